@@ -15,7 +15,7 @@ from elmo_plugin.upstream import apply_repairs
 
 apply_repairs()
 
-from elmo_plugin import bilm, checkpoints, commands, mixes, tasks  # noqa: E402
+from elmo_plugin import bilm, checkpoints, commands, mixes, pretraining, tasks  # noqa: E402
 
-__all__ = ["bilm", "checkpoints", "commands", "mixes", "tasks"]
+__all__ = ["bilm", "checkpoints", "commands", "mixes", "pretraining", "tasks"]
 __version__ = "0.1.0"

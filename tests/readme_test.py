@@ -1,5 +1,7 @@
 """What the README tells people to type is typed here, in its order."""
 
+import gzip
+import json
 import re
 import shlex
 from pathlib import Path
@@ -25,7 +27,14 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for part in ("train", "dev"):
         (tmp_path / f"path/to/wnut17/{part}.conll").write_text(CORPUS, encoding="utf-8")
     write_files(tmp_path, lively(BiLM.random(options(), seed=3)))
-    (tmp_path / "sentences.txt").write_text("One sentence .\nAnd another .\n", encoding="utf-8")
+    for name in ("sentences.txt", "other_text.txt", "path/to/heldout.txt"):
+        (tmp_path / name).write_text("One sentence .\nAnd another .\n", encoding="utf-8")
+    with gzip.open(tmp_path / "path/to/train-0.txt.gz", "wt", encoding="utf-8") as shard:
+        shard.writelines(f"w{number} w{number + 1}\n" for number in range(0, 12000, 2))
+    for line in INDENTED:
+        for variable, value in re.findall(r"(\w+)=(\S+)", line.removeprefix("export ")) if "export " in line else []:
+            monkeypatch.setenv(variable, value.strip("'"))
+    (tmp_path / "sentences.jsonl").write_text('{"sentence": "I saw the ship ."}\n', encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -37,20 +46,32 @@ def allennlp_commands() -> list[str]:
     )
 
 
+def little_work(arguments: list[str]) -> list[str]:
+    """What makes a training run short, for the command line."""
+    if "train" not in arguments:
+        return []
+    overrides: dict[str, int] = {"trainer.num_epochs": 1}
+    if "/pretrain/" in " ".join(arguments):
+        overrides |= {"data_loader.batches_per_epoch": 2, "trainer.learning_rate_scheduler.warmup_steps": 1}
+    return ["-o", json.dumps(overrides)]
+
+
 def test_its_commands_and_its_python_run(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     commands = allennlp_commands()
-    assert len(commands) == 6
+    assert len(commands) == 13
     for command in commands:
-        words = shlex.split(command)
+        words = shlex.split(command, comments=True)
         for variable, value in (word.split("=", 1) for word in words[: words.index("allennlp")] if "=" in word):
             monkeypatch.setenv(variable, value)
         arguments = words[words.index("allennlp") :]
-        one_epoch = ["-o", '{"trainer.num_epochs": 1}'] if "train" in arguments else []
-        monkeypatch.setattr("sys.argv", arguments + one_epoch)
+        monkeypatch.setattr("sys.argv", arguments + little_work(arguments))
         main()
     assert {path.name for path in (checkout / "my_bilm").iterdir()} == {"options.json", "weights.hdf5"}
+    exported = {path.name for path in (checkout / "exported").iterdir()}
+    assert exported == {"options.json", "weights.hdf5", "vocabulary.txt"}
+    assert (checkout / "exported.safetensors").exists()
 
     capsys.readouterr()
     for python in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
@@ -62,17 +83,22 @@ def test_its_commands_and_its_python_run(
 
 def test_its_table_of_names_is_the_registries() -> None:
     from allennlp.commands import Subcommand
-    from allennlp.data import DatasetReader, Tokenizer
+    from allennlp.data import DataLoader, DatasetReader, Tokenizer, Vocabulary
     from allennlp.models import Model
     from allennlp.modules import Seq2SeqEncoder, TokenEmbedder
     from allennlp.predictors import Predictor
+    from allennlp.training import Checkpointer, TrainerCallback
+    from allennlp.training.learning_rate_schedulers import LearningRateScheduler
+    from allennlp.training.metrics import Metric
 
     from elmo_plugin.bilm import InitialState
     from elmo_plugin.checkpoints import CheckpointFormat
     from elmo_plugin.mixes import LayerMix
+    from elmo_plugin.pretraining import LmSoftmax
 
     bases = [Subcommand, DatasetReader, Tokenizer, Model, Seq2SeqEncoder, TokenEmbedder, Predictor]
-    bases += [InitialState, CheckpointFormat, LayerMix]
+    bases += [InitialState, CheckpointFormat, LayerMix, LmSoftmax, DataLoader, Vocabulary, Metric]
+    bases += [TrainerCallback, Checkpointer, LearningRateScheduler]
     ours = {
         (base.__name__, name)
         for base in bases

@@ -32,6 +32,9 @@ class ElmoLstm(Seq2SeqEncoder):
         Name of the kernel, or `auto`.
     return_all_layers : `bool`
         Give every layer, (n_layers, B, T, 2P), and not only the last, (B, T, 2P).
+    dropout : `float`
+        In training, of each layer's input but not of what is added to its output; upstream: `DropoutWrapper` inside
+        `ResidualWrapper` in bilm-tf's `training.py`.
     """
 
     def __init__(
@@ -40,11 +43,13 @@ class ElmoLstm(Seq2SeqEncoder):
         input_size: Optional[int] = None,
         kernel: str = "auto",
         return_all_layers: bool = False,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.options = options
         self.input_size = input_size or options.projection_dim
         self.return_all_layers = return_all_layers
+        self.input_dropout = nn.Dropout(dropout)
         try:
             run = kernel_by_name(kernel)
         except ValueError as error:
@@ -65,6 +70,7 @@ class ElmoLstm(Seq2SeqEncoder):
         use_skip_connections: bool = True,
         kernel: str = "auto",
         return_all_layers: bool = False,
+        dropout: float = 0.0,
     ) -> "ElmoLstm":
         """Build it from the keys of a config, named as those of `allennlp.modules.elmo_lstm.ElmoLstm`."""
         lstm = {
@@ -80,7 +86,7 @@ class ElmoLstm(Seq2SeqEncoder):
         except OptionsError as error:
             keys = ", ".join(f"'lstm.{theirs}' '{ours}'" for theirs, ours in CONFIG_KEYS.items())
             raise ConfigurationError(f"'elmo_lstm': {error} (a config calls {keys})") from error
-        return cls(options, input_size, kernel, return_all_layers)
+        return cls(options, input_size, kernel, return_all_layers, dropout)
 
     def get_input_dim(self) -> int:
         """I."""
@@ -122,27 +128,41 @@ class ElmoLstm(Seq2SeqEncoder):
         state : `LstmState`
             The state after the last token of each sentence; for the backward direction, after its first.
         """
-        forward, forward_state = self._run_direction(self.forward_layers, inputs, lengths, _select(state, 0))
+        forward_before, backward_before = split_directions(state)
+        forward, forward_state = self.run_direction(0, inputs, lengths, forward_before)
         reversed_inputs = reverse_sentences(inputs, lengths)  # (B, T, I)
-        backward, backward_state = self._run_direction(
-            self.backward_layers, reversed_inputs, lengths, _select(state, 1)
-        )
+        backward, backward_state = self.run_direction(1, reversed_inputs, lengths, backward_before)
         layers = [
             torch.cat([ahead, reverse_sentences(behind, lengths)], dim=-1)  # (B, T, 2P)
             for ahead, behind in zip(forward, backward, strict=True)
         ]
-        final = LstmState(
-            hidden=torch.stack([forward_state.hidden, backward_state.hidden], dim=1),  # (n_layers, 2, B, P)
-            cell=torch.stack([forward_state.cell, backward_state.cell], dim=1),  # (n_layers, 2, B, H)
-        )
-        return torch.stack(layers), final
+        return torch.stack(layers), join_directions(forward_state, backward_state)
 
-    def _run_direction(
-        self, layers: nn.ModuleList, inputs: Tensor, lengths: Tensor, state: LstmState
+    def run_direction(
+        self, direction: int, inputs: Tensor, lengths: Tensor, state: LstmState
     ) -> tuple[list[Tensor], LstmState]:
+        """Run one direction over sentences in its own reading order.
+
+        # Parameters
+
+        direction : `int`
+            0 forward, 1 backward.
+        inputs : `Tensor` (B, T, I)
+            For the backward direction, sentences turned round.
+        lengths : `Tensor` (B,)
+        state : `LstmState` (n_layers, B, P) and (n_layers, B, H)
+
+        # Returns
+
+        layers : `list[Tensor]`, (B, T, P) each, in reading order
+        state : `LstmState`
+            The state after the last token of each sentence.
+        """
         outputs, hiddens, cells = [], [], []
+        layers = (self.forward_layers, self.backward_layers)[direction]
         for depth, layer in enumerate(layers):
-            output, final = layer(inputs, lengths, LstmState(state.hidden[depth], state.cell[depth]))  # (B, T, P)
+            before = LstmState(state.hidden[depth], state.cell[depth])
+            output, final = layer(self.input_dropout(inputs), lengths, before)  # (B, T, P)
             # bilm-tf wraps every layer but the first: a token vector is not added to the first layer's output.
             inputs = output + inputs if depth > 0 and self.options.use_skip_connections else output
             outputs.append(inputs)
@@ -159,8 +179,14 @@ def reverse_sentences(values: Tensor, lengths: Tensor) -> Tensor:
     return values.gather(1, index.unsqueeze(-1).expand_as(values))
 
 
-def _select(state: LstmState, direction: int) -> LstmState:
-    return LstmState(state.hidden[:, direction], state.cell[:, direction])
+def split_directions(state: LstmState) -> tuple[LstmState, LstmState]:
+    """(n_layers, 2, B, ·) to forward and backward, (n_layers, B, ·) each."""
+    return tuple(LstmState(state.hidden[:, way], state.cell[:, way]) for way in (0, 1))  # type: ignore[return-value]
+
+
+def join_directions(forward: LstmState, backward: LstmState) -> LstmState:
+    """Forward and backward, (n_layers, B, ·) each, to (n_layers, 2, B, ·)."""
+    return LstmState(*(torch.stack(parts, dim=1) for parts in zip(forward, backward, strict=True)))
 
 
 Seq2SeqEncoder.register("elmo_lstm", constructor="from_sizes")(ElmoLstm)

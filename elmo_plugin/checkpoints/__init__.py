@@ -2,13 +2,22 @@
 
 from elmo_plugin.checkpoints.allennlp_archive import AllenNlpArchive, archived_checkpoint
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat, build_bilm, load_checkpoint
+from elmo_plugin.checkpoints.checkpoint_format import (
+    Checkpoint,
+    CheckpointFormat,
+    SavedSoftmax,
+    build_bilm,
+    load_checkpoint,
+)
+from elmo_plugin.checkpoints.native import Native
 
 __all__ = [
     "AllenNlpArchive",
     "BilmTf",
     "Checkpoint",
     "CheckpointFormat",
+    "Native",
+    "SavedSoftmax",
     "archived_checkpoint",
     "build_bilm",
     "load_checkpoint",

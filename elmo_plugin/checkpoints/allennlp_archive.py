@@ -1,6 +1,8 @@
 """AllenNLP archives: the biLM inside a trained model's `weights.th`, found by the description it left there."""
 
+import json
 import pickle
+import re
 import tarfile
 import tempfile
 import zlib
@@ -14,36 +16,46 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm.bilm import read_extra_state
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat, Location, local_file
+from elmo_plugin.checkpoints.checkpoint_format import (
+    Checkpoint,
+    CheckpointFormat,
+    Location,
+    SavedSoftmax,
+    local_file,
+)
+from elmo_plugin.checkpoints.vocabulary_file import read_words
 
 DESCRIPTION = "_extra_state"
 ARCHIVED_WEIGHTS = "weights.th"
 TRAINING_WEIGHTS = "best.th"
+SOFTMAX = "softmax."
+WORDS = "vocabulary/tokens.txt"
+UNKNOWN = {"@@UNKNOWN@@": "<UNK>"}
+"""What AllenNLP calls the words that a vocabulary lacks, and what bilm-tf does."""
 
 
 @CheckpointFormat.register("allennlp")
 class AllenNlpArchive(CheckpointFormat):
     """A `model.tar.gz`, or the folder of a training run, whose model holds one biLM of ours.
 
+    Of the language model `bilm` the softmax and the vocabulary are read too. A run that has no best weights yet is read
+    as its latest checkpoint left it.
+
     Registered as a `CheckpointFormat` with name `allennlp`.
     """
 
     def recognises(self, location: Location) -> bool:
         """By the ending of the name, or by what a folder holds."""
-        return fspath(location).endswith(".tar.gz") or (Path(location) / TRAINING_WEIGHTS).exists()
+        return fspath(location).endswith(".tar.gz") or _run_weights(Path(location)) is not None
 
     def read(self, location: Location) -> Checkpoint:
         """Read the biLM; its task model is left alone."""
         path = local_file(location, "pretrained")
         if path.is_dir():
-            weights = path / TRAINING_WEIGHTS
+            weights = _run_weights(path) or path / TRAINING_WEIGHTS
             return _only(list(_checkpoints(weights, str(weights))), location)
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                with tarfile.open(path, "r:*") as archive:
-                    archive.extract(ARCHIVED_WEIGHTS, folder, filter="data")
-            except (tarfile.TarError, KeyError, OSError, EOFError, zlib.error) as error:
-                raise ConfigurationError(f"'{path}' is no archive with a {ARCHIVED_WEIGHTS}: {error}") from error
+            _unpack(path, folder)
             return _only(list(_checkpoints(Path(folder) / ARCHIVED_WEIGHTS, f"{path}!{ARCHIVED_WEIGHTS}")), location)
 
 
@@ -69,9 +81,9 @@ def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str
 
 
 def _checkpoints(path: Path, name: str) -> Iterator[tuple[str, Checkpoint]]:
-    """Source, sizes and weights of each biLM in a model's state dict; errors call the file by `name`.
+    """Source and checkpoint of each biLM in a model's state dict; errors call the file by `name`.
 
-    Tensors are mapped, not read, until used.
+    Tensors are mapped, not read, until used. The vocabulary lies beside the weights.
     """
     try:
         weights: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -80,8 +92,53 @@ def _checkpoints(path: Path, name: str) -> Iterator[tuple[str, Checkpoint]]:
     for key in [key for key in weights if key.endswith(f"bilm.{DESCRIPTION}")]:
         prefix = key.removesuffix(DESCRIPTION)
         options, source = read_extra_state(weights[key])
-        own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
-        yield source, Checkpoint(options, own)
+        checkpoint = Checkpoint(options, _below(prefix, weights))
+        if prefix == "bilm.":
+            checkpoint = _with_language_model(checkpoint, weights, path.parent, name.removesuffix(path.name))
+        yield source, checkpoint
+
+
+def _with_language_model(checkpoint: Checkpoint, weights: dict[str, Tensor], folder: Path, name: str) -> Checkpoint:
+    """The checkpoint with softmax and vocabulary, if the model of these weights is the language model `bilm`."""
+    if SOFTMAX + DESCRIPTION not in weights:
+        return checkpoint
+    own = _below(SOFTMAX, weights)
+    softmax = SavedSoftmax(json.loads(bytes(own.pop(DESCRIPTION).tolist())), own)
+    if not (folder / WORDS).exists():
+        return checkpoint._replace(softmax=softmax)
+    words = read_words(folder / WORDS, f"{name}{WORDS}")
+    return checkpoint._replace(softmax=softmax, vocabulary=[UNKNOWN.get(word, word) for word in words])
+
+
+def _below(prefix: str, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+
+
+def _run_weights(folder: Path) -> Optional[Path]:
+    """The best weights of a run; while there are none, those of the latest checkpoint.
+
+    AllenNLP writes a checkpoint's training state after its weights, which may be cut short where there is none.
+    """
+    if (folder / TRAINING_WEIGHTS).exists():
+        return folder / TRAINING_WEIGHTS
+    complete: dict[tuple[int, int], Path] = {}
+    for path in folder.glob("model_state_e*_b*.th"):
+        point = re.fullmatch(r"model_state_e(\d+)_b(\d+)\.th", path.name)
+        if point and path.with_name(path.name.replace("model", "training")).exists():
+            complete[int(point[1]), int(point[2])] = path
+    return complete[max(complete)] if complete else None
+
+
+def _unpack(path: Path, folder: str) -> None:
+    """Extract the weights of an archive and what lies beside them, in one pass over it."""
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            wanted = (member for member in archive if member.name in (ARCHIVED_WEIGHTS, WORDS))
+            archive.extractall(folder, wanted, filter="data")
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise ConfigurationError(f"'{path}' is no archive with a {ARCHIVED_WEIGHTS}: {error}") from error
+    if not (Path(folder) / ARCHIVED_WEIGHTS).exists():
+        raise ConfigurationError(f"'{path}' is no archive with a {ARCHIVED_WEIGHTS}: it holds none")
 
 
 def _only(found: list[tuple[str, Checkpoint]], location: Location) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""bilm-tf's own format, which every other ELMo tool reads: `options.json` beside `weights.hdf5`."""
+"""bilm-tf's own format, which every other ELMo tool reads: `options.json` and a vocabulary beside `weights.hdf5`."""
 
 import json
 from dataclasses import replace
@@ -13,6 +13,7 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat, Location, is_missing, local_file
+from elmo_plugin.checkpoints.vocabulary_file import VOCABULARY, read_words, write_words
 from elmo_plugin.checkpoints.weight_map import Link, Shape, bilm_tf_links
 from elmo_plugin.options import BiLMOptions, OptionsError
 
@@ -22,6 +23,9 @@ SUFFIXES = (".hdf5", ".h5")
 @CheckpointFormat.register("bilm-tf")
 class BilmTf(CheckpointFormat):
     """A folder with one options and one hdf5 file, or the path or URL of an hdf5 file whose options lie beside it.
+
+    A `vocabulary.txt` beside the weights is the biLM's vocabulary. Its softmax is in none of the files: bilm-tf's
+    `dump_weights` leaves it out.
 
     Registered as a `CheckpointFormat` with name `bilm-tf`.
     """
@@ -33,9 +37,11 @@ class BilmTf(CheckpointFormat):
         return any(path.suffix in SUFFIXES for path in Path(location).glob("*")) if Path(location).is_dir() else False
 
     def read(self, location: Location) -> Checkpoint:
-        """Read both files of the pair that `location` leads to."""
+        """Read both files of the pair that `location` leads to, and the vocabulary if it lies beside them."""
         options_file, weight_file = _pair(location)
-        return self.read_pair(options_file, weight_file)
+        vocabulary = Path(weight_file).parent / VOCABULARY
+        words = read_words(vocabulary, str(vocabulary)) if vocabulary.exists() else None
+        return self.read_pair(options_file, weight_file)._replace(vocabulary=words)
 
     def read_pair(self, options_file: Location, weight_file: Location) -> Checkpoint:
         """Read the two files, wherever each is. Raises `ConfigurationError` where they do not fit each other."""
@@ -48,8 +54,14 @@ class BilmTf(CheckpointFormat):
             raise ConfigurationError(f"'weight_file' {path} is no complete hdf5 file: {error}") from error
 
     def write(self, checkpoint: Checkpoint, folder: "PathLike[str]") -> None:
-        """Write `options.json` and `weights.hdf5` into a folder; each is written beside its name and then renamed."""
+        """Write `options.json`, `weights.hdf5` and, if there is a vocabulary, `vocabulary.txt` into a folder.
+
+        Each is written beside its name and then renamed. Raises `ConfigurationError` if the vocabulary of another biLM
+        lies there, which would be taken for this one's.
+        """
         target = Path(folder)
+        if checkpoint.vocabulary is None and (target / VOCABULARY).exists():
+            raise ConfigurationError(f"'{target}' holds a {VOCABULARY}, and the biLM to be written has no vocabulary")
         target.mkdir(parents=True, exist_ok=True)
         weights = target / "weights.hdf5.partial"
         with h5py.File(weights, "w") as file:
@@ -57,7 +69,11 @@ class BilmTf(CheckpointFormat):
                 _write_link(file, link, checkpoint.state_dict)
         options = target / "options.json.partial"
         options.write_text(json.dumps(checkpoint.options.to_dict(), indent=2) + "\n", encoding="utf-8")
-        for partial in (weights, options):
+        partials = [weights, options]
+        if checkpoint.vocabulary is not None:
+            partials.append(target / f"{VOCABULARY}.partial")
+            write_words(checkpoint.vocabulary, partials[-1])
+        for partial in partials:
             partial.replace(partial.with_suffix(""))
 
 

@@ -5,6 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Optional
 
+import torch
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
@@ -13,33 +14,52 @@ from elmo_plugin.bilm import warm_up
 from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, Location, build_bilm, load_checkpoint
+from elmo_plugin.checkpoints.native import SUFFIX, Native
 
 SENTENCES_AT_ONCE = 64
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-def convert(source: Location, folder: Path, warm_on: Optional[Path] = None) -> Checkpoint:
-    """Read a biLM in any format and write it as bilm-tf's options.json and weights.hdf5.
+def convert(
+    source: Location,
+    target: Path,
+    warm_on: Optional[Path] = None,
+    to: Optional[str] = None,
+    dtype: str = "float32",
+) -> Checkpoint:
+    """Read a biLM in any format and write it in one that it can be shared in.
 
     # Parameters
 
-    source : path or URL in any format
-    folder : where the two files go
+    source : path or URL in any format, or the name of a bundled biLM
+    target : the file of a native checkpoint, or the folder where bilm-tf's files go
     warm_on : a text of tokenised sentences, one a line, to compute the warm state on
+    to : `native` or `bilm-tf`; by default the first where `target` ends with `.safetensors`
+    dtype : one of `DTYPES`; bilm-tf's files are always float32
 
-    Raises `ConfigurationError` for files that cannot be read.
+    Raises `ConfigurationError` for files that cannot be read or written.
     """
+    native = to == "native" if to else target.suffix == SUFFIX
+    if not native and dtype != "float32":
+        raise ConfigurationError(f"bilm-tf's files hold float32; wanted the native format for {dtype}")
     checkpoint = load_checkpoint(source)
     if warm_on is not None:
-        bilm = build_bilm(checkpoint)
-        if checkpoint.options.char_cnn is None:
-            raise ConfigurationError(
-                "a warm state is computed on text, which this word-input biLM has no vocabulary for"
-            )
-        batches = _batches(warm_on, checkpoint.options.char_cnn.max_characters_per_token)
-        bilm.warm_state = warm_up(bilm, Tqdm.tqdm(batches, desc="warming up", unit=f" × {SENTENCES_AT_ONCE} sentences"))
-        checkpoint = Checkpoint(checkpoint.options, bilm.state_dict())
-    BilmTf().write(checkpoint, folder)
+        checkpoint = _warmed(checkpoint, warm_on)
+    if native:
+        Native().write(checkpoint, target, DTYPES[dtype])
+    else:
+        BilmTf().write(checkpoint, target)
     return checkpoint
+
+
+def _warmed(checkpoint: Checkpoint, text: Path) -> Checkpoint:
+    """The checkpoint with the state that the sentences of a text end with."""
+    if checkpoint.options.char_cnn is None:
+        raise ConfigurationError("a warm state is computed on characters, which this word-input biLM does not read")
+    bilm = build_bilm(checkpoint)
+    batches = _batches(text, checkpoint.options.char_cnn.max_characters_per_token)
+    bilm.warm_state = warm_up(bilm, Tqdm.tqdm(batches, desc="warming up", unit=f" × {SENTENCES_AT_ONCE} sentences"))
+    return checkpoint._replace(state_dict=bilm.state_dict())
 
 
 def _batches(text: Path, max_characters: int) -> Iterator[Tensor]:

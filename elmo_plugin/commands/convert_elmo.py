@@ -7,14 +7,26 @@ from pathlib import Path
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.checkpoints.conversion import convert
+from elmo_plugin.checkpoints import Checkpoint
+from elmo_plugin.checkpoints.conversion import DTYPES, convert
 
 DESCRIPTION = """
-Read a biLM in any format that elmo_plugin knows and write it as bilm-tf's options.json and weights.hdf5,
-which every ELMo tool reads. With --warm-on, compute a warm initial state on a text and store it beside
-the weights, for "initial_state": "warm"; other tools pass it over.
+Read a biLM in any format that elmo_plugin knows and write it in one of two:
 
+  bilm-tf  a folder with options.json and weights.hdf5, which every ELMo tool reads, and vocabulary.txt
+           if the vocabulary is known; the softmax over words has no place in it
+  native   one file NAME.safetensors with everything: biLM, softmax and vocabulary
+
+The biLM of a run of `allennlp train`, for other tools:
   allennlp convert-elmo runs/demo/model.tar.gz my_bilm
+
+The same in one file of half the size; say {"pretrained": "my_bilm.safetensors"} in a config:
+  allennlp convert-elmo runs/demo/model.tar.gz my_bilm.safetensors --dtype float16
+
+While the run still trains, as it is now:
+  allennlp convert-elmo runs/demo so_far.safetensors
+
+With a warm initial state, computed on a text, for "initial_state": "warm"; other tools pass it over:
   allennlp convert-elmo elmo_weights.hdf5 my_bilm --warm-on sentences.txt
 """
 
@@ -31,10 +43,25 @@ class ConvertElmo(Subcommand):
             help="Convert a biLM from one format to another.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        subparser.add_argument("source", metavar="FROM", help="a folder, a weight file or a model.tar.gz; path or URL")
-        subparser.add_argument("target", metavar="TO", type=Path, help="the folder to write into")
+        subparser.add_argument(
+            "source",
+            metavar="FROM",
+            help="a folder, a weight file or a model.tar.gz, by path or URL, or the name of a bundled biLM",
+        )
+        subparser.add_argument("target", metavar="TO", type=Path, help="NAME.safetensors, or a folder to write into")
+        subparser.add_argument(
+            "--to",
+            choices=["bilm-tf", "native"],
+            help="the format; by default TO's ending says it: .safetensors is native",
+        )
         subparser.add_argument(
             "--warm-on", type=Path, metavar="TEXT", help="tokenised sentences, one a line, to compute a warm state on"
+        )
+        subparser.add_argument(
+            "--dtype",
+            choices=list(DTYPES),
+            default="float32",
+            help="precision of the numbers in a native file, which are read as float32 again (default: float32)",
         )
         subparser.set_defaults(func=run)
         return subparser
@@ -43,8 +70,22 @@ class ConvertElmo(Subcommand):
 def run(args: argparse.Namespace) -> None:
     """Convert, and say what was written; one line and exit code 1 if something is wrong."""
     try:
-        checkpoint = convert(args.source, args.target, args.warm_on)
+        checkpoint = convert(args.source, args.target, args.warm_on, args.to, args.dtype)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"convert-elmo: {error}")
+    print(f"{args.target}: {_contents(checkpoint, is_folder=args.target.is_dir())}")
+
+
+def _contents(checkpoint: Checkpoint, is_folder: bool) -> str:
+    """What a file, or bilm-tf's folder, now holds of a checkpoint, in words."""
     values = sum(tensor.numel() for name, tensor in checkpoint.state_dict.items() if not name.endswith("_extra_state"))
-    print(f"{args.target}/weights.hdf5 and options.json: {values:,} values, {checkpoint.options.lstm.n_layers} layers")
+    said = [f"a biLM of {checkpoint.options.lstm.n_layers} layers, {values:,} values"]
+    if checkpoint.softmax is not None:
+        softmax = sum(tensor.numel() for tensor in checkpoint.softmax.state_dict.values())
+        said.append("without its softmax" if is_folder else f"its softmax, {softmax:,} values")
+    if checkpoint.vocabulary is not None:
+        said.append(f"its vocabulary, {len(checkpoint.vocabulary):,} lines")
+    if is_folder:
+        names = ["options.json", "weights.hdf5"] + ["vocabulary.txt"] * (checkpoint.vocabulary is not None)
+        said.append(f"in {', '.join(names)}")
+    return "; ".join(said)

@@ -1,10 +1,10 @@
 """Plain torch, arranged for speed: one product for all inputs, and a batch that shrinks as sentences end."""
 
-import torch
 from torch import Tensor
 from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from elmo_plugin.kernels.recurrence import PackedRecurrence
 from elmo_plugin.kernels.signature import LstmClips, LstmState, LstmWeights
 
 
@@ -18,39 +18,19 @@ def batched(
     packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
     order, back = packed.sorted_indices, packed.unsorted_indices  # (B,), longest sentence first
     gates = linear(packed.data, weights.input, weights.bias)  # (N, 4H), N tokens, time step after time step
-    start = LstmState(state.hidden[order], state.cell[order])
-    outputs, final = _recur(gates.split(packed.batch_sizes.tolist()), weights, start, clips)
+    outputs, hidden, cell = PackedRecurrence.apply(
+        gates,
+        weights.recurrent,
+        weights.projection,
+        state.hidden[order],
+        state.cell[order],
+        packed.batch_sizes.tolist(),
+        clips,
+    )  # (N, P), (B, P), (B, H)
     padded, _ = pad_packed_sequence(
         PackedSequence(outputs, packed.batch_sizes, order, back), batch_first=True, total_length=inputs.size(1)
     )  # (B, T, P)
-    return padded, LstmState(final.hidden[back], final.cell[back])
-
-
-def _recur(
-    steps: tuple[Tensor, ...], weights: LstmWeights, state: LstmState, clips: LstmClips
-) -> tuple[Tensor, LstmState]:
-    """Go through the time steps, each (live sentences, 4H); return all outputs (N, P) and the final states."""
-    hidden, cell = state  # (B, P), (B, H), longest sentence first
-    recurrent = weights.recurrent.t()  # (P, 4H)
-    outputs, ended = [], []
-    for gates in steps:
-        live = gates.size(0)
-        if live < hidden.size(0):
-            ended.append((hidden[live:], cell[live:]))
-            hidden, cell = hidden[:live], cell[:live]
-        i, f, g, o = torch.addmm(gates, hidden, recurrent).chunk(4, dim=-1)  # (live, H) each
-        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()  # (live, H)
-        if clips.cell is not None:
-            cell = cell.clamp(-clips.cell, clips.cell)
-        hidden = o.sigmoid() * cell.tanh()  # (live, H)
-        if weights.projection is not None:
-            hidden = linear(hidden, weights.projection)  # (live, P)
-            if clips.projection is not None:
-                hidden = hidden.clamp(-clips.projection, clips.projection)
-        outputs.append(hidden)
-    ended.append((hidden, cell))
-    hiddens, cells = zip(*reversed(ended), strict=True)
-    return torch.cat(outputs), LstmState(torch.cat(hiddens), torch.cat(cells))
+    return padded, LstmState(hidden[back], cell[back])
 
 
 def _skip_empty(

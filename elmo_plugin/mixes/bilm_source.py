@@ -36,12 +36,15 @@ def resolve_bilm(keys: dict[str, Any], kernel: str, serialization_dir: Optional[
         raise ConfigurationError(f"'bilm' has the keys {sorted(keys)}; wanted 'pretrained', or 'options' and 'seed'")
     if "options" in keys:
         return BiLM.random(_options(keys["options"]), keys.get("seed", 0), kernel)
-    source = str(keys.get("pretrained", keys.get("weight_file")))
-    return build_bilm(_find(keys, source, serialization_dir), kernel, source)
+    return build_bilm(find_checkpoint(keys, serialization_dir), kernel, _source(keys))
 
 
-def _find(keys: dict[str, Any], source: str, serialization_dir: Optional[str]) -> Checkpoint:
-    """An archive's own weights first; its paths may lead nowhere. A run that is resumed reads its files if it can."""
+def find_checkpoint(keys: dict[str, Any], serialization_dir: Optional[str]) -> Checkpoint:
+    """The files that `keys` name.
+
+    An archive's own weights first; its paths may lead nowhere. A run that is resumed reads its files if it can.
+    """
+    source = _source(keys)
     archived = archived_checkpoint(serialization_dir, source, ARCHIVED_WEIGHTS)
     if archived is None and is_missing(source):
         archived = archived_checkpoint(serialization_dir, source, TRAINING_WEIGHTS)
@@ -50,6 +53,10 @@ def _find(keys: dict[str, Any], source: str, serialization_dir: Optional[str]) -
     if "pretrained" in keys:
         return load_checkpoint(source)
     return BilmTf().read_pair(keys["options_file"], keys["weight_file"])
+
+
+def _source(keys: dict[str, Any]) -> str:
+    return str(keys.get("pretrained", keys.get("weight_file")))
 
 
 def _options(options: dict[str, Any]) -> BiLMOptions:

@@ -3,10 +3,12 @@ from pathlib import Path
 import pytest
 import torch
 from allennlp.commands import main
+from safetensors.torch import load_file
 
 from elmo_plugin.bilm import BiLM, warm_up
 from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import build_bilm, load_checkpoint
+from tests.checkpoint_oracles import WORDS, language_model_archive, pretrained
 from tests.oracles import lively, options, write_files
 
 
@@ -45,3 +47,43 @@ def test_a_missing_file_is_one_line_and_exit_code_one(tmp_path: Path, monkeypatc
 def test_a_missing_text_is_named(bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit, match=r"no_text.*is no text to warm up on"):
         run(monkeypatch, tmp_path / "from", tmp_path / "to", "--warm-on", tmp_path / "no_text")
+
+
+def test_a_language_model_becomes_one_file_of_half_the_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = language_model_archive(tmp_path / "model.tar.gz", pretrained())
+    run(monkeypatch, archive, tmp_path / "my.safetensors", "--dtype", "bfloat16")
+    found = load_checkpoint(tmp_path / "my.safetensors")
+    assert found.softmax is not None and found.vocabulary == WORDS
+    assert load_file(tmp_path / "my.safetensors")["bilm.lstm.forward_layers.0.bias"].dtype == torch.bfloat16
+    values = sum(tensor.numel() for tensor in pretrained().state_dict.values())
+    said = f"{tmp_path / 'my.safetensors'}: a biLM of 2 layers, {values:,} values; its softmax, 65 values"
+    assert f"{said}; its vocabulary, 12 lines\n" in capsys.readouterr().out
+
+
+def test_a_language_model_becomes_bilm_tfs_three_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = language_model_archive(tmp_path / "model.tar.gz", pretrained())
+    run(monkeypatch, archive, tmp_path / "to", "--to", "bilm-tf")
+    assert {path.name for path in (tmp_path / "to").iterdir()} == {"options.json", "weights.hdf5", "vocabulary.txt"}
+    said = "; without its softmax; its vocabulary, 12 lines; in options.json, weights.hdf5, vocabulary.txt\n"
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--dtype", "float16"], ["--to", "native"]])
+def test_arguments_that_do_not_go_together_are_one_line(
+    bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^convert-elmo: .*native format"):
+        run(monkeypatch, tmp_path / "from", tmp_path / "to", *arguments)
+    assert not (tmp_path / "to").exists()
+
+
+def test_the_help_shows_how(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(monkeypatch, "--help")
+    said = capsys.readouterr().out
+    assert "allennlp convert-elmo runs/demo/model.tar.gz my_bilm.safetensors --dtype float16\n" in said
+    assert "vocabulary.txt" in said

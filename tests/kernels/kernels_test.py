@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from elmo_plugin.kernels import KERNELS, Kernel, LstmClips, LstmState, LstmWeights, batched, kernel_by_name, reference
+from elmo_plugin.kernels.recurrence import PackedRecurrence
 
 FAST = sorted(set(KERNELS) - {"reference"})
 UNCLIPPED = LstmClips()
@@ -183,6 +184,55 @@ def test_a_sentence_read_in_two_parts_is_the_sentence_read_at_once(name: str) ->
     second, last = KERNELS[name](case.inputs[:, 2:], torch.tensor([4, 2]), case.weights, middle, case.clips)
     torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
     torch.testing.assert_close(last, end)
+
+
+def in_float32(case: Case) -> Case:
+    """The same numbers in the type that autocast takes notice of, weights as large as those of a trained layer."""
+    scale = {"input": 0.5, "recurrent": 0.3, "bias": 0.5, "projection": 0.5}
+    leaves = {name: (scale.get(name, 1.0) * value).detach().float() for name, value in case.leaves.items()}
+    for leaf in leaves.values():
+        leaf.requires_grad_()
+    weights = LstmWeights(*(leaves.get(name) for name in LstmWeights._fields))  # type: ignore[arg-type]
+    return case._replace(inputs=leaves["inputs"], weights=weights, state=LstmState(leaves["hidden"], leaves["cell"]))
+
+
+@pytest.mark.parametrize("projected", [True, False])
+@pytest.mark.parametrize("clips", [UNCLIPPED, LstmClips(1.0, 0.6)])
+def test_in_bfloat16_products_alone_are_rounded(projected: bool, clips: LstmClips) -> None:
+    """Outputs, states and gradients stay float32, and close to those of the reference without autocast."""
+    case = in_float32(make_case([12, 7, 9, 1], sizes=(16, 24, 12), clips=clips, projected=projected))
+    wanted = run(reference, case)
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs, state = batched(*case)
+    gradients = differentiate(outputs, state, case.leaves)
+    found: dict[str, Tensor] = {
+        "outputs": outputs,
+        **state._asdict(),
+        **{f"d {name}": d for name, d in gradients.items()},
+    }
+    by_reference = [wanted.outputs, *wanted.state, *wanted.gradients.values()]
+    assert not torch.equal(outputs, wanted.outputs)
+    for (name, value), right in zip(found.items(), by_reference, strict=True):
+        assert value.dtype == torch.float32, name
+        assert torch.cosine_similarity(value.flatten(), right.flatten(), dim=0) > 0.99, name
+        assert (value - right).norm() < 0.03 * right.norm(), name
+
+
+@pytest.mark.parametrize("projected", [True, False])
+@pytest.mark.parametrize("clips", [UNCLIPPED, LstmClips(0.5, 0.4)])
+def test_the_backward_pass_written_out_is_the_slope_of_the_forward_pass(projected: bool, clips: LstmClips) -> None:
+    case = make_case([4, 2, 1], projected=projected, clips=clips)
+    sizes = [3, 2, 1, 1]  # sentences at each step
+    gates = torch.randn(sum(sizes), len(case.weights.recurrent), dtype=torch.float64, requires_grad=True)
+    _, recurrent, _, projection = case.weights
+
+    def apply(*tensors: Optional[Tensor]) -> Any:  # `gradcheck` would take the clips apart
+        return PackedRecurrence.apply(*tensors, sizes, clips)
+
+    outputs, _, cell = apply(gates, recurrent, projection, *case.state)
+    for values, bound in ((cell, clips.cell), (outputs, clips.projection if projected else None)):
+        assert bound is None or 0 < int((values.abs() == bound).sum()) < values.numel()
+    assert torch.autograd.gradcheck(apply, (gates, recurrent, projection, *case.state))
 
 
 def test_kernels_are_found_by_name() -> None:

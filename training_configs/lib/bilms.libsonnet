@@ -2,27 +2,32 @@
 //   keys        what stands under `bilm` in `elmo`
 //   num_layers  L, the token layer included
 //   layer_dim   D, both directions
-local sizes(options) = { num_layers: options.lstm.n_layers + 1, layer_dim: 2 * options.lstm.projection_dim };
+//   options     all sizes, as in an options.json
+local sizes(options) = {
+  num_layers: options.lstm.n_layers + 1,
+  layer_dim: 2 * options.lstm.projection_dim,
+  options:: options,
+};
 local random(options, seed=1) = sizes(options) { keys: { options: options, seed: seed } };
 
-local small = {
-  lstm: { dim: 256, projection_dim: 64, n_layers: 2, cell_clip: 3, proj_clip: 3, use_skip_connections: true },
-  char_cnn: {
-    activation: 'relu',
-    embedding: { dim: 16 },
-    filters: [[1, 32], [2, 32], [3, 64], [4, 128]],
-    max_characters_per_token: 50,
-    n_characters: 262,
-    n_highway: 1,
-  },
+// The sizes of english-tiny, in one place: it is pretrained with them, and its control has them.
+local english_tiny = {
+  lstm: { dim: 384, projection_dim: 256, n_layers: 2, cell_clip: 3, proj_clip: 3, use_skip_connections: true },
+  char_cnn: { embedding: { dim: 16 }, filters: [[1, 32], [2, 32], [3, 64], [4, 128], [5, 128]], n_highway: 1 },
 };
 
 {
-  // Random weights: the control of an experiment, and what a config falls back on with no weights at hand.
-  random:: random(small),
+  // English, pretrained (../pretrain/bilm_tiny.jsonnet); it comes with the package.
+  english_tiny:: sizes(english_tiny) { keys: { pretrained: 'english-tiny' } },
+
+  // The same sizes, random weights: the control of an experiment, and what a config falls back on with no weights at hand.
+  random:: random(english_tiny),
 
   // For tests and demos: as small as makes sense.
-  tiny:: random(small { lstm+: { dim: 64, projection_dim: 16 }, char_cnn+: { filters: [[1, 16], [2, 16], [3, 32]] } }),
+  tiny:: random(english_tiny {
+    lstm+: { dim: 64, projection_dim: 16 },
+    char_cnn+: { filters: [[1, 16], [2, 16], [3, 32]] },
+  }),
 
   // A file of yours, in any format: ELMO_BILM is its path, ELMO_BILM_LAYERS its LSTM layers, ELMO_BILM_PROJECTION P.
   from_environment:: {

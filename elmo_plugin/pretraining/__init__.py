@@ -1,0 +1,27 @@
+"""TEXT SHARDS → TRAINED biLM: streams of sentences, a biLM under one softmax, and a perplexity that can be trusted."""
+
+from elmo_plugin.pretraining.checkpointer import AtomicCheckpointer
+from elmo_plugin.pretraining.exact_resume import ExactResume
+from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
+from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity
+from elmo_plugin.pretraining.predictor import BiLMPredictor
+from elmo_plugin.pretraining.schedule import WarmUpCosine
+from elmo_plugin.pretraining.sentence_batches import SentenceBatches
+from elmo_plugin.pretraining.softmax import LmSoftmax
+from elmo_plugin.pretraining.text_shards import TextShardsReader
+from elmo_plugin.pretraining.unrolled_streams import UnrolledStreams
+from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
+
+__all__ = [
+    "AtomicCheckpointer",
+    "BiLMPredictor",
+    "BiLMVocabulary",
+    "BidirectionalLanguageModel",
+    "BidirectionalPerplexity",
+    "ExactResume",
+    "LmSoftmax",
+    "SentenceBatches",
+    "TextShardsReader",
+    "UnrolledStreams",
+    "WarmUpCosine",
+]

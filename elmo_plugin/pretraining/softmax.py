@@ -1,0 +1,297 @@
+"""The output layer that both directions of a biLM share: what it is, and the three ways to train it."""
+
+import json
+import math
+from abc import abstractmethod
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from allennlp.common import Registrable
+from allennlp.common.checks import ConfigurationError
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+
+class LmSoftmax(nn.Module, Registrable):
+    """Predicts a word from what one direction has read up to it; both directions share one (ELMo §3.1, Θ_s).
+
+    Row r is line r of the vocabulary file, counted from 0: words by falling count, without padding. Losses are in
+    nats, and in float32 under `torch.autocast`.
+
+    # Parameters
+
+    vocab_size : `int`
+        V, words that it chooses from.
+    input_dim : `int`
+        P.
+    """
+
+    default_implementation = "full"
+    exact: bool = True
+    """Whether `forward` trains on `nll` itself, so that a training loss can be read as perplexity."""
+
+    def __init__(self, vocab_size: int, input_dim: int) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.input_dim = input_dim
+
+    @property
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """Its block of a config, `type` included."""
+
+    def get_extra_state(self) -> Tensor:
+        """The config as JSON in bytes: a checkpoint says by itself which softmax it holds."""
+        return torch.tensor(list(json.dumps(self.config).encode()), dtype=torch.uint8)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Nothing: sizes are checked where weights are loaded, and how it is trained may change."""
+
+    @abstractmethod
+    def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
+        """What training makes small: vectors (N, P) and the rows (N,) that they should predict to losses (N,)."""
+
+    @abstractmethod
+    def nll(self, vectors: Tensor, targets: Tensor) -> Tensor:
+        """Negative log likelihood over all V of the rows (N,), by vectors (N, P): what perplexity is made of, (N,)."""
+
+    @abstractmethod
+    def tie(self, table: nn.Embedding) -> None:
+        """Share the weight with a word encoder's table (V + 1, P): row r is the table's r + 1, whose row 0 is padding.
+
+        bilm-tf's `share_embedding_softmax`. Raises `ConfigurationError` for a table of another shape, or a softmax
+        that has no vector for each word.
+        """
+
+
+class WordVectorSoftmax(LmSoftmax):
+    """A softmax of the products with one vector for each word, started as bilm-tf's `training.py` does.
+
+    # Parameters
+
+    vocab_size, input_dim : `int`
+        V and P.
+    tokens_at_once : `int`
+        How many tokens are scored against all V before their scores are forgotten, to be computed again for the
+        gradients: what bounds the memory of `nll`, at about 3 · `tokens_at_once` · V floats.
+    """
+
+    def __init__(self, vocab_size: int, input_dim: int, tokens_at_once: int = 512) -> None:
+        super().__init__(vocab_size, input_dim)
+        if tokens_at_once < 1:
+            raise ConfigurationError(f"'tokens_at_once' is {tokens_at_once}; wanted at least 1")
+        self.tokens_at_once = tokens_at_once
+        self.weight: Tensor = nn.Parameter(torch.randn(vocab_size, input_dim) / math.sqrt(input_dim))  # (V, P)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))  # (V,)
+
+    def nll(self, vectors: Tensor, targets: Tensor) -> Tensor:
+        """(N, P) and (N,) to (N,)."""
+        weight = self._word_vectors()  # (V, P)
+        chunks = zip(vectors.split(self.tokens_at_once), targets.split(self.tokens_at_once), strict=True)
+        forgetful = partial(checkpoint, _cross_entropy, use_reentrant=False, preserve_rng_state=False)
+        return torch.cat([forgetful(*chunk, weight, self.bias) for chunk in chunks])  # (N,)
+
+    def tie(self, table: nn.Embedding) -> None:
+        """Put the table's weight in place of its own; the bias stays its own."""
+        found, wanted = tuple(table.weight.shape), (self.vocab_size + 1, self.input_dim)
+        if found != wanted:
+            raise ConfigurationError(f"a softmax was to share a table of shape {found}; wanted {wanted}")
+        self.weight = table.weight
+
+    def _word_vectors(self) -> Tensor:
+        """The weight (V, P), without the padding that a tied table has above it."""
+        padding = len(self.weight) - self.vocab_size
+        return self.weight[padding:] if padding else self.weight
+
+
+@LmSoftmax.register("full")
+class FullSoftmax(WordVectorSoftmax):
+    """Trains on the likelihood itself: exact, at V products a token. Registered as a `LmSoftmax` with name `full`."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its block of a config."""
+        return {"type": "full", "tokens_at_once": self.tokens_at_once}
+
+    def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
+        """(N, P) and (N,) to (N,)."""
+        return self.nll(vectors, targets)
+
+
+class LogUniformSample(NamedTuple):
+    """Distinct rows (K,) in the order that they turned up in, and how many tries it took to find so many."""
+
+    rows: Tensor
+    n_tries: int
+
+
+@LmSoftmax.register("sampled")
+class SampledSoftmax(WordVectorSoftmax):
+    """Trains on K words beside the right one, bilm-tf's way: TensorFlow's `sampled_softmax_loss`.
+
+    The K are drawn by `log_uniform_candidate_sampler` and shared by all tokens of a call. Each score is lowered by the
+    logarithm of how often its word is expected in a sample, and the right word is not scored again where it was drawn.
+    In evaluation `forward` is `nll`, as in bilm-tf.
+
+    Registered as a `LmSoftmax` with name `sampled`.
+
+    # Parameters
+
+    vocab_size, input_dim : `int`
+        V and P.
+    n_samples : `int`
+        K, less than V.
+    tokens_at_once : `int`
+        As in `full`, for evaluation.
+    seed : `int`
+        The n-th draw is a function of `seed` and n alone: all processes of a distributed run draw the same words, and
+        a state dict, which holds n, goes on with those that would have come next.
+    """
+
+    exact = False
+    n_draws: Tensor
+
+    def __init__(
+        self, vocab_size: int, input_dim: int, n_samples: int = 8192, tokens_at_once: int = 512, seed: int = 0
+    ) -> None:
+        super().__init__(vocab_size, input_dim, tokens_at_once)
+        if not 0 < n_samples < vocab_size:
+            raise ConfigurationError(
+                f"'n_samples' is {n_samples}; wanted at least 1 and less than the {vocab_size} words of the vocabulary"
+            )
+        if seed < 0:
+            raise ConfigurationError(f"'seed' is {seed}; wanted at least 0")
+        self.n_samples = n_samples
+        self.seed = seed
+        self.register_buffer("n_draws", torch.zeros((), dtype=torch.long))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its block of a config."""
+        sizes = {"n_samples": self.n_samples, "tokens_at_once": self.tokens_at_once}
+        return {"type": "sampled", **sizes, "seed": self.seed}
+
+    def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
+        """(N, P) and (N,) to (N,)."""
+        if not self.training:
+            return self.nll(vectors, targets)
+        n_tokens = len(targets)
+        rows, n_tries = self.draw()
+        rows = rows.to(targets.device)  # (K,)
+        both = torch.cat([targets, rows])  # (N + K,)
+        weight = F.embedding(both, self._word_vectors())  # (N + K, P)
+        offset = self.bias[both] - self._expected_count(both, n_tries).log().to(self.bias)  # (N + K,)
+        right = (vectors * weight[:n_tokens]).sum(dim=1) + offset[:n_tokens]  # (N,)
+        drawn = vectors @ weight[n_tokens:].t() + offset[n_tokens:]  # (N, K)
+        drawn = drawn.masked_fill(targets.unsqueeze(1) == rows, -math.inf)
+        scores = torch.cat([right.unsqueeze(1), drawn], dim=1)  # (N, 1 + K)
+        return F.cross_entropy(scores, torch.zeros_like(targets), reduction="none")  # (N,)
+
+    def draw(self) -> LogUniformSample:
+        """The next K words."""
+        entropy = (self.seed, int(self.n_draws))
+        self.n_draws += 1
+        # A generator of torch's looks at no more than 32 bits of its seed.
+        (seed,) = np.random.SeedSequence(entropy).generate_state(1)
+        return draw_log_uniform(self.vocab_size, self.n_samples, torch.Generator().manual_seed(int(seed)))
+
+    def _expected_count(self, rows: Tensor, n_tries: int) -> Tensor:
+        """1 - (1 - p)ᵗ: the chance of being among t tries, as in TensorFlow's `range_sampler.cc`, (N,)."""
+        chance = log_uniform(rows, self.vocab_size)  # (N,)
+        return -torch.expm1(n_tries * torch.log1p(-chance))
+
+
+def log_uniform(rows: Tensor, vocab_size: int) -> Tensor:
+    """p(k) = log((k + 2) / (k + 1)) / log(V + 1), nearly Zipf's law, in float64: rows (N,) to chances (N,)."""
+    return torch.log1p(1 / (rows.double() + 1)) / math.log(vocab_size + 1)
+
+
+def draw_log_uniform(vocab_size: int, n_samples: int, generator: torch.Generator) -> LogUniformSample:
+    """Try words from the log-uniform distribution until `n_samples` distinct ones are found.
+
+    TensorFlow's `log_uniform_candidate_sampler` with `unique`, on all tries at once: the try that first found a word
+    says whether it is among the first `n_samples`.
+    """
+    # Enough at once if the vocabulary is some times larger than the sample; the first words of more tries are the same.
+    tries = _try(4 * n_samples, vocab_size, generator)
+    while len(tries.unique()) < n_samples:
+        tries = torch.cat([tries, _try(len(tries), vocab_size, generator)])
+    words, place = tries.unique(return_inverse=True)  # (M,), (tries,)
+    order = torch.arange(len(tries))
+    found_by = torch.full_like(words, len(tries)).scatter_reduce_(0, place, order, "amin")  # (M,)
+    first, index = found_by.topk(n_samples, largest=False)  # (K,), (K,)
+    return LogUniformSample(words[index], int(first[-1]) + 1)
+
+
+def _try(count: int, vocab_size: int, generator: torch.Generator) -> Tensor:
+    """⌊(V + 1)ᵘ⌋ - 1 for u uniform in [0, 1): (count,)."""
+    uniform = torch.rand(count, dtype=torch.float64, generator=generator)  # (count,)
+    return torch.expm1(uniform * math.log(vocab_size + 1)).long().clamp(max=vocab_size - 1)
+
+
+def _cross_entropy(vectors: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Of the softmax over all V, (N,). Under autocast the scores are of its type, and all after them is float32."""
+    scores = F.linear(vectors, weight, bias)  # (N, V)
+    return F.cross_entropy(scores, targets, reduction="none")  # (N,)
+
+
+def _at_least_float32(values: Tensor) -> Tensor:
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+@LmSoftmax.register("adaptive")
+class AdaptiveSoftmax(LmSoftmax):
+    """Scores frequent words at once, rare ones in clusters with narrower vectors (Grave et al. 2017): exact and fast.
+
+    Registered as a `LmSoftmax` with name `adaptive`.
+
+    # Parameters
+
+    vocab_size, input_dim : `int`
+        V and P.
+    cutoffs : `list[int]`
+        Rows at which a cluster begins, increasing and below V; those before the first are the frequent words.
+    div_value : `float`
+        Cluster i, counted from 1, has vectors of P / `div_value`ⁱ dimensions.
+    """
+
+    def __init__(self, vocab_size: int, input_dim: int, cutoffs: list[int], div_value: float = 4.0) -> None:
+        super().__init__(vocab_size, input_dim)
+        if not cutoffs or cutoffs != sorted(set(cutoffs)) or cutoffs[0] < 1 or cutoffs[-1] >= vocab_size:
+            raise ConfigurationError(f"'cutoffs' is {cutoffs}; wanted increasing numbers from 1 to {vocab_size - 1}")
+        if div_value <= 0 or input_dim < div_value ** len(cutoffs):
+            raise ConfigurationError(
+                f"'div_value' is {div_value}; wanted one that leaves the vectors of cluster {len(cutoffs)} "
+                f"at least 1 of {input_dim} dimensions"
+            )
+        self.div_value = div_value
+        self.adaptive = nn.AdaptiveLogSoftmaxWithLoss(input_dim, vocab_size, cutoffs, div_value)
+        # Its log-softmax is taken in the type of the scores, on a CPU under autocast too.
+        for module in self.adaptive.modules():
+            if isinstance(module, nn.Linear):
+                module.register_forward_hook(_give_at_least_float32)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its block of a config."""
+        return {"type": "adaptive", "cutoffs": self.adaptive.cutoffs[:-1], "div_value": self.div_value}
+
+    def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
+        """(N, P) and (N,) to (N,)."""
+        return self.nll(vectors, targets)
+
+    def nll(self, vectors: Tensor, targets: Tensor) -> Tensor:
+        """(N, P) and (N,) to (N,)."""
+        # The two log-softmaxes of a rare word are added up in the type of the vectors.
+        return -self.adaptive(_at_least_float32(vectors), targets).output  # (N,)
+
+    def tie(self, table: nn.Embedding) -> None:
+        """Raises `ConfigurationError`."""
+        raise ConfigurationError("an 'adaptive' softmax has no weight to share: rare words have narrower vectors")
+
+
+def _give_at_least_float32(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    return _at_least_float32(output)

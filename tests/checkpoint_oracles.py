@@ -1,0 +1,83 @@
+"""Checkpoints with all that pretraining leaves, and archives of language models, built by hand."""
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from elmo_plugin.bilm import BiLM, warm_up
+from elmo_plugin.characters import batch_to_ids
+from elmo_plugin.checkpoints import Checkpoint, SavedSoftmax
+from tests.oracles import SENTENCES, lively, options
+
+WORDS = ["<S>", "</S>", "<UNK>", "the", "日本語", "\u2028", "a\x85b", '"', "\\n", "a\xa0b", "🙂", "cat"]
+SOFTMAX = {"type": "adaptive", "cutoffs": [5, 8], "div_value": 4.0}
+
+
+def pretrained(warm: bool = False, **changes: Any) -> Checkpoint:
+    """A small biLM with a softmax and a vocabulary, both with what could get lost on the way."""
+    bilm = lively(BiLM(options(**changes), source="random:0"))
+    if warm:
+        bilm.warm_state = warm_up(bilm, [batch_to_ids(SENTENCES)])
+    generator = torch.Generator().manual_seed(7)
+    softmax = {
+        "head.weight": torch.randn(7, 8, generator=generator),
+        "tail.0.1.weight": torch.randn(3, 2, generator=generator).t(),
+        "counts": torch.tensor([0, 2**40, 3]),
+    }
+    state_dict = {name: value for name, value in bilm.state_dict().items() if name != "_extra_state"}
+    return Checkpoint(bilm.options, state_dict, SavedSoftmax(SOFTMAX, softmax), list(WORDS))
+
+
+def language_model_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The state dict of the Model `bilm`."""
+    assert checkpoint.softmax is not None
+    description = BiLM(checkpoint.options, source="random:0").get_extra_state()
+    bilm = {f"bilm.{name}": value for name, value in checkpoint.state_dict.items()}
+    softmax = {f"softmax.{name}": value for name, value in checkpoint.softmax.state_dict.items()}
+    config = torch.tensor(list(json.dumps(checkpoint.softmax.config).encode()), dtype=torch.uint8)
+    return {**bilm, "bilm._extra_state": description, **softmax, "softmax._extra_state": config}
+
+
+def language_model_run(folder: Path, checkpoint: Checkpoint, weights: str = "best.th") -> Path:
+    """The folder of a training run of the Model `bilm`, with its weights under this name."""
+    (folder / "vocabulary").mkdir(parents=True, exist_ok=True)
+    words = [{"<UNK>": "@@UNKNOWN@@"}.get(word, word) for word in checkpoint.vocabulary or []]
+    (folder / "vocabulary/tokens.txt").write_bytes("\n".join([*words, ""]).encode())
+    (folder / "vocabulary/non_padded_namespaces.txt").write_text("*labels\n*tags\n", encoding="utf-8")
+    config = {"dataset_reader": {"type": "text_shards"}, "model": {"type": "bilm", "softmax": SOFTMAX}}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    torch.save(language_model_weights(checkpoint), folder / weights)
+    return folder
+
+
+def language_model_archive(path: Path, checkpoint: Checkpoint, without: Optional[str] = None) -> Path:
+    """A `model.tar.gz` of the Model `bilm`, as AllenNLP packs a run; one member may be left out."""
+    run = language_model_run(path.parent / "packed", checkpoint, "weights.th")
+    with tarfile.open(path, "w:gz") as archive:
+        for name in ("config.json", "weights.th", "vocabulary"):
+            if name != without:
+                archive.add(run / name, arcname=name)
+    return path
+
+
+def assert_same_state(found: dict[str, Tensor], wanted: dict[str, Tensor], atol: float = 0.0) -> None:
+    """The same tensors under the same names; the biLM's description of itself set aside."""
+    assert found.keys() - {"_extra_state"} == wanted.keys()
+    for name, value in wanted.items():
+        assert found[name].dtype == value.dtype, name
+        torch.testing.assert_close(found[name], value, rtol=0, atol=atol, msg=name)
+
+
+def assert_same_checkpoint(found: Checkpoint, wanted: Checkpoint) -> None:
+    """All four parts, bit for bit."""
+    assert found.options == wanted.options
+    assert found.vocabulary == wanted.vocabulary
+    assert_same_state(found.state_dict, wanted.state_dict)
+    assert (found.softmax is None) == (wanted.softmax is None)
+    if found.softmax is not None and wanted.softmax is not None:
+        assert found.softmax.config == wanted.softmax.config
+        assert_same_state(found.softmax.state_dict, wanted.softmax.state_dict)

@@ -1,0 +1,58 @@
+"""The vocabulary beside bilm-tf's pair of files."""
+
+from pathlib import Path
+
+import pytest
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.checkpoints import BilmTf, load_checkpoint
+from tests.checkpoint_oracles import WORDS, pretrained
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a pair and its vocabulary."""
+    BilmTf().write(pretrained(), tmp_path)
+    return tmp_path
+
+
+def test_a_vocabulary_lies_beside_the_weights_one_word_a_line(folder: Path) -> None:
+    assert {path.name for path in folder.iterdir()} == {"options.json", "weights.hdf5", "vocabulary.txt"}
+    assert (folder / "vocabulary.txt").read_bytes().split(b"\n") == [*(word.encode() for word in WORDS), b""]
+    assert load_checkpoint(folder).vocabulary == WORDS
+    assert load_checkpoint(str(folder / "weights.hdf5")).vocabulary == WORDS
+
+
+def test_without_the_file_there_is_no_vocabulary(folder: Path) -> None:
+    (folder / "vocabulary.txt").unlink()
+    assert load_checkpoint(folder).vocabulary is None
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", []),
+        (b"<S>", ["<S>"]),
+        (b"<S>\n</S>\n", ["<S>", "</S>"]),
+        (b"\xef\xbb\xbf<S>\r\n</S>\r\n", ["<S>", "</S>"]),
+        ("a\x85b\u2028\n\x0b\n".encode(), ["a\x85b\u2028", "\x0b"]),
+    ],
+)
+def test_a_line_ends_at_a_line_feed_and_nowhere_else(folder: Path, content: bytes, words: list[str]) -> None:
+    (folder / "vocabulary.txt").write_bytes(content)
+    assert load_checkpoint(folder).vocabulary == words
+
+
+def test_a_vocabulary_that_is_no_text_is_named(folder: Path) -> None:
+    (folder / "vocabulary.txt").write_bytes(b"<S>\n\xff\n")
+    with pytest.raises(ConfigurationError, match=r"vocabulary\.txt, line 2: found byte 0xff"):
+        load_checkpoint(folder)
+
+
+def test_a_vocabulary_of_another_bilm_is_neither_taken_over_nor_lost(folder: Path) -> None:
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(ConfigurationError, match=f"'{folder}' holds a vocabulary.txt, and the biLM to be written has"):
+        BilmTf().write(pretrained(n_layers=1)._replace(vocabulary=None), folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    BilmTf().write(pretrained()._replace(vocabulary=["<S>"]), folder)
+    assert load_checkpoint(folder).vocabulary == ["<S>"]

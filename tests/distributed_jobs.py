@@ -1,0 +1,93 @@
+"""What two processes of a distributed run do in tests, and what starts them."""
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import distributed, multiprocessing
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grad_norm_
+
+from elmo_plugin.pretraining import BidirectionalLanguageModel, sentence_batches
+from elmo_plugin.pretraining.sentence_batches import SENTENCES_IN_POOL
+from elmo_plugin.pretraining.softmax import SampledSoftmax
+from tests.language_model_oracles import language_model
+from tests.loader_oracles import WORDS, build_loader
+
+Job = Callable[..., Any]
+Config = dict[str, Any]
+CLIP = 0.05
+
+
+def in_two_processes(job: Job, folder: Path, *arguments: Any) -> list[Any]:
+    """What `job` returns in each of two processes that know of each other."""
+    folder.mkdir()
+    start_processes(_run, (job, folder, arguments), nprocs=2)
+    return [torch.load(folder / f"{rank}.th") for rank in (0, 1)]
+
+
+def start_processes(job: Job, args: tuple[Any, ...], nprocs: int) -> None:
+    """`torch.multiprocessing.spawn`, without the seconds that each process needs to import everything.
+
+    They are forked from a server that has imported it once and that never computes, so may be forked anywhere.
+    """
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["elmo_plugin", "tests.distributed_jobs"])
+    multiprocessing.start_processes(job, args, nprocs, start_method="forkserver")
+
+
+def _run(rank: int, job: Job, folder: Path, arguments: tuple[Any, ...]) -> None:
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    torch.save(job(*arguments), folder / f"{rank}.th")
+    distributed.destroy_process_group()
+
+
+def read(data_path: str, keys: Config, n_batches: int = 0, pool: int = SENTENCES_IN_POOL) -> dict[str, Any]:
+    """Batches of a loader, so many or those of a single pass, and its state after them."""
+    with patch.object(sentence_batches, "SENTENCES_IN_POOL", pool):
+        loader = build_loader(data_path, **keys)
+        if not loader.endless:
+            return {"batches": list(loader)}
+        batches = list(islice((batch for _ in range(n_batches) for batch in loader), n_batches))
+        return {"batches": batches, "state": loader.state_dict(), "length": len(loader)}
+
+
+def resume(data_path: str, keys: Config, state: dict[str, Any], n_batches: int) -> list[Any]:
+    """The batches after a state, with which every process begins."""
+    loader = build_loader(data_path, **keys)
+    loader.load_state_dict(state)
+    batches = (batch for _ in range(state["batches"] + n_batches) for batch in loader if batch)
+    return list(islice(batches, n_batches))
+
+
+def learn(data_path: str, loader: Config, model: Config) -> dict[str, Any]:
+    """Gradients of two windows one after the other, before and after clipping, and what was drawn for them."""
+    language = language_model(WORDS, **model).train()
+    wrapped = DistributedDataParallel(language) if distributed.is_initialized() else language
+    drawn: list[list[int]] = []
+    if isinstance(language.softmax, SampledSoftmax):
+        draw = language.softmax.draw
+
+        def watched() -> Any:
+            drawn.append((sample := draw()).rows.tolist())
+            return sample
+
+        language.softmax.draw = watched  # type: ignore[method-assign]
+    for batch in islice(build_loader(data_path, **loader), 2):
+        wrapped(**batch)["loss"].backward()
+    gradients = {name: parameter.grad.clone() for name, parameter in language.named_parameters()}
+    norm = float(clip_grad_norm_(language.parameters(), CLIP))
+    clipped = {name: parameter.grad for name, parameter in language.named_parameters()}
+    return {"gradients": gradients, "norm": norm, "clipped": clipped, "drawn": drawn}
+
+
+@torch.no_grad()
+def evaluate(data_path: str, loader: Config, model: Config) -> dict[str, Any]:
+    """Metrics of a held-out text, and the losses and tokens of the batches of this process."""
+    language: BidirectionalLanguageModel = language_model(WORDS, **model)
+    outputs = [language(**batch) for batch in build_loader(data_path, shuffle=False, **loader)]
+    losses = [float(output["loss"]) for output in outputs if "loss" in output]
+    return {"metrics": language.get_metrics(), "losses": losses, "n_batches": len(outputs)}

@@ -1,0 +1,92 @@
+"""Every pretraining config: its published size where it has one, and one step on a made-up text, its model shrunken."""
+
+import json
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.commands.train import train_model
+from allennlp.common import Params
+
+from elmo_plugin.bilm import BiLM
+from elmo_plugin.checkpoints import load_checkpoint
+from elmo_plugin.options import BiLMOptions
+
+FOLDER = Path(__file__).parent.parent / "training_configs/pretrain"
+CONFIGS = sorted(FOLDER.glob("*.jsonnet"))
+N_WORDS = 12000
+SHRUNKEN = {
+    "lstm": {"dim": 24, "projection_dim": 16, "n_layers": 2, "use_skip_connections": True},
+    "char_cnn": {"embedding": {"dim": 4}, "filters": [[1, 4], [2, 8]], "n_highway": 1},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """More words than the published recipe draws samples, a dozen in a sentence."""
+    path = tmp_path_factory.mktemp("text") / "shard.txt"
+    words = [f"w{number}" for number in range(N_WORDS)]
+    path.write_text("".join(" ".join(words[start : start + 12]) + "\n" for start in range(0, N_WORDS, 12)))
+    return path
+
+
+def run(path: Path, text: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Train a config for one batch, and give its metrics."""
+    monkeypatch.setenv("LM_TRAIN", str(text))
+    monkeypatch.setenv("LM_HELDOUT", str(text))
+    few: dict[str, Any] = {"data_loader.batches_per_epoch": 1, "trainer.num_epochs": 1}
+    params = Params.from_file(str(path), json.dumps(few)).as_dict(quiet=True)
+    params["trainer"].pop("learning_rate_scheduler", None)
+    options = params["model"]["bilm"].get("options")
+    if options is not None:
+        options.update({block: SHRUNKEN[block] for block in options})
+    for loader in (params["data_loader"], params["validation_data_loader"]):
+        loader.update({"streams": 4, "window": 5} if loader["type"] == "unrolled_streams" else {"max_tokens": 500})
+    train_model(Params(params), str(folder))
+    metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text())
+    return metrics
+
+
+@pytest.mark.parametrize("path", [path for path in CONFIGS if path.stem != "fine_tune"], ids=lambda path: path.stem)
+def test_a_config_trains_one_step(path: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = run(path, text, tmp_path / "run", monkeypatch)
+    assert 1 < metrics["validation_forward_perplexity"] < inf
+    assert metrics["validation_n_tokens"] == N_WORDS + N_WORDS / 12
+    assert load_checkpoint(tmp_path / "run/model.tar.gz").vocabulary is not None
+
+
+def test_fine_tuning_goes_on_with_softmax_and_vocabulary(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = run(FOLDER / "bilm_tiny.jsonnet", text, tmp_path / "tiny", monkeypatch)
+    monkeypatch.setenv("ELMO_BILM", str(tmp_path / "tiny/model.tar.gz"))
+    few = text.with_name("few.txt")
+    few.write_text("w1 w2 w3 unheard-of\n" * 40)
+    run(FOLDER / "fine_tune.jsonnet", few, tmp_path / "tuned", monkeypatch)
+    first, second = (load_checkpoint(tmp_path / name / "model.tar.gz") for name in ("tiny", "tuned"))
+    assert first.vocabulary == second.vocabulary
+    assert first.softmax is not None and second.softmax is not None
+    assert first.softmax.config == second.softmax.config
+    for name, value in first.softmax.state_dict.items():
+        change = (second.softmax.state_dict[name] - value).abs().max()
+        assert 0 < change < 0.01, name  # one step of Adam's
+    assert before["validation_n_tokens"] == N_WORDS + N_WORDS / 12
+
+
+@pytest.mark.parametrize(("name", "millions"), [("small", 13.6), ("medium", 28.0), ("original", 93.6)])
+def test_a_published_size_has_the_published_number_of_weights(
+    name: str, millions: float, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LM_TRAIN", str(text))
+    monkeypatch.setenv("LM_HELDOUT", str(text))
+    params = Params.from_file(str(FOLDER / f"bilm_{name}.jsonnet"))
+    with torch.device("meta"):
+        bilm = BiLM(BiLMOptions.from_dict(params["model"]["bilm"]["options"].as_dict()))
+    assert round(sum(weight.numel() for weight in bilm.parameters()) / 1e6, 1) == millions
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_config_has_eight_to_fifteen_lines(path: Path) -> None:
+    assert 8 <= len(path.read_text().splitlines()) <= 15

@@ -1,0 +1,175 @@
+"""What is on the disk after a save, a kill in the middle of one, and a disk that is full."""
+
+import multiprocessing
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Optional
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.training.checkpointer import Checkpointer
+from allennlp.training.trainer import TrainerCheckpoint
+from torch import distributed
+
+from elmo_plugin.pretraining import AtomicCheckpointer, checkpointer
+
+BATCHES = 100
+
+
+class Trainer(SimpleNamespace):
+    """What a checkpointer asks of one: epochs and batches done, and weights to save."""
+
+    data_loader = range(2 * BATCHES)
+    _num_gradient_accumulation_steps = 2
+    cuda_device = torch.device("cpu")
+    is_primary = True
+    weights = torch.ones(2)
+
+    def get_checkpoint_state(self) -> Optional[TrainerCheckpoint]:
+        """As AllenNLP's trainer gives it, in the first process."""
+        point = {"epochs_completed": self.epochs, "batches_in_epoch_completed": self.batches}
+        return TrainerCheckpoint({"weights": self.weights}, point) if self.is_primary else None
+
+
+def ask(checkpoints: AtomicCheckpointer, epochs: int, batches: int, **trainer: Any) -> bool:
+    """Whether it saves after this batch."""
+    return checkpoints.maybe_save_checkpoint(Trainer(epochs=epochs, batches=batches, **trainer), epochs, batches)
+
+
+def save(checkpoints: AtomicCheckpointer, epochs: int, batches: int, **trainer: Any) -> None:
+    """Save now."""
+    checkpoints.save_checkpoint(Trainer(epochs=epochs, batches=batches, **trainer))
+
+
+def on_disk(folder: Path) -> list[str]:
+    """The names of all files."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def both(*points: str) -> list[str]:
+    """The names of whole checkpoints."""
+    return sorted(f"{kind}_state_{point}.th" for kind in ("model", "training") for point in points)
+
+
+@contextmanager
+def files_no_longer_than(size: int) -> Iterator[None]:
+    """Let writing on fail where a file is so long, as it does where the disk is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [0, 200, 100_000])
+def test_a_full_disk_is_named_and_costs_no_earlier_checkpoint(size: int, tmp_path: Path) -> None:
+    checkpoints = AtomicCheckpointer(tmp_path, keep_most_recent_by_count=1)
+    save(checkpoints, 0, 10)
+    with files_no_longer_than(size), pytest.raises(ConfigurationError) as error:
+        save(checkpoints, 0, 20, weights=torch.ones(100_000))
+    kind = "training" if size < 1000 else "model"
+    assert f"{tmp_path}/{kind}_state_e0_b20.th: the checkpoint cannot be saved" in str(error.value)
+    assert "File too large" in str(error.value)
+    assert set(on_disk(tmp_path)) - {"training_state_e0_b20.th"} == set(both("e0_b10"))
+    latest = AtomicCheckpointer(tmp_path).load_checkpoint()
+    assert latest is not None
+    assert latest.trainer_state["batches_in_epoch_completed"] == 10
+    save(checkpoints, 0, 30)
+    assert on_disk(tmp_path) == both("e0_b30")
+
+
+def test_an_error_that_is_not_the_disks_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access")
+
+    monkeypatch.setattr(torch, "save", fail)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        save(AtomicCheckpointer(tmp_path), 0, 1)
+    assert on_disk(tmp_path) == []
+
+
+def test_half_a_checkpoint_does_not_count_and_goes_with_the_next_save(tmp_path: Path) -> None:
+    save(AtomicCheckpointer(tmp_path), 0, 10)
+    for name in ("training_state_e0_b20.th", "model_state_e0_b30.th", "checkpoint_of_0.partial"):
+        (tmp_path / name).write_bytes(b"a killed run")
+    checkpoints = AtomicCheckpointer(tmp_path)
+    assert checkpoints.find_latest_checkpoint() == tuple(
+        str(tmp_path / name) for name in ("model_state_e0_b10.th", "training_state_e0_b10.th")
+    )
+    save(checkpoints, 0, 20)
+    assert on_disk(tmp_path) == both("e0_b10", "e0_b20")
+
+
+def test_the_two_latest_are_kept_and_batch_50_does_not_go_with_batch_5(tmp_path: Path) -> None:
+    checkpoints = AtomicCheckpointer(tmp_path)
+    for batches in (5, 30, 50):
+        save(checkpoints, 1, batches)
+    assert on_disk(tmp_path) == both("e1_b30", "e1_b50")
+
+
+def test_a_checkpoint_is_due_by_minutes_by_batches_and_at_an_epochs_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(time=lambda: clock.now, now=0.0)
+    monkeypatch.setattr(checkpointer, "time", clock)
+    monkeypatch.setattr("allennlp.training.checkpointer.time", clock)
+    checkpoints = AtomicCheckpointer(tmp_path, save_every_num_minutes=10, save_every_num_batches=20)
+    saved = []
+    for epochs, batches, minutes in [
+        (0, 1, 9.9), (0, 2, 10), (0, 3, 19.9), (0, 21, 19.9), (0, 22, 19.9), (0, 23, 29.8), (0, 24, 29.9),
+        (0, BATCHES, 99), (1, 0, 99), (1, 1, 99), (1, 20, 99),
+    ]:  # fmt: skip
+        clock.now = 60 * minutes
+        if ask(checkpoints, epochs, batches):
+            saved.append((epochs, batches))
+    assert saved == [(0, 2), (0, 22), (0, 24), (1, 0), (1, 20)]
+
+
+def test_a_resumed_run_counts_batches_from_the_checkpoint(tmp_path: Path) -> None:
+    save(AtomicCheckpointer(tmp_path), 2, 10)
+    resumed = AtomicCheckpointer(tmp_path, save_every_num_batches=5)
+    resumed.load_checkpoint()
+    assert [ask(resumed, 2, batches) for batches in (11, 14, 15)] == [False, False, True]
+
+
+def ask_with_a_clock_of_ones_own(rank: int, folder: Path) -> None:
+    """One of two processes; by the first one's clock a checkpoint is due."""
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    checkpoints = AtomicCheckpointer(folder / "run", save_every_num_minutes=10)
+    asked: list[int] = []
+    checkpoints.before_saving.append(lambda: asked.append(rank))
+    answers = [ask(checkpoints, 0, 1, is_primary=rank == 0)]
+    checkpoints._last_save_time -= 1000 * (rank == 0)
+    answers.append(ask(checkpoints, 0, 2, is_primary=rank == 0))
+    checkpoints._last_save_time -= 1000 * (rank == 1)
+    answers.append(ask(checkpoints, 0, 3, is_primary=rank == 0))
+    (folder / f"answers{rank}").write_text(f"{answers} {asked}")
+
+
+def test_the_first_process_decides_for_all(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=ask_with_a_clock_of_ones_own, args=(rank, tmp_path)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    answers = [(tmp_path / f"answers{rank}").read_text() for rank in range(2)]
+    assert answers == ["[False, True, False] [0]", "[False, True, False] [1]"]
+    assert on_disk(tmp_path / "run") == both("e0_b2")
+
+
+def test_the_keys_are_those_of_default_and_minutes(tmp_path: Path) -> None:
+    keys = {"type": "atomic", "save_every_num_minutes": 0.5, "keep_most_recent_by_count": 1}
+    checkpoints = Checkpointer.from_params(Params(dict(keys)), serialization_dir=str(tmp_path))
+    for batches in (1, 2):
+        save(checkpoints, 0, batches)  # type: ignore[arg-type]
+    assert on_disk(tmp_path) == both("e0_b2")
+    with pytest.raises(ConfigurationError, match="'save_every_num_minutes' or 'save_every_num_seconds', found both"):
+        Checkpointer.from_params(Params({**keys, "save_every_num_seconds": 30}), serialization_dir=str(tmp_path))

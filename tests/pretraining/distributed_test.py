@@ -1,0 +1,189 @@
+"""Two processes see together, learn and report what one process with twice the streams does."""
+
+import json
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from allennlp.commands import train
+from allennlp.common import Params
+
+from elmo_plugin.pretraining.word_ids import WordIds
+from tests.distributed_jobs import CLIP, evaluate, in_two_processes, learn, read, resume, start_processes
+from tests.language_model_oracles import CHARACTERS, language_model
+from tests.loader_oracles import LINES, SENTENCES, WORDS, assert_equal, build_loader, id_of, write_shards
+
+Config = dict[str, Any]
+HALF: Config = {"type": "unrolled_streams", "streams": 2, "window": 4}
+WHOLE: Config = {**HALF, "streams": 4}
+BATCHES: Config = {"type": "sentence_batches", "max_tokens": 21, "max_sentence_length": 20}
+SOFTMAXES = {
+    "full": {"type": "full"},
+    "sampled": {"type": "sampled", "n_samples": 5, "seed": 3},
+    "adaptive": {"type": "adaptive", "cutoffs": [5, 12], "div_value": 2.0},
+}
+DIRECTIONS = ("forward", "backward")
+
+
+def stacked(first: Any, second: Any) -> Any:
+    """Windows of two processes as those of one."""
+    windows = {
+        direction: {name: torch.cat([first[direction][name], second[direction][name]]) for name in first[direction]}
+        for direction in DIRECTIONS
+    }
+    assert first["first"] == second["first"]
+    return {**windows, "first": first["first"]}
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_two_processes_have_the_windows_of_one_with_twice_the_streams(tmp_path: Path, shuffle: bool) -> None:
+    path = write_shards(tmp_path)
+    keys = {"shuffle": shuffle}
+    ranks = in_two_processes(read, tmp_path / "run", path, {**HALF, **keys}, 9)
+    alone = read(path, {**WHOLE, **keys}, 9)
+    assert len(alone["batches"]) >= 5
+    for first, second, both in zip(*(each["batches"] for each in (*ranks, alone)), strict=True):
+        assert_equal(stacked(first["windows"], second["windows"]), both["windows"])
+    if shuffle:
+        assert ranks[0]["state"] == ranks[1]["state"] == alone["state"]
+        assert ranks[0]["length"] == ranks[1]["length"] == alone["length"]
+
+
+def test_two_processes_share_out_the_batches_of_a_single_pass_and_have_as_many(tmp_path: Path) -> None:
+    path = write_shards(tmp_path)
+    ranks = in_two_processes(read, tmp_path / "run", path, {**BATCHES, "shuffle": False})
+    first, second = (each["batches"] for each in ranks)
+    alone = read(path, {**BATCHES, "shuffle": False})["batches"]
+    assert len(alone) % 2 == 1, "one process must be left without a sentence"
+    assert_equal(first, alone[::2])
+    assert_equal(second[:-1], alone[1::2])
+    assert second[-1]["tokens"]["words"]["tokens"].numel() == 0
+
+
+def test_two_processes_share_out_every_sentence_of_shuffled_passes_and_go_on_from_one_state(tmp_path: Path) -> None:
+    """Pools have fewer batches than there are processes, too."""
+    path = write_shards(tmp_path)
+    ranks = in_two_processes(read, tmp_path / "run", path, BATCHES, 12, 1)
+    sentences = [
+        [word for word in row if word]
+        for pair in zip(*(each["batches"] for each in ranks), strict=True)
+        for batch in pair
+        for row in batch["tokens"]["words"]["tokens"].tolist()
+    ]
+    wanted = sorted([*map(id_of, sentence)] for sentence in SENTENCES)
+    assert sorted(sentences[: len(LINES)]) == sorted(sentences[len(LINES) : 2 * len(LINES)]) == wanted
+    assert ranks[0]["state"] == ranks[1]["state"]
+    assert ranks[0]["length"] == max(1, sum(len(each) + 1 for each in SENTENCES) // (2 * 21))
+
+
+@pytest.mark.parametrize("keys", [HALF, BATCHES], ids=["unrolled_streams", "sentence_batches"])
+def test_the_state_of_one_process_is_that_of_both(tmp_path: Path, keys: Config) -> None:
+    path = write_shards(tmp_path)
+    undisturbed = in_two_processes(read, tmp_path / "run", path, keys, 12)
+    stopped, _ = in_two_processes(read, tmp_path / "stopped", path, keys, 5)
+    resumed = in_two_processes(resume, tmp_path / "resumed", path, keys, stopped["state"], 7)
+    for rank in (0, 1):
+        assert_equal(resumed[rank], undisturbed[rank]["batches"][5:])
+
+
+@pytest.mark.parametrize("softmax", SOFTMAXES)
+def test_two_processes_learn_what_one_with_twice_the_streams_does(tmp_path: Path, softmax: str) -> None:
+    path = write_shards(tmp_path)
+    model = {"softmax": SOFTMAXES[softmax], "dropout": 0.0}
+    alone = learn(path, WHOLE, model)
+    assert alone["norm"] > CLIP
+    for rank in in_two_processes(learn, tmp_path / "run", path, HALF, model):
+        assert rank["drawn"] == alone["drawn"] and bool(rank["drawn"]) == (softmax == "sampled")
+        assert rank["norm"] == pytest.approx(alone["norm"], abs=1e-6)
+        for clipped in ("gradients", "clipped"):
+            torch.testing.assert_close(rank[clipped], alone[clipped], atol=1e-6, rtol=0)
+
+
+def test_gradients_of_one_half_of_the_streams_alone_are_others(tmp_path: Path) -> None:
+    """So that the test above compares something."""
+    path = write_shards(tmp_path)
+    model = {"softmax": SOFTMAXES["full"]}
+    half, whole = (learn(path, keys, model)["gradients"] for keys in (HALF, WHOLE))
+    assert all((half[name] - whole[name]).abs().max() > 1e-4 for name in whole)
+
+
+@pytest.mark.parametrize(
+    ("keys", "alone_keys", "lines", "n_batches"),
+    [
+        (BATCHES, BATCHES, LINES, (3, 5)),
+        (HALF, WHOLE, LINES, (5, 5)),
+        (HALF, WHOLE, ["fog", "on and on and on"], (2, 2)),  # the second process has nothing to read
+    ],
+    ids=["sentence_batches", "unrolled_streams", "one idle process"],
+)
+def test_two_processes_report_the_perplexity_of_every_token_once(
+    tmp_path: Path, keys: Config, alone_keys: Config, lines: list[str], n_batches: tuple[int, int]
+) -> None:
+    path = write_shards(tmp_path, lines)
+    model = {"softmax": SOFTMAXES["sampled"]}
+    alone = evaluate(path, alone_keys, model)
+    ranks = in_two_processes(evaluate, tmp_path / "run", path, keys, model)
+    assert (ranks[0]["n_batches"], alone["n_batches"]) == n_batches
+    assert ranks[0]["n_batches"] == ranks[1]["n_batches"]
+    assert alone["metrics"]["n_tokens"] == sum(len(line.split()) + 1 for line in lines)
+    for rank in ranks:
+        assert rank["metrics"] == pytest.approx(alone["metrics"], rel=1e-6)
+    losses = ranks[0]["losses"] + ranks[1]["losses"]
+    if keys is BATCHES:  # the mean over batches is AllenNLP's: a batch of nothing is no part of it
+        assert sum(losses) / len(losses) == pytest.approx(sum(alone["losses"]) / len(alone["losses"]))
+    assert losses and all(0 < loss < 100 for loss in losses)
+
+
+@pytest.mark.parametrize("softmax", SOFTMAXES)
+def test_a_process_with_nothing_to_read_adds_nothing_and_no_loss(softmax: str) -> None:
+    model = language_model(WORDS, softmax=SOFTMAXES[softmax])
+    nothing = {"tokens": WordIds(model.vocab).of_sentences([])}
+    sentence = {"tokens": WordIds(model.vocab).of_sentences([["the", "fog"]])}
+    assert "loss" not in model(**nothing)
+    assert not model.get_metrics().get("n_tokens")
+    model(**sentence)
+    before = model.get_metrics()
+    output = model.make_output_human_readable(model(**nothing))
+    assert output["forward_log_probs"] == output["backward_log_probs"] == []
+    assert model.get_metrics() == before and before["n_tokens"] == 3
+
+
+def experiment(path: str, streams: Config) -> Config:
+    """Three epochs of a tiny biLM, sampled softmax, clipped gradients, perplexity after each."""
+    return {
+        "dataset_reader": {"type": "text_shards"},
+        "vocabulary": {"type": "text_shards", "files": path},
+        "train_data_path": path,
+        "validation_data_path": path,
+        "model": {"type": "bilm", "bilm": {"options": CHARACTERS, "seed": 1}, "softmax": SOFTMAXES["sampled"]},
+        "data_loader": {**streams, "seed": 5},
+        "validation_data_loader": {**streams, "shuffle": False},
+        "trainer": {
+            "num_epochs": 3,
+            "optimizer": {"type": "adagrad", "lr": 1.0, "initial_accumulator_value": 1.0},
+            "grad_norm": 0.5,
+            "learning_rate_scheduler": {"type": "warmup_cosine", "warmup_steps": 3},
+            "cuda_device": -1,
+            "validation_metric": "-perplexity",
+        },
+    }
+
+
+def test_allennlp_trains_in_two_processes_what_it_trains_in_one(tmp_path: Path) -> None:
+    path = write_shards(tmp_path)
+    for name, streams in (("whole", WHOLE), ("half", HALF)):
+        train.train_model(Params(experiment(path, streams)), str(tmp_path / name))
+    both = {**experiment(path, HALF), "distributed": {"cuda_devices": [-1, -1]}}
+    with patch.object(train.mp, "spawn", start_processes):
+        train.train_model(Params(both), str(tmp_path / "both"), include_package=["elmo_plugin"])
+    whole, half, found = (torch.load(tmp_path / name / "best.th") for name in ("whole", "half", "both"))
+    torch.testing.assert_close(found, whole, atol=1e-5, rtol=0)
+    assert (half["softmax.weight"] - whole["softmax.weight"]).abs().max() > 1e-2
+    n_batches = len(build_loader(path, **WHOLE))
+    assert n_batches >= 3 and found["softmax.n_draws"] == 3 * n_batches * 2  # epochs, batches, directions
+    wanted, metrics = (json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("whole", "both"))
+    reported = ["validation_perplexity", "validation_forward_perplexity", "validation_backward_perplexity"]
+    for name in (*reported, "validation_oov_rate", "validation_n_tokens", "training_loss"):
+        assert metrics[name] == pytest.approx(wanted[name], rel=1e-5)

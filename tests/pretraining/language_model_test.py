@@ -1,0 +1,222 @@
+"""The language model: windows against whole sentences, where gradients stop, precision, and what it refuses."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Vocabulary
+
+from elmo_plugin.bilm import BiLM
+from elmo_plugin.pretraining import BidirectionalLanguageModel, TextShardsReader, UnrolledStreams
+from elmo_plugin.pretraining.word_ids import WordIds
+from tests.language_model_oracles import CHARACTERS, HELDOUT, TRAIN, WORD_INPUT, Config, language_model, nats_by_hand
+
+SAMPLED = {"type": "sampled", "n_samples": 4}
+ADAPTIVE = {"type": "adaptive", "cutoffs": [4, 9], "div_value": 2.0}
+READING_WORDS: Config = {"bilm": {"options": WORD_INPUT, "seed": 1}}
+LSTM = {"type": "lstm", "input_size": 8, "hidden_size": 6, "bidirectional": True}
+
+
+def windows(folder: Path, model: BidirectionalLanguageModel, lines: list[str], **keys: Any) -> Iterator[Any]:
+    """Batches of windows over these sentences, in their order."""
+    (folder / "text.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    loader = UnrolledStreams(TextShardsReader(), str(folder / "text.txt"), shuffle=False, **keys)
+    loader.index_with(model.vocab)
+    return iter(loader)
+
+
+def sentences(model: BidirectionalLanguageModel, lines: list[str]) -> Config:
+    """The same as a batch of whole sentences."""
+    return {"tokens": WordIds(model.vocab).of_sentences([line.split() for line in lines])}
+
+
+def score(model: BidirectionalLanguageModel, batch: Config) -> tuple[float, float, float]:
+    """Loss, and the mean nats forward and backward, of one batch in evaluation."""
+    model.eval().get_metrics(reset=True)
+    with torch.no_grad():
+        loss = float(model(**batch)["loss"])
+    metrics = model.get_metrics(reset=True)
+    return loss, math.log(metrics["forward_perplexity"]), math.log(metrics["backward_perplexity"])
+
+
+@pytest.mark.parametrize("keys", [{}, {"softmax": SAMPLED}, {"softmax": ADAPTIVE}, READING_WORDS])
+@pytest.mark.parametrize("window", [1, 3, 20])
+def test_a_sentence_in_windows_has_the_log_probabilities_that_it_has_at_once(
+    tmp_path: Path, keys: Config, window: int
+) -> None:
+    """bilm-tf's definition: the backward direction reads the same sentence from its end, window by window too."""
+    model = language_model(**keys)
+    with torch.no_grad():
+        whole = model(**sentences(model, HELDOUT[:1]))
+    forward = -whole["forward_log_probs"][0]  # (T + 1,)
+    backward = -whole["backward_log_probs"][0].flip(0)  # (T + 1,), in the order of reading
+    parts = list(windows(tmp_path, model, HELDOUT[:1], streams=1, window=window))
+    assert len(parts) == math.ceil(len(forward) / window)
+    for part, ahead, behind in zip(parts, forward.split(window), backward.split(window), strict=True):
+        loss, *found = score(model, part)
+        assert found == pytest.approx([float(ahead.mean()), float(behind.mean())], rel=1e-5)
+        assert loss == pytest.approx((found[0] + found[1]) / 2, rel=1e-6)
+
+
+def test_the_loss_of_sentences_is_the_mean_of_both_directions() -> None:
+    model = language_model()
+    by_hand = [nats_by_hand(model, line.split()) for line in TRAIN]
+    forward, backward = (
+        torch.cat([torch.tensor(getattr(nats, way)) for nats in by_hand]) for way in by_hand[0]._fields
+    )
+    loss = float((forward.mean() + backward.mean()) / 2)
+    found = score(model, sentences(model, TRAIN))
+    assert found == pytest.approx((loss, float(forward.mean()), float(backward.mean())), rel=1e-5)
+    training = model.train()(**sentences(model, TRAIN))
+    assert training["loss"].item() == pytest.approx(loss, rel=1e-5)
+    assert set(training) == {"loss"}  # nothing that training has no need of is worked out
+
+
+def test_log_probabilities_are_those_of_the_sentence_whatever_lies_beside_it() -> None:
+    model = language_model()
+    output = model(**sentences(model, TRAIN))
+    assert output["mask"].sum(dim=1).tolist() == [len(line.split()) + 1 for line in TRAIN]
+    assert not output["forward_log_probs"][~output["mask"]].any()
+    readable = model.make_output_human_readable(output)
+    for row, line in enumerate(TRAIN):
+        alone = nats_by_hand(model, line.split())
+        assert readable["forward_log_probs"][row] == pytest.approx(-alone.forward, abs=1e-5)
+        assert readable["backward_log_probs"][row] == pytest.approx(-alone.backward[::-1], abs=1e-5)
+
+
+def test_the_gradient_is_cut_at_each_window(tmp_path: Path) -> None:
+    """Each sentence is one window: words of the first get a gradient from the second only where both are one window."""
+    lines = ["gull left fog", "sea came read"]
+    model = language_model(**READING_WORDS).train()
+    table = model.bilm.token_encoder.embedding  # type: ignore[union-attr]
+    early, late = (WordIds(model.vocab).look_up([line.split()], 3)[0] for line in lines)
+
+    def gradients(window: int) -> tuple[torch.Tensor, torch.Tensor]:
+        for batch in windows(tmp_path, model, lines, streams=1, window=window):
+            model.zero_grad()
+            model(**batch)["loss"].backward()
+        return table.weight.grad[early], table.weight.grad[late]  # type: ignore[index]
+
+    first, second = gradients(window=4)
+    assert not first.any() and second.abs().sum(dim=1).gt(0).all()
+    first, second = gradients(window=8)
+    assert first.abs().sum(dim=1).gt(0).all() and second.abs().sum(dim=1).gt(0).all()
+
+
+def test_evaluation_in_the_midst_of_training_starts_anew_and_leaves_the_state_of_training(tmp_path: Path) -> None:
+    model = language_model().train()
+    batches = list(windows(tmp_path, model, TRAIN, streams=2, window=5))
+    heldout = list(windows(tmp_path, model, HELDOUT, streams=3, window=4))
+
+    def evaluate() -> list[tuple[float, float, float]]:
+        return [score(model, batch) for batch in heldout]
+
+    losses = [model.train()(**batch)["loss"].item() for batch in batches]
+    undisturbed = evaluate()
+    for batch, loss in zip(batches, losses, strict=True):
+        assert model.train()(**batch)["loss"].item() == pytest.approx(loss, rel=1e-6)
+        assert evaluate() == undisturbed
+
+
+def test_dropout_is_for_training_alone() -> None:
+    model = language_model(dropout=0.5)
+    plain = language_model()
+    assert score(model, sentences(model, TRAIN)) == score(plain, sentences(plain, TRAIN))
+    assert model.bilm.lstm.input_dropout.p == 0.5
+    assert model.train()(**sentences(model, TRAIN))["loss"] != model(**sentences(model, TRAIN))["loss"]
+
+
+def test_training_on_samples_reports_no_perplexity_but_evaluation_does() -> None:
+    model = language_model(softmax=SAMPLED).train()
+    model(**sentences(model, TRAIN))
+    assert model.get_metrics()["n_tokens"] == 0
+    model.eval()(**sentences(model, TRAIN))
+    assert model.get_metrics()["n_tokens"] == sum(len(line.split()) + 1 for line in TRAIN)
+
+
+def differentiate(model: BidirectionalLanguageModel, batches: list[Config]) -> tuple[float, torch.Tensor]:
+    """The mean loss and all its gradients in one row."""
+    model.zero_grad()
+    loss = torch.stack([model(**batch)["loss"] for batch in batches]).mean()
+    loss.backward()
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    return loss.item(), torch.cat([gradient.flatten() for gradient in gradients])
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("softmax", [{"type": "full"}, SAMPLED, ADAPTIVE])
+def test_bfloat16_is_float32_but_for_rounding(tmp_path: Path, softmax: Config, streamed: bool) -> None:
+    exact, rounded = (language_model(softmax=softmax, precision=name).train() for name in ("float32", "bfloat16"))
+    batches = list(windows(tmp_path, exact, TRAIN, streams=2, window=5)) if streamed else [sentences(exact, TRAIN)]
+    (wanted_loss, wanted), (loss, gradient) = (differentiate(model, batches) for model in (exact, rounded))
+    assert loss != wanted_loss
+    assert loss == pytest.approx(wanted_loss, rel=0.01)
+    assert gradient.dtype == torch.float32 and gradient.isfinite().all()
+    assert float(torch.cosine_similarity(gradient, wanted, dim=0)) > 0.99
+    if streamed:
+        assert {part.dtype for part in rounded.carried[True]} == {torch.float32}
+
+
+def test_training_in_bfloat16_lowers_the_loss() -> None:
+    model = language_model(precision="bfloat16").train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    losses = []
+    for _ in range(15):
+        losses.append(differentiate(model, [sentences(model, TRAIN)])[0])
+        optimizer.step()
+    assert losses[-1] < losses[0] - 0.5
+    assert model.eval()(**sentences(model, TRAIN))["forward_log_probs"].dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"precision": "float16"}, "'precision' is 'float16'; wanted one of float32, bfloat16"),
+        (
+            {"bilm": {"options": {**CHARACTERS, "n_tokens_vocab": 7}}},
+            r"'bilm.options.n_tokens_vocab' is 7; the vocabulary has \d+ words",
+        ),
+        ({"bilm": {"optoins": CHARACTERS}}, r"'bilm' has the keys \['optoins'\]; wanted 'pretrained', or 'options'"),
+        ({"kernel": "cudnn"}, "no kernel is called 'cudnn'"),
+        (
+            {"contextualizer": {**LSTM, "input_size": 7}},
+            "'contextualizer' reads vectors of 7 dimensions; the biLM's tokens have 8",
+        ),
+        ({"softmax": {**SAMPLED, "n_samples": 999}}, "'n_samples' is 999; wanted at least 1 and less than"),
+    ],
+)
+def test_a_config_that_makes_no_sense_is_refused(keys: Config, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        language_model(**keys)
+
+
+def test_a_vocabulary_of_another_order_is_refused() -> None:
+    """AllenNLP's own, in which the unknown word is first and no sentence has boundaries."""
+    for given in (Vocabulary({"tokens": {"the": 3, "fog": 2, "sea": 1}}), Vocabulary()):
+        with pytest.raises(ConfigurationError, match=r"the vocabulary's words begin with .*a 'vocabulary' of type"):
+            BidirectionalLanguageModel(given, {"options": CHARACTERS})
+
+
+def test_a_contextualizer_reads_whole_sentences_and_no_windows(tmp_path: Path) -> None:
+    model = language_model(contextualizer=LSTM)
+    loss, forward, backward = score(model, sentences(model, TRAIN))
+    assert loss == pytest.approx((forward + backward) / 2, rel=1e-6)
+    batch = next(windows(tmp_path, model, TRAIN, streams=2, window=5))
+    with pytest.raises(ConfigurationError, match=r"'contextualizer' is .*, which carries no state from window to"):
+        model(**batch)
+
+
+def test_a_batch_of_neither_sentences_nor_windows_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="the batch holds neither 'tokens' nor 'windows'"):
+        language_model()()
+
+
+def test_the_seed_of_the_bilm_is_that_of_its_config() -> None:
+    options = language_model().bilm.options
+    model = BidirectionalLanguageModel(language_model().vocab, {"options": CHARACTERS, "seed": 5})
+    for name, value in BiLM.random(options, seed=5).named_parameters():
+        assert torch.equal(value, model.bilm.get_parameter(name)), name

@@ -1,0 +1,157 @@
+"""The predictor `bilm`: the log probability of each word, from both sides, against files read in TensorFlow's terms."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from allennlp.common.checks import ConfigurationError
+from allennlp.predictors import Predictor
+from numpy.typing import NDArray
+
+from elmo_plugin.pretraining import BidirectionalLanguageModel, BiLMPredictor
+from tests.language_model_oracles import HELDOUT, WORDS, Config, experiment, write_corpus
+from tests.oracles import file_layers, write_files
+from tests.task_oracles import TOWNS, allennlp, random_elmo, tags_reader, train
+from tests.task_oracles import experiment as task_experiment
+from tests.task_oracles import tagger as tagger_model
+
+QUESTIONS: list[Config] = [
+    {"sentence": "the gull left"},
+    {"tokens": []},
+    {"tokens": ["a", "whale", "read", "the", "東京", "letter", "whale"]},
+    {"sentence": " "},
+    {"sentence": "  fog \t came\n"},
+]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A language model trained a little, whose text is gone."""
+    folder = tmp_path_factory.mktemp("archive")
+    corpus = write_corpus(folder)
+    train(experiment(corpus, {"type": "sentence_batches", "max_tokens": 60, "max_sentence_length": 20}), folder / "run")
+    for path in corpus.values():
+        Path(path).unlink()
+    yield folder / "run/model.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def predictor(archive: Path) -> BiLMPredictor:
+    """Found without its name: it is the model's default."""
+    found = Predictor.from_path(str(archive))
+    assert isinstance(found, BiLMPredictor)
+    return found
+
+
+def in_tensorflows_terms(model: Any, tokens: list[str], folder: Path) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Log probabilities forward, of w₁ … wₙ </S>, and backward, of <S> w₁ … wₙ, from exported files and numpy."""
+    assert isinstance(model, BidirectionalLanguageModel)
+    write_files(folder, model.bilm)
+    forward, backward = np.split(file_layers(folder, tokens)[-1].numpy(), 2, axis=-1)  # (T + 2, P) each
+    rows = [0, *(WORDS.index(token) if token in WORDS else 2 for token in tokens), 1]  # (T + 2,)
+    state = {name: value.double().numpy() for name, value in model.softmax.state_dict().items() if name[0] != "_"}
+    found = []
+    for vectors, targets in ((forward[:-1], rows[1:]), (backward[1:], rows[:-1])):
+        odds = np.exp(vectors @ state["weight"].T + state["bias"])  # (T + 1, V)
+        found.append(np.log(odds / odds.sum(axis=1, keepdims=True))[np.arange(len(targets)), targets])
+    return found[0], found[1]
+
+
+def cut(question: Config) -> list[str]:
+    tokens = question.get("tokens")
+    return question["sentence"].split() if tokens is None else tokens
+
+
+def same(found: list[Config], wanted: list[Config]) -> bool:
+    """Equal, numbers up to rounding."""
+    return len(found) == len(wanted) and all(
+        answer.keys() == other.keys()
+        and all(
+            answer[key] == pytest.approx(other[key], abs=1e-5) for key in answer if key not in ("tokens", "unknown")
+        )
+        and all(answer[key] == other[key] for key in ("tokens", "unknown"))
+        for answer, other in zip(found, wanted, strict=True)
+    )
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_each_direction_scores_each_word_as_the_exported_files_do(
+    predictor: BiLMPredictor, tmp_path: Path, question: Config
+) -> None:
+    tokens = cut(question)
+    answer = predictor.predict_json(question)
+    forward, backward = in_tensorflows_terms(predictor._model, tokens, tmp_path)
+    assert len(forward) == len(tokens) + 1
+    assert answer.pop("tokens") == tokens
+    assert answer.pop("unknown") == [token for token in tokens if token in ("whale", "東京")]
+    assert answer.pop("forward_log_probs") == pytest.approx(forward, abs=1e-5)
+    assert answer.pop("backward_log_probs") == pytest.approx(backward, abs=1e-5)
+    nats = -forward.mean(), -backward.mean()
+    names = ("forward_perplexity", "backward_perplexity", "perplexity")
+    wanted = dict(zip(names, np.exp([*nats, sum(nats) / 2]), strict=True))
+    assert answer == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_batch_has_the_answers_of_its_questions_one_by_one(predictor: BiLMPredictor) -> None:
+    together = predictor.predict_batch_json(QUESTIONS)
+    assert same(together, [predictor.predict_json(question) for question in QUESTIONS])
+    assert predictor.predict_batch_json([]) == []
+
+
+def test_of_an_empty_sentence_each_boundary_is_scored(predictor: BiLMPredictor) -> None:
+    answer = predictor.predict_json({"tokens": []})
+    assert (answer["tokens"], answer["unknown"]) == ([], [])
+    assert len(answer["forward_log_probs"]) == len(answer["backward_log_probs"]) == 1
+
+
+def test_a_word_named_as_allennlp_names_padding_is_a_word(predictor: BiLMPredictor) -> None:
+    answer = predictor.predict_json({"tokens": ["the", "@@PADDING@@", "fog"]})
+    assert answer["unknown"] == ["@@PADDING@@"]
+    assert len(answer["forward_log_probs"]) == 4
+
+
+def test_no_word_seen_ahead_moves_a_forward_score(predictor: BiLMPredictor) -> None:
+    one, other = (predictor.predict_json({"sentence": f"the gull {rest}"}) for rest in ("left the sea", "wept"))
+    assert one["forward_log_probs"][:2] == pytest.approx(other["forward_log_probs"][:2], abs=1e-6)
+    assert one["backward_log_probs"][:2] != pytest.approx(other["backward_log_probs"][:2], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "question", [{}, {"text": "a"}, {"sentence": 7}, {"tokens": "a b"}, {"tokens": ["a", 3]}, ["a"]]
+)
+def test_another_question_is_an_error_that_says_what_was_wanted(predictor: BiLMPredictor, question: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        predictor.predict_json(question)
+    wanted = f"wanted 'sentence' (a string) or 'tokens' (a list of strings), found {question}"
+    assert str(caught.value) == wanted
+
+
+def test_a_model_of_another_kind_is_refused(tmp_path: Path) -> None:
+    elmo = {"bilm": {"options": random_elmo().bilm.options.to_dict(), "seed": 0}}
+    train(task_experiment(tagger_model(elmo), tags_reader(), TOWNS, num_epochs=1), tmp_path / "run")
+    with pytest.raises(ConfigurationError, match="the archive's ElmoTagger is no language model; wanted a 'bilm'"):
+        Predictor.from_path(str(tmp_path / "run/model.tar.gz"), predictor_name="bilm")
+
+
+def test_allennlp_predict_answers_a_file_line_by_line(archive: Path, predictor: BiLMPredictor, tmp_path: Path) -> None:
+    questions, answers = tmp_path / "sentences.jsonl", tmp_path / "answers.jsonl"
+    questions.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS), encoding="utf-8")
+    options = ("--predictor", "bilm", "--batch-size", 2, "--silent", "--output-file", answers)
+    allennlp("predict", archive, questions, *options)
+    found = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
+    assert same(found, predictor.predict_batch_json(QUESTIONS))
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_allennlp_predict_reads_a_text_too(
+    archive: Path, predictor: BiLMPredictor, tmp_path: Path, batch_size: int
+) -> None:
+    text, answers = tmp_path / "text.txt", tmp_path / "answers.jsonl"
+    text.write_text("\n".join(HELDOUT) + "\n", encoding="utf-8")
+    options = ("--use-dataset-reader", "--batch-size", batch_size, "--silent", "--output-file", answers)
+    allennlp("predict", archive, text, *options)
+    found = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
+    assert same(found, predictor.predict_batch_json([{"sentence": line} for line in HELDOUT]))

@@ -1,0 +1,182 @@
+"""The sampled softmax: its sampler against what can be counted, its loss against plain Python."""
+
+import math
+from itertools import accumulate, permutations
+
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from torch import Tensor
+
+from elmo_plugin.pretraining.softmax import LogUniformSample, SampledSoftmax, draw_log_uniform
+
+V, P, K = 50, 8, 12
+
+
+def sampled(vocab_size: int = V, n_samples: int = K, seed: int = 0) -> SampledSoftmax:
+    """One with weights that do not hang on its seed, and a bias that is not zero."""
+    torch.manual_seed(1)
+    softmax = SampledSoftmax(vocab_size, P, n_samples, seed=seed)
+    torch.nn.init.normal_(softmax.bias)
+    return softmax
+
+
+def next_sample(softmax: SampledSoftmax) -> LogUniformSample:
+    """What the next call of `forward` will draw."""
+    ahead = SampledSoftmax(softmax.vocab_size, P, softmax.n_samples, seed=softmax.seed)
+    ahead.load_state_dict(softmax.state_dict())
+    return ahead.draw()
+
+
+def chances(vocab_size: int) -> list[float]:
+    return [math.log((word + 2) / (word + 1)) / math.log(vocab_size + 1) for word in range(vocab_size)]
+
+
+def plain_loss(softmax: SampledSoftmax, sample: LogUniformSample, vector: Tensor, target: int) -> float:
+    """Of one token, a number at a time."""
+
+    def score(word: int) -> float:
+        product = sum(x * w for x, w in zip(vector.tolist(), softmax.weight[word].tolist(), strict=True))
+        expected = 1 - (1 - chances(softmax.vocab_size)[word]) ** sample.n_tries
+        return product + softmax.bias[word].item() - math.log(expected)
+
+    others = [score(word) for word in sample.rows.tolist() if word != target]
+    return math.log(sum(math.exp(other) for other in [score(target), *others])) - score(target)
+
+
+@pytest.mark.parametrize("n_samples", [1, K, V - 1])
+def test_the_loss_is_that_of_tensorflows_sampled_softmax_loss(n_samples: int) -> None:
+    softmax = sampled(n_samples=n_samples)
+    sample = next_sample(softmax)
+    targets = torch.cat([torch.arange(V), sample.rows])  # accidental hits among them
+    vectors = torch.randn(len(targets), P)
+    wanted = [plain_loss(softmax, sample, *token) for token in zip(vectors, targets.tolist(), strict=True)]
+    torch.testing.assert_close(softmax(vectors, targets), torch.tensor(wanted), atol=1e-4, rtol=1e-4)
+
+
+def test_a_word_that_is_drawn_and_right_is_scored_once_and_still_scored_for_its_neighbour() -> None:
+    softmax = sampled(n_samples=1)
+    hit = int(next_sample(softmax).rows)
+    vectors = torch.randn(2, P, requires_grad=True)
+    losses = softmax(vectors, torch.tensor([hit, (hit + 1) % V]))
+    assert losses[0].item() == 0 < losses[1].item()
+    losses.sum().backward()
+    assert vectors.grad is not None and not vectors.grad[0].any() and vectors.grad[1].all()
+
+
+@pytest.mark.parametrize("n_tokens", [0, 1])
+def test_a_batch_of_one_token_or_none_has_its_losses(n_tokens: int) -> None:
+    vectors = torch.randn(n_tokens, P, requires_grad=True)
+    losses = sampled()(vectors, torch.arange(n_tokens))
+    losses.sum().backward()
+    assert losses.shape == (n_tokens,) and losses.isfinite().all() and vectors.grad is not None
+
+
+def test_only_words_of_the_batch_and_of_the_sample_learn() -> None:
+    softmax = sampled()
+    targets = torch.tensor([40, 41])
+    live = {40, 41, *next_sample(softmax).rows.tolist()}
+    softmax(torch.randn(2, P), targets).sum().backward()
+    for parameter in (softmax.weight, softmax.bias):
+        assert parameter.grad is not None
+        assert set(parameter.grad.view(V, -1).any(dim=1).nonzero().flatten().tolist()) == live
+
+
+def test_averaged_over_draws_its_gradient_is_that_of_the_full_softmax() -> None:
+    vocab_size, n_draws = 300, 300
+    softmax = sampled(vocab_size, n_samples=150)
+    targets = torch.rand(64).mul(math.log(vocab_size + 1)).expm1().long()  # (N,), as frequent as in text
+    vectors = torch.randn(64, P, requires_grad=True)
+    leaves = (vectors, softmax.weight, softmax.bias)
+    wanted = torch.autograd.grad(softmax.nll(vectors, targets).sum(), leaves)
+    found = [torch.autograd.grad(softmax(vectors, targets).sum(), leaves) for _ in range(n_draws)]
+    for exact, estimates in zip(wanted, zip(*found, strict=True), strict=True):
+        assert (torch.stack(estimates).mean(dim=0) - exact).norm() < 0.05 * exact.norm()
+        assert (estimates[0] - exact).norm() > 0.05 * exact.norm()  # one alone is not
+
+
+def test_in_evaluation_the_loss_is_that_of_the_full_softmax_and_nothing_is_drawn() -> None:
+    softmax = sampled().eval()
+    vectors, targets = torch.randn(9, P), torch.arange(9)
+    wanted = -(vectors @ softmax.weight.t() + softmax.bias).log_softmax(dim=1)[range(9), range(9)]
+    torch.testing.assert_close(softmax(vectors, targets), wanted)
+    torch.testing.assert_close(softmax.train().nll(vectors, targets), wanted)
+    assert softmax.n_draws.item() == 0
+
+
+@pytest.mark.parametrize(("vocab_size", "n_samples"), [(2, 1), (30, 29), (1000, 100), (800_000, 8192)])
+def test_a_sample_is_of_distinct_words_of_the_vocabulary_found_in_no_fewer_tries(
+    vocab_size: int, n_samples: int
+) -> None:
+    generator = torch.Generator().manual_seed(4)
+    for _ in range(3):
+        rows, n_tries = draw_log_uniform(vocab_size, n_samples, generator)
+        assert rows.shape == (n_samples,) and len(set(rows.tolist())) == n_samples <= n_tries
+        assert rows.min() >= 0 and rows.max() < vocab_size
+
+
+def test_each_sample_is_as_frequent_and_takes_as_many_tries_as_when_words_are_drawn_one_by_one() -> None:
+    vocab_size, n_samples, n_draws = 5, 3, 6000
+    frequency: dict[tuple[int, ...], float] = {}
+    mean_tries = 0.0
+    for words in permutations(range(vocab_size), n_samples):
+        mass = [chances(vocab_size)[word] for word in words]
+        left = [1 - seen for seen in accumulate(mass[:-1], initial=0.0)]  # chance of a new word before each
+        frequency[words] = math.prod(m / rest for m, rest in zip(mass, left, strict=True))
+        mean_tries += frequency[words] * sum(1 / rest for rest in left)
+    generator = torch.Generator().manual_seed(5)
+    draws = [draw_log_uniform(vocab_size, n_samples, generator) for _ in range(n_draws)]
+    found = [tuple(draw.rows.tolist()) for draw in draws]
+    # Pearson's χ² of 60 sequences, all of them frequent enough: mean 59, standard deviation √118.
+    assert sum(frequency.values()) == pytest.approx(1) and min(frequency.values()) * n_draws > 5
+    distance = sum((found.count(words) - n_draws * chance) ** 2 / chance for words, chance in frequency.items())
+    assert distance / n_draws < 59 + 5 * math.sqrt(118)
+    tries = torch.tensor([draw.n_tries for draw in draws], dtype=torch.float64)
+    assert tries.mean().item() == pytest.approx(mean_tries, abs=5 * tries.std().item() / math.sqrt(n_draws))
+
+
+def test_a_word_is_drawn_as_often_as_its_expected_count_says() -> None:
+    vocab_size, n_samples, n_draws = 2000, 40, 3000
+    generator = torch.Generator().manual_seed(6)
+    counts, expected = torch.zeros(vocab_size), torch.zeros(vocab_size, dtype=torch.float64)
+    chance = torch.tensor(chances(vocab_size), dtype=torch.float64)
+    for _ in range(n_draws):
+        rows, n_tries = draw_log_uniform(vocab_size, n_samples, generator)
+        counts[rows] += 1
+        expected += 1 - (1 - chance) ** n_tries
+    error = (expected * (1 - expected / n_draws)).clamp(min=1).sqrt()
+    # The formula takes the number of tries as given, which it is not: 2 % beside the error of counting.
+    assert ((counts - expected).abs() < 5 * error + 0.02 * expected).all()
+    assert counts.sum().item() == n_samples * n_draws
+
+
+def test_a_state_dict_goes_on_with_the_draws_that_would_have_come_next() -> None:
+    vectors, targets = torch.randn(9, P), torch.arange(9)
+    softmax, resumed = sampled(), sampled()
+    losses = [softmax(vectors, targets) for _ in range(5)]
+    again = sampled()
+    assert all(torch.equal(again(vectors, targets), loss) for loss in losses[:2])
+    assert again.state_dict()["n_draws"].item() == 2
+    resumed.load_state_dict(again.state_dict())
+    assert all(torch.equal(resumed(vectors, targets), loss) for loss in losses[2:])
+
+
+def test_draws_differ_from_each_other_and_by_seed_and_leave_torchs_generator_alone() -> None:
+    softmaxes = [sampled(seed=seed) for seed in (0, 1, 2**32 + 7, 0)]
+    torch.manual_seed(8)
+    before = torch.get_rng_state()
+    draws = [[tuple(softmax.draw().rows.tolist()) for _ in range(4)] for softmax in softmaxes]
+    assert draws[0] == draws[3]  # as two processes of a distributed run
+    assert len({rows for draw in draws[:3] for rows in draw}) == 12
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("n_samples", [0, V, 8192])
+def test_a_sample_as_large_as_the_vocabulary_or_empty_is_an_error(n_samples: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"'n_samples' is {n_samples}; .* less than the 50 words"):
+        SampledSoftmax(V, P, n_samples)
+
+
+def test_a_seed_below_zero_is_an_error() -> None:
+    with pytest.raises(ConfigurationError, match="'seed' is -1; wanted at least 0"):
+        SampledSoftmax(V, P, K, seed=-1)

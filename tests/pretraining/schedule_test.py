@@ -1,0 +1,104 @@
+"""The learning rate, batch by batch, against the formula."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.training.learning_rate_schedulers import LearningRateScheduler
+from torch.optim import SGD, Optimizer
+
+from elmo_plugin.pretraining import WarmUpCosine
+
+EPOCHS, PER_EPOCH, WARMUP = 3, 20, 12
+TOTAL = EPOCHS * PER_EPOCH
+RATES = [0.5, 0.003]
+
+
+def optimizer() -> SGD:
+    """Two groups of parameters, each of its own rate."""
+    return SGD([{"params": [torch.nn.Parameter(torch.ones(1))], "lr": rate} for rate in RATES], lr=1.0)
+
+
+def schedule(of: Optimizer, warmup: int = WARMUP, epochs: int = EPOCHS) -> LearningRateScheduler:
+    """What the trainer makes of a config."""
+    config = Params({"type": "warmup_cosine", "warmup_steps": warmup})
+    made = LearningRateScheduler.from_params(config, optimizer=of, num_epochs=epochs, num_steps_per_epoch=PER_EPOCH)
+    assert isinstance(made, WarmUpCosine)
+    return made
+
+
+def rates(of: Optimizer) -> list[float]:
+    """Of each group now."""
+    return [group["lr"] for group in of.param_groups]
+
+
+def part(step: int, warmup: int, total: int = TOTAL) -> float:
+    """How much of its own rate a group has at a batch, counted from 1."""
+    if step < warmup:
+        return step / warmup
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
+
+
+@pytest.mark.parametrize("warmup", [0, 1, WARMUP, TOTAL - 1])
+@pytest.mark.parametrize("counted", [True, False])
+def test_the_rate_goes_up_and_down_again_for_each_group(warmup: int, counted: bool) -> None:
+    trained = optimizer()
+    scheduler = schedule(trained, warmup)
+    for step in range(1, TOTAL + 1):
+        scheduler.step_batch(step if counted else None)
+        assert rates(trained) == pytest.approx([part(step, warmup) * rate for rate in RATES])
+        if step % PER_EPOCH == 0:
+            before = rates(trained)
+            scheduler.step(metric=1.0)
+            assert rates(trained) == before
+    assert rates(trained) == pytest.approx([0, 0])
+
+
+def test_the_first_batch_the_peak_the_middle_and_the_last_are_known() -> None:
+    trained = optimizer()
+    scheduler = schedule(trained)
+    for step, wanted in ((1, 0.5 / 12), (6, 0.25), (12, 0.5), (36, 0.25), (60, 0.0)):
+        scheduler.step_batch(step)
+        assert rates(trained)[0] == pytest.approx(wanted)
+
+
+def resume(path: Path, epochs: int) -> tuple[SGD, LearningRateScheduler]:
+    """What a recovered run has, built anew and given the states of a file."""
+    trained = optimizer()
+    scheduler = schedule(trained, epochs=epochs)
+    states: dict[str, Any] = torch.load(path, weights_only=True)
+    trained.load_state_dict(states["optimizer"])
+    scheduler.load_state_dict(states["scheduler"])
+    return trained, scheduler
+
+
+@pytest.mark.parametrize("epochs", [EPOCHS, 2 * EPOCHS])
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_recovered_run_goes_on_with_the_next_step_up_to_the_end_that_its_config_has(
+    tmp_path: Path, epochs: int, counted: bool
+) -> None:
+    trained = optimizer()
+    scheduler = schedule(trained)
+    for behind in range(TOTAL):
+        torch.save({"optimizer": trained.state_dict(), "scheduler": scheduler.state_dict()}, tmp_path / "state")
+        resumed, its_scheduler = resume(tmp_path / "state", epochs)
+        assert rates(resumed) == rates(trained)
+        its_scheduler.step_batch(behind + 1 if counted else None)
+        wanted = part(behind + 1, WARMUP, epochs * PER_EPOCH)
+        assert rates(resumed) == pytest.approx([wanted * rate for rate in RATES])
+        scheduler.step_batch(behind + 1)
+
+
+def test_what_leaves_no_way_down_is_named() -> None:
+    for warmup in (TOTAL, -1):
+        with pytest.raises(
+            ConfigurationError, match=f"'warmup_steps' is {warmup}; wanted 0 or more, and less than the 60 b"
+        ):
+            schedule(optimizer(), warmup)
+    config = Params({"type": "warmup_cosine"})
+    with pytest.raises(ConfigurationError, match="needs a data loader that knows how many batches an epoch has"):
+        LearningRateScheduler.from_params(config, optimizer=optimizer(), num_epochs=3, num_steps_per_epoch=None)

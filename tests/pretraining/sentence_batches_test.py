@@ -1,0 +1,130 @@
+"""Batches of whole sentences: every sentence once, of like length, no more tokens than fit."""
+
+from collections.abc import Iterator
+from itertools import chain, islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.pretraining import sentence_batches
+from tests.loader_oracles import LINES, SENTENCES, WORDS, build_loader, id_of, write_shards
+
+MAX_TOKENS = 24
+POOL = 4
+"""Sentences of a pool where a test wants several: two of four and one of three."""
+
+
+def sentences_of(batch: dict[str, Any]) -> list[list[int]]:
+    """The ids of each sentence of a batch, which must be left-aligned."""
+    rows = [[word for word in row if word] for row in batch["tokens"]["words"]["tokens"].tolist()]
+    assert [len(row) for row in rows] == (batch["tokens"]["words"]["tokens"] > 0).sum(dim=1).tolist()
+    return rows
+
+
+def batches_of(data_path: str, **keys: Any) -> Any:
+    """The loader that a config makes."""
+    sizes = {"max_tokens": MAX_TOKENS, "max_sentence_length": 20}
+    return build_loader(data_path, **{"type": "sentence_batches", **sizes, **keys})
+
+
+def as_ids(sentences: list[list[str]]) -> list[list[int]]:
+    """Sorted, as their order is not theirs."""
+    return sorted([*map(id_of, sentence)] for sentence in sentences)
+
+
+def read_on(loader: Any, epochs: int) -> Iterator[list[list[int]]]:
+    """The batches of so many epochs."""
+    for _ in range(epochs):
+        yield from map(sentences_of, loader)
+
+
+@pytest.fixture
+def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools of `POOL` sentences."""
+    monkeypatch.setattr(sentence_batches, "SENTENCES_IN_POOL", POOL)
+
+
+@pytest.mark.parametrize("max_tokens", [21, 24, 60, 10_000])
+def test_a_single_pass_has_every_sentence_once_by_rising_length(tmp_path: Path, max_tokens: int) -> None:
+    loader = batches_of(write_shards(tmp_path), shuffle=False, max_tokens=max_tokens)
+    for _ in range(2):  # and the next evaluation too
+        batches = [sentences_of(batch) for batch in loader]
+        lengths = [len(sentence) for batch in batches for sentence in batch]
+        assert sorted(chain(*batches)) == as_ids(SENTENCES)
+        assert lengths == sorted(lengths)
+        assert all(len(batch) * (max(map(len, batch)) + 1) <= max_tokens for batch in batches)
+        assert len(batches) == 1 or max_tokens < 10_000
+
+
+def test_a_batch_is_as_large_as_it_may_be(tmp_path: Path) -> None:
+    batches = [sentences_of(batch) for batch in batches_of(write_shards(tmp_path), shuffle=False)]
+    for batch, following in pairwise(batches):
+        assert (len(batch) + 1) * (len(following[0]) + 1) > MAX_TOKENS
+
+
+def test_a_sentence_that_is_too_long_is_cut_and_no_token_is_lost(tmp_path: Path) -> None:
+    words = [WORDS[3 + number % (len(WORDS) - 3)] for number in range(1007)]
+    (tmp_path / "long.txt").write_text("fog\n" + " ".join(words) + "\n", encoding="utf-8")
+    loader = batches_of(str(tmp_path / "long.txt"), shuffle=False, max_sentence_length=10)
+    pieces = list(chain(*map(sentences_of, loader)))
+    assert sorted(map(len, pieces)) == [1, 7] + [10] * 100
+    assert sorted(pieces) == as_ids([["fog"], *(words[start : start + 10] for start in range(0, 1007, 10))])
+
+
+@pytest.mark.usefixtures("small_pools")
+def test_each_shuffled_pass_has_every_sentence_once_in_batches_of_like_length(tmp_path: Path) -> None:
+    loader = batches_of(write_shards(tmp_path))
+    found = read_on(loader, epochs=20)
+    passes = []
+    for _ in range(4):
+        for in_pool in (4, 4, 3):
+            pool: list[list[list[int]]] = []
+            while sum(map(len, pool)) < in_pool:
+                pool.append(next(found))
+            spans = sorted((len(batch[0]), len(batch[-1])) for batch in pool)
+            assert all(longest <= shortest for (_, longest), (shortest, _) in pairwise(spans))
+            passes.extend(pool)
+    sentences = list(chain(*passes))
+    each = [sentences[start : start + len(LINES)] for start in range(0, len(sentences), len(LINES))]
+    assert len(each) == 4
+    assert all(sorted(one) == as_ids(SENTENCES) for one in each)
+    assert each[0] != each[1] != each[2]
+
+
+def test_the_order_of_batches_hangs_on_the_seed_and_on_the_pass_and_not_on_lengths(tmp_path: Path) -> None:
+    path = write_shards(tmp_path)
+    orders = []
+    for seed in range(4):
+        first, again = (list(read_on(batches_of(path, seed=seed), epochs=8)) for _ in range(2))
+        assert first == again
+        lengths = [len(sentence) for sentence in chain(*first)]
+        orders += [tuple(lengths[: len(LINES)]), tuple(lengths[len(LINES) : 2 * len(LINES)])]
+    assert len(set(orders)) >= 4
+    assert sum(list(order) != sorted(order) for order in orders) >= 4
+
+
+def test_an_epoch_is_as_many_batches_as_a_pass_has_tokens_for_and_batches_run_over(tmp_path: Path) -> None:
+    path = write_shards(tmp_path)
+    n_tokens = sum(len(sentence) + 1 for sentence in SENTENCES)
+    loader = batches_of(path)
+    epochs = [list(map(sentences_of, loader)) for _ in range(5)]
+    assert [len(epoch) for epoch in epochs] == [len(loader)] * 5 == [n_tokens // MAX_TOKENS] * 5
+    longer = list(read_on(batches_of(path, batches_per_epoch=5 * len(loader)), epochs=1))
+    assert list(chain(*epochs)) == longer
+    assert sorted(islice(chain(*longer), len(LINES))) == as_ids(SENTENCES)  # a pass is longer than an epoch here
+
+
+def test_a_text_shorter_than_one_batch_is_one_batch_and_has_each_sentence_once(tmp_path: Path) -> None:
+    loader = batches_of(write_shards(tmp_path), max_tokens=10_000)
+    assert len(loader) == 1
+    assert all(sorted(batch) == as_ids(SENTENCES) for batch in read_on(loader, epochs=3))
+
+
+@pytest.mark.parametrize(("longest", "max_tokens"), [(20, 20), (0, 20), (-1, 20), (400, 100)])
+def test_sizes_that_fit_no_sentence_are_named(tmp_path: Path, longest: int, max_tokens: int) -> None:
+    with pytest.raises(
+        ConfigurationError, match=f"'max_sentence_length' is {longest} and 'max_tokens' {max_tokens}; wanted"
+    ):
+        batches_of(write_shards(tmp_path), max_tokens=max_tokens, max_sentence_length=longest)

@@ -1,0 +1,170 @@
+"""What both loaders of text shards do: go on where a run stopped, and say what they cannot read."""
+
+import re
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.pretraining import sentence_batches
+from tests.loader_oracles import LINES, WORDS, assert_equal, build_loader, through_a_file, write_shards
+
+EPOCHS = 4
+STREAMS = {"type": "unrolled_streams", "streams": 2, "window": 4}
+BATCHES = {"type": "sentence_batches", "max_tokens": 24, "max_sentence_length": 8}
+LOADERS = pytest.mark.parametrize("keys", [STREAMS, BATCHES], ids=["unrolled_streams", "sentence_batches"])
+
+
+@pytest.fixture(autouse=True)
+def _small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sentence_batches, "SENTENCES_IN_POOL", 4)
+
+
+def epochs_of(loader: Any) -> list[Any]:
+    """The batches of `EPOCHS` epochs."""
+    return [batch for _ in range(EPOCHS) for batch in loader]
+
+
+@LOADERS
+def test_a_run_that_stopped_after_any_batch_goes_on_with_the_next(tmp_path: Path, keys: dict[str, Any]) -> None:
+    path = write_shards(tmp_path)
+    loader = build_loader(path, seed=5, **keys)
+    states, undisturbed = [loader.state_dict()], []
+    for _ in range(EPOCHS):
+        for batch in loader:
+            undisturbed.append(batch)
+            states.append(loader.state_dict())
+    for behind, state in enumerate(states):  # also those that were kept while the loader went on
+        resumed = build_loader(path, seed=5, **keys)
+        resumed.load_state_dict(through_a_file(state, tmp_path / "state"))
+        assert resumed.state_dict() == state
+        batches = epochs_of(resumed)
+        assert batches[:behind] == [{}] * behind
+        assert_equal(batches[behind:], undisturbed[behind:])
+        assert resumed.state_dict() == states[-1]
+
+
+@LOADERS
+def test_a_run_may_be_stopped_again_and_even_before_it_has_gone_on(tmp_path: Path, keys: dict[str, Any]) -> None:
+    path = write_shards(tmp_path)
+    undisturbed = epochs_of(build_loader(path, **keys))
+    state: dict[str, Any] = {}
+    for behind in (2, 2, 5):
+        resumed = build_loader(path, **keys)
+        if state:
+            resumed.load_state_dict(state)
+        epochs = chain.from_iterable(resumed for _ in range(EPOCHS))
+        batches = [next(epochs) for _ in range(behind)]
+        state = through_a_file(resumed.state_dict(), tmp_path / "state")
+        assert_equal([batch for batch in batches if batch], undisturbed[behind - sum(map(bool, batches)) : behind])
+        assert state["batches"] == behind
+
+
+@LOADERS
+def test_a_loader_that_has_read_on_goes_back_to_a_state(tmp_path: Path, keys: dict[str, Any]) -> None:
+    loader = build_loader(write_shards(tmp_path), **keys)
+    list(loader)
+    state, following = loader.state_dict(), list(loader)
+    loader.load_state_dict(state)
+    assert list(loader) == [{}] * len(loader)
+    assert_equal(list(loader), following)
+
+
+@LOADERS
+def test_a_place_inside_a_long_line_is_found_again(tmp_path: Path, keys: dict[str, Any]) -> None:
+    words = [WORDS[3 + number % (len(WORDS) - 3)] for number in range(200)]
+    path = write_shards(tmp_path, [" ".join(words)])
+    undisturbed = list(build_loader(path, **keys))
+    loader = iter(stopped := build_loader(path, **keys))
+    for behind in range(1, len(undisturbed)):
+        assert_equal(next(loader), undisturbed[behind - 1])
+        resumed = build_loader(path, **keys)
+        resumed.load_state_dict(through_a_file(stopped.state_dict(), tmp_path / "state"))
+        assert_equal(list(resumed)[behind:], undisturbed[behind:])
+
+
+@pytest.mark.parametrize(
+    ("keys", "changed", "message"),
+    [
+        (STREAMS, {"streams": 1}, "batches an epoch 8, now 16; streams 2, now 1"),
+        (STREAMS, {"window": 3}, "'window' 4, now 3"),
+        (STREAMS, {"seed": 1}, "'seed' 0, now 1"),
+        (STREAMS, {"batches_per_epoch": 9}, "batches an epoch 8, now 9"),
+        (STREAMS, {"shuffle": False}, "'shuffle' True, now False"),
+        (BATCHES, {"max_tokens": 25}, "'max_tokens' 24, now 25"),
+        (BATCHES, {"max_sentence_length": 7}, "'max_sentence_length' 8, now 7"),
+    ],
+)
+def test_a_state_of_other_settings_is_refused(
+    tmp_path: Path, keys: dict[str, Any], changed: dict[str, Any], message: str
+) -> None:
+    path = write_shards(tmp_path)
+    state = build_loader(path, **keys).state_dict()
+    with pytest.raises(ConfigurationError, match=f"cannot go on in the middle of a run that began with .*{message}"):
+        build_loader(path, **{**keys, **changed}).load_state_dict(state)
+
+
+@LOADERS
+def test_a_state_of_another_text_is_refused(tmp_path: Path, keys: dict[str, Any]) -> None:
+    path = write_shards(tmp_path)
+    state = build_loader(path, **keys).state_dict()
+    with open(tmp_path / "a.txt", "a") as file:
+        file.write("on\n")
+    n_bytes = sum(len(f"{line}\n".encode()) for line in LINES)
+    message = f"{path}: cannot go on in the middle of a run that began with bytes {n_bytes}, now {n_bytes + 3}"
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        build_loader(path, **keys).load_state_dict(state)
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(ConfigurationError, match="files 2, now 1; bytes"):
+        build_loader(path, **keys).load_state_dict(state)
+
+
+def test_a_state_of_the_other_loader_is_refused(tmp_path: Path) -> None:
+    path = write_shards(tmp_path)
+    state = build_loader(path, **STREAMS).state_dict()
+    with pytest.raises(ConfigurationError, match="streams 2, now None; 'window' 4, now None"):
+        build_loader(path, **BATCHES).load_state_dict(state)
+
+
+@LOADERS
+def test_only_training_has_a_length(tmp_path: Path, keys: dict[str, Any]) -> None:
+    path = write_shards(tmp_path)
+    with pytest.raises(TypeError, match="a single pass has no length before it is read"):
+        len(build_loader(path, shuffle=False, **keys))
+    assert len(build_loader(path, batches_per_epoch=7, **keys)) == 7
+    assert len(list(build_loader(path, batches_per_epoch=7, **keys))) == 7
+    for shuffle, wanted in ((True, "0; wanted 1 or more"), (False, "0; wanted none where 'shuffle' is false")):
+        with pytest.raises(ConfigurationError, match=f"'batches_per_epoch' is {wanted}"):
+            build_loader(path, batches_per_epoch=0, shuffle=shuffle, **keys)
+
+
+@LOADERS
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_files_that_cannot_be_read_are_named(tmp_path: Path, keys: dict[str, Any], shuffle: bool) -> None:
+    write_shards(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"/\*\.gz' matches no file; the folder '.*' holds a.txt, b.txt"):
+        build_loader(str(tmp_path / "*.gz"), shuffle=shuffle, **keys)
+    (tmp_path / "c.txt").write_text("\n \n")
+    with pytest.raises(ConfigurationError, match=r"c\.txt: found no tokens; wanted one sentence a line"):
+        list(build_loader(str(tmp_path / "*.txt"), shuffle=shuffle, **keys))
+    with pytest.raises(ConfigurationError, match=r"c\.txt: found no tokens; wanted one sentence a line"):
+        list(build_loader(str(tmp_path / "c.txt"), shuffle=shuffle, **keys))
+
+
+@LOADERS
+def test_instances_are_the_sentences_and_batches_go_where_they_should(tmp_path: Path, keys: dict[str, Any]) -> None:
+    loader = build_loader(write_shards(tmp_path), **keys)
+    instances = [" ".join(token.text for token in instance["tokens"].tokens) for instance in loader.iter_instances()]
+    assert instances == LINES
+    loader.set_target_device(torch.device("meta"))
+    assert tensors_of(next(iter(loader))) and all(each.is_meta for each in tensors_of(next(iter(loader))))
+
+
+def tensors_of(batch: Any) -> list[torch.Tensor]:
+    """All tensors of nested dicts."""
+    if isinstance(batch, dict):
+        return [tensor for part in batch.values() for tensor in tensors_of(part)]
+    return [batch] if isinstance(batch, torch.Tensor) else []

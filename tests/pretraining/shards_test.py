@@ -1,0 +1,244 @@
+"""Reading text shards: what a line and a token are, every position of a pass, and each broken file by its name."""
+
+import gzip
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.pretraining import shards
+from elmo_plugin.pretraining.shards import Counts, SentenceStream, find_shards
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
+
+
+def write_shards(folder: Path, *texts: str) -> list[Path]:
+    """Plain shards `0.txt`, `1.txt`, … of these texts."""
+    paths = [folder / f"{number}.txt" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_bytes(text.encode())
+    return paths
+
+
+def numbered(folder: Path, *sizes: int) -> list[Path]:
+    """Shards of this many sentences, no two alike: `0 of 2`, `1 of 2`, …"""
+    texts = ("".join(f"{line} of {shard}\n" for line in range(size)) for shard, size in enumerate(sizes))
+    return write_shards(folder, *texts)
+
+
+def one_pass(paths: list[Path], shuffle: bool = False, seed: int = 0, epoch: int = 0) -> list[list[str]]:
+    """The sentences of one pass."""
+    return [tokens for tokens, _ in SentenceStream(paths, shuffle, seed).sentences(epoch)]
+
+
+def refusal(path: Path) -> str:
+    """The message with which reading a shard stops, the same for reading and counting."""
+    with pytest.raises(ConfigurationError) as error:
+        one_pass([path])
+    with pytest.raises(ConfigurationError) as counting:
+        SentenceStream([path], shuffle=False).count()
+    assert str(counting.value) == str(error.value)
+    return str(error.value.message)
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("the cat\nsat\n", [["the", "cat"], ["sat"]]),
+        ("the cat\nsat", [["the", "cat"], ["sat"]]),
+        ("the cat\r\nsat\r\n", [["the", "cat"], ["sat"]]),
+        ("\n\n  \nthe\n\t\ncat\n\n", [["the"], ["cat"]]),
+        ("\u3000\n\x1c\nthe\n\xa0\n", [["the"]]),
+        ("\ufeffthe\n\ufeffcat\n", [["the"], ["\ufeffcat"]]),
+        ("the\u2028cat\x85sat\x0bon\x0ca\rmat\x1cso\xa0it\n", [["the", "cat", "sat", "on", "a", "mat", "so", "it"]]),
+        ("  Gänge  \t 東京 😀 \n", [["Gänge", "東京", "😀"]]),
+    ],
+)
+def test_a_line_ends_at_a_newline_alone_and_a_token_at_any_white_space(
+    tmp_path: Path, text: str, sentences: list[list[str]], packing: str
+) -> None:
+    path = tmp_path / f"shard{packing}"
+    path.write_bytes(PACKERS[packing](text.encode()))
+    assert one_pass([path]) == sentences
+    assert SentenceStream([path], shuffle=False).count() == Counts(len(sentences), sum(map(len, sentences)))
+
+
+def test_a_line_of_100000_tokens_is_one_sentence(tmp_path: Path) -> None:
+    tokens = [str(number) for number in range(100_000)]
+    paths = write_shards(tmp_path, " ".join(tokens) + "\nnext\n")
+    assert one_pass(paths) == [tokens, ["next"]]
+    assert SentenceStream(paths, shuffle=False).count() == Counts(2, 100_001)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_pass_can_go_on_from_each_of_its_positions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffle: bool
+) -> None:
+    monkeypatch.setattr(shards, "BLOCK", 4)
+    paths = numbered(tmp_path, 9, 1, 4, 8, 3)
+    whole = list(SentenceStream(paths, shuffle, seed=5).sentences(2))
+    for done, (_, position) in enumerate(whole, 1):
+        assert list(SentenceStream(paths, shuffle, seed=5).sentences(2, position)) == whole[done:]
+    assert list(SentenceStream(paths, shuffle, seed=5).sentences(2, (0, 0))) == whole
+    lengths = [9, 1, 4, 8, 3]
+    order = [int(tokens[2]) for tokens, (_, read) in whole if read == 1]
+    assert [position for _, position in whole] == [
+        (behind, read) for behind, shard in enumerate(order) for read in range(1, lengths[shard] + 1)
+    ]
+
+
+def test_without_shuffling_a_pass_is_the_files_one_after_another(tmp_path: Path) -> None:
+    paths = numbered(tmp_path, 3, 2)
+    wanted = ["0 of 0", "1 of 0", "2 of 0", "0 of 1", "1 of 1"]
+    for epoch in (0, 1):
+        assert [" ".join(tokens) for tokens in one_pass(paths, epoch=epoch)] == wanted
+    assert [" ".join(tokens) for tokens in one_pass(paths[::-1])] == wanted[3:] + wanted[:3]
+
+
+def test_a_shuffled_pass_has_each_sentence_once_a_shard_at_a_time_block_by_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "BLOCK", 20)
+    paths = numbered(tmp_path, 50, 50, 50)
+    found = [(int(shard), int(line)) for line, _, shard in one_pass(paths, shuffle=True)]
+    for start in (0, 50, 100):
+        shard = found[start][0]
+        for first, last in ((0, 20), (20, 40), (40, 50)):
+            block = found[start + first : start + last]
+            assert block != sorted(block)
+            assert sorted(block) == [(shard, line) for line in range(first, last)]
+    assert {shard for shard, _ in found} == {0, 1, 2}
+
+
+def test_the_order_changes_with_the_seed_and_the_epoch_and_with_nothing_else(tmp_path: Path) -> None:
+    paths = numbered(tmp_path, *[6] * 12)
+    first = one_pass(paths, shuffle=True)
+    assert one_pass(paths, shuffle=True) == first
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert one_pass(numbered(elsewhere, *[6] * 12), shuffle=True) == first
+    others = [one_pass(paths, shuffle=True, epoch=1), one_pass(paths, shuffle=True, seed=1)]
+    for other in others:
+        assert other != first and sorted(other) == sorted(first)
+        assert [tokens[2] for tokens in other[::6]] != [tokens[2] for tokens in first[::6]]
+    assert others[0] != others[1]
+
+
+def test_each_block_of_each_shard_seed_and_epoch_has_an_order_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "BLOCK", 30)
+    paths = numbered(tmp_path, 60, 60)
+    orders = set()
+    for seed, epoch in [(0, 0), (0, 1), (1, 0), (1, 1)]:
+        lines = [int(tokens[0]) % 30 for tokens in one_pass(paths, shuffle=True, seed=seed, epoch=epoch)]
+        orders |= {tuple(lines[start : start + 30]) for start in range(0, 120, 30)}
+    assert len(orders) == 4 * 4
+
+
+def test_counting_reads_a_corpus_once(tmp_path: Path) -> None:
+    paths = write_shards(tmp_path, "a b c\nd\n", "e f\n")
+    stream = SentenceStream(paths, shuffle=True)
+    assert stream.count() == Counts(sentences=3, tokens=6)
+    for path in paths:
+        path.unlink()
+    assert stream.count() == Counts(sentences=3, tokens=6)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "said"),
+    [
+        (b"", ": found no tokens; wanted one sentence a line"),
+        (b"\n \n\r\n\xe3\x80\x80", ": found no tokens; wanted one sentence a line"),
+        (b"a b\n\nc \xff\xfe\n", ", line 3: found byte 0xff; wanted UTF-8 (invalid start byte)"),
+        (b"\xef\xbb\xbfab\xff\n", ", line 1: found byte 0xff; wanted UTF-8 (invalid start byte)"),
+        ("a\nGänge\n".encode("latin-1"), ", line 2: found byte 0xe4; wanted UTF-8 (invalid continuation byte)"),
+        (b"a\nb\xe2\x82", ", line 2: found byte 0xe2; wanted UTF-8 (unexpected end of data)"),
+        ("a b\n".encode("utf-16-le"), ", line 1: found a NUL character; wanted text"),
+        (b"a\n\n\0\n", ", line 3: found a NUL character; wanted text"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named_with_its_line(tmp_path: Path, encoded: bytes, said: str) -> None:
+    for packing, pack in PACKERS.items():
+        path = tmp_path / f"shard{packing}"
+        path.write_bytes(pack(encoded))
+        assert refusal(path) == f"{path}{said}"
+
+
+@pytest.mark.parametrize("packing", [".gz", ".xz"])
+def test_a_packed_file_that_is_cut_or_broken_is_named(tmp_path: Path, packing: str) -> None:
+    path = tmp_path / f"shard{packing}"
+    packed = PACKERS[packing]("".join(f"{number} " for number in range(5000)).encode() + b"\nlast\n")
+    half = len(packed) // 2
+    flipped = packed[:half] + bytes(byte ^ 0x55 for byte in packed[half : half + 8]) + packed[half + 8 :]
+    for broken in (packed[:5], packed[:half], packed[:-3], flipped, b"plain text\n", packed + b"more"):
+        path.write_bytes(broken)
+        assert refusal(path).startswith(f"{path}: cannot be read to its end (")
+    path.write_bytes(packed)
+    assert SentenceStream([path], shuffle=False).count() == Counts(2, 5001)
+
+
+def test_what_comes_before_an_error_is_read(tmp_path: Path) -> None:
+    paths = write_shards(tmp_path, "a\nb\n", "")
+    sentences = SentenceStream(paths, shuffle=False).sentences(0)
+    assert [next(sentences)[0], next(sentences)[0]] == [["a"], ["b"]]
+    with pytest.raises(ConfigurationError, match=f"{paths[1]}: found no tokens"):
+        next(sentences)
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    for missing in (tmp_path / "gone.txt", tmp_path / "gone.gz", tmp_path / "gone.xz", tmp_path):
+        assert refusal(missing).startswith(f"{missing}: cannot be read to its end (")
+
+
+def test_no_shards_are_no_corpus() -> None:
+    with pytest.raises(ConfigurationError, match="'shards' is empty"):
+        SentenceStream([], shuffle=False)
+
+
+def test_a_pattern_finds_files_in_sorted_order_at_any_depth(tmp_path: Path) -> None:
+    names = ["b.txt", "a.txt", "a.gz", "deep/er/c.txt", "deep/d.txt", "[1].txt"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "folder.txt").mkdir()
+
+    def found(pattern: str) -> list[str]:
+        return [path.relative_to(tmp_path).as_posix() for path in find_shards(f"{tmp_path}/{pattern}")]
+
+    assert found("*.txt") == ["[1].txt", "a.txt", "b.txt"]
+    assert found("?.*") == ["a.gz", "a.txt", "b.txt"]
+    assert found("**/*.txt") == ["[1].txt", "a.txt", "b.txt", "deep/d.txt", "deep/er/c.txt"]
+    assert found("deep/**") == ["deep/d.txt", "deep/er/c.txt"]
+    assert found("a.txt") == ["a.txt"]
+    assert found("[1].txt") == ["[1].txt"]
+    assert found("[ab].txt") == ["a.txt", "b.txt"]
+
+
+def test_a_pattern_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "a.txt").touch()
+    assert find_shards("~/*.txt") == [tmp_path / "a.txt"]
+
+
+def test_a_pattern_without_files_says_what_lies_where_it_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(7):
+        (tmp_path / f"{number}.gz").touch()
+    (tmp_path / "bare").mkdir()
+    held = f"the folder '{tmp_path}' holds 0.gz, 1.gz, 2.gz, 3.gz, 4.gz, …"
+    wanted = {
+        "*.txt": held,
+        "no/such/**/shard*": held,
+        "0.txt": held,
+        "bare/*": f"the folder '{tmp_path}/bare' holds nothing",
+        "bare": f"the folder '{tmp_path}/bare' holds nothing",
+    }
+    monkeypatch.chdir(tmp_path)
+    for pattern, said in wanted.items():
+        for given in (f"{tmp_path}/{pattern}", pattern):
+            with pytest.raises(ConfigurationError) as error:
+                find_shards(given)
+            assert error.value.message == f"'{given}' matches no file; {said}"

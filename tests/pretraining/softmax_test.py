@@ -1,0 +1,241 @@
+import copy
+from typing import Any
+from weakref import ref
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, SampledSoftmax
+
+V, P, N = 60, 16, 23
+CUTOFFS = [10, 30]
+
+
+def vectors_and_targets(n_tokens: int = N, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    """Vectors large enough for probabilities far from uniform, and targets from everywhere in the vocabulary."""
+    generator = torch.Generator().manual_seed(3)
+    vectors = 3 * torch.randn(n_tokens, P, generator=generator, dtype=dtype)
+    return vectors, torch.randint(V, (n_tokens,), generator=generator)
+
+
+def lively(softmax: LmSoftmax) -> Any:
+    """The softmax with a bias that is not zero, where it has one."""
+    if hasattr(softmax, "bias"):
+        nn.init.normal_(softmax.bias)
+    return softmax
+
+
+def every_softmax() -> list[LmSoftmax]:
+    torch.manual_seed(0)
+    return [FullSoftmax(V, P), SampledSoftmax(V, P, 20), AdaptiveSoftmax(V, P, CUTOFFS)]
+
+
+def gradients(loss: Tensor, *leaves: Tensor) -> tuple[Tensor, ...]:
+    """For a loss that weighs every token differently."""
+    return torch.autograd.grad((loss * torch.linspace(-1, 2, len(loss)).to(loss)).sum(), leaves)
+
+
+@pytest.mark.parametrize("n_tokens", [0, 1, 7, N])
+@pytest.mark.parametrize("tokens_at_once", [1, 5, 7, 512])
+def test_full_is_the_cross_entropy_of_all_scores_in_chunks_of_any_size(n_tokens: int, tokens_at_once: int) -> None:
+    softmax = lively(FullSoftmax(V, P, tokens_at_once))
+    vectors, targets = vectors_and_targets(n_tokens)
+    vectors.requires_grad_()
+    leaves = (vectors, softmax.weight, softmax.bias)
+    wanted = F.cross_entropy(vectors @ softmax.weight.t() + softmax.bias, targets, reduction="none")
+    found = softmax(vectors, targets)
+    assert found.shape == (n_tokens,)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(gradients(found, *leaves), gradients(wanted, *leaves))
+    with torch.no_grad():
+        torch.testing.assert_close(softmax.nll(vectors, targets), wanted)
+
+
+@pytest.mark.parametrize("softmax", every_softmax(), ids=lambda softmax: type(softmax).__name__)
+def test_the_gradients_of_each_are_those_of_finite_differences(softmax: LmSoftmax) -> None:
+    softmax = lively(softmax).double()
+    vectors, targets = vectors_and_targets(6, torch.float64)
+    vectors.requires_grad_()
+
+    def losses(vectors: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
+        same_draw = copy.deepcopy(dict(softmax.named_buffers()))
+        results = softmax(vectors, targets), softmax.nll(vectors, targets)
+        softmax.load_state_dict(same_draw, strict=False)
+        return results
+
+    assert torch.autograd.gradcheck(losses, (vectors, *softmax.parameters()))
+
+
+class TensorsMade(TorchDispatchMode):
+    """Remembers how large each tensor was that any operation made, and which of them are still there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[tuple[int, Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        self.made += [(tensor.numel(), ref(tensor)) for tensor in tensors]
+        return result
+
+    def largest(self) -> int:
+        return max(size for size, _ in self.made)
+
+    def kept(self) -> int:
+        return sum(size for size, tensor in self.made if tensor() is not None)
+
+
+def test_full_never_holds_the_scores_of_more_tokens_than_it_was_told_and_keeps_none_for_backward() -> None:
+    n_tokens, vocab_size = 1000, 400
+    softmax = FullSoftmax(vocab_size, P, tokens_at_once=10)
+    vectors, targets = torch.randn(n_tokens, P, requires_grad=True), torch.randint(vocab_size, (n_tokens,))
+    sizes_saved: list[int] = []
+    with (
+        TensorsMade() as tensors,
+        torch.autograd.graph.saved_tensors_hooks(
+            lambda tensor: sizes_saved.append(tensor.numel()) or tensor, lambda tensor: tensor
+        ),
+    ):
+        loss = softmax(vectors, targets).sum()
+        kept = tensors.kept()
+        loss.backward()
+    most = max(10 * vocab_size, vocab_size * P, n_tokens * P)  # scores, gradient of the weight, of the vectors
+    assert tensors.largest() == most < n_tokens * vocab_size
+    assert kept < vectors.numel() + 10 * n_tokens  # the chunks are views of the vectors
+    assert max(sizes_saved, default=0) <= most
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_it_starts_as_bilm_tf_starts_its_own(tied: bool) -> None:
+    softmax = FullSoftmax(5000, 64)
+    table = nn.Embedding(5001, 64, padding_idx=0)
+    before = table.weight.detach().clone()
+    assert softmax.weight.mean().item() == pytest.approx(0, abs=1e-3)
+    assert softmax.weight.std().item() == pytest.approx(1 / 8, rel=0.01)
+    assert softmax.weight.shape == (5000, 64) and softmax.bias.shape == (5000,) and not softmax.bias.any()
+    if tied:
+        softmax.tie(table)
+        assert torch.equal(table.weight, before)
+
+
+@pytest.mark.parametrize("softmax", every_softmax()[:2], ids=lambda softmax: type(softmax).__name__)
+def test_a_tied_softmax_scores_with_the_tables_rows_and_teaches_all_but_the_padding(softmax: LmSoftmax) -> None:
+    table = nn.Embedding(V + 1, P, padding_idx=0)
+    softmax = lively(softmax)
+    softmax.tie(table)
+    vectors, targets = vectors_and_targets()
+    wanted = F.cross_entropy(vectors @ table.weight[1:].t() + softmax.bias, targets, reduction="none")
+    torch.testing.assert_close(softmax.nll(vectors, targets), wanted)
+    softmax(vectors, targets).sum().backward()
+    assert table.weight.grad is not None
+    assert not table.weight.grad[0].any() and table.weight.grad[1 + targets].any(dim=1).all()
+    torch.optim.Adagrad(nn.ModuleList([softmax, table]).parameters(), lr=0.1).step()
+    assert softmax.weight is table.weight and not table.weight[0].any()
+
+
+def test_a_tied_softmax_and_its_table_are_restored_and_copied_as_one() -> None:
+    def pair() -> nn.ModuleDict:
+        modules = nn.ModuleDict({"table": nn.Embedding(V + 1, P, padding_idx=0), "softmax": lively(FullSoftmax(V, P))})
+        modules["softmax"].tie(modules["table"])
+        return modules
+
+    first, second = pair(), pair()
+    second.load_state_dict(first.state_dict())
+    for modules in (first, second, copy.deepcopy(second), second.double()):
+        assert [name for name, _ in modules.named_parameters()] == ["table.weight", "softmax.bias"]
+        torch.testing.assert_close(modules["table"].weight, first["table"].weight, check_dtype=False)
+
+
+@pytest.mark.parametrize("shape", [(V, P), (V + 1, P + 1)])
+def test_a_table_of_another_shape_is_an_error(shape: tuple[int, int]) -> None:
+    with pytest.raises(ConfigurationError, match=rf"share a table of shape \({shape[0]}, .*; wanted \(61, 16\)"):
+        FullSoftmax(V, P).tie(nn.Embedding(*shape))
+
+
+def test_an_adaptive_softmax_has_nothing_to_tie() -> None:
+    with pytest.raises(ConfigurationError, match="'adaptive' softmax has no weight to share"):
+        AdaptiveSoftmax(V, P, CUTOFFS).tie(nn.Embedding(V + 1, P))
+
+
+@pytest.mark.parametrize("n_tokens", [0, 1, N])
+def test_adaptive_is_torchs_and_its_probabilities_of_all_words_add_up_to_one(n_tokens: int) -> None:
+    softmax = AdaptiveSoftmax(V, P, CUTOFFS)
+    vectors, targets = vectors_and_targets(n_tokens)
+    with torch.no_grad():
+        every = torch.stack([softmax.nll(vectors, torch.full((n_tokens,), word)) for word in range(V)], dim=1)  # (N, V)
+        torch.testing.assert_close(every, -softmax.adaptive.log_prob(vectors))
+        torch.testing.assert_close((-every).exp().sum(dim=1), torch.ones(n_tokens))
+        wanted = every.gather(1, targets.unsqueeze(1)).squeeze(1)
+        torch.testing.assert_close(softmax(vectors, targets), wanted)
+
+
+def test_the_parameters_of_adaptive_keep_their_names() -> None:
+    names = [name for name, _ in AdaptiveSoftmax(V, P, CUTOFFS).named_parameters()]
+    tails = [f"adaptive.tail.{cluster}.{layer}.weight" for cluster in (0, 1) for layer in (0, 1)]
+    assert names == ["adaptive.head.weight", *tails]
+
+
+@pytest.mark.parametrize("cutoffs", [[], [0, 5], [5, 5], [30, 10], [10, V]])
+def test_cutoffs_that_cut_nothing_are_an_error(cutoffs: list[int]) -> None:
+    with pytest.raises(ConfigurationError, match=r"'cutoffs' is \[.*\]; wanted increasing numbers from 1 to 59"):
+        AdaptiveSoftmax(V, P, cutoffs)
+
+
+@pytest.mark.parametrize("div_value", [0.0, 4.1])
+def test_clusters_without_a_dimension_are_an_error(div_value: float) -> None:
+    with pytest.raises(ConfigurationError, match=f"'div_value' is {div_value}; .* cluster 2 at least 1 of 16"):
+        AdaptiveSoftmax(V, P, CUTOFFS, div_value)
+
+
+@pytest.mark.parametrize("vectors_in", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("softmax", every_softmax(), ids=lambda softmax: type(softmax).__name__)
+def test_under_autocast_losses_and_gradients_are_float32_and_near_those_without(
+    softmax: LmSoftmax, vectors_in: torch.dtype
+) -> None:
+    softmax = lively(softmax)
+    vectors, targets = vectors_and_targets()
+    wanted = gradients(softmax.nll(vectors, targets), *softmax.parameters())
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, nll = (compute(vectors.to(vectors_in), targets) for compute in (softmax, softmax.nll))
+    assert loss.dtype == nll.dtype == torch.float32 and loss.isfinite().all()
+    torch.testing.assert_close(nll, softmax.nll(vectors, targets), atol=0.1, rtol=0.01)
+    for found, exact in zip(gradients(nll, *softmax.parameters()), wanted, strict=True):
+        assert found.dtype == torch.float32
+        assert (found - exact).norm() < 0.02 * exact.norm()
+
+
+def test_under_autocast_the_scores_of_full_are_bfloat16_and_all_after_them_is_float32() -> None:
+    softmax = lively(FullSoftmax(V, P))
+    vectors, targets = vectors_and_targets()
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = F.linear(vectors, softmax.weight, softmax.bias)
+        found = softmax(vectors, targets)
+    assert scores.dtype == torch.bfloat16
+    torch.testing.assert_close(found, F.cross_entropy(scores.float(), targets, reduction="none"))
+
+
+def test_no_tokens_at_once_are_an_error() -> None:
+    with pytest.raises(ConfigurationError, match="'tokens_at_once' is 0; wanted at least 1"):
+        FullSoftmax(V, P, tokens_at_once=0)
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "exact"),
+    [
+        ({}, FullSoftmax, True),
+        ({"type": "full", "tokens_at_once": 3}, FullSoftmax, True),
+        ({"type": "sampled", "n_samples": 5, "seed": 2}, SampledSoftmax, False),
+        ({"type": "adaptive", "cutoffs": [10, 20], "div_value": 2}, AdaptiveSoftmax, True),
+    ],
+)
+def test_a_config_names_it(config: dict[str, Any], kind: type, exact: bool) -> None:
+    softmax = LmSoftmax.from_params(Params(dict(config)), vocab_size=V, input_dim=P)
+    assert isinstance(softmax, kind) and softmax.exact is exact
+    assert (softmax.vocab_size, softmax.input_dim) == (V, P)

@@ -1,0 +1,124 @@
+"""Text shards through AllenNLP's own loaders: every sentence once, in pieces that are not too long."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import DatasetReader, Instance
+from allennlp.data.data_loaders import MultiProcessDataLoader
+from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
+
+from elmo_plugin.characters import batch_to_ids
+from elmo_plugin.pretraining.text_shards import TextShardsReader, cut
+from elmo_plugin.pretraining.vocabulary import vocabulary_of
+
+LINES = ["the cat sat", "on", "the mat", "", "Gänge 東京 😀 x", "on and on"]
+
+
+@pytest.fixture
+def pattern(tmp_path: Path) -> str:
+    """Two shards of `LINES`."""
+    (tmp_path / "a.txt").write_text("\n".join(LINES[:2]) + "\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("\n".join(LINES[2:]) + "\n", encoding="utf-8")
+    return str(tmp_path / "*.txt")
+
+
+def reader(**keys: Any) -> TextShardsReader:
+    """The reader that a config makes."""
+    made = DatasetReader.from_params(Params({"type": "text_shards", **keys}))
+    assert isinstance(made, TextShardsReader)
+    return made
+
+
+def words(instance: Instance) -> str:
+    """The tokens of an instance, with blanks between them."""
+    return " ".join(token.text for token in instance["tokens"].tokens)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("length", "wanted"), [(1, ["a", "b", "c", "d"]), (3, ["abc", "d"]), (4, ["abcd"]), (9, ["abcd"])]
+)
+def test_a_sentence_is_cut_into_pieces_that_make_it_up(length: int, wanted: list[str]) -> None:
+    assert ["".join(piece) for piece in cut(list("abcd"), length)] == wanted
+    assert not list(cut([], length))
+
+
+def test_each_line_is_an_instance(pattern: str) -> None:
+    assert [words(instance) for instance in reader().read(pattern)] == [line for line in LINES if line]
+
+
+def test_a_tensor_has_the_ids_of_the_biLM_and_of_the_vocabulary(pattern: str) -> None:
+    vocab = vocabulary_of(["<S>", "</S>", "<UNK>", "the", "cat"])
+    loader = MultiProcessDataLoader(reader(), pattern, batch_size=2)
+    loader.index_with(vocab)
+    batch = next(iter(loader))["tokens"]
+    assert batch["words"]["tokens"].tolist() == [[4, 5, 3], [3, 0, 0]]
+    assert batch["characters"]["elmo_tokens"].equal(batch_to_ids([["the", "cat", "sat"], ["on"]]))
+
+
+def test_a_config_may_choose_the_indexers(pattern: str) -> None:
+    instance = next(iter(reader(token_indexers={"t": {"type": "single_id", "lowercase_tokens": True}}).read(pattern)))
+    assert set(instance["tokens"].token_indexers) == {"t"}  # type: ignore[attr-defined]
+
+
+def test_a_predictors_instance_is_a_readers(pattern: str) -> None:
+    made = reader()
+    asked = made.text_to_instance(["the", "cat", "sat"])
+    made.apply_token_indexers(asked)
+    assert asked["tokens"] == next(iter(made.read(pattern)))["tokens"]
+
+
+def test_a_long_line_is_cut_into_instances_and_no_token_is_lost(tmp_path: Path) -> None:
+    tokens = [str(number) for number in range(100_000)]
+    (tmp_path / "a.txt").write_text(" ".join(tokens) + "\nend\n", encoding="utf-8")
+    instances = [words(instance).split() for instance in reader().read(str(tmp_path / "a.txt"))]
+    assert [len(piece) for piece in instances] == [400] * 250 + [1]
+    assert [token for piece in instances for token in piece] == [*tokens, "end"]
+
+
+def test_shuffling_gives_the_same_sentences_in_an_order_of_the_seed(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"{number}\n" for number in range(40)), encoding="utf-8")
+
+    def read(**keys: Any) -> list[str]:
+        return [words(instance) for instance in reader(**keys).read(str(path))]
+
+    in_order = read()
+    first, again, other = (read(shuffle=True, seed=seed) for seed in (1, 1, 2))
+    assert in_order != first == again != other
+    assert sorted(first) == sorted(other) == sorted(in_order)
+
+
+@pytest.mark.parametrize(("max_instances", "wanted"), [(None, 5), (0, 0), (3, 3), (99, 5)])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_workers_share_the_instances_out(pattern: str, workers: int, max_instances: Any, wanted: int) -> None:
+    found: list[str] = []
+    for number in range(workers):
+        made = reader(max_instances=max_instances)
+        made._set_worker_info(WorkerInfo(workers, number))
+        found += [words(instance) for instance in made.read(pattern)]
+    assert sorted(found) == sorted([line for line in LINES if line][:wanted])
+
+
+def test_worker_processes_read_each_sentence_once(pattern: str) -> None:
+    vocab = vocabulary_of(["<S>", "</S>", "<UNK>", *sorted({word for line in LINES for word in line.split()})])
+    loader = MultiProcessDataLoader(
+        reader(), pattern, batch_size=1, num_workers=2, max_instances_in_memory=2, start_method="fork"
+    )
+    loader.index_with(vocab)
+    for _ in range(2):
+        found = [batch["tokens"]["words"]["tokens"][0].tolist() for batch in loader]
+        sentences = [" ".join(vocab.get_token_from_index(index) for index in row) for row in found]
+        assert sorted(sentences) == sorted(line for line in LINES if line)
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"a\n\xff\n")
+    with pytest.raises(ConfigurationError, match=f"{tmp_path}/a.txt, line 2: found byte 0xff; wanted UTF-8"):
+        list(reader().read(str(tmp_path / "*")))
+    with pytest.raises(ConfigurationError, match="matches no file"):
+        list(reader().read(str(tmp_path / "*.gz")))
+    with pytest.raises(ConfigurationError, match="'max_sentence_length' is 0; wanted 1 or more"):
+        reader(max_sentence_length=0)

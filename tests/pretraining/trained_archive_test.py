@@ -1,0 +1,131 @@
+"""From text to an archive, and from the archive to everything that reads a biLM, the text long gone."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from allennlp.commands.evaluate import evaluate_from_archive
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.models import load_archive
+from allennlp.modules import TokenEmbedder
+from allennlp.modules.elmo import Elmo as ReferenceElmo
+from torch import Tensor
+
+from elmo_plugin.bilm import BiLM
+from elmo_plugin.characters import batch_to_ids
+from elmo_plugin.checkpoints.conversion import convert
+from elmo_plugin.pretraining import BidirectionalLanguageModel
+from tests.language_model_oracles import HELDOUT, WORD_INPUT, Config, experiment, write_corpus
+from tests.oracles import SENTENCES, reference_layers
+from tests.task_oracles import train
+
+STREAMS = {"type": "unrolled_streams", "streams": 2, "window": 4}
+ELMO_LSTM = {"type": "elmo_lstm", "input_size": 8, "hidden_size": 8, "cell_size": 24, "num_layers": 2}
+
+
+class Run(NamedTuple):
+    """A language model as it was when training ended, its best perplexity, and where its archive lies."""
+
+    model: BidirectionalLanguageModel
+    perplexity: float
+    archive: Path
+    heldout: Path
+
+
+def pretrain(folder: Path, batches: Config, **model: object) -> Run:
+    """Train; delete the text; evaluate and embed from what is left."""
+    corpus = write_corpus(folder)
+    trained = train(experiment(corpus, batches, **model), folder / "run")
+    assert isinstance(trained, BidirectionalLanguageModel)
+    for path in corpus.values():
+        Path(path).unlink()
+    (folder / "kept.txt").write_text("\n".join(HELDOUT) + "\n", encoding="utf-8")
+    metrics = json.loads((folder / "run/metrics.json").read_text(encoding="utf-8"))
+    (folder / "run/model.tar.gz").rename(folder / "moved.tar.gz")
+    return Run(trained.eval(), metrics["best_validation_perplexity"], folder / "moved.tar.gz", folder / "kept.txt")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A model of characters."""
+    return pretrain(tmp_path_factory.mktemp("run"), STREAMS)
+
+
+def layers(bilm: BiLM, ids: Tensor) -> Tensor:
+    """All layers (L, B, T + 2, D), zero beyond a sentence."""
+    output = bilm(ids)
+    return output.layers * output.mask[None, ..., None]
+
+
+def embedder(run: Run, mix: str) -> TokenEmbedder:
+    """ELMo with the archive's biLM."""
+    config = {"type": "elmo", "bilm": {"pretrained": str(run.archive)}, "mix": mix, "dropout": 0.0}
+    return TokenEmbedder.from_params(Params(config)).eval()
+
+
+def test_the_archive_has_the_best_perplexity_of_the_run(run: Run) -> None:
+    found = evaluate_from_archive(run.archive, str(run.heldout))
+    assert found["perplexity"] == pytest.approx(run.perplexity, rel=1e-6)
+    loaded = load_archive(str(run.archive)).model.state_dict()
+    for name, value in run.model.state_dict().items():
+        assert torch.equal(loaded[name], value), name
+
+
+def test_it_plugs_into_elmo_with_the_layers_that_were_trained(run: Run) -> None:
+    elmo = embedder(run, "concatenate")
+    ids = batch_to_ids(SENTENCES)
+    found = elmo(ids)  # (B, T, L·D)
+    wanted = torch.cat(layers(run.model.bilm, ids).unbind(), dim=-1)[:, 1:-1]  # (B, T, L·D)
+    for row, sentence in enumerate(SENTENCES):
+        torch.testing.assert_close(found[row, : len(sentence)], wanted[row, : len(sentence)])
+
+
+def test_exported_to_bilm_tf_it_answers_the_same_in_allennlps_elmo(run: Run, tmp_path: Path) -> None:
+    convert(run.archive, tmp_path)
+    reference = ReferenceElmo(str(tmp_path / "options.json"), str(tmp_path / "weights.hdf5"), 1, dropout=0.0)
+    ids = batch_to_ids(SENTENCES)
+    wanted = layers(run.model.bilm, ids)
+    mask = wanted.any(dim=-1, keepdim=True)
+    torch.testing.assert_close(reference_layers(reference, ids) * mask, wanted, rtol=0, atol=1e-5)
+
+
+def test_training_goes_on_from_it(run: Run, tmp_path: Path) -> None:
+    """With the biLM, the softmax and the vocabulary that it holds: nothing was lost before the first batch."""
+    corpus = write_corpus(tmp_path)
+    config = experiment(corpus, STREAMS)
+    config["model"] = {"type": "bilm", "bilm": {"pretrained": str(run.archive)}, "dropout": 0.0}
+    config["trainer"]["optimizer"]["lr"] = 0.0
+    train(config, tmp_path / "run")
+    found = evaluate_from_archive(tmp_path / "run/model.tar.gz", corpus["validation_data_path"])
+    assert found["perplexity"] == pytest.approx(run.perplexity, rel=1e-6)
+
+
+def test_a_contextualizer_of_the_same_kind_leaves_an_archive_of_the_same_kind(tmp_path: Path) -> None:
+    run = pretrain(tmp_path, STREAMS, contextualizer=ELMO_LSTM)
+    elmo = embedder(run, "last")
+    ids = batch_to_ids(SENTENCES[:1])
+    torch.testing.assert_close(elmo(ids), run.model.bilm(ids).layers[-1][:, 1:-1])
+
+
+def test_a_contextualizer_of_another_kind_leaves_a_language_model_but_no_bilm(tmp_path: Path) -> None:
+    lstm = {"type": "lstm", "input_size": 8, "hidden_size": 6, "bidirectional": True}
+    run = pretrain(
+        tmp_path, {"type": "sentence_batches", "max_tokens": 40, "max_sentence_length": 20}, contextualizer=lstm
+    )
+    assert evaluate_from_archive(run.archive, str(run.heldout))["perplexity"] == pytest.approx(run.perplexity, rel=1e-6)
+    with pytest.raises(ConfigurationError, match="holds weights that are not those of a biLM"):
+        embedder(run, "last")
+
+
+def test_a_model_of_words_goes_the_same_way(tmp_path: Path) -> None:
+    model = {"bilm": {"options": WORD_INPUT, "seed": 1}, "share_embedding_softmax": True}
+    run = pretrain(tmp_path, STREAMS, **model)
+    assert evaluate_from_archive(run.archive, str(run.heldout))["perplexity"] == pytest.approx(run.perplexity, rel=1e-6)
+    ids = torch.tensor([[4, 7, 3], [5, 0, 0]])
+    elmo = embedder(run, "last")
+    found, wanted = elmo(ids), run.model.bilm(ids).layers[-1][:, 1:-1]
+    torch.testing.assert_close(found[0], wanted[0])
+    torch.testing.assert_close(found[1, 0], wanted[1, 0])

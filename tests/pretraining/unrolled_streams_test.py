@@ -1,0 +1,135 @@
+"""Windows over streams, word by word against bilm-tf's way of reading."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules.elmo import batch_to_ids
+from torch import Tensor
+
+from elmo_plugin.pretraining.unrolled_streams import steps
+from tests.loader_oracles import LINES, SENTENCES, WORDS, Row, build_loader, id_of, plain_windows, write_shards
+
+N_TOKENS = sum(len(sentence) + 1 for sentence in SENTENCES)
+SIZES = [(1, 1), (1, 7), (3, 1), (2, 5), (4, 20), (30, 3), (1, 1000), (5, 1000)]
+
+
+def streams(data_path: str, streams: int, window: int, **keys: Any) -> Any:
+    """The loader that a config makes."""
+    return build_loader(data_path, type="unrolled_streams", streams=streams, window=window, **keys)
+
+
+def padded(rows: list[list[str]], window: int) -> list[list[int]]:
+    """Words as ids, 0 beyond the end of a row."""
+    return [[*map(id_of, row), *[0] * (window - len(row))] for row in rows]
+
+
+def assert_window(found: dict[str, Tensor], wanted: list[Row], window: int) -> None:
+    """Ids and characters of one direction."""
+    inputs, targets = ([list(part) for part in rows] for rows in zip(*wanted, strict=True))
+    assert found["words"].tolist() == padded(inputs, window)
+    assert found["targets"].tolist() == padded(targets, window)
+    characters = batch_to_ids([*inputs, ["x"] * window])[:-1]  # (S, U, C)
+    assert found["characters"].equal(characters)
+
+
+@pytest.mark.parametrize(("n_streams", "window"), SIZES)
+def test_windows_are_those_that_bilm_tf_reads(tmp_path: Path, n_streams: int, window: int) -> None:
+    batches = [batch["windows"] for batch in streams(write_shards(tmp_path), n_streams, window, shuffle=False)]
+    for direction in ("forward", "backward"):
+        wanted = list(plain_windows(SENTENCES, n_streams, window, backward=direction == "backward"))
+        for batch, rows in zip(batches, wanted, strict=True):
+            assert_window(batch[direction], rows, window)
+
+
+@pytest.mark.parametrize(("n_streams", "window"), SIZES)
+def test_a_single_pass_asks_for_every_token_once_however_it_is_cut(tmp_path: Path, n_streams: int, window: int) -> None:
+    loader = streams(write_shards(tmp_path), n_streams, window, shuffle=False)
+    words = [word for sentence in SENTENCES for word in sentence]
+    for _ in range(2):  # and the next evaluation too
+        batches = [batch["windows"] for batch in loader]
+        assert [batch["first"] for batch in batches] == [True] + [False] * (len(batches) - 1)
+        for direction, last in (("forward", "</S>"), ("backward", "<S>")):
+            targets = torch.cat([batch[direction]["targets"].flatten() for batch in batches])
+            asked = Counter(targets[targets > 0].tolist())
+            assert asked == Counter(map(id_of, words + [last] * len(SENTENCES)))
+
+
+def test_a_sentence_is_its_words_between_the_boundaries_in_both_orders() -> None:
+    forward, forward_targets, backward, backward_targets = map(list, zip(*steps(["a", "b", "c"]), strict=True))
+    assert (forward, forward_targets) == (["<S>", "a", "b", "c"], ["a", "b", "c", "</S>"])
+    assert (backward, backward_targets) == (["</S>", "c", "b", "a"], ["c", "b", "a", "<S>"])
+
+
+def test_a_line_of_100_000_tokens_runs_through_its_stream(tmp_path: Path) -> None:
+    words = [WORDS[3 + number % (len(WORDS) - 3)] for number in range(100_000)]
+    (tmp_path / "long.txt").write_text(" ".join(words) + "\nfog\n", encoding="utf-8")
+    batches = [batch["windows"] for batch in streams(str(tmp_path / "long.txt"), 2, 200, shuffle=False)]
+    assert len(batches) == 501
+    ids = list(map(id_of, WORDS))
+    expected = [ids[3 + number % (len(WORDS) - 3)] for number in range(100_000)]
+    for direction, order, first, last in (("forward", expected, 1, 2), ("backward", expected[::-1], 2, 1)):
+        read = torch.cat([batch[direction]["words"] for batch in batches], dim=1)  # (S, T)
+        asked = torch.cat([batch[direction]["targets"] for batch in batches], dim=1)  # (S, T)
+        assert read[0].tolist() == [first, *order] + [0] * 199
+        assert asked[0].tolist() == [*order, last] + [0] * 199
+        assert asked[1].tolist() == [id_of("fog"), last] + [0] * 100_198
+
+
+def all_passes(loader: Any) -> Iterator[list[str]]:
+    """The sentences of pass after pass."""
+    for epoch in count():
+        yield from (sentence for sentence, _ in loader.stream.sentences(epoch))
+
+
+@pytest.mark.parametrize(("n_streams", "window"), [(1, 1), (2, 5), (3, 7), (1, N_TOKENS)])
+def test_shuffled_passes_run_over_into_each_other(tmp_path: Path, n_streams: int, window: int) -> None:
+    loader = streams(write_shards(tmp_path), n_streams, window, seed=3)
+    assert len(loader) == N_TOKENS // (n_streams * window)
+    passes = [list(islice(all_passes(loader), n * len(LINES), (n + 1) * len(LINES))) for n in range(3)]
+    assert all(sorted(each) == sorted(SENTENCES) for each in passes)
+    assert passes[0] != passes[1] != passes[2]
+    epochs = [list(loader) for _ in range(3)]
+    assert [len(epoch) for epoch in epochs] == [len(loader)] * 3
+    for direction in ("forward", "backward"):
+        wanted = plain_windows(all_passes(loader), n_streams, window, backward=direction == "backward")
+        for batch, rows in zip(chain(*epochs), wanted, strict=False):
+            assert_window(batch["windows"][direction], rows, window)
+    assert [batch["windows"]["first"] for batch in chain(*epochs)] == [True] + [False] * (3 * len(loader) - 1)
+
+
+def test_a_seed_gives_an_order_of_its_own_each_time(tmp_path: Path) -> None:
+    path = write_shards(tmp_path)
+    first, again, other = (
+        torch.cat([batch["windows"]["forward"]["words"] for batch in streams(path, 2, 5, seed=seed)])
+        for seed in (1, 1, 2)
+    )
+    assert first.equal(again) and not first.equal(other)
+
+
+def test_a_text_shorter_than_one_batch_is_refused_for_training_unless_it_is_to_be_repeated(tmp_path: Path) -> None:
+    path = write_shards(tmp_path)
+    wanted = (
+        rf"has {N_TOKENS} tokens, sentence ends included; a batch takes 128 \('streams' 16 × 'window' 8\); "
+        "wanted a longer text, a smaller batch, or 'batches_per_epoch'"
+    )
+    for ask in (len, list):
+        with pytest.raises(ConfigurationError, match=wanted):
+            ask(streams(path, 16, 8))
+    repeating = streams(path, 16, 8, batches_per_epoch=3)
+    batches = list(repeating)
+    assert len(repeating) == len(batches) == 3
+    assert all((batch["windows"]["forward"]["targets"] > 0).all() for batch in batches)
+
+
+def test_sizes_that_no_batch_can_have_are_named(tmp_path: Path) -> None:
+    path = write_shards(tmp_path)
+    with pytest.raises(ConfigurationError, match="'streams' is 0; wanted 1 or more"):
+        streams(path, 0, 5)
+    with pytest.raises(ConfigurationError, match="'window' is -1; wanted 1 or more"):
+        streams(path, 5, -1)

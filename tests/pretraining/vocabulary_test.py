@@ -1,0 +1,236 @@
+"""The words of a biLM: which are chosen, in what order, the file that keeps them, and AllenNLP's vocabulary of them."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+from allennlp.commands.train import train_model
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Instance, Vocabulary
+from allennlp.models import Model, load_archive
+from torch import Tensor, nn
+
+from elmo_plugin.checkpoints.vocabulary_file import write_words
+from elmo_plugin.pretraining.text_shards import TextShardsReader
+from elmo_plugin.pretraining.vocabulary import (
+    count_words,
+    read_vocabulary_file,
+    select_words,
+    vocabulary_of,
+    words_of,
+)
+
+MARKS = ["<S>", "</S>", "<UNK>"]
+ODD = ["\u2028", "\x85", "\xa0", "\x1c", "#", "\ufeff", "😀", "a\u2029b", "UNK", "<unk>", "@@", '"', "\\n"]
+"""Words at which something that splits or strips lines may stumble."""
+
+
+@Model.register("word_counter")
+class WordCounter(Model):
+    """Has one number a word of its vocabulary."""
+
+    def __init__(self, vocab: Vocabulary) -> None:
+        super().__init__(vocab)
+        self.weight = nn.Parameter(Tensor(vocab.get_vocab_size()).zero_())
+
+    def forward(self, tokens: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+        """A loss that touches the words of a batch."""
+        return {"loss": self.weight[tokens["words"]["tokens"]].mean()}
+
+
+def corpus(folder: Path) -> Path:
+    """Two shards in which the counts tie in several ways."""
+    (folder / "0.txt").write_text("the cat saw the dog\nthe Dog saw <UNK> é\n", encoding="utf-8")
+    (folder / "1.txt").write_text("<S> a cat </S>\n\n@@UNKNOWN@@ @@PADDING@@ x@@NEWLINE@@ z\n", encoding="utf-8")
+    return folder / "*.txt"
+
+
+def ids(vocab: Vocabulary) -> dict[str, int]:
+    """What each word is as a number."""
+    return dict(vocab.get_token_to_index_vocabulary("tokens"))
+
+
+def no_instances() -> Iterator[Instance]:
+    """What AllenNLP hands to a vocabulary, and must not be asked for."""
+    raise AssertionError("the instances were read")
+    yield
+
+
+def test_words_are_counted_over_all_shards(tmp_path: Path) -> None:
+    counts = count_words(sorted(tmp_path.glob(corpus(tmp_path).name)))
+    assert counts["the"] == 3 and counts["saw"] == counts["cat"] == 2 and counts["dog"] == counts["Dog"] == 1
+    assert counts.total() == 18
+
+
+@pytest.mark.parametrize(
+    ("min_count", "max_size", "words"),
+    [
+        (1, None, ["b", "Z", "a", "é", "c", "😀"]),
+        (2, None, ["b", "Z", "a", "é"]),
+        (3, None, ["b"]),
+        (6, None, []),
+        (1, 5, ["b", "Z"]),
+        (3, 5, ["b"]),
+        (1, 3, []),
+        (1, 99, ["b", "Z", "a", "é", "c", "😀"]),
+    ],
+)
+def test_words_stand_by_falling_count_and_those_of_one_count_by_code_point(
+    min_count: int, max_size: Optional[int], words: list[str]
+) -> None:
+    counts = Counter({"😀": 1, "é": 2, "a": 2, "c": 1, "Z": 2, "b": 5})
+    assert select_words(counts, min_count, max_size) == MARKS + words
+
+
+def test_marks_in_the_text_and_what_allennlp_reserves_are_no_words() -> None:
+    reserved = ["@@PADDING@@", "@@UNKNOWN@@", "@@NEWLINE@@", "x@@NEWLINE@@y"]
+    like_them = ["<s>", "@@UNKNOWN@@s", "UNK", "@@"]
+    counts = Counter([*MARKS, *reserved, *like_them])
+    assert select_words(counts) == MARKS + sorted(like_them)
+
+
+def test_sizes_that_no_vocabulary_has_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="'max_size' is 2; wanted 3 or more"):
+        select_words(Counter("a"), max_size=2)
+    with pytest.raises(ConfigurationError, match="'min_count' is 0; wanted 1 or more"):
+        select_words(Counter("a"), min_count=0)
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    write_words([*MARKS, "the"], path)
+    assert path.read_bytes() == b"<S>\n</S>\n<UNK>\nthe\n"
+    words = MARKS + ODD
+    write_words(words, path)
+    assert read_vocabulary_file(path) == words
+    assert [entry.name for entry in tmp_path.iterdir()] == ["vocab.txt"]
+
+
+def test_writing_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    write_words(MARKS, path)
+
+    def breaks_off() -> Iterator[str]:
+        yield "new"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_words(breaks_off(), path)
+    assert read_vocabulary_file(path) == MARKS
+
+
+@pytest.mark.parametrize(
+    "encoded", [b"<S>\n</S>\n<UNK>\na", b"<S>\r\n</S>\r\n<UNK>\r\na\r\n", b"\xef\xbb\xbf<S>\n</S>\n<UNK>\na\n"]
+)
+def test_what_editors_do_to_a_file_is_tolerated(tmp_path: Path, encoded: bytes) -> None:
+    (tmp_path / "vocab.txt").write_bytes(encoded)
+    assert read_vocabulary_file(tmp_path / "vocab.txt") == [*MARKS, "a"]
+
+
+@pytest.mark.parametrize(
+    ("encoded", "said"),
+    [
+        (b"", ": the first lines are []; wanted <S>, </S>, <UNK>, one a line"),
+        (b"<S>\n</S>\n", ": the first lines are ['<S>', '</S>']; wanted <S>, </S>, <UNK>, one a line"),
+        (b"<S>\n</S>\nthe\n", ": the first lines are ['<S>', '</S>', 'the']; wanted <S>, </S>, <UNK>, one a line"),
+        (b"</S>\n<S>\n<UNK>\n", ": the first lines are ['</S>', '<S>', '<UNK>']; wanted <S>, </S>, <UNK>, one a line"),
+        (b"<S>\n</S>\n<UNK>\na\nb\na\n", ", line 6: found 'a', as in line 4; wanted each word once"),
+        (b"<S>\n</S>\n<UNK>\n<S>\n", ", line 4: found '<S>', as in line 1; wanted each word once"),
+        (b"<S>\n</S>\n<UNK>\na\n\nb\n", ", line 5: found ''; wanted one word"),
+        (b"<S>\n</S>\n<UNK>\na\n\n", ", line 5: found ''; wanted one word"),
+        (b"<S>\n</S>\n<UNK>\nthe 12\n", ", line 4: found 'the 12'; wanted one word"),
+        (b"<S>\n</S>\n<UNK>\n\tthe\n", ", line 4: found '\\tthe'; wanted one word"),
+        (b"<S>\n</S>\n<UNK>\n@@UNKNOWN@@\n", ", line 4: found '@@UNKNOWN@@'; wanted a word that AllenNLP's"),
+        (b"<S>\n</S>\n<UNK>\nG\xe4nge\n", ", line 4: found byte 0xe4; wanted UTF-8 (invalid continuation byte)"),
+        (b"\xef\xbb\xbf<S>\n\xff", ", line 2: found byte 0xff; wanted UTF-8 (invalid start byte)"),
+        (b"\xff<S>\n", ", line 1: found byte 0xff; wanted UTF-8 (invalid start byte)"),
+    ],
+)
+def test_a_file_that_is_no_vocabulary_is_named_with_its_line(tmp_path: Path, encoded: bytes, said: str) -> None:
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(encoded)
+    with pytest.raises(ConfigurationError) as error:
+        read_vocabulary_file(path)
+    assert str(error.value.message).startswith(f"{path}{said}")
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    for path, said in ((tmp_path / "gone.txt", "which cannot be had"), (tmp_path, "cannot be read")):
+        with pytest.raises(ConfigurationError, match=f"{path}.*{said}"):
+            read_vocabulary_file(path)
+
+
+def test_an_id_is_a_line_number_and_what_is_no_word_is_unknown() -> None:
+    vocab = vocabulary_of([*MARKS, "the", "cat"])
+    assert vocab.get_vocab_size() == 6
+    named = {"<S>": 1, "</S>": 2, "the": 4, "cat": 5}
+    unknown = {"dog": 3, "The": 3, "<UNK>": 3, "@@UNKNOWN@@": 3}
+    for word, index in {**named, **unknown}.items():
+        assert vocab.get_token_index(word) == index
+    assert [vocab.get_token_from_index(index) for index in (0, 3)] == ["@@PADDING@@", "@@UNKNOWN@@"]
+    assert vocab.is_padded("tokens")
+
+
+def test_the_ids_are_the_same_after_saving_and_loading(tmp_path: Path) -> None:
+    words = [*MARKS, *ODD, "the"]
+    vocab = vocabulary_of(words)
+    vocab.save_to_files(str(tmp_path))
+    loaded = Vocabulary.from_files(str(tmp_path))
+    assert ids(loaded) == ids(vocab) and loaded.get_token_index("never seen") == 3
+    assert words_of(loaded) == words_of(vocab) == words
+    by_lines = {word: line for line, word in enumerate(words, 1) if word != "<UNK>"}
+    assert {word: loaded.get_token_index(word) for word in by_lines} == by_lines
+
+
+@pytest.mark.parametrize("words", [["the"], [*MARKS, "a", "a"], [*MARKS, "a b"], [*MARKS, "\n"], [*MARKS, ""]])
+def test_a_list_that_is_no_vocabulary_is_refused(words: list[str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"the list of words(, line [45])?: "):
+        vocabulary_of(words)
+
+
+def test_a_vocabulary_of_another_order_has_no_lines() -> None:
+    vocab = Vocabulary(counter={"tokens": {"<S>": 3, "</S>": 3, "the": 2}})
+    with pytest.raises(
+        ConfigurationError, match=r"begin with .'@@UNKNOWN@@', '<S>', '</S>'.*'text_shards' or 'bilm-tf'"
+    ):
+        words_of(vocab)
+
+
+def test_a_config_counts_text_shards_and_not_instances(tmp_path: Path) -> None:
+    config: dict[str, Any] = {"type": "text_shards", "files": str(corpus(tmp_path))}
+    vocab = Vocabulary.from_params(Params(dict(config)), instances=no_instances())
+    assert words_of(vocab) == [*MARKS, "the", "cat", "saw", "Dog", "a", "dog", "z", "é"]
+    config |= {"min_count": 2, "max_size": 5}
+    assert words_of(Vocabulary.from_params(Params(config), instances=no_instances())) == [*MARKS, "the", "cat"]
+
+
+def test_a_config_reads_a_file_of_bilm_tf_and_not_instances(tmp_path: Path) -> None:
+    write_words([*MARKS, "zebra", "ant"], tmp_path / "vocab.txt")
+    config: dict[str, Any] = {"type": "bilm-tf", "file": str(tmp_path / "vocab.txt")}
+    vocab = Vocabulary.from_params(Params(config), instances=no_instances())
+    assert words_of(vocab) == [*MARKS, "zebra", "ant"]
+
+
+@pytest.mark.parametrize("type_", ["text_shards", "bilm-tf"])
+def test_an_archive_has_the_ids_of_its_training_where_the_files_are_gone(tmp_path: Path, type_: str) -> None:
+    pattern = corpus(tmp_path)
+    write_words([*MARKS, "zebra", "\u2028", "the"], tmp_path / "vocab")
+    source = {"files": str(pattern)} if type_ == "text_shards" else {"file": str(tmp_path / "vocab")}
+    config: dict[str, Any] = {
+        "dataset_reader": {"type": "text_shards"},
+        "vocabulary": {"type": type_, **source},
+        "train_data_path": str(pattern),
+        "model": {"type": "word_counter"},
+        "data_loader": {"batch_size": 2},
+        "trainer": {"num_epochs": 1, "optimizer": {"type": "sgd", "lr": 1.0}, "cuda_device": -1},
+    }
+    trained = train_model(Params(config), str(tmp_path / "run"))
+    for path in (*tmp_path.glob("*.txt"), tmp_path / "vocab"):
+        path.unlink()
+    archive = load_archive(tmp_path / "run" / "model.tar.gz")
+    assert ids(archive.model.vocab) == ids(trained.vocab)
+    assert words_of(archive.model.vocab)[:3] == MARKS and archive.model.vocab.get_token_index("never seen") == 3
+    assert isinstance(archive.dataset_reader, TextShardsReader)

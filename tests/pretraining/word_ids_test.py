@@ -1,0 +1,66 @@
+"""Words to ids, against AllenNLP's own indexers."""
+
+import pytest
+import torch
+from allennlp.common.util import END_SYMBOL
+from allennlp.data import Token
+from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
+
+from elmo_plugin.pretraining.vocabulary import vocabulary_of
+from elmo_plugin.pretraining.word_ids import WordIds
+from tests.loader_oracles import SENTENCES, WORDS
+
+VOCAB = vocabulary_of(WORDS)
+IDS = WordIds(VOCAB)
+
+
+def test_every_script_and_words_too_long_are_indexed_as_allennlp_does() -> None:
+    batch = IDS.of_sentences(SENTENCES)
+    words, characters = batch["words"]["tokens"], batch["characters"]["elmo_tokens"]  # (B, T), (B, T, C)
+    for row, spelled, sentence in zip(words, characters, SENTENCES, strict=True):
+        tokens, n_tokens = list(map(Token, sentence)), len(sentence)
+        assert row[:n_tokens].tolist() == SingleIdTokenIndexer().tokens_to_indices(tokens, VOCAB)["tokens"]
+        expected = ELMoTokenCharactersIndexer().tokens_to_indices(tokens, VOCAB)["elmo_tokens"]
+        assert spelled[:n_tokens].tolist() == expected
+        assert not row[n_tokens:].any() and not spelled[n_tokens:].any()
+
+
+def test_a_word_is_spelled_the_same_when_it_is_remembered() -> None:
+    first, again = (IDS.spell([["東京", "a", "東京"]], 3) for _ in range(2))
+    assert first.equal(again) and first[0, 0].equal(first[0, 2])
+    assert first.dtype == torch.long
+
+
+@pytest.mark.parametrize(
+    ("word", "wanted"),
+    [
+        ("<S>", 1),
+        ("</S>", 2),
+        ("<UNK>", 3),
+        ("@@UNKNOWN@@", 3),
+        ("@@PADDING@@", 3),
+        ("a@@NEWLINE@@b", 3),
+        (END_SYMBOL, 3),
+        ("never-seen", 3),
+        (WORDS[3], 4),
+        (WORDS[-1], len(WORDS)),
+    ],
+)
+def test_a_literal_mark_is_what_it_stands_for_and_no_word_is_masked(word: str, wanted: int) -> None:
+    assert IDS.look_up([[word]], 2).tolist() == [[wanted, 0]]
+    assert (IDS.spell([[word]], 1) > 0).all()
+
+
+def test_literal_boundaries_are_spelled_as_boundaries() -> None:
+    assert IDS.spell([["<S>", "</S>", "<UNK>"]], 3)[0, :, :3].tolist() == [
+        [259, 257, 260],
+        [259, 258, 260],
+        [259, 61, 86],
+    ]
+
+
+def test_a_batch_of_no_sentence_or_an_empty_row_has_its_shape() -> None:
+    assert IDS.of_sentences([])["words"]["tokens"].shape == (0, 0)
+    assert IDS.of_sentences([])["characters"]["elmo_tokens"].shape == (0, 0, 50)
+    assert IDS.look_up([[], ["a"]], 2).tolist()[0] == [0, 0]
+    assert not IDS.spell([[], ["a"]], 2)[0].any()

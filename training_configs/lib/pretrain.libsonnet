@@ -1,0 +1,76 @@
+// Pretraining of a biLM: text shards, batches, softmax, optimiser, perplexity on held-out text.
+// Fields with `::` are what an experiment says; the others are what AllenNLP reads.
+// LM_TRAIN: text shards, a path or a pattern, one tokenised sentence a line; LM_HELDOUT: the same, to measure on.
+{
+  options:: error 'pretraining needs `options`, the sizes of a biLM as in an options.json',
+  bilm:: { options: $.options, seed: $.seed },
+  train:: std.extVar('LM_TRAIN'),
+  heldout:: std.extVar('LM_HELDOUT'),
+  vocabulary_size:: 50000,
+  softmax:: { type: 'full' },
+  dropout:: 0.1,
+  precision:: 'float32',
+  epochs:: 10,
+  learning_rate:: 0.003,
+  warmup_steps:: 500,
+  batches_per_epoch:: null,  // as many as the text has; fewer where it is too long to wait for a perplexity
+  seed:: 13370,
+
+  // Sizes of the published models: Peters et al. 2018 §3.4, and the options files beside their weights.
+  published(dim, projection_dim, n_highway):: {
+    lstm: {
+      dim: dim,
+      projection_dim: projection_dim,
+      n_layers: 2,
+      cell_clip: 3,
+      proj_clip: 3,
+      use_skip_connections: true,
+    },
+    char_cnn: {
+      embedding: { dim: 16 },
+      filters: [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]],
+      n_highway: n_highway,
+    },
+  },
+
+  // Whole sentences, as a biLM is used; or streams cut into windows, as bilm-tf trains.
+  batches:: self.sentences(2560),
+  sentences(max_tokens):: { type: 'sentence_batches', max_tokens: max_tokens },
+  streams(streams, window):: { type: 'unrolled_streams', streams: streams, window: window },
+
+  // AdamW, up for some batches and down to zero along a cosine; or Adagrad as bilm-tf's training.py has it.
+  optimizer:: self.adamw,
+  adamw:: {
+    optimizer: { type: 'adamw', lr: $.learning_rate, betas: [0.9, 0.98], weight_decay: 0.01 },
+    learning_rate_scheduler: { type: 'warmup_cosine', warmup_steps: $.warmup_steps },
+    grad_norm: 1.0,
+  },
+  adagrad:: {
+    optimizer: { type: 'adagrad', lr: 0.2, initial_accumulator_value: 1.0 },
+    grad_norm: 10.0,
+  },
+
+  random_seed: $.seed,
+  numpy_seed: $.seed,
+  pytorch_seed: $.seed,
+  dataset_reader: { type: 'text_shards' },
+  vocabulary: { type: 'text_shards', files: $.train, max_size: $.vocabulary_size },
+  train_data_path: $.train,
+  validation_data_path: $.heldout,
+  model: {
+    type: 'bilm',
+    bilm: $.bilm,
+    softmax: $.softmax,
+    dropout: $.dropout,
+    precision: $.precision,
+  },
+  data_loader: $.batches { shuffle: true, seed: $.seed, batches_per_epoch: $.batches_per_epoch },
+  validation_data_loader: $.batches { shuffle: false },
+  trainer: {
+    num_epochs: $.epochs,
+    validation_metric: '-perplexity',
+    // A run that was killed ends with --recover as if it had never been.
+    callbacks: [{ type: 'exact_resume' }],
+    checkpointer: { type: 'atomic', save_every_num_minutes: 10, keep_most_recent_by_count: 2 },
+  } + $.optimizer,
+}

@@ -1,0 +1,11 @@
+// 2048/256, the sizes of the published `medium` (28.0 M weights): some 300 M tokens and one GPU.
+(import '../lib/pretrain.libsonnet') {
+  options:: self.published(2048, 256, n_highway=1),
+  vocabulary_size:: 200000,
+  softmax:: { type: 'adaptive', cutoffs: [8000, 40000], div_value: 4 },
+  batches:: self.sentences(20480),
+  precision:: 'bfloat16',
+  learning_rate:: 0.002,
+  warmup_steps:: 1000,
+  epochs:: 5,
+}

@@ -1,0 +1,10 @@
+// 1024/128, the sizes of the published `small` (13.6 M weights): some 100 M tokens and one GPU.
+(import '../lib/pretrain.libsonnet') {
+  options:: self.published(1024, 128, n_highway=1),
+  vocabulary_size:: 100000,
+  softmax:: { type: 'adaptive', cutoffs: [4000, 20000], div_value: 2 },
+  batches:: self.sentences(10240),
+  precision:: 'bfloat16',
+  warmup_steps:: 1000,
+  epochs:: 5,
+}

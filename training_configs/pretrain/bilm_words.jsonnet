@@ -1,0 +1,8 @@
+// Words in, words out: one table of vectors reads and predicts (bilm-tf's `share_embedding_softmax`).
+(import '../lib/pretrain.libsonnet') {
+  options:: { lstm: (import '../lib/bilms.libsonnet').english_tiny.options.lstm },
+  vocabulary_size:: 32000,
+  model+: { share_embedding_softmax: true },
+  precision:: 'bfloat16',
+  epochs:: 3,
+}
