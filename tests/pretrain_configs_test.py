@@ -15,8 +15,9 @@ from elmo_plugin.checkpoints import load_checkpoint
 from elmo_plugin.options import BiLMOptions
 
 FOLDER = Path(__file__).parent.parent / "training_configs/pretrain"
-CONFIGS = sorted(FOLDER.glob("*.jsonnet"))
-N_WORDS = 12000
+CONFIGS = sorted(FOLDER.rglob("*.jsonnet"))
+N_WORDS = 45000
+N_HELDOUT = 1200
 SHRUNKEN = {
     "lstm": {"dim": 24, "projection_dim": 16, "n_layers": 2, "use_skip_connections": True},
     "char_cnn": {"embedding": {"dim": 4}, "filters": [[1, 4], [2, 8]], "n_highway": 1},
@@ -25,17 +26,19 @@ SHRUNKEN = {
 
 @pytest.fixture(scope="module", autouse=True)
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """More words than the published recipe draws samples, a dozen in a sentence."""
+    """More words than any config has a cutoff at, a dozen in a sentence; beside it the first of them, to measure on."""
     path = tmp_path_factory.mktemp("text") / "shard.txt"
     words = [f"w{number}" for number in range(N_WORDS)]
-    path.write_text("".join(" ".join(words[start : start + 12]) + "\n" for start in range(0, N_WORDS, 12)))
+    lines = [" ".join(words[start : start + 12]) + "\n" for start in range(0, N_WORDS, 12)]
+    path.write_text("".join(lines))
+    path.with_name("heldout.txt").write_text("".join(lines[: N_HELDOUT // 12]))
     return path
 
 
 def run(path: Path, text: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Train a config for one batch, and give its metrics."""
     monkeypatch.setenv("LM_TRAIN", str(text))
-    monkeypatch.setenv("LM_HELDOUT", str(text))
+    monkeypatch.setenv("LM_HELDOUT", str(text.with_name("heldout.txt")))
     few: dict[str, Any] = {"data_loader.batches_per_epoch": 1, "trainer.num_epochs": 1}
     params = Params.from_file(str(path), json.dumps(few)).as_dict(quiet=True)
     params["trainer"].pop("learning_rate_scheduler", None)
@@ -53,14 +56,14 @@ def run(path: Path, text: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_config_trains_one_step(path: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = run(path, text, tmp_path / "run", monkeypatch)
     assert 1 < metrics["validation_forward_perplexity"] < inf
-    assert metrics["validation_n_tokens"] == N_WORDS + N_WORDS / 12
+    assert metrics["validation_n_tokens"] == N_HELDOUT + N_HELDOUT / 12
     assert load_checkpoint(tmp_path / "run/model.tar.gz").vocabulary is not None
 
 
 def test_fine_tuning_goes_on_with_softmax_and_vocabulary(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = run(FOLDER / "bilm_tiny.jsonnet", text, tmp_path / "tiny", monkeypatch)
+    run(FOLDER / "bilm_tiny.jsonnet", text, tmp_path / "tiny", monkeypatch)
     monkeypatch.setenv("ELMO_BILM", str(tmp_path / "tiny/model.tar.gz"))
     few = text.with_name("few.txt")
     few.write_text("w1 w2 w3 unheard-of\n" * 40)
@@ -69,10 +72,11 @@ def test_fine_tuning_goes_on_with_softmax_and_vocabulary(
     assert first.vocabulary == second.vocabulary
     assert first.softmax is not None and second.softmax is not None
     assert first.softmax.config == second.softmax.config
+    head = "adaptive.head.weight"
     for name, value in first.softmax.state_dict.items():
         change = (second.softmax.state_dict[name] - value).abs().max()
-        assert 0 < change < 0.01, name  # one step of Adam's
-    assert before["validation_n_tokens"] == N_WORDS + N_WORDS / 12
+        assert change < 0.01, name  # one step of Adam's, none where no word was
+    assert not torch.equal(second.softmax.state_dict[head], first.softmax.state_dict[head])
 
 
 @pytest.mark.parametrize(("name", "millions"), [("small", 13.6), ("medium", 28.0), ("original", 93.6)])
@@ -88,5 +92,5 @@ def test_a_published_size_has_the_published_number_of_weights(
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_a_config_has_eight_to_fifteen_lines(path: Path) -> None:
-    assert 8 <= len(path.read_text().splitlines()) <= 15
+def test_a_config_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 15

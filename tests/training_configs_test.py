@@ -14,7 +14,7 @@ from elmo_plugin.characters import batch_to_ids
 from tests.oracles import lively, options, write_files
 
 ROOT = Path(__file__).parent.parent
-CONFIGS = sorted(path for path in (ROOT / "training_configs").rglob("*.jsonnet") if path.parent.name != "pretrain")
+CONFIGS = sorted(path for path in (ROOT / "training_configs").rglob("*.jsonnet") if "pretrain" not in path.parts)
 CORPORA = {
     "UD_EWT": {
         ".conllu": "# text = It rains.\n"

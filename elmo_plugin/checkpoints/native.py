@@ -34,8 +34,8 @@ DESCRIPTION = "_extra_state"
 class Native(CheckpointFormat):
     """One file `NAME.safetensors`, by its path, its URL, its folder or its name if it comes with the package.
 
-    Its tensors are `bilm.` or `softmax.` and the module's own name. Its metadata are `format`, `version` and, as JSON,
-    `options`, `softmax` (its block of the config), `vocabulary` (a list of words) and `about` (texts for people).
+    Its tensors are `bilm.` or `softmax.` and the module's own name. Its metadata are `format`, `version`, as JSON
+    `options`, `softmax` (its block of the config) and `about` (texts for people), and `vocabulary`, a word a line.
 
     Registered as a `CheckpointFormat` with name `native`.
     """
@@ -117,26 +117,24 @@ def _described(metadata: dict[str, str], path: Path) -> Checkpoint:
             f"version {VERSION}, a newer one may read it"
         )
     try:
-        options = BiLMOptions.from_dict(_parsed(metadata, "options", dict, path))
+        options = BiLMOptions.from_dict(_parsed(metadata, "options", path))
     except OptionsError as error:
         raise ConfigurationError(f"'{path}', 'options' of its metadata: {error}") from error
-    softmax = _parsed(metadata, "softmax", dict, path)
-    vocabulary = _parsed(metadata, "vocabulary", list, path)
+    softmax = _parsed(metadata, "softmax", path)
+    vocabulary = metadata["vocabulary"].split("\n") if "vocabulary" in metadata else None
     return Checkpoint(options, {}, None if softmax is None else SavedSoftmax(softmax, {}), vocabulary)
 
 
-def _parsed(metadata: dict[str, str], key: str, kind: type, path: Path) -> Any:
-    """What a key holds as JSON; `None` without the key."""
+def _parsed(metadata: dict[str, str], key: str, path: Path) -> Any:
+    """The object that a key holds as JSON; `None` without the key."""
     if key not in metadata:
         return None
     try:
         value = json.loads(metadata[key])
     except json.JSONDecodeError as error:
         raise ConfigurationError(f"'{path}', '{key}' of its metadata: {error}") from error
-    if not isinstance(value, kind):
-        raise ConfigurationError(
-            f"'{path}', '{key}' of its metadata is a {type(value).__name__}; wanted a {kind.__name__}"
-        )
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"'{path}', '{key}' of its metadata is a {type(value).__name__}; wanted an object")
     return value
 
 
@@ -178,11 +176,11 @@ def _metadata(checkpoint: Checkpoint, about: Mapping[str, str]) -> dict[str, str
     contents = {
         "options": checkpoint.options.to_dict(),
         "softmax": None if checkpoint.softmax is None else checkpoint.softmax.config,
-        "vocabulary": checkpoint.vocabulary,
         "about": dict(about) or None,
     }
     said = {key: json.dumps(value) for key, value in contents.items() if value is not None}
-    return {"format": FORMAT, "version": VERSION, **said}
+    words = {} if checkpoint.vocabulary is None else {"vocabulary": "\n".join(checkpoint.vocabulary)}
+    return {"format": FORMAT, "version": VERSION, **said, **words}
 
 
 def _as_float(tensor: Tensor, dtype: torch.dtype) -> Tensor:

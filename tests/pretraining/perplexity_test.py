@@ -12,7 +12,7 @@ from allennlp.commands.evaluate import evaluate_from_archive
 from allennlp.models import load_archive
 
 from elmo_plugin.pretraining import BidirectionalLanguageModel, BidirectionalPerplexity
-from elmo_plugin.pretraining.perplexity import COUNTS
+from elmo_plugin.pretraining.perplexity import COUNTS, Throughput
 from tests.language_model_oracles import (
     HELDOUT,
     WORD_INPUT,
@@ -92,8 +92,7 @@ def values(*numbers: float) -> torch.Tensor:
 
 def test_counts_add_up_until_they_are_reset() -> None:
     metric = BidirectionalPerplexity()
-    nothing = {"perplexity": 1.0, "forward_perplexity": 1.0, "backward_perplexity": 1.0, "oov_rate": 0.0, "n_tokens": 0}
-    assert metric.get_metric() == nothing
+    assert metric.get_metric() == {}
     metric(values(1.0, 2.0), values(0.0, 1.0), torch.tensor([False, True]))
     metric(values(3.0), values(2.0), torch.tensor([True]))
     wanted: dict[str, Any] = {
@@ -104,7 +103,7 @@ def test_counts_add_up_until_they_are_reset() -> None:
         "n_tokens": 3,
     }
     assert metric.get_metric(reset=True) == pytest.approx(wanted)
-    assert metric.get_metric() == nothing
+    assert metric.get_metric() == {}
 
 
 def test_many_small_numbers_are_summed_in_float64() -> None:
@@ -130,3 +129,14 @@ def test_processes_add_their_counts_in_one_sum() -> None:
         metric(values(1.0, 2.0), values(4.0, 6.0), torch.tensor([False, True]))
     assert reduced.call_count == 1
     assert metric.counts == dict(zip(COUNTS, (13.0, 30.0, 7.0, 2.0), strict=True))
+
+
+def test_throughput_is_tokens_over_time_from_the_first_batch_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([10.0, 12.0, 20.0])
+    monkeypatch.setattr("elmo_plugin.pretraining.perplexity.perf_counter", lambda: next(now))
+    throughput = Throughput()
+    throughput.add(7)
+    assert throughput.get_metric() == {}
+    throughput.add(30)
+    assert throughput.get_metric(reset=True) == {"tokens_per_second": 15.0}
+    assert throughput.get_metric() == {}

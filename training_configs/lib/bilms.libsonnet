@@ -20,7 +20,7 @@ local english_tiny = {
   // English, pretrained (../pretrain/bilm_tiny.jsonnet); it comes with the package.
   english_tiny:: sizes(english_tiny) { keys: { pretrained: 'english-tiny' } },
 
-  // The same sizes, random weights: the control of an experiment, and what a config falls back on with no weights at hand.
+  // The same sizes, random weights: the control of an experiment.
   random:: random(english_tiny),
 
   // For tests and demos: as small as makes sense.
@@ -36,5 +36,5 @@ local english_tiny = {
     layer_dim: 2 * std.parseInt(std.extVar('ELMO_BILM_PROJECTION')),
   },
 
-  default:: self.random,
+  default:: self.english_tiny,
 }
