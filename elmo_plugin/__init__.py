@@ -3,12 +3,13 @@
      text ──► character ids ──► token vectors ──► biLM layers ──► one vector a token ──► tags, labels
               characters/            bilm/  (kernels/)   │             mixes/                 tasks/
                                                          │
-                                                     checkpoints/
+     text shards ──► streams ──► biLM under one softmax ──► checkpoints/
+                     pretraining/
 
 Folder = stage of the data flow, file = kind of component, imports go one way, down.
 
 Dimension key: B sentences · T tokens · C characters a token · L layers (LSTM layers + 1) · P one direction ·
-D = 2P · H cell · V vocabulary.
+D = 2P · H cell · V vocabulary · S streams · U words of a window.
 """
 
 from elmo_plugin.upstream import apply_repairs

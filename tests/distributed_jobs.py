@@ -90,4 +90,4 @@ def evaluate(data_path: str, loader: Config, model: Config) -> dict[str, Any]:
     language: BidirectionalLanguageModel = language_model(WORDS, **model)
     outputs = [language(**batch) for batch in build_loader(data_path, shuffle=False, **loader)]
     losses = [float(output["loss"]) for output in outputs if "loss" in output]
-    return {"metrics": language.get_metrics(), "losses": losses, "n_batches": len(outputs)}
+    return {"metrics": language.perplexity.get_metric(), "losses": losses, "n_batches": len(outputs)}

@@ -17,7 +17,7 @@ LOADERS = {
     "sentence_batches": {"type": "sentence_batches", "max_tokens": 30, "max_sentence_length": 12},
 }
 SOFTMAXES = {"unrolled_streams": {"type": "sampled", "n_samples": 6}, "sentence_batches": {"type": "full"}}
-NOT_COMPARED = ("duration", "memory_MB", "tokens_per_second")
+NOT_COMPARED = ("duration", "memory_MB", "tokens/s")
 
 
 def write_text(path: Path, sentences: int, seed: int) -> Path:

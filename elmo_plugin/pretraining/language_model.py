@@ -150,8 +150,10 @@ class BidirectionalLanguageModel(Model):
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
         """Perplexities, out-of-vocabulary rate and token count, over the full softmax or not at all; in training also
-        tokens a second."""
+        tokens a second. Before the epoch's end, which resets them, only what a progress bar has room for."""
         metrics = self.perplexity.get_metric(reset)
+        if not reset:
+            metrics = {name: metrics[name] for name in ("perplexity",) if name in metrics}
         return {**metrics, **self.throughput.get_metric(reset)} if self.training else metrics
 
     def training_state(self) -> dict[str, Any]:

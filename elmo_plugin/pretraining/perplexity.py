@@ -78,10 +78,10 @@ class Throughput:
             self._tokens += n_tokens
 
     def get_metric(self, reset: bool = False) -> dict[str, float]:
-        """`tokens_per_second`, once two batches are done."""
+        """`tokens/s`, once two batches are done."""
         metric = {}
         if self._start is not None and self._tokens:
-            metric["tokens_per_second"] = self._tokens / (perf_counter() - self._start)
+            metric["tokens/s"] = self._tokens / (perf_counter() - self._start)
         if reset:
             self.reset()
         return metric

@@ -142,12 +142,12 @@ def test_a_process_with_nothing_to_read_adds_nothing_and_no_loss(softmax: str) -
     nothing = {"tokens": WordIds(model.vocab).of_sentences([])}
     sentence = {"tokens": WordIds(model.vocab).of_sentences([["the", "fog"]])}
     assert "loss" not in model(**nothing)
-    assert not model.get_metrics().get("n_tokens")
+    assert not model.perplexity.get_metric()
     model(**sentence)
-    before = model.get_metrics()
+    before = model.perplexity.get_metric()
     output = model.make_output_human_readable(model(**nothing))
     assert output["forward_log_probs"] == output["backward_log_probs"] == []
-    assert model.get_metrics() == before and before["n_tokens"] == 3
+    assert model.perplexity.get_metric() == before and before["n_tokens"] == 3
 
 
 def experiment(path: str, streams: Config) -> Config:

@@ -135,7 +135,8 @@ def test_training_on_samples_reports_no_perplexity_but_evaluation_does() -> None
     model(**sentences(model, TRAIN))
     assert model.get_metrics() == {}
     model.eval()(**sentences(model, TRAIN))
-    assert model.get_metrics()["n_tokens"] == sum(len(line.split()) + 1 for line in TRAIN)
+    assert list(model.get_metrics()) == ["perplexity"]
+    assert model.get_metrics(reset=True)["n_tokens"] == sum(len(line.split()) + 1 for line in TRAIN)
 
 
 def differentiate(model: BidirectionalLanguageModel, batches: list[Config]) -> tuple[float, torch.Tensor]:

@@ -171,7 +171,7 @@ def train_on_random_words(contextualizer: dict[str, Any], steps: int) -> dict[st
     with torch.no_grad():
         for batch, _ in zip(random_sentences(1), range(60), strict=False):
             model(tokens=ids.of_sentences(batch))
-    return model.get_metrics()
+    return model.get_metrics(reset=True)
 
 
 def test_random_words_are_not_predicted_better_than_chance() -> None:

@@ -138,5 +138,5 @@ def test_throughput_is_tokens_over_time_from_the_first_batch_on(monkeypatch: pyt
     throughput.add(7)
     assert throughput.get_metric() == {}
     throughput.add(30)
-    assert throughput.get_metric(reset=True) == {"tokens_per_second": 15.0}
+    assert throughput.get_metric(reset=True) == {"tokens/s": 15.0}
     assert throughput.get_metric() == {}

@@ -38,7 +38,8 @@
   sentences(max_tokens):: { type: 'sentence_batches', max_tokens: max_tokens },
   streams(streams, window):: { type: 'unrolled_streams', streams: streams, window: window },
 
-  // AdamW, up for some batches and down to zero along a cosine; or Adagrad as bilm-tf's training.py has it.
+  // AdamW, up for some batches and down to zero along a cosine; or Adagrad as bilm-tf's training.py has it: accumulators
+  // from 1 and gradients clipped to 10, of a loss that it multiplies by the window's 20 words, so here 1 / 20² and 10 / 20.
   optimizer:: self.adamw,
   adamw:: {
     optimizer: { type: 'adamw', lr: $.learning_rate, betas: [0.9, 0.98], weight_decay: 0.01 },
@@ -46,8 +47,8 @@
     grad_norm: 1.0,
   },
   adagrad:: {
-    optimizer: { type: 'adagrad', lr: 0.2, initial_accumulator_value: 1.0 },
-    grad_norm: 10.0,
+    optimizer: { type: 'adagrad', lr: 0.2, initial_accumulator_value: 0.0025 },
+    grad_norm: 0.5,
   },
 
   random_seed: $.seed,

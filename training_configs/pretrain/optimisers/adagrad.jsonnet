@@ -1,4 +1,4 @@
-// A million tokens with Adagrad as bilm-tf trains: rate 0.2, accumulators from 1, gradients clipped to 10.
+// A million tokens with Adagrad as bilm-tf trains, see `adagrad` in the template; adamw.jsonnet has the same text.
 (import '../bilm_tiny.jsonnet') {
   optimizer:: self.adagrad,
   batches_per_epoch:: 80,
