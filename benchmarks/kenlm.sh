@@ -21,7 +21,7 @@ mapped() {  # text on standard input, words out of the vocabulary replaced
          { for (i = 1; i <= NF; i++) if (!($i in known)) $i = "UNKNOWN-WORD"; $1 = $1; if (NF) print }' "$vocabulary" -
 }
 backward() {
-    awk '{ for (i = NF; i > 0; i--) printf "%s%s", $i, i > 1 ? " " : "\n" }'
+    awk '{ for (i = NF; i > 0; i--) printf "%s%s", $i, (i > 1 ? " " : "\n") }'
 }
 
 cat "$folder"/train-*.txt | mapped > "$out/train.forward"

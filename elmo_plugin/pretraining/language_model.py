@@ -87,6 +87,7 @@ class BidirectionalLanguageModel(Model):
         self.precision = PRECISIONS[precision]
         words = words_of(vocab)
         self.bilm = resolve_bilm(_with_vocabulary_size(bilm, len(words)), kernel, serialization_dir)
+        _check_word_table(self.bilm, len(words))
         if contextualizer is not None:
             self.bilm.lstm = _fitting(contextualizer, self.bilm)
         refuse_leaks(self.bilm.lstm)
@@ -250,6 +251,16 @@ def _with_vocabulary_size(keys: dict[str, Any], n_words: int) -> dict[str, Any]:
     if stated != n_words:
         raise ConfigurationError(f"'bilm.options.n_tokens_vocab' is {stated!r}; the vocabulary has {n_words} words")
     return {**keys, "options": {**options, "n_tokens_vocab": n_words}}
+
+
+def _check_word_table(bilm: BiLM, n_words: int) -> None:
+    """Raise `ConfigurationError` for a word-input biLM from elsewhere whose words are not those of the vocabulary."""
+    encoder = bilm.token_encoder
+    if isinstance(encoder, WordEncoder) and encoder.embedding.num_embeddings != n_words + 1:
+        raise ConfigurationError(
+            f"'bilm' reads {encoder.embedding.num_embeddings - 1} words and the vocabulary has {n_words}; wanted the "
+            "vocabulary that it was trained with: type 'pretrained_bilm', or 'bilm-tf' with its file"
+        )
 
 
 def _word_table(bilm: BiLM) -> nn.Embedding:

@@ -7,12 +7,13 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import load_archive
 
+from elmo_plugin.bilm import BiLM
 from elmo_plugin.bilm.word_encoder import WordEncoder
 from elmo_plugin.pretraining import BidirectionalLanguageModel
 from elmo_plugin.pretraining.softmax import WordVectorSoftmax
 from elmo_plugin.pretraining.word_ids import WordIds
 from tests.language_model_oracles import TRAIN, WORD_INPUT, WORDS, Config, experiment, language_model, write_corpus
-from tests.oracles import options
+from tests.oracles import options, write_files
 from tests.task_oracles import train
 
 READING_WORDS: Config = {"bilm": {"options": WORD_INPUT, "seed": 1}}
@@ -111,3 +112,9 @@ def test_the_size_of_the_vocabulary_is_filled_in_or_agrees() -> None:
         ConfigurationError, match=f"'bilm.options.n_tokens_vocab' is 5; the vocabulary has {len(WORDS)}"
     ):
         language_model(bilm={"options": {**stated, "n_tokens_vocab": 5}})
+
+
+def test_a_pretrained_table_of_other_words_is_refused(tmp_path: Path) -> None:
+    write_files(tmp_path, BiLM.random(options(char_cnn=None, n_tokens_vocab=len(WORDS) + 2), seed=1))
+    with pytest.raises(ConfigurationError, match=f"'bilm' reads {len(WORDS) + 2} words and the vocabulary has"):
+        language_model(bilm={"pretrained": str(tmp_path)})
