@@ -48,7 +48,7 @@ def config(folder: Path, loader: str, **trainer: Any) -> dict[str, Any]:
             "num_epochs": 2,
             "validation_metric": "-perplexity",
             "cuda_device": -1,
-            "optimizer": {"type": "huggingface_adamw", "lr": 0.01},
+            "optimizer": {"type": "adamw", "lr": 0.01},
             "learning_rate_scheduler": {"type": "warmup_cosine", "warmup_steps": 5},
             "grad_norm": 1.0,
             "callbacks": [{"type": "exact_resume"}, {"type": "kill"}],
