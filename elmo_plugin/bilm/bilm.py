@@ -12,7 +12,8 @@ from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
 from elmo_plugin.bilm.token_encoder import TokenEncoder
 from elmo_plugin.bilm.word_encoder import WordEncoder
-from elmo_plugin.kernels import LstmState
+from elmo_plugin.bilm.word_memo import WordMemo
+from elmo_plugin.kernels import LstmState, TokenTable
 from elmo_plugin.options import BiLMOptions
 
 
@@ -54,6 +55,7 @@ class BiLM(nn.Module):
         else:
             raise ConfigurationError("the options hold neither 'char_cnn' nor 'n_tokens_vocab': no input is described")
         self.lstm = ElmoLstm(options.lstm, kernel=kernel)
+        self.word_memo = WordMemo()
         self.register_buffer("warm_hidden", None)  # (n_layers, 2, 1, P)
         self.register_buffer("warm_cell", None)  # (n_layers, 2, 1, H)
 
@@ -90,12 +92,21 @@ class BiLM(nn.Module):
         present = encoder.mask(fitted)
         bounded, _ = add_sentence_boundary_token_ids(fitted, present, begin, end)  # type: ignore[arg-type]
         mask = encoder.mask(bounded)  # (B, T + 2)
-        tokens = encoder(bounded) * mask.unsqueeze(-1)  # (B, T + 2, P)
+        words = self._look_up(bounded)
+        tokens = words.dense() * mask.unsqueeze(-1)  # (B, T + 2, P)
         if state is None:
             state = self.lstm.zero_state(tokens.size(0), tokens)
-        contextual, final = self.lstm.run(tokens, mask.sum(dim=1), state)  # (n_layers, B, T + 2, D)
+        contextual, final = self.lstm.run(words, mask.sum(dim=1), state)  # (n_layers, B, T + 2, D)
         layers = torch.cat([torch.cat([tokens, tokens], dim=-1).unsqueeze(0), contextual])  # (L, B, T + 2, D)
         return BiLMOutput(layers, mask, final)
+
+    def _look_up(self, ids: Tensor) -> TokenTable:
+        """Each word's vector computed once a batch; by a frozen character encoder, once and for all."""
+        encoder = self.token_encoder
+        frozen = not any(weight.requires_grad for weight in encoder.parameters())
+        if frozen and isinstance(encoder, CharacterEncoder) and ids.numel():
+            return self.word_memo.look_up(encoder, ids)
+        return encoder.look_up(ids)
 
     def get_extra_state(self) -> Tensor:
         """Sizes and source as JSON in bytes: a state dict that says what it is needs no options file beside it."""

@@ -7,10 +7,25 @@ from torch import Tensor, nn
 from elmo_plugin.bilm.token_encoder import TokenEncoder
 from elmo_plugin.characters import BEGIN_OF_SENTENCE, END_OF_SENTENCE, boundary_ids, fit_width
 from elmo_plugin.characters.byte_ids import N_CHARACTERS, PADDING
+from elmo_plugin.kernels import TokenTable, product, product_type
 from elmo_plugin.options import CharCnnOptions
 
-WORDS_AT_ONCE = 1024
-"""Words convolved at a time: at the original size a word's convolutions take 0.4 MB, so this bounds memory."""
+WORDS_AT_ONCE = 256
+"""Words convolved at a time: at the original size a word's convolutions take 0.1 to 0.4 MB, so this bounds memory."""
+
+FEWEST_WORDS = 16
+"""For fewer a CPU takes other routines, whose last bits differ: a word shall not depend on those beside it."""
+
+
+class InferenceLinear(nn.Linear):
+    """`torch.nn.Linear`, by the fastest product there is where no gradient is recorded."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, I) to (N, O)."""
+        if torch.is_grad_enabled():
+            return super().forward(input)
+        kind = product_type(self.weight)
+        return product(input.to(kind), self.weight.to(kind), self.bias.to(kind))
 
 
 class CharacterEncoder(TokenEncoder):
@@ -35,7 +50,10 @@ class CharacterEncoder(TokenEncoder):
         )
         self.activation = {"relu": torch.relu, "tanh": torch.tanh}[options.activation]
         self.highways = Highway(options.n_filters, options.n_highway)
-        self.projection = nn.Linear(options.n_filters, output_dim) if options.n_filters != output_dim else None
+        self.highways._layers = nn.ModuleList(
+            InferenceLinear(options.n_filters, 2 * options.n_filters) for _ in range(options.n_highway)
+        )
+        self.projection = InferenceLinear(options.n_filters, output_dim) if options.n_filters != output_dim else None
         self.reset_parameters()
 
     @torch.no_grad()
@@ -76,12 +94,19 @@ class CharacterEncoder(TokenEncoder):
         """Where there is a token, (B, T)."""
         return (ids > 0).any(dim=-1)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """Character ids (B, T, C) to token vectors (B, T, P)."""
-        words, where = ids.flatten(0, 1).unique(dim=0, return_inverse=True)  # (N, C), (B·T,): each word once
-        trimmed = self._trim(words)  # (N, C') with C' ≤ C
-        vectors = torch.cat([self.encode(some) for some in trimmed.split(WORDS_AT_ONCE)])  # (N, P)
-        return vectors[where].unflatten(0, ids.shape[:2])  # (B, T, P)
+    def look_up(self, ids: Tensor) -> TokenTable:
+        """Character ids (B, T, C) to the vectors of the words in them, (M, P), and which of them each is, (B, T)."""
+        words, where = ids.flatten(0, 1).unique(dim=0, return_inverse=True)  # (M, C), (B·T,)
+        return TokenTable(self.encode_all(words), where.view(ids.shape[:2]))
+
+    def encode_all(self, words: Tensor) -> Tensor:
+        """Ids (M, C) to vectors (M, P), in the memory that `WORDS_AT_ONCE` words take."""
+        return torch.cat([self._encode_some(some) for some in words.split(WORDS_AT_ONCE)])
+
+    def _encode_some(self, words: Tensor) -> Tensor:
+        """Ids (M, C) to vectors (M, P), no wider than needed, and in company where they are few."""
+        company = words.new_zeros(max(0, FEWEST_WORDS - len(words)), words.size(1))
+        return self.encode(self._trim(torch.cat([words, company])))[: len(words)]
 
     def _trim(self, words: Tensor) -> Tensor:
         """Cut what all words have as padding, but for one window of the widest filter: the others would equal it."""

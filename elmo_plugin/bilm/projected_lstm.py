@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.kernels import Kernel, LstmClips, LstmState, LstmWeights
+from elmo_plugin.kernels import Inputs, Kernel, LstmClips, LstmState, LstmWeights
 from elmo_plugin.options import LstmOptions
 
 
@@ -41,7 +41,7 @@ class ProjectedLstm(nn.Module):
         if self.weight_hr is not None:
             nn.init.xavier_uniform_(self.weight_hr)
 
-    def forward(self, inputs: Tensor, lengths: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
+    def forward(self, inputs: Inputs, lengths: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
         """(B, T, I) to (B, T, P) and the state after each sentence; see `Kernel`."""
         weights = LstmWeights(self.weight_ih, self.weight_hh, self.bias, self.weight_hr)
         return self.kernel(inputs, lengths, weights, state, self.clips)

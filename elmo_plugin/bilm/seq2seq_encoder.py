@@ -8,7 +8,7 @@ from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
-from elmo_plugin.kernels import LstmState, kernel_by_name
+from elmo_plugin.kernels import Inputs, LstmState, TokenTable, dense, kernel_by_name
 from elmo_plugin.options import LstmOptions, OptionsError
 
 CONFIG_KEYS = {"dim": "cell_size", "projection_dim": "hidden_size", "n_layers": "num_layers"}
@@ -113,12 +113,12 @@ class ElmoLstm(Seq2SeqEncoder):
         layers, _ = self.run(inputs, mask.sum(dim=1), self.zero_state(inputs.size(0), inputs))
         return layers if self.return_all_layers else layers[-1]
 
-    def run(self, inputs: Tensor, lengths: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
+    def run(self, inputs: Inputs, lengths: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
         """Read left-aligned sentences from a given state.
 
         # Parameters
 
-        inputs : `Tensor` (B, T, I)
+        inputs : `Tensor` (B, T, I), or a `TokenTable`
         lengths : `Tensor` (B,)
         state : `LstmState` (n_layers, 2, B, P) and (n_layers, 2, B, H), forward before backward
 
@@ -130,7 +130,7 @@ class ElmoLstm(Seq2SeqEncoder):
         """
         forward_before, backward_before = split_directions(state)
         forward, forward_state = self.run_direction(0, inputs, lengths, forward_before)
-        reversed_inputs = reverse_sentences(inputs, lengths)  # (B, T, I)
+        reversed_inputs = reverse_inputs(inputs, lengths)  # (B, T, I)
         backward, backward_state = self.run_direction(1, reversed_inputs, lengths, backward_before)
         layers = [
             torch.cat([ahead, reverse_sentences(behind, lengths)], dim=-1)  # (B, T, 2P)
@@ -139,7 +139,7 @@ class ElmoLstm(Seq2SeqEncoder):
         return torch.stack(layers), join_directions(forward_state, backward_state)
 
     def run_direction(
-        self, direction: int, inputs: Tensor, lengths: Tensor, state: LstmState
+        self, direction: int, inputs: Inputs, lengths: Tensor, state: LstmState
     ) -> tuple[list[Tensor], LstmState]:
         """Run one direction over sentences in its own reading order.
 
@@ -147,7 +147,7 @@ class ElmoLstm(Seq2SeqEncoder):
 
         direction : `int`
             0 forward, 1 backward.
-        inputs : `Tensor` (B, T, I)
+        inputs : `Tensor` (B, T, I), or a `TokenTable`
             For the backward direction, sentences turned round.
         lengths : `Tensor` (B,)
         state : `LstmState` (n_layers, B, P) and (n_layers, B, H)
@@ -158,25 +158,38 @@ class ElmoLstm(Seq2SeqEncoder):
         state : `LstmState`
             The state after the last token of each sentence.
         """
-        outputs, hiddens, cells = [], [], []
+        outputs: list[Tensor] = []
+        hiddens, cells = [], []
         layers = (self.forward_layers, self.backward_layers)[direction]
         for depth, layer in enumerate(layers):
             before = LstmState(state.hidden[depth], state.cell[depth])
-            output, final = layer(self.input_dropout(inputs), lengths, before)  # (B, T, P)
+            below = outputs[-1] if outputs else inputs
+            output, final = layer(self._drop(below), lengths, before)  # (B, T, P)
             # bilm-tf wraps every layer but the first: a token vector is not added to the first layer's output.
-            inputs = output + inputs if depth > 0 and self.options.use_skip_connections else output
-            outputs.append(inputs)
+            outputs.append(output + outputs[-1] if outputs and self.options.use_skip_connections else output)
             hiddens.append(final.hidden)
             cells.append(final.cell)
         return outputs, LstmState(torch.stack(hiddens), torch.stack(cells))
 
+    def _drop(self, inputs: Inputs) -> Inputs:
+        """Input dropout; the tokens of one word lose different numbers."""
+        dropout = self.input_dropout
+        return dropout(dense(inputs)) if dropout.training and dropout.p > 0 else inputs
+
+
+def reverse_inputs(inputs: Inputs, lengths: Tensor) -> Inputs:
+    """Inputs in either form, each sentence turned round within its own length."""
+    if isinstance(inputs, TokenTable):
+        return inputs._replace(where=reverse_sentences(inputs.where, lengths))
+    return reverse_sentences(inputs, lengths)
+
 
 def reverse_sentences(values: Tensor, lengths: Tensor) -> Tensor:
-    """Turn each sentence round within its own length: (B, T, ·) to (B, T, ·), padding stays where it is."""
+    """Turn each sentence round within its own length: (B, T, …) to (B, T, …), padding stays where it is."""
     steps = torch.arange(values.size(1), device=values.device)  # (T,)
     mirrored = lengths.unsqueeze(1) - 1 - steps  # (B, T)
     index = torch.where(mirrored >= 0, mirrored, steps)  # (B, T)
-    return values.gather(1, index.unsqueeze(-1).expand_as(values))
+    return values.gather(1, index.view(*index.shape, *[1] * (values.dim() - 2)).expand_as(values))
 
 
 def split_directions(state: LstmState) -> tuple[LstmState, LstmState]:

@@ -5,6 +5,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from elmo_plugin.kernels import TokenTable
+
 
 class TokenEncoder(nn.Module):
     """Makes context-free token vectors, and knows the ids that it reads."""
@@ -25,5 +27,9 @@ class TokenEncoder(nn.Module):
         """Where there is a token, (B, T)."""
 
     @abstractmethod
+    def look_up(self, ids: Tensor) -> TokenTable:
+        """Ids to a table of vectors, (M, P), and which of them each token is, (B, T)."""
+
     def forward(self, ids: Tensor) -> Tensor:
         """Ids to token vectors, (B, T, P)."""
+        return self.look_up(ids).dense()

@@ -1,9 +1,9 @@
 """The token encoder of word-input biLMs: a table of vectors."""
 
-import torch
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.token_encoder import TokenEncoder
+from elmo_plugin.kernels import TokenTable
 
 
 class WordEncoder(TokenEncoder):
@@ -38,11 +38,11 @@ class WordEncoder(TokenEncoder):
         """Where there is a token, (B, T)."""
         return ids > 0
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """Word ids (B, T) to token vectors (B, T, P). Raises `ValueError` for an id that the table has no row for."""
+    def look_up(self, ids: Tensor) -> TokenTable:
+        """Word ids (B, T) and the whole table. Raises `ValueError` for an id that the table has no row for."""
         if ids.numel() and int(ids.max()) >= self.embedding.num_embeddings:
             raise ValueError(
                 f"word id {int(ids.max())} in the input; wanted at most {self.embedding.num_embeddings - 1}: "
                 "read the text with the vocabulary that the biLM was trained with"
             )
-        return torch.as_tensor(self.embedding(ids))  # (B, T, P)
+        return TokenTable(self.embedding.weight, ids)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from elmo_plugin.kernels.products import product, product_type
 from elmo_plugin.kernels.signature import LstmClips
 
 sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
@@ -50,14 +51,14 @@ class PackedRecurrence(torch.autograd.Function):
         start = (hidden, cell)
         hidden, cell = hidden.clone(), cell.clone()  # an ended sentence's rows are not written again
         half = product_type(cell)
-        by_recurrent = recurrent.to(half).t()  # (P, 4H)
-        by_projection = None if projection is None else projection.to(half).t()  # (H, P)
+        by_recurrent = recurrent.to(half)  # (4H, P)
+        by_projection = None if projection is None else projection.to(half)  # (P, H)
         activations = gates.to(cell.dtype, copy=True)  # (N, 4H), pre-activations until their step
         cells = cell.new_empty(len(gates), cell.size(1))  # (N, H)
         tanh_cells = torch.empty_like(cells)  # (N, H)
         outputs = cell.new_empty(len(gates), hidden.size(1))  # (N, P)
         for live, now in _steps(sizes):
-            activations[now] += hidden[:live].to(half) @ by_recurrent
+            activations[now] += product(hidden[:live].to(half), by_recurrent)
             i, f, g, o = _activate(activations[now])  # (live, H) each
             c = torch.mul(f, cell[:live], out=cells[now]).addcmul_(i, g)  # (live, H)
             if clips.cell is not None:
@@ -65,7 +66,7 @@ class PackedRecurrence(torch.autograd.Function):
             cell[:live] = c
             h = o * torch.tanh(c, out=tanh_cells[now])  # (live, H)
             if by_projection is not None:
-                h = (h.to(half) @ by_projection).to(cell.dtype)  # (live, P)
+                h = product(h.to(half), by_projection).to(cell.dtype)  # (live, P)
                 if clips.projection is not None:
                     h.clamp_(-clips.projection, clips.projection)
             outputs[now] = hidden[:live] = h
@@ -80,35 +81,30 @@ class PackedRecurrence(torch.autograd.Function):
         recurrent, projection, start_hidden, start_cell, activations, cells, tanh_cells, outputs = ctx.saved_tensors
         d_hidden, d_cell = d_hidden.clone(), d_cell.clone()  # (B, P), (B, H)
         half = ctx.product_type
-        by_recurrent = recurrent.to(half)  # (4H, P)
-        by_projection = None if projection is None else projection.to(half)  # (P, H)
+        sizes = ctx.sizes
+        by_recurrent = recurrent.to(half).t().contiguous()  # (P, 4H)
+        by_projection = None if projection is None else projection.to(half).t().contiguous()  # (H, P)
         d_gates = torch.empty_like(activations)  # (N, 4H)
         d_raw_outputs = torch.empty_like(outputs)  # (N, P), before the clip
-        previous_cells = _previous(cells, start_cell, ctx.sizes)  # (N, H)
-        for live, now in reversed(_steps(ctx.sizes)):
+        previous_cells = _previous(cells, start_cell, sizes)  # (N, H)
+        for live, now in reversed(_steps(sizes)):
             d_h = torch.add(d_outputs[now], d_hidden[:live], out=d_raw_outputs[now])  # (live, P)
             if by_projection is not None:
                 _stop_at_clip(d_h, outputs[now], ctx.clips.projection)
-                d_h = (d_h.to(half) @ by_projection).to(cells.dtype)  # (live, H)
+                d_h = product(d_h.to(half), by_projection).to(cells.dtype)  # (live, H)
             _, f, _, o = activations[now].chunk(4, dim=-1)  # (live, H) each
             d_c = torch.addcmul(d_cell[:live], d_h, tanh_backward(o, tanh_cells[now]))  # (live, H)
             _stop_at_clip(d_c, cells[now], ctx.clips.cell)
             _backward_through_gates(d_gates[now], activations[now], d_c, previous_cells[now], d_h * tanh_cells[now])
             torch.mul(d_c, f, out=d_cell[:live])
-            d_hidden[:live] = d_gates[now].to(half) @ by_recurrent
+            d_hidden[:live] = product(d_gates[now].to(half), by_recurrent)
         halved = d_gates.to(half)  # (N, 4H)
-        d_recurrent = halved.t() @ _previous(outputs, start_hidden, ctx.sizes).to(half)  # (4H, P)
+        d_recurrent = halved.t() @ _previous(outputs, start_hidden, sizes).to(half)  # (4H, P)
         d_projection = None
         if projection is not None:
             emitted = activations[:, -cells.size(1) :] * tanh_cells  # (N, H)
             d_projection = (d_raw_outputs.to(half).t() @ emitted.to(half)).to(projection.dtype)  # (P, H)
         return d_gates.to(ctx.gates_type), d_recurrent.to(recurrent.dtype), d_projection, d_hidden, d_cell, None, None
-
-
-def product_type(values: Tensor) -> torch.dtype:
-    """The type of matrix products on the device of `values`: autocast's, or their own."""
-    device = values.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
 
 
 def _steps(sizes: list[int]) -> list[tuple[int, slice]]:

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from elmo_plugin.kernels.signature import LstmClips, LstmState, LstmWeights
+from elmo_plugin.kernels.signature import Inputs, LstmClips, LstmState, LstmWeights, dense
 
 
 def reference(
-    inputs: Tensor, lengths: Tensor, weights: LstmWeights, state: LstmState, clips: LstmClips
+    inputs: Inputs, lengths: Tensor, weights: LstmWeights, state: LstmState, clips: LstmClips
 ) -> tuple[Tensor, LstmState]:
     """Compute c = clip(f·c + i·g) and h = clip(W (o · tanh c)) for each token; see `Kernel` for shapes."""
+    inputs = dense(inputs)  # (B, T, I)
     hidden, cell = state  # (B, P), (B, H)
     outputs = inputs.new_zeros(*inputs.shape[:2], hidden.size(-1))  # (B, T, P)
     for t, x in enumerate(inputs.unbind(dim=1)):  # (B, I)

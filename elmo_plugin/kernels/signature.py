@@ -1,6 +1,6 @@
 """The values that every kernel takes and returns."""
 
-from typing import NamedTuple, Optional, Protocol
+from typing import NamedTuple, Optional, Protocol, Union
 
 from torch import Tensor
 
@@ -34,17 +34,39 @@ class LstmClips(NamedTuple):
     projection: Optional[float] = None
 
 
+class TokenTable(NamedTuple):
+    """Vectors of distinct words, and which of them each token is: what repeats need not be computed twice.
+
+    *Shape:* vectors (M, I) · where (B, T).
+    """
+
+    vectors: Tensor
+    where: Tensor
+
+    def dense(self) -> Tensor:
+        """The vector of each token, (B, T, I)."""
+        return self.vectors[self.where]
+
+
+Inputs = Union[Tensor, TokenTable]
+
+
+def dense(inputs: Inputs) -> Tensor:
+    """Inputs in either form as (B, T, I)."""
+    return inputs.dense() if isinstance(inputs, TokenTable) else inputs
+
+
 class Kernel(Protocol):
     """The recurrence over left-aligned sequences, forward in time."""
 
     def __call__(
-        self, inputs: Tensor, lengths: Tensor, weights: LstmWeights, state: LstmState, clips: LstmClips
+        self, inputs: Inputs, lengths: Tensor, weights: LstmWeights, state: LstmState, clips: LstmClips
     ) -> tuple[Tensor, LstmState]:
         """Run it.
 
         # Parameters
 
-        inputs : `Tensor` (B, T, I)
+        inputs : `Tensor` (B, T, I), or a `TokenTable`
         lengths : `Tensor` (B,)
             Tokens of each sentence, 0 to T; what lies beyond is not read.
         weights, state, clips

@@ -108,4 +108,25 @@ def test_a_word_is_convolved_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(encoder, "encode", lambda words: (seen.append(words.shape), plain(words))[1])
     encoder(batch_to_ids([["boat"] * 9, ["boat", "sea"] * 4 + ["boat"]]))
     widest = 3
-    assert seen == [torch.Size([2, len("boat") + 2 + widest])]
+    assert seen == [torch.Size([module.FEWEST_WORDS, len("boat") + 2 + widest])]
+
+
+def test_a_words_vector_does_not_depend_on_the_words_beside_it_to_the_bit() -> None:
+    encoder = make_encoder(filters=[[1, 32], [2, 64], [3, 96]], embedding={"dim": 16}, output_dim=64).requires_grad_(
+        False
+    )
+    words = batch_to_ids([["a", "be", "sea", "boat", "ship" * 4] * 9])
+    together = encoder(words)[0]
+    for first, last in [(0, 1), (0, 2), (3, 5), (4, 45), (2, 19)]:
+        assert torch.equal(encoder(words[:, first:last])[0], together[first:last])
+
+
+def test_without_gradients_and_under_autocast_products_are_as_with_them() -> None:
+    encoder, ids = make_encoder(filters=[[1, 32], [2, 64]], output_dim=64), batch_to_ids(SENTENCES)
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            wanted = encoder(ids)
+            with torch.no_grad():
+                found = encoder(ids)
+        assert found.dtype == wanted.dtype
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0.02 if enabled else 1e-6)

@@ -1,0 +1,92 @@
+"""The vectors of words that a frozen character encoder has met, so that only new ones are computed."""
+
+from typing import Optional
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmo_plugin.bilm.character_encoder import CharacterEncoder
+from elmo_plugin.kernels import TokenTable
+
+CAPACITY = 32768
+"""Words kept, 64 MB at the original size. When they are more it starts anew, and frequent words are soon back."""
+
+Fingerprint = tuple[tuple[object, ...], ...]
+
+
+class WordMemo:
+    """Every word's vector is computed, once; weights that were changed or moved make it forget.
+
+    A copy of it, also by pickle, starts empty.
+
+    # Parameters
+
+    capacity : `int`
+        Words that it keeps. A batch that alone has more is answered all the same.
+    """
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.capacity = capacity
+        self.clear()
+
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        """What a copy is made from."""
+        return WordMemo, (self.capacity,)
+
+    def __len__(self) -> int:
+        """Words that it knows."""
+        return len(self._rows)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._rows: dict[bytes, int] = {}
+        self._vectors: Optional[Tensor] = None  # (rows, P), those beyond the words known are free
+        self._made_by: Fingerprint = ()
+
+    @torch.no_grad()
+    def look_up(self, encoder: CharacterEncoder, ids: Tensor) -> TokenTable:
+        """Character ids (B, T, C) to the vectors of all words known, (M, P), and which of them each is, (B, T)."""
+        if fingerprint(encoder) != self._made_by:
+            self.clear()
+            self._made_by = fingerprint(encoder)
+        spelled = _spellings(ids)
+        new = self._new_words(spelled)
+        if self._rows and len(self._rows) + len(new) > self.capacity:
+            self._rows, self._vectors = {}, None
+            new = self._new_words(spelled)
+        if new:
+            self._add(new, encoder.encode_all(ids.flatten(0, 1)[list(new.values())]))  # (new words, P)
+        assert self._vectors is not None
+        rows = torch.tensor([self._rows[word] for word in spelled], device=ids.device)  # (B·T,)
+        return TokenTable(self._vectors, rows.view(ids.shape[:2]))
+
+    def _new_words(self, spelled: list[bytes]) -> dict[bytes, int]:
+        """Words not known, each with a place where it stands."""
+        return {word: place for place, word in enumerate(spelled) if word not in self._rows}
+
+    def _add(self, words: dict[bytes, int], vectors: Tensor) -> None:
+        """Known vectors are never written over: an answer given out stays as it was."""
+        start, end = len(self._rows), len(self._rows) + len(vectors)
+        if self._vectors is None or end > len(self._vectors):
+            grown = vectors.new_empty(max(end, min(2 * end, self.capacity)), vectors.size(1))  # (rows, P)
+            if self._vectors is not None:
+                grown[:start] = self._vectors[:start]
+            self._vectors = grown
+        self._vectors[start:end] = vectors
+        self._rows.update(zip(words, range(start, end), strict=True))
+
+
+def fingerprint(encoder: CharacterEncoder) -> Fingerprint:
+    """Changes when a weight is replaced, moved, converted or written to, and with `torch.inference_mode`."""
+    mode = (torch.is_inference_mode_enabled(),)
+    return mode, *(
+        (weight.data_ptr(), weight.device, weight.dtype, 0 if weight.is_inference() else weight._version)
+        for weight in encoder.parameters()
+    )
+
+
+def _spellings(ids: Tensor) -> list[bytes]:
+    """Each word's ids (B, T, C) as bytes, one word after the other."""
+    spelled = np.ascontiguousarray(ids.flatten(0, 1).to("cpu", torch.int16).numpy())  # (B·T, C)
+    return [word.tobytes() for word in spelled]

@@ -1,0 +1,199 @@
+"""The Triton kernels of one time step: all that stands between two matrix products, forward and backward.
+
+Each computes a number of (B, H) or (B, P) in each lane. Tensors are contiguous; those of a whole sequence come whole,
+(T, B, ·), with the step t, so that a launch makes no views. Written of `tl` alone, for Triton's interpreter runs that.
+"""
+
+from typing import Any, Optional
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 256
+"""Numbers that one program computes."""
+
+
+def launch(kernel: Any, like: Tensor, t: int, clip: Optional[float], *tensors: Optional[Tensor]) -> None:
+    """Run a kernel for step t on each number of `like`, (B, ·), computing in float64 where a tensor is of that type."""
+    precise = any(tensor is not None and tensor.dtype == torch.float64 for tensor in tensors)
+    grid = (triton.cdiv(like.numel(), BLOCK),)
+    kernel[grid](*tensors, t, *like.shape, CLIP=clip, TYPE=tl.float64 if precise else tl.float32, BLOCK=BLOCK)
+
+
+def check_device(device: torch.device) -> None:
+    """Raise `ValueError` where these kernels cannot run."""
+    if device.type != "cuda" and isinstance(cell_forward, triton.runtime.JITFunction):
+        raise ValueError(
+            f"kernel 'fused' wants a CUDA device, or TRITON_INTERPRET=1 before it is first used; found {str(device)!r}"
+        )
+
+
+@triton.jit(do_not_specialize=["t"])
+def cell_forward(
+    gates: tl.tensor,
+    recurrent: tl.tensor,
+    lengths: tl.tensor,
+    activations: tl.tensor,
+    cells: tl.tensor,
+    emitted: tl.tensor,
+    t: tl.tensor,
+    batch: tl.tensor,
+    width: tl.tensor,
+    CLIP: tl.constexpr,
+    TYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """From pre-activations (B, 4H), in two summands, to the cell and o tanh c (B, H).
+
+    Where no `activations` are kept, there is one cell (B, H), and it is written over.
+    """
+    n, row, here, start = _places(t, batch, width, BLOCK)
+    first = n + 3 * row * width  # places of i in (B, 4H)
+    gates += 4 * start
+    i = _sigmoid(_load_sum(gates, recurrent, first, here, TYPE))
+    f = _sigmoid(_load_sum(gates, recurrent, first + width, here, TYPE))
+    g = _tanh(_load_sum(gates, recurrent, first + 2 * width, here, TYPE))
+    o = _sigmoid(_load_sum(gates, recurrent, first + 3 * width, here, TYPE))
+    after = cells
+    if activations is not None:
+        activations += 4 * start
+        tl.store(activations + first, i, mask=here)
+        tl.store(activations + first + width, f, mask=here)
+        tl.store(activations + first + 2 * width, g, mask=here)
+        tl.store(activations + first + 3 * width, o, mask=here)
+        cells += start
+        after = cells + batch * width
+    before = _load(cells, n, here, TYPE)
+    c = _clip(f * before + i * g, CLIP, TYPE)
+    is_live = t < tl.load(lengths + row, mask=here, other=0)
+    tl.store(after + n, tl.where(is_live, c, before), mask=here)
+    tl.store(emitted + n, o * _tanh(c), mask=here)
+
+
+@triton.jit(do_not_specialize=["t"])
+def output_forward(
+    raw: tl.tensor,
+    hiddens: tl.tensor,
+    halves: tl.tensor,
+    t: tl.tensor,
+    batch: tl.tensor,
+    width: tl.tensor,
+    CLIP: tl.constexpr,
+    TYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """From the output (B, P) to the clipped one, in the state's type and in that of products."""
+    n, _, here, start = _places(t, batch, width, BLOCK)
+    after = start + batch * width + n
+    h = _clip(_load(raw, n, here, TYPE), CLIP, TYPE)
+    tl.store(hiddens + after, h, mask=here)
+    tl.store(halves + after, h, mask=here)
+
+
+@triton.jit(do_not_specialize=["t"])
+def output_backward(
+    hiddens: tl.tensor,
+    d_hiddens: tl.tensor,
+    d_hidden: tl.tensor,
+    d_raw: tl.tensor,
+    t: tl.tensor,
+    batch: tl.tensor,
+    width: tl.tensor,
+    CLIP: tl.constexpr,
+    TYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """From the gradients (B, P) of the clipped output, those given and the next step's, to that before the clip."""
+    n, _, here, start = _places(t, batch, width, BLOCK)
+    after = start + batch * width + n
+    d_h = _load(d_hiddens, after, here, TYPE) + _load(d_hidden, n, here, TYPE)
+    d_h = _stop_at_clip(d_h, _load(hiddens, after, here, TYPE), CLIP, TYPE)
+    tl.store(d_raw + start + n, d_h, mask=here)
+
+
+@triton.jit(do_not_specialize=["t"])
+def cell_backward(
+    activations: tl.tensor,
+    cells: tl.tensor,
+    lengths: tl.tensor,
+    d_emitted: tl.tensor,
+    d_cell: tl.tensor,
+    d_gates: tl.tensor,
+    t: tl.tensor,
+    batch: tl.tensor,
+    width: tl.tensor,
+    CLIP: tl.constexpr,
+    TYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """From the gradients (B, H) of o tanh c and of the cell, one step back, to the gates' (B, 4H)."""
+    n, row, here, start = _places(t, batch, width, BLOCK)
+    first = 4 * start + n + 3 * row * width  # places of i in (T, B, 4H)
+    is_live = here & (t < tl.load(lengths + row, mask=here, other=0))
+    i = _load(activations, first, here, TYPE)
+    f = _load(activations, first + width, here, TYPE)
+    g = _load(activations, first + 2 * width, here, TYPE)
+    o = _load(activations, first + 3 * width, here, TYPE)
+    before, c = _load(cells, start + n, here, TYPE), _load(cells, start + batch * width + n, here, TYPE)
+    tanh_c = _tanh(c)
+    d_h = _load(d_emitted, n, is_live, TYPE)
+    d_c = _load(d_cell, n, is_live, TYPE) + d_h * o * (1 - tanh_c * tanh_c)
+    d_c = _stop_at_clip(d_c, c, CLIP, TYPE)
+    tl.store(d_gates + first, d_c * g * i * (1 - i), mask=here)
+    tl.store(d_gates + first + width, d_c * before * f * (1 - f), mask=here)
+    tl.store(d_gates + first + 2 * width, d_c * i * (1 - g * g), mask=here)
+    tl.store(d_gates + first + 3 * width, d_h * tanh_c * o * (1 - o), mask=here)
+    tl.store(d_cell + n, d_c * f, mask=is_live)
+
+
+@triton.jit
+def _places(t: tl.tensor, batch: tl.tensor, width: tl.tensor, BLOCK: tl.constexpr) -> tl.tensor:
+    """This program's places in a step (B, ·), their rows, which of them exist, and where step t starts in (T, B, ·)."""
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    return n, n // width, n < batch * width, t.to(tl.int64) * batch * width
+
+
+@triton.jit
+def _load(values: tl.tensor, places: tl.tensor, here: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
+    return tl.load(values + places, mask=here, other=0.0).to(TYPE)
+
+
+@triton.jit
+def _load_sum(one: tl.tensor, other: tl.tensor, places: tl.tensor, here: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
+    """Of two tensors; summed in `TYPE`."""
+    value = tl.load(one + places, mask=here, other=0.0).to(TYPE)
+    return value + tl.load(other + places, mask=here, other=0.0).to(TYPE)
+
+
+@triton.jit
+def _sigmoid(x: tl.tensor) -> tl.tensor:
+    small = tl.exp(-tl.abs(x))  # never overflows
+    return tl.where(x < 0, small, 1.0) / (1 + small)
+
+
+@triton.jit
+def _tanh(x: tl.tensor) -> tl.tensor:
+    """By exp where that is precise, and near zero by Lambert's continued fraction (1770)."""
+    square = x * x
+    near = x / (1 + square / (3 + square / (5 + square / (7 + square / (9 + square / 11)))))
+    small = tl.exp(-2 * tl.abs(x))
+    far = (1 - small) / (1 + small)
+    return tl.where(tl.abs(x) < 0.25, near, tl.where(x < 0, -far, far))
+
+
+@triton.jit
+def _clip(x: tl.tensor, CLIP: tl.constexpr, TYPE: tl.constexpr) -> tl.tensor:
+    if CLIP is not None:
+        bound = tl.full((), CLIP, TYPE)
+        x = tl.where(x > bound, bound, tl.where(x < -bound, -bound, x))
+    return x
+
+
+@triton.jit
+def _stop_at_clip(gradient: tl.tensor, clipped: tl.tensor, CLIP: tl.constexpr, TYPE: tl.constexpr) -> tl.tensor:
+    """Zero where the value lies at its bound."""
+    if CLIP is not None:
+        gradient = tl.where(tl.abs(clipped) < tl.full((), CLIP, TYPE), gradient, 0.0)
+    return gradient

@@ -1,0 +1,53 @@
+"""x Wᵀ + b by the fastest routine at hand, where no gradient is recorded.
+
+PyTorch takes its float32 products on a CPU from MKL, which leaves half of a processor idle that is not Intel's; oneDNN,
+which PyTorch carries too, does not. It is called by the operators that `torch.compile` itself calls.
+"""
+
+from functools import cache
+from typing import Optional
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+WORTH_PACKING = {torch.float32: 32, torch.bfloat16: 8}
+"""How often a weight is used before laying it out for the processor's caches has paid for itself."""
+
+
+def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+    """Values (N, I) and weight (O, I), which may be packed, to (N, O), a new tensor. All of one type; no gradient."""
+    if not _is_for_onednn(values):
+        return linear(values, weight, bias)
+    return torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")  # (N, O)
+
+
+def pack(weight: Tensor, rows: int, times: int) -> Tensor:
+    """The weight as oneDNN wants it for `times` products with about `rows` rows each; itself where that is no gain."""
+    if rows < 2 or times < WORTH_PACKING.get(weight.dtype, times + 1) or not _is_for_onednn(weight):
+        return weight
+    return torch.ops.mkldnn._reorder_linear_weight(weight, rows)
+
+
+def product_type(values: Tensor) -> torch.dtype:
+    """The type of matrix products on the device of `values`: autocast's, or their own."""
+    device = values.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
+
+
+def _is_for_onednn(values: Tensor) -> bool:
+    return values.device.type == "cpu" and _has_onednn(values.dtype)
+
+
+@cache
+def _has_onednn(dtype: torch.dtype) -> bool:
+    """Whether this build and this processor run oneDNN's product in this type: found by trying it."""
+    if dtype not in WORTH_PACKING or not torch.backends.mkldnn.is_available():
+        return False
+    ones = torch.ones(2, 2, dtype=dtype)
+    try:
+        packed = torch.ops.mkldnn._reorder_linear_weight(ones, 2)
+        found = torch.ops.mkldnn._linear_pointwise(ones, packed, None, "none", [], "")
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return False
+    return bool((found == 2).all())

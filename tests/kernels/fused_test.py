@@ -1,0 +1,229 @@
+"""The kernel in Triton: the same as the reference, on a GPU, or without one in Triton's interpreter."""
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+from hypothesis import example, given, settings
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+import elmo_plugin
+from elmo_plugin.kernels import (
+    KERNELS,
+    LstmClips,
+    LstmState,
+    LstmWeights,
+    TokenTable,
+    batched,
+    fused_recurrence,
+    reference,
+)
+from elmo_plugin.kernels import fused as triton_kernels
+from elmo_plugin.kernels.fused_recurrence import fused
+from tests.kernel_oracles import DEVICE, Case, assert_same, cases, in_float32, make_case, run
+
+AUTO = importlib.import_module("elmo_plugin.kernels.auto")  # as an attribute of its package, the function
+CLIPS = LstmClips(0.3, 0.2)
+READS_ON_THE_HOST = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal")
+
+
+@settings(max_examples=12)
+@given(case=cases)
+@example(case=make_case([]))
+@example(case=make_case([0, 0], steps=2))
+@example(case=make_case([1, 0, 3], steps=9, clips=CLIPS))
+@example(case=make_case([3, 5], sizes=(1, 1, 1), clips=LstmClips(1, 1)))  # whole numbers, as options files have them
+@example(case=make_case([2, 4, 1], projected=False, clips=CLIPS))
+@example(case=make_case([3, 2, 1], sizes=(5, 130, 67), clips=CLIPS))  # more numbers than one program computes
+def test_fused_is_the_reference_in_outputs_state_and_every_gradient(case: Case) -> None:
+    assert_same(run(fused, case), run(reference, case))
+
+
+def test_clips_were_active_in_that() -> None:
+    case = make_case([3, 2, 1], sizes=(5, 130, 67), clips=CLIPS)
+    outputs, state = fused(*case)
+    for values, bound in ((outputs, 0.2), (state.cell, 0.3)):
+        assert 0 < int((values.abs() == bound).sum()) < values.numel()
+
+
+@pytest.mark.parametrize("projected", [True, False])
+def test_in_float32_it_is_the_reference_to_rounding(projected: bool) -> None:
+    case = in_float32(make_case([6, 3, 4], sizes=(9, 21, 10), clips=LstmClips(1.0, 0.6), projected=projected))
+    found, wanted = run(fused, case), run(reference, case)
+    torch.testing.assert_close(found._asdict(), wanted._asdict(), rtol=1e-4, atol=1e-5)
+    assert found.outputs.dtype == torch.float32
+
+
+def test_small_numbers_keep_their_digits_in_float32() -> None:
+    """tanh near zero is no difference of two numbers near one."""
+    case = in_float32(make_case([1, 1], sizes=(4, 6, 3)))
+    tiny = LstmWeights(
+        case.weights.input * 1e-4, case.weights.recurrent, case.weights.bias * 0, case.weights.projection
+    )
+    start = LstmState(case.state.hidden * 0, case.state.cell * 0)
+    found, _ = fused(case.inputs, case.lengths, tiny, start, case.clips)
+    wanted, _ = reference(case.inputs, case.lengths, tiny, start, case.clips)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0.0)
+
+
+def test_weights_of_lower_precision_make_products_so_and_nothing_else() -> None:
+    case = in_float32(make_case([6, 3, 4], sizes=(16, 24, 12)))
+    halves = LstmWeights(*(None if weight is None else weight.bfloat16() for weight in case.weights))  # type: ignore
+    outputs, state = fused(*case._replace(weights=halves))
+    wanted, _ = reference(*case)
+    assert outputs.dtype == state.cell.dtype == torch.float32
+    assert 0 < (outputs - wanted).norm() < 0.02 * wanted.norm()
+
+
+def test_without_gradients_cells_are_written_over_and_the_answer_is_the_same() -> None:
+    case = make_case([4, 0, 2], steps=5, clips=CLIPS)
+    wanted, wanted_state = fused(*case)
+    start = case.state.cell.clone()
+    with torch.no_grad():
+        outputs, state = fused(*case)
+    assert torch.equal(outputs, wanted)
+    assert torch.equal(state.hidden, wanted_state.hidden) and torch.equal(state.cell, wanted_state.cell)
+    assert torch.equal(case.state.cell, start)
+
+
+def test_no_gradient_comes_from_what_lies_beyond_a_sentence() -> None:
+    case = make_case([2, 0, 4], steps=5)
+    inputs = case.inputs.detach().clone()
+    inputs[0, 2:] = inputs[1] = inputs[2, 4:] = torch.nan
+    found, wanted = run(fused, case._replace(inputs=inputs.requires_grad_())), run(fused, case)
+    assert_same(found, wanted)
+
+
+def test_a_number_that_is_none_is_not_hidden_by_the_clips() -> None:
+    case = make_case([3], clips=CLIPS)
+    inputs = case.inputs.detach().clone()
+    inputs[0, 1] = torch.nan
+    outputs, _ = fused(*case._replace(inputs=inputs))
+    assert not outputs[0, 0].isnan().any() and outputs[0, 1:].isnan().all()
+
+
+def test_a_table_of_words_is_its_tokens() -> None:
+    case = make_case([3, 2])
+    where = torch.tensor([[0, 1, 0], [2, 1, 0]], device=DEVICE)
+    vectors = case.inputs[0]
+    outputs, _ = fused(TokenTable(vectors, where), *case[1:])
+    wanted, _ = fused(vectors[where], *case[1:])
+    assert torch.equal(outputs, wanted)
+
+
+class HostReads(TorchDispatchMode):
+    """Notes each operator that would make the host wait for a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(name in str(operator) for name in READS_ON_THE_HOST):
+            self.seen.append(str(operator))
+        return operator(*args, **(kwargs or {}))
+
+
+def test_the_host_never_waits_for_a_number_so_that_a_graph_can_be_captured() -> None:
+    case = make_case([4, 0, 2], steps=5, clips=CLIPS)
+    with HostReads() as reads:
+        outputs, state = fused(*case)
+        (outputs.sum() + state.hidden.sum() + state.cell.sum()).backward()
+    assert reads.seen == []
+    with HostReads() as reads:
+        bool((case.lengths > 2).all())  # as `batched` asks
+    assert reads.seen
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Another copy of the Triton module, for a GPU also where ours is interpreted."""
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    spec = importlib.util.spec_from_file_location("compiled_kernels", triton_kernels.__file__)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("name", ["cell_forward", "output_forward", "output_backward", "cell_backward"])
+def test_each_kernel_compiles_for_a_gpu_that_need_not_be_here(
+    name: str, keeps: bool, compiled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What the interpreter takes is not all Triton code."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    kernel = getattr(compiled, name)
+    constants = {"CLIP": 3.0 if keeps else None, "TYPE": triton_kernels.tl.float32, "BLOCK": triton_kernels.BLOCK}
+    constants |= {} if keeps or name != "cell_forward" else {"activations": None}
+    floats = dict.fromkeys(("cells", "activations", "hiddens", "d_hiddens", "d_cell"), "*fp32")
+    others = dict.fromkeys(("t", "batch", "width"), "i32") | {"lengths": "*i64"}
+    known = floats | others | dict.fromkeys(constants, "constexpr")
+    source = ASTSource(kernel, {argument: known.get(argument, "*bf16") for argument in kernel.arg_names}, constants)
+    assert triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+
+
+def test_on_a_cpu_fused_says_what_it_wants(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_recurrence, "check_device", compiled.check_device)
+    wanted = "kernel 'fused' wants a CUDA device, or TRITON_INTERPRET=1 before it is first used; found 'cpu'"
+    with pytest.raises(ValueError, match=wanted):
+        KERNELS["fused"](*on_cpu(make_case([3, 1])))
+
+
+def test_triton_is_imported_when_fused_is_first_run_and_not_before() -> None:
+    """In a process of its own, with no more of the package than its kernels: the rest takes long to import."""
+    program = f"""if True:
+        import sys, types
+        package = sys.modules["elmo_plugin"] = types.ModuleType("elmo_plugin")
+        package.__path__ = [{str(Path(elmo_plugin.__file__).parent)!r}]
+        sys.modules["triton"] = None  # as if it were not installed
+        from elmo_plugin.kernels import kernel_by_name
+        try:
+            kernel_by_name("fused")(*[None] * 5)
+        except ImportError as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "triton" in done.stdout, done.stderr
+
+
+@pytest.fixture
+def fresh_choice() -> Iterator[None]:
+    """`auto` looks for Triton anew, before and after."""
+    AUTO._fused_or_batched.cache_clear()
+    yield
+    AUTO._fused_or_batched.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_choice")
+def test_auto_takes_fused_on_a_gpu_and_says_once_that_triton_is_missing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert AUTO._fused_or_batched() is fused
+    AUTO._fused_or_batched.cache_clear()
+    monkeypatch.setitem(sys.modules, "elmo_plugin.kernels.fused_recurrence", None)
+    assert AUTO._fused_or_batched() is batched and AUTO._fused_or_batched() is batched
+    (said,) = caplog.messages
+    assert said.startswith("kernel 'auto' runs 'batched' on this GPU, since 'fused' wants the package 'triton'")
+
+
+def test_auto_on_a_cpu_is_batched() -> None:
+    case = on_cpu(make_case([3, 1]))
+    outputs, _ = KERNELS["auto"](*case)
+    assert torch.equal(outputs, batched(*case)[0])
+
+
+def on_cpu(case: Case) -> Case:
+    """The case where nothing is interpreted."""
+    return Case(*tree_map_only(Tensor, lambda tensor: tensor.detach().cpu(), tuple(case)))

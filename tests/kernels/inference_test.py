@@ -1,0 +1,134 @@
+"""The recurrence without gradients, and the matrix products it is made of."""
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from elmo_plugin.kernels import LstmClips, LstmState, LstmWeights, TokenTable, batched, inference, products, reference
+from elmo_plugin.kernels.products import pack, product
+from tests.kernel_oracles import Case, assert_same, cases, in_float32, make_case
+
+TYPES = [torch.float32, torch.bfloat16]
+
+
+@torch.no_grad()
+def same_without_gradients(case: Case, tokens_at_once: int) -> None:
+    """With memory for few tokens at once, the reference's outputs and state."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inference, "TOKENS_AT_ONCE", tokens_at_once)
+        outputs, state = batched(*case)
+    wanted_outputs, wanted_state = reference(*case)
+    torch.testing.assert_close(outputs, wanted_outputs, rtol=1e-10, atol=1e-10)
+    assert_same(state, wanted_state)
+
+
+@settings(max_examples=100)
+@given(case=cases, tokens_at_once=st.integers(1, 9))
+@example(case=make_case([1, 0, 3], steps=9), tokens_at_once=2)
+@example(case=make_case([]), tokens_at_once=2)
+@example(case=make_case([3, 2, 5], sizes=(1, 1, 1), clips=LstmClips(0.3, 0.2)), tokens_at_once=1)
+def test_without_gradients_it_is_the_reference(case: Case, tokens_at_once: int) -> None:
+    same_without_gradients(case, tokens_at_once)
+
+
+@settings(max_examples=50)
+@given(case=cases, tokens_at_once=st.integers(1, 9), distinct=st.integers(1, 4), seed=st.integers(0, 9))
+def test_tokens_by_table_are_the_tokens(case: Case, tokens_at_once: int, distinct: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    vectors = torch.randn(distinct, case.inputs.size(-1), generator=generator, dtype=torch.float64)
+    where = torch.randint(distinct, case.inputs.shape[:2], generator=generator)
+    same_without_gradients(case._replace(inputs=TokenTable(vectors, where)), tokens_at_once)
+
+
+def test_a_word_that_stands_twice_in_a_block_goes_through_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make_case([3, 3], sizes=(5, 7, 3))
+    rows: list[int] = []
+
+    def count(values: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
+        if values.size(1) == 5:
+            rows.append(len(values))
+        return product(values, weight, *bias)
+
+    monkeypatch.setattr(inference, "product", count)
+    with torch.no_grad():
+        batched(*case._replace(inputs=TokenTable(case.inputs[0], torch.tensor([[0, 1, 0], [1, 1, 0]]))))
+    assert rows == [2]
+
+
+def test_tables_are_differentiable() -> None:
+    case = make_case([3, 2], sizes=(5, 7, 3))
+    vectors = case.inputs[0].detach().requires_grad_()
+    table = TokenTable(vectors, torch.tensor([[0, 1, 0], [2, 1, 0]]))
+    found = [
+        torch.autograd.grad(kernel(table, *case[1:])[0].square().sum(), [vectors, *case.weights])
+        for kernel in (batched, reference)
+    ]
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
+
+
+def larger(lengths: list[int]) -> Case:
+    """A layer of some size in float32, its weights small enough that rounding does not grow from step to step."""
+    case = in_float32(make_case(lengths, sizes=(32, 96, 32), clips=LstmClips(3.0, 3.0)))
+    small = (None if part is None else 0.3 * part for part in case.weights)
+    return case._replace(weights=LstmWeights(*small))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("onednn", [True, False])
+@pytest.mark.parametrize("lengths", [[1], [40], [40, 33, 7] * 5])
+def test_float32_by_either_library_is_the_reference(
+    onednn: bool, lengths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not onednn:
+        monkeypatch.setattr(products, "_has_onednn", lambda dtype: False)
+    case = larger(lengths)
+    with torch.no_grad():
+        torch.testing.assert_close(batched(*case), reference(*case), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [[1], [40], [40, 33, 7] * 5])
+def test_with_weights_of_bfloat16_only_products_are_rounded(lengths: list[int]) -> None:
+    case = larger(lengths)
+    halves = LstmWeights(*(None if part is None else part.bfloat16() for part in case.weights))  # type: ignore[arg-type]
+    exact = LstmWeights(*(None if part is None else part.float() for part in halves))  # type: ignore[arg-type]
+    with torch.no_grad():
+        outputs, state = batched(*case._replace(weights=halves))
+        wanted, _ = reference(*case._replace(weights=exact))
+    assert outputs.dtype == state.cell.dtype == torch.float32
+    present = wanted.abs().sum(dim=-1) > 0
+    assert torch.cosine_similarity(outputs, wanted, dim=-1)[present].min() > 0.9999
+
+
+def test_a_state_of_bfloat16_is_taken_and_one_of_float32_given_back() -> None:
+    case = larger([3, 0, 2])
+    weights = LstmWeights(*(None if part is None else part.bfloat16() for part in case.weights))  # type: ignore[arg-type]
+    state = LstmState(*(part.bfloat16() for part in case.state))
+    with torch.no_grad():
+        outputs, final = batched(case.inputs.bfloat16(), case.lengths, weights, state, case.clips)
+    assert {outputs.dtype, final.hidden.dtype, final.cell.dtype} == {torch.float32}
+    torch.testing.assert_close(final.cell[1], state.cell[1].float(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [*TYPES, torch.float64])
+@pytest.mark.parametrize("rows", [1, 2, 33])
+@pytest.mark.parametrize("times", [1, 8, 100])
+def test_a_product_is_torchs_packed_or_not(dtype: torch.dtype, rows: int, times: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    values, weight, bias = (torch.randn(*shape, generator=generator) for shape in ((rows, 24), (40, 24), (40,)))
+    wanted = torch.nn.functional.linear(values, weight, bias)
+    packed = pack(weight.to(dtype), rows, times)
+    found = product(values.to(dtype), packed, bias.to(dtype))
+    tolerance = 0.1 if dtype == torch.bfloat16 else 1e-5
+    torch.testing.assert_close(found, wanted.to(dtype), rtol=0, atol=tolerance)
+
+
+def test_a_build_without_onednns_operators_takes_torchs_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.ops, "mkldnn", object())
+    products._has_onednn.cache_clear()
+    try:
+        values, weight = torch.randn(3, 4), torch.randn(5, 4)
+        assert pack(weight, 3, 100) is weight
+        torch.testing.assert_close(product(values, weight), values @ weight.t(), rtol=0, atol=0)
+    finally:
+        products._has_onednn.cache_clear()
