@@ -68,6 +68,18 @@ def test_a_config_trains_one_step(
     assert (tmp_path / "run" / "model.tar.gz").exists()
 
 
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: str(path.relative_to(ROOT / "training_configs")))
+def test_sentences_of_like_length_share_a_batch(
+    path: Path, corpora: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in corpora.items():
+        monkeypatch.setenv(variable, value)
+    params = Params.from_file(str(path))
+    for loader in ("data_loader", "validation_data_loader"):
+        sampler = params[loader]["batch_sampler"]
+        assert (sampler["type"], sampler["sorting_keys"]) == ("bucket", ["tokens"])
+
+
 def test_a_missing_corpus_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UD_EWT", raising=False)
     with pytest.raises(RuntimeError, match=re.escape("undefined external variable: UD_EWT")):

@@ -6,6 +6,7 @@ from elmo_plugin.mixes.enhanced_encoder import ElmoEnhancedEncoder
 from elmo_plugin.mixes.layer_mix import AverageMix, ConcatenateMix, LastMix, LayerMix
 from elmo_plugin.mixes.learned_function import LearnedFunctionMix
 from elmo_plugin.mixes.scalar_mix import FrozenRandomMix, ScalarMix
+from elmo_plugin.mixes.sentence_cache import SentenceCache
 from elmo_plugin.mixes.token_embedder import ElmoTokenEmbedder
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "LayerMix",
     "LearnedFunctionMix",
     "ScalarMix",
+    "SentenceCache",
 ]

@@ -2,17 +2,19 @@
 
 import logging
 from contextlib import nullcontext
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 from allennlp.common import Lazy, Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
-from elmo_plugin.bilm import BiLM, BiLMOutput, InitialState, ZeroState
+from elmo_plugin.bilm import BiLM, BiLMOutput, CarriedState, InitialState, ZeroState
 from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, resolve_bilm
+from elmo_plugin.mixes.halves import by_halves
 from elmo_plugin.mixes.layer_mix import LayerMix, build_part
 from elmo_plugin.mixes.scalar_mix import ScalarMix
+from elmo_plugin.mixes.sentence_cache import SentenceCache
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,8 @@ class Elmo(nn.Module, Registrable):
         What the LSTMs start from; zeros by default.
     precision : `str`
         `float32`, or `bfloat16` for a frozen biLM; what comes out is float32.
+    sentence_cache : `Optional[SentenceCache]`
+        Keeps a sentence's layers on disk, one cache for all mixes; for a frozen biLM.
     """
 
     default_implementation = "elmo"
@@ -62,6 +66,7 @@ class Elmo(nn.Module, Registrable):
         keep_sentence_boundaries: bool = False,
         initial_state: Optional[InitialState] = None,
         precision: str = "float32",
+        sentence_cache: Optional[SentenceCache] = None,
     ) -> None:
         super().__init__()
         self.bilm = bilm.to(_dtype(precision, requires_grad)).requires_grad_(requires_grad)
@@ -74,6 +79,11 @@ class Elmo(nn.Module, Registrable):
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.initial_state = initial_state or ZeroState()
         self.initial_state.before(bilm, 0, next(bilm.parameters()))  # one that this biLM cannot give is an error now
+        self.sentence_cache = sentence_cache
+        if sentence_cache is not None:
+            if requires_grad:
+                raise ConfigurationError("'sentence_cache' is for a frozen biLM; found 'requires_grad' true")
+            sentence_cache.open_for(self.bilm, self.initial_state)
 
     @classmethod
     def from_config(
@@ -90,6 +100,7 @@ class Elmo(nn.Module, Registrable):
         initial_state: Optional[Lazy[InitialState]] = None,
         precision: str = "float32",
         kernel: str = "auto",
+        sentence_cache: Optional[Union[str, Lazy[SentenceCache]]] = None,
         do_layer_norm: bool = False,
         scalar_mix_parameters: Optional[list[float]] = None,
         vocab_to_cache: Optional[list[str]] = None,
@@ -103,23 +114,23 @@ class Elmo(nn.Module, Registrable):
         bilm : instead of the two, `{"pretrained": path or URL}` in any format, or `{"options": {…}, "seed": n}` for
             random weights.
         mix : the mix of each output; a trainable `scalar` by default.
+        sentence_cache : a path, or the keys of `SentenceCache`.
         do_layer_norm, scalar_mix_parameters : AllenNLP's short forms for keys of a `scalar` mix, the second frozen.
         vocab_to_cache : accepted and not needed: every word is computed.
 
         The others are those of the class. Raises `ConfigurationError` for contradictory keys and for unfit files.
         """
-        if bilm is None:
-            bilm = {"options_file": options_file or PUBLISHED_OPTIONS, "weight_file": weight_file or PUBLISHED_WEIGHTS}
-        elif options_file or weight_file:
-            raise ConfigurationError("'bilm' stands in place of 'options_file' and 'weight_file'; found both")
         if vocab_to_cache:
             logger.info("'vocab_to_cache' is not needed: every word is computed exactly.")
-        model = resolve_bilm(dict(bilm), kernel, serialization_dir)
+        model = resolve_bilm(_bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir)
         build = _mix_builder(mix, do_layer_norm, scalar_mix_parameters)
         sizes = {"num_layers": model.options.n_layers, "layer_dim": model.options.layer_dim}
         mixes = [build_part("mix", build, **sizes) for _ in range(num_output_representations)]
         state = None if initial_state is None else build_part("initial_state", initial_state)
-        return cls(model, mixes, dropout, projection_dim, requires_grad, keep_sentence_boundaries, state, precision)
+        cache = _build_cache(sentence_cache)
+        return cls(
+            model, mixes, dropout, projection_dim, requires_grad, keep_sentence_boundaries, state, precision, cache
+        )
 
     def get_output_dim(self) -> int:
         """Width of each representation."""
@@ -134,18 +145,32 @@ class Elmo(nn.Module, Registrable):
         if ids.dim() < dims and not ids.numel():
             ids = ids.unsqueeze(-1)  # AllenNLP's indexer gives a batch of empty sentences no C
         wrapping = ids.shape[: ids.dim() - dims + 1]
-        layers, bounded, _ = self.run_bilm(ids.flatten(0, ids.dim() - dims))  # (L, B, T + 2, D)
-        mixed = [mix(layers, bounded) for mix in self.mixes]  # (B, T + 2, output dim) each
-        mask = bounded
-        if not self.keep_sentence_boundaries:
-            # A sentence ends one token earlier than its `</S>`, so its mask without both is the mask from `</S>` on.
-            mask = bounded[:, 2:]  # (B, T)
-            mixed = [values[:, 1:-1] * mask.unsqueeze(-1) for values in mixed]
+        flat = ids.flatten(0, ids.dim() - dims)  # (B, T, …)
+        if torch.is_grad_enabled() or isinstance(self.initial_state, CarriedState):
+            mask, *mixed = self._mix(flat)
+        else:
+            mask, *mixed = by_halves(self._mix, flat, self.bilm.token_encoder.mask(flat))
         dropped = [self.dropout(values) for values in mixed]
         if self.projections:
             dropped = [project(values) for project, values in zip(self.projections, dropped, strict=True)]
         shaped = [values.unflatten(0, wrapping) for values in dropped]
         return ElmoOutput(shaped, mask.unflatten(0, wrapping))
+
+    def _mix(self, ids: Tensor) -> list[Tensor]:
+        """The mask (B, T), and each mix of the layers (B, T, output dim); with or without `<S>` and `</S>`."""
+        layers, bounded = self.layers(ids)  # (L, B, T + 2, D), (B, T + 2)
+        mixed = [mix(layers, bounded) for mix in self.mixes]  # (B, T + 2, output dim) each
+        if self.keep_sentence_boundaries:
+            return [bounded, *mixed]
+        # A sentence ends one token earlier than its `</S>`, so its mask without both is the mask from `</S>` on.
+        mask = bounded[:, 2:]  # (B, T)
+        return [mask, *(values[:, 1:-1] * mask.unsqueeze(-1) for values in mixed)]
+
+    def layers(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """All layers (L, B, T + 2, D) in float32 and their mask (B, T + 2), from the sentence cache if there is one."""
+        if self.sentence_cache is None:
+            return self.run_bilm(ids)[:2]
+        return self.sentence_cache.layers(ids, self.bilm, self.initial_state, self.run_bilm)
 
     def run_bilm(self, ids: Tensor) -> BiLMOutput:
         """All layers in float32, `<S>` and `</S>` included; moves a carried state on."""
@@ -154,6 +179,17 @@ class Elmo(nn.Module, Registrable):
             output: BiLMOutput = self.bilm(ids, self.initial_state.before(self.bilm, ids.size(0), like))
         self.initial_state.after(output.state)
         return output._replace(layers=output.layers.float())
+
+
+def _bilm_keys(
+    bilm: Optional[dict[str, Any]], options_file: Optional[str], weight_file: Optional[str]
+) -> dict[str, Any]:
+    """What the keys say of the biLM, in one of the forms that `resolve_bilm` takes."""
+    if bilm is None:
+        return {"options_file": options_file or PUBLISHED_OPTIONS, "weight_file": weight_file or PUBLISHED_WEIGHTS}
+    if options_file or weight_file:
+        raise ConfigurationError("'bilm' stands in place of 'options_file' and 'weight_file'; found both")
+    return dict(bilm)
 
 
 def _mix_builder(
@@ -171,6 +207,12 @@ def _mix_builder(
     if do_layer_norm or scalar_mix_parameters is not None:
         raise ConfigurationError("'do_layer_norm' and 'scalar_mix_parameters' belong inside 'mix'; found both forms")
     return mix
+
+
+def _build_cache(keys: Optional[Union[str, Lazy[SentenceCache]]]) -> Optional[SentenceCache]:
+    if keys is None:
+        return None
+    return build_part("sentence_cache", keys) if isinstance(keys, Lazy) else SentenceCache(keys)
 
 
 def _dtype(precision: str, requires_grad: bool) -> torch.dtype:

@@ -128,7 +128,7 @@ class ElmoEmbedderPredictor(_TextPredictor):
             return []
         sentences = [self.words(json_dict) for json_dict in inputs]
         with torch.no_grad():
-            layers, mask, _ = self.elmo.run_bilm(self._ids(self.elmo.bilm, sentences))  # (L, B, T + 2, D)
+            layers, mask = self.elmo.layers(self._ids(self.elmo.bilm, sentences))  # (L, B, T + 2, D), (B, T + 2)
             mixed = self.elmo.mixes[0](layers, mask)  # (B, T + 2, D)
         answers = []
         for row, words in enumerate(sentences):

@@ -7,7 +7,7 @@ local text = import 'text.libsonnet';
   metric:: error 'an experiment needs `metric`, such as "+accuracy"',
   bilm:: (import 'bilms.libsonnet').default,  // null for the baseline without ELMo
   elmo_at:: ['input', 'output'],
-  elmo:: {},  // further keys of `elmo`: mix, dropout, do_layer_norm, …
+  elmo:: {},  // further keys of `elmo`: mix, dropout, sentence_cache, …
   x:: { tokens: text.words(100) },
   hidden_size:: 100,
   batch_size:: 32,
