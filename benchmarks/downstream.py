@@ -54,7 +54,7 @@ TASKS = {
     "wnut17_ner": Task("tag/wnut17_ner", "f1-measure-overall", train=3394, dev=1009, epochs=6),
     "ud_pos": Task("tag/ud_pos", "accuracy", train=2000, dev=1000, epochs=6),
     "conll2000_chunking": Task("tag/conll2000_chunking", "f1-measure-overall", train=1500, dev=894, epochs=6),
-    "ag_news": Task("classify/ag_news", "accuracy", train=4000, dev=2000, epochs=3),
+    "ag_news": Task("classify/ag_news", "accuracy", train=1000, dev=2000, epochs=15, patience=5),
 }
 METRICS = {"accuracy": "accuracy", "f1-measure-overall": "span F1"}
 CONTESTANTS = {"none": "without ELMo", "random": "random weights", "english-tiny": "english-tiny"}
