@@ -4,10 +4,12 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo_plugin.options import BiLMOptions, CharCnnOptions, LstmOptions, OptionsError
+from elmo_plugin.bilm import BiLM
+from elmo_plugin.options import BiLMOptions, CharCnnOptions, LexiconOptions, LstmOptions, OptionsError
 
 PUBLISHED: dict[str, Any] = {
     "lstm": {
@@ -78,9 +80,80 @@ char_cnns = st.builds(
 )
 
 
-@given(st.builds(BiLMOptions, lstms, st.none() | char_cnns, st.none() | positive))
+MARKS = ("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>")
+sets = st.sets(st.text(max_size=3), max_size=5)
+lexicons = st.builds(
+    lambda cnn, words, characters, word_dim: LexiconOptions(
+        words=tuple({"<oov>", *words}) if word_dim or cnn is None else (),
+        word_dim=word_dim or int(cnn is None),
+        characters=() if cnn is None else tuple({*MARKS, *characters}),
+        char_cnn=cnn,
+        max_characters_per_token=9 if cnn is None else cnn.max_characters_per_token,
+    ),
+    st.none() | char_cnns,
+    sets,
+    sets,
+    st.integers(0, 9),
+)
+bilms = st.builds(BiLMOptions, lstms, st.none() | char_cnns, st.none() | positive) | st.builds(
+    BiLMOptions, lstms, st.none(), st.none(), lexicons
+)
+
+
+@given(bilms)
 def test_to_dict_and_from_dict_are_inverse(options: BiLMOptions) -> None:
     assert BiLMOptions.from_dict(options.to_dict()) == options
+
+
+@settings(max_examples=30)
+@given(bilms.filter(lambda options: options.n_parameters < 10**8))
+def test_numbers_to_learn_are_counted_before_they_are_made(options: BiLMOptions) -> None:
+    if options.char_cnn is None and options.lexicon is None and options.n_tokens_vocab is None:
+        return
+    with torch.device("meta"):
+        made = BiLM(options)
+    assert options.n_parameters == sum(parameter.numel() for parameter in made.parameters())
+
+
+@pytest.mark.parametrize(
+    ("lexicon", "said"),
+    [
+        ({}, "'lexicon' has neither 'char_cnn' nor 'word_dim'; wanted characters, words, or both"),
+        ({"word_dim": 2}, "the key 'lexicon.words' is missing; found ['word_dim']"),
+        ({"word_dim": 2, "words": "<oov>"}, "'lexicon.words' is a str; wanted a list of strings"),
+        ({"word_dim": 2, "words": ["<oov>", 3]}, "'lexicon.words' is a list; wanted a list of strings"),
+        ({"word_dim": -2}, "'lexicon.word_dim' is -2; wanted a whole number of 0 or more"),
+        ({"char_cnn": 7}, "'lexicon.char_cnn' is 7; wanted an object"),
+    ],
+)
+def test_a_lexicon_that_makes_no_sense_is_named(lexicon: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionsError) as error:
+        BiLMOptions.from_dict({"lstm": PUBLISHED["lstm"], "lexicon": lexicon})
+    assert str(error.value) == said
+
+
+def test_a_model_reads_bytes_or_by_lexicon() -> None:
+    with pytest.raises(OptionsError, match="both 'char_cnn' and 'lexicon'"):
+        BiLMOptions.from_dict({**PUBLISHED, "lexicon": {"word_dim": 2, "words": ["<oov>"]}})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("lstm.dim", 10**9, "the options ask for 18,448,"),
+        ("lstm.n_layers", 1001, "'lstm.n_layers' is 1001; wanted at most 1,000"),
+        ("char_cnn.n_highway", 10**12, "'char_cnn.n_highway' is 1000000000000; wanted at most 1,000"),
+        ("char_cnn.filters", [[1, 10**6]], "the options ask for 4,00"),
+        ("char_cnn.embedding", {"dim": 10**10}, "the options ask for "),
+        ("char_cnn.max_characters_per_token", 10**5, "'char_cnn.max_characters_per_token' is 100000; wanted at most"),
+        ("n_tokens_vocab", 10**12, None),
+    ],
+)
+def test_what_no_machine_can_hold_is_refused(path: str, value: Any, said: str) -> None:
+    sizes = {"lstm": PUBLISHED["lstm"], "n_tokens_vocab": value} if said is None else changed(path, value)
+    with pytest.raises(OptionsError) as error:
+        BiLMOptions.from_dict(sizes)
+    assert str(error.value).startswith(said or "the options ask for 512,")
 
 
 @pytest.mark.parametrize(

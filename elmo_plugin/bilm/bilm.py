@@ -9,7 +9,9 @@ from allennlp.nn.util import add_sentence_boundary_token_ids
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
+from elmo_plugin.bilm.lexicon_encoder import LexiconEncoder
 from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
+from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
 from elmo_plugin.bilm.token_encoder import TokenEncoder
 from elmo_plugin.bilm.word_encoder import WordEncoder
 from elmo_plugin.bilm.word_memo import WordMemo
@@ -50,10 +52,14 @@ class BiLM(nn.Module):
         self.token_encoder: TokenEncoder
         if options.char_cnn is not None:
             self.token_encoder = CharacterEncoder(options.char_cnn, width)
+        elif options.lexicon is not None:
+            self.token_encoder = LexiconEncoder(options.lexicon, width)
         elif options.n_tokens_vocab is not None:
             self.token_encoder = WordEncoder(options.n_tokens_vocab, width)
         else:
-            raise ConfigurationError("the options hold neither 'char_cnn' nor 'n_tokens_vocab': no input is described")
+            raise ConfigurationError(
+                "the options hold no 'char_cnn', 'lexicon' or 'n_tokens_vocab': no input is described"
+            )
         self.lstm = ElmoLstm(options.lstm, kernel=kernel)
         self.word_memo = WordMemo()
         self.register_buffer("warm_hidden", None)  # (n_layers, 2, 1, P)
@@ -101,10 +107,10 @@ class BiLM(nn.Module):
         return BiLMOutput(layers, mask, final)
 
     def _look_up(self, ids: Tensor) -> TokenTable:
-        """Each word's vector computed once a batch; by a frozen character encoder, once and for all."""
+        """Each word's vector computed once a batch; by a frozen encoder of spellings, once and for all."""
         encoder = self.token_encoder
         frozen = not any(weight.requires_grad for weight in encoder.parameters())
-        if frozen and isinstance(encoder, CharacterEncoder) and ids.numel():
+        if frozen and isinstance(encoder, SpellingEncoder) and ids.numel():
             return self.word_memo.look_up(encoder, ids)
         return encoder.look_up(ids)
 

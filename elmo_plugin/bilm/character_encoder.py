@@ -1,20 +1,16 @@
 """The character encoder: the bytes of a word to its context-free vector (Kim et al. 2015; Jozefowicz et al. 2016)."""
 
+from collections.abc import Sequence
+
 import torch
 from allennlp.modules import Highway
 from torch import Tensor, nn
 
-from elmo_plugin.bilm.token_encoder import TokenEncoder
-from elmo_plugin.characters import BEGIN_OF_SENTENCE, END_OF_SENTENCE, boundary_ids, fit_width
+from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
+from elmo_plugin.characters import BEGIN_OF_SENTENCE, END_OF_SENTENCE, batch_to_ids, boundary_ids, fit_width
 from elmo_plugin.characters.byte_ids import N_CHARACTERS, PADDING
-from elmo_plugin.kernels import TokenTable, product, product_type
+from elmo_plugin.kernels import product, product_type
 from elmo_plugin.options import CharCnnOptions
-
-WORDS_AT_ONCE = 256
-"""Words convolved at a time: at the original size a word's convolutions take 0.1 to 0.4 MB, so this bounds memory."""
-
-FEWEST_WORDS = 16
-"""For fewer a CPU takes other routines, whose last bits differ: a word shall not depend on those beside it."""
 
 
 class InferenceLinear(nn.Linear):
@@ -28,7 +24,7 @@ class InferenceLinear(nn.Linear):
         return product(input.to(kind), self.weight.to(kind), self.bias.to(kind))
 
 
-class CharacterEncoder(TokenEncoder):
+class CharacterEncoder(SpellingEncoder):
     """Convolutions over a word's characters, max-pooling, highways and a projection (ELMo §3.4).
 
     # Parameters
@@ -36,15 +32,18 @@ class CharacterEncoder(TokenEncoder):
     options : `CharCnnOptions`
     output_dim : `int`
         P; there is no projection where the filters already sum to it.
+    n_characters, padding : `int`
+        Rows of the table of characters and the id of a padding character; those of bytes by default.
     """
 
-    input_dims = 3
-
-    def __init__(self, options: CharCnnOptions, output_dim: int) -> None:
+    def __init__(
+        self, options: CharCnnOptions, output_dim: int, n_characters: int = N_CHARACTERS, padding: int = PADDING
+    ) -> None:
         super().__init__()
         self.options = options
         self.output_dim = output_dim
-        self.char_embedding = nn.Embedding(N_CHARACTERS, options.embedding_dim)
+        self.padding = padding
+        self.char_embedding = nn.Embedding(n_characters, options.embedding_dim)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(options.embedding_dim, channels, kernel_size=width) for width, channels in options.filters
         )
@@ -80,6 +79,10 @@ class CharacterEncoder(TokenEncoder):
             nn.init.normal_(self.projection.weight, std=self.options.n_filters**-0.5)
             nn.init.zeros_(self.projection.bias)
 
+    def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """The byte ids of tokenised sentences, (B, T, C)."""
+        return batch_to_ids(sentences, self.options.max_characters_per_token)
+
     def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """The ids of `<S>` and `</S>`, each (C,), on the device of `ids`."""
         width = self.options.max_characters_per_token
@@ -90,27 +93,13 @@ class CharacterEncoder(TokenEncoder):
         """Ids of any C as this model reads them, (B, T, C); those of `elmo_characters` always have C = 50."""
         return fit_width(ids, self.options.max_characters_per_token)
 
-    def mask(self, ids: Tensor) -> Tensor:
-        """Where there is a token, (B, T)."""
-        return (ids > 0).any(dim=-1)
-
-    def look_up(self, ids: Tensor) -> TokenTable:
-        """Character ids (B, T, C) to the vectors of the words in them, (M, P), and which of them each is, (B, T)."""
-        words, where = ids.flatten(0, 1).unique(dim=0, return_inverse=True)  # (M, C), (B·T,)
-        return TokenTable(self.encode_all(words), where.view(ids.shape[:2]))
-
-    def encode_all(self, words: Tensor) -> Tensor:
-        """Ids (M, C) to vectors (M, P), in the memory that `WORDS_AT_ONCE` words take."""
-        return torch.cat([self._encode_some(some) for some in words.split(WORDS_AT_ONCE)])
-
-    def _encode_some(self, words: Tensor) -> Tensor:
-        """Ids (M, C) to vectors (M, P), no wider than needed, and in company where they are few."""
-        company = words.new_zeros(max(0, FEWEST_WORDS - len(words)), words.size(1))
-        return self.encode(self._trim(torch.cat([words, company])))[: len(words)]
+    def encode_some(self, words: Tensor) -> Tensor:
+        """Ids (N, C) to vectors (N, P), no wider than needed."""
+        return self.encode(self._trim(words))
 
     def _trim(self, words: Tensor) -> Tensor:
         """Cut what all words have as padding, but for one window of the widest filter: the others would equal it."""
-        written = ((words != PADDING) & (words > 0)).any(dim=0)  # (C,)
+        written = ((words != self.padding) & (words > 0)).any(dim=0)  # (C,)
         longest = int(written.nonzero().max()) + 1 if bool(written.any()) else 0
         return words[:, : longest + max(width for width, _ in self.options.filters)]
 

@@ -1,4 +1,4 @@
-"""The vectors of words that a frozen character encoder has met, so that only new ones are computed."""
+"""The vectors of words that a frozen token encoder has met, so that only new ones are computed."""
 
 from typing import Optional
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo_plugin.bilm.character_encoder import CharacterEncoder
+from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
 from elmo_plugin.kernels import TokenTable
 
 CAPACITY = 32768
@@ -45,8 +45,8 @@ class WordMemo:
         self._made_by: Fingerprint = ()
 
     @torch.no_grad()
-    def look_up(self, encoder: CharacterEncoder, ids: Tensor) -> TokenTable:
-        """Character ids (B, T, C) to the vectors of all words known, (M, P), and which of them each is, (B, T)."""
+    def look_up(self, encoder: SpellingEncoder, ids: Tensor) -> TokenTable:
+        """Ids (B, T, C) to the vectors of all words known, (M, P), and which of them each is, (B, T)."""
         if fingerprint(encoder) != self._made_by:
             self.clear()
             self._made_by = fingerprint(encoder)
@@ -77,7 +77,7 @@ class WordMemo:
         self._rows.update(zip(words, range(start, end), strict=True))
 
 
-def fingerprint(encoder: CharacterEncoder) -> Fingerprint:
+def fingerprint(encoder: SpellingEncoder) -> Fingerprint:
     """Changes when a weight is replaced, moved, converted or written to, and with `torch.inference_mode`."""
     mode = (torch.is_inference_mode_enabled(),)
     return mode, *(
@@ -88,5 +88,5 @@ def fingerprint(encoder: CharacterEncoder) -> Fingerprint:
 
 def _spellings(ids: Tensor) -> list[bytes]:
     """Each word's ids (B, T, C) as bytes, one word after the other."""
-    spelled = np.ascontiguousarray(ids.flatten(0, 1).to("cpu", torch.int16).numpy())  # (B·T, C)
+    spelled = np.ascontiguousarray(ids.flatten(0, 1).to("cpu", torch.int32).numpy())  # (B·T, C)
     return [word.tobytes() for word in spelled]

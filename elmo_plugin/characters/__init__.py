@@ -1,4 +1,4 @@
-"""TEXT → CHARACTER IDS: the bytes of a word as the numbers that the character encoder reads."""
+"""TEXT → CHARACTER IDS: the bytes or the Unicode characters of a word as the numbers that a token encoder reads."""
 
 from elmo_plugin.characters.byte_ids import (
     BEGIN_OF_SENTENCE,
@@ -8,5 +8,17 @@ from elmo_plugin.characters.byte_ids import (
     fit_width,
     word_to_ids,
 )
+from elmo_plugin.characters.lexicon_ids import batch_to_code_points, word_to_code_points
+from elmo_plugin.characters.token_indexer import ManyLangsIndexer
 
-__all__ = ["BEGIN_OF_SENTENCE", "END_OF_SENTENCE", "batch_to_ids", "boundary_ids", "fit_width", "word_to_ids"]
+__all__ = [
+    "BEGIN_OF_SENTENCE",
+    "END_OF_SENTENCE",
+    "ManyLangsIndexer",
+    "batch_to_code_points",
+    "batch_to_ids",
+    "boundary_ids",
+    "fit_width",
+    "word_to_code_points",
+    "word_to_ids",
+]

@@ -9,6 +9,7 @@ from elmo_plugin.checkpoints.checkpoint_format import (
     build_bilm,
     load_checkpoint,
 )
+from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import Native
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "BilmTf",
     "Checkpoint",
     "CheckpointFormat",
+    "ManyLangs",
     "Native",
     "SavedSoftmax",
     "archived_checkpoint",

@@ -1,7 +1,6 @@
 """AllenNLP archives: the biLM inside a trained model's `weights.th`, found by the description it left there."""
 
 import json
-import pickle
 import re
 import tarfile
 import tempfile
@@ -11,7 +10,6 @@ from os import fspath
 from pathlib import Path
 from typing import Optional
 
-import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
@@ -23,6 +21,8 @@ from elmo_plugin.checkpoints.checkpoint_format import (
     SavedSoftmax,
     local_file,
 )
+from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
+from elmo_plugin.checkpoints.upstream_elmo import CONFIG, OPTIONS_FILE, PACKED, upstream_checkpoints
 from elmo_plugin.checkpoints.vocabulary_file import read_words
 
 DESCRIPTION = "_extra_state"
@@ -36,7 +36,7 @@ UNKNOWN = {"@@UNKNOWN@@": "<UNK>"}
 
 @CheckpointFormat.register("allennlp")
 class AllenNlpArchive(CheckpointFormat):
-    """A `model.tar.gz`, or the folder of a training run, whose model holds one biLM of ours.
+    """A `model.tar.gz`, or the folder of a training run, whose model holds one biLM, ours or AllenNLP's own.
 
     Of the language model `bilm` the softmax and the vocabulary are read too. A run that has no best weights yet is read
     as its latest checkpoint left it.
@@ -53,10 +53,10 @@ class AllenNlpArchive(CheckpointFormat):
         path = local_file(location, "pretrained")
         if path.is_dir():
             weights = _run_weights(path) or path / TRAINING_WEIGHTS
-            return _only(list(_checkpoints(weights, str(weights))), location)
+            return _only(_all_checkpoints(weights, str(weights)), location)
         with tempfile.TemporaryDirectory() as folder:
             _unpack(path, folder)
-            return _only(list(_checkpoints(Path(folder) / ARCHIVED_WEIGHTS, f"{path}!{ARCHIVED_WEIGHTS}")), location)
+            return _only(_all_checkpoints(Path(folder) / ARCHIVED_WEIGHTS, f"{path}!{ARCHIVED_WEIGHTS}"), location)
 
 
 def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str) -> Optional[Checkpoint]:
@@ -80,15 +80,19 @@ def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str
     return next((checkpoint for found, checkpoint in _checkpoints(path, str(path)) if found == source), None)
 
 
-def _checkpoints(path: Path, name: str) -> Iterator[tuple[str, Checkpoint]]:
-    """Source and checkpoint of each biLM in a model's state dict; errors call the file by `name`.
+def _all_checkpoints(path: Path, name: str) -> list[tuple[str, Checkpoint]]:
+    """Source and checkpoint of each biLM, of ours and of AllenNLP's."""
+    check_sums(path, name)
+    theirs = upstream_checkpoints(read_weights(path, name), path.parent, name.removesuffix(path.name))
+    return [*_checkpoints(path, name), *theirs]
 
-    Tensors are mapped, not read, until used. The vocabulary lies beside the weights.
+
+def _checkpoints(path: Path, name: str) -> Iterator[tuple[str, Checkpoint]]:
+    """Source and checkpoint of each biLM of ours in a model's state dict; errors call the file by `name`.
+
+    The vocabulary lies beside the weights.
     """
-    try:
-        weights: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (RuntimeError, OSError, ValueError, pickle.UnpicklingError) as error:
-        raise ConfigurationError(f"'{name}' holds no readable weights: {error}") from error
+    weights = read_weights(path, name)
     for key in [key for key in weights if key.endswith(f"bilm.{DESCRIPTION}")]:
         prefix = key.removesuffix(DESCRIPTION)
         options, source = read_extra_state(weights[key])
@@ -129,11 +133,16 @@ def _run_weights(folder: Path) -> Optional[Path]:
     return complete[max(complete)] if complete else None
 
 
+def _is_read(name: str) -> bool:
+    """Whether an archive's member of this name is of use."""
+    return name in (ARCHIVED_WEIGHTS, WORDS, CONFIG) or (name.startswith(PACKED) and name.endswith(OPTIONS_FILE))
+
+
 def _unpack(path: Path, folder: str) -> None:
     """Extract the weights of an archive and what lies beside them, in one pass over it."""
     try:
         with tarfile.open(path, "r:*") as archive:
-            wanted = (member for member in archive if member.name in (ARCHIVED_WEIGHTS, WORDS))
+            wanted = (member for member in archive if _is_read(member.name))
             archive.extractall(folder, wanted, filter="data")
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise ConfigurationError(f"'{path}' is no archive with a {ARCHIVED_WEIGHTS}: {error}") from error

@@ -49,8 +49,11 @@ class BilmTf(CheckpointFormat):
         path = local_file(weight_file, "weight_file")
         try:
             with h5py.File(path, "r") as file:
+                _refuse_other_files(file, path)
                 return _read_weights(file, _with_vocabulary(options, file), path)
-        except OSError as error:
+        except ConfigurationError:
+            raise
+        except Exception as error:  # of a file that was spoiled h5py may raise anything
             raise ConfigurationError(f"'weight_file' {path} is no complete hdf5 file: {error}") from error
 
     def write(self, checkpoint: Checkpoint, folder: "PathLike[str]") -> None:
@@ -60,6 +63,11 @@ class BilmTf(CheckpointFormat):
         lies there, which would be taken for this one's.
         """
         target = Path(folder)
+        if checkpoint.options.lexicon is not None:
+            raise ConfigurationError(
+                "bilm-tf's files have no place for lexicons, by which a biLM of ELMoForManyLangs reads characters and "
+                "words; wanted the native format"
+            )
         if checkpoint.vocabulary is None and (target / VOCABULARY).exists():
             raise ConfigurationError(f"'{target}' holds a {VOCABULARY}, and the biLM to be written has no vocabulary")
         target.mkdir(parents=True, exist_ok=True)
@@ -102,6 +110,16 @@ def _pair(location: Location) -> tuple[Location, Location]:
     return options[0], weights[0]
 
 
+def _refuse_other_files(file: h5py.File, path: Path) -> None:
+    """Raise `ConfigurationError` if a name of the file leads into another file, which is not opened."""
+    links = file.id.links
+    name = links.visit(lambda name, link: name if link.type == h5py.h5l.TYPE_EXTERNAL else None, info=True)
+    if name is not None:
+        target, _ = links.get_val(name)
+        said = f"'{name.decode()}' is a link to another file, {target.decode()}"
+        raise ConfigurationError(f"'weight_file' {path}: {said}")
+
+
 def _with_vocabulary(options: BiLMOptions, file: h5py.File) -> BiLMOptions:
     """Word-input models may leave the size of their vocabulary to the file."""
     if options.char_cnn is not None or options.n_tokens_vocab is not None or "embedding" not in file:
@@ -133,7 +151,12 @@ def _dataset(file: h5py.File, name: str, wanted: Shape, path: Path) -> Tensor:
         raise ConfigurationError(
             f"'weight_file' {path}: dataset '{name}' has shape {dataset.shape}; the options want {wanted}"
         )
-    return torch.from_numpy(np.asarray(dataset[...], dtype=np.float32))
+    if dataset.external or dataset.is_virtual:
+        raise ConfigurationError(f"'weight_file' {path}: the numbers of dataset '{name}' are in another file")
+    values = np.asarray(dataset[...], dtype=np.float32)
+    if not np.isfinite(values).all():
+        raise ConfigurationError(f"'weight_file' {path}: dataset '{name}' holds numbers that are not finite")
+    return torch.from_numpy(values)
 
 
 def _write_link(file: h5py.File, link: Link, state_dict: dict[str, Tensor]) -> None:
@@ -141,4 +164,5 @@ def _write_link(file: h5py.File, link: Link, state_dict: dict[str, Tensor]) -> N
         return
     values = link.write(*(state_dict[name].detach().float().cpu() for name in link.tensors))
     for name, value in zip(link.datasets, values, strict=True):
-        file.create_dataset(name, data=value.contiguous().numpy())
+        # A check sum with each block: a reader of a file that was spoiled gets an error.
+        file.create_dataset(name, data=value.contiguous().numpy(), fletcher32=True)

@@ -10,8 +10,7 @@ from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import warm_up
-from elmo_plugin.characters import batch_to_ids
+from elmo_plugin.bilm import SpellingEncoder, warm_up
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, Location, build_bilm, load_checkpoint
 from elmo_plugin.checkpoints.native import SUFFIX, Native
@@ -54,19 +53,19 @@ def convert(
 
 def _warmed(checkpoint: Checkpoint, text: Path) -> Checkpoint:
     """The checkpoint with the state that the sentences of a text end with."""
-    if checkpoint.options.char_cnn is None:
-        raise ConfigurationError("a warm state is computed on characters, which this word-input biLM does not read")
     bilm = build_bilm(checkpoint)
-    batches = _batches(text, checkpoint.options.char_cnn.max_characters_per_token)
+    if not isinstance(bilm.token_encoder, SpellingEncoder):
+        raise ConfigurationError("a warm state is computed on characters, which this word-input biLM does not read")
+    batches = _batches(text, bilm.token_encoder)
     bilm.warm_state = warm_up(bilm, Tqdm.tqdm(batches, desc="warming up", unit=f" × {SENTENCES_AT_ONCE} sentences"))
     return checkpoint._replace(state_dict=bilm.state_dict())
 
 
-def _batches(text: Path, max_characters: int) -> Iterator[Tensor]:
+def _batches(text: Path, encoder: SpellingEncoder) -> Iterator[Tensor]:
     try:
         with text.open(encoding="utf-8") as lines:
             sentences = (line.split() for line in lines)
             while batch := list(islice(sentences, SENTENCES_AT_ONCE)):
-                yield batch_to_ids(batch, max_characters)
+                yield encoder.batch_to_ids(batch)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"'{text}' is no text to warm up on: {error}") from error

@@ -1,11 +1,12 @@
 """Our own format: one safetensors file with the biLM, the softmax and the vocabulary it was trained with."""
 
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -28,6 +29,8 @@ SUFFIX = ".safetensors"
 FORMAT, VERSION = "elmo_plugin", "1"
 BILM, SOFTMAX = "bilm.", "softmax."
 DESCRIPTION = "_extra_state"
+TEXTS = {"options", "softmax", "about", "vocabulary"}
+"""Metadata that differ from file to file."""
 
 
 @CheckpointFormat.register("native")
@@ -35,7 +38,8 @@ class Native(CheckpointFormat):
     """One file `NAME.safetensors`, by its path, its URL, its folder or its name if it comes with the package.
 
     Its tensors are `bilm.` or `softmax.` and the module's own name. Its metadata are `format`, `version`, as JSON
-    `options`, `softmax` (its block of the config) and `about` (texts for people), and `vocabulary`, a word a line.
+    `options`, `softmax` (its block of the config), `about` (texts for people) and `sums`, the CRC-32 of each text and
+    tensor, and `vocabulary`, a word a line.
 
     Registered as a `CheckpointFormat` with name `native`.
     """
@@ -51,9 +55,13 @@ class Native(CheckpointFormat):
         path = _file(location)
         try:
             with safe_open(path, framework="pt") as file:
-                checkpoint = _described(file.metadata() or {}, path)
+                metadata = file.metadata() or {}
+                checkpoint = _described(metadata, path)
+                sums = _parsed(metadata, "sums", path)
                 for name in file.keys():  # noqa: SIM118, it is no mapping
-                    _place(checkpoint, name, _as_float(file.get_tensor(name), torch.float32), path)
+                    tensor = file.get_tensor(name)
+                    _check_sum(name, _bytes(tensor), sums, path)
+                    _place(checkpoint, name, _as_float(tensor, torch.float32), path)
         except (SafetensorError, OSError) as error:
             raise ConfigurationError(f"'{path}' is no complete safetensors file: {error}") from error
         _check_shapes(checkpoint, path)
@@ -86,7 +94,8 @@ class Native(CheckpointFormat):
         partial = target.with_name(f"{target.name}.partial")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_bytes(save(dict(_tensors(checkpoint, dtype)), _metadata(checkpoint, metadata or {})))
+            tensors = dict(_tensors(checkpoint, dtype))
+            partial.write_bytes(save(tensors, _with_sums(_metadata(checkpoint, metadata or {}), tensors)))
             partial.replace(target)
         except OSError as error:
             raise ConfigurationError(f"'{target}' cannot be written: {error}") from error
@@ -116,6 +125,9 @@ def _described(metadata: dict[str, str], path: Path) -> Checkpoint:
             f"'{path}' is of version {metadata.get('version')} of the native format; this elmo_plugin reads "
             f"version {VERSION}, a newer one may read it"
         )
+    sums = _parsed(metadata, "sums", path)
+    for key in TEXTS & metadata.keys():
+        _check_sum(key, metadata[key].encode(), sums, path)
     try:
         options = BiLMOptions.from_dict(_parsed(metadata, "options", path))
     except OptionsError as error:
@@ -181,6 +193,23 @@ def _metadata(checkpoint: Checkpoint, about: Mapping[str, str]) -> dict[str, str
     said = {key: json.dumps(value) for key, value in contents.items() if value is not None}
     words = {} if checkpoint.vocabulary is None else {"vocabulary": "\n".join(checkpoint.vocabulary)}
     return {"format": FORMAT, "version": VERSION, **said, **words}
+
+
+def _with_sums(metadata: dict[str, str], tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    texts = {key: zlib.crc32(metadata[key].encode()) for key in TEXTS & metadata.keys()}
+    numbers = {name: zlib.crc32(_bytes(tensor)) for name, tensor in tensors.items()}
+    return {**metadata, "sums": json.dumps({**texts, **numbers}, sort_keys=True)}
+
+
+def _check_sum(name: str, found: Union[bytes, memoryview], sums: Optional[Mapping[str, int]], path: Path) -> None:
+    """Raise `ConfigurationError` if a part is not what was written; files of earlier versions have no sums."""
+    if sums is not None and sums.get(name) != zlib.crc32(found):
+        raise ConfigurationError(f"'{path}' is spoiled: '{name}' is not what was written")
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    """What a tensor is in memory."""
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
 def _as_float(tensor: Tensor, dtype: torch.dtype) -> Tensor:

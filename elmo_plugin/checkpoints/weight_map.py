@@ -1,6 +1,7 @@
-"""bilm-tf's datasets and our tensors, as data that is read in both directions.
+"""What each format calls the numbers of a biLM, and our tensors, as data that is read in both directions.
 
-Source: the variable names and shapes of bilm-tf's `bilm/training.py`, renamed by its `dump_weights`.
+Source: of bilm-tf, the variable names and shapes of `bilm/training.py`, renamed by its `dump_weights`; of
+ELMoForManyLangs, `modules/token_embedder.py` and `modules/elmo.py`; of AllenNLP, `allennlp/modules/elmo.py`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from elmo_plugin.options import BiLMOptions, CharCnnOptions, LstmOptions
+from elmo_plugin.options import BiLMOptions, CharCnnOptions, LexiconOptions, LstmOptions
 
 Shape = tuple[int, ...]
 Tensors = tuple[Tensor, ...]
@@ -35,13 +36,63 @@ class Link:
 
 
 def bilm_tf_links(options: BiLMOptions, one_cell: bool = False) -> list[Link]:
-    """All links of a biLM of these sizes. `one_cell`: the names TensorFlow gave when there was one layer only."""
+    """All links with bilm-tf's files. `one_cell`: the names TensorFlow gave when there was one layer only."""
     if options.char_cnn is not None:
         encoder = list(_character_links(options.char_cnn, options.lstm.projection_dim))
     else:
         embedding = "token_encoder.embedding.weight"
         encoder = [_masked_row("embedding", (options.n_tokens_vocab or 0, options.lstm.projection_dim), embedding)]
     return [*encoder, *_lstm_links(options.lstm, one_cell), *_warm_links(options.lstm)]
+
+
+def many_langs_links(lexicon: LexiconOptions, lstm: LstmOptions) -> Iterator[Link]:
+    """All links with ELMoForManyLangs' two pickles, whose names begin with that of the file."""
+    ours, theirs = "token_encoder.{}".format, "token_embedder.{}".format
+    if lexicon.words:
+        shape = (len(lexicon.words), lexicon.word_dim)
+        yield _masked_row(theirs("word_emb_layer.embedding.weight"), shape, ours("word_embedding.weight"))
+    if lexicon.char_cnn is not None:
+        shape = (len(lexicon.characters), lexicon.char_cnn.embedding_dim)
+        yield _masked_row(theirs("char_emb_layer.embedding.weight"), shape, ours("characters.char_embedding.weight"))
+        yield from _torch_cnn_links(lexicon.char_cnn, theirs("convolutions.{}"), theirs("highways"), ours("characters"))
+    yield _same(theirs("projection.weight"), (lstm.projection_dim, lexicon.dim), ours("projection.weight"))
+    yield _same(theirs("projection.bias"), (lstm.projection_dim,), ours("projection.bias"))
+    yield from _torch_cell_links(lstm, "encoder")
+
+
+def allennlp_links(cnn: CharCnnOptions, lstm: LstmOptions) -> Iterator[Link]:
+    """All links with the state dict of `_ElmoBiLm`, the part of AllenNLP's `Elmo` that holds the weights."""
+    ours, theirs = "token_encoder.{}".format, "_token_embedder.{}".format
+    yield _same(theirs("_char_embedding_weights"), (262, cnn.embedding_dim), ours("char_embedding.weight"))
+    yield from _torch_cnn_links(cnn, theirs("char_conv_{}"), theirs("_highways"), "token_encoder")
+    if cnn.n_filters != lstm.projection_dim:
+        yield _same(theirs("_projection.weight"), (lstm.projection_dim, cnn.n_filters), ours("projection.weight"))
+        yield _same(theirs("_projection.bias"), (lstm.projection_dim,), ours("projection.bias"))
+    yield from _torch_cell_links(lstm, "_elmo_lstm")
+
+
+def _torch_cnn_links(cnn: CharCnnOptions, convolution: str, highways: str, ours: str) -> Iterator[Link]:
+    for i, (width, channels) in enumerate(cnn.filters):
+        name, shape = convolution.format(i), (channels, cnn.embedding_dim, width)
+        yield _same(f"{name}.weight", shape, f"{ours}.convolutions.{i}.weight")
+        yield _same(f"{name}.bias", (channels,), f"{ours}.convolutions.{i}.bias")
+    size = cnn.n_filters
+    for k in range(cnn.n_highway):
+        name, own = f"{highways}._layers.{k}", f"{ours}.highways._layers.{k}"
+        yield _same(f"{name}.weight", (2 * size, size), f"{own}.weight")
+        yield _same(f"{name}.bias", (2 * size,), f"{own}.bias")
+
+
+def _torch_cell_links(lstm: LstmOptions, theirs: str) -> Iterator[Link]:
+    """Both have `LstmCellWithProjection`, which always projects."""
+    gates, width = 4 * lstm.cell_dim, lstm.projection_dim
+    for direction in ("forward", "backward"):
+        for layer in range(lstm.n_layers):
+            name, ours = f"{theirs}.{direction}_layer_{layer}", f"lstm.{direction}_layers.{layer}"
+            yield _same(f"{name}.input_linearity.weight", (gates, width), f"{ours}.weight_ih")
+            yield _same(f"{name}.state_linearity.weight", (gates, width), f"{ours}.weight_hh")
+            yield _same(f"{name}.state_linearity.bias", (gates,), f"{ours}.bias")
+            yield _same(f"{name}.state_projection.weight", (width, lstm.cell_dim), f"{ours}.weight_hr")
 
 
 def _character_links(cnn: CharCnnOptions, output_dim: int) -> Iterator[Link]:

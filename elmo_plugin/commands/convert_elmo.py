@@ -26,6 +26,9 @@ The same in one file of half the size; say {"pretrained": "my_bilm.safetensors"}
 While the run still trains, as it is now:
   allennlp convert-elmo runs/demo so_far.safetensors
 
+A model of ELMoForManyLangs as it is published, in one file; bilm-tf's files have no place for its lexicons:
+  allennlp convert-elmo 144.zip english.safetensors
+
 With a warm initial state, computed on a text, for "initial_state": "warm"; other tools pass it over:
   allennlp convert-elmo elmo_weights.hdf5 my_bilm --warm-on sentences.txt
 """
@@ -46,7 +49,7 @@ class ConvertElmo(Subcommand):
         subparser.add_argument(
             "source",
             metavar="FROM",
-            help="a folder, a weight file or a model.tar.gz, by path or URL, or the name of a bundled biLM",
+            help="a folder, a weight file, a zip file or a model.tar.gz, by path or URL, or the name of a bundled biLM",
         )
         subparser.add_argument("target", metavar="TO", type=Path, help="NAME.safetensors, or a folder to write into")
         subparser.add_argument(
@@ -80,6 +83,9 @@ def _contents(checkpoint: Checkpoint, is_folder: bool) -> str:
     """What a file, or bilm-tf's folder, now holds of a checkpoint, in words."""
     values = sum(tensor.numel() for name, tensor in checkpoint.state_dict.items() if not name.endswith("_extra_state"))
     said = [f"a biLM of {checkpoint.options.lstm.n_layers} layers, {values:,} values"]
+    lexicon = checkpoint.options.lexicon
+    if lexicon is not None:
+        said.append(f"its lexicons, {len(lexicon.characters):,} characters and {len(lexicon.words):,} words")
     if checkpoint.softmax is not None:
         softmax = sum(tensor.numel() for tensor in checkpoint.softmax.state_dict.values())
         said.append("without its softmax" if is_folder else f"its softmax, {softmax:,} values")

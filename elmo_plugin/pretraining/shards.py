@@ -1,8 +1,5 @@
 """Text shards: one tokenised sentence a line, plain, .gz or .xz, read in constant memory and from any position on."""
 
-import gzip
-import lzma
-import zlib
 from collections.abc import Iterator
 from functools import cached_property
 from glob import glob
@@ -14,6 +11,8 @@ from typing import NamedTuple, final
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
+
+from elmo_plugin.characters.text_file import TextFile
 
 BLOCK = 65536
 """Sentences that are shuffled together, and so the most of them that are in memory at once."""
@@ -45,13 +44,11 @@ def find_shards(pattern: str) -> list[Path]:
 def read_lines(shard: Path) -> Iterator[str]:
     """The lines of a shard that hold a token; `line.split()` are its tokens.
 
-    A line ends at `\\n` alone, since `str.splitlines` would end one inside a word such as "\\u2028". Raises
-    `ConfigurationError` for a shard that cannot be read to its end, for a line that is no UTF-8 text, and for
+    Raises `ConfigurationError` for a shard that cannot be read to its end, for a line that is no UTF-8 text, and for
     a shard without tokens.
     """
     found_any = False
-    for number, encoded in enumerate(_read_encoded(shard), 1):
-        line = _decode(encoded, shard, number)
+    for line in TextFile(shard).lines():
         if line and not line.isspace():
             found_any = True
             yield line
@@ -118,34 +115,6 @@ class SentenceStream:
             Random(f"{self.seed} {epoch} {shard} {number}").shuffle(block)
             yield from islice(block, skipped, None)
             skipped = 0
-
-
-def _read_encoded(shard: Path) -> Iterator[bytes]:
-    """The lines of a file as bytes, its compression undone."""
-    try:
-        if shard.suffix == ".gz":
-            with gzip.open(shard, "rb") as unzipped:
-                yield from unzipped
-        elif shard.suffix == ".xz":
-            with lzma.open(shard, "rb") as unpacked:
-                yield from unpacked
-        else:
-            with open(shard, "rb") as plain:
-                yield from plain
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise ConfigurationError(f"{shard}: cannot be read to its end ({error})") from error
-
-
-def _decode(encoded: bytes, shard: Path, number: int) -> str:
-    try:
-        line = encoded.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        found = f"byte 0x{error.object[error.start]:02x}"
-        wanted = f"UTF-8 ({error.reason})"
-        raise ConfigurationError(f"{shard}, line {number}: found {found}; wanted {wanted}") from error
-    if "\0" in line:
-        raise ConfigurationError(f"{shard}, line {number}: found a NUL character; wanted text")
-    return line
 
 
 def _deepest_folder(path: Path) -> str:

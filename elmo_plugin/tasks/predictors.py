@@ -10,8 +10,7 @@ from allennlp.models import Model
 from allennlp.predictors import Predictor
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, CharacterEncoder
-from elmo_plugin.characters import batch_to_ids
+from elmo_plugin.bilm import BiLM, SpellingEncoder
 from elmo_plugin.mixes import Elmo
 from elmo_plugin.tasks.spans import TAGS_TO_SPANS
 from elmo_plugin.tasks.tokenizer import SpacyBlankTokenizer
@@ -138,8 +137,8 @@ class ElmoEmbedderPredictor(_TextPredictor):
 
     def _ids(self, bilm: BiLM, sentences: list[list[str]]) -> Tensor:
         device = next(bilm.parameters()).device
-        if isinstance(bilm.token_encoder, CharacterEncoder):
-            return batch_to_ids(sentences, bilm.token_encoder.options.max_characters_per_token).to(device)
+        if isinstance(bilm.token_encoder, SpellingEncoder):
+            return bilm.token_encoder.batch_to_ids(sentences).to(device)
         index = self._model.vocab.get_token_index
         rows = [torch.tensor([index(word) for word in words], dtype=torch.long) for words in sentences]
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device)

@@ -1,5 +1,6 @@
 """AllenNLP archives: a biLM found inside the weights of any model."""
 
+import io
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -124,6 +125,54 @@ def test_a_file_that_is_no_archive_says_so(tmp_path: Path, spoil: Callable[[byte
     path = write_archive(tmp_path / "model.tar.gz", make_weights(one=make_bilm()))
     path.write_bytes(spoil(path.read_bytes()))
     assert refusal(path).startswith(f"'{path}' is no archive with a weights.th: ")
+
+
+TRICKS: dict[str, Callable[[Path], tarfile.TarInfo]] = {
+    "a path above the folder": lambda outside: member(f"../{outside.name}"),
+    "an absolute path": lambda outside: member(str(outside)),
+    "a link to a file": lambda outside: member("weights.th", tarfile.SYMTYPE, str(outside)),
+    "a hard link to a file": lambda outside: member("weights.th", tarfile.LNKTYPE, f"../{outside.name}"),
+    "a link as the folder": lambda outside: member("vocabulary", tarfile.SYMTYPE, str(outside.parent)),
+    "a device": lambda outside: member("weights.th", tarfile.FIFOTYPE),
+}
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    """What an archive says of a member."""
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+@pytest.mark.parametrize("trick", TRICKS.values(), ids=TRICKS)
+def test_an_archive_reaches_nothing_outside_itself(tmp_path: Path, trick: Callable[[Path], tarfile.TarInfo]) -> None:
+    outside = tmp_path / "outside.th"
+    torch.save(make_weights(embedder=make_bilm()), outside)
+    before, path = outside.read_bytes(), tmp_path / "model.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.addfile(trick(outside), io.BytesIO())
+    assert refusal(path).startswith(f"'{path}' is no archive with a weights.th: ")
+    assert outside.read_bytes() == before and len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_flipped_bit_in_an_archive_or_in_the_weights_of_a_run_is_an_error_or_does_no_harm(tmp_path: Path) -> None:
+    wanted = make_bilm()
+    write_archive(tmp_path / "model.tar.gz", make_weights(embedder=wanted))
+    (tmp_path / "run").mkdir()
+    torch.save(make_weights(embedder=wanted), tmp_path / "run/best.th")
+    for path, location in ((tmp_path / "model.tar.gz",) * 2, (tmp_path / "run/best.th", tmp_path / "run")):
+        content, errors = path.read_bytes(), 0
+        places = range(0, len(content), len(content) // 40)
+        for place in places:
+            path.write_bytes(content[:place] + bytes([content[place] ^ 64]) + content[place + 1 :])
+            try:
+                found = build_bilm(load_checkpoint(location))
+            except ConfigurationError as error:
+                assert str(error.message).startswith(f"'{path}"), place
+                errors += 1
+            else:
+                assert_same_bilm(found, wanted)
+        assert errors > 0.6 * len(places), path
 
 
 def test_an_archive_is_named_where_its_weights_cannot_be_read(tmp_path: Path) -> None:

@@ -78,6 +78,79 @@ def test_a_group_where_a_dataset_should_be_is_no_dataset(folder: Path) -> None:
     assert "dataset 'char_embed' is missing; wanted shape (261, 4)" in refusal(folder)
 
 
+def test_a_file_that_links_to_another_is_refused_before_that_is_opened(folder: Path) -> None:
+    """At any depth, also where nothing is read."""
+    h5py.File(folder / "other.h5", "w").create_dataset("b_carry", data=torch.ones(20).numpy())
+    for name in ("CNN_high_0/b_carry", "embedding", "of/no/use"):
+        with h5py.File(folder / "weights.hdf5", "r+") as file:
+            if name in file:
+                del file[name]
+            file[name] = h5py.ExternalLink("/dev/zero", "b_carry")
+        wanted = f"'weight_file' {folder / 'weights.hdf5'}: '{name}' is a link to another file, /dev/zero"
+        assert refusal(folder) == wanted
+        with h5py.File(folder / "weights.hdf5", "r+") as file:
+            del file[name]
+
+
+@pytest.mark.parametrize("kind", ["external", "virtual"])
+def test_numbers_that_are_in_another_file_are_refused(folder: Path, kind: str) -> None:
+    (folder / "secret").write_bytes(b"\0" * 80)
+    replace_dataset(folder, "CNN_high_0/b_carry")
+    with h5py.File(folder / "weights.hdf5", "r+") as file:
+        if kind == "external":
+            place = [(str(folder / "secret"), 0, 80)]
+            file.create_dataset("CNN_high_0/b_carry", (20,), "float32", external=place)
+        else:
+            layout = h5py.VirtualLayout((20,), "float32")
+            layout[:] = h5py.VirtualSource(str(folder / "secret"), "any", (20,))
+            file.create_virtual_dataset("CNN_high_0/b_carry", layout)
+    said = "the numbers of dataset 'CNN_high_0/b_carry' are in another file"
+    assert refusal(folder) == f"'weight_file' {folder / 'weights.hdf5'}: {said}"
+
+
+def test_numbers_that_are_not_finite_are_refused(folder: Path) -> None:
+    replace_dataset(folder, "CNN_high_0/b_carry", torch.full((20,), torch.inf).numpy())
+    said = "dataset 'CNN_high_0/b_carry' holds numbers that are not finite"
+    assert refusal(folder) == f"'weight_file' {folder / 'weights.hdf5'}: {said}"
+
+
+def test_a_flipped_bit_in_the_numbers_of_a_file_of_ours_is_an_error_and_elsewhere_one_or_no_harm(folder: Path) -> None:
+    path = folder / "weights.hdf5"
+    content, wanted = path.read_bytes(), load_checkpoint(folder)
+    with h5py.File(path, "r") as file:
+        place = file[f"{CELL}/W_0"].id.get_chunk_info(0).byte_offset
+    for offset in [place, place + 1000, *range(0, len(content), 997)]:
+        path.write_bytes(content[:offset] + bytes([content[offset] ^ 64]) + content[offset + 1 :])
+        try:
+            found = load_checkpoint(folder)
+        except ConfigurationError as error:
+            assert str(error.message).startswith(f"'weight_file' {path}"), offset
+        else:
+            assert offset not in (place, place + 1000)
+            assert all(torch.equal(found.state_dict[name], value) for name, value in wanted.state_dict.items()), offset
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"dim": 10**12}, "the options ask for 304,"),
+        ({"n_layers": 10**9}, "'lstm.n_layers' is 1000000000; wanted at most 1,000"),
+        ({"n_highway": 10**9}, "'char_cnn.n_highway' is 1000000000; wanted at most 1,000"),
+        ({"filters": [[1, 10**7]], "n_highway": 1}, "the options ask for 200,000,"),
+        (
+            {"max_characters_per_token": 10**9},
+            "'char_cnn.max_characters_per_token' is 1000000000; wanted at most 10,000",
+        ),
+    ],
+)
+def test_options_that_no_machine_can_hold_are_refused_at_once(folder: Path, change: dict[str, Any], said: str) -> None:
+    content = options().to_dict()
+    for key, value in change.items():
+        content["lstm" if key in content["lstm"] else "char_cnn"][key] = value
+    write_json(folder / "options.json", content)
+    assert refusal(folder).startswith(f"'options_file' {folder / 'options.json'}: {said}")
+
+
 def test_a_model_of_words_without_its_table_says_so(folder: Path) -> None:
     write_json(folder / "options.json", options(char_cnn=None).to_dict())
     message = refusal(folder)

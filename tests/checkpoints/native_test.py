@@ -45,8 +45,8 @@ def metadata_of(path: Path) -> dict[str, str]:
 
 
 def change(path: Path, metadata: Optional[dict[str, Optional[str]]] = None, **tensors: Any) -> None:
-    """Give metadata and tensors of a file other values, or take them away with `None`."""
-    said = {**metadata_of(path), **(metadata or {})}
+    """Give metadata and tensors of a file other values, or take them away with `None`; no check sums are left."""
+    said = {**metadata_of(path), "sums": None, **(metadata or {})}
     kept = {**load_file(path), **tensors}
     save_file(
         {name: value for name, value in kept.items() if value is not None},
@@ -152,6 +152,36 @@ def test_a_file_that_was_cut_short_is_refused(file: Path, kept: float) -> None:
 def test_a_file_of_another_kind_is_refused(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     assert refusal(file).startswith(f"'{file}' is no complete safetensors file: ")
+
+
+def test_a_flipped_bit_anywhere_is_an_error(file: Path) -> None:
+    content = file.read_bytes()
+    for place in range(0, len(content), 191):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 64]) + content[place + 1 :])
+        assert refusal(file).startswith(f"'{file}'"), place
+
+
+def test_a_part_that_was_spoiled_is_named(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    last = sorted(load_file(file))[-1]
+    assert refusal(file).startswith(f"'{file}' is spoiled: '") and last
+    said = metadata_of(file)
+    save_file(load_file(file), file, {**said, "vocabulary": said["vocabulary"].replace("cat", "dog")})
+    assert refusal(file) == f"'{file}' is spoiled: 'vocabulary' is not what was written"
+
+
+def test_a_file_without_check_sums_is_read(file: Path) -> None:
+    change(file)
+    assert "sums" not in metadata_of(file)
+    assert_same_checkpoint(load_checkpoint(file), pretrained())
+
+
+def test_options_that_no_machine_can_hold_are_refused_at_once(file: Path) -> None:
+    change(file, {"options": json.dumps({"lstm": {"dim": 10**7, "projection_dim": 10**6}, "n_tokens_vocab": 3})})
+    said = "the options ask for 180,000,080,000,000 parameters; wanted at most 10,000,000,000"
+    assert refusal(file) == f"'{file}', 'options' of its metadata: {said}"
 
 
 @pytest.mark.parametrize(("metadata", "found"), [(None, "none"), ({"format": "pt"}, "pt")])

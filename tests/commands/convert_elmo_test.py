@@ -9,6 +9,8 @@ from elmo_plugin.bilm import BiLM, warm_up
 from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import build_bilm, load_checkpoint
 from tests.checkpoint_oracles import WORDS, language_model_archive, pretrained
+from tests.many_langs_oracle import CHARACTERS, config, write_folder
+from tests.many_langs_oracle import WORDS as many_words
 from tests.oracles import lively, options, write_files
 
 
@@ -70,6 +72,17 @@ def test_a_language_model_becomes_bilm_tfs_three_files(
     assert {path.name for path in (tmp_path / "to").iterdir()} == {"options.json", "weights.hdf5", "vocabulary.txt"}
     said = "; without its softmax; its vocabulary, 12 lines; in options.json, weights.hdf5, vocabulary.txt\n"
     assert said in capsys.readouterr().out
+
+
+def test_a_model_of_elmo_for_many_langs_becomes_one_file_and_not_bilm_tfs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_folder(tmp_path / "144", config())
+    run(monkeypatch, tmp_path / "144", tmp_path / "my.safetensors")
+    assert f"; its lexicons, {len(CHARACTERS)} characters and {len(many_words)} words\n" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"^convert-elmo: bilm-tf's files have no place for lexicons"):
+        run(monkeypatch, tmp_path / "144", tmp_path / "to")
+    assert not (tmp_path / "to").exists()
 
 
 @pytest.mark.parametrize("arguments", [["--dtype", "float16"], ["--to", "native"]])

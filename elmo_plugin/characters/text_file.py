@@ -1,0 +1,67 @@
+"""Files of text, plain, .gz or .xz, read line by line in constant memory."""
+
+import gzip
+import lzma
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO, Optional
+
+from allennlp.common.checks import ConfigurationError
+
+UNPACKERS: dict[str, Callable[..., AbstractContextManager[Any]]] = {".gz": gzip.open, ".xz": lzma.open}
+
+
+class TextFile:
+    """A UTF-8 text; the ending of its name says whether it is compressed.
+
+    # Parameters
+
+    path : `Path`
+        `-` is the standard input, uncompressed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._name = "standard input" if str(path) == "-" else str(path)
+        self._raw: Optional[BinaryIO] = None
+
+    def lines(self) -> Iterator[str]:
+        """Its lines, each with its end.
+
+        A line ends at `\\n` alone, since `str.splitlines` would end one inside a word such as "\\u2028". Raises
+        `ConfigurationError` for a file that cannot be read to its end, and for a line that is no UTF-8 text.
+        """
+        for number, encoded in enumerate(self._encoded(), 1):
+            yield self._decode(encoded, number)
+
+    def share_read(self) -> Optional[float]:
+        """How much of the file, as it lies on the disk, is behind the line given last; `None` if it has no length."""
+        if self._raw is None or not self.path.is_file():
+            return None
+        return 1.0 if self._raw.closed else self._raw.tell() / self.path.stat().st_size
+
+    def _encoded(self) -> Iterator[bytes]:
+        """The lines as bytes, the compression undone."""
+        unpack = UNPACKERS.get(self.path.suffix, nullcontext)
+        try:
+            with self._open() as self._raw, unpack(self._raw) as unpacked:
+                yield from unpacked
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise ConfigurationError(f"{self._name}: cannot be read to its end ({error})") from error
+
+    def _open(self) -> AbstractContextManager[BinaryIO]:
+        return nullcontext(sys.stdin.buffer) if str(self.path) == "-" else open(self.path, "rb")
+
+    def _decode(self, encoded: bytes, number: int) -> str:
+        try:
+            line = encoded.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            found = f"byte 0x{error.object[error.start]:02x}"
+            wanted = f"UTF-8 ({error.reason})"
+            raise ConfigurationError(f"{self._name}, line {number}: found {found}; wanted {wanted}") from error
+        if "\0" in line:
+            raise ConfigurationError(f"{self._name}, line {number}: found a NUL character; wanted text")
+        return line

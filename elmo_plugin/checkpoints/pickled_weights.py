@@ -1,0 +1,37 @@
+"""Torch's pickles, read as tensors and nothing else: code inside is never run."""
+
+import zipfile
+from pathlib import Path
+from typing import Any, BinaryIO, Union
+
+import torch
+from allennlp.common.checks import ConfigurationError
+
+Source = Union[Path, BinaryIO]
+
+
+def read_weights(source: Source, name: str) -> dict[str, Any]:
+    """The state dict of a file, which errors call by `name`. Of a path, tensors are mapped, not read, until used.
+
+    Raises `ConfigurationError` if there is none, or if more than tensors and plain values would be made from it.
+    """
+    try:
+        weights = torch.load(source, map_location="cpu", weights_only=True, mmap=isinstance(source, Path))
+    except Exception as error:  # a pickle that was spoiled may raise anything
+        raise ConfigurationError(f"'{name}' holds no readable weights: {error}") from error
+    if not isinstance(weights, dict) or not all(isinstance(key, str) for key in weights):
+        raise ConfigurationError(f"'{name}' holds no readable weights: found no tensors by name")
+    return weights
+
+
+def check_sums(source: Source, name: str) -> None:
+    """Raise `ConfigurationError` if a file is not what was written, as far as it can tell: older ones have no sums."""
+    try:
+        if not zipfile.is_zipfile(source):
+            return
+        with zipfile.ZipFile(source) as members:
+            spoiled = members.testzip()
+    except Exception as error:  # a zip file that was spoiled may raise anything
+        raise ConfigurationError(f"'{name}' is spoiled: {error}") from error
+    if spoiled is not None:
+        raise ConfigurationError(f"'{name}' is spoiled: its member '{spoiled}' is not what was written")

@@ -1,0 +1,87 @@
+"""AllenNLP's own ELMo in other people's models: the weights are inside, the sizes in a file that the config names."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from allennlp.common.checks import ConfigurationError
+from torch import Tensor
+
+from elmo_plugin.checkpoints.bilm_tf import read_options
+from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, Location, local_file
+from elmo_plugin.checkpoints.weight_map import Shape, allennlp_links
+
+CONFIG = "config.json"
+PACKED = "fta/"
+"""Where AllenNLP before 1.0 put the files that a config names into the archive, under the path of their key."""
+OPTIONS_FILE = "options_file"
+MARK = "_token_embedder._char_embedding_weights"
+
+
+def upstream_checkpoints(weights: Mapping[str, Any], folder: Path, name: str) -> Iterator[tuple[str, Checkpoint]]:
+    """Place and checkpoint of each `_ElmoBiLm` in a model's state dict.
+
+    # Parameters
+
+    weights : the state dict
+    folder : where the config lies, and the packed files
+    name : what errors call the folder, a separator at its end
+
+    Raises `ConfigurationError` if the sizes cannot be had, or are not those of the weights.
+    """
+    for key in weights:
+        if key.endswith(f"_elmo_lstm.{MARK}"):
+            prefix = key.removesuffix(MARK)
+            yield prefix.removesuffix("."), _checkpoint(weights, prefix, _options_file(folder, name), name)
+
+
+def _checkpoint(weights: Mapping[str, Any], prefix: str, options_file: Location, name: str) -> Checkpoint:
+    options = read_options(local_file(options_file, OPTIONS_FILE))
+    if options.char_cnn is None:
+        raise ConfigurationError(
+            f"'{OPTIONS_FILE}' {options_file} has no 'char_cnn', and the weights of '{name}' read characters"
+        )
+    state_dict: dict[str, Tensor] = {}
+    for link in allennlp_links(options.char_cnn, options.lstm):
+        values = (
+            _fitting(weights.get(prefix + part), prefix + part, shape, name) for part, shape in link.datasets.items()
+        )
+        state_dict.update(zip(link.tensors, link.read(*values), strict=True))
+    return Checkpoint(options, state_dict)
+
+
+def _fitting(value: Any, tensor: str, wanted: Shape, name: str) -> Tensor:
+    found = tuple(value.shape) if isinstance(value, Tensor) else None
+    if not isinstance(value, Tensor) or found != wanted:
+        raise ConfigurationError(
+            f"'{name}', tensor '{tensor}': found shape {found}, the '{OPTIONS_FILE}' wants {wanted}"
+        )
+    return value.float()
+
+
+def _options_file(folder: Path, name: str) -> Location:
+    """The file of the sizes: packed beside the weights, or where the config says."""
+    packed = sorted((folder / PACKED).glob(f"*{OPTIONS_FILE}"))
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"'{name}{CONFIG}', which names the sizes of its ELMo: {error}") from error
+    found = [str(path) for path in packed] or sorted(set(_values(config, OPTIONS_FILE)))
+    if len(found) != 1:
+        names = ", ".join(found) or "none"
+        raise ConfigurationError(
+            f"'{name}{CONFIG}': wanted one '{OPTIONS_FILE}' with the sizes of its ELMo, found {names}"
+        )
+    return found[0]
+
+
+def _values(block: Any, key: str) -> Iterator[str]:
+    """Every text that stands under a key, however deep."""
+    if isinstance(block, Mapping):
+        if isinstance(block.get(key), str):
+            yield block[key]
+        block = list(block.values())
+    if isinstance(block, list):
+        for inner in block:
+            yield from _values(inner, key)

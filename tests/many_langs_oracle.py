@@ -1,0 +1,87 @@
+"""ELMoForManyLangs' own package as the oracle: folders of models that it made, and the layers that it answers."""
+
+import json
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from elmoformanylangs import Embedder
+from elmoformanylangs import logger as its_logger
+from elmoformanylangs.frontend import Model
+from elmoformanylangs.modules.embedding_layer import EmbeddingLayer
+from torch import Tensor
+
+its_logger.setLevel("ERROR")
+
+CONFIG: dict[str, Any] = {
+    "encoder": {"name": "elmo", "projection_dim": 8, "cell_clip": 0.6, "proj_clip": 0.5, "dim": 24, "n_layers": 2},
+    "token_embedder": {
+        "name": "cnn",
+        "activation": "relu",
+        "filters": [[1, 4], [2, 8], [3, 8]],
+        "n_highway": 2,
+        "word_dim": 5,
+        "char_dim": 4,
+        "max_characters_per_token": 14,
+    },
+    "classifier": {"name": "sampled_softmax", "n_samples": 8192},
+    "dropout": 0.1,
+}
+WORDS = ["<oov>", "<bos>", "<eos>", "<pad>", "The", "cat", ".", "日本語", "a" * 12, "\u3000"]
+"""The order of upstream's trainer: marks first. The last word of letters is as long as one may be."""
+CHARACTERS = [*"Thecatsn.日本öï🙂<b", "\u3000", "<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>"]
+"""And marks last."""
+SENTENCES = [
+    ["The", "cat", "sat", "."],
+    ["Ünïcödé", "日本語", "🙂", "naïve", "a" * 300, "x"],
+    [],
+    ["one"],
+    ["<bos>", "", "\u3000", " ", "<oov>", "<eos>", "<pad>", "a" * 12, "a" * 13],
+]
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    """The small config; keys of its first two blocks change it."""
+    changed = deepcopy(CONFIG)
+    for key, value in changes.items():
+        next(changed[block] for block in ("encoder", "token_embedder") if key in CONFIG[block])[key] = value
+    return changed
+
+
+def write_folder(folder: Path, sizes: dict[str, Any], as_zip: bool = False) -> Path:
+    """The files of a model with random weights, as `biLM.py` saves them; its pickles by default in torch 0.4's form."""
+    folder.mkdir(parents=True, exist_ok=True)
+    layers = []
+    for name, entries in (("word", WORDS), ("char", CHARACTERS)):
+        dim, lexicon = sizes["token_embedder"][f"{name}_dim"], {entry: id for id, entry in enumerate(entries)}
+        layers.append(EmbeddingLayer(dim, lexicon, fix_emb=False) if dim else None)
+        if dim:
+            lines = "".join(f"{entry}\t{id}\n" for entry, id in lexicon.items())
+            (folder / f"{name}.dic").write_text(lines, encoding="utf-8")
+    model = Model(sizes, *layers)
+    _make_lively(model)
+    for part in ("encoder", "token_embedder"):
+        state = getattr(model, part).state_dict()
+        torch.save(state, folder / f"{part}.pkl", _use_new_zipfile_serialization=as_zip)
+    (folder / "config.json").write_text(
+        json.dumps({"config_path": "/users/x/configs/sizes.json", "seed": 1}), encoding="utf-8"
+    )
+    (folder / "sizes.json").write_text(json.dumps(sizes), encoding="utf-8")
+    return folder
+
+
+def _make_lively(model: Model) -> None:
+    """Weights that make gates, clips and highways work hard."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            fan_in = parameter[0].numel() if parameter.dim() > 1 else 4
+            parameter.copy_(1.5 * torch.randn(parameter.shape, generator=generator) / fan_in**0.5)
+
+
+def its_layers(folder: Path, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
+    """What the package answers: (L, T, D) a sentence. Its first batch, as it carries its state to the next."""
+    answers = Embedder(str(folder), batch_size=len(sentences)).sents2elmo(sentences, output_layer=-2)
+    return [torch.from_numpy(answer) for answer in answers]
