@@ -5,6 +5,8 @@
                                                          │
      text shards ──► streams ──► biLM under one softmax ──► checkpoints/
                      pretraining/
+     corpus ──► batches of like length ──► layers or a mix ──► hdf5 · npz · parquet
+                     bulk_embedding/
 
 Folder = stage of the data flow, file = kind of component, imports go one way, down.
 
@@ -16,7 +18,20 @@ from elmo_plugin.upstream import apply_repairs
 
 apply_repairs()
 
-from elmo_plugin import bilm, checkpoints, commands, mixes, pretraining, tasks  # noqa: E402
+from elmo_plugin import bilm, bulk_embedding, checkpoints, commands, mixes, pretraining, tasks  # noqa: E402
+from elmo_plugin.bulk_embedding import ElmoEmbedder, load  # noqa: E402
+from elmo_plugin.characters import batch_to_ids  # noqa: E402
 
-__all__ = ["bilm", "checkpoints", "commands", "mixes", "pretraining", "tasks"]
+__all__ = [
+    "ElmoEmbedder",
+    "batch_to_ids",
+    "bilm",
+    "bulk_embedding",
+    "checkpoints",
+    "commands",
+    "load",
+    "mixes",
+    "pretraining",
+    "tasks",
+]
 __version__ = "0.1.0"

@@ -60,7 +60,7 @@ def test_its_commands_and_its_python_run(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     commands = allennlp_commands()
-    assert len(commands) == 13
+    assert len(commands) == 14
     for command in commands:
         words = shlex.split(command, comments=True)
         for variable, value in (word.split("=", 1) for word in words[: words.index("allennlp")] if "=" in word):
@@ -72,6 +72,7 @@ def test_its_commands_and_its_python_run(
     exported = {path.name for path in (checkout / "exported").iterdir()}
     assert exported == {"options.json", "weights.hdf5", "vocabulary.txt"}
     assert (checkout / "exported.safetensors").exists()
+    assert (checkout / "vectors.hdf5").exists()
 
     capsys.readouterr()
     for python in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
@@ -79,11 +80,12 @@ def test_its_commands_and_its_python_run(
     printed = capsys.readouterr().out
     assert "['default', 'elmo', 'lstm_outputs1', 'lstm_outputs2', 'tokens', 'word_emb']" in printed
     assert "torch.Size([2, 2, 16])" in printed
+    assert "(3, 2, 512) (3, 1, 512)" in printed
 
 
 def test_its_table_of_names_is_the_registries() -> None:
     from allennlp.commands import Subcommand
-    from allennlp.data import DataLoader, DatasetReader, Tokenizer, Vocabulary
+    from allennlp.data import DataLoader, DatasetReader, TokenIndexer, Tokenizer, Vocabulary
     from allennlp.models import Model
     from allennlp.modules import Seq2SeqEncoder, TokenEmbedder
     from allennlp.predictors import Predictor
@@ -96,7 +98,7 @@ def test_its_table_of_names_is_the_registries() -> None:
     from elmo_plugin.mixes import LayerMix
     from elmo_plugin.pretraining import LmSoftmax
 
-    bases = [Subcommand, DatasetReader, Tokenizer, Model, Seq2SeqEncoder, TokenEmbedder, Predictor]
+    bases = [Subcommand, DatasetReader, Tokenizer, TokenIndexer, Model, Seq2SeqEncoder, TokenEmbedder, Predictor]
     bases += [InitialState, CheckpointFormat, LayerMix, LmSoftmax, DataLoader, Vocabulary, Metric]
     bases += [TrainerCallback, Checkpointer, LearningRateScheduler]
     ours = {

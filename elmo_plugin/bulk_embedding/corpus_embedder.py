@@ -1,0 +1,153 @@
+"""A corpus to a file of vectors, in memory that does not grow with it, and from where a killed run was."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+from allennlp.common import Tqdm
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.bulk_embedding.corpus import Corpus, Sentence
+from elmo_plugin.bulk_embedding.embedder import Embedder
+from elmo_plugin.bulk_embedding.journal import Journal, Record
+from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
+from elmo_plugin.bulk_embedding.vector_file import Layout, VectorFile
+from elmo_plugin.mixes.sentence_cache import identity
+
+PART = ".part"
+"""What the folder of a run that still goes on ends with."""
+
+
+class Counts(NamedTuple):
+    """How much a corpus has: its lines, empty ones too, and their tokens."""
+
+    sentences: int
+    tokens: int
+
+
+class CorpusEmbedder:
+    """Embeds a text window by window: batches of like length inside, the order of the text in the file.
+
+    # Parameters
+
+    embedder : `Embedder`
+    pool : `bool`
+        One vector a sentence and layer, the mean over its tokens, zeros if it has none.
+    half : `bool`
+        Numbers of 16 bits in the file, of 32 otherwise.
+    tokens_per_batch, batch_size : `int`, `Optional[int]`
+        As of `length_batches`.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        pool: bool = False,
+        half: bool = False,
+        tokens_per_batch: int = TOKENS_PER_BATCH,
+        batch_size: Optional[int] = None,
+    ) -> None:
+        self._embedder = embedder
+        self._pool = pool
+        shape = tuple(count for count in embedder.shape if count != -1 or not pool)
+        self.layout = Layout(shape, "float16" if half else "float32")
+        self._tokens_per_batch = tokens_per_batch
+        self._batch_size = batch_size
+
+    def embed(self, corpus: Corpus, target: Path, file: VectorFile) -> Counts:
+        """Write a corpus' vectors to a new file.
+
+        What is embedded is kept in the folder `target` with `.part` behind it. A run that was broken off goes on from
+        there, and its file is that of an undisturbed run: a window is computed the same wherever a run begins. The
+        file itself is made of it at the end, and then gets its name.
+
+        Raises `ConfigurationError` where there is a file already, for a folder of another run or of another text, for a
+        text that cannot be read, and where the disk takes no more.
+        """
+        if target.exists():
+            raise ConfigurationError(f"'{target}' is there already; name another output, or delete it")
+        folder = target.with_name(f"{target.name}{PART}")
+        try:
+            with closing(Journal(folder, self._run(), self.layout)) as journal:
+                counts = self._embed_windows(corpus, journal)
+                _write(file, journal, target, counts, self.layout)
+                journal.remove()
+        except OSError as error:
+            kept = f"; '{folder}' keeps what is embedded, and the same command goes on from there"
+            raise ConfigurationError(f"'{target}' cannot be written: {error}{kept * folder.is_dir()}") from error
+        return counts
+
+    def _embed_windows(self, corpus: Corpus, journal: Journal) -> Counts:
+        sentences = tokens = 0
+        kept = journal.windows()
+        with Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True) as bar:
+            for window in corpus.windows():
+                sentences, tokens = sentences + len(window), tokens + _tokens(window)
+                share = corpus.share_read()
+                bar.total = round(tokens / share) if share else None  # an estimate until the text is read
+                records = next(kept, None)
+                if records is None:
+                    journal.add(window, self._arrays(window, bar))
+                else:
+                    _compare(window, records, sentences - len(window), journal.folder)
+                    bar.initial = bar.n = tokens  # the rate is that of this run
+        if next(kept, None) is not None:
+            raise _other_text(journal.folder, f"more than its {sentences} lines")
+        return Counts(sentences, tokens)
+
+    def _arrays(self, window: Sequence[Sentence], bar: Any) -> Iterator[tuple[int, np.ndarray]]:
+        """The place and the array of each sentence. Of the windows before, no word is remembered."""
+        self._embedder.elmo.bilm.word_memo.clear()  # what a word is computed together with moves its last bits
+        sentences = [sentence.tokens for sentence in window]
+        for place, array in self._embedder.by_length(sentences, self._tokens_per_batch, self._batch_size):
+            yield place, _mean(array) if self._pool else array
+            bar.update(len(sentences[place]))
+
+    def _run(self) -> dict[str, Any]:
+        """All that the arrays depend on but the text."""
+        elmo = self._embedder.elmo
+        mix = {name: value.tolist() for name, value in elmo.mixes[0].state_dict().items()}
+        return {
+            **identity(elmo.bilm, elmo.initial_state),
+            "mix": {"type": type(elmo.mixes[0]).__name__, **mix},
+            "shape": list(self.layout.shape),
+            "type of numbers": self.layout.dtype,
+            "tokens per batch": self._tokens_per_batch,
+            "batch size": self._batch_size,
+        }
+
+
+def _write(file: VectorFile, journal: Journal, target: Path, counts: Counts, layout: Layout) -> None:
+    """Make the file, under another name until it is whole."""
+    partial = journal.folder / target.name
+    sentences = Tqdm.tqdm(journal.sentences(), desc="writing", unit=" sentences", total=counts.sentences)
+    file.write(partial, sentences, layout)
+    os.replace(partial, target)
+
+
+def _tokens(window: Sequence[Sentence]) -> int:
+    return sum(len(sentence.tokens) for sentence in window)
+
+
+def _mean(array: np.ndarray) -> np.ndarray:
+    """(L, T, D) to (L, D), or (T, D) to (D,)."""
+    return array.sum(axis=-2) / max(array.shape[-2], 1)
+
+
+def _compare(window: Sequence[Sentence], records: Sequence[Record], behind: int, folder: Path) -> None:
+    """Raise `ConfigurationError` where a window, `behind` lines into the text, is not what was embedded for it."""
+    for line, sentence in enumerate(window):
+        if line >= len(records) or tuple(records[line][:2]) != sentence:
+            raise _other_text(folder, f"line {behind + line + 1} is another one")
+    if len(records) > len(window):
+        raise _other_text(folder, f"more than its {behind + len(window)} lines")
+
+
+def _other_text(folder: Path, found: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"'{folder}' was begun with another text, or tokens cut in another way: {found}; "
+        "name another output, or delete it"
+    )

@@ -1,0 +1,164 @@
+"""`allennlp embed-corpus`: a text to vectors on disk."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Optional
+
+from allennlp.commands.subcommand import Subcommand
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Tokenizer
+
+from elmo_plugin.bulk_embedding import Corpus, CorpusEmbedder, Embedder, VectorFile, load
+from elmo_plugin.bulk_embedding.embedder import MIXES, TRAINED, load_by_keys
+from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
+from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS
+from elmo_plugin.mixes.elmo import PRECISIONS
+
+DESCRIPTION = """
+Embed a text, one sentence a line, and write the vectors to one file:
+
+  hdf5     a dataset a line, its key the line's number from 0, and `sentence_to_index`, a JSON string of
+           each sentence's key: the layout of AllenNLP's retired command `elmo`
+  npz      an array a line, its name the line's number from 0
+  parquet  a row a line: line, sentence, tokens, and a column of vectors for each layer
+
+An array is (L, T, D) for all layers, the token layer first, (T, D) for one layer or a mix, and without T
+if pooled. An empty line keeps its number; it has a T of 0, or zeros if pooled.
+
+With the biLM that comes with the package, no download:
+  allennlp embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny --all
+
+With a pair of files, from standard input, half the size:
+  zcat news.gz | allennlp embed-corpus - news.hdf5 --options-file options.json --weight-file weights.hdf5 --half
+
+With the mix that a tagger has learned, a vector a sentence:
+  allennlp embed-corpus sentences.txt vectors.npz --mix runs/demo/model.tar.gz --pool
+
+What is embedded is kept in OUTPUT.part until OUTPUT is made of it, so that the disk needs room for it twice. A
+run that was killed goes on from there when the same command is given again.
+"""
+
+
+@Subcommand.register("embed-corpus")
+class EmbedCorpus(Subcommand):
+    """Registered as a `Subcommand` with name `embed-corpus`."""
+
+    def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+        """Say what the command takes."""
+        subparser = parser.add_parser(
+            self.name,
+            description=DESCRIPTION,
+            help="Embed a text, one sentence a line, and write the vectors to a file.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        subparser.add_argument("input", metavar="INPUT", type=Path, help="a text, plain, .gz or .xz; - is stdin")
+        subparser.add_argument("output", metavar="OUTPUT", type=Path, help="a file that is not there yet")
+        _add_layers(subparser)
+        _add_bilm(subparser)
+        _add_file(subparser)
+        _add_work(subparser)
+        subparser.set_defaults(func=run)
+        return subparser
+
+
+def _add_layers(subparser: argparse.ArgumentParser) -> None:
+    group = subparser.add_argument_group("what of the layers").add_mutually_exclusive_group()
+    explained = {"all": "all layers (default)", "top": "the top layer", "average": "the average of all layers"}
+    for mix in MIXES:
+        group.add_argument(
+            f"--{mix}", dest="layers", action="store_const", const=mix, default="all", help=explained[mix]
+        )
+    group.add_argument(
+        "--mix", metavar="ARCHIVE", help="the first mix that the model in an archive learned, and its biLM"
+    )
+
+
+def _add_bilm(subparser: argparse.ArgumentParser) -> None:
+    group = subparser.add_argument_group("the biLM; without any of these the published one is fetched")
+    group.add_argument("--bilm", help="path or URL, in any format, or the name of a bundled biLM")
+    group.add_argument("--options-file", help="path or URL of bilm-tf's options.json")
+    group.add_argument("--weight-file", help="path or URL of bilm-tf's hdf5 file")
+
+
+def _add_file(subparser: argparse.ArgumentParser) -> None:
+    group = subparser.add_argument_group("the file")
+    group.add_argument(
+        "--format",
+        choices=sorted(VectorFile.list_available()),
+        help="by default OUTPUT's ending says it, hdf5 if it is another",
+    )
+    group.add_argument("--pool", action="store_true", help="one vector a sentence, the mean over its tokens")
+    group.add_argument("--half", action="store_true", help="numbers of 16 bits, not of 32")
+    group.add_argument("--compress", action="store_true", help="slower, and smaller above all with --half")
+    group.add_argument(
+        "--use-sentence-keys",
+        action="store_true",
+        help="hdf5's keys are the sentences, / written %%2F; a repeated sentence is there once, an empty one is not",
+    )
+
+
+def _add_work(subparser: argparse.ArgumentParser) -> None:
+    group = subparser.add_argument_group("the work")
+    group.add_argument(
+        "--tokenizer",
+        choices=["just_spaces", "spacy_blank"],
+        default="just_spaces",
+        help="tokens by white space (default), or by spaCy's rules for English",
+    )
+    group.add_argument(
+        "--tokens-per-batch",
+        type=_count,
+        default=TOKENS_PER_BATCH,
+        help=f"in a batch, padding included (default: {TOKENS_PER_BATCH})",
+    )
+    group.add_argument("--batch-size", type=_count, help="sentences in a batch at most (default: any number)")
+    group.add_argument(
+        "--precision", choices=list(PRECISIONS), default="float32", help="what is computed in (default: float32)"
+    )
+    group.add_argument("--cuda-device", type=int, default=-1, help="the number of a GPU (default: -1, the processor)")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}; wanted a whole number of 1 or more")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Embed, and say what was written; one line and exit code 1 if something is wrong."""
+    try:
+        file = _file(args.format, args.output, args.compress, args.use_sentence_keys)
+        corpus = Corpus(args.input, Tokenizer.by_name(args.tokenizer)())
+        embedder = CorpusEmbedder(_embedder(args), args.pool, args.half, args.tokens_per_batch, args.batch_size)
+        counts = embedder.embed(corpus, args.output, file)
+    except (ConfigurationError, OSError) as error:
+        sys.exit(f"embed-corpus: {error}")
+    shape = ", ".join("T" if count == -1 else str(count) for count in embedder.layout.shape)
+    print(f"{args.output}: {counts.sentences:,} sentences, {counts.tokens:,} tokens; ({shape}) {embedder.layout.dtype}")
+
+
+def _file(name: Optional[str], output: Path, compress: bool, use_sentence_keys: bool) -> VectorFile:
+    ending = output.suffix.removeprefix(".")
+    chosen = name or (ending if ending in VectorFile.list_available() else "hdf5")
+    if chosen != "hdf5" and use_sentence_keys:
+        raise ConfigurationError(f"--use-sentence-keys is for hdf5; found the format {chosen}")
+    keys = {"use_sentence_keys": True} if use_sentence_keys else {}
+    return VectorFile.by_name(chosen)(compress, **keys)
+
+
+def _embedder(args: argparse.Namespace) -> Embedder:
+    named = [f"--{name}" for name in ("mix", "bilm", "options-file") if getattr(args, name.replace("-", "_"))]
+    if args.weight_file and "--options-file" not in named:
+        named.append("--weight-file")
+    if len(named) > 1:
+        raise ConfigurationError(f"{' and '.join(named)} each say which biLM it is; wanted one of them")
+    if args.mix:
+        return load(args.mix, TRAINED, args.precision, args.cuda_device)
+    if args.bilm:
+        return load(args.bilm, args.layers, args.precision, args.cuda_device)
+    pair = {
+        "options_file": args.options_file or PUBLISHED_OPTIONS,
+        "weight_file": args.weight_file or PUBLISHED_WEIGHTS,
+    }
+    return load_by_keys(pair, args.layers, args.precision, args.cuda_device)

@@ -1,0 +1,142 @@
+"""Tokens to arrays, held against `Elmo.layers` of one sentence at a time and against AllenNLP's ELMo."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.models.archival import load_archive
+
+import elmo_plugin
+from elmo_plugin.bilm import BiLM, CarriedState, WordEncoder
+from elmo_plugin.bulk_embedding import ElmoEmbedder, Embedder, embedder, load
+from elmo_plugin.characters import batch_to_ids
+from elmo_plugin.mixes import ConcatenateMix, Elmo
+from tests.oracles import SENTENCES, lively, options, reference_elmo, reference_layers, write_files
+from tests.task_oracles import TOWNS, D, L, experiment, small_bilm, tagger, tags_reader, train
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The small biLM in bilm-tf's files."""
+    write_files(tmp_path / "bilm", small_bilm())
+    return tmp_path / "bilm"
+
+
+def layers_of(sentence: list[str]) -> np.ndarray:
+    """(L, T, D), from the biLM alone and the sentence alone."""
+    elmo = Elmo(small_bilm(), [ConcatenateMix(L, D)], dropout=0.0)
+    return elmo.layers(batch_to_ids([sentence]))[0][:, 0, 1 : len(sentence) + 1].numpy()
+
+
+def test_all_layers_are_those_of_each_sentence_alone_in_the_order_given(folder: Path) -> None:
+    arrays = load(folder).embed(SENTENCES)
+    assert [array.shape for array in arrays] == [(L, len(sentence), D) for sentence in SENTENCES]
+    for array, sentence in zip(arrays, SENTENCES, strict=True):
+        assert array.dtype == np.float32 and array.flags.owndata
+        np.testing.assert_allclose(array, layers_of(sentence), atol=1e-6)
+
+
+def test_they_are_allennlps(folder: Path, tmp_path: Path) -> None:
+    wanted = reference_layers(reference_elmo(tmp_path, small_bilm()), batch_to_ids(SENTENCES))  # (L, B, T + 2, D)
+    for row, (array, sentence) in enumerate(zip(load(folder).embed(SENTENCES), SENTENCES, strict=True)):
+        np.testing.assert_allclose(array, wanted[:, row, 1 : len(sentence) + 1].detach(), atol=1e-5)
+
+
+@pytest.mark.parametrize("mix", ["top", "average"])
+def test_the_top_layer_and_the_average_are_of_all_layers(folder: Path, mix: str) -> None:
+    for array, sentence in zip(load(folder, mix).embed(SENTENCES), SENTENCES, strict=True):
+        layers = layers_of(sentence)
+        np.testing.assert_allclose(array, layers[-1] if mix == "top" else layers.mean(axis=0), atol=1e-6)
+
+
+def test_the_trained_mix_is_that_of_the_model_in_the_archive(tmp_path: Path) -> None:
+    elmo = {"bilm": {"options": options().to_dict(), "seed": 3}}
+    config = experiment(tagger(elmo, elmo_at=["input"]), tags_reader(), TOWNS)
+    config["model"]["encoder"]["input_size"] = D
+    train(config, tmp_path / "run")
+    (tmp_path / "run/best.th").unlink()
+    found = load(tmp_path / "run/model.tar.gz", "trained").embed(SENTENCES)
+    model = load_archive(tmp_path / "run/model.tar.gz").model.eval()
+    (trained,) = [module for module in model.modules() if isinstance(module, Elmo)]
+    assert trained.mixes[0].scalar_parameters.abs().max() > 0.001
+    with torch.no_grad():
+        wanted = trained(batch_to_ids(SENTENCES)).representations[0]  # (B, T, D)
+    for row, array in enumerate(found):
+        np.testing.assert_allclose(array, wanted[row, : len(array)], atol=1e-6)
+
+
+def test_a_bilm_of_words_reads_its_own_vocabulary(tmp_path: Path) -> None:
+    bilm = lively(BiLM.random(options(char_cnn=None, n_tokens_vocab=5), seed=0))
+    assert isinstance(bilm.token_encoder, WordEncoder)
+    write_files(tmp_path, bilm)
+    with pytest.raises(ConfigurationError, match=r"weights.*reads words, and its files hold no vocabulary"):
+        load(tmp_path / "weights.hdf5")
+    (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nboat\nleaks\n", encoding="utf-8")
+    known, unknown, empty = load(tmp_path).embed([["boat", "leaks"], ["nothing"], []])
+    with torch.no_grad():
+        wanted = bilm(torch.tensor([[4, 5], [3, 0]])).layers  # (L, 2, 4, D)
+    np.testing.assert_allclose(known, wanted[:, 0, 1:3], atol=1e-6)
+    np.testing.assert_allclose(unknown, wanted[:, 1, 1:2], atol=1e-6)
+    assert empty.shape == (L, 0, D)
+
+
+def test_the_bundled_bilm_goes_by_its_name_from_the_package_itself() -> None:
+    (array,) = elmo_plugin.load("english-tiny").embed([["The", "ship", "sank", "."]])
+    assert array.shape[1] == 4 and array.any()
+    (half,) = elmo_plugin.load("english-tiny", precision="bfloat16").embed([["The", "ship", "sank", "."]])
+    assert half.dtype == np.float32 and not np.array_equal(half, array)
+    np.testing.assert_allclose(half, array, atol=0.1)
+
+
+def test_a_string_is_no_sentence(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match="as lists of tokens, found the string 'Two words'"):
+        load(folder).embed(["Two words"])
+
+
+def test_of_no_sentences_there_are_no_arrays(folder: Path) -> None:
+    assert load(folder).embed([]) == []
+
+
+def test_what_cannot_be_loaded_is_said(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="'mix' is 'best'; wanted one of all, top, average, trained"):
+        load(folder, "best")
+    with pytest.raises(ConfigurationError, match="'cuda_device' is 99; this machine has"):
+        load(folder, cuda_device=99)
+    (tmp_path / "model.tar.gz").write_bytes(b"no archive")
+    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz' is no readable archive of a model"):
+        load(tmp_path / "model.tar.gz", "trained")
+    with pytest.raises(ConfigurationError, match=r"'mix' is .*nowhere.* cannot be had"):
+        load(tmp_path / "nowhere", "trained")
+
+
+def test_a_state_that_is_carried_from_sentence_to_sentence_is_refused() -> None:
+    elmo = Elmo(small_bilm(), [ConcatenateMix(L, D)], initial_state=CarriedState())
+    with pytest.raises(ConfigurationError, match=r"'initial_state' is 'carried'.*wanted 'zero' or 'warm'"):
+        Embedder(elmo)
+
+
+def test_a_batch_of_arrays_is_in_memory_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[int] = []
+    vectors = Embedder._vectors
+    monkeypatch.setattr(embedder.Embedder, "_vectors", lambda self, s: batches.append(len(s)) or vectors(self, s))
+    places = load(folder).by_length(SENTENCES, tokens_per_batch=8)
+    assert next(places)[0] == 2 and batches == [2]  # the empty sentence and the one of one token
+    assert [place for place, _ in places] == [3, 0, 1] and batches == [2, 1, 1]
+
+
+def test_the_retired_class_answers_as_it_did(folder: Path) -> None:
+    old = ElmoEmbedder(str(folder / "options.json"), str(folder / "weights.hdf5"))
+    for array, sentence in zip(old.embed_batch(SENTENCES), SENTENCES, strict=True):
+        np.testing.assert_allclose(array, layers_of(sentence), atol=1e-6)
+        np.testing.assert_allclose(old.embed_sentence(sentence), array, atol=1e-6)
+
+
+def test_the_retired_class_reads_a_stream_batch_by_batch(folder: Path) -> None:
+    old = ElmoEmbedder(str(folder / "options.json"), str(folder / "weights.hdf5"))
+    read: list[int] = []
+    stream = (read.append(len(sentence)) or sentence for sentence in SENTENCES)
+    arrays = old.embed_sentences(stream, batch_size=2)
+    assert next(arrays).shape == (L, 4, D) and len(read) == 2
+    assert [array.shape[1] for array in arrays] == [6, 0, 1]

@@ -1,0 +1,198 @@
+"""The command with each of its options, and each wrong use of it as one line and exit code 1."""
+
+import io
+import json
+import lzma
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+
+from elmo_plugin.bulk_embedding import Embedder, corpus, load, sentence_key
+from tests.full_disk import disk_of
+from tests.oracles import write_files
+from tests.task_oracles import TOWNS, D, L, allennlp, experiment, small_bilm, tagger, tags_reader, train
+
+LINES = ["The cat sat .", "", "and / or", "The cat sat .", "Don't"]
+BILM = ("--options-file", "options.json", "--weight-file", "weights.hdf5")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: a text and the small biLM."""
+    write_files(tmp_path, small_bilm())
+    (tmp_path / "text").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def arrays(path: str = "out.hdf5") -> dict[str, np.ndarray]:
+    """What is in an hdf5 file but for the index."""
+    with h5py.File(path) as file:
+        return {key: dataset[()] for key, dataset in file.items() if key != "sentence_to_index"}
+
+
+def wanted(mix: str = "all") -> dict[str, np.ndarray]:
+    """The vectors of each line of the text, by its number."""
+    embedded = load(Path("weights.hdf5"), mix).embed([line.split() for line in LINES])
+    return {str(number): vectors for number, vectors in enumerate(embedded)}
+
+
+def assert_close(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], atol: float = 1e-6) -> None:
+    assert found.keys() == expected.keys()
+    for key, vectors in expected.items():
+        np.testing.assert_allclose(found[key], vectors, atol=atol, err_msg=key)
+
+
+def test_it_writes_the_layout_of_the_retired_command_and_says_what(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    allennlp("embed-corpus", "text", "out.hdf5", *BILM)
+    assert capsys.readouterr().out == f"out.hdf5: 5 sentences, 12 tokens; ({L}, T, {D}) float32\n"
+    assert_close(arrays(), wanted())
+    assert arrays()["1"].shape == (L, 0, D)
+    with h5py.File("out.hdf5") as file:
+        index = json.loads(file["sentence_to_index"][0])
+    assert index == {"The cat sat .": "3", "and / or": "2", "Don't": "4"}
+
+
+@pytest.mark.parametrize("mix", ["all", "top", "average"])
+def test_what_of_the_layers(folder: Path, mix: str) -> None:
+    allennlp("embed-corpus", "text", "out.hdf5", *BILM, f"--{mix}")
+    assert_close(arrays(), wanted(mix))
+
+
+def test_a_trained_mix_pooled_in_another_format(folder: Path) -> None:
+    model = tagger({"bilm": {"options": small_bilm().options.to_dict(), "seed": 3}}, elmo_at=["input"])
+    train(experiment(model, tags_reader(), TOWNS, num_epochs=1), folder / "run")
+    allennlp("embed-corpus", "text", "out.npz", "--mix", "run/model.tar.gz", "--pool")
+    embedded = load("run/model.tar.gz", "trained").embed([line.split() for line in LINES])
+    with np.load("out.npz") as file:
+        assert_close(dict(file), {str(n): v.mean(axis=0) if len(v) else np.zeros(D) for n, v in enumerate(embedded)})
+
+
+def test_sentences_as_keys(folder: Path) -> None:
+    allennlp("embed-corpus", "text", "out.hdf5", *BILM, "--use-sentence-keys")
+    expected = wanted()
+    assert_close(arrays(), {sentence_key(LINES[line]): expected[str(line)] for line in (0, 2, 4)})
+
+
+def test_half_the_bits_compressed(folder: Path) -> None:
+    allennlp("embed-corpus", "text", "out", *BILM, "--half", "--compress")
+    assert_close(arrays("out"), wanted(), atol=2e-3)
+    with h5py.File("out") as file:
+        assert file["0"].dtype == "float16" and file["0"].compression == "gzip"
+
+
+def test_computed_in_bfloat16(folder: Path) -> None:
+    allennlp("embed-corpus", "text", "out", *BILM, "--precision", "bfloat16")
+    assert_close(arrays("out"), wanted(), atol=0.1)
+    assert any((arrays("out")[key] != vectors).any() for key, vectors in wanted().items())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sizes"),
+    [((), [5]), (("--batch-size", 2), [2, 2, 1]), (("--tokens-per-batch", 10), [2, 1, 1, 1])],
+)
+def test_batches_by_number_and_by_tokens(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...], sizes: list[int]
+) -> None:
+    found: list[int] = []
+    vectors = Embedder._vectors
+    monkeypatch.setattr(Embedder, "_vectors", lambda self, s: found.append(len(s)) or vectors(self, s))
+    allennlp("embed-corpus", "text", "out", *BILM, *arguments)
+    assert found == sizes
+    assert_close(arrays("out"), wanted())
+
+
+def test_spacys_tokens(folder: Path) -> None:
+    allennlp("embed-corpus", "text", "out", *BILM, "--tokenizer", "spacy_blank")
+    (vectors,) = load(folder).embed([["Do", "n't"]])
+    np.testing.assert_allclose(arrays("out")["4"], vectors, atol=1e-6)
+
+
+def test_standard_input_and_a_compressed_text_are_texts_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (folder / "text").read_bytes()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+    allennlp("embed-corpus", "-", "piped", *BILM)
+    (folder / "text.xz").write_bytes(lzma.compress(text))
+    allennlp("embed-corpus", "text.xz", "unpacked", *BILM)
+    assert_close(arrays("piped"), wanted())
+    assert (folder / "piped").read_bytes() == (folder / "unpacked").read_bytes()
+
+
+@pytest.mark.parametrize(("output", "chosen"), [("out.parquet", ()), ("out", ("--format", "parquet"))])
+def test_parquet_by_the_ending_or_by_name(folder: Path, output: str, chosen: tuple[str, ...]) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    allennlp("embed-corpus", "text", output, *BILM, "--top", *chosen)
+    table = parquet.read_table(output).to_pydict()
+    assert table["sentence"] == LINES and table["tokens"] == [line.split() for line in LINES]
+    for found, vectors in zip(table["vectors"], wanted("top").values(), strict=True):
+        np.testing.assert_allclose(np.reshape(found, (-1, D)), vectors, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere", "out", *BILM], r"nowhere: cannot be read to its end"),
+        (["text", "no/out", *BILM], r"'no/out' cannot be written: .*No such file"),
+        (["text", "text", *BILM], r"'text' is there already"),
+        (["text", "out", "--bilm", "nowhere"], r"'nowhere' holds no biLM"),
+        (["text", "out", "--bilm", "english-tiny", *BILM], r"--bilm and --options-file each say which biLM it is"),
+        (["text", "out", "--mix", "a", "--weight-file", "b"], r"--mix and --weight-file each say which biLM it is"),
+        (["text", "out.npz", *BILM, "--use-sentence-keys"], r"--use-sentence-keys is for hdf5; found the format npz"),
+        (["text", "out", *BILM, "--cuda-device", "99"], r"'cuda_device' is 99; this machine has"),
+    ],
+)
+def test_what_is_wrong_is_one_line(folder: Path, arguments: list[str], said: str) -> None:
+    with pytest.raises(SystemExit, match=f"^embed-corpus: {said}"):
+        allennlp("embed-corpus", *arguments)
+    assert not list(folder.glob("out*"))
+    assert (folder / "text").read_text(encoding="utf-8") == "\n".join(LINES) + "\n"
+
+
+@pytest.mark.parametrize("arguments", [["--all", "--top"], ["--batch-size", "0"], ["--tokens-per-batch", "many"]])
+def test_what_makes_no_sense_ends_with_the_usage(folder: Path, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        allennlp("embed-corpus", "text", "out", *BILM, *arguments)
+    assert end.value.code == 2
+
+
+def test_the_progress_bar_says_tokens_a_second_and_the_time_left(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    allennlp("embed-corpus", "text", "out", *BILM)
+    bar = capsys.readouterr().err.replace("\r", "\n")
+    assert "embedding: 100%" in bar and "12.0/12.0 [" in bar and "tokens/s]" in bar
+
+
+@pytest.mark.parametrize("output", ["out.hdf5", "out.npz", "out.parquet"])
+def test_a_disk_that_takes_no_more_ends_it_and_the_same_command_goes_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    """First there is no room for the vectors, then none for the file that is made of them."""
+    if output == "out.parquet":
+        pytest.importorskip("pyarrow")
+    monkeypatch.setattr(corpus, "TOKENS_IN_WINDOW", 500)
+    (folder / "text").write_text("The boat leaks and the boat sinks .\n" * 300, encoding="utf-8")
+    size = 300 * 8 * L * D * 4
+    said = f"^embed-corpus: '{output}' cannot be written: .*the same command goes on from there$"
+    for room in (size // 2, size):
+        with pytest.raises(SystemExit, match=said), disk_of(room):
+            allennlp("embed-corpus", "text", output, *BILM)
+        assert not Path(output).exists()
+        kept = Path(f"{output}.part/vectors").stat().st_size
+        assert 0 < kept <= room
+    assert kept == size
+    allennlp("embed-corpus", "text", output, *BILM)
+    assert [path.name for path in folder.glob("out*")] == [output]
+
+
+def test_an_output_that_may_not_be_written_is_one_line(folder: Path) -> None:
+    (folder / "out.part").write_text("a file where a folder should be")
+    with pytest.raises(SystemExit, match=r"^embed-corpus: 'out' cannot be written: .*File exists"):
+        allennlp("embed-corpus", "text", "out", *BILM)
+    assert (folder / "out.part").read_text() == "a file where a folder should be"
