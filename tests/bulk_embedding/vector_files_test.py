@@ -114,6 +114,13 @@ def test_hdf5_on_a_full_disk_says_so_and_leaves_nothing_open(tmp_path: Path, sha
     assert h5f.get_obj_count(h5f.OBJ_ALL, h5f.OBJ_FILE | h5f.OBJ_DATASET) == 0
 
 
+def test_a_write_of_which_a_part_finds_room_is_one_that_failed(tmp_path: Path) -> None:
+    with hdf5._Disk(tmp_path / "file", "w+") as disk, disk_of(10):
+        assert disk.write(b"x" * 20) == 20
+        with pytest.raises(OSError, match="File too large"):
+            disk.check()
+
+
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_npz_has_an_array_a_line(tmp_path: Path, layout: Layout, compress: bool) -> None:
