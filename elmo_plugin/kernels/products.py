@@ -5,14 +5,26 @@ which PyTorch carries too, does not. It is called by the operators that `torch.c
 """
 
 from functools import cache
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
+from torch.utils.weak import WeakIdKeyDictionary
 
-WORTH_PACKING = {torch.float32: 32, torch.bfloat16: 8}
+WORTH_PACKING = {torch.float32: 64, torch.bfloat16: 8}
 """How often a weight is used before laying it out for the processor's caches has paid for itself."""
+
+
+class Packed(NamedTuple):
+    """A frozen weight laid out for oneDNN, and what of the weight it was made from."""
+
+    weight: Tensor
+    address: int
+    version: int
+
+
+_packed = WeakIdKeyDictionary()  # by weight, for as long as there is the weight
 
 
 def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
@@ -23,10 +35,23 @@ def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Te
 
 
 def pack(weight: Tensor, rows: int, times: int) -> Tensor:
-    """The weight as oneDNN wants it for `times` products with about `rows` rows each; itself where that is no gain."""
-    if rows < 2 or times < WORTH_PACKING.get(weight.dtype, times + 1) or not _is_for_onednn(weight):
+    """The weight as oneDNN wants it for `times` products with about `rows` rows each; itself where that is no gain.
+
+    A frozen weight is laid out once and for all, at the price of its memory.
+    """
+    if rows < 2 or not _is_for_onednn(weight):
         return weight
-    return torch.ops.mkldnn._reorder_linear_weight(weight, rows)
+    if weight.requires_grad or weight.is_inference():
+        return _reorder(weight, rows) if times >= WORTH_PACKING[weight.dtype] else weight
+    made_from = (weight.data_ptr(), weight._version)
+    kept = _packed.get(weight)
+    if kept is None or kept[1:] != made_from:
+        kept = _packed[weight] = Packed(_reorder(weight, rows), *made_from)
+    return kept.weight
+
+
+def _reorder(weight: Tensor, rows: int) -> Tensor:
+    return torch.ops.mkldnn._reorder_linear_weight(weight.detach(), rows)
 
 
 def product_type(values: Tensor) -> torch.dtype:
