@@ -1,10 +1,9 @@
 """A batch that is too large for the memory, answered by halves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 TOKENS_AT_ONCE = 16384
 """Tokens, padding included, of a batch that is run as one: its layers take 200 MB at the original size."""
@@ -28,25 +27,30 @@ def by_halves(run: Run, ids: Tensor, present: Tensor) -> list[Tensor]:
 
     Raises what `run` raises, for want of memory only if it was for a single sentence.
     """
-    if len(ids) < 2:
-        return run(ids)
-    if present.numel() <= TOKENS_AT_ONCE:
+    whole: list[Tensor] = []
+    for rows, steps, answers in _parts(run, ids, present):
+        if len(rows) == len(ids):
+            return answers
+        if not whole:
+            beyond = ids.size(1) - steps
+            whole = [answer.new_zeros(len(ids), answer.size(1) + beyond, *answer.shape[2:]) for answer in answers]
+        for joined, answer in zip(whole, answers, strict=True):
+            joined[rows, : answer.size(1)] = answer
+    return whole
+
+
+def _parts(run: Run, ids: Tensor, present: Tensor) -> Iterator[tuple[Tensor, int, list[Tensor]]]:
+    """Rows, their steps T, and the run's answers for them: one after another, so that only one is held at a time."""
+    if len(ids) < 2 or present.numel() <= TOKENS_AT_ONCE:
         try:
-            return run(ids)
+            yield torch.arange(len(ids), device=ids.device), ids.size(1), run(ids)
+            return
         except RuntimeError as error:
-            if not any(words in str(error) for words in OUT_OF_MEMORY):
+            if len(ids) < 2 or not any(words in str(error) for words in OUT_OF_MEMORY):
                 raise
     last = present * torch.arange(1, present.size(1) + 1, device=present.device)  # (B, T), where a token stands
     lengths = last.amax(dim=1)  # (B,)
-    order = lengths.argsort()  # (B,)
-    parts = []
-    for rows in order.tensor_split(2):
+    for rows in lengths.argsort().tensor_split(2):
         longest = max(int(lengths[rows].max()), 1)
-        answers = by_halves(run, ids[rows, :longest], present[rows, :longest])
-        parts.append([_lengthened(answer, present.size(1) - longest) for answer in answers])
-    return [torch.cat(halves)[order.argsort()] for halves in zip(*parts, strict=True)]
-
-
-def _lengthened(answer: Tensor, steps: int) -> Tensor:
-    """(B, T, …) to (B, T + steps, …), zeros at the end."""
-    return pad(answer, (0, 0) * (answer.dim() - 2) + (0, steps))
+        for inner, steps, answers in _parts(run, ids[rows, :longest], present[rows, :longest]):
+            yield rows[inner], steps, answers
