@@ -8,20 +8,28 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, warm_up
-from elmo_plugin.characters import batch_to_ids
+from elmo_plugin.bilm import BiLM, LexiconEncoder, SpellingEncoder, warm_up
 from elmo_plugin.checkpoints import Checkpoint, SavedSoftmax
 from tests.oracles import SENTENCES, lively, options
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "日本語", "\u2028", "a\x85b", '"', "\\n", "a\xa0b", "🙂", "cat"]
+LEXICON: dict[str, Any] = {
+    "max_characters_per_token": 14,
+    "word_dim": 5,
+    "words": ["<oov>", "The", "\u3000", "日本語", "a b", "a ", "<pad>"],
+    "characters": [*"Thecatsn日öï🙂<", "<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>"],
+    "char_cnn": {"activation": "tanh", "filters": [[1, 4], [3, 8]], "n_highway": 1, "embedding": {"dim": 4}},
+}
 SOFTMAX = {"type": "adaptive", "cutoffs": [5, 8], "div_value": 4.0}
 
 
 def pretrained(warm: bool = False, **changes: Any) -> Checkpoint:
     """A small biLM with a softmax and a vocabulary, both with what could get lost on the way."""
     bilm = lively(BiLM(options(**changes), source="random:0"))
+    if isinstance(bilm.token_encoder, LexiconEncoder) and bilm.token_encoder.word_embedding is not None:
+        bilm.token_encoder.word_embedding.weight.data[0] = 0.0  # what is masked
     if warm:
-        bilm.warm_state = warm_up(bilm, [batch_to_ids(SENTENCES)])
+        bilm.warm_state = warm_up(bilm, [_ids(bilm)])
     generator = torch.Generator().manual_seed(7)
     softmax = {
         "head.weight": torch.randn(7, 8, generator=generator),
@@ -32,11 +40,19 @@ def pretrained(warm: bool = False, **changes: Any) -> Checkpoint:
     return Checkpoint(bilm.options, state_dict, SavedSoftmax(SOFTMAX, softmax), list(WORDS))
 
 
+def _ids(bilm: BiLM) -> Tensor:
+    """What such a biLM reads."""
+    if isinstance(bilm.token_encoder, SpellingEncoder):
+        return bilm.token_encoder.batch_to_ids(SENTENCES)
+    return torch.tensor([[4, 9, 3, 5], [6, 6, 0, 0]])
+
+
 def language_model_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The state dict of the Model `bilm`."""
-    assert checkpoint.softmax is not None
+    """The state dict of the Model `bilm`, or without a softmax of one that holds a biLM only."""
     description = BiLM(checkpoint.options, source="random:0").get_extra_state()
     bilm = {f"bilm.{name}": value for name, value in checkpoint.state_dict.items()}
+    if checkpoint.softmax is None:
+        return {**bilm, "bilm._extra_state": description}
     softmax = {f"softmax.{name}": value for name, value in checkpoint.softmax.state_dict.items()}
     config = torch.tensor(list(json.dumps(checkpoint.softmax.config).encode()), dtype=torch.uint8)
     return {**bilm, "bilm._extra_state": description, **softmax, "softmax._extra_state": config}

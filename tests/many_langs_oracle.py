@@ -50,6 +50,17 @@ def config(**changes: Any) -> dict[str, Any]:
     return changed
 
 
+SIZES: dict[str, dict[str, Any]] = {
+    "characters and words": config(),
+    "characters": config(word_dim=0),
+    "words": config(char_dim=0),
+    "tanh, three layers": config(activation="tanh", n_layers=3),
+    "no clips, no highways": config(cell_clip=0, proj_clip=0, n_highway=0),
+    "words of up to 5 characters": config(max_characters_per_token=7, filters=[[1, 4], [7, 8]]),
+    "filters that sum to the projection": config(word_dim=0, filters=[[1, 4], [3, 4]]),
+}
+
+
 def write_folder(folder: Path, sizes: dict[str, Any], as_zip: bool = False) -> Path:
     """The files of a model with random weights, as `biLM.py` saves them; its pickles by default in torch 0.4's form."""
     folder.mkdir(parents=True, exist_ok=True)

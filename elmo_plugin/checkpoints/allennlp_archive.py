@@ -1,19 +1,21 @@
 """AllenNLP archives: the biLM inside a trained model's `weights.th`, found by the description it left there."""
 
+import gzip
 import json
 import re
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from os import fspath
 from pathlib import Path
-from typing import Optional
+from typing import Any, BinaryIO, Optional, TypeVar, cast
 
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm.bilm import read_extra_state
+from elmo_plugin.checkpoints.bounds import UnpackedStream, check_numbers
 from elmo_plugin.checkpoints.checkpoint_format import (
     Checkpoint,
     CheckpointFormat,
@@ -24,6 +26,8 @@ from elmo_plugin.checkpoints.checkpoint_format import (
 from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
 from elmo_plugin.checkpoints.upstream_elmo import CONFIG, OPTIONS_FILE, PACKED, upstream_checkpoints
 from elmo_plugin.checkpoints.vocabulary_file import read_words
+
+T = TypeVar("T")
 
 DESCRIPTION = "_extra_state"
 ARCHIVED_WEIGHTS = "weights.th"
@@ -83,7 +87,7 @@ def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str
 def _all_checkpoints(path: Path, name: str) -> list[tuple[str, Checkpoint]]:
     """Source and checkpoint of each biLM, of ours and of AllenNLP's."""
     check_sums(path, name)
-    theirs = upstream_checkpoints(read_weights(path, name), path.parent, name.removesuffix(path.name))
+    theirs = upstream_checkpoints(read_weights(path, name), path, name.removesuffix(path.name))
     return [*_checkpoints(path, name), *theirs]
 
 
@@ -95,23 +99,42 @@ def _checkpoints(path: Path, name: str) -> Iterator[tuple[str, Checkpoint]]:
     weights = read_weights(path, name)
     for key in [key for key in weights if key.endswith(f"bilm.{DESCRIPTION}")]:
         prefix = key.removesuffix(DESCRIPTION)
-        options, source = read_extra_state(weights[key])
+        options, source = _described(read_extra_state, weights[key], path, f"'{name}', '{key}'")
+        check_numbers(options, path.stat().st_size, name)
         checkpoint = Checkpoint(options, _below(prefix, weights))
         if prefix == "bilm.":
-            checkpoint = _with_language_model(checkpoint, weights, path.parent, name.removesuffix(path.name))
+            checkpoint = _with_language_model(checkpoint, weights, path, name)
         yield source, checkpoint
 
 
-def _with_language_model(checkpoint: Checkpoint, weights: dict[str, Tensor], folder: Path, name: str) -> Checkpoint:
+def _described(read: Callable[[Tensor], T], value: Any, path: Path, name: str) -> T:
+    """What a module said of itself, in bytes, of which a file at `path` has no more than its own."""
+    try:
+        if value.numel() > path.stat().st_size:
+            raise ValueError(f"found {value.numel():,} numbers")
+        return read(value)
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
+        raise ConfigurationError(f"{name}: {error}; wanted a description of the weights beside it") from error
+
+
+def _with_language_model(checkpoint: Checkpoint, weights: dict[str, Tensor], path: Path, name: str) -> Checkpoint:
     """The checkpoint with softmax and vocabulary, if the model of these weights is the language model `bilm`."""
-    if SOFTMAX + DESCRIPTION not in weights:
+    key = SOFTMAX + DESCRIPTION
+    if key not in weights:
         return checkpoint
     own = _below(SOFTMAX, weights)
-    softmax = SavedSoftmax(json.loads(bytes(own.pop(DESCRIPTION).tolist())), own)
-    if not (folder / WORDS).exists():
-        return checkpoint._replace(softmax=softmax)
-    words = read_words(folder / WORDS, f"{name}{WORDS}")
-    return checkpoint._replace(softmax=softmax, vocabulary=[UNKNOWN.get(word, word) for word in words])
+    config = _described(_softmax_config, own.pop(DESCRIPTION), path, f"'{name}', '{key}'")
+    checkpoint = checkpoint._replace(softmax=SavedSoftmax(config, own))
+    vocabulary = path.parent / WORDS
+    if not vocabulary.exists():
+        return checkpoint
+    words = read_words(vocabulary, f"{name.removesuffix(path.name)}{WORDS}")
+    return checkpoint._replace(vocabulary=[UNKNOWN.get(word, word) for word in words])
+
+
+def _softmax_config(state: Tensor) -> dict[str, Any]:
+    """Its block of the config, as `softmax.Softmax.get_extra_state` left it."""
+    return dict(json.loads(bytes(state.tolist())))
 
 
 def _below(prefix: str, weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -141,13 +164,18 @@ def _is_read(name: str) -> bool:
 def _unpack(path: Path, folder: str) -> None:
     """Extract the weights of an archive and what lies beside them, in one pass over it."""
     try:
-        with tarfile.open(path, "r:*") as archive:
+        with gzip.open(path) as content, tarfile.open(fileobj=_stream(content, path), mode="r:") as archive:
             wanted = (member for member in archive if _is_read(member.name))
             archive.extractall(folder, wanted, filter="data")
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise ConfigurationError(f"'{path}' is no archive with a {ARCHIVED_WEIGHTS}: {error}") from error
     if not (Path(folder) / ARCHIVED_WEIGHTS).exists():
         raise ConfigurationError(f"'{path}' is no archive with a {ARCHIVED_WEIGHTS}: it holds none")
+
+
+def _stream(content: gzip.GzipFile, path: Path) -> BinaryIO:
+    """What tarfile reads, with all that it calls."""
+    return cast(BinaryIO, UnpackedStream(content, path))
 
 
 def _only(found: list[tuple[str, Checkpoint]], location: Location) -> Checkpoint:

@@ -1,7 +1,9 @@
 """bilm-tf's own format, which every other ELMo tool reads: `options.json` and a vocabulary beside `weights.hdf5`."""
 
 import json
+import zlib
 from dataclasses import replace
+from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Optional
@@ -12,12 +14,16 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
+from elmo_plugin.checkpoints.bounds import check_numbers
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat, Location, is_missing, local_file
 from elmo_plugin.checkpoints.vocabulary_file import VOCABULARY, read_words, write_words
 from elmo_plugin.checkpoints.weight_map import Link, Shape, bilm_tf_links
+from elmo_plugin.checkpoints.whole_folder import whole_folder
 from elmo_plugin.options import BiLMOptions, OptionsError
 
 SUFFIXES = (".hdf5", ".h5")
+SUM = "crc32"
+"""Attribute of a dataset of ours, the check sum of its numbers as float32. HDF5's own leave out where they lie."""
 
 
 @CheckpointFormat.register("bilm-tf")
@@ -56,33 +62,27 @@ class BilmTf(CheckpointFormat):
         except Exception as error:  # of a file that was spoiled h5py may raise anything
             raise ConfigurationError(f"'weight_file' {path} is no complete hdf5 file: {error}") from error
 
-    def write(self, checkpoint: Checkpoint, folder: "PathLike[str]") -> None:
-        """Write `options.json`, `weights.hdf5` and, if there is a vocabulary, `vocabulary.txt` into a folder.
+    def write(self, checkpoint: Checkpoint, folder: "PathLike[str]") -> list[str]:
+        """Write `options.json`, `weights.hdf5` and, if there is a vocabulary, `vocabulary.txt`; return their names.
 
-        Each is written beside its name and then renamed. Raises `ConfigurationError` if the vocabulary of another biLM
-        lies there, which would be taken for this one's.
+        Files of these names that were there before are whole if it fails. Raises `ConfigurationError` if the folder
+        cannot be written, or if the vocabulary of another biLM lies there, which would be taken for this one's.
         """
         target = Path(folder)
         if checkpoint.options.lexicon is not None:
             raise ConfigurationError(
                 "bilm-tf's files have no place for lexicons, by which a biLM of ELMoForManyLangs reads characters and "
-                "words; wanted the native format"
+                "words; wanted many-langs or native"
             )
         if checkpoint.vocabulary is None and (target / VOCABULARY).exists():
             raise ConfigurationError(f"'{target}' holds a {VOCABULARY}, and the biLM to be written has no vocabulary")
-        target.mkdir(parents=True, exist_ok=True)
-        weights = target / "weights.hdf5.partial"
-        with h5py.File(weights, "w") as file:
-            for link in bilm_tf_links(checkpoint.options):
-                _write_link(file, link, checkpoint.state_dict)
-        options = target / "options.json.partial"
-        options.write_text(json.dumps(checkpoint.options.to_dict(), indent=2) + "\n", encoding="utf-8")
-        partials = [weights, options]
-        if checkpoint.vocabulary is not None:
-            partials.append(target / f"{VOCABULARY}.partial")
-            write_words(checkpoint.vocabulary, partials[-1])
-        for partial in partials:
-            partial.replace(partial.with_suffix(""))
+        with whole_folder(target) as partial:
+            (partial / "weights.hdf5").write_bytes(_weights(checkpoint))
+            options = json.dumps(checkpoint.options.to_dict(), indent=2) + "\n"
+            (partial / "options.json").write_text(options, encoding="utf-8")
+            if checkpoint.vocabulary is not None:
+                write_words(checkpoint.vocabulary, partial / VOCABULARY)
+            return sorted(path.name for path in partial.iterdir())
 
 
 def read_options(path: Path) -> BiLMOptions:
@@ -132,6 +132,7 @@ def _read_weights(file: h5py.File, options: BiLMOptions, path: Path) -> Checkpoi
         raise ConfigurationError(
             f"'weight_file' {path} has no dataset 'embedding', which a biLM whose options hold no 'char_cnn' reads"
         )
+    check_numbers(options, path.stat().st_size, f"{path}")
     one_cell = options.lstm.n_layers == 1 and "RNN_0/RNN/LSTMCell" in file
     state_dict: dict[str, Tensor] = {}
     for link in bilm_tf_links(options, one_cell):
@@ -154,9 +155,20 @@ def _dataset(file: h5py.File, name: str, wanted: Shape, path: Path) -> Tensor:
     if dataset.external or dataset.is_virtual:
         raise ConfigurationError(f"'weight_file' {path}: the numbers of dataset '{name}' are in another file")
     values = np.asarray(dataset[...], dtype=np.float32)
+    if dataset.attrs.get(SUM) not in (None, zlib.crc32(values.data)):
+        raise ConfigurationError(f"'weight_file' {path}: dataset '{name}' is not what was written")
     if not np.isfinite(values).all():
         raise ConfigurationError(f"'weight_file' {path}: dataset '{name}' holds numbers that are not finite")
     return torch.from_numpy(values)
+
+
+def _weights(checkpoint: Checkpoint) -> memoryview:
+    """The hdf5 file, made in memory: where a disk is full, HDF5 itself cannot even close one."""
+    content = BytesIO()
+    with h5py.File(content, "w") as file:
+        for link in bilm_tf_links(checkpoint.options):
+            _write_link(file, link, checkpoint.state_dict)
+    return content.getbuffer()
 
 
 def _write_link(file: h5py.File, link: Link, state_dict: dict[str, Tensor]) -> None:
@@ -164,5 +176,5 @@ def _write_link(file: h5py.File, link: Link, state_dict: dict[str, Tensor]) -> N
         return
     values = link.write(*(state_dict[name].detach().float().cpu() for name in link.tensors))
     for name, value in zip(link.datasets, values, strict=True):
-        # A check sum with each block: a reader of a file that was spoiled gets an error.
-        file.create_dataset(name, data=value.contiguous().numpy(), fletcher32=True)
+        numbers = np.ascontiguousarray(value.numpy())
+        file.create_dataset(name, data=numbers).attrs[SUM] = zlib.crc32(numbers.data)

@@ -9,8 +9,10 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.checkpoints.bilm_tf import read_options
+from elmo_plugin.checkpoints.bounds import check_numbers
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, Location, local_file
 from elmo_plugin.checkpoints.weight_map import Shape, allennlp_links
+from elmo_plugin.options import BiLMOptions
 
 CONFIG = "config.json"
 PACKED = "fta/"
@@ -19,13 +21,13 @@ OPTIONS_FILE = "options_file"
 MARK = "_token_embedder._char_embedding_weights"
 
 
-def upstream_checkpoints(weights: Mapping[str, Any], folder: Path, name: str) -> Iterator[tuple[str, Checkpoint]]:
+def upstream_checkpoints(weights: Mapping[str, Any], path: Path, name: str) -> Iterator[tuple[str, Checkpoint]]:
     """Place and checkpoint of each `_ElmoBiLm` in a model's state dict.
 
     # Parameters
 
     weights : the state dict
-    folder : where the config lies, and the packed files
+    path : its file, with the config and the packed files beside it
     name : what errors call the folder, a separator at its end
 
     Raises `ConfigurationError` if the sizes cannot be had, or are not those of the weights.
@@ -33,15 +35,22 @@ def upstream_checkpoints(weights: Mapping[str, Any], folder: Path, name: str) ->
     for key in weights:
         if key.endswith(f"_elmo_lstm.{MARK}"):
             prefix = key.removesuffix(MARK)
-            yield prefix.removesuffix("."), _checkpoint(weights, prefix, _options_file(folder, name), name)
+            options = _options(_options_file(path.parent, name), name)
+            check_numbers(options, path.stat().st_size, f"{name}{path.name}")
+            yield prefix.removesuffix("."), _checkpoint(weights, prefix, options, name)
 
 
-def _checkpoint(weights: Mapping[str, Any], prefix: str, options_file: Location, name: str) -> Checkpoint:
+def _options(options_file: Location, name: str) -> BiLMOptions:
     options = read_options(local_file(options_file, OPTIONS_FILE))
     if options.char_cnn is None:
         raise ConfigurationError(
             f"'{OPTIONS_FILE}' {options_file} has no 'char_cnn', and the weights of '{name}' read characters"
         )
+    return options
+
+
+def _checkpoint(weights: Mapping[str, Any], prefix: str, options: BiLMOptions, name: str) -> Checkpoint:
+    assert options.char_cnn is not None
     state_dict: dict[str, Tensor] = {}
     for link in allennlp_links(options.char_cnn, options.lstm):
         values = (

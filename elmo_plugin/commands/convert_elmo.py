@@ -2,20 +2,21 @@
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.checkpoints import Checkpoint
-from elmo_plugin.checkpoints.conversion import DTYPES, convert
+from elmo_plugin.checkpoints.conversion import DTYPES, NO_PLACE, Conversion, convert
 
 DESCRIPTION = """
-Read a biLM in any format that elmo_plugin knows and write it in one of two:
+Read a biLM in any format that elmo_plugin knows and write it in one of three:
 
-  bilm-tf  a folder with options.json and weights.hdf5, which every ELMo tool reads, and vocabulary.txt
-           if the vocabulary is known; the softmax over words has no place in it
-  native   one file NAME.safetensors with everything: biLM, softmax and vocabulary
+  bilm-tf     a folder with options.json and weights.hdf5, which every ELMo tool reads, and vocabulary.txt
+              if the vocabulary is known; the softmax over words has no place in it
+  many-langs  a folder that ELMoForManyLangs reads, of a biLM with lexicons; its weights alone have a place in it
+  native      one file NAME.safetensors with everything: biLM, softmax, vocabulary and warm state
 
 The biLM of a run of `allennlp train`, for other tools:
   allennlp convert-elmo runs/demo/model.tar.gz my_bilm
@@ -26,8 +27,9 @@ The same in one file of half the size; say {"pretrained": "my_bilm.safetensors"}
 While the run still trains, as it is now:
   allennlp convert-elmo runs/demo so_far.safetensors
 
-A model of ELMoForManyLangs as it is published, in one file; bilm-tf's files have no place for its lexicons:
+A model of ELMoForManyLangs as it is published, in one file, and back; bilm-tf's files have no place for its lexicons:
   allennlp convert-elmo 144.zip english.safetensors
+  allennlp convert-elmo english.safetensors 144 --to many-langs
 
 With a warm initial state, computed on a text, for "initial_state": "warm"; other tools pass it over:
   allennlp convert-elmo elmo_weights.hdf5 my_bilm --warm-on sentences.txt
@@ -54,8 +56,8 @@ class ConvertElmo(Subcommand):
         subparser.add_argument("target", metavar="TO", type=Path, help="NAME.safetensors, or a folder to write into")
         subparser.add_argument(
             "--to",
-            choices=["bilm-tf", "native"],
-            help="the format; by default TO's ending says it: .safetensors is native",
+            metavar="FORMAT",
+            help=f"{', '.join(NO_PLACE)}; by default native if TO ends with .safetensors, else bilm-tf",
         )
         subparser.add_argument(
             "--warm-on", type=Path, metavar="TEXT", help="tokenised sentences, one a line, to compute a warm state on"
@@ -73,25 +75,25 @@ class ConvertElmo(Subcommand):
 def run(args: argparse.Namespace) -> None:
     """Convert, and say what was written; one line and exit code 1 if something is wrong."""
     try:
-        checkpoint = convert(args.source, args.target, args.warm_on, args.to, args.dtype)
+        converted = convert(args.source, args.target, args.warm_on, args.to, args.dtype)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"convert-elmo: {error}")
-    print(f"{args.target}: {_contents(checkpoint, is_folder=args.target.is_dir())}")
+    print(f"{args.target}: {'; '.join(_said(converted))}")
 
 
-def _contents(checkpoint: Checkpoint, is_folder: bool) -> str:
-    """What a file, or bilm-tf's folder, now holds of a checkpoint, in words."""
+def _said(converted: Conversion) -> Iterator[str]:
+    """What a file or a folder now holds and what it does not, in words."""
+    checkpoint = converted.checkpoint
     values = sum(tensor.numel() for name, tensor in checkpoint.state_dict.items() if not name.endswith("_extra_state"))
-    said = [f"a biLM of {checkpoint.options.lstm.n_layers} layers, {values:,} values"]
+    yield f"a biLM of {checkpoint.options.lstm.n_layers} layers, {values:,} values"
     lexicon = checkpoint.options.lexicon
     if lexicon is not None:
-        said.append(f"its lexicons, {len(lexicon.characters):,} characters and {len(lexicon.words):,} words")
+        yield f"its lexicons, {len(lexicon.characters):,} characters and {len(lexicon.words):,} words"
     if checkpoint.softmax is not None:
-        softmax = sum(tensor.numel() for tensor in checkpoint.softmax.state_dict.values())
-        said.append("without its softmax" if is_folder else f"its softmax, {softmax:,} values")
+        yield f"its softmax, {sum(tensor.numel() for tensor in checkpoint.softmax.state_dict.values()):,} values"
     if checkpoint.vocabulary is not None:
-        said.append(f"its vocabulary, {len(checkpoint.vocabulary):,} lines")
-    if is_folder:
-        names = ["options.json", "weights.hdf5"] + ["vocabulary.txt"] * (checkpoint.vocabulary is not None)
-        said.append(f"in {', '.join(names)}")
-    return "; ".join(said)
+        yield f"its vocabulary, {len(checkpoint.vocabulary):,} lines"
+    for part in converted.left_out:
+        yield f"without its {part}"
+    if converted.files:
+        yield f"in {', '.join(converted.files)}"

@@ -15,6 +15,7 @@ from elmo_plugin.bilm import BiLM, warm_up
 from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import AllenNlpArchive, archived_checkpoint, build_bilm, load_checkpoint
 from elmo_plugin.options import BiLMOptions
+from tests.full_disk import disk_of
 from tests.oracles import SENTENCES, lively, options
 
 
@@ -173,6 +174,12 @@ def test_a_flipped_bit_in_an_archive_or_in_the_weights_of_a_run_is_an_error_or_d
             else:
                 assert_same_bilm(found, wanted)
         assert errors > 0.6 * len(places), path
+
+
+def test_a_full_disk_is_named_where_an_archive_is_unpacked(tmp_path: Path) -> None:
+    path = write_archive(tmp_path / "model.tar.gz", make_weights(one=make_bilm()))
+    with disk_of(8192):
+        assert refusal(path) == f"'{path}' is no archive with a weights.th: [Errno 27] File too large"
 
 
 def test_an_archive_is_named_where_its_weights_cannot_be_read(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from allennlp.common.checks import ConfigurationError
 from elmo_plugin.bilm import BiLM, warm_up
 from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, build_bilm, load_checkpoint
+from tests.full_disk import disk_of
 from tests.oracles import SENTENCES, lively, options, write_files, write_json
 
 CELL = "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell"
@@ -118,7 +119,7 @@ def test_a_flipped_bit_in_the_numbers_of_a_file_of_ours_is_an_error_and_elsewher
     path = folder / "weights.hdf5"
     content, wanted = path.read_bytes(), load_checkpoint(folder)
     with h5py.File(path, "r") as file:
-        place = file[f"{CELL}/W_0"].id.get_chunk_info(0).byte_offset
+        place = file[f"{CELL}/W_0"].id.get_offset()
     for offset in [place, place + 1000, *range(0, len(content), 997)]:
         path.write_bytes(content[:offset] + bytes([content[offset] ^ 64]) + content[offset + 1 :])
         try:
@@ -326,6 +327,22 @@ def test_writing_that_fails_leaves_the_old_pair(folder: Path) -> None:
     BilmTf().write(Checkpoint(other.options, other.state_dict()), folder)
     assert load_checkpoint(folder).options == other.options
     assert {path.name for path in folder.iterdir()} == set(before)
+
+
+def test_a_full_disk_leaves_the_old_pair_and_nothing_else(folder: Path) -> None:
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    other = BiLM(options(n_layers=3))
+    with disk_of(8192), pytest.raises(ConfigurationError, match=f"'{folder}' cannot be written: .*File too large"):
+        BilmTf().write(Checkpoint(other.options, other.state_dict()), folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_folder_that_cannot_be_made_is_named(folder: Path) -> None:
+    before, bilm = set(folder.iterdir()), BiLM(options())
+    for target in (folder / "weights.hdf5", folder / "weights.hdf5/below"):
+        with pytest.raises(ConfigurationError, match=f"'{target}' cannot be written: "):
+            BilmTf().write(Checkpoint(bilm.options, bilm.state_dict()), target)
+    assert set(folder.iterdir()) == before
 
 
 def test_writing_makes_the_folder(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ import torch
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.characters import batch_to_ids
-from elmo_plugin.checkpoints import BilmTf, Native, build_bilm, load_checkpoint
+from elmo_plugin.checkpoints import BilmTf, Checkpoint, ManyLangs, Native, build_bilm, load_checkpoint
 from elmo_plugin.checkpoints.conversion import convert
 from tests.checkpoint_oracles import (
+    LEXICON,
     SOFTMAX,
     WORDS,
+    assert_same_checkpoint,
     assert_same_state,
     language_model_archive,
     language_model_run,
@@ -20,13 +22,30 @@ from tests.checkpoint_oracles import (
 )
 from tests.oracles import SENTENCES
 
-SOURCES = ("archive", "run", "native", "bilm-tf")
-TARGETS = ("native", "bilm-tf")
+PARTS = ("softmax", "vocabulary", "warm state")
+INPUTS = {
+    "characters": {},
+    "words": {"char_cnn": None, "n_tokens_vocab": len(WORDS)},
+    "lexicons": {"char_cnn": None, "lexicon": LEXICON},
+}
+SOURCES = {
+    "archive": (list(INPUTS), PARTS),
+    "run": (list(INPUTS), PARTS),
+    "native": (list(INPUTS), PARTS),
+    "bilm-tf": (["characters", "words"], PARTS[1:]),
+    "many-langs": (["lexicons"], ()),
+}
+"""Which biLMs each can hold, and what beside their weights."""
+TARGETS = ("native", "bilm-tf", "many-langs")
+CASES = [
+    (input, source, target)
+    for input, source, target in product(INPUTS, SOURCES, TARGETS)
+    if input in SOURCES[source][0]
+]
 
 
-def written(folder: Path, form: str) -> Path:
-    """The same checkpoint with a warm state in one of the forms."""
-    checkpoint = pretrained(warm=True)
+def written(folder: Path, form: str, checkpoint: Checkpoint) -> Path:
+    """A checkpoint in one of the forms."""
     if form == "archive":
         return language_model_archive(folder / "model.tar.gz", checkpoint)
     if form == "run":
@@ -34,28 +53,49 @@ def written(folder: Path, form: str) -> Path:
     if form == "native":
         Native().write(checkpoint, folder / "one.safetensors")
         return folder / "one.safetensors"
-    BilmTf().write(checkpoint, folder / "pair")
-    return folder / "pair"
+    (BilmTf() if form == "bilm-tf" else ManyLangs()).write(checkpoint, folder / "from")
+    return folder / "from"
 
 
 def target(folder: Path, form: str) -> Path:
     return folder / ("to.safetensors" if form == "native" else "to")
 
 
-@pytest.mark.parametrize(("source", "form"), list(product(SOURCES, TARGETS)))
-def test_everything_that_both_formats_hold_arrives(tmp_path: Path, source: str, form: str) -> None:
+def only(parts: set[str], checkpoint: Checkpoint) -> Checkpoint:
+    """A checkpoint without the parts that are not named."""
+    weights = checkpoint.state_dict
+    return checkpoint._replace(
+        softmax=checkpoint.softmax if "softmax" in parts else None,
+        vocabulary=checkpoint.vocabulary if "vocabulary" in parts else None,
+        state_dict={n: v for n, v in weights.items() if "warm state" in parts or not n.startswith("warm_")},
+    )
+
+
+@pytest.mark.parametrize("has_softmax", [True, False], ids=["softmax", "no softmax"])
+@pytest.mark.parametrize(("input", "source", "form"), CASES)
+def test_what_both_formats_hold_arrives_and_what_does_not_is_said(
+    tmp_path: Path, input: str, source: str, form: str, has_softmax: bool
+) -> None:
     """To one rounding of the forget bias, which bilm-tf stores minus one."""
-    convert(written(tmp_path, source), target(tmp_path, form))
-    found, wanted = load_checkpoint(target(tmp_path, form)), pretrained(warm=True)
-    assert found.options == wanted.options and found.vocabulary == WORDS
+    checkpoint = pretrained(warm=True, **INPUTS[input])
+    held = {part for part in SOURCES[source][1] if has_softmax or part != "softmax"}
+    if source in ("archive", "run") and not has_softmax:
+        held -= {"vocabulary"}  # of a model that is no language model the words are not the biLM's
+    location, to = written(tmp_path, source, only(set(PARTS) if has_softmax else {*PARTS[1:]}, checkpoint)), form
+    if input not in SOURCES[form][0]:
+        with pytest.raises(ConfigurationError, match=f"{form}.* no place for .*; wanted .*native"):
+            convert(location, target(tmp_path, form), to=to)
+        assert not target(tmp_path, form).exists()
+        return
+    converted = convert(location, target(tmp_path, form), to=to)
+    arrives = held & set(SOURCES[form][1])
+    assert converted.left_out == [part for part in PARTS if part in held - arrives]
+    found, wanted = load_checkpoint(target(tmp_path, form)), only(arrives, checkpoint)
     assert_same_state(found.state_dict, wanted.state_dict, 2.5e-7 if "bilm-tf" in (source, form) else 0.0)
-    assert (found.softmax is None) == ("bilm-tf" in (source, form))
-    if found.softmax is not None and wanted.softmax is not None:
-        assert found.softmax.config == SOFTMAX
-        assert_same_state(found.softmax.state_dict, wanted.softmax.state_dict)
+    assert_same_checkpoint(found._replace(state_dict={}), wanted._replace(state_dict={}))
 
 
-@pytest.mark.parametrize("form", TARGETS)
+@pytest.mark.parametrize("form", ["native", "bilm-tf"])
 def test_a_softmax_and_a_vocabulary_stay_when_a_warm_state_is_added(tmp_path: Path, form: str) -> None:
     Native().write(pretrained(), tmp_path / "one.safetensors")
     (tmp_path / "text").write_text("The cat sat .\n", encoding="utf-8")
@@ -63,11 +103,17 @@ def test_a_softmax_and_a_vocabulary_stay_when_a_warm_state_is_added(tmp_path: Pa
     found = load_checkpoint(target(tmp_path, form))
     assert build_bilm(found).warm_state is not None
     assert found.vocabulary == WORDS and (found.softmax is not None) == (form == "native")
+    assert found.softmax is None or found.softmax.config == SOFTMAX
+
+
+def test_a_warm_state_that_has_no_place_is_not_computed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="many-langs's files have no place for a warm state; wanted native"):
+        convert(tmp_path / "any", tmp_path / "to", tmp_path / "text", to="many-langs")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_bilm_in_half_precision_is_close_and_stays_what_it_is(tmp_path: Path, dtype: str) -> None:
-    convert(written(tmp_path, "archive"), tmp_path / "half.safetensors", dtype=dtype)
+    convert(written(tmp_path, "archive", pretrained()), tmp_path / "half.safetensors", dtype=dtype)
     exact, half = build_bilm(pretrained()), build_bilm(load_checkpoint(tmp_path / "half.safetensors"))
     ids = batch_to_ids(SENTENCES)
     torch.testing.assert_close(half(ids).layers, exact(ids).layers, rtol=0, atol=0.1)
@@ -77,7 +123,7 @@ def test_a_bilm_in_half_precision_is_close_and_stays_what_it_is(tmp_path: Path, 
 
 
 def test_the_format_may_be_said(tmp_path: Path) -> None:
-    source = written(tmp_path, "archive")
+    source = written(tmp_path, "archive", pretrained())
     convert(source, tmp_path / "folder.safetensors", to="bilm-tf")
     assert (tmp_path / "folder.safetensors/weights.hdf5").exists()
     assert load_checkpoint(tmp_path / "folder.safetensors").vocabulary == WORDS
@@ -85,7 +131,27 @@ def test_the_format_may_be_said(tmp_path: Path) -> None:
         convert(source, tmp_path / "my_bilm", to="native")
 
 
-def test_half_precision_is_for_the_native_format(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="bilm-tf's files hold float32; wanted the native format for float16"):
-        convert(written(tmp_path, "archive"), tmp_path / "to", dtype="float16")
-    assert not (tmp_path / "to").exists()
+@pytest.mark.parametrize("form", ["bilm-tf", "many-langs"])
+def test_half_precision_is_for_the_native_format(tmp_path: Path, form: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{form}'s files hold float32; wanted the native format for float16"):
+        convert(tmp_path / "any", tmp_path / "to", to=form, dtype="float16")
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "said"),
+    [
+        (
+            "to",
+            "allennlp",
+            "an archive holds a whole model with its config, and `allennlp train` writes it; wanted one ",
+        ),
+        ("model.tar.gz", None, "an archive holds a whole model"),
+        ("to", "onnx", "the format is 'onnx'; wanted one of native, bilm-tf, many-langs"),
+        ("to.hdf5", None, "is the name of a file; wanted a folder for the files of bilm-tf"),
+        ("144.zip", "many-langs", "is the name of a file; wanted a folder for the files of many-langs"),
+    ],
+)
+def test_what_is_not_written_is_said_before_anything_is_read(tmp_path: Path, name: str, form: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        convert(tmp_path / "any", tmp_path / name, to=form)
+    assert not (tmp_path / name).exists()

@@ -16,17 +16,7 @@ from elmo_plugin.bilm import BiLM, LexiconEncoder
 from elmo_plugin.checkpoints import ManyLangs, build_bilm, load_checkpoint
 from elmo_plugin.checkpoints.conversion import convert
 from tests.checkpoint_oracles import assert_same_checkpoint
-from tests.many_langs_oracle import CHARACTERS, CONFIG, SENTENCES, WORDS, config, its_layers, write_folder
-
-SIZES: dict[str, dict[str, Any]] = {
-    "characters and words": config(),
-    "characters": config(word_dim=0),
-    "words": config(char_dim=0),
-    "tanh, three layers": config(activation="tanh", n_layers=3),
-    "no clips, no highways": config(cell_clip=0, proj_clip=0, n_highway=0),
-    "words of up to 5 characters": config(max_characters_per_token=7, filters=[[1, 4], [7, 8]]),
-    "filters that sum to the projection": config(word_dim=0, filters=[[1, 4], [3, 4]]),
-}
+from tests.many_langs_oracle import CHARACTERS, CONFIG, SENTENCES, SIZES, WORDS, config, its_layers, write_folder
 
 
 @pytest.fixture
@@ -101,8 +91,7 @@ def test_the_config_is_found_by_its_name_whatever_path_it_had(folder: Path) -> N
 @pytest.mark.parametrize("name", ["cnn_50_100_512_4096_sample.json", "cnn_0_100_512_4096_sample.json"])
 def test_a_config_that_came_with_the_package_need_not_be_in_the_folder(folder: Path, name: str) -> None:
     change_json(folder / "config.json", config_path=f"elmoformanylangs/configs/{name}")
-    published = f"'{folder}', tensor 'token_embedder.word_emb_layer.embedding.weight': found shape (10, 5), "
-    assert refusal(folder) == f"{published}the sizes want (10, 100)"
+    assert refusal(folder).endswith(" the 94,069,052 parameters that the options ask for")
     (folder / "sizes.json").rename(folder / name)
     assert load_checkpoint(folder).options.lstm.cell_dim == 24
 
@@ -135,7 +124,7 @@ def test_a_warm_state_can_be_had(folder: Path, tmp_path: Path) -> None:
 
 def test_bilm_tfs_files_cannot_hold_it(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigurationError, match=r"bilm-tf's files have no place for lexicons, .* wanted the native format"
+        ConfigurationError, match=r"bilm-tf's files have no place for lexicons, .* wanted many-langs or native"
     ):
         convert(folder, tmp_path / "to")
     assert not (tmp_path / "to").exists()

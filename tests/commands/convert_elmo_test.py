@@ -7,8 +7,8 @@ from safetensors.torch import load_file
 
 from elmo_plugin.bilm import BiLM, warm_up
 from elmo_plugin.characters import batch_to_ids
-from elmo_plugin.checkpoints import build_bilm, load_checkpoint
-from tests.checkpoint_oracles import WORDS, language_model_archive, pretrained
+from elmo_plugin.checkpoints import Native, build_bilm, load_checkpoint
+from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, pretrained
 from tests.many_langs_oracle import CHARACTERS, config, write_folder
 from tests.many_langs_oracle import WORDS as many_words
 from tests.oracles import lively, options, write_files
@@ -70,7 +70,7 @@ def test_a_language_model_becomes_bilm_tfs_three_files(
     archive = language_model_archive(tmp_path / "model.tar.gz", pretrained())
     run(monkeypatch, archive, tmp_path / "to", "--to", "bilm-tf")
     assert {path.name for path in (tmp_path / "to").iterdir()} == {"options.json", "weights.hdf5", "vocabulary.txt"}
-    said = "; without its softmax; its vocabulary, 12 lines; in options.json, weights.hdf5, vocabulary.txt\n"
+    said = "; its vocabulary, 12 lines; without its softmax; in options.json, vocabulary.txt, weights.hdf5\n"
     assert said in capsys.readouterr().out
 
 
@@ -82,6 +82,24 @@ def test_a_model_of_elmo_for_many_langs_becomes_one_file_and_not_bilm_tfs(
     assert f"; its lexicons, {len(CHARACTERS)} characters and {len(many_words)} words\n" in capsys.readouterr().out
     with pytest.raises(SystemExit, match=r"^convert-elmo: bilm-tf's files have no place for lexicons"):
         run(monkeypatch, tmp_path / "144", tmp_path / "to")
+    assert not (tmp_path / "to").exists()
+
+
+def test_a_model_goes_back_to_elmo_for_many_langs_and_what_stays_behind_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = pretrained(warm=True, char_cnn=None, lexicon=LEXICON)
+    Native().write(checkpoint, tmp_path / "my.safetensors")
+    run(monkeypatch, tmp_path / "my.safetensors", tmp_path / "144", "--to", "many-langs")
+    values = sum(value.numel() for name, value in checkpoint.state_dict.items() if not name.startswith("warm"))
+    lexicons = f"its lexicons, {len(LEXICON['characters'])} characters and {len(LEXICON['words'])} words"
+    without = "without its softmax; without its vocabulary; without its warm state"
+    files = "in char.dic, config.json, encoder.pkl, sizes.json, token_embedder.pkl, word.dic"
+    said = f"a biLM of 2 layers, {values:,} values; {lexicons}; {without}; {files}\n"
+    assert capsys.readouterr().out.endswith(f"{tmp_path / '144'}: {said}")
+    for arguments in (["--to", "many-langs", "--warm-on", "text"], ["--to", "allennlp"], ["--to", "onnx"]):
+        with pytest.raises(SystemExit, match=r"^convert-elmo: .*; wanted "):
+            run(monkeypatch, tmp_path / "my.safetensors", tmp_path / "to", *arguments)
     assert not (tmp_path / "to").exists()
 
 

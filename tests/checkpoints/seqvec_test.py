@@ -1,0 +1,58 @@
+"""The way SeqVec is used, protein weights in bilm-tf's form: residues as tokens, the sum of the layers, their mean."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from elmo_plugin import load
+from tests.checkpoints.file_shapes_test import cnn, lstm
+from tests.oracles import file_layers, tensorflow_file
+from tests.task_oracles import allennlp
+
+PROTEINS = ["SEQWENCE", "MKTAYIAKQRQISFVKSHFSRQ", "X", "MUOBZXJ", ""]
+"""With rare residues, U and O, ambiguous ones, B, Z and J, and one that is unknown."""
+SIZES = {"lstm": lstm(), "char_cnn": cnn(n_highway=2, filters=[[1, 3], [2, 3], [7, 4]])}
+
+
+@pytest.fixture
+def seqvec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small model, as bilm-tf wrote SeqVec's, and a file of proteins beside it, residues with spaces between."""
+    (tmp_path / "seqvec").mkdir()
+    (tmp_path / "proteins.txt").write_text("".join(f"{' '.join(protein)}\n" for protein in PROTEINS), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tensorflow_file(tmp_path / "seqvec", SIZES)
+
+
+def its_layers(folder: Path, protein: str) -> np.ndarray:
+    """(L, T, D) of a protein alone, from the file's own terms."""
+    return file_layers(folder, list(protein))[:, 1:-1].float().numpy()
+
+
+def test_each_residue_has_a_vector_a_layer(seqvec: Path) -> None:
+    for protein, found in zip(PROTEINS, load(seqvec).embed([list(protein) for protein in PROTEINS]), strict=True):
+        np.testing.assert_allclose(found, its_layers(seqvec, protein), atol=1e-5)
+
+
+def test_every_letter_is_a_residue_of_its_own(seqvec: Path) -> None:
+    """Also those that were rare in training: letters are read, and there is no list of them."""
+    layers = load(seqvec).embed([[letter] for letter in "ACDEFGHIKLMNPQRSTVWYXUOBZJ"])
+    assert len({array[0].tobytes() for array in layers}) == 26
+
+
+def test_the_sum_of_the_layers_is_as_often_their_average_as_there_are_layers(seqvec: Path) -> None:
+    allennlp("embed-corpus", "proteins.txt", "residues.hdf5", "--bilm", "seqvec", "--average")
+    with h5py.File("residues.hdf5") as file:
+        for number, protein in enumerate(PROTEINS):
+            wanted = its_layers(seqvec, protein).sum(axis=0)  # (T, D)
+            np.testing.assert_allclose(3 * file[str(number)][()], wanted, atol=2e-5)
+
+
+def test_a_protein_has_the_mean_over_its_residues(seqvec: Path) -> None:
+    allennlp("embed-corpus", "proteins.txt", "proteins.npz", "--bilm", "seqvec", "--average", "--pool")
+    with np.load("proteins.npz") as file:
+        for number, protein in enumerate(PROTEINS[:-1]):
+            wanted = its_layers(seqvec, protein).sum(axis=0).mean(axis=0)  # (D,)
+            np.testing.assert_allclose(3 * file[str(number)], wanted, atol=2e-5)
+        assert not file["4"].any()
