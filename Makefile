@@ -34,7 +34,8 @@ check: setup  ## all that a change must pass: format, lint, types, floors and wa
 	$(RUN) pytest $(ARGS)
 
 setup: $(filter .tools/%,$(UV))  ## only the environment, in .venv/, as pyproject.toml and setup.cfg describe it
-	$(UV) sync
+	$(UV) sync --all-groups
+	@mkdir -p .venv/nltk_data/tokenizers/punkt  # or allennlp-models downloads it at import, which nothing here uses
 
 .tools/uv/bin/uv:
 	@echo "No uv on PATH: fetching it into .tools/"

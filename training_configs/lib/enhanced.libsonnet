@@ -1,0 +1,37 @@
+// ELMo in a model that knows nothing of it: `embedder` hands it all layers beside the words, and an encoder put through
+// `enhanced` takes them apart again, reads ELMo with the words, and has ELMo beside what it gives.
+local text = import 'text.libsonnet';
+
+(import 'experiment.libsonnet') {
+  x:: { tokens: text.words(100) },  // keys after elmo_key in the alphabet, so that the layers come first
+  elmo_key:: 'elmo',
+  sorting_keys:: ['tokens'],
+
+  indexers:: text.indexers($.x, null) { [$.elmo_key]: { type: 'elmo_characters' } },
+  embedder:: {
+    token_embedders: text.embedder($.x).token_embedders {
+      [$.elmo_key]: { type: 'elmo', bilm: $.bilm.keys, mix: 'concatenate', dropout: 0 } + $.elmo,
+    },
+  },
+  embedder_size:: $.bilm.num_layers * $.bilm.layer_dim + text.dim($.x),
+
+  // `encoder` reads $.input_size numbers a token. `enhanced` of an `lstm` gives $.output_size.
+  enhanced(encoder):: {
+    type: 'elmo_enhanced',
+    num_layers: $.bilm.num_layers,
+    layer_dim: $.bilm.layer_dim,
+    [if std.member($.elmo_at, 'input') then null else 'input_mix']: null,
+    [if std.member($.elmo_at, 'output') then null else 'output_mix']: null,
+    encoder: encoder,
+  },
+  lstm(input_size):: { type: 'lstm', input_size: input_size, hidden_size: $.hidden_size, bidirectional: true },
+
+  local house = super.model,  // of it only what is said of ELMo
+  model: {
+    text_field_embedder: $.embedder,
+    [if std.objectHas(house, 'regularizer') then 'regularizer']: house.regularizer,
+  },
+  dataset_reader: $.data.reader { token_indexers: $.indexers },
+  data_loader+: { batch_sampler+: { sorting_keys: $.sorting_keys } },
+  validation_data_loader+: { batch_sampler+: { sorting_keys: $.sorting_keys } },
+}
