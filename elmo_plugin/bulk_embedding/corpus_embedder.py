@@ -1,8 +1,9 @@
 """A corpus to a file of vectors, in memory that does not grow with it, and from where a killed run was."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -10,9 +11,9 @@ import numpy as np
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.bulk_embedding.corpus import Corpus, Sentence
+from elmo_plugin.bulk_embedding.corpus import CHARACTERS_IN_WINDOW, Corpus, Share, Window
 from elmo_plugin.bulk_embedding.embedder import Embedder
-from elmo_plugin.bulk_embedding.journal import Journal, Record
+from elmo_plugin.bulk_embedding.journal import Journal, KeptWindow
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
 from elmo_plugin.bulk_embedding.vector_file import Layout, VectorFile
 from elmo_plugin.mixes.sentence_cache import identity
@@ -22,7 +23,7 @@ PART = ".part"
 
 
 class Counts(NamedTuple):
-    """How much a corpus has: its lines, empty ones too, and their tokens."""
+    """How much was embedded: lines, empty ones too, and their tokens."""
 
     sentences: int
     tokens: int
@@ -58,7 +59,7 @@ class CorpusEmbedder:
         self._batch_size = batch_size
 
     def embed(self, corpus: Corpus, target: Path, file: VectorFile) -> Counts:
-        """Write a corpus' vectors to a new file.
+        """Write the vectors of a corpus, or of a share of it, to a new file.
 
         What is embedded is kept in the folder `target` with `.part` behind it. A run that was broken off goes on from
         there, and its file is that of an undisturbed run: a window is computed the same wherever a run begins. The
@@ -71,9 +72,13 @@ class CorpusEmbedder:
             raise ConfigurationError(f"'{target}' is there already; name another output, or delete it")
         folder = target.with_name(f"{target.name}{PART}")
         try:
-            with closing(Journal(folder, self._run(), self.layout)) as journal:
+            with closing(Journal(folder, self.run(), self.layout)) as journal:
                 counts = self._embed_windows(corpus, journal)
-                _write(file, journal, target, counts, self.layout)
+                written = _bar(
+                    corpus.share, journal.sentences(), desc="writing", unit=" sentences", total=counts.sentences
+                )
+                file.write(folder / target.name, written, self.layout)
+                os.replace(folder / target.name, target)
                 journal.remove()
         except OSError as error:
             kept = f"; '{folder}' keeps what is embedded, and the same command goes on from there"
@@ -83,31 +88,32 @@ class CorpusEmbedder:
     def _embed_windows(self, corpus: Corpus, journal: Journal) -> Counts:
         sentences = tokens = 0
         kept = journal.windows()
-        with Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True) as bar:
+        with _bar(corpus.share, desc="embedding", unit=" tokens", unit_scale=True) as bar:
             for window in corpus.windows():
-                sentences, tokens = sentences + len(window), tokens + _tokens(window)
+                sentences, tokens = sentences + len(window.sentences), tokens + _tokens(window)
                 share = corpus.share_read()
                 bar.total = round(tokens / share) if share else None  # an estimate until the text is read
-                records = next(kept, None)
-                if records is None:
+                before = next(kept, None)
+                if before is None:
                     journal.add(window, self._arrays(window, bar))
                 else:
-                    _compare(window, records, sentences - len(window), journal.folder)
+                    _compare(window, before, journal.folder)
                     bar.initial = bar.n = tokens  # the rate is that of this run
+            bar.total = tokens
         if next(kept, None) is not None:
-            raise _other_text(journal.folder, f"more than its {sentences} lines")
+            raise _other_text(journal.folder, "it had more lines")
         return Counts(sentences, tokens)
 
-    def _arrays(self, window: Sequence[Sentence], bar: Any) -> Iterator[tuple[int, np.ndarray]]:
+    def _arrays(self, window: Window, bar: Any) -> Iterator[tuple[int, np.ndarray]]:
         """The place and the array of each sentence. Of the windows before, no word is remembered."""
         self._embedder.elmo.bilm.word_memo.clear()  # what a word is computed together with moves its last bits
-        sentences = [sentence.tokens for sentence in window]
+        sentences = [sentence.tokens for sentence in window.sentences]
         for place, array in self._embedder.by_length(sentences, self._tokens_per_batch, self._batch_size):
             yield place, _mean(array) if self._pool else array
             bar.update(len(sentences[place]))
 
-    def _run(self) -> dict[str, Any]:
-        """All that the arrays depend on but the text."""
+    def run(self) -> dict[str, Any]:
+        """All that the arrays depend on but the text: values of JSON."""
         elmo = self._embedder.elmo
         mix = {name: value.tolist() for name, value in elmo.mixes[0].state_dict().items()}
         return {
@@ -117,19 +123,17 @@ class CorpusEmbedder:
             "type of numbers": self.layout.dtype,
             "tokens per batch": self._tokens_per_batch,
             "batch size": self._batch_size,
+            "characters in a window": CHARACTERS_IN_WINDOW,
         }
 
 
-def _write(file: VectorFile, journal: Journal, target: Path, counts: Counts, layout: Layout) -> None:
-    """Make the file, under another name until it is whole."""
-    partial = journal.folder / target.name
-    sentences = Tqdm.tqdm(journal.sentences(), desc="writing", unit=" sentences", total=counts.sentences)
-    file.write(partial, sentences, layout)
-    os.replace(partial, target)
+def _bar(share: Share, iterable: Optional[Iterable[Any]] = None, **keys: Any) -> Any:
+    """A progress bar; of several processes the first one shows its own."""
+    return Tqdm.tqdm(iterable, disable=share.rank > 0, **keys)
 
 
-def _tokens(window: Sequence[Sentence]) -> int:
-    return sum(len(sentence.tokens) for sentence in window)
+def _tokens(window: Window) -> int:
+    return sum(len(sentence.tokens) for sentence in window.sentences)
 
 
 def _mean(array: np.ndarray) -> np.ndarray:
@@ -137,13 +141,13 @@ def _mean(array: np.ndarray) -> np.ndarray:
     return array.sum(axis=-2) / max(array.shape[-2], 1)
 
 
-def _compare(window: Sequence[Sentence], records: Sequence[Record], behind: int, folder: Path) -> None:
-    """Raise `ConfigurationError` where a window, `behind` lines into the text, is not what was embedded for it."""
-    for line, sentence in enumerate(window):
-        if line >= len(records) or tuple(records[line][:2]) != sentence:
-            raise _other_text(folder, f"line {behind + line + 1} is another one")
-    if len(records) > len(window):
-        raise _other_text(folder, f"more than its {behind + len(window)} lines")
+def _compare(window: Window, kept: KeptWindow, folder: Path) -> None:
+    """Raise `ConfigurationError` where a window is not what was embedded for it."""
+    if kept.start != window.start:
+        raise _other_text(folder, f"what was line {kept.start + 1} is at another place")
+    for line, (sentence, record) in enumerate(zip_longest(window.sentences, kept.records), window.start + 1):
+        if sentence is None or record is None or sentence != tuple(record[:2]):
+            raise _other_text(folder, f"line {line} is not what it was")
 
 
 def _other_text(folder: Path, found: str) -> ConfigurationError:

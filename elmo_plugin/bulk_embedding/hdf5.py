@@ -5,10 +5,10 @@ import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from io import FileIO
 from pathlib import Path
-from typing import IO, Any, Optional
+from typing import IO, Any, NamedTuple, Optional, Union
 
 import h5py
 import numpy as np
@@ -23,6 +23,17 @@ LONGEST_INDEX = 2**31 - 1
 """Bytes of the longest string that NumPy, and so h5py, reads."""
 ROWS_IN_CHUNK = 4096
 """Rows that are compressed together; hdf5 allows 4 GB."""
+
+
+class LinkedSentence(NamedTuple):
+    """A line of a corpus, its number from 0, and the name of the file in the same folder that has its dataset."""
+
+    line: int
+    text: str
+    file: str
+
+
+Store = Callable[[h5py.File, str, Any], None]
 
 
 @VectorFile.register("hdf5")
@@ -48,12 +59,27 @@ class Hdf5File(VectorFile):
 
     def write(self, path: Path, sentences: Iterable[EmbeddedSentence], layout: Layout) -> None:
         """Write them."""
+
+        def store(file: h5py.File, key: str, sentence: EmbeddedSentence) -> None:
+            file.create_dataset(key, data=sentence.vectors, **self._storage(sentence.vectors, layout))
+
+        self._write(path, sentences, store)
+
+    def link(self, path: Path, sentences: Iterable[LinkedSentence]) -> None:
+        """Write a file that is read as if it had all datasets of other files, which stay where they are."""
+
+        def store(file: h5py.File, key: str, sentence: LinkedSentence) -> None:
+            file[key] = h5py.ExternalLink(sentence.file, key)
+
+        self._write(path, sentences, store)
+
+    def _write(self, path: Path, sentences: Iterable[Union[EmbeddedSentence, LinkedSentence]], store: Store) -> None:
         with _Disk(path, "w+") as disk, tempfile.TemporaryFile(dir=path.parent) as index:
             with h5py.File(disk, "w") as file:
                 for sentence in sentences:
                     key = sentence_key(sentence.text) if self._use_sentence_keys else str(sentence.line)
-                    if key and key not in file:
-                        file.create_dataset(key, data=sentence.vectors, **self._storage(sentence.vectors, layout))
+                    if key and not file.id.links.exists(key.encode()):  # `in` would open what a link leads to
+                        store(file, key, sentence)
                     if sentence.text and not self._use_sentence_keys:
                         _add_to_index(index, sentence.text, key)
                     disk.check()
@@ -62,6 +88,9 @@ class Hdf5File(VectorFile):
                 disk.seek(place)
                 shutil.copyfileobj(index, disk)
             disk.check()
+
+    def _to_params(self) -> dict[str, Any]:
+        return {"type": "hdf5", "compress": self._compress, "use_sentence_keys": self._use_sentence_keys}
 
     def _storage(self, vectors: np.ndarray, layout: Layout) -> dict[str, Any]:
         if not self._compress or not vectors.size:

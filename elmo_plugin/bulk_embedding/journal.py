@@ -3,15 +3,15 @@
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count, islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.bulk_embedding.corpus import Sentence
+from elmo_plugin.bulk_embedding.corpus import Window
 from elmo_plugin.bulk_embedding.vector_file import EmbeddedSentence, Layout
 
 RUN, WINDOWS, VECTORS = "run.json", "windows.jsonl", "vectors"
@@ -19,11 +19,18 @@ Record = tuple[str, list[str], int]
 """A sentence's text, its tokens, and where its array begins among the vectors."""
 
 
+class KeptWindow(NamedTuple):
+    """The number of a window's first line in the text, and a record for each of its lines."""
+
+    start: int
+    records: list[Record]
+
+
 class Journal:
     """A folder with the arrays of whole windows of a corpus; of a window that a kill broke off nothing counts.
 
-    `vectors` has the arrays one after another, as they were computed; `windows.jsonl` has a line a window, the list of
-    its records, written when its arrays are safe on the disk; `run.json` says what made them.
+    `vectors` has the arrays one after another, as they were computed; `windows.jsonl` has a line a window, a
+    `KeptWindow`, written when its arrays are safe on the disk; `run.json` says what made them.
 
     # Parameters
 
@@ -48,7 +55,7 @@ class Journal:
             os.close(self._lock)
             raise
 
-    def add(self, window: Sequence[Sentence], arrays: Iterable[tuple[int, np.ndarray]]) -> None:
+    def add(self, window: Window, arrays: Iterable[tuple[int, np.ndarray]]) -> None:
         """Keep a window, given the place in it and the array of each of its sentences, in any order."""
         starts = {}
         with (self.folder / VECTORS).open("ab") as vectors:
@@ -56,25 +63,24 @@ class Journal:
                 starts[place] = vectors.tell()
                 vectors.write(array.astype(self._layout.dtype).tobytes())
             _sync(vectors)
-        records: list[Record] = [(*sentence, starts[place]) for place, sentence in enumerate(window)]
+        kept = KeptWindow(window.start, [(*sentence, starts[place]) for place, sentence in enumerate(window.sentences)])
         with (self.folder / WINDOWS).open("ab") as windows:
-            windows.write(f"{json.dumps(records)}\n".encode())
+            windows.write(f"{json.dumps(kept)}\n".encode())
             _sync(windows)
 
-    def windows(self) -> Iterator[list[Record]]:
-        """The records of each window that was there at first."""
+    def windows(self) -> Iterator[KeptWindow]:
+        """Each window that was there at first."""
         with (self.folder / WINDOWS).open("rb") as windows:
-            yield from map(json.loads, islice(windows, self.windows_kept))
+            yield from map(_kept, islice(windows, self.windows_kept))
 
     def sentences(self) -> Iterator[EmbeddedSentence]:
         """All that is kept, in the order of the corpus."""
-        line = count()
         with (self.folder / WINDOWS).open("rb") as windows, (self.folder / VECTORS).open("rb") as vectors:
-            for window in windows:
-                for text, tokens, start in json.loads(window):
-                    vectors.seek(start)
+            for window in map(_kept, windows):
+                for line, (text, tokens, place) in enumerate(window.records, window.start):
+                    vectors.seek(place)
                     array = np.frombuffer(vectors.read(self._layout.size(len(tokens))), self._layout.dtype)
-                    yield EmbeddedSentence(next(line), text, tokens, array.reshape(self._layout.shape))
+                    yield EmbeddedSentence(line, text, tokens, array.reshape(self._layout.shape))
 
     def remove(self) -> None:
         """Take the folder away: its arrays are in their file."""
@@ -119,11 +125,12 @@ class Journal:
 
     def _cut_back(self) -> None:
         """Cut off what belongs to no whole window."""
-        length, last = 0, b"[]"
+        length, last = 0, b"[0, []]"
         for last in self._whole_lines():
             length += len(last)
         try:
-            end = max((start + self._layout.size(len(tokens)) for _, tokens, start in json.loads(last)), default=0)
+            records = _kept(last).records
+            end = max((place + self._layout.size(len(tokens)) for _, tokens, place in records), default=0)
         except ValueError as error:
             raise self._damaged(WINDOWS) from error
         for name, size in ((WINDOWS, length), (VECTORS, end)):
@@ -134,6 +141,11 @@ class Journal:
 
     def _damaged(self, name: str) -> ConfigurationError:
         return ConfigurationError(f"'{self.folder / name}' is damaged; delete '{self.folder}' to begin anew")
+
+
+def _kept(line: bytes) -> KeptWindow:
+    """Raises `ValueError` for what is none."""
+    return KeptWindow(*json.loads(line))
 
 
 def _lock(folder: Path) -> int:

@@ -3,6 +3,7 @@
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,3 +35,6 @@ class NpzFile(VectorFile):
                 entry.compress_type = self._compression
                 with archive.open(entry, "w", force_zip64=True) as array:
                     np.lib.format.write_array(array, np.ascontiguousarray(sentence.vectors), allow_pickle=False)
+
+    def _to_params(self) -> dict[str, Any]:
+        return {"type": "npz", "compress": self._compression == zipfile.ZIP_DEFLATED}

@@ -47,6 +47,9 @@ class ParquetFile(VectorFile):
             for group in groups:
                 writer.write_table(self._table(group, layout, schema))
 
+    def _to_params(self) -> dict[str, Any]:
+        return {"type": "parquet", "compress": self._compression != "none"}
+
     def _schema(self, layout: Layout) -> Any:
         arrow = self._arrow
         vector = arrow.list_(arrow.from_numpy_dtype(np.dtype(layout.dtype)), layout.shape[-1])

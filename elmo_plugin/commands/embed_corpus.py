@@ -1,17 +1,28 @@
 """`allennlp embed-corpus`: a text to vectors on disk."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Optional
 
+import torch
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
 
-from elmo_plugin.bulk_embedding import Corpus, CorpusEmbedder, Embedder, VectorFile, load
+from elmo_plugin.bulk_embedding import (
+    Corpus,
+    CorpusEmbedder,
+    Embedder,
+    ShardedCorpusEmbedder,
+    Share,
+    VectorFile,
+    load,
+)
 from elmo_plugin.bulk_embedding.embedder import MIXES, TRAINED, load_by_keys
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
+from elmo_plugin.bulk_embedding.shards import check_processes
 from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS
 from elmo_plugin.mixes.elmo import PRECISIONS
 
@@ -37,6 +48,12 @@ With the mix that a tagger has learned, a vector a sentence:
 
 What is embedded is kept in OUTPUT.part until OUTPUT is made of it, so that the disk needs room for it twice. A
 run that was killed goes on from there when the same command is given again.
+
+On four processes, each of which writes a shard of its own, such as vectors-00000-of-00004.hdf5:
+  torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m allennlp embed-corpus sentences.txt vectors.hdf5
+
+The one that ends last writes the manifest, vectors.hdf5.json, and vectors.hdf5, which links to the shards and
+is read as if it held them; npz and parquet have the manifest alone.
 """
 
 
@@ -116,7 +133,12 @@ def _add_work(subparser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--precision", choices=list(PRECISIONS), default="float32", help="what is computed in (default: float32)"
     )
-    group.add_argument("--cuda-device", type=int, default=-1, help="the number of a GPU (default: -1, the processor)")
+    group.add_argument(
+        "--cuda-device",
+        type=int,
+        help="the number of a GPU, -1 for the processor (default: -1; under torchrun a GPU of its own for each "
+        "process, where there are GPUs)",
+    )
 
 
 def _count(text: str) -> int:
@@ -128,14 +150,29 @@ def _count(text: str) -> int:
 def run(args: argparse.Namespace) -> None:
     """Embed, and say what was written; one line and exit code 1 if something is wrong."""
     try:
+        share = _share()
+        check_processes(args.output, share.size)
         file = _file(args.format, args.output, args.compress, args.use_sentence_keys)
-        corpus = Corpus(args.input, Tokenizer.by_name(args.tokenizer)())
+        corpus = Corpus(args.input, Tokenizer.by_name(args.tokenizer)(), share)
         embedder = CorpusEmbedder(_embedder(args), args.pool, args.half, args.tokens_per_batch, args.batch_size)
-        counts = embedder.embed(corpus, args.output, file)
+        whole_or_shard = embedder if share.size == 1 else ShardedCorpusEmbedder(embedder)
+        counts = whole_or_shard.embed(corpus, args.output, file)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"embed-corpus: {error}")
+    written = f"{args.output}, shard {share.rank + 1} of {share.size}" if share.size > 1 else args.output
     shape = ", ".join("T" if count == -1 else str(count) for count in embedder.layout.shape)
-    print(f"{args.output}: {counts.sentences:,} sentences, {counts.tokens:,} tokens; ({shape}) {embedder.layout.dtype}")
+    print(f"{written}: {counts.sentences:,} sentences, {counts.tokens:,} tokens; ({shape}) {embedder.layout.dtype}")
+
+
+def _share() -> Share:
+    """Which of several processes this one is, as torchrun says it."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    rank = os.environ.get("RANK", "0" if size == "1" else "")
+    if not (rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
+        raise ConfigurationError(
+            f"the environment's RANK is {rank!r} and WORLD_SIZE {size!r}; wanted two numbers, the first from 0 and less"
+        )
+    return Share(int(rank), int(size))
 
 
 def _file(name: Optional[str], output: Path, compress: bool, use_sentence_keys: bool) -> VectorFile:
@@ -153,12 +190,20 @@ def _embedder(args: argparse.Namespace) -> Embedder:
         named.append("--weight-file")
     if len(named) > 1:
         raise ConfigurationError(f"{' and '.join(named)} each say which biLM it is; wanted one of them")
+    device = _cuda_device(args.cuda_device)
     if args.mix:
-        return load(args.mix, TRAINED, args.precision, args.cuda_device)
+        return load(args.mix, TRAINED, args.precision, device)
     if args.bilm:
-        return load(args.bilm, args.layers, args.precision, args.cuda_device)
+        return load(args.bilm, args.layers, args.precision, device)
     pair = {
         "options_file": args.options_file or PUBLISHED_OPTIONS,
         "weight_file": args.weight_file or PUBLISHED_WEIGHTS,
     }
-    return load_by_keys(pair, args.layers, args.precision, args.cuda_device)
+    return load_by_keys(pair, args.layers, args.precision, device)
+
+
+def _cuda_device(chosen: Optional[int]) -> int:
+    """What the user says; or the GPU of this process among those that torchrun has started on this machine."""
+    if chosen is None and torch.cuda.is_available():
+        return int(os.environ.get("LOCAL_RANK", -1))
+    return -1 if chosen is None else chosen

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.bulk_embedding.corpus import Sentence
+from elmo_plugin.bulk_embedding.corpus import Sentence, Window
 from elmo_plugin.bulk_embedding.journal import Journal
 from elmo_plugin.bulk_embedding.vector_file import EmbeddedSentence, Layout
 
 LAYOUT = Layout((2, -1, 3), "float32")
 RUN = {"weights": "abc", "shape": [2, -1, 3]}
 WINDOWS = [
-    [Sentence("a b", ["a", "b"]), Sentence("", [])],
-    [Sentence("\u2028日", ["\u2028日"]), Sentence("c", ["c"]), Sentence("c", ["c"])],
+    Window(3, [Sentence("a b", ["a", "b"]), Sentence("", [])]),
+    Window(20, [Sentence("\u2028日", ["\u2028日"]), Sentence("c", ["c"]), Sentence("c", ["c"])]),
 ]
+"""Two of a text, others between them."""
 
 
 def array(line: int, tokens: int) -> np.ndarray:
@@ -26,9 +27,9 @@ def array(line: int, tokens: int) -> np.ndarray:
 
 def add(journal: Journal, number: int) -> None:
     """A window, its last sentence first."""
-    window, behind = WINDOWS[number], sum(map(len, WINDOWS[:number]))
-    places = reversed(range(len(window)))
-    journal.add(window, ((place, array(behind + place, len(window[place].tokens))) for place in places))
+    window = WINDOWS[number]
+    places = reversed(list(enumerate(window.sentences)))
+    journal.add(window, ((place, array(window.start + place, len(tokens))) for place, (_, tokens) in places))
 
 
 def opened(folder: Path, **changes: object) -> "closing[Journal]":
@@ -37,11 +38,11 @@ def opened(folder: Path, **changes: object) -> "closing[Journal]":
 
 def check(found: list[EmbeddedSentence], windows: int) -> None:
     """All sentences of the first windows, in the order of the text."""
-    wanted = [sentence for window in WINDOWS[:windows] for sentence in window]
-    assert [sentence[:3] for sentence in found] == [(line, *sentence) for line, sentence in enumerate(wanted)]
-    for line, sentence in enumerate(found):
+    wanted = [numbered for start, sentences in WINDOWS[:windows] for numbered in enumerate(sentences, start)]
+    assert [sentence[:3] for sentence in found] == [(line, *sentence) for line, sentence in wanted]
+    for sentence in found:
         assert sentence.vectors.dtype == np.float32
-        np.testing.assert_array_equal(sentence.vectors, array(line, len(sentence.tokens)))
+        np.testing.assert_array_equal(sentence.vectors, array(sentence.line, len(sentence.tokens)))
 
 
 def test_windows_come_back_in_the_order_of_the_text(tmp_path: Path) -> None:
@@ -53,7 +54,8 @@ def test_windows_come_back_in_the_order_of_the_text(tmp_path: Path) -> None:
     with opened(tmp_path / "part") as journal:
         assert journal.windows_kept == 2
         check(list(journal.sentences()), 2)
-        assert [[tuple(record[:2]) for record in window] for window in journal.windows()] == WINDOWS
+        kept = [(start, [tuple(record[:2]) for record in records]) for start, records in journal.windows()]
+        assert kept == WINDOWS
         journal.remove()
     assert not (tmp_path / "part").exists()
 

@@ -6,12 +6,15 @@ import lzma
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Optional
 
 import h5py
 import numpy as np
 import pytest
+import torch
 
 from elmo_plugin.bulk_embedding import Embedder, corpus, load, sentence_key
+from elmo_plugin.commands import embed_corpus
 from tests.full_disk import disk_of
 from tests.oracles import write_files
 from tests.task_oracles import TOWNS, D, L, allennlp, experiment, small_bilm, tagger, tags_reader, train
@@ -176,7 +179,7 @@ def test_a_disk_that_takes_no_more_ends_it_and_the_same_command_goes_on(
     """First there is no room for the vectors, then none for the file that is made of them."""
     if output == "out.parquet":
         pytest.importorskip("pyarrow")
-    monkeypatch.setattr(corpus, "TOKENS_IN_WINDOW", 500)
+    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 2500)
     (folder / "text").write_text("The boat leaks and the boat sinks .\n" * 300, encoding="utf-8")
     size = 300 * 8 * L * D * 4
     said = f"^embed-corpus: '{output}' cannot be written: .*the same command goes on from there$"
@@ -196,3 +199,58 @@ def test_an_output_that_may_not_be_written_is_one_line(folder: Path) -> None:
     with pytest.raises(SystemExit, match=r"^embed-corpus: 'out' cannot be written: .*File exists"):
         allennlp("embed-corpus", "text", "out", *BILM)
     assert (folder / "out.part").read_text() == "a file where a folder should be"
+
+
+def test_each_process_of_several_writes_its_shard_and_says_which(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 20)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in ("1", "0"):
+        monkeypatch.setenv("RANK", rank)
+        allennlp("embed-corpus", "text", "out.hdf5", *BILM)
+    second, first = capsys.readouterr().out.splitlines()
+    assert first == f"out.hdf5, shard 1 of 2: 4 sentences, 9 tokens; ({L}, T, {D}) float32"
+    assert second == f"out.hdf5, shard 2 of 2: 1 sentences, 3 tokens; ({L}, T, {D}) float32"
+    assert_close(arrays(), wanted())
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "said"),
+    [
+        ({"WORLD_SIZE": "2"}, ["text", "out"], "the environment's RANK is '' and WORLD_SIZE '2'; wanted two numbers"),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, ["text", "out"], "the environment's RANK is '2' and WORLD_SIZE '2'"),
+        ({"WORLD_SIZE": "two", "RANK": "1"}, ["text", "out"], "the environment's RANK is '1' and WORLD_SIZE 'two'"),
+        ({"WORLD_SIZE": "2", "RANK": "1"}, ["-", "out"], "the standard input cannot be read by each of 2 processes"),
+        ({"WORLD_SIZE": "3", "RANK": "1"}, ["text", "begun"], "'begun-00000-of-00002.part' is of a run of 2 processes"),
+        ({}, ["text", "begun"], "'begun-00000-of-00002.part' is of a run of 2 processes, and this one has 1"),
+    ],
+)
+def test_several_processes_that_cannot_be_are_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], arguments: list[str], said: str
+) -> None:
+    (folder / "begun-00000-of-00002.part").mkdir()
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit, match=f"^embed-corpus: {said}"):
+        allennlp("embed-corpus", *arguments, *BILM)
+    assert not list(folder.glob("out*"))
+
+
+@pytest.mark.parametrize(
+    ("local_rank", "arguments", "device"),
+    [("1", [], 1), (None, [], -1), ("1", ["--cuda-device", "-1"], -1), ("1", ["--cuda-device", "0"], 0)],
+)
+def test_torchruns_processes_have_a_gpu_each_unless_the_user_says_otherwise(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, local_rank: Optional[str], arguments: list[str], device: int
+) -> None:
+    chosen: list[int] = []
+    load_by_keys = embed_corpus.load_by_keys
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(
+        embed_corpus, "load_by_keys", lambda *keys: chosen.append(keys[-1]) or load_by_keys(*keys[:-1], -1)
+    )
+    if local_rank is not None:
+        monkeypatch.setenv("LOCAL_RANK", local_rank)
+    allennlp("embed-corpus", "text", "out", *BILM, *arguments)
+    assert chosen == [device]

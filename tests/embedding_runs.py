@@ -1,0 +1,60 @@
+"""A text to embed, the whole work, and runs of it that are broken off."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from allennlp.data import Tokenizer
+
+from elmo_plugin.bulk_embedding import Corpus, CorpusEmbedder, Embedder, ShardedCorpusEmbedder, Share, VectorFile, load
+from elmo_plugin.bulk_embedding.corpus import WHOLE
+from elmo_plugin.bulk_embedding.corpus_embedder import Counts
+
+BATCH = 40
+"""Tokens in a batch."""
+CHARACTERS = 50 * BATCH
+"""Characters in a window, of some ten batches."""
+
+
+def write_text(path: Path, lines: int) -> list[str]:
+    """Natural lengths, some lines empty, some repeated, no few words seen once."""
+    draw = random.Random(0)
+    words = ["the", "boat", "日本語", "and/or", *(f"word{number}" for number in range(300))]
+    text = ["The boat leaks .", ""]
+    while len(text) < lines:
+        repeated = draw.choice(text)
+        new = " ".join(draw.choices(words, k=draw.choice([0, 1, 4, 9, 30])))
+        text.append(repeated if draw.random() < 0.1 else new)
+    path.write_text("".join(f"{line}\n" for line in text[:lines]), encoding="utf-8")
+    return text[:lines]
+
+
+def embed(
+    folder: Path,
+    target: str,
+    file: VectorFile,
+    text: str = "text",
+    bilm: str = "bilm",
+    share: Share = WHOLE,
+    **keys: Any,
+) -> Counts:
+    """The whole work, or that of one process."""
+    embedder = CorpusEmbedder(load(folder / bilm), **{"tokens_per_batch": BATCH, **keys})
+    corpus = Corpus(folder / text, Tokenizer.by_name("just_spaces")(), share)
+    work = embedder if share == WHOLE else ShardedCorpusEmbedder(embedder)
+    return work.embed(corpus, folder / target, file)
+
+
+def break_off(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """From now on the biLM fails after so many batches."""
+    vectors, left = Embedder._vectors, [after]
+
+    def failing(self: Embedder, sentences: Any) -> np.ndarray:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return vectors(self, sentences)
+
+    monkeypatch.setattr(Embedder, "_vectors", failing)
