@@ -11,7 +11,7 @@ from allennlp.modules.encoder_base import _EncoderBase
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, ElmoLstm
-from elmo_plugin.kernels import KERNELS
+from elmo_plugin.kernels import STACK_KERNELS
 from elmo_plugin.mixes import Elmo
 from elmo_plugin.options import LstmOptions
 
@@ -153,7 +153,7 @@ def pair(files: Path) -> tuple[str, str]:
 
 def everyone(device: torch.device) -> list[Contestant]:
     """AllenNLP, and ours with each kernel that runs on this device, in each precision that it knows."""
-    ours = [Ours(kernel, precision) for precision in PRECISIONS for kernel in KERNELS]
+    ours = [Ours(kernel, precision) for precision in PRECISIONS for kernel in STACK_KERNELS]
     return [AllenNlp(), *(contestant for contestant in ours if runs(contestant, device))]
 
 

@@ -1,9 +1,9 @@
-"""One layer of one direction: the weights of an LSTMP, and the kernel that runs it."""
+"""One layer of one direction: the weights of an LSTMP, which kernels run."""
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from elmo_plugin.kernels import Inputs, Kernel, LstmClips, LstmState, LstmWeights
+from elmo_plugin.kernels import LstmWeights
 from elmo_plugin.options import LstmOptions
 
 
@@ -15,15 +15,11 @@ class ProjectedLstm(nn.Module):
     input_size : `int`
         I.
     options : `LstmOptions`
-    kernel : `Kernel`
-        Runs the recurrence, forward in time.
     """
 
-    def __init__(self, input_size: int, options: LstmOptions, kernel: Kernel) -> None:
+    def __init__(self, input_size: int, options: LstmOptions) -> None:
         super().__init__()
         cell_dim, projection_dim = options.cell_dim, options.projection_dim
-        self.clips = LstmClips(options.cell_clip, options.projection_clip)
-        self.kernel = kernel
         self.weight_ih = nn.Parameter(torch.empty(4 * cell_dim, input_size))  # (4H, I)
         self.weight_hh = nn.Parameter(torch.empty(4 * cell_dim, projection_dim))  # (4H, P)
         self.bias = nn.Parameter(torch.empty(4 * cell_dim))  # (4H,)
@@ -41,7 +37,7 @@ class ProjectedLstm(nn.Module):
         if self.weight_hr is not None:
             nn.init.xavier_uniform_(self.weight_hr)
 
-    def forward(self, inputs: Inputs, lengths: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
-        """(B, T, I) to (B, T, P) and the state after each sentence; see `Kernel`."""
-        weights = LstmWeights(self.weight_ih, self.weight_hh, self.bias, self.weight_hr)
-        return self.kernel(inputs, lengths, weights, state, self.clips)
+    @property
+    def weights(self) -> LstmWeights:
+        """As kernels take them."""
+        return LstmWeights(self.weight_ih, self.weight_hh, self.bias, self.weight_hr)

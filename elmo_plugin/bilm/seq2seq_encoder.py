@@ -8,7 +8,16 @@ from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
-from elmo_plugin.kernels import Inputs, LstmState, TokenTable, dense, kernel_by_name
+from elmo_plugin.kernels import (
+    Inputs,
+    LstmClips,
+    LstmState,
+    Stack,
+    StackOptions,
+    StackOutput,
+    TokenTable,
+    stack_kernel_by_name,
+)
 from elmo_plugin.options import LstmOptions, OptionsError
 
 CONFIG_KEYS = {"dim": "cell_size", "projection_dim": "hidden_size", "n_layers": "num_layers"}
@@ -51,12 +60,12 @@ class ElmoLstm(Seq2SeqEncoder):
         self.return_all_layers = return_all_layers
         self.input_dropout = nn.Dropout(dropout)
         try:
-            run = kernel_by_name(kernel)
+            self.kernel = stack_kernel_by_name(kernel)
         except ValueError as error:
             raise ConfigurationError(f"'kernel': {error}") from error
         sizes = [self.input_size] + [options.projection_dim] * (options.n_layers - 1)
-        self.forward_layers = nn.ModuleList(ProjectedLstm(size, options, run) for size in sizes)
-        self.backward_layers = nn.ModuleList(ProjectedLstm(size, options, run) for size in sizes)
+        self.forward_layers = nn.ModuleList(ProjectedLstm(size, options) for size in sizes)
+        self.backward_layers = nn.ModuleList(ProjectedLstm(size, options) for size in sizes)
 
     @classmethod
     def from_sizes(
@@ -129,19 +138,23 @@ class ElmoLstm(Seq2SeqEncoder):
             The state after the last token of each sentence; for the backward direction, after its first.
         """
         forward_before, backward_before = split_directions(state)
-        forward, forward_state = self.run_direction(0, inputs, lengths, forward_before)
-        reversed_inputs = reverse_inputs(inputs, lengths)  # (B, T, I)
-        backward, backward_state = self.run_direction(1, reversed_inputs, lengths, backward_before)
+        forward, backward = self.run_stacks(
+            self.stack(0, inputs, lengths, forward_before),
+            self.stack(1, reverse_inputs(inputs, lengths), lengths, backward_before),
+        )
         layers = [
             torch.cat([ahead, reverse_sentences(behind, lengths)], dim=-1)  # (B, T, 2P)
-            for ahead, behind in zip(forward, backward, strict=True)
+            for ahead, behind in zip(forward.layers, backward.layers, strict=True)
         ]
-        return torch.stack(layers), join_directions(forward_state, backward_state)
+        return torch.stack(layers), join_directions(forward.state, backward.state)
 
-    def run_direction(
-        self, direction: int, inputs: Inputs, lengths: Tensor, state: LstmState
-    ) -> tuple[list[Tensor], LstmState]:
-        """Run one direction over sentences in its own reading order.
+    def run_direction(self, direction: int, inputs: Inputs, lengths: Tensor, state: LstmState) -> StackOutput:
+        """Run one direction over sentences in its own reading order; see `stack`."""
+        (output,) = self.run_stacks(self.stack(direction, inputs, lengths, state))
+        return output
+
+    def stack(self, direction: int, inputs: Inputs, lengths: Tensor, state: LstmState) -> Stack:
+        """The layers of one direction, and what they are to read.
 
         # Parameters
 
@@ -151,30 +164,15 @@ class ElmoLstm(Seq2SeqEncoder):
             For the backward direction, sentences turned round.
         lengths : `Tensor` (B,)
         state : `LstmState` (n_layers, B, P) and (n_layers, B, H)
-
-        # Returns
-
-        layers : `list[Tensor]`, (B, T, P) each, in reading order
-        state : `LstmState`
-            The state after the last token of each sentence.
         """
-        outputs: list[Tensor] = []
-        hiddens, cells = [], []
         layers = (self.forward_layers, self.backward_layers)[direction]
-        for depth, layer in enumerate(layers):
-            before = LstmState(state.hidden[depth], state.cell[depth])
-            below = outputs[-1] if outputs else inputs
-            output, final = layer(self._drop(below), lengths, before)  # (B, T, P)
-            # bilm-tf wraps every layer but the first: a token vector is not added to the first layer's output.
-            outputs.append(output + outputs[-1] if outputs and self.options.use_skip_connections else output)
-            hiddens.append(final.hidden)
-            cells.append(final.cell)
-        return outputs, LstmState(torch.stack(hiddens), torch.stack(cells))
+        return Stack(inputs, lengths, [layer.weights for layer in layers], state)  # type: ignore[misc]
 
-    def _drop(self, inputs: Inputs) -> Inputs:
-        """Input dropout; the tokens of one word lose different numbers."""
-        dropout = self.input_dropout
-        return dropout(dense(inputs)) if dropout.training and dropout.p > 0 else inputs
+    def run_stacks(self, *stacks: Stack) -> list[StackOutput]:
+        """Run directions of equal sizes, side by side where the kernel can; layers are in each one's reading order."""
+        clips = LstmClips(self.options.cell_clip, self.options.projection_clip)
+        dropout = self.input_dropout.p if self.input_dropout.training else 0.0
+        return self.kernel(stacks, StackOptions(clips, self.options.use_skip_connections, dropout))
 
 
 def reverse_inputs(inputs: Inputs, lengths: Tensor) -> Inputs:

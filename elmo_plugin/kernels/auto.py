@@ -1,13 +1,16 @@
 """Kernels that are chosen, or imported, at the call: Triton is not needed where nothing runs on a GPU."""
 
 import logging
+from collections.abc import Sequence
 from functools import cache
 
 from torch import Tensor
 
 from elmo_plugin.kernels.batched import batched
+from elmo_plugin.kernels.graphed_windows import GraphedWindows
 from elmo_plugin.kernels.graphs import GraphedKernel
 from elmo_plugin.kernels.signature import Inputs, Kernel, LstmClips, LstmState, LstmWeights
+from elmo_plugin.kernels.stack import Stack, StackOptions, StackOutput
 
 logger = logging.getLogger(__name__)
 
@@ -15,7 +18,10 @@ logger = logging.getLogger(__name__)
 def auto(
     inputs: Inputs, lengths: Tensor, weights: LstmWeights, state: LstmState, clips: LstmClips
 ) -> tuple[Tensor, LstmState]:
-    """`fused` for tensors on a GPU, if Triton can be imported, else `batched`; see `Kernel` for shapes."""
+    """`fused` for tensors on a GPU, if Triton can be imported, else `batched`; see `Kernel` for shapes.
+
+    Never `graphed` or `pipelined`, which nobody has timed.
+    """
     kernel = _fused_or_batched() if weights.input.is_cuda else batched
     return kernel(inputs, lengths, weights, state, clips)
 
@@ -29,14 +35,24 @@ def fused_on_demand(
     return fused(inputs, lengths, weights, state, clips)
 
 
+def pipelined_on_demand(stacks: Sequence[Stack], options: StackOptions) -> list[StackOutput]:
+    """`kernels.pipelined.pipelined`, imported when first called. Raises `ImportError` where Triton is missing."""
+    from elmo_plugin.kernels.pipelined import pipelined
+
+    return pipelined(stacks, options)
+
+
 def graphed(
     inputs: Inputs, lengths: Tensor, weights: LstmWeights, state: LstmState, clips: LstmClips
 ) -> tuple[Tensor, LstmState]:
-    """`fused`, and its replay from a CUDA graph where a shape has come before; see `GraphedKernel`."""
+    """`fused`, replayed from CUDA graphs where a shape has come before; see `GraphedKernel`, `GraphedWindows`.
+
+    The first where no gradient is wanted, the other where one is, as in pretraining on windows of one shape.
+    """
     return _graphs(inputs, lengths, weights, state, clips)
 
 
-_graphs = GraphedKernel(fused_on_demand)
+_graphs = GraphedKernel(GraphedWindows(fused_on_demand))
 
 
 @cache

@@ -2,9 +2,12 @@
 
 Each computes a number of (B, H) or (B, P) in each lane. Tensors are contiguous; those of a whole sequence come whole,
 (T, B, ·), with the step t, so that a launch makes no views. Written of `tl` alone, for Triton's interpreter runs that.
+
+Of a stack whose layers run side by side each shape has n_layers before B, and t is a round: layer k does step t − k.
 """
 
-from typing import Any, Optional
+from math import prod
+from typing import Any, Optional, Union
 
 import torch
 import triton
@@ -15,30 +18,43 @@ BLOCK = 256
 """Numbers that one program computes."""
 
 
-def launch(kernel: Any, like: Tensor, t: int, clip: Optional[float], *tensors: Optional[Tensor]) -> None:
-    """Run a kernel for step t on each number of `like`, (B, ·), computing in float64 where a tensor is of that type."""
-    precise = any(tensor is not None and tensor.dtype == torch.float64 for tensor in tensors)
+def launch(
+    kernel: Any,
+    like: Tensor,
+    t: int,
+    clip: Optional[float],
+    *arguments: Union[Tensor, int, None],
+    **constants: int,
+) -> None:
+    """Run a kernel for step t on each number of `like`, (B, ·) or (n_layers, B, ·).
+
+    It computes in float64 where a tensor is of that type.
+    """
+    precise = any(isinstance(one, Tensor) and one.dtype == torch.float64 for one in arguments)
     grid = (triton.cdiv(like.numel(), BLOCK),)
-    kernel[grid](*tensors, t, *like.shape, CLIP=clip, TYPE=tl.float64 if precise else tl.float32, BLOCK=BLOCK)
+    *layers, batch, width = like.shape
+    kind = tl.float64 if precise else tl.float32
+    kernel[grid](*arguments, t, prod(layers), batch, width, CLIP=clip, TYPE=kind, BLOCK=BLOCK, **constants)
 
 
-def check_device(device: torch.device) -> None:
-    """Raise `ValueError` where these kernels cannot run."""
+def check_device(device: torch.device, kernel: str) -> None:
+    """Raise `ValueError`, in a kernel's name, where these kernels cannot run."""
     if device.type != "cuda" and isinstance(cell_forward, triton.runtime.JITFunction):
-        raise ValueError(
-            f"kernel 'fused' wants a CUDA device, or TRITON_INTERPRET=1 before it is first used; found {str(device)!r}"
-        )
+        wanted = "a CUDA device, or TRITON_INTERPRET=1 before it is first used"
+        raise ValueError(f"kernel {kernel!r} wants {wanted}; found {str(device)!r}")
 
 
 @triton.jit(do_not_specialize=["t"])
 def cell_forward(
     gates: tl.tensor,
+    gates_stride: tl.tensor,
     recurrent: tl.tensor,
     lengths: tl.tensor,
     activations: tl.tensor,
     cells: tl.tensor,
     emitted: tl.tensor,
     t: tl.tensor,
+    layers: tl.tensor,
     batch: tl.tensor,
     width: tl.tensor,
     CLIP: tl.constexpr,
@@ -47,11 +63,12 @@ def cell_forward(
 ) -> None:
     """From pre-activations (B, 4H), in two summands, to the cell and o tanh c (B, H).
 
+    `gates_stride` is what lies between two steps of the first summand; 0 where that is the same in each.
     Where no `activations` are kept, there is one cell (B, H), and it is written over.
     """
-    n, row, here, start = _places(t, batch, width, BLOCK)
+    n, row, here, start = _places(t, layers, batch, width, BLOCK)
     first = n + 3 * row * width  # places of i in (B, 4H)
-    gates += 4 * start
+    gates += t.to(tl.int64) * gates_stride
     i = _sigmoid(_load_sum(gates, recurrent, first, here, TYPE))
     f = _sigmoid(_load_sum(gates, recurrent, first + width, here, TYPE))
     g = _tanh(_load_sum(gates, recurrent, first + 2 * width, here, TYPE))
@@ -64,10 +81,10 @@ def cell_forward(
         tl.store(activations + first + 2 * width, g, mask=here)
         tl.store(activations + first + 3 * width, o, mask=here)
         cells += start
-        after = cells + batch * width
+        after = cells + layers * batch * width
     before = _load(cells, n, here, TYPE)
     c = _clip(f * before + i * g, CLIP, TYPE)
-    is_live = t < tl.load(lengths + row, mask=here, other=0)
+    is_live = _is_live(t, row, lengths, batch, here)
     tl.store(after + n, tl.where(is_live, c, before), mask=here)
     tl.store(emitted + n, o * _tanh(c), mask=here)
 
@@ -78,6 +95,7 @@ def output_forward(
     hiddens: tl.tensor,
     halves: tl.tensor,
     t: tl.tensor,
+    layers: tl.tensor,
     batch: tl.tensor,
     width: tl.tensor,
     CLIP: tl.constexpr,
@@ -85,8 +103,8 @@ def output_forward(
     BLOCK: tl.constexpr,
 ) -> None:
     """From the output (B, P) to the clipped one, in the state's type and in that of products."""
-    n, _, here, start = _places(t, batch, width, BLOCK)
-    after = start + batch * width + n
+    n, _, here, start = _places(t, layers, batch, width, BLOCK)
+    after = start + layers * batch * width + n
     h = _clip(_load(raw, n, here, TYPE), CLIP, TYPE)
     tl.store(hiddens + after, h, mask=here)
     tl.store(halves + after, h, mask=here)
@@ -99,6 +117,7 @@ def output_backward(
     d_hidden: tl.tensor,
     d_raw: tl.tensor,
     t: tl.tensor,
+    layers: tl.tensor,
     batch: tl.tensor,
     width: tl.tensor,
     CLIP: tl.constexpr,
@@ -106,8 +125,8 @@ def output_backward(
     BLOCK: tl.constexpr,
 ) -> None:
     """From the gradients (B, P) of the clipped output, those given and the next step's, to that before the clip."""
-    n, _, here, start = _places(t, batch, width, BLOCK)
-    after = start + batch * width + n
+    n, _, here, start = _places(t, layers, batch, width, BLOCK)
+    after = start + layers * batch * width + n
     d_h = _load(d_hiddens, after, here, TYPE) + _load(d_hidden, n, here, TYPE)
     d_h = _stop_at_clip(d_h, _load(hiddens, after, here, TYPE), CLIP, TYPE)
     tl.store(d_raw + start + n, d_h, mask=here)
@@ -122,6 +141,7 @@ def cell_backward(
     d_cell: tl.tensor,
     d_gates: tl.tensor,
     t: tl.tensor,
+    layers: tl.tensor,
     batch: tl.tensor,
     width: tl.tensor,
     CLIP: tl.constexpr,
@@ -129,14 +149,14 @@ def cell_backward(
     BLOCK: tl.constexpr,
 ) -> None:
     """From the gradients (B, H) of o tanh c and of the cell, one step back, to the gates' (B, 4H)."""
-    n, row, here, start = _places(t, batch, width, BLOCK)
+    n, row, here, start = _places(t, layers, batch, width, BLOCK)
     first = 4 * start + n + 3 * row * width  # places of i in (T, B, 4H)
-    is_live = here & (t < tl.load(lengths + row, mask=here, other=0))
+    is_live = here & _is_live(t, row, lengths, batch, here)
     i = _load(activations, first, here, TYPE)
     f = _load(activations, first + width, here, TYPE)
     g = _load(activations, first + 2 * width, here, TYPE)
     o = _load(activations, first + 3 * width, here, TYPE)
-    before, c = _load(cells, start + n, here, TYPE), _load(cells, start + batch * width + n, here, TYPE)
+    before, c = _load(cells, start + n, here, TYPE), _load(cells, start + layers * batch * width + n, here, TYPE)
     tanh_c = _tanh(c)
     d_h = _load(d_emitted, n, is_live, TYPE)
     d_c = _load(d_cell, n, is_live, TYPE) + d_h * o * (1 - tanh_c * tanh_c)
@@ -148,11 +168,84 @@ def cell_backward(
     tl.store(d_cell + n, d_c * f, mask=is_live)
 
 
+@triton.jit(do_not_specialize=["t"])
+def stack_output_forward(
+    raw: tl.tensor,
+    drops: tl.tensor,
+    hiddens: tl.tensor,
+    stacked: tl.tensor,
+    t: tl.tensor,
+    layers: tl.tensor,
+    batch: tl.tensor,
+    width: tl.tensor,
+    SUMMED: tl.constexpr,
+    CLIP: tl.constexpr,
+    TYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """From all layers' outputs (n_layers, B, P) to the clipped ones, and to what is read in the next round.
+
+    That is `stacked` (n_layers, B, 2P), an input beside a hidden: each layer's own output, and above it the sum of the
+    outputs of one token by the `SUMMED` layers below, without what was dropped.
+    """
+    n, row, here, start = _places(t, layers, batch, width, BLOCK)
+    step = layers * batch * width
+    has_begun = t >= row // batch
+    h = tl.where(has_begun, _clip(_load(raw, n, here, TYPE), CLIP, TYPE), _load(hiddens, start + n, here, TYPE))
+    tl.store(hiddens + start + step + n, h, mask=here)
+    stacked += 2 * (start + step)
+    tl.store(stacked + n + (row + 1) * width, h, mask=here)
+    for below in tl.static_range(1, SUMMED):  # which did this token one round earlier each
+        is_there = here & has_begun & (row >= below * batch)
+        h += _load(hiddens, start + n + (1 - below) * step - below * batch * width, is_there, TYPE)
+    if drops is not None:
+        h *= _load(drops, start + n, here, TYPE)
+    tl.store(stacked + n + (row + 2 * batch) * width, h, mask=here & (row + batch < layers * batch))
+
+
+@triton.jit(do_not_specialize=["t"])
+def stack_output_backward(
+    hiddens: tl.tensor,
+    d_hiddens: tl.tensor,
+    drops: tl.tensor,
+    d_stacked: tl.tensor,
+    d_raw: tl.tensor,
+    t: tl.tensor,
+    layers: tl.tensor,
+    batch: tl.tensor,
+    width: tl.tensor,
+    SUMMED: tl.constexpr,
+    CLIP: tl.constexpr,
+    TYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """From the gradients of the clipped outputs, those given and those of later rounds, to those before the clip."""
+    n, row, here, start = _places(t, layers, batch, width, BLOCK)
+    step = layers * batch * width
+    read = 2 * (start + step) + n + row * width  # places in (n_layers, B, 2P) of the next round
+    d_h = _load(d_hiddens, start + step + n, here, TYPE) + _load(d_stacked, read + width, here, TYPE)
+    for above in tl.static_range(1, SUMMED + 1):  # which did this token one round later each
+        is_there = here & (row + above * batch < layers * batch)
+        d_input = _load(d_stacked, read + 2 * (above - 1) * step + 2 * above * batch * width, is_there, TYPE)
+        if drops is not None:
+            d_input *= _load(drops, start + n + (above - 1) * (step + batch * width), is_there, TYPE)
+        d_h += d_input
+    d_h = _stop_at_clip(d_h, _load(hiddens, start + step + n, here, TYPE), CLIP, TYPE)
+    tl.store(d_raw + start + n, tl.where(t >= row // batch, d_h, 0.0), mask=here)
+
+
 @triton.jit
-def _places(t: tl.tensor, batch: tl.tensor, width: tl.tensor, BLOCK: tl.constexpr) -> tl.tensor:
+def _places(t: tl.tensor, layers: tl.tensor, batch: tl.tensor, width: tl.tensor, BLOCK: tl.constexpr) -> tl.tensor:
     """This program's places in a step (B, ·), their rows, which of them exist, and where step t starts in (T, B, ·)."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    return n, n // width, n < batch * width, t.to(tl.int64) * batch * width
+    return n, n // width, n < layers * batch * width, t.to(tl.int64) * layers * batch * width
+
+
+@triton.jit
+def _is_live(t: tl.tensor, row: tl.tensor, lengths: tl.tensor, batch: tl.tensor, here: tl.tensor) -> tl.tensor:
+    """Whether a row has a token in this step of its layer."""
+    token = t - row // batch
+    return (token >= 0) & (token < tl.load(lengths + row, mask=here, other=0))
 
 
 @triton.jit

@@ -32,7 +32,7 @@ def fused(
     Raises `ValueError` on a CPU, unless Triton's interpreter runs there.
     """
     inputs = dense(inputs)  # (B, T, I)
-    check_device(inputs.device)
+    check_device(inputs.device, "fused")
     kind = torch.promote_types(state.cell.dtype, torch.float32)
     hidden, cell = state.hidden.to(kind), state.cell.to(kind)  # (B, P), (B, H)
     ended = (torch.arange(inputs.size(1), device=lengths.device) >= lengths.unsqueeze(1)).unsqueeze(-1)  # (B, T, 1)
@@ -77,7 +77,7 @@ class FusedRecurrence(torch.autograd.Function):
         keep: bool,
     ) -> tuple[Tensor, Tensor]:
         """Hidden (T + 1, B, P) before and after each step, arbitrary where a sentence has ended, and the last cell."""
-        steps, half = len(gates), gates.dtype
+        steps, half, stride = len(gates), gates.dtype, gates.stride(0)
         by_recurrent = recurrent.to(half).t()  # (P, 4H)
         by_projection = None if projection is None else projection.to(half).t()  # (H, P)
         hiddens = hidden.new_empty(steps + 1, *hidden.shape)  # (T + 1, B, P)
@@ -91,10 +91,10 @@ class FusedRecurrence(torch.autograd.Function):
         with torch.cuda.device_of(gates):
             for t in range(steps):
                 torch.mm(halves[t], by_recurrent, out=pre)
-                launch(cell_forward, cell, t, clips.cell, gates, pre, lengths, activations, cells, emitted)
+                launch(cell_forward, cell, t, clips.cell, gates, stride, pre, lengths, activations, cells, emitted)
                 if by_projection is not None:
                     torch.mm(emitted, by_projection, out=raw)
-                launch(output_forward, hidden, t, _output_clip(projection, clips), raw, hiddens, halves)
+                launch(output_forward, hidden, t, output_clip(projection, clips), raw, hiddens, halves)
         if keep:
             ctx.save_for_backward(recurrent, projection, lengths, activations, cells, hiddens)
         ctx.clips, ctx.half = clips, half
@@ -105,7 +105,7 @@ class FusedRecurrence(torch.autograd.Function):
     def backward(ctx: Any, d_hiddens: Tensor, d_cell: Tensor) -> tuple[Optional[Tensor], ...]:
         """Gradients of `gates`, `recurrent`, `projection`, `hidden` and `cell`, given those of what came out."""
         recurrent, projection, lengths, activations, cells, hiddens = ctx.saved_tensors
-        half, clips, clip = ctx.half, ctx.clips, _output_clip(projection, ctx.clips)
+        half, clips, clip = ctx.half, ctx.clips, output_clip(projection, ctx.clips)
         by_recurrent = recurrent.to(half)  # (4H, P)
         by_projection = None if projection is None else projection.to(half)  # (P, H)
         d_hiddens, d_cell = d_hiddens.contiguous(), d_cell.clone(memory_format=torch.contiguous_format)
@@ -130,6 +130,6 @@ class FusedRecurrence(torch.autograd.Function):
         return d_gates, d_recurrent, d_projection, d_hiddens[0] + d_hidden, d_cell, None, None, None
 
 
-def _output_clip(projection: Optional[Tensor], clips: LstmClips) -> Optional[float]:
+def output_clip(projection: Optional[Tensor], clips: LstmClips) -> Optional[float]:
     """TensorFlow's `LSTMCell` looks at `proj_clip` only where it projects."""
     return None if projection is None else clips.projection

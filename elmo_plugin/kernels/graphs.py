@@ -39,7 +39,7 @@ class GraphedKernel:
         inputs = dense(inputs)  # (B, T, I)
         if not _can_capture(inputs):
             return self.kernel(inputs, lengths, weights, state, clips)
-        key = _key(inputs, lengths, weights, state, clips)
+        key = key_of(inputs, lengths, weights, state, clips)
         is_new, graph = key not in self._graphs, self._graphs.pop(key, None)
         if graph is None and not is_new:
             graph = _Graph(self.kernel, inputs, lengths, weights, state, clips)
@@ -68,7 +68,7 @@ class _Graph:
         self.inputs = inputs.new_zeros(len(inputs), _rounded(inputs.size(1)), inputs.size(2))  # (B, T', I)
         self.lengths, self.state = lengths.clone(), LstmState(*(part.clone() for part in state))
         self.graph = torch.cuda.CUDAGraph()
-        with _autocast_without_cache(inputs.device.type), torch.cuda.graph(self.graph):
+        with autocast_without_cache(inputs.device.type), torch.cuda.graph(self.graph):
             self.outputs, self.final = kernel(self.inputs, self.lengths, weights, self.state, clips)
 
     @torch.no_grad()
@@ -86,7 +86,7 @@ def _can_capture(inputs: Tensor) -> bool:
     return inputs.is_cuda and not torch.is_grad_enabled() and not torch.cuda.is_current_stream_capturing()
 
 
-def _key(
+def key_of(
     inputs: Tensor, lengths: Tensor, weights: LstmWeights, state: LstmState, clips: LstmClips
 ) -> tuple[Hashable, ...]:
     """All that a graph depends on but the values of its inputs."""
@@ -103,7 +103,7 @@ def _rounded(steps: int) -> int:
     return -(-steps // STEPS) * STEPS
 
 
-def _autocast_without_cache(device: str) -> Any:
+def autocast_without_cache(device: str) -> Any:
     """A graph must cast weights itself: autocast's cached copies are gone when it is replayed."""
     dtype, enabled = torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
     return torch.autocast(device, dtype, enabled, cache_enabled=False)

@@ -90,9 +90,10 @@ class BidirectionalLanguageModel(Model):
         _check_word_table(self.bilm, len(words))
         if contextualizer is not None:
             self.bilm.lstm = _fitting(contextualizer, self.bilm)
-        refuse_leaks(self.bilm.lstm)
-        if isinstance(self.bilm.lstm, ElmoLstm):
+        if isinstance(self.bilm.lstm, ElmoLstm):  # its directions never meet
             self.bilm.lstm.input_dropout.p = dropout
+        else:
+            refuse_leaks(self.bilm.lstm)
         self.dropout = nn.Dropout(dropout)
         input_dim = self.bilm.lstm.get_output_dim() // 2  # P
         self.softmax = resolve_softmax(softmax, bilm, words, input_dim, serialization_dir)
@@ -192,14 +193,20 @@ class BidirectionalLanguageModel(Model):
         vectors = encoder(encoder.fit(ids)).to(next(lstm.parameters()).dtype).chunk(2)  # (S, U, P) each
         targets = [part["targets"] for part in both]  # (S, U) each
         before = self._state_before(bool(windows["first"]), vectors[0])
-        predictions, after = [], []
-        for direction, state in enumerate(split_directions(before)):
-            present = targets[direction] > 0  # (S, U)
-            layers, final = lstm.run_direction(direction, vectors[direction], present.sum(dim=1), state)
-            predictions.append(Predictions(layers[-1][present], targets[direction][present], present))
-            after.append(LstmState(*(part.detach() for part in final)))
-        self.carried[self.training] = join_directions(*after)
-        return predictions[0], predictions[1]
+        present = [part > 0 for part in targets]  # (S, U) each
+        stacks = [
+            lstm.stack(direction, vectors[direction], present[direction].sum(dim=1), state)
+            for direction, state in enumerate(split_directions(before))
+        ]
+        outputs = lstm.run_stacks(*stacks)
+        self.carried[self.training] = join_directions(
+            *(LstmState(*(part.detach() for part in output.state)) for output in outputs)
+        )
+        forward, backward = (
+            Predictions(output.layers[-1][here], wanted[here], here)
+            for output, wanted, here in zip(outputs, targets, present, strict=True)
+        )
+        return forward, backward
 
     def _state_before(self, first: bool, like: Tensor) -> LstmState:
         carried = self.carried.get(self.training)

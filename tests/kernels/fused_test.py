@@ -158,7 +158,17 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @pytest.mark.parametrize("keeps", [True, False])
-@pytest.mark.parametrize("name", ["cell_forward", "output_forward", "output_backward", "cell_backward"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cell_forward",
+        "output_forward",
+        "output_backward",
+        "cell_backward",
+        "stack_output_forward",
+        "stack_output_backward",
+    ],
+)
 def test_each_kernel_compiles_for_a_gpu_that_need_not_be_here(
     name: str, keeps: bool, compiled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -166,9 +176,11 @@ def test_each_kernel_compiles_for_a_gpu_that_need_not_be_here(
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     kernel = getattr(compiled, name)
     constants = {"CLIP": 3.0 if keeps else None, "TYPE": triton_kernels.tl.float32, "BLOCK": triton_kernels.BLOCK}
-    constants |= {} if keeps or name != "cell_forward" else {"activations": None}
-    floats = dict.fromkeys(("cells", "activations", "hiddens", "d_hiddens", "d_cell"), "*fp32")
-    others = dict.fromkeys(("t", "batch", "width"), "i32") | {"lengths": "*i64"}
+    constants |= {"SUMMED": 2} if name.startswith("stack") else {}
+    optional = {"cell_forward": "activations", "stack_output_forward": "drops", "stack_output_backward": "drops"}
+    constants |= {} if keeps or name not in optional else {optional[name]: None}
+    floats = dict.fromkeys(("cells", "activations", "hiddens", "d_hiddens", "d_cell", "drops"), "*fp32")
+    others = dict.fromkeys(("t", "layers", "batch", "width", "gates_stride"), "i32") | {"lengths": "*i64"}
     known = floats | others | dict.fromkeys(constants, "constexpr")
     source = ASTSource(kernel, {argument: known.get(argument, "*bf16") for argument in kernel.arg_names}, constants)
     assert triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
@@ -181,21 +193,22 @@ def test_on_a_cpu_fused_says_what_it_wants(compiled: Any, monkeypatch: pytest.Mo
         KERNELS["fused"](*on_cpu(make_case([3, 1])))
 
 
-def test_triton_is_imported_when_fused_is_first_run_and_not_before() -> None:
+def test_triton_is_imported_when_its_kernels_are_first_run_and_not_before() -> None:
     """In a process of its own, with no more of the package than its kernels: the rest takes long to import."""
     program = f"""if True:
         import sys, types
         package = sys.modules["elmo_plugin"] = types.ModuleType("elmo_plugin")
         package.__path__ = [{str(Path(elmo_plugin.__file__).parent)!r}]
         sys.modules["triton"] = None  # as if it were not installed
-        from elmo_plugin.kernels import kernel_by_name
-        try:
-            kernel_by_name("fused")(*[None] * 5)
-        except ImportError as error:
-            print(error)
+        from elmo_plugin.kernels import KERNELS, STACK_KERNELS
+        for kernel, arguments in ((KERNELS["fused"], 5), (STACK_KERNELS["pipelined"], 2)):
+            try:
+                kernel(*[None] * arguments)
+            except ImportError as error:
+                print(error)
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "triton" in done.stdout, done.stderr
+    assert done.stdout.count("import of triton halted") == 2, done.stderr
 
 
 @pytest.fixture

@@ -1,71 +1,18 @@
 """Replays of captured kernels: on a GPU, and without one with a graph that remembers operators and runs them again."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
-from elmo_plugin.kernels import KERNELS, LstmClips, LstmState, LstmWeights, graphs, reference
+from elmo_plugin.kernels import KERNELS, LstmClips, graphs, reference
 from elmo_plugin.kernels.graphs import GraphedKernel
-from tests.kernel_oracles import DEVICE, Case, assert_same, in_float32, make_case, run
+from tests.kernel_oracles import DEVICE, Case, Counted, assert_same, in_float32, make_case, run
+from tests.operator_graphs import OperatorGraph, record
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs want a GPU")
 CLIPS = LstmClips(0.3, 0.2)
-
-
-class OperatorGraph:
-    """As `torch.cuda.CUDAGraph`: replays on the tensors that it was captured with, and nothing else."""
-
-    def __init__(self) -> None:
-        self.calls: list[Callable[[], None]] = []
-
-    def replay(self) -> None:
-        for call in self.calls:
-            call()
-
-
-class Recorder(TorchDispatchMode):
-    """Adds each operator that runs to a graph."""
-
-    def __init__(self, graph: OperatorGraph) -> None:
-        super().__init__()
-        self.graph = graph
-
-    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        outputs = operator(*args, **(kwargs or {}))
-
-        def again() -> None:
-            found = operator(*args, **(kwargs or {}))
-            for output, value in zip(tree_leaves(outputs), tree_leaves(found), strict=True):
-                output.copy_(value)
-
-        self.graph.calls.append(again)
-        return outputs
-
-
-@contextmanager
-def record(graph: OperatorGraph) -> Iterator[None]:
-    """As `torch.cuda.graph`."""
-    with Recorder(graph):
-        yield
-
-
-class Counted:
-    """A kernel, and how often it was called."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def __call__(
-        self, inputs: Any, lengths: Tensor, weights: LstmWeights, state: LstmState, clips: LstmClips
-    ) -> tuple[Tensor, LstmState]:
-        self.calls += 1
-        return reference(inputs, lengths, weights, state, clips)
 
 
 @pytest.fixture

@@ -8,7 +8,14 @@ import torch
 from hypothesis import example, given, settings
 from torch import Tensor
 
-from elmo_plugin.kernels import KERNELS, LstmClips, batched, kernel_by_name, reference
+from elmo_plugin.kernels import (
+    KERNELS,
+    STACK_KERNELS,
+    LayerByLayer,
+    LstmClips,
+    reference,
+    stack_kernel_by_name,
+)
 from elmo_plugin.kernels.recurrence import PackedRecurrence
 from tests.kernel_oracles import (
     DEVICE,
@@ -141,8 +148,9 @@ def test_the_backward_pass_written_out_is_the_slope_of_the_forward_pass(projecte
 
 
 def test_kernels_are_found_by_name() -> None:
-    assert kernel_by_name("reference") is reference
-    assert kernel_by_name("batched") is batched
-    assert kernel_by_name("auto") in KERNELS.values()
-    with pytest.raises(ValueError, match=r"no kernel is called 'cudnn'; wanted one of auto, batched, .*reference"):
-        kernel_by_name("cudnn")
+    for name, kernel in KERNELS.items():
+        layer_by_layer = stack_kernel_by_name(name)
+        assert isinstance(layer_by_layer, LayerByLayer) and layer_by_layer.kernel is kernel
+    assert stack_kernel_by_name("pipelined") is STACK_KERNELS["pipelined"]
+    with pytest.raises(ValueError, match=r"no kernel is called 'cudnn'; wanted one of auto, batched, .*, reference"):
+        stack_kernel_by_name("cudnn")
