@@ -7,6 +7,8 @@
                      pretraining/
      corpus ──► batches of like length ──► layers or a mix ──► hdf5 · npz · parquet
                      bulk_embedding/
+     finished runs ──► tables and figures on one page
+                       report/
 
 Folder = stage of the data flow, file = kind of component, imports go one way, down.
 
@@ -18,7 +20,17 @@ from elmo_plugin.upstream import apply_repairs
 
 apply_repairs()
 
-from elmo_plugin import bilm, bulk_embedding, checkpoints, commands, mixes, pretraining, tasks  # noqa: E402
+from elmo_plugin import (  # noqa: E402
+    bilm,
+    bulk_embedding,
+    checkpoints,
+    commands,
+    interop,
+    mixes,
+    pretraining,
+    report,
+    tasks,
+)
 from elmo_plugin.bulk_embedding import ElmoEmbedder, load  # noqa: E402
 from elmo_plugin.characters import batch_to_ids  # noqa: E402
 
@@ -29,9 +41,11 @@ __all__ = [
     "bulk_embedding",
     "checkpoints",
     "commands",
+    "interop",
     "load",
     "mixes",
     "pretraining",
+    "report",
     "tasks",
 ]
 __version__ = "0.1.0"

@@ -2,5 +2,6 @@
 
 from elmo_plugin.commands.convert_elmo import ConvertElmo
 from elmo_plugin.commands.embed_corpus import EmbedCorpus
+from elmo_plugin.commands.report_elmo import ReportElmo
 
-__all__ = ["ConvertElmo", "EmbedCorpus"]
+__all__ = ["ConvertElmo", "EmbedCorpus", "ReportElmo"]
