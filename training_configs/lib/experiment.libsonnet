@@ -8,6 +8,7 @@ local text = import 'text.libsonnet';
   bilm:: (import 'bilms.libsonnet').default,  // null for the baseline without ELMo
   elmo_at:: ['input', 'output'],
   elmo:: {},  // further keys of `elmo`: mix, dropout, sentence_cache, …
+  layer_weights_l2:: 0,  // the paper's λ (§3.2): λ‖w‖² of each mix's weights w before their softmax joins the loss
   x:: { tokens: text.words(100) },
   hidden_size:: 100,
   batch_size:: 32,
@@ -34,6 +35,8 @@ local text = import 'text.libsonnet';
     text_field_embedder: text.embedder($.x),
     encoder: { type: 'lstm', input_size: $.input_size, hidden_size: $.hidden_size, bidirectional: true },
     dropout: 0.5,
+    [if $.layer_weights_l2 > 0 then 'regularizer']:
+      { regexes: [['scalar_parameters', { type: 'l2', alpha: $.layer_weights_l2 }]] },
   },
   data_loader: { batch_sampler: { type: 'bucket', batch_size: $.batch_size, sorting_keys: ['tokens'] } },
   validation_data_loader: { batch_sampler: { type: 'bucket', batch_size: 2 * $.batch_size, sorting_keys: ['tokens'] } },

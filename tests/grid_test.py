@@ -1,0 +1,221 @@
+"""The driver of grids, on the demos and for one epoch; real processes only where a process is what is tested."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.data import Vocabulary
+from allennlp.models import Model
+
+from benchmarks import grid, grid_run
+from benchmarks.grid import EXPERIMENTS, main, parse
+from benchmarks.grid_run import CONFIGS, TASKS, Run, Task, write_sample
+from elmo_plugin.bilm import BiLM
+from tests.oracles import lively, options, write_files
+
+ROOT = CONFIGS.parent
+DEMOS = {
+    "demo": Task("f1-measure-overall", train=20, dev=5, epochs=1),
+    "demo_reviews": Task("accuracy", train=20, dev=10, epochs=1, separator="\n"),
+}
+VARIANTS = sorted((CONFIGS / "variants").glob("*.jsonnet"))
+
+
+@pytest.fixture(autouse=True)
+def demos(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tasks for tests, in this process, and a small biLM for the variant `your_bilm`."""
+    bilm = lively(BiLM.random(options(), seed=3))
+    folder = tmp_path_factory.mktemp("bilm")
+    write_files(folder, bilm)
+    monkeypatch.setenv("ELMO_BILM", str(folder))
+    monkeypatch.setenv("ELMO_BILM_LAYERS", str(bilm.options.lstm.n_layers))
+    monkeypatch.setenv("ELMO_BILM_PROJECTION", str(bilm.options.lstm.projection_dim))
+    monkeypatch.chdir(ROOT)
+    for name, task in DEMOS.items():
+        monkeypatch.setitem(TASKS, name, task)
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are trained here, without the seconds that a process takes to start."""
+
+    def train(run: Run) -> tuple[Run, float]:
+        grid_run.train(run)
+        return run, 0.0
+
+    monkeypatch.setattr(grid, "train", train)
+
+
+def command(runs: Path, line: str) -> int:
+    """The driver's command line, behind the folder of the runs."""
+    return main([str(runs), *shlex.split(line)])
+
+
+def built(variant: str) -> Any:
+    """A variant's model over the demo, with layer weights log 1, log 2, log 3."""
+    params = Params.from_file(CONFIGS / f"variants/{variant}.jsonnet", ext_vars={"TASK": "demo"})
+    vocabulary = Vocabulary()
+    vocabulary.add_tokens_to_namespace(["O", "B-PER", "I-PER"], "labels")
+    model = Model.from_params(params["model"], vocab=vocabulary, serialization_dir="")
+    for name, parameter in model.named_parameters():
+        if name.endswith("scalar_parameters"):
+            parameter.data.copy_(torch.tensor([1.0, 2.0, 3.0]).log())
+    return model
+
+
+def files(runs: Path) -> dict[str, Any]:
+    """What is in a grid's folder: the names of all files but the caches', and what the scores and weights are."""
+    paths = [path for path in runs.rglob("*") if path.is_file() and "sentence_caches" not in path.parts]
+    kept = ("grid.json", "layer_weights.json", "confusion.json")
+    values: dict[str, Any] = {str(path.relative_to(runs)): None for path in paths}
+    values |= {str(path.relative_to(runs)): json.loads(path.read_text()) for path in paths if path.name in kept}
+    return values
+
+
+def test_a_grid_that_is_cut_off_goes_on_to_the_same_folders_and_tables(
+    in_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = "--tasks demo_reviews --variants your_bilm without_elmo --seeds 1 2"
+    assert command(tmp_path / "whole", arguments) == 0
+    whole = capsys.readouterr().out.partition("### Tasks")
+    trained: list[str] = []
+
+    def cut_at_the_third(params: Params, folder: Path, **keys: Any) -> Any:
+        trained.append(folder.name)
+        model = train_model(params, folder, **keys)
+        if len(trained) == 3:
+            raise KeyboardInterrupt
+        return model
+
+    train_model = grid_run.train_model
+    monkeypatch.setattr(grid_run, "train_model", cut_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        command(tmp_path / "cut", arguments)
+    assert (tmp_path / "cut/demo_reviews/your_bilm-2/model.tar.gz").exists()
+    capsys.readouterr()
+    command(tmp_path / "cut", f"--table {arguments}")
+    assert "(1 of 2 seeds)" in capsys.readouterr().out
+
+    assert command(tmp_path / "cut", arguments) == 0
+    assert capsys.readouterr().out.partition("### Tasks")[1:] == whole[1:]
+    assert sorted(trained) == ["without_elmo-1", "without_elmo-2", "your_bilm-1", "your_bilm-2", "your_bilm-2"]
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+
+
+def test_a_run_leaves_what_reports_read_and_no_weights(in_process: None, tmp_path: Path) -> None:
+    command(tmp_path, "--tasks demo_reviews demo --variants your_bilm --seeds 3")
+    folder = tmp_path / "demo_reviews/your_bilm-3"
+    assert json.loads((folder / "grid.json").read_text()) == {
+        "task": "demo_reviews",
+        "variant": "your_bilm",
+        "seed": 3,
+        "fraction": 1.0,
+        "metric": "accuracy",
+    }
+    metrics = json.loads((folder / "metrics.json").read_text())
+    confusion = json.loads((folder / "confusion.json").read_text())
+    assert set(confusion["labels"]) == {"glad", "sour"}
+    assert [sum(row) for row in confusion["counts"]] == [5, 5]
+    assert (confusion["counts"][0][0] + confusion["counts"][1][1]) / 10 == metrics["best_validation_accuracy"]
+    assert json.loads((folder / "layer_weights.json").read_text()).keys() == {"input", "output"}
+    assert json.loads((folder / "config.json").read_text())["numpy_seed"] == 3
+    assert (folder / "metrics_epoch_0.json").exists()
+    assert not (tmp_path / "demo/your_bilm-3/confusion.json").exists()
+    assert not [*tmp_path.rglob("*.th"), *tmp_path.rglob("*.tar.gz")]
+
+
+def test_a_part_of_the_data_is_trained_on_for_as_many_steps(in_process: None, tmp_path: Path) -> None:
+    run = Run(tmp_path, "demo", "without_elmo", 1, 0.1)
+    grid_run.train(run)
+    assert run.score() is not None
+    config = json.loads((tmp_path / "demo/without_elmo-0.1-1/config.json").read_text())
+    assert config["train_data_path"] == str(tmp_path / "demo/without_elmo-0.1-1.train")
+    assert config["data_loader"]["batches_per_epoch"] == 3  # 20 sentences in batches of 8
+    assert config["validation_data_path"] == "training_configs/tag/demo/dev.conll"
+
+
+def test_a_part_of_the_data_is_drawn_by_the_seed_from_the_first_sentences(tmp_path: Path) -> None:
+    source = tmp_path / "train.conll"
+    source.write_text("".join(f"\u2028{n} O\r\n. O\n \t\n\n" for n in range(30)), newline="", encoding="utf-8")
+
+    def drawn(fraction: float, variant: str = "elmo", seed: int = 1) -> list[bytes]:
+        run = Run(tmp_path, "demo", variant, seed, fraction)
+        run.path().parent.mkdir(exist_ok=True)
+        write_sample(run, source)
+        return run.path(".train").read_bytes().removesuffix(b"\n\n").split(b"\n\n")
+
+    assert set(drawn(0.999)) == {f"\u2028{n} O\r\n. O".encode() for n in range(20)}
+    assert [len(drawn(fraction)) for fraction in (0.01, 0.1, 0.25)] == [1, 2, 5]
+    assert set(drawn(0.1)) < set(drawn(0.25))
+    assert drawn(0.25) == drawn(0.25, "without_elmo") != drawn(0.25, seed=2)
+
+
+def test_what_experiments_have_in_common_is_run_once_seed_by_seed(tmp_path: Path) -> None:
+    arguments = "--tasks demo --seeds 1 2 --experiments layers places"
+    runs = grid.grid(parse([str(tmp_path), *shlex.split(arguments)]))
+    variants = ["without_elmo", "last_layer", "lambda_1", "lambda_0.001", "elmo", "input_only", "output_only"]
+    assert [(run.seed, run.variant) for run in runs] == [(seed, variant) for seed in (1, 2) for variant in variants]
+    everything = grid.grid(parse([str(tmp_path), "--tasks", "ud_pos", "sst5"]))
+    assert len(everything) == len({run.path() for run in everything}) == 2 * 3 * (9 + 8 + 1)
+
+
+def test_tables_hold_mean_and_deviation_and_say_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variant, seed, score in [("elmo", 1, 0.5), ("elmo", 2, 0.6), ("input_only", 1, 0.4)]:
+        folder = Run(tmp_path, "demo_reviews", variant, seed).path()
+        folder.mkdir(parents=True)
+        (folder / "metrics.json").write_text(json.dumps({"best_validation_accuracy": score}))
+        (folder / "grid.json").write_text("{}")
+    command(tmp_path, "--table --tasks demo_reviews --experiments places --seeds 1 2")
+    printed = capsys.readouterr().out
+    assert "| `demo_reviews` | accuracy | 20 | 10 | 1, 3 |" in printed
+    assert "|  | input | both (ELMo) | output |" in printed
+    assert "| `demo_reviews` | 40.00 (1 of 2 seeds) | 55.00 ± 7.07 |  |" in printed
+
+
+def test_a_run_that_fails_is_named_and_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sst").mkdir()
+    for part in ("train", "dev"):
+        (tmp_path / f"sst/stsa.fine.{part}").write_text("4 a joy from start to end\n0 dull , and long\n")
+    monkeypatch.setenv("SST", str(tmp_path / "sst"))
+    monkeypatch.delenv("UD_EWT", raising=False)
+    assert command(tmp_path / "runs", "--tasks ud_pos sst5 --variants without_elmo --seeds 1 --jobs 2") == 1
+    said = capsys.readouterr()
+    log = tmp_path / "runs/ud_pos/without_elmo-1.log"
+    assert f"ud_pos, without_elmo-1: failed, see {log}" in said.err + said.out
+    assert "undefined external variable: UD_EWT" in log.read_text()
+    assert Run(tmp_path / "runs", "sst5", "without_elmo", 1).score() is not None
+
+
+def test_a_run_ends_with_the_driver_that_started_it() -> None:
+    code = "import time; from benchmarks.grid_run import end_with_parent; end_with_parent(); time.sleep(3600)"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait() == 1
+
+
+def test_lambda_is_the_weight_of_the_squares_of_both_mixes_weights() -> None:
+    squares = 2 * sum(value**2 for value in torch.tensor([1.0, 2.0, 3.0]).log().tolist())
+    assert built("lambda_0.001").get_regularization_penalty().item() == pytest.approx(0.001 * squares)
+    assert built("lambda_1").get_regularization_penalty().item() == pytest.approx(squares)
+    assert built("elmo").get_regularization_penalty() is None
+
+
+def test_every_column_is_a_variant_and_every_variant_is_short() -> None:
+    names = {path.stem for path in VARIANTS}
+    assert {column.variant for experiment in EXPERIMENTS.values() for column in experiment.columns} <= names
+    assert {len(path.read_text().splitlines()) for path in VARIANTS} <= {1, 2, 3, 4}
+
+
+def test_the_help_names_every_experiment() -> None:
+    assert all(f"  {name} " in grid.DESCRIPTION for name in EXPERIMENTS)

@@ -1,0 +1,12 @@
+// The task that the environment variable TASK names, for configs that stand over any of them (../variants).
+{
+  ag_news: import '../classify/ag_news.jsonnet',
+  conll2000_chunking: import '../tag/conll2000_chunking.jsonnet',
+  conll2003_ner: import '../tag/conll2003_ner.jsonnet',
+  demo: import '../tag/demo.jsonnet',
+  demo_reviews: import '../classify/demo.jsonnet',
+  imdb: import '../classify/imdb.jsonnet',
+  sst5: import '../classify/sst5.jsonnet',
+  ud_pos: import '../tag/ud_pos.jsonnet',
+  wnut17_ner: import '../tag/wnut17_ner.jsonnet',
+}[std.extVar('TASK')]

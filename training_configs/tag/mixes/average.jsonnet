@@ -1,2 +1,0 @@
-// The mean of all layers, nothing learned.
-(import '../ud_pos.jsonnet') { elmo+:: { mix: 'average' } }
