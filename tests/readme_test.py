@@ -41,7 +41,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def allennlp_commands() -> list[str]:
     """Each `allennlp` command line, with the variables before it; those in the text are between backticks."""
-    return [line for line in INDENTED if "uv run allennlp " in line] + re.findall(
+    return [line for line in INDENTED if re.search("uv run (--all-groups )?allennlp ", line)] + re.findall(
         r"`(allennlp convert-elmo [^`]+)`", README
     )
 
@@ -60,7 +60,7 @@ def test_its_commands_and_its_python_run(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     commands = allennlp_commands()
-    assert len(commands) == 14
+    assert len(commands) == 16
     for command in commands:
         words = shlex.split(command, comments=True)
         for variable, value in (word.split("=", 1) for word in words[: words.index("allennlp")] if "=" in word):
@@ -118,4 +118,8 @@ def test_the_files_that_it_names_exist(path: str) -> None:
 
 def test_make_has_the_targets_that_it_names() -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert {"demo", "test", "check"} == set(re.findall(r"(?:^ {4}|`)make (\w+)", README, re.MULTILINE)) <= set(targets)
+    assert (
+        {"demo", "test", "check", "setup"}
+        == set(re.findall(r"(?:^ {4}|`)make (\w+)", README, re.MULTILINE))
+        <= set(targets)
+    )
