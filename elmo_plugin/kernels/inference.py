@@ -50,7 +50,7 @@ def infer(
     hidden, cell = (part.clone() for part in state)  # (B, P), (B, H); an ended sentence's rows are not written again
     products = product_type(weights.recurrent)
     weights = LstmWeights(*(None if part is None else part.to(products) for part in weights))  # type: ignore[arg-type]
-    recurrent = pack(weights.recurrent, sizes[0], len(sizes))  # (4H, P)
+    recurrent = pack(weights.recurrent, sizes[0], len(sizes), keep=True)  # (4H, P), read most often
     projection = None if weights.projection is None else pack(weights.projection, sizes[0], len(sizes))  # (P, H)
     outputs = hidden.new_empty(sum(sizes), hidden.size(1))  # (N, P)
     scratch = torch.empty_like(cell)  # (B, H)

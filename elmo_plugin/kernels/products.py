@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 from torch.utils.weak import WeakIdKeyDictionary
 
-WORTH_PACKING = {torch.float32: 64, torch.bfloat16: 8}
+WORTH_PACKING = {torch.float32: 32, torch.bfloat16: 8}
 """How often a weight is used before laying it out for the processor's caches has paid for itself."""
 
 
@@ -34,14 +34,14 @@ def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Te
     return torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")  # (N, O)
 
 
-def pack(weight: Tensor, rows: int, times: int) -> Tensor:
+def pack(weight: Tensor, rows: int, times: int, keep: bool = False) -> Tensor:
     """The weight as oneDNN wants it for `times` products with about `rows` rows each; itself where that is no gain.
 
-    A frozen weight is laid out once and for all, at the price of its memory.
+    A frozen weight may be laid out once and for all, if that is worth its memory: `keep`.
     """
     if rows < 2 or not _is_for_onednn(weight):
         return weight
-    if weight.requires_grad or weight.is_inference():
+    if not keep or weight.requires_grad or weight.is_inference():
         return _reorder(weight, rows) if times >= WORTH_PACKING[weight.dtype] else weight
     made_from = (weight.data_ptr(), weight._version)
     kept = _packed.get(weight)

@@ -125,21 +125,22 @@ def test_a_product_is_torchs_packed_or_not(dtype: torch.dtype, rows: int, times:
 
 def test_a_frozen_weight_is_packed_once_until_it_changes_and_forgotten_with_it() -> None:
     weight, values = torch.randn(40, 24), torch.randn(3, 24)
-    packed = pack(weight, 3, 1)
-    assert pack(weight, 8, 99) is packed is not weight
+    packed = pack(weight, 3, 1, keep=True)
+    assert pack(weight, 8, 99, keep=True) is packed is not weight
     weight.mul_(2)
-    torch.testing.assert_close(product(values, pack(weight, 3, 1)), values @ weight.t())
+    torch.testing.assert_close(product(values, pack(weight, 3, 1, keep=True)), values @ weight.t())
     weight.data = torch.randn(40, 24)
-    torch.testing.assert_close(product(values, pack(weight, 3, 1)), values @ weight.t())
+    torch.testing.assert_close(product(values, pack(weight, 3, 1, keep=True)), values @ weight.t())
     before = len(products._packed)
     del weight
     assert len(products._packed) == before - 1
 
 
-def test_a_weight_that_trains_is_packed_for_many_products_and_not_kept() -> None:
-    weight, before = torch.randn(40, 24, requires_grad=True), len(products._packed)
-    assert pack(weight, 3, 1) is weight
-    assert pack(weight, 3, 999) is not pack(weight, 3, 999)
+@pytest.mark.parametrize(("trains", "keep"), [(True, True), (False, False)])
+def test_another_weight_is_packed_for_many_products_and_not_kept(trains: bool, keep: bool) -> None:
+    weight, before = torch.randn(40, 24, requires_grad=trains), len(products._packed)
+    assert pack(weight, 3, 1, keep) is weight
+    assert pack(weight, 3, 999, keep) is not pack(weight, 3, 999, keep)
     assert len(products._packed) == before
 
 
