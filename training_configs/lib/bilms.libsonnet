@@ -10,6 +10,9 @@ local sizes(options) = {
 };
 local random(options, seed=1) = sizes(options) { keys: { options: options, seed: seed } };
 
+// What a pretraining run has left: ELMO_BILM is its folder, or its archive.
+local from_run(options) = sizes(options) { keys: { pretrained: std.extVar('ELMO_BILM') } };
+
 // The sizes of english-tiny, in one place: it is pretrained with them, and its control has them.
 local english_tiny = {
   lstm: { dim: 384, projection_dim: 256, n_layers: 2, cell_clip: 3, proj_clip: 3, use_skip_connections: true },
@@ -27,6 +30,14 @@ local english_tiny = {
   tiny:: random(english_tiny {
     lstm+: { dim: 64, projection_dim: 16 },
     char_cnn+: { filters: [[1, 16], [2, 16], [3, 32]] },
+  }),
+
+  // Those of ../systems/, each pretrained there on the text of its task.
+  ag_news_words:: from_run({ lstm: english_tiny.lstm { dim: 256, projection_dim: 128 } }),
+  ag_news_characters:: from_run(self.ag_news_words.options { char_cnn: english_tiny.char_cnn }),
+  imdb_characters:: from_run({
+    lstm: english_tiny.lstm { dim: 128, projection_dim: 64 },
+    char_cnn: english_tiny.char_cnn { filters: [[1, 2], [2, 2], [3, 4], [4, 8], [5, 16], [6, 32], [7, 64]] },
   }),
 
   // A file of yours, in any format: ELMO_BILM is its path, ELMO_BILM_LAYERS its LSTM layers, ELMO_BILM_PROJECTION P.

@@ -1,0 +1,2 @@
+// Without ELMo, the same task RNN.
+(import 'elmo.jsonnet') { bilm:: null }
