@@ -9,6 +9,8 @@
                      bulk_embedding/
      finished runs ──► tables and figures on one page
                        report/
+     text, tags ──► neighbours in context, what each layer alone can tell
+                       analyses/
 
 Folder = stage of the data flow, file = kind of component, imports go one way, down.
 
@@ -21,6 +23,7 @@ from elmo_plugin.upstream import apply_repairs
 apply_repairs()
 
 from elmo_plugin import (  # noqa: E402
+    analyses,
     bilm,
     bulk_embedding,
     checkpoints,
@@ -36,6 +39,7 @@ from elmo_plugin.characters import batch_to_ids  # noqa: E402
 
 __all__ = [
     "ElmoEmbedder",
+    "analyses",
     "batch_to_ids",
     "bilm",
     "bulk_embedding",

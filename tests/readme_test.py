@@ -29,6 +29,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_files(tmp_path, lively(BiLM.random(options(), seed=3)))
     for name in ("sentences.txt", "other_text.txt", "path/to/heldout.txt"):
         (tmp_path / name).write_text("One sentence .\nAnd another .\n", encoding="utf-8")
+    for name in ("train.conllu", "dev.conllu"):
+        (tmp_path / name).write_text("1\tGo\tgo\tVERB\n2\t.\t.\tPUNCT\n\n", encoding="utf-8")
     with gzip.open(tmp_path / "path/to/train-0.txt.gz", "wt", encoding="utf-8") as shard:
         shard.writelines(f"w{number} w{number + 1}\n" for number in range(0, 12000, 2))
     for line in INDENTED:
@@ -60,7 +62,7 @@ def test_its_commands_and_its_python_run(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     commands = allennlp_commands()
-    assert len(commands) == 16
+    assert len(commands) == 18
     for command in commands:
         words = shlex.split(command, comments=True)
         for variable, value in (word.split("=", 1) for word in words[: words.index("allennlp")] if "=" in word):

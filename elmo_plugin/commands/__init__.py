@@ -2,6 +2,8 @@
 
 from elmo_plugin.commands.convert_elmo import ConvertElmo
 from elmo_plugin.commands.embed_corpus import EmbedCorpus
+from elmo_plugin.commands.nearest_contexts import NearestContexts
+from elmo_plugin.commands.probe_layers import ProbeLayers
 from elmo_plugin.commands.report_elmo import ReportElmo
 
-__all__ = ["ConvertElmo", "EmbedCorpus", "ReportElmo"]
+__all__ = ["ConvertElmo", "EmbedCorpus", "NearestContexts", "ProbeLayers", "ReportElmo"]

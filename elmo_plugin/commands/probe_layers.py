@@ -1,0 +1,102 @@
+"""`allennlp probe-layers`: what each layer of a biLM alone can tell."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from allennlp.commands.subcommand import Subcommand
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.analyses import Task, probe, pseudoword_task, random_twin, sense_task, tagging_task
+from elmo_plugin.analyses.pages import accuracies_page
+from elmo_plugin.commands.analysis_arguments import add_bilm, count, load_bilm
+from elmo_plugin.tasks import ColumnTagsReader
+
+DESCRIPTION = """
+Tell tags or senses by each layer of a biLM alone (Tables 5 and 6 of the ELMo paper), and print the accuracies
+as a table in Markdown, below what the words alone tell: the most frequent tag or sense of each in training.
+
+Tags, by a linear classifier (logistic regression) over the vectors of a layer:
+  allennlp probe-layers english-tiny --tags train.conllu dev.conllu --conllu --control
+
+Senses, from files with a token and its sense (or O) a line: that of the word whose average vector in training
+is nearest by cosine; of a word that training has not, the most frequent sense of all:
+  allennlp probe-layers english-tiny --senses train.txt dev.txt
+
+Senses where no text has any: pseudowords. Pairs of words that are about as frequent, 50 to 500 times in the
+text, become one token, such as door-banana, and the layer must tell which of the two it was. One of five
+sentences is for counting. It is an easier task than senses are: two words drawn by chance have less in common,
+and are often not even the same part of speech.
+  allennlp probe-layers english-tiny --pseudowords novels.txt --control
+
+--control adds a biLM of the same sizes with random weights: what is told by no more than the spelling and a
+random memory of the words around. Of each token of training 4 * L * D bytes are held, 12 kB at the original size.
+"""
+
+
+@Subcommand.register("probe-layers")
+class ProbeLayers(Subcommand):
+    """Registered as a `Subcommand` with name `probe-layers`."""
+
+    def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+        """Say what the command takes."""
+        subparser = parser.add_parser(
+            self.name,
+            description=DESCRIPTION,
+            help="Measure what each layer alone can tell of tags or senses.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add_bilm(subparser)
+        subparser.add_argument("--control", action="store_true", help="a biLM of random weights beside it")
+        subparser.add_argument("--seed", type=int, default=1, help="of pseudowords and random weights (default: 1)")
+        _add_task(subparser)
+        _add_columns(subparser)
+        subparser.set_defaults(func=run)
+        return subparser
+
+
+def _add_task(subparser: argparse.ArgumentParser) -> None:
+    group = subparser.add_argument_group("what to tell").add_mutually_exclusive_group(required=True)
+    files = {"nargs": 2, "metavar": ("TRAIN", "DEV")}
+    group.add_argument("--tags", **files, help="two files of columns")  # type: ignore[arg-type]
+    group.add_argument("--senses", **files, help="two files of columns, O for no sense")  # type: ignore[arg-type]
+    group.add_argument("--pseudowords", metavar="TEXT", type=Path, help="one tokenised sentence a line")
+    subparser.add_argument("--pairs", type=count, default=100, metavar="N", help="pseudowords (default: 100)")
+
+
+def _add_columns(subparser: argparse.ArgumentParser) -> None:
+    group = subparser.add_argument_group("files of columns, as the reader `column_tags` has it")
+    group.add_argument("--conllu", action="store_true", help="CoNLL-U: the columns FORM and UPOS")
+    group.add_argument("--token-column", type=int, metavar="N", help="from 0 (default: 0, with --conllu 1)")
+    group.add_argument("--tag-column", type=int, metavar="N", help="tag or sense (default: -1, with --conllu 3)")
+    group.add_argument("--delimiter", help="between columns (default: spaces and tabs; with --conllu a tab)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Probe and print; one line and exit code 1 if something is wrong."""
+    try:
+        task, title = _task(args)
+        embedder = load_bilm(args)
+        columns = {args.bilm: probe(embedder, task)}
+        if args.control:
+            columns["random weights"] = probe(random_twin(embedder, args.seed), task)
+    except (ConfigurationError, OSError) as error:
+        sys.exit(f"probe-layers: {error}")
+    print(accuracies_page(title, columns), end="")
+
+
+def _task(args: argparse.Namespace) -> tuple[Task, str]:
+    """What to tell, and its title."""
+    if args.pseudowords:
+        title = f"Pseudowords: {args.pairs} pairs of words of {args.pseudowords}"
+        return pseudoword_task(args.pseudowords, args.pairs, args.seed, args.sentences), title
+    reader = ColumnTagsReader(
+        token_column=args.token_column,
+        tag_column=args.tag_column,
+        delimiter=args.delimiter,
+        conllu=args.conllu,
+        max_instances=args.sentences,
+    )
+    make, name = (tagging_task, "Tags") if args.tags else (sense_task, "Senses")
+    train, dev = args.tags or args.senses
+    return make(train, dev, reader), f"{name}: {train}, counted on {dev}"

@@ -1,0 +1,70 @@
+"""The command with each of its options, and each wrong use of it as one line and exit code 1."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.oracles import write_files
+from tests.task_oracles import allennlp, small_bilm
+
+LINES = ["They play in a play .", "The bank lent us money .", "He sat by the river .", "The bank of the river ."]
+PLAY = ("--query", "A play .", "--word", "play")
+BANK = ("--query", "A bank .", "--word", "bank")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: a text and the small biLM."""
+    write_files(tmp_path, small_bilm())
+    (tmp_path / "text").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of each row below a ruler."""
+    table = [line[2:-2].split(" | ") for line in page.splitlines() if line.startswith("|")]
+    return [row for row in table if row[1] != "cosine" and row[1] != "---:"]
+
+
+def test_it_prints_a_table_a_query(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    allennlp("nearest-contexts", "weights.hdf5", "text", *PLAY, *BANK, "--k", 3)
+    page = capsys.readouterr().out
+    assert re.findall(r"^## (.*)", page, re.MULTILINE) == ["play", "bank"]
+    assert "| layer 2, in context | cosine |" in page
+    assert len(rows(page)) == 6
+    for context, cosine, line, _, _ in rows(page):
+        assert context.replace("**", "") == LINES[int(line) - 1] and context.count("**") == 2
+        assert -1 <= float(cosine) <= 1
+
+
+def test_another_layer_the_same_word_and_the_first_sentences(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--layer", 1, "--same-word", "--sentences", 3)
+    allennlp("nearest-contexts", "weights.hdf5", "text", *BANK, *options)
+    page = capsys.readouterr().out
+    assert "| layer 1, in context | cosine | line |" in page
+    assert [(row[0], row[2]) for row in rows(page)] == [("The **bank** lent us money .", "2")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("weights.hdf5", "text", *PLAY, "--word", "A"), "found --query 1 times and --word 2 times; wanted a word"),
+        (("weights.hdf5", "text", "--query", "A play .", "--word", "cat"), "'word' 'cat' is no token of 'A play .'"),
+        (("weights.hdf5", "text", *PLAY, "--layer", 3), "'layer' is 3; wanted 0, the token layer, to 2"),
+        (("weights.hdf5", "nowhere", *PLAY), "nowhere"),
+        (("nowhere", "text", *PLAY), "nowhere"),
+    ],
+)
+def test_what_is_wrong_is_one_line(folder: Path, arguments: tuple[object, ...], message: str) -> None:
+    with pytest.raises(SystemExit) as error:
+        allennlp("nearest-contexts", *arguments)
+    text = str(error.value)
+    assert text.startswith("nearest-contexts: ") and message in text and "\n" not in text
+
+
+def test_numbers_that_are_none_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        allennlp("nearest-contexts", "weights.hdf5", "text", *PLAY, "--k", 0)
+    assert "argument --k: found '0'; wanted a whole number of 1 or more" in capsys.readouterr().err

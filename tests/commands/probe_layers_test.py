@@ -1,0 +1,93 @@
+"""The command with each of its options, and each wrong use of it as one line and exit code 1."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from elmo_plugin.analyses import probe, pseudowords, random_twin, tagging_task
+from elmo_plugin.bulk_embedding import load
+from elmo_plugin.tasks import ColumnTagsReader
+from tests.oracles import write_files
+from tests.task_oracles import TOWNS, L, allennlp, small_bilm
+
+CONLLU = Path(__file__).parents[1] / "fixtures" / "columns" / "words.conllu"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: the small biLM, and words with senses."""
+    write_files(tmp_path, small_bilm())
+    (tmp_path / "senses").write_text("1|the|O\n2|bank|bank%1\n\n1|a|O\n2|bank|bank%2\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def accuracies(page: str) -> list[list[float]]:
+    """The numbers of the table, a row a layer below the baseline's."""
+    cells = [line[2:-2].split(" | ")[1:] for line in page.splitlines() if line.startswith("|")]
+    return [[float(cell) for cell in row] for row in cells[2:]]
+
+
+def test_tags_beside_the_control(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--control", "--seed", 3, "--sentences", 9)
+    allennlp("probe-layers", "weights.hdf5", "--tags", TOWNS, TOWNS, *options)
+    page = capsys.readouterr().out
+    embedder, task = load("weights.hdf5"), tagging_task(TOWNS, TOWNS, ColumnTagsReader(max_instances=9))
+    columns = [probe(embedder, task), probe(random_twin(embedder, 3), task)]
+    wanted = [[column.most_frequent, *column.layers] for column in columns]
+    assert accuracies(page) == [pytest.approx(row, abs=0.006) for row in zip(*wanted, strict=True)]
+    assert "| layer | weights.hdf5 | random weights |" in page
+    assert f"Accuracy on {columns[0].dev:,} tokens, after training on {columns[0].train:,}" in page
+
+
+def test_conllu(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    allennlp("probe-layers", "weights.hdf5", "--tags", CONLLU, CONLLU, "--conllu")
+    assert len(accuracies(capsys.readouterr().out)) == 1 + L
+
+
+def test_senses_by_columns(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = ("--delimiter", "|", "--token-column", 1, "--tag-column", 2)
+    allennlp("probe-layers", "weights.hdf5", "--senses", "senses", "senses", *columns)
+    page = capsys.readouterr().out
+    assert accuracies(page)[0] == [50.0] and accuracies(page)[2:] == [[100.0]] * (L - 1)
+    assert "## Senses: senses, counted on senses\n" in page
+
+
+def test_pseudowords_are_those_of_the_seed(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pseudowords, "MIN_COUNT", 5)
+    lines = [f"the {n} {word} {'left' * (n % 3)} ." for n in range(12) for word in ("boat", "ship", "sea", "lake")]
+    (folder / "text").write_text("\n".join(lines), encoding="utf-8")
+    drawn: list[object] = []
+    draw = pseudowords.draw_pairs
+    monkeypatch.setattr(pseudowords, "draw_pairs", lambda *keys: drawn.append(draw(*keys)) or drawn[-1])
+    for seed in (1, 1, 2):
+        allennlp("probe-layers", "weights.hdf5", "--pseudowords", "text", "--pairs", 2, "--seed", seed)
+    pages = re.split(r"(?=^# )", capsys.readouterr().out, flags=re.MULTILINE)[1:]
+    assert pages[0] == pages[1] and drawn[0] == drawn[1] != drawn[2]
+    assert "## Pseudowords: 2 pairs of words of text\n" in pages[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("weights.hdf5", "--pseudowords", "senses"), "senses: found 0 pairs of words that occur 50 to 500 times"),
+        (("weights.hdf5", "--tags", "nowhere", "senses"), "nowhere"),
+        (("weights.hdf5", "--senses", "senses", "senses", "--delimiter", "-"), "senses, line 1: found 1 column"),
+        (("nowhere", "--tags", TOWNS, TOWNS), "nowhere"),
+    ],
+)
+def test_what_is_wrong_is_one_line(folder: Path, arguments: tuple[object, ...], message: str) -> None:
+    with pytest.raises(SystemExit) as error:
+        allennlp("probe-layers", *arguments)
+    text = str(error.value)
+    assert text.startswith("probe-layers: ") and message in text and "\n" not in text
+
+
+def test_one_task_at_a_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for tasks in ((), ("--tags", "a", "b", "--pseudowords", "c")):
+        with pytest.raises(SystemExit):
+            allennlp("probe-layers", "weights.hdf5", *tasks)
+    assert "one of the arguments --tags --senses --pseudowords is required" in capsys.readouterr().err
