@@ -35,9 +35,14 @@ def draw(curves: "Sequence[Curve]", path: Path) -> bool:
 
 def finish(axis: Any, of: str, against: str, sizes: Sequence[int]) -> None:
     """Names, logarithmic scales, and marks at the sizes that were measured."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
     axis.set(xscale="log", yscale="log", xlabel=against, ylabel="seconds" if of == "time" else "MiB beside the model")
     axis.set_xticks(sizes, labels=[f"{size:,}" for size in sizes])
     axis.set_xticks([], minor=True)
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axis.yaxis.set_minor_formatter(NullFormatter())
     low, high = axis.get_ylim()
     axis.set_ylim(low / 2, high * 4)  # a flat curve looks flat, and the legend has room
     axis.grid(alpha=0.3)
