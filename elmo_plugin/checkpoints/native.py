@@ -125,6 +125,8 @@ def _described(metadata: dict[str, str], path: Path) -> Checkpoint:
             f"'{path}' is of version {metadata.get('version')} of the native format; this elmo_plugin reads "
             f"version {VERSION}, a newer one may read it"
         )
+    for key in metadata.keys() - TEXTS - {"format", "version", "sums"}:
+        raise ConfigurationError(f"'{path}' is spoiled: nothing writes '{key}' into its metadata")
     sums = _parsed(metadata, "sums", path)
     for key in TEXTS & metadata.keys():
         _check_sum(key, metadata[key].encode(), sums, path)

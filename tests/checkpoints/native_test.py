@@ -161,6 +161,13 @@ def test_a_flipped_bit_anywhere_is_an_error(file: Path) -> None:
         assert refusal(file).startswith(f"'{file}'"), place
 
 
+@pytest.mark.parametrize("key", ["sums", "vocabulary", "softmax", "about"])
+def test_a_spoiled_name_in_the_metadata_is_an_error(file: Path, key: str) -> None:
+    said = {"about": "{}", **metadata_of(file)}
+    save_file(load_file(file), file, {f"{key}?" if name == key else name: text for name, text in said.items()})
+    assert refusal(file) == f"'{file}' is spoiled: nothing writes '{key}?' into its metadata"
+
+
 def test_a_part_that_was_spoiled_is_named(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
