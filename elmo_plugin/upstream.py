@@ -13,6 +13,7 @@ import functools
 import importlib
 import inspect
 import secrets
+import tarfile
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
@@ -22,6 +23,7 @@ import torch
 from allennlp.common import cached_transformers
 from allennlp.data.data_loaders import multiprocess_data_loader
 from allennlp.data.data_loaders.multiprocess_data_loader import MultiProcessDataLoader
+from allennlp.models import archival
 from allennlp.nn import util as nn_util
 from allennlp.training.callbacks.wandb import WandBCallback
 from allennlp.training.learning_rate_schedulers.learning_rate_scheduler import (
@@ -51,6 +53,7 @@ def apply_repairs() -> None:
     repair_wandb_callback()
     repair_pretrained_transformers()
     repair_token_ids_of_elmo()
+    repair_extracted_archives()
     silence_upstream_noise()
 
 
@@ -182,6 +185,22 @@ def _or_no_ids(original: Function) -> Function:
         return original(text_field_tensors)
 
     return get_token_ids
+
+
+def repair_extracted_archives() -> None:
+    """Let no archive of a model write outside the folder that it is unpacked into; `tarfile.FilterError` says which.
+
+    Symptom: a `model.tar.gz` with a member `../name` or a link writes anywhere on the disk when it is loaded. Cause:
+    AllenNLP unpacks without a filter, and Python has one by default since 3.14 only.
+    Guard: none is needed, what is harmless is unpacked as before.
+    """
+    archival.tarfile = _FilteredTarFiles  # type: ignore[assignment]
+
+
+class _FilteredTarFiles(tarfile.TarFile):
+    """What `archival` opens archives with, in place of the module `tarfile`."""
+
+    extraction_filter = staticmethod(tarfile.data_filter)
 
 
 def silence_upstream_noise() -> None:

@@ -4,6 +4,8 @@ import io
 import json
 import subprocess
 import sys
+import tarfile
+import tempfile
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,12 +20,13 @@ import pytest
 import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params, cached_transformers
+from allennlp.common.checks import ConfigurationError
 from allennlp.data import Token, Vocabulary
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
 from allennlp.data.token_indexers import PretrainedTransformerMismatchedIndexer
 from allennlp.data.tokenizers import PretrainedTransformerTokenizer
-from allennlp.models import Model, SimpleTagger
+from allennlp.models import Model, SimpleTagger, archival
 from allennlp.modules import TokenEmbedder
 from allennlp.nn import util as nn_util
 from allennlp.predictors import Predictor
@@ -32,7 +35,7 @@ from allennlp.training.learning_rate_schedulers import LearningRateScheduler, Re
 from torch import Tensor
 from torch.optim import SGD
 
-from elmo_plugin import upstream
+from elmo_plugin import load, upstream
 
 TAGGED = ["the###D cat###N sat###V", "a###D dog###N ran###V", "the###D dog###N sat###V", "a###D cat###N ran###V"]
 COSINE = {"type": "cosine", "t_initial": 8}
@@ -400,3 +403,30 @@ def test_repairs_are_idempotent() -> None:
 def test_importing_is_silent_and_brings_no_wandb(fresh_import: "subprocess.Popen[str]") -> None:
     printed = fresh_import.communicate(timeout=120)
     assert (fresh_import.returncode, *printed) == (0, "", "")
+
+
+@pytest.fixture
+def evil_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An archive that wants to write `outside` beside the folder that it is unpacked into."""
+    (tmp_path / "unpacked").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "unpacked"))
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as archive:
+        for name in ("config.json", "../../outside"):
+            archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+    return tmp_path / "model.tar.gz"
+
+
+def test_without_its_repair_an_archive_writes_outside_its_folder(
+    evil_archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archival, "tarfile", tarfile)
+    with archival.extracted_archive(evil_archive):
+        assert evil_archive.with_name("outside").exists()
+
+
+def test_an_archive_writes_nothing_outside_its_folder(evil_archive: Path) -> None:
+    with pytest.raises(tarfile.FilterError, match="outside the destination"), archival.extracted_archive(evil_archive):
+        raise AssertionError("it was unpacked")
+    assert not evil_archive.with_name("outside").exists()
+    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz' is no readable archive of a model: .*outside"):
+        load(evil_archive, "trained")
