@@ -1,2 +1,6 @@
 // What the LSTMs start a sentence from, warm, seen at its clearest: ELMo alone, no x.
-(import '../your_bilm/ag_news.jsonnet') { x:: {}, elmo:: { initial_state: 'warm' } }
+(import '../ag_news.jsonnet') {
+  bilm:: (import '../../lib/bilms.libsonnet').from_environment,
+  x:: {},
+  elmo:: { initial_state: 'warm' },
+}

@@ -1,2 +1,6 @@
 // What the LSTMs start a sentence from, warm, seen at its clearest: ELMo alone, no x.
-(import '../your_bilm/ud_pos.jsonnet') { x:: {}, elmo+:: { initial_state: 'warm' } }
+(import '../ud_pos.jsonnet') {
+  bilm:: (import '../../lib/bilms.libsonnet').from_environment,
+  x:: {},
+  elmo+:: { initial_state: 'warm' },
+}

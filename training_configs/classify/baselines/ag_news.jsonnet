@@ -1,2 +1,0 @@
-// Without ELMo, the same task RNN.
-(import '../ag_news.jsonnet') { bilm:: null }

@@ -1,2 +1,0 @@
-// Without ELMo, the same task RNN.
-(import '../wnut17_ner.jsonnet') { bilm:: null }

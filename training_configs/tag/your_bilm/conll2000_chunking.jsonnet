@@ -1,2 +1,0 @@
-// With a biLM of your own: ELMO_BILM, ELMO_BILM_LAYERS, ELMO_BILM_PROJECTION.
-(import '../conll2000_chunking.jsonnet') { bilm:: (import '../../lib/bilms.libsonnet').from_environment }

@@ -1,2 +1,0 @@
-// With a biLM of your own: ELMO_BILM, ELMO_BILM_LAYERS, ELMO_BILM_PROJECTION.
-(import '../wnut17_ner.jsonnet') { bilm:: (import '../../lib/bilms.libsonnet').from_environment }
