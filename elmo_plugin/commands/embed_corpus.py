@@ -23,6 +23,7 @@ from elmo_plugin.bulk_embedding import (
 from elmo_plugin.bulk_embedding.embedder import MIXES, TRAINED, load_by_keys
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
 from elmo_plugin.bulk_embedding.shards import check_processes
+from elmo_plugin.commands.arguments import count
 from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS
 from elmo_plugin.mixes.elmo import PRECISIONS
 
@@ -125,11 +126,11 @@ def _add_work(subparser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--tokens-per-batch",
-        type=_count,
+        type=count,
         default=TOKENS_PER_BATCH,
         help=f"in a batch, padding included (default: {TOKENS_PER_BATCH})",
     )
-    group.add_argument("--batch-size", type=_count, help="sentences in a batch at most (default: any number)")
+    group.add_argument("--batch-size", type=count, help="sentences in a batch at most (default: any number)")
     group.add_argument(
         "--precision", choices=list(PRECISIONS), default="float32", help="what is computed in (default: float32)"
     )
@@ -139,12 +140,6 @@ def _add_work(subparser: argparse.ArgumentParser) -> None:
         help="the number of a GPU, -1 for the processor (default: -1; under torchrun a GPU of its own for each "
         "process, where there are GPUs)",
     )
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"found {text!r}; wanted a whole number of 1 or more")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from allennlp.data import Tokenizer
 from elmo_plugin.analyses import Query, Search, find_query, search
 from elmo_plugin.analyses.pages import neighbors_page
 from elmo_plugin.bulk_embedding import Corpus
-from elmo_plugin.commands.analysis_arguments import add_bilm, count, load_bilm
+from elmo_plugin.commands.arguments import add_bilm, count, load_bilm
 
 DESCRIPTION = """
 Search a text for the tokens whose vectors in context are nearest, by cosine, to those of a word in a sentence

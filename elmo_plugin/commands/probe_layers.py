@@ -9,7 +9,7 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.analyses import Task, probe, pseudoword_task, random_twin, sense_task, tagging_task
 from elmo_plugin.analyses.pages import accuracies_page
-from elmo_plugin.commands.analysis_arguments import add_bilm, count, load_bilm
+from elmo_plugin.commands.arguments import add_bilm, count, load_bilm
 from elmo_plugin.tasks import ColumnTagsReader
 
 DESCRIPTION = """

@@ -1,4 +1,4 @@
-"""What the commands that analyse a biLM take alike."""
+"""Arguments that more than one command takes."""
 
 import argparse
 
