@@ -7,12 +7,13 @@ import re
 import sys
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 
 from elmo_plugin.report import keep
+from elmo_plugin.report.runs import write_object
 
 CONFIGS = Path(__file__).resolve().parents[1] / "training_configs"
 DONE = "grid.json"
@@ -129,14 +130,7 @@ def train(run: Run) -> None:
     for file in [*folder.glob("*.th"), folder / "model.tar.gz"]:  # those of all runs together are gigabytes
         file.unlink()
     _, *values = run
-    write_json(folder / DONE, {**dict(zip(run._fields[1:], values, strict=True)), "metric": TASKS[run.task].metric})
-
-
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a file that is there as a whole or not at all."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(value) + "\n", encoding="utf-8")
-    part.replace(path)
+    write_object(folder / DONE, {**dict(zip(run._fields[1:], values, strict=True)), "metric": TASKS[run.task].metric})
 
 
 def end_with_parent() -> None:

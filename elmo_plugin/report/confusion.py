@@ -9,8 +9,7 @@ from allennlp.common.util import lazy_groups_of
 from allennlp.data import Instance
 from allennlp.models.archival import Archive, load_archive
 
-from elmo_plugin.report.layer_weights import write_object
-from elmo_plugin.report.runs import CONFIG, read_object
+from elmo_plugin.report.runs import CONFIG, read_object, write_object
 
 FILE = "confusion.json"
 CLASSIFIERS = ("elmo_classifier", "basic_classifier")

@@ -1,6 +1,5 @@
 """What a run learned of the layers: softmax(w) of each scalar mix (ELMo §3.2; figure 2 of the paper)."""
 
-import json
 import re
 import tarfile
 import zlib
@@ -12,7 +11,7 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.checkpoints.pickled_weights import read_weights
-from elmo_plugin.report.runs import CONFIG, read_object
+from elmo_plugin.report.runs import CONFIG, read_object, write_object
 
 FILE = "layer_weights.json"
 PLACES = ("input", "output")
@@ -41,13 +40,6 @@ def layer_weights(folder: Path) -> Optional[dict[str, LearnedMix]]:
 def write_layer_weights(folder: Path, mixes: dict[str, LearnedMix]) -> None:
     """Keep the layer weights of a run in its `layer_weights.json`."""
     write_object(folder / FILE, {place: mix._asdict() for place, mix in mixes.items()})
-
-
-def write_object(path: Path, value: dict[str, Any]) -> None:
-    """Write JSON beside its name, and rename it."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    partial.replace(path)
 
 
 def _kept(path: Path) -> dict[str, LearnedMix]:

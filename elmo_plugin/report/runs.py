@@ -130,6 +130,13 @@ def read_object(path: Path) -> dict[str, Any]:
     return value
 
 
+def write_object(path: Path, value: dict[str, Any]) -> None:
+    """Write JSON beside its name, and rename it."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
 def _names(paths: Sequence[Path]) -> dict[Path, str]:
     """The folders of all runs with the shortest names that tell them apart: below what was asked for, or in common."""
     found = {folder: path for path in map(Path.resolve, paths) for folder in _run_folders(path)}
