@@ -99,7 +99,7 @@ def first_lstms(batch: Batch, settings: Settings) -> Iterator[Piece]:
     def ours(lstm: ElmoLstm) -> Callable[[], Tensor]:
         tokens = like(lstm, batch.tokens)  # (B, T + 2, P)
         before, _ = split_directions(lstm.zero_state(len(tokens), tokens))
-        return lambda: torch.stack(lstm.run_direction(0, tokens, lengths, before)[0])
+        return lambda: torch.stack(lstm.run_stacks(lstm.stack(0, tokens, lengths, before))[0].layers)
 
     unclipped = our_lstm(Ours(), without_clips(options), settings)
     torch_lstm = TorchLstm(unclipped)

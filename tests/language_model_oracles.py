@@ -12,6 +12,7 @@ from allennlp.models import Model
 from numpy.typing import NDArray
 
 from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm.seq2seq_encoder import split_directions
 from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.pretraining import BidirectionalLanguageModel, LmSoftmax
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, WordVectorSoftmax
@@ -122,8 +123,9 @@ def _read(bilm: BiLM, direction: int, inputs: list[str], table: dict[str, int]) 
     vectors = torch.cat([bilm.token_encoder(word) for word in ids.split(1, dim=1)], dim=1)  # (1, N, P)
     start = bilm.lstm.zero_state(1, vectors)
     lengths = torch.tensor([len(inputs)])
-    layers, _ = bilm.lstm.run_direction(direction, vectors, lengths, type(start)(start.hidden[:, 0], start.cell[:, 0]))
-    return layers[-1][0].numpy()
+    before = split_directions(start)[direction]
+    (output,) = bilm.lstm.run_stacks(bilm.lstm.stack(direction, vectors, lengths, before))
+    return output.layers[-1][0].numpy()
 
 
 @torch.no_grad()

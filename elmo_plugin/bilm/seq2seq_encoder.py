@@ -148,11 +148,6 @@ class ElmoLstm(Seq2SeqEncoder):
         ]
         return torch.stack(layers), join_directions(forward.state, backward.state)
 
-    def run_direction(self, direction: int, inputs: Inputs, lengths: Tensor, state: LstmState) -> StackOutput:
-        """Run one direction over sentences in its own reading order; see `stack`."""
-        (output,) = self.run_stacks(self.stack(direction, inputs, lengths, state))
-        return output
-
     def stack(self, direction: int, inputs: Inputs, lengths: Tensor, state: LstmState) -> Stack:
         """The layers of one direction, and what they are to read.
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
 from elmo_plugin.kernels import TokenTable
+from elmo_plugin.kernels.products import version_of
 
 CAPACITY = 32768
 """Words kept, 64 MB at the original size. When they are more it starts anew, and frequent words are soon back."""
@@ -80,10 +81,7 @@ class WordMemo:
 def fingerprint(encoder: SpellingEncoder) -> Fingerprint:
     """Changes when a weight is replaced, moved, converted or written to, and with `torch.inference_mode`."""
     mode = (torch.is_inference_mode_enabled(),)
-    return mode, *(
-        (weight.data_ptr(), weight.device, weight.dtype, 0 if weight.is_inference() else weight._version)
-        for weight in encoder.parameters()
-    )
+    return mode, *((*version_of(weight), weight.device, weight.dtype) for weight in encoder.parameters())
 
 
 def _spellings(ids: Tensor) -> list[bytes]:

@@ -20,8 +20,7 @@ class Packed(NamedTuple):
     """A frozen weight laid out for oneDNN, and what of the weight it was made from."""
 
     weight: Tensor
-    address: int
-    version: int
+    made_from: tuple[int, int]
 
 
 _packed = WeakIdKeyDictionary()  # by weight, for as long as there is the weight
@@ -43,11 +42,15 @@ def pack(weight: Tensor, rows: int, times: int, keep: bool = False) -> Tensor:
         return weight
     if not keep or weight.requires_grad or weight.is_inference():
         return _reorder(weight, rows) if times >= WORTH_PACKING[weight.dtype] else weight
-    made_from = (weight.data_ptr(), weight._version)
     kept = _packed.get(weight)
-    if kept is None or kept[1:] != made_from:
-        kept = _packed[weight] = Packed(_reorder(weight, rows), *made_from)
+    if kept is None or kept.made_from != version_of(weight):
+        kept = _packed[weight] = Packed(_reorder(weight, rows), version_of(weight))
     return kept.weight
+
+
+def version_of(weight: Tensor) -> tuple[int, int]:
+    """Changes when a weight is replaced, moved or written to, at no cost; torch counts no writes of inference mode."""
+    return weight.data_ptr(), 0 if weight.is_inference() else weight._version
 
 
 def _reorder(weight: Tensor, rows: int) -> Tensor:

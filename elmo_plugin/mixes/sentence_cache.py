@@ -13,6 +13,7 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, BiLMOutput, InitialState, WarmState, ZeroState
+from elmo_plugin.kernels.products import version_of
 from elmo_plugin.mixes.sentence_store import SentenceStore, open_store
 
 STORED_AS = {"float32": torch.float32, "float16": torch.float16}
@@ -48,7 +49,7 @@ class SentenceCache(FromParams):
         The weights are read when they were changed since the last call. A change through `Tensor.data` goes unseen.
         Raises `ConfigurationError` if another biLM made it, or if the start of a sentence depends on those before it.
         """
-        versions = _versions([*bilm.parameters(), *(bilm.warm_state or ())])
+        versions = [version_of(tensor) for tensor in (*bilm.parameters(), *(bilm.warm_state or ()))]
         if versions != self._versions:
             wanted = {**identity(bilm, initial_state), "precision": self.precision}
             self._store = open_store(self.path)
@@ -154,11 +155,6 @@ def _digest(tensors: Iterable[Tensor]) -> str:
     for tensor in tensors:
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _versions(tensors: Iterable[Tensor]) -> list[tuple[int, int]]:
-    """Changes with the values, at no cost: torch counts a tensor's changes in place, but not under inference mode."""
-    return [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in tensors]
 
 
 def _has_gaps(present: Tensor) -> bool:

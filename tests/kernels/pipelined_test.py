@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from elmo_plugin.bilm import ElmoLstm
+from elmo_plugin.bilm.seq2seq_encoder import split_directions
 from elmo_plugin.kernels import (
     STACK_KERNELS,
     LayerByLayer,
@@ -276,6 +277,6 @@ def test_directions_run_together_are_those_that_run_alone(monkeypatch: pytest.Mo
     monkeypatch.setattr(PipelinedRecurrence, "apply", lambda *arguments: calls.append(1) or apply(*arguments))
     whole, _ = lstm.run(inputs, torch.tensor([4, 4], device=DEVICE), state)
     assert len(calls) == 1
-    before = type(state)(state.hidden[:, 0], state.cell[:, 0])
-    alone = lstm.run_direction(0, inputs, torch.tensor([4, 4], device=DEVICE), before)
+    before, _ = split_directions(state)
+    (alone,) = lstm.run_stacks(lstm.stack(0, inputs, torch.tensor([4, 4], device=DEVICE), before))
     assert_same([torch.stack(list(alone.layers))], [whole[..., :3]])
