@@ -47,6 +47,7 @@ EXPERIMENTS = {
             Column("all, λ = 0 (ELMo)", "elmo"),
         ],
     ),
+    "rate": Experiment("Layer weights that learn faster", [ELMO, Column("at 50 times the rate", "fast_layer_weights")]),
     "places": Experiment(
         "Table 3: where ELMo is",
         [Column("input", "input_only"), Column("both (ELMo)", "elmo"), Column("output", "output_only")],

@@ -9,19 +9,8 @@ from torch import Tensor, nn
 from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
 from elmo_plugin.characters import BEGIN_OF_SENTENCE, END_OF_SENTENCE, batch_to_ids, boundary_ids, fit_width
 from elmo_plugin.characters.byte_ids import N_CHARACTERS, PADDING
-from elmo_plugin.kernels import product, product_type
+from elmo_plugin.kernels import Linear
 from elmo_plugin.options import CharCnnOptions
-
-
-class InferenceLinear(nn.Linear):
-    """`torch.nn.Linear`, by the fastest product there is where no gradient is recorded."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """(N, I) to (N, O)."""
-        if torch.is_grad_enabled():
-            return super().forward(input)
-        kind = product_type(self.weight)
-        return product(input.to(kind), self.weight.to(kind), self.bias.to(kind))
 
 
 class CharacterEncoder(SpellingEncoder):
@@ -50,9 +39,9 @@ class CharacterEncoder(SpellingEncoder):
         self.activation = {"relu": torch.relu, "tanh": torch.tanh}[options.activation]
         self.highways = Highway(options.n_filters, options.n_highway)
         self.highways._layers = nn.ModuleList(
-            InferenceLinear(options.n_filters, 2 * options.n_filters) for _ in range(options.n_highway)
+            Linear(options.n_filters, 2 * options.n_filters) for _ in range(options.n_highway)
         )
-        self.projection = InferenceLinear(options.n_filters, output_dim) if options.n_filters != output_dim else None
+        self.projection = Linear(options.n_filters, output_dim) if options.n_filters != output_dim else None
         self.reset_parameters()
 
     @torch.no_grad()

@@ -8,7 +8,7 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from elmo_plugin.bilm.character_encoder import CharacterEncoder, InferenceLinear
+from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
 from elmo_plugin.characters.lexicon_ids import (
     BEGIN_OF_WORD,
@@ -19,6 +19,7 @@ from elmo_plugin.characters.lexicon_ids import (
     word_ids,
     word_to_code_points,
 )
+from elmo_plugin.kernels import Linear
 from elmo_plugin.options import LexiconOptions
 
 
@@ -44,7 +45,7 @@ class LexiconEncoder(SpellingEncoder):
         if options.char_cnn is not None:
             rows, padding = len(options.characters) + 1, self.character_lexicon["<pad>"]
             self.characters = CharacterEncoder(options.char_cnn, options.char_cnn.n_filters, rows, padding)
-        self.projection = InferenceLinear(options.dim, output_dim)
+        self.projection = Linear(options.dim, output_dim)
 
     def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """The code points of tokenised sentences, (B, T, C − 1)."""

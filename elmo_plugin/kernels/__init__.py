@@ -6,7 +6,7 @@ with the clips of TensorFlow's `LSTMCell` (`cell_clip`, `proj_clip`), which is w
 
 from elmo_plugin.kernels.auto import auto, fused_on_demand, graphed, pipelined_on_demand
 from elmo_plugin.kernels.batched import batched
-from elmo_plugin.kernels.products import product, product_type
+from elmo_plugin.kernels.linear import Linear, linear, with_linear
 from elmo_plugin.kernels.reference import reference
 from elmo_plugin.kernels.signature import Inputs, Kernel, LstmClips, LstmState, LstmWeights, TokenTable, dense
 from elmo_plugin.kernels.stack import LayerByLayer, Stack, StackKernel, StackOptions, StackOutput
@@ -40,6 +40,7 @@ __all__ = [
     "Inputs",
     "Kernel",
     "LayerByLayer",
+    "Linear",
     "LstmClips",
     "LstmState",
     "LstmWeights",
@@ -50,8 +51,8 @@ __all__ = [
     "TokenTable",
     "batched",
     "dense",
-    "product",
-    "product_type",
+    "linear",
     "reference",
     "stack_kernel_by_name",
+    "with_linear",
 ]

@@ -2,10 +2,10 @@
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from elmo_plugin.kernels.inference import infer
+from elmo_plugin.kernels.linear import linear
 from elmo_plugin.kernels.recurrence import PackedRecurrence
 from elmo_plugin.kernels.signature import Inputs, LstmClips, LstmState, LstmWeights, TokenTable, dense
 

@@ -1,4 +1,4 @@
-"""x Wᵀ + b by the fastest routine at hand, where no gradient is recorded.
+"""x Wᵀ + b by the fastest routine at hand, for code that records no gradient; `linear` is for code that does.
 
 PyTorch takes its float32 products on a CPU from MKL, which leaves half of a processor idle that is not Intel's; oneDNN,
 which PyTorch carries too, does not. It is called by the operators that `torch.compile` itself calls.
@@ -33,6 +33,13 @@ def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Te
     return torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")  # (N, O)
 
 
+def weight_gradient(d_outputs: Tensor, values: Tensor) -> Tensor:
+    """Of `product`: dYᵀ X from dY (N, O) and X (N, I), (O, I)."""
+    if not runs_faster(values):
+        return d_outputs.t() @ values
+    return product(values.t(), d_outputs.t()).t()  # oneDNN is slower the other way round, where O is larger than I
+
+
 def pack(weight: Tensor, rows: int, times: int, keep: bool = False) -> Tensor:
     """The weight as oneDNN wants it for `times` products with about `rows` rows each; itself where that is no gain.
 
@@ -61,6 +68,11 @@ def product_type(values: Tensor) -> torch.dtype:
     """The type of matrix products on the device of `values`: autocast's, or their own."""
     device = values.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
+
+
+def runs_faster(values: Tensor) -> bool:
+    """Whether `product` beats PyTorch's own on such tensors: in bfloat16 both are oneDNN's."""
+    return values.dtype == torch.float32 and _is_for_onednn(values)
 
 
 def _is_for_onednn(values: Tensor) -> bool:

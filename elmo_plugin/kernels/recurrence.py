@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmo_plugin.kernels.products import product, product_type
+from elmo_plugin.kernels.products import product, product_type, weight_gradient
 from elmo_plugin.kernels.signature import LstmClips
 
 sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
@@ -99,11 +99,11 @@ class PackedRecurrence(torch.autograd.Function):
             torch.mul(d_c, f, out=d_cell[:live])
             d_hidden[:live] = product(d_gates[now].to(half), by_recurrent)
         halved = d_gates.to(half)  # (N, 4H)
-        d_recurrent = halved.t() @ _previous(outputs, start_hidden, sizes).to(half)  # (4H, P)
+        d_recurrent = weight_gradient(halved, _previous(outputs, start_hidden, sizes).to(half))  # (4H, P)
         d_projection = None
         if projection is not None:
             emitted = activations[:, -cells.size(1) :] * tanh_cells  # (N, H)
-            d_projection = (d_raw_outputs.to(half).t() @ emitted.to(half)).to(projection.dtype)  # (P, H)
+            d_projection = weight_gradient(d_raw_outputs.to(half), emitted.to(half)).to(projection.dtype)  # (P, H)
         return d_gates.to(ctx.gates_type), d_recurrent.to(recurrent.dtype), d_projection, d_hidden, d_cell, None, None
 
 

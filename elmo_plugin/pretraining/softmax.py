@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from elmo_plugin.kernels import linear, with_linear
+
 
 class LmSoftmax(nn.Module, Registrable):
     """Predicts a word from what one direction has read up to it; both directions share one (ELMo §3.1, Θ_s).
@@ -185,7 +187,7 @@ class SampledSoftmax(WordVectorSoftmax):
         weight = F.embedding(both, self._word_vectors())  # (N + K, P)
         offset = self.bias[both] - self._expected_count(both, n_tries).log().to(self.bias)  # (N + K,)
         right = (vectors * weight[:n_tokens]).sum(dim=1) + offset[:n_tokens]  # (N,)
-        drawn = vectors @ weight[n_tokens:].t() + offset[n_tokens:]  # (N, K)
+        drawn = linear(vectors, weight[n_tokens:]) + offset[n_tokens:]  # (N, K)
         drawn = drawn.masked_fill(targets.unsqueeze(1) == rows, -math.inf)
         scores = torch.cat([right.unsqueeze(1), drawn], dim=1)  # (N, 1 + K)
         return F.cross_entropy(scores, torch.zeros_like(targets), reduction="none")  # (N,)
@@ -234,7 +236,7 @@ def _try(count: int, vocab_size: int, generator: torch.Generator) -> Tensor:
 
 def _cross_entropy(vectors: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Of the softmax over all V, (N,). Under autocast the scores are of its type, and all after them is float32."""
-    scores = F.linear(vectors, weight, bias)  # (N, V)
+    scores = linear(vectors, weight, bias)  # (N, V)
     return F.cross_entropy(scores, targets, reduction="none")  # (N,)
 
 
@@ -268,7 +270,7 @@ class AdaptiveSoftmax(LmSoftmax):
                 f"at least 1 of {input_dim} dimensions"
             )
         self.div_value = div_value
-        self.adaptive = nn.AdaptiveLogSoftmaxWithLoss(input_dim, vocab_size, cutoffs, div_value)
+        self.adaptive = with_linear(nn.AdaptiveLogSoftmaxWithLoss(input_dim, vocab_size, cutoffs, div_value))
         # Its log-softmax is taken in the type of the scores, on a CPU under autocast too.
         for module in self.adaptive.modules():
             if isinstance(module, nn.Linear):
