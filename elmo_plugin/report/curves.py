@@ -112,7 +112,8 @@ def perplexity(runs: Sequence[Run]) -> bytes:
         figure.draw_without_rendering()
         for axis in axes:
             label_ends(axis, list(_ends(runs, axis.get_lines()[1::2])))
-        figure.legend(handles=axes[0].get_lines()[:2], loc="outside upper center", ncols=2)
+        drawn = {line.get_label(): line for line in axes[0].get_lines() if any(map(math.isfinite, line.get_ydata()))}
+        figure.legend(handles=list(drawn.values()), loc="outside upper center", ncols=2)
         return png(figure)
 
 

@@ -188,7 +188,7 @@ def _pretraining(runs: Sequence[Run]) -> Section:
         "Perplexity on the validation text at the best epoch, over the full softmax, each direction apart. Runs may be "
         "compared where vocabulary and text are the same, which the last columns show in part."
     )
-    shows = "Perplexity of both directions by the tokens trained on, logarithmic: lower is better."
+    shows = "Perplexity of both directions in the course of training, logarithmic: lower is better."
     picture = Picture("perplexity.png", curves.perplexity(runs), shows)
     return Section("Pretraining", [Text(said), Table(head, rows), picture])
 
