@@ -42,6 +42,8 @@ def _run(rank: int, job: Job, folder: Path, arguments: tuple[Any, ...]) -> None:
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     torch.save(job(*arguments), folder / f"{rank}.th")
+    # A process that has met the other one may be done before the other one knows that they have met.
+    distributed.barrier()
     distributed.destroy_process_group()
 
 

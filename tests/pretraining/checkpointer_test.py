@@ -1,6 +1,5 @@
 """What is on the disk after a save, a kill in the middle of one, and a disk that is full."""
 
-import multiprocessing
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from allennlp.training.trainer import TrainerCheckpoint
 from torch import distributed
 
 from elmo_plugin.pretraining import AtomicCheckpointer, checkpointer
+from tests.distributed_jobs import in_two_processes
 
 BATCHES = 100
 
@@ -138,10 +138,10 @@ def test_a_resumed_run_counts_batches_from_the_checkpoint(tmp_path: Path) -> Non
     assert [ask(resumed, 2, batches) for batches in (11, 14, 15)] == [False, False, True]
 
 
-def ask_with_a_clock_of_ones_own(rank: int, folder: Path) -> None:
+def ask_with_a_clock_of_ones_own(folder: Path) -> tuple[list[bool], list[int]]:
     """One of two processes; by the first one's clock a checkpoint is due."""
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-    checkpoints = AtomicCheckpointer(folder / "run", save_every_num_minutes=10)
+    rank = distributed.get_rank()
+    checkpoints = AtomicCheckpointer(folder, save_every_num_minutes=10)
     asked: list[int] = []
     checkpoints.before_saving.append(lambda: asked.append(rank))
     answers = [ask(checkpoints, 0, 1, is_primary=rank == 0)]
@@ -149,20 +149,14 @@ def ask_with_a_clock_of_ones_own(rank: int, folder: Path) -> None:
     answers.append(ask(checkpoints, 0, 2, is_primary=rank == 0))
     checkpoints._last_save_time -= 1000 * (rank == 1)
     answers.append(ask(checkpoints, 0, 3, is_primary=rank == 0))
-    (folder / f"answers{rank}").write_text(f"{answers} {asked}")
+    return answers, asked
 
 
 def test_the_first_process_decides_for_all(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=ask_with_a_clock_of_ones_own, args=(rank, tmp_path)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    answers = [(tmp_path / f"answers{rank}").read_text() for rank in range(2)]
-    assert answers == ["[False, True, False] [0]", "[False, True, False] [1]"]
-    assert on_disk(tmp_path / "run") == both("e0_b2")
+    (tmp_path / "checkpoints").mkdir()
+    answers = in_two_processes(ask_with_a_clock_of_ones_own, tmp_path / "run", tmp_path / "checkpoints")
+    assert answers == [([False, True, False], [0]), ([False, True, False], [1])]
+    assert on_disk(tmp_path / "checkpoints") == both("e0_b2")
 
 
 def test_the_keys_are_those_of_default_and_minutes(tmp_path: Path) -> None:

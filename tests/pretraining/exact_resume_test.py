@@ -1,7 +1,6 @@
 """Runs that are killed and go on end as the run that was left alone: weights, optimizer, generators and metrics."""
 
 import json
-import multiprocessing
 import os
 import pydoc
 import signal
@@ -20,6 +19,7 @@ from torch import distributed
 from elmo_plugin.pretraining import AtomicCheckpointer, ExactResume
 from elmo_plugin.pretraining.shards_loader import ShardsLoader
 from tests import killer  # noqa: F401  (registers `kill`)
+from tests.distributed_jobs import in_two_processes
 from tests.pretraining_runs import LOADERS, config, differences, end_of, train
 
 ROOT = Path(__file__).parents[2]
@@ -191,9 +191,9 @@ def started(folder: Path, state: Optional[dict[str, Any]] = None, **parts: Any) 
     return callback
 
 
-def save_and_restore(rank: int, folder: Path) -> None:
+def save_and_restore(folder: Path) -> str:
     """One of two processes: states 10 and 11 go into a checkpoint, and come out where they belong."""
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    rank = distributed.get_rank()
     saving = started(folder, model=Recorder(10 + rank))
     saving.trainer._checkpointer.before_saving[0]()
     if rank == 0:
@@ -201,17 +201,11 @@ def save_and_restore(rank: int, folder: Path) -> None:
     distributed.barrier()
     resumed = started(folder, torch.load(folder / "state.th", weights_only=True))
     resumed.trainer.model()
-    (folder / f"restored{rank}").write_text(str(resumed.trainer.model.state))
+    return str(resumed.trainer.model.state)
 
 
 def test_each_process_takes_up_its_own_state(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=save_and_restore, args=(rank, tmp_path)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    assert [(tmp_path / f"restored{rank}").read_text() for rank in range(2)] == ["10", "11"]
+    assert in_two_processes(save_and_restore, tmp_path / "run", tmp_path) == ["10", "11"]
     with pytest.raises(ConfigurationError, match="of 2 processes and this run of 1; wanted as many"):
         started(tmp_path, torch.load(tmp_path / "state.th", weights_only=True))
 
