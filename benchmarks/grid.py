@@ -48,6 +48,10 @@ EXPERIMENTS = {
         ],
     ),
     "rate": Experiment("Layer weights that learn faster", [ELMO, Column("at 50 times the rate", "fast_layer_weights")]),
+    "token_layer": Experiment(
+        "ELMo without its token layer",
+        [ELMO, Column("layers 1 and 2", "contextual_layers"), Column("last layer", "last_layer")],
+    ),
     "places": Experiment(
         "Table 3: where ELMo is",
         [Column("input", "input_only"), Column("both (ELMo)", "elmo"), Column("output", "output_only")],
