@@ -47,7 +47,15 @@ EXPERIMENTS = {
             Column("all, λ = 0 (ELMo)", "elmo"),
         ],
     ),
-    "rate": Experiment("Layer weights that learn faster", [ELMO, Column("at 50 times the rate", "fast_layer_weights")]),
+    "rate": Experiment(
+        "Table 2, with layer weights that learn 50 times as fast",
+        [
+            Column("last layer", "last_layer"),
+            Column("all, λ = 1", "fast_lambda_1"),
+            Column("all, λ = 0.001", "fast_lambda_0.001"),
+            Column("all, λ = 0", "fast_layer_weights"),
+        ],
+    ),
     "token_layer": Experiment(
         "ELMo without its token layer",
         [ELMO, Column("layers 1 and 2", "contextual_layers"), Column("last layer", "last_layer")],

@@ -162,7 +162,7 @@ def test_what_experiments_have_in_common_is_run_once_seed_by_seed(tmp_path: Path
     variants = ["without_elmo", "last_layer", "lambda_1", "lambda_0.001", "elmo", "input_only", "output_only"]
     assert [(run.seed, run.variant) for run in runs] == [(seed, variant) for seed in (1, 2) for variant in variants]
     everything = grid.grid(parse([str(tmp_path), "--tasks", "ud_pos", "sst5"]))
-    assert len(everything) == len({run.path() for run in everything}) == 2 * 3 * (10 + 9 + 1)
+    assert len(everything) == len({run.path() for run in everything}) == 2 * 3 * (10 + 11 + 1)
 
 
 def test_tables_hold_mean_and_deviation_and_say_what_is_missing(
