@@ -42,7 +42,7 @@ class ElmoLstm(Seq2SeqEncoder):
     return_all_layers : `bool`
         Give every layer, (n_layers, B, T, 2P), and not only the last, (B, T, 2P).
     dropout : `float`
-        In training, of each layer's input but not of what is added to its output; upstream: `DropoutWrapper` inside
+        In training, of each layer's input, and so of what is added to its output; upstream: `DropoutWrapper` around
         `ResidualWrapper` in bilm-tf's `training.py`.
     """
 

@@ -186,7 +186,7 @@ def stack_output_forward(
     """From all layers' outputs (n_layers, B, P) to the clipped ones, and to what is read in the next round.
 
     That is `stacked` (n_layers, B, 2P), an input beside a hidden: each layer's own output, and above it the sum of the
-    outputs of one token by the `SUMMED` layers below, without what was dropped.
+    outputs of one token by the `SUMMED` layers below, each without what was dropped on the way from it.
     """
     n, row, here, start = _places(t, layers, batch, width, BLOCK)
     step = layers * batch * width
@@ -195,9 +195,13 @@ def stack_output_forward(
     tl.store(hiddens + start + step + n, h, mask=here)
     stacked += 2 * (start + step)
     tl.store(stacked + n + (row + 1) * width, h, mask=here)
+    left = tl.full((BLOCK,), 1.0, TYPE)
     for below in tl.static_range(1, SUMMED):  # which did this token one round earlier each
         is_there = here & has_begun & (row >= below * batch)
-        h += _load(hiddens, start + n + (1 - below) * step - below * batch * width, is_there, TYPE)
+        place = start + n - below * (step + batch * width)
+        if drops is not None:
+            left *= _load(drops, place, is_there, TYPE)
+        h += left * _load(hiddens, place + step, is_there, TYPE)
     if drops is not None:
         h *= _load(drops, start + n, here, TYPE)
     tl.store(stacked + n + (row + 2 * batch) * width, h, mask=here & (row + batch < layers * batch))
@@ -224,12 +228,12 @@ def stack_output_backward(
     step = layers * batch * width
     read = 2 * (start + step) + n + row * width  # places in (n_layers, B, 2P) of the next round
     d_h = _load(d_hiddens, start + step + n, here, TYPE) + _load(d_stacked, read + width, here, TYPE)
+    left = tl.full((BLOCK,), 1.0, TYPE)
     for above in tl.static_range(1, SUMMED + 1):  # which did this token one round later each
         is_there = here & (row + above * batch < layers * batch)
-        d_input = _load(d_stacked, read + 2 * (above - 1) * step + 2 * above * batch * width, is_there, TYPE)
         if drops is not None:
-            d_input *= _load(drops, start + n + (above - 1) * (step + batch * width), is_there, TYPE)
-        d_h += d_input
+            left *= _load(drops, start + n + (above - 1) * (step + batch * width), is_there, TYPE)
+        d_h += left * _load(d_stacked, read + 2 * (above - 1) * step + 2 * above * batch * width, is_there, TYPE)
     d_h = _stop_at_clip(d_h, _load(hiddens, start + step + n, here, TYPE), CLIP, TYPE)
     tl.store(d_raw + start + n, tl.where(t >= row // batch, d_h, 0.0), mask=here)
 

@@ -49,10 +49,11 @@ def pipelined(stacks: Sequence[Stack], options: StackOptions) -> list[StackOutpu
     hiddens, last_cell = PipelinedRecurrence.apply(plan, read, hidden, cell, *_join_weights(stacks))
     by_step = torch.stack([hiddens[k : k + len(read) + 1, k] for k in range(len(hidden))])  # (n_layers, T + 1, D, B, P)
     last_hidden = by_step.gather(1, lengths.view(1, 1, *lengths.shape, 1).expand_as(by_step[:, :1])).squeeze(1)
-    layers = by_step[:, 1:].masked_fill(ended, 0.0)  # (n_layers, T, D, B, P)
-    layers = layers.cumsum(0) if options.residual else layers
+    layers = _add_inputs(by_step[:, 1:].masked_fill(ended, 0.0), plan)  # n_layers of (T, D, B, P)
     return [
-        StackOutput(layers[:, :, one].transpose(1, 2).unbind(), LstmState(last_hidden[:, one], last_cell[:, one]))
+        StackOutput(
+            [layer[:, one].transpose(0, 1) for layer in layers], LstmState(last_hidden[:, one], last_cell[:, one])
+        )
         for one in range(len(stacks))
     ]
 
@@ -188,6 +189,19 @@ def _plan(steps: int, lengths: Tensor, hidden: Tensor, options: StackOptions) ->
         drops = dropout(hidden.new_ones(steps + 2 * n_layers - 1, *hidden.flatten(0, 1).shape), options.dropout)
     counts = lengths.expand(n_layers, -1, -1).contiguous()  # (n_layers, D, B)
     return Plan(steps, counts, drops, options, torch.is_grad_enabled())
+
+
+def _add_inputs(outputs: Tensor, plan: Plan) -> list[Tensor]:
+    """Of all layers' own outputs (n_layers, T, D, B, P) those of a stack: with what each but the first has read."""
+    if not plan.options.residual:
+        return list(outputs)
+    layers = [outputs[0]]  # (T, D, B, P)
+    for below, output in enumerate(outputs[1:]):
+        read = layers[-1]  # (T, D, B, P)
+        if plan.drops is not None:
+            read = read * plan.drops[below : below + plan.steps].unflatten(1, plan.lengths.shape[:2])[:, below]
+        layers.append(output + read)
+    return layers
 
 
 def _join_states(stacks: Sequence[Stack]) -> LstmState:

@@ -26,7 +26,8 @@ class StackOptions(NamedTuple):
     """What all layers have in common.
 
     `residual`: from the second layer on, a layer's input is added to its output (bilm-tf wraps every layer but the
-    first: a token vector is not added). `dropout`: of each layer's input, but not of what is added to its output.
+    first: a token vector is not added). `dropout`: of each layer's input, so also of what is added to its output
+    (bilm-tf's `DropoutWrapper` stands around its `ResidualWrapper`).
     """
 
     clips: LstmClips = LstmClips()
@@ -68,12 +69,10 @@ class LayerByLayer:
         outputs: list[Tensor] = []
         hiddens, cells = [], []
         for depth, weights in enumerate(stack.weights):
-            below = outputs[-1] if outputs else stack.inputs
+            read = _drop(outputs[-1] if outputs else stack.inputs, options.dropout)
             before = LstmState(stack.state.hidden[depth], stack.state.cell[depth])
-            output, final = self.kernel(
-                _drop(below, options.dropout), stack.lengths, weights, before, options.clips
-            )  # (B, T, P)
-            outputs.append(output + outputs[-1] if outputs and options.residual else output)
+            output, final = self.kernel(read, stack.lengths, weights, before, options.clips)  # (B, T, P)
+            outputs.append(output + dense(read) if outputs and options.residual else output)
             hiddens.append(final.hidden)
             cells.append(final.cell)
         return StackOutput(outputs, LstmState(torch.stack(hiddens), torch.stack(cells)))

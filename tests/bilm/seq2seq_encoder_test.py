@@ -93,6 +93,19 @@ def test_without_skip_connections_each_layer_is_only_its_own_output() -> None:
     torch.testing.assert_close(skipping(inputs, MASK)[1], torch.cat(halves, dim=-1) + below)
 
 
+@pytest.mark.parametrize("kernel", ["batched", "reference"])
+def test_what_is_dropped_of_a_layers_input_is_not_added_to_its_output_either(kernel: str) -> None:
+    """The upper layer has weights of zero and says nothing of its own: o tanh c is zero."""
+    lstm = make_lstm(num_layers=2, dropout=0.5, kernel=kernel).train()
+    for layer in (lstm.forward_layers[1], lstm.backward_layers[1]):
+        for parameter in layer.parameters():
+            torch.nn.init.zeros_(parameter)
+    lower, upper = (layer[MASK] for layer in lstm(make_inputs(), MASK))
+    kept = upper != 0
+    assert 0.3 < kept.float().mean() < 0.7
+    torch.testing.assert_close(upper[kept], 2 * lower[kept])
+
+
 def test_only_the_last_layer_is_returned_unless_all_are_asked_for() -> None:
     every, inputs = make_lstm(), make_inputs()
     last = make_lstm(return_all_layers=False)

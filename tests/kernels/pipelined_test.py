@@ -137,9 +137,7 @@ def test_the_host_never_waits_for_a_number_so_that_a_graph_can_be_captured() -> 
 
 
 @pytest.mark.parametrize("residual", [True, False])
-def test_dropout_is_of_what_layers_read_and_not_of_what_is_added(
-    residual: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dropout_is_of_what_layers_read_and_of_what_is_added(residual: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     n_layers, n_stacks, steps = 3, 2, 4
     case = make_stacks([[4, 2], [3, 4]], n_layers, options=StackOptions(residual=residual, dropout=0.5))
     generator = torch.Generator().manual_seed(0)
