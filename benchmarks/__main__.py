@@ -37,7 +37,8 @@ what is printed is the median of the rounds; a ratio is the median of the rounds
 A first look, minutes:
   python -m benchmarks embed layers --text heldout.txt
 
-What README.md in this folder shows, best on a machine that does nothing else:
+All of it, best on a machine that does nothing else; then on a GPU. What README.md in this folder shows was printed by
+the commands in the heads of its tables:
   python -m benchmarks --size original --text heldout.txt --output results.md
   python -m benchmarks embed pretrain --size original --device cuda --text heldout.txt
 

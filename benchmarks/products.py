@@ -13,10 +13,9 @@ from benchmarks.batches import BOUNDARIES
 from benchmarks.contestants import PRECISIONS
 from benchmarks.text import Sentences
 from benchmarks.timing import Call, interleave
+from elmo_plugin.bilm.spelling_encoder import WORDS_AT_ONCE
 from elmo_plugin.options import BiLMOptions, LstmOptions
 
-WORDS_AT_ONCE = 1024
-"""Words convolved at a time, as in our character encoder."""
 LIVE = 32
 """Rows of the product by which the fastest one is chosen: a recurrent step of a usual batch."""
 

@@ -1,6 +1,6 @@
 """The text of a task, for a biLM of its own: what the reader of a config cuts it into, labels left out.
 
-    uv run python benchmarks/text_of.py CONFIG > text.txt
+    uv run python benchmarks/text_of.py CONFIG [train|validation] > text.txt
 
 A line is a whole text, of any length, its tokens separated by spaces, as `text_shards` reads it.
 """

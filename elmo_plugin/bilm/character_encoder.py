@@ -47,7 +47,8 @@ class CharacterEncoder(SpellingEncoder):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Initialize as bilm-tf's `training.py` does: U(−1, 1) characters, U(−0.05, 0.05) or normal filters,
-        highways that carry little (carry bias −2; upstream's gate is its negative)."""
+        highways that at first pass on 88 % of their input as it is: bilm-tf's `b_carry` of −2 gates, despite its name,
+        the transformed part, and `Highway`'s gate is its negative."""
         nn.init.uniform_(self.char_embedding.weight, -1.0, 1.0)
         self.char_embedding.weight[0] = 0.0
         for name, parameter in self.convolutions.named_parameters():

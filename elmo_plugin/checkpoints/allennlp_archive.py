@@ -133,7 +133,7 @@ def _with_language_model(checkpoint: Checkpoint, weights: dict[str, Tensor], pat
 
 
 def _softmax_config(state: Tensor) -> dict[str, Any]:
-    """Its block of the config, as `softmax.Softmax.get_extra_state` left it."""
+    """Its block of the config, as `pretraining.softmax.LmSoftmax.get_extra_state` left it."""
     return dict(json.loads(bytes(state.tolist())))
 
 

@@ -20,7 +20,8 @@ def auto(
 ) -> tuple[Tensor, LstmState]:
     """`fused` for tensors on a GPU, if Triton can be imported, else `batched`; see `Kernel` for shapes.
 
-    Never `graphed` or `pipelined`, which nobody has timed.
+    Never `graphed`, whose memory grows with the shapes that it meets, or `pipelined`, which copies all weights at each
+    call. None of the three has been timed.
     """
     kernel = _fused_or_batched() if weights.input.is_cuda else batched
     return kernel(inputs, lengths, weights, state, clips)

@@ -49,7 +49,7 @@ def fused(
 class FusedRecurrence(torch.autograd.Function):
     """The time steps of an LSTMP after its input product, for a batch whose sentences all keep their row.
 
-    The equations are those of `PackedRecurrence`, and so is what of it is of lower precision under autocast.
+    The equations are those of `PackedRecurrence`, and under autocast the same parts are of lower precision.
 
     # Parameters
 

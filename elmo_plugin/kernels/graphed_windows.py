@@ -17,7 +17,7 @@ from elmo_plugin.kernels.signature import Inputs, Kernel, LstmClips, LstmState, 
 
 
 class GraphedWindows:
-    """Captures both passes of a kernel when a layer is given the same shape twice running, and replays them then on.
+    """Captures both passes of a kernel when a layer is given the same shape twice running, to replay them from then on.
 
     Only where gradients are wanted and all is on a GPU; anything else goes to the kernel itself, and so does a second
     window of a layer before the first one's backward pass, for a graph keeps what one backward pass needs. A layer has

@@ -1,4 +1,4 @@
-"""The recurrence where no gradient is wanted: nothing is kept but the outputs, and memory does not grow with T."""
+"""The recurrence where no gradient is wanted: nothing is kept but the outputs, and nothing else grows with T."""
 
 from collections.abc import Iterable, Iterator
 from itertools import accumulate

@@ -17,7 +17,7 @@ WORTH_PACKING = {torch.float32: 32, torch.bfloat16: 8}
 
 
 class Packed(NamedTuple):
-    """A frozen weight laid out for oneDNN, and what of the weight it was made from."""
+    """A frozen weight laid out for oneDNN, and the version of the weight that it was made from, see `version_of`."""
 
     weight: Tensor
     made_from: tuple[int, int]

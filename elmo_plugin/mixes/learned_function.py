@@ -9,7 +9,7 @@ from elmo_plugin.mixes.layer_mix import LayerMix
 
 @LayerMix.register("learned_function")
 class LearnedFunctionMix(LayerMix):
-    """W₂ relu(W₁ [h₀; …; h_L] + b₁) + b₂: a feed-forward network over a token's layers in place of their weighted sum.
+    """W₂ relu(W₁ [h₀; …; h_{L−1}] + b₁) + b₂: a feed-forward network over a token's layers, not a weighted sum.
 
     Registered as a `LayerMix` with name `learned_function`.
 

@@ -16,9 +16,9 @@ COUNTS = ("forward_nats", "backward_nats", "tokens", "unknown")
 class BidirectionalPerplexity(Metric):
     """exp of the mean negative log likelihood a token, each direction apart and for the mean of both.
 
-    Tokens are those that a direction predicts: the words and one sentence boundary a sentence; `<UNK>` is a word like
-    any other, and how many of the words it stands for is told beside it. The mean is over the two log likelihoods,
-    as in ELMo §3.1 and the 39.7 of the published model.
+    Tokens are those that a direction predicts: the words and one sentence boundary a sentence. `<UNK>` is a word like
+    any other; its share of all tokens, from 0 to 1, is told as `oov_rate`. The mean is over the two log likelihoods, as
+    in ELMo §3.1 and the 39.7 of the published model.
 
     Registered as a `Metric` with name `bidirectional_perplexity`.
     """

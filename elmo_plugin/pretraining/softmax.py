@@ -54,7 +54,7 @@ class LmSoftmax(nn.Module, Registrable):
 
     @abstractmethod
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
-        """What training makes small: vectors (N, P) and the rows (N,) that they should predict to losses (N,)."""
+        """The training loss: vectors (N, P) and the rows (N,) that they should predict to losses (N,)."""
 
     @abstractmethod
     def nll(self, vectors: Tensor, targets: Tensor) -> Tensor:
