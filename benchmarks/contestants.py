@@ -11,11 +11,10 @@ from allennlp.modules.encoder_base import _EncoderBase
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, ElmoLstm
+from elmo_plugin.bilm.precision import PRECISIONS
 from elmo_plugin.kernels import STACK_KERNELS
 from elmo_plugin.mixes import Elmo
 from elmo_plugin.options import LstmOptions
-
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class Embedder(Protocol):

@@ -15,7 +15,7 @@
 Folder = stage of the data flow, file = kind of component, imports go one way, down.
 
 Dimension key: B sentences · T tokens · C characters a token · L layers (LSTM layers + 1) · P one direction ·
-D = 2P · H cell · V vocabulary · S streams · U words of a window.
+D = 2P · H cell · V vocabulary · S streams · U words of a window · in kernels N rows of a product · I its input width.
 """
 
 from elmo_plugin.upstream import apply_repairs

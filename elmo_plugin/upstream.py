@@ -30,6 +30,7 @@ from allennlp.training.learning_rate_schedulers.learning_rate_scheduler import (
     _PyTorchLearningRateSchedulerWithMetricsWrapper,
 )
 from allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers import ReduceOnPlateauLearningRateScheduler
+from allennlp.training.moving_average import MovingAverage
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -54,6 +55,7 @@ def apply_repairs() -> None:
     repair_pretrained_transformers()
     repair_token_ids_of_elmo()
     repair_extracted_archives()
+    repair_moving_average()
     silence_upstream_noise()
 
 
@@ -201,6 +203,24 @@ class _FilteredTarFiles(tarfile.TarFile):
     """What `archival` opens archives with, in place of the module `tarfile`."""
 
     extraction_filter = staticmethod(tarfile.data_filter)
+
+
+def repair_moving_average() -> None:
+    """Let a `moving_average` go on averaging the model after `--recover`.
+
+    Symptom: a run that was stopped and recovered validates, and keeps as its best, the weights themselves and not their
+    average. Cause: `MovingAverage.load_state_dict` takes the parameters from the file, copies that no model has; it
+    averages those, and writes averages into them.
+    Guard: none is needed, the parameters that it was built with are kept.
+    """
+    _wrap_once(MovingAverage, "load_state_dict", _with_own_parameters)
+
+
+def _with_own_parameters(original: Function) -> Function:
+    def load_state_dict(self: MovingAverage, state_dict: dict[str, Any]) -> None:
+        original(self, {**state_dict, "parameters": self._parameters})
+
+    return load_state_dict
 
 
 def silence_upstream_noise() -> None:

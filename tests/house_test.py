@@ -1,6 +1,8 @@
 """The laws of the house that no linter knows, read off the source with `ast`."""
 
 import ast
+import importlib
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -67,6 +69,17 @@ def test_a_function_over_45_lines_is_two_functions() -> None:
     lines = {place: (node.end_lineno or node.lineno) - node.lineno + 1 for place, node in functions()}
     assert not {place: count for place, count in lines.items() if count > 45}
     assert median(lines.values()) <= 12
+
+
+def test_a_class_is_abstract_or_final() -> None:
+    modules = [importlib.import_module(path.removesuffix(".py").replace("/", ".")) for path in TREES]
+    classes = {value for module in modules for value in vars(module).values() if inspect.isclass(value)}
+    bases = {(one, base) for one in classes for base in one.__mro__[1:] if _is_ours(one) and _is_ours(base)}
+    assert bases and not {pair for pair in bases if not inspect.isabstract(pair[1])}
+
+
+def _is_ours(one: type) -> bool:
+    return one.__module__.split(".")[0] == "elmo_plugin"
 
 
 def test_every_public_class_and_function_is_documented() -> None:

@@ -51,7 +51,7 @@ def test_published_options_are_read() -> None:
     assert options.lstm == LstmOptions(4096, 512, 2, cell_clip=3, projection_clip=3, use_skip_connections=True)
     assert options.char_cnn is not None
     assert options.char_cnn.filters == ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
-    assert (options.char_cnn.n_filters, options.n_layers, options.layer_dim) == (2048, 3, 1024)
+    assert (options.char_cnn.n_filters, options.num_layers, options.layer_dim) == (2048, 3, 1024)
     assert options.lstm.has_projection
     assert options.to_dict() == PUBLISHED
 

@@ -1,5 +1,6 @@
 """Each repair of `elmo_plugin.upstream`, and beside it what AllenNLP does without."""
 
+import copy
 import io
 import json
 import subprocess
@@ -32,6 +33,7 @@ from allennlp.nn import util as nn_util
 from allennlp.predictors import Predictor
 from allennlp.training.callbacks import WandBCallback
 from allennlp.training.learning_rate_schedulers import LearningRateScheduler, ReduceOnPlateauLearningRateScheduler
+from allennlp.training.moving_average import ExponentialMovingAverage, MovingAverage
 from torch import Tensor
 from torch.optim import SGD
 
@@ -430,3 +432,31 @@ def test_an_archive_writes_nothing_outside_its_folder(evil_archive: Path) -> Non
     assert not evil_archive.with_name("outside").exists()
     with pytest.raises(ConfigurationError, match=r"model\.tar\.gz' is no readable archive of a model: .*outside"):
         load(evil_archive, "trained")
+
+
+def averaged(weight: torch.nn.Parameter) -> ExponentialMovingAverage:
+    """A moving average of one weight, that has read its own state."""
+    average = ExponentialMovingAverage([("weight", weight)], decay=0.5)
+    average.load_state_dict(copy.deepcopy(average.state_dict()))
+    return average
+
+
+def test_without_its_repair_a_moving_average_that_was_read_again_is_of_other_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MovingAverage, "load_state_dict", original(MovingAverage, "load_state_dict"))
+    weight = torch.nn.Parameter(torch.zeros(1))
+    average = averaged(weight)
+    weight.data += 1
+    average.apply()
+    average.assign_average_value()
+    assert weight.item() == 1.0
+
+
+def test_a_moving_average_that_was_read_again_goes_on() -> None:
+    weight = torch.nn.Parameter(torch.zeros(1))
+    average = averaged(weight)
+    weight.data += 1
+    average.apply()
+    average.assign_average_value()
+    assert weight.item() == 0.5

@@ -1,12 +1,13 @@
 """The biLM: token vectors and the layers above them, for whole sentences between `<S>` and `</S>`."""
 
 import json
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional
 
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.nn.util import add_sentence_boundary_token_ids
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.lexicon_encoder import LexiconEncoder
@@ -92,12 +93,8 @@ class BiLM(nn.Module):
         state : `Optional[LstmState]`
             The state before each sentence; zeros by default.
         """
-        encoder = self.token_encoder
-        fitted = encoder.fit(ids)
-        begin, end = encoder.boundaries(fitted)
-        present = encoder.mask(fitted)
-        bounded, _ = add_sentence_boundary_token_ids(fitted, present, begin, end)  # type: ignore[arg-type]
-        mask = encoder.mask(bounded)  # (B, T + 2)
+        bounded = self.token_encoder.bounded(ids)  # (B, T + 2, ·)
+        mask = self.token_encoder.mask(bounded)  # (B, T + 2)
         words = self._look_up(bounded)
         tokens = words.dense() * mask.unsqueeze(-1)  # (B, T + 2, P)
         if state is None:
@@ -109,10 +106,20 @@ class BiLM(nn.Module):
     def _look_up(self, ids: Tensor) -> TokenTable:
         """Each word's vector computed once a batch; by a frozen encoder of spellings, once and for all."""
         encoder = self.token_encoder
-        frozen = not any(weight.requires_grad for weight in encoder.parameters())
+        weights = list(encoder.parameters())  # none in a replica of `DataParallel`; of inference mode, writes go unseen
+        frozen = bool(weights) and not any(weight.requires_grad or weight.is_inference() for weight in weights)
         if frozen and isinstance(encoder, SpellingEncoder) and ids.numel():
             return self.word_memo.look_up(encoder, ids)
         return encoder.look_up(ids)
+
+    def ids_of(self, sentences: Sequence[Sequence[str]], word_id: Optional[Callable[[str], int]] = None) -> Tensor:
+        """Tokenised sentences to ids on its device: of spellings (B, T, C) or, for words, by `word_id` (B, T)."""
+        device = next(self.parameters()).device
+        if isinstance(self.token_encoder, SpellingEncoder):
+            return self.token_encoder.batch_to_ids(sentences).to(device)
+        assert word_id is not None
+        rows = [torch.tensor([word_id(word) for word in words], dtype=torch.long) for words in sentences]
+        return pad_sequence(rows, batch_first=True).to(device)  # (B, T)
 
     def get_extra_state(self) -> Tensor:
         """Sizes and source as JSON in bytes: a state dict that says what it is needs no options file beside it."""

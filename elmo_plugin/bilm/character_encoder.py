@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 
 import torch
+from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Highway
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
 from elmo_plugin.characters import BEGIN_OF_SENTENCE, END_OF_SENTENCE, batch_to_ids, boundary_ids, fit_width
-from elmo_plugin.characters.byte_ids import N_CHARACTERS, PADDING
+from elmo_plugin.characters.byte_ids import BEGIN_OF_WORD, PADDING
 from elmo_plugin.kernels import Linear
-from elmo_plugin.options import CharCnnOptions
+from elmo_plugin.options import N_CHARACTERS, CharCnnOptions
 
 
 class CharacterEncoder(SpellingEncoder):
@@ -80,7 +81,16 @@ class CharacterEncoder(SpellingEncoder):
         return torch.tensor(begin, device=ids.device), torch.tensor(end, device=ids.device)
 
     def fit(self, ids: Tensor) -> Tensor:
-        """Ids of any C as this model reads them, (B, T, C); those of `elmo_characters` always have C = 50."""
+        """Ids of any C as this model reads them, (B, T, C); those of `elmo_characters` always have C = 50.
+
+        Raises `ConfigurationError` for other ids.
+        """
+        first = ids[..., 0] if ids.numel() and ids.dim() == self.input_dims else ids
+        if not bool(((first == BEGIN_OF_WORD) | (first == 0)).all()):
+            raise ConfigurationError(
+                "the biLM reads bytes, as the indexer 'elmo_characters' gives them; found other ids, perhaps those of "
+                "'elmo_many_langs', 'characters' or 'single_id'"
+            )
         return fit_width(ids, self.options.max_characters_per_token)
 
     def encode_some(self, words: Tensor) -> Tensor:

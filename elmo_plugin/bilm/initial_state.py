@@ -17,6 +17,14 @@ class InitialState(ABC, Registrable):
     """Chooses the state that a batch starts from. `initial_state` in configs, by registered name."""
 
     default_implementation = "zero"
+    same_for_every_sentence: bool = True
+    """Whether a sentence's vectors depend on the sentence alone, so that they may be kept."""
+
+    @property
+    def name(self) -> str:
+        """What a config calls it."""
+        named = (name for name in InitialState.list_available() if InitialState.by_name(name) is type(self))
+        return next(named, type(self).__name__)
 
     @abstractmethod
     def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:
@@ -63,6 +71,8 @@ class CarriedState(InitialState):
     Registered as an `InitialState` with name `carried`.
     """
 
+    same_for_every_sentence = False
+
     def __init__(self) -> None:
         self._state: Optional[LstmState] = None
 
@@ -108,5 +118,5 @@ def warm_up(bilm: BiLM, batches: Iterable[Tensor]) -> LstmState:
         share = ids.size(0) / sentences
         mean = LstmState(*ended) if mean is None else LstmState(*map(torch.lerp, mean, ended, [share, share]))
     if mean is None:
-        raise ConfigurationError("no sentence to warm up on")
+        raise ConfigurationError("found no sentence to warm up on; wanted one at least")
     return mean

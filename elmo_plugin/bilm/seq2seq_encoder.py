@@ -120,7 +120,7 @@ class ElmoLstm(Seq2SeqEncoder):
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
         """(B, T, I) with its mask (B, T) to (B, T, 2P), or to (n_layers, B, T, 2P) if all layers were asked for."""
         layers, _ = self.run(inputs, mask.sum(dim=1), self.zero_state(inputs.size(0), inputs))
-        return layers if self.return_all_layers else layers[-1]
+        return (layers if self.return_all_layers else layers[-1]).to(inputs.dtype)
 
     def run(self, inputs: Inputs, lengths: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
         """Read left-aligned sentences from a given state.

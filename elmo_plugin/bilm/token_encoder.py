@@ -1,14 +1,15 @@
 """What the first layer of a biLM is: ids to token vectors, of characters or of words."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any
 
+from allennlp.nn.util import add_sentence_boundary_token_ids
 from torch import Tensor, nn
 
 from elmo_plugin.kernels import TokenTable
 
 
-class TokenEncoder(nn.Module):
+class TokenEncoder(nn.Module, ABC):
     """Makes context-free token vectors, and knows the ids that it reads."""
 
     input_dims: int
@@ -29,6 +30,12 @@ class TokenEncoder(nn.Module):
     @abstractmethod
     def look_up(self, ids: Tensor) -> TokenTable:
         """Ids to a table of vectors, (M, P), and which of them each token is, (B, T)."""
+
+    def bounded(self, ids: Tensor) -> Tensor:
+        """Ids as an indexer makes them, in this encoder's form and with `<S>` and `</S>` around each sentence."""
+        fitted = self.fit(ids)  # (B, T, ·)
+        present, (begin, end) = self.mask(fitted), self.boundaries(fitted)
+        return add_sentence_boundary_token_ids(fitted, present, begin, end)[0]  # type: ignore[arg-type]  # (B, T + 2, ·)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Ids to token vectors, (B, T, P)."""

@@ -5,11 +5,14 @@ from torch import Tensor, nn
 from elmo_plugin.bilm.token_encoder import TokenEncoder
 from elmo_plugin.kernels import TokenTable
 
+BEGIN_ID, END_ID, UNKNOWN_ID = 1, 2, 3
+"""Of `<S>`, `</S>` and `<UNK>`, the first lines of a vocabulary in bilm-tf's form."""
+
 
 class WordEncoder(TokenEncoder):
     """An embedding of a vocabulary in bilm-tf's form: line i of its file is row i + 1, row 0 is masked.
 
-    The first lines are `<S>`, `</S>` and `<UNK>`. AllenNLP's `single_id` indexer gives these ids when its vocabulary
+    AllenNLP's `single_id` indexer gives these ids when its vocabulary
     is read from that file (`"oov_token": "<UNK>"`).
 
     # Parameters
@@ -28,7 +31,7 @@ class WordEncoder(TokenEncoder):
 
     def boundaries(self, ids: Tensor) -> tuple[int, int]:
         """The ids of `<S>` and `</S>`."""
-        return 1, 2
+        return BEGIN_ID, END_ID
 
     def fit(self, ids: Tensor) -> Tensor:
         """Ids as they are, (B, T)."""

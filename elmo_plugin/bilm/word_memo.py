@@ -1,5 +1,6 @@
 """The vectors of words that a frozen token encoder has met, so that only new ones are computed."""
 
+from threading import Lock
 from typing import Optional
 
 import numpy as np
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
 from elmo_plugin.kernels import TokenTable
-from elmo_plugin.kernels.products import version_of
+from elmo_plugin.kernels.products import Version, product_type
 
 CAPACITY = 32768
 """Words kept, 64 MB at the original size. When they are more it starts anew, and frequent words are soon back."""
@@ -19,7 +20,7 @@ Fingerprint = tuple[tuple[object, ...], ...]
 class WordMemo:
     """Every word's vector is computed, once; weights that were changed or moved make it forget.
 
-    A copy of it, also by pickle, starts empty.
+    Threads may share it. A copy of it, also by pickle, starts empty.
 
     # Parameters
 
@@ -29,7 +30,8 @@ class WordMemo:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self.capacity = capacity
-        self.clear()
+        self._lock = Lock()
+        self._forget()
 
     def __reduce__(self) -> tuple[type, tuple[int]]:
         """What a copy is made from."""
@@ -41,6 +43,10 @@ class WordMemo:
 
     def clear(self) -> None:
         """Forget all."""
+        with self._lock:
+            self._forget()
+
+    def _forget(self) -> None:
         self._rows: dict[bytes, int] = {}
         self._vectors: Optional[Tensor] = None  # (rows, P), those beyond the words known are free
         self._made_by: Fingerprint = ()
@@ -48,19 +54,25 @@ class WordMemo:
     @torch.no_grad()
     def look_up(self, encoder: SpellingEncoder, ids: Tensor) -> TokenTable:
         """Ids (B, T, C) to the vectors of all words known, (M, P), and which of them each is, (B, T)."""
-        if fingerprint(encoder) != self._made_by:
-            self.clear()
-            self._made_by = fingerprint(encoder)
         spelled = _spellings(ids)
+        with self._lock:
+            self._learn(encoder, ids, spelled)
+            assert self._vectors is not None
+            rows = torch.tensor([self._rows[word] for word in spelled], device=ids.device)  # (B·T,)
+            return TokenTable(self._vectors, rows.view(ids.shape[:2]))
+
+    def _learn(self, encoder: SpellingEncoder, ids: Tensor, spelled: list[bytes]) -> None:
+        """Compute the words that are not known."""
+        made_by = fingerprint(encoder)
+        if made_by != self._made_by:
+            self._forget()
+            self._made_by = made_by
         new = self._new_words(spelled)
         if self._rows and len(self._rows) + len(new) > self.capacity:
             self._rows, self._vectors = {}, None
             new = self._new_words(spelled)
         if new:
             self._add(new, encoder.encode_all(ids.flatten(0, 1)[list(new.values())]))  # (new words, P)
-        assert self._vectors is not None
-        rows = torch.tensor([self._rows[word] for word in spelled], device=ids.device)  # (B·T,)
-        return TokenTable(self._vectors, rows.view(ids.shape[:2]))
 
     def _new_words(self, spelled: list[bytes]) -> dict[bytes, int]:
         """Words not known, each with a place where it stands."""
@@ -79,9 +91,10 @@ class WordMemo:
 
 
 def fingerprint(encoder: SpellingEncoder) -> Fingerprint:
-    """Changes when a weight is replaced, moved, converted or written to, and with `torch.inference_mode`."""
-    mode = (torch.is_inference_mode_enabled(),)
-    return mode, *((*version_of(weight), weight.device, weight.dtype) for weight in encoder.parameters())
+    """Changes when a weight is replaced, moved, converted or written to, with autocast and `torch.inference_mode`."""
+    weights = list(encoder.parameters())
+    mode = (torch.is_inference_mode_enabled(), product_type(weights[0]))
+    return mode, *((Version(weight), weight.device) for weight in weights)
 
 
 def _spellings(ids: Tensor) -> list[bytes]:

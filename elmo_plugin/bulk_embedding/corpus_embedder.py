@@ -15,8 +15,9 @@ from elmo_plugin.bulk_embedding.corpus import CHARACTERS_IN_WINDOW, Corpus, Shar
 from elmo_plugin.bulk_embedding.embedder import Embedder
 from elmo_plugin.bulk_embedding.journal import Journal, KeptWindow
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
+from elmo_plugin.bulk_embedding.pooling import mean
 from elmo_plugin.bulk_embedding.vector_file import Layout, VectorFile
-from elmo_plugin.mixes.sentence_cache import identity
+from elmo_plugin.mixes.identity import identity
 
 PART = ".part"
 """What the folder of a run that still goes on ends with."""
@@ -109,7 +110,7 @@ class CorpusEmbedder:
         self._embedder.elmo.bilm.word_memo.clear()  # what a word is computed together with moves its last bits
         sentences = [sentence.tokens for sentence in window.sentences]
         for place, array in self._embedder.by_length(sentences, self._tokens_per_batch, self._batch_size):
-            yield place, _mean(array) if self._pool else array
+            yield place, mean(array) if self._pool else array
             bar.update(len(sentences[place]))
 
     def run(self) -> dict[str, Any]:
@@ -134,11 +135,6 @@ def _bar(share: Share, iterable: Optional[Iterable[Any]] = None, **keys: Any) ->
 
 def _tokens(window: Window) -> int:
     return sum(len(sentence.tokens) for sentence in window.sentences)
-
-
-def _mean(array: np.ndarray) -> np.ndarray:
-    """(L, T, D) to (L, D), or (T, D) to (D,)."""
-    return array.sum(axis=-2) / max(array.shape[-2], 1)
 
 
 def _compare(window: Window, kept: KeptWindow, folder: Path) -> None:

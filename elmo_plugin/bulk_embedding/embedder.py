@@ -4,22 +4,21 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from os import fspath
-from typing import Optional, cast
+from typing import Optional
 
 import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import int_to_device
 from allennlp.models.archival import load_archive
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from elmo_plugin.bilm import CarriedState, SpellingEncoder
+from elmo_plugin.bilm import SpellingEncoder
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH, length_batches
 from elmo_plugin.checkpoints import Checkpoint, build_bilm
 from elmo_plugin.checkpoints.checkpoint_format import Location, local_file
 from elmo_plugin.mixes import AverageMix, ConcatenateMix, Elmo, LastMix, LayerMix
 from elmo_plugin.mixes.bilm_source import find_checkpoint
+from elmo_plugin.mixes.trained_mix import trained_mix
 
 Sentences = Sequence[Sequence[str]]
 WordId = Callable[[str], int]
@@ -44,10 +43,10 @@ class Embedder:
     """
 
     def __init__(self, elmo: Elmo, word_id: Optional[WordId] = None) -> None:
-        if isinstance(elmo.initial_state, CarriedState):
+        if not elmo.initial_state.same_for_every_sentence:
             raise ConfigurationError(
-                "'initial_state' is 'carried', with which a sentence's vectors depend on those before it; "
-                "wanted 'zero' or 'warm'"
+                f"'initial_state' is '{elmo.initial_state.name}', with which a sentence's vectors depend on those "
+                "before it; wanted 'zero' or 'warm'"
             )
         if word_id is None and not isinstance(elmo.bilm.token_encoder, SpellingEncoder):
             raise ConfigurationError(f"'{elmo.bilm.source}' reads words, and its files hold no vocabulary for them")
@@ -58,7 +57,7 @@ class Embedder:
     def shape(self) -> tuple[int, ...]:
         """What a sentence's array is like, −1 for T: (L, −1, D) of all layers, (−1, D) of a mix."""
         sizes = self.elmo.bilm.options
-        return (sizes.n_layers, -1, sizes.layer_dim) if self._is_all else (-1, self.elmo.get_output_dim())
+        return (sizes.num_layers, -1, sizes.layer_dim) if self._is_all else (-1, self.elmo.get_output_dim())
 
     def embed(self, sentences: Sentences) -> list[np.ndarray]:
         """Tokenised sentences to an array each, in float32 and in their order.
@@ -73,6 +72,7 @@ class Embedder:
         self, sentences: Sentences, tokens_per_batch: int = TOKENS_PER_BATCH, batch_size: Optional[int] = None
     ) -> Iterator[tuple[int, np.ndarray]]:
         """The place and the array of each sentence, by rising length; one batch of arrays is in memory at a time."""
+        sentences = list(sentences)
         for sentence in sentences:
             if isinstance(sentence, str):
                 raise ConfigurationError(f"wanted sentences as lists of tokens, found the string {sentence[:100]!r}")
@@ -85,18 +85,9 @@ class Embedder:
     @torch.no_grad()
     def _vectors(self, sentences: Sentences) -> np.ndarray:
         """The mix of each token, (B, T, width)."""
-        device = next(self.elmo.bilm.parameters()).device
-        mixed = self.elmo(self._ids(sentences).to(device)).representations[0]  # (B, T, width)
+        ids = self.elmo.bilm.ids_of(sentences, self._word_id)  # (B, T, ·)
+        mixed = self.elmo(ids).representations[0]  # (B, T, width)
         return mixed.cpu().numpy()
-
-    def _ids(self, sentences: Sentences) -> Tensor:
-        """Ids of spellings (B, T, C), or word ids (B, T)."""
-        encoder = self.elmo.bilm.token_encoder
-        if isinstance(encoder, SpellingEncoder):
-            return encoder.batch_to_ids(sentences)
-        assert self._word_id is not None
-        rows = [torch.tensor([self._word_id(word) for word in words], dtype=torch.long) for words in sentences]
-        return pad_sequence(rows, batch_first=True)  # (B, T)
 
     def _shaped(self, vectors: np.ndarray) -> np.ndarray:
         """A sentence's vectors (T, width), those of all layers side by side as (L, T, D)."""
@@ -133,7 +124,7 @@ def load_by_keys(keys: dict[str, str], mix: str, precision: str, cuda_device: in
         raise ConfigurationError(f"'mix' is {mix!r}; wanted one of {', '.join([*MIXES, TRAINED])}")
     checkpoint = find_checkpoint(keys, serialization_dir=None)
     model = build_bilm(checkpoint, source=keys.get("pretrained", keys.get("weight_file", "")))
-    mixed = MIXES[mix](model.options.n_layers, model.options.layer_dim)
+    mixed = MIXES[mix](model.options.num_layers, model.options.layer_dim)
     elmo = Elmo(model, [mixed], dropout=0.0, precision=precision)
     return Embedder(elmo.to(_device(cuda_device)), _word_id(checkpoint))
 
@@ -141,14 +132,15 @@ def load_by_keys(keys: dict[str, str], mix: str, precision: str, cuda_device: in
 def _load_trained(archive: Location, precision: str, cuda_device: int) -> Embedder:
     """The biLM and the first mix of the first ELMo inside a model."""
     try:
-        model = load_archive(local_file(archive, "mix")).model
+        model = load_archive(local_file(archive, "bilm")).model
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ConfigurationError(f"'{fspath(archive)}' is no readable archive of a model: {error}") from error
     found = next((module for module in model.modules() if isinstance(module, Elmo)), None)
     if found is None:
         raise ConfigurationError(f"'{fspath(archive)}' holds a {type(model).__name__} without ELMo; wanted one with it")
-    mix = cast(LayerMix, found.mixes[0])
-    elmo = Elmo(found.bilm, [mix], dropout=0.0, initial_state=found.initial_state, precision=precision)
+    elmo = Elmo(
+        found.bilm, [trained_mix(model, found)], dropout=0.0, initial_state=found.initial_state, precision=precision
+    )
     return Embedder(elmo.to(_device(cuda_device)), model.vocab.get_token_index)
 
 

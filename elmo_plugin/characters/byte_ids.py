@@ -13,8 +13,6 @@ END_OF_SENTENCE = 257 + 1
 BEGIN_OF_WORD = 258 + 1
 END_OF_WORD = 259 + 1
 PADDING = 260 + 1
-N_CHARACTERS = 262
-"""Rows of a character embedding: 256 bytes, five marks, and row 0 for what is masked."""
 BOUNDARIES = {"<S>": BEGIN_OF_SENTENCE, "</S>": END_OF_SENTENCE}
 """Words that stand for the boundaries themselves; upstream: `ELMoCharacterMapper.convert_word_to_char_ids`."""
 

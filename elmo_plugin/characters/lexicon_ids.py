@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from elmo_plugin.characters.byte_ids import N_CHARACTERS
+from elmo_plugin.options import N_CHARACTERS
 
 BEGIN_OF_WORD = N_CHARACTERS
 """Ids begin where those of bytes end: a biLM that reads bytes fails on them instead of reading nonsense."""

@@ -135,13 +135,23 @@ def _read_weights(file: h5py.File, options: BiLMOptions, path: Path) -> Checkpoi
     check_numbers(options, path.stat().st_size, f"{path}")
     one_cell = options.lstm.n_layers == 1 and "RNN_0/RNN/LSTMCell" in file
     state_dict: dict[str, Tensor] = {}
-    for link in bilm_tf_links(options, one_cell):
+    links = bilm_tf_links(options, one_cell)
+    if options.char_cnn is not None:
+        _refuse_unread_projections(file, {name for link in links for name in link.datasets}, path)
+    for link in links:
         if link.optional and not all(name in file for name in link.datasets):
             continue
         values = [_dataset(file, name, shape, path) for name, shape in link.datasets.items()]
         tensors = (tensor.contiguous() for tensor in link.read(*values))
         state_dict.update(zip(link.tensors, tensors, strict=True))
     return Checkpoint(options, state_dict)
+
+
+def _refuse_unread_projections(file: h5py.File, read: set[str], path: Path) -> None:
+    """Raise `ConfigurationError` for a projection between equal sizes: AllenNLP applies one, bilm-tf has none."""
+    name = file.visit(lambda name: name if name.endswith(("CNN_proj/W_proj", "W_P_0")) and name not in read else None)
+    if name is not None:
+        raise ConfigurationError(f"'weight_file' {path}: found the projection '{name}'; the options' sizes want none")
 
 
 def _dataset(file: h5py.File, name: str, wanted: Shape, path: Path) -> Tensor:

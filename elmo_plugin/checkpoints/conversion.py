@@ -1,7 +1,7 @@
 """From one format to another, with a warm state if asked."""
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
@@ -11,6 +11,7 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm import SpellingEncoder, warm_up
+from elmo_plugin.characters.text_file import TextFile
 from elmo_plugin.checkpoints.bilm_tf import SUFFIXES as HDF5_SUFFIXES
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, Location, build_bilm, load_checkpoint
@@ -49,7 +50,7 @@ def convert(
 
     source : path or URL in any format, or the name of a bundled biLM
     target : the file of a native checkpoint, or the folder where the files of another format go
-    warm_on : a text of tokenised sentences, one a line, to compute the warm state on
+    warm_on : a text of tokenised sentences, one a line, to compute the warm state on; plain, .gz, .xz or `-`
     to : one of `NO_PLACE`; by default `native` where `target` ends with `.safetensors`, else `bilm-tf`
     dtype : one of `DTYPES`; only native files are of other than float32
 
@@ -112,15 +113,15 @@ def _warmed(checkpoint: Checkpoint, text: Path) -> Checkpoint:
     if not isinstance(bilm.token_encoder, SpellingEncoder):
         raise ConfigurationError("a warm state is computed on characters, which this word-input biLM does not read")
     batches = _batches(text, bilm.token_encoder)
+    first = list(islice(batches, 1))
+    if not first:
+        raise ConfigurationError(f"{text}: found no sentence to warm up on; wanted one a line")
+    batches = chain(first, batches)
     bilm.warm_state = warm_up(bilm, Tqdm.tqdm(batches, desc="warming up", unit=f" × {SENTENCES_AT_ONCE} sentences"))
     return checkpoint._replace(state_dict=bilm.state_dict())
 
 
 def _batches(text: Path, encoder: SpellingEncoder) -> Iterator[Tensor]:
-    try:
-        with text.open(encoding="utf-8") as lines:
-            sentences = (line.split() for line in lines)
-            while batch := list(islice(sentences, SENTENCES_AT_ONCE)):
-                yield encoder.batch_to_ids(batch)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"'{text}' is no text to warm up on: {error}") from error
+    sentences = (line.split() for line in TextFile(text).lines())
+    while batch := list(islice(sentences, SENTENCES_AT_ONCE)):
+        yield encoder.batch_to_ids(batch)

@@ -52,7 +52,12 @@ def _options(options_file: Location, name: str) -> BiLMOptions:
 def _checkpoint(weights: Mapping[str, Any], prefix: str, options: BiLMOptions, name: str) -> Checkpoint:
     assert options.char_cnn is not None
     state_dict: dict[str, Tensor] = {}
-    for link in allennlp_links(options.char_cnn, options.lstm):
+    links = list(allennlp_links(options.char_cnn, options.lstm))
+    read = {prefix + part for link in links for part in link.datasets}
+    unread = [key for key in weights if key.startswith(prefix) and "_projection." in key and key not in read]
+    if unread:
+        raise ConfigurationError(f"'{name}': found the projection '{unread[0]}'; the '{OPTIONS_FILE}' wants none")
+    for link in links:
         values = (
             _fitting(weights.get(prefix + part), prefix + part, shape, name) for part, shape in link.datasets.items()
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from elmo_plugin.options import BiLMOptions, CharCnnOptions, LexiconOptions, LstmOptions
+from elmo_plugin.options import N_CHARACTERS, BiLMOptions, CharCnnOptions, LexiconOptions, LstmOptions
 
 Shape = tuple[int, ...]
 Tensors = tuple[Tensor, ...]
@@ -63,7 +63,7 @@ def many_langs_links(lexicon: LexiconOptions, lstm: LstmOptions) -> Iterator[Lin
 def allennlp_links(cnn: CharCnnOptions, lstm: LstmOptions) -> Iterator[Link]:
     """All links with the state dict of `_ElmoBiLm`, the part of AllenNLP's `Elmo` that holds the weights."""
     ours, theirs = "token_encoder.{}".format, "_token_embedder.{}".format
-    yield _same(theirs("_char_embedding_weights"), (262, cnn.embedding_dim), ours("char_embedding.weight"))
+    yield _same(theirs("_char_embedding_weights"), (N_CHARACTERS, cnn.embedding_dim), ours("char_embedding.weight"))
     yield from _torch_cnn_links(cnn, theirs("char_conv_{}"), theirs("_highways"), "token_encoder")
     if cnn.n_filters != lstm.projection_dim:
         yield _same(theirs("_projection.weight"), (lstm.projection_dim, cnn.n_filters), ours("projection.weight"))
@@ -97,7 +97,7 @@ def _torch_cell_links(lstm: LstmOptions, theirs: str) -> Iterator[Link]:
 
 def _character_links(cnn: CharCnnOptions, output_dim: int) -> Iterator[Link]:
     name = "token_encoder.{}".format
-    yield _masked_row("char_embed", (261, cnn.embedding_dim), name("char_embedding.weight"))
+    yield _masked_row("char_embed", (N_CHARACTERS - 1, cnn.embedding_dim), name("char_embedding.weight"))
     for i, (width, channels) in enumerate(cnn.filters):
         shape = (1, width, cnn.embedding_dim, channels)
         yield Link({f"CNN/W_cnn_{i}": shape}, (name(f"convolutions.{i}.weight"),), _read_filter, _write_filter)

@@ -9,9 +9,7 @@ def add_bilm(subparser: argparse.ArgumentParser) -> None:
     """The biLM, the part of the text, and where to compute."""
     subparser.add_argument("bilm", metavar="BILM", help="path or URL, in any format, or the name of a bundled biLM")
     subparser.add_argument("--sentences", metavar="N", type=count, help="of each file the first N (default: all)")
-    subparser.add_argument(
-        "--cuda-device", type=int, default=-1, help="the number of a GPU, -1 for the processor (default: -1)"
-    )
+    subparser.add_argument("--cuda-device", type=int, default=-1, help="the number of a GPU, -1 for the processor")
 
 
 def load_bilm(args: argparse.Namespace) -> Embedder:

@@ -25,7 +25,7 @@ The same in one file of half the size; say {"pretrained": "my_bilm.safetensors"}
   allennlp convert-elmo runs/demo/model.tar.gz my_bilm.safetensors --dtype float16
 
 While the run still trains, as it is now:
-  allennlp convert-elmo runs/demo so_far.safetensors
+  allennlp convert-elmo runs/demo so_far.safetensors --force
 
 A model of ELMoForManyLangs as it is published, in one file, and back; bilm-tf's files have no place for its lexicons:
   allennlp convert-elmo 144.zip english.safetensors
@@ -66,8 +66,9 @@ class ConvertElmo(Subcommand):
             "--dtype",
             choices=list(DTYPES),
             default="float32",
-            help="precision of the numbers in a native file, which are read as float32 again (default: float32)",
+            help="precision of the numbers in a native file, which are read as float32 again",
         )
+        subparser.add_argument("--force", action="store_true", help="replace what is at TO")
         subparser.set_defaults(func=run)
         return subparser
 
@@ -75,10 +76,17 @@ class ConvertElmo(Subcommand):
 def run(args: argparse.Namespace) -> None:
     """Convert, and say what was written; one line and exit code 1 if something is wrong."""
     try:
+        _check_target(args.target, args.force)
         converted = convert(args.source, args.target, args.warm_on, args.to, args.dtype)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"convert-elmo: {error}")
     print(f"{args.target}: {'; '.join(_said(converted))}")
+
+
+def _check_target(target: Path, force: bool) -> None:
+    """Raise `ConfigurationError` where something would be replaced that nobody said to replace."""
+    if not force and (any(target.iterdir()) if target.is_dir() else target.exists()):
+        raise ConfigurationError(f"'{target}' is there already; name another target, or replace it with --force")
 
 
 def _said(converted: Conversion) -> Iterator[str]:

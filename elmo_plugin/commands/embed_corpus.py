@@ -11,6 +11,7 @@ from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
 
+from elmo_plugin.bilm.precision import PRECISIONS
 from elmo_plugin.bulk_embedding import (
     Corpus,
     CorpusEmbedder,
@@ -25,7 +26,6 @@ from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
 from elmo_plugin.bulk_embedding.shards import check_processes
 from elmo_plugin.commands.arguments import count
 from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS
-from elmo_plugin.mixes.elmo import PRECISIONS
 
 DESCRIPTION = """
 Embed a text, one sentence a line, and write the vectors to one file:
@@ -185,6 +185,9 @@ def _embedder(args: argparse.Namespace) -> Embedder:
         named.append("--weight-file")
     if len(named) > 1:
         raise ConfigurationError(f"{' and '.join(named)} each say which biLM it is; wanted one of them")
+    if bool(args.options_file) != bool(args.weight_file):
+        missing = "--weight-file" if args.options_file else "--options-file"
+        raise ConfigurationError(f"{missing} is missing; wanted both files of a bilm-tf pair, or neither")
     device = _cuda_device(args.cuda_device)
     if args.mix:
         return load(args.mix, TRAINED, args.precision, device)

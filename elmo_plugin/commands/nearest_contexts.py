@@ -58,7 +58,7 @@ class NearestContexts(Subcommand):
         subparser.add_argument(
             "--layer", type=int, metavar="N", help="whose vectors, 0 for the token layer (default: the top one)"
         )
-        subparser.add_argument("--k", type=count, default=10, help="neighbours of each query (default: 10)")
+        subparser.add_argument("--k", type=count, default=10, help="neighbours of each query")
         subparser.add_argument("--same-word", action="store_true", help="only tokens of the query's word form")
         subparser.set_defaults(func=run)
         return subparser

@@ -48,7 +48,7 @@ class ProbeLayers(Subcommand):
         )
         add_bilm(subparser)
         subparser.add_argument("--control", action="store_true", help="a biLM of random weights beside it")
-        subparser.add_argument("--seed", type=int, default=1, help="of pseudowords and random weights (default: 1)")
+        subparser.add_argument("--seed", type=int, default=1, help="of pseudowords and random weights")
         _add_task(subparser)
         _add_columns(subparser)
         subparser.set_defaults(func=run)
@@ -61,7 +61,7 @@ def _add_task(subparser: argparse.ArgumentParser) -> None:
     group.add_argument("--tags", **files, help="two files of columns")  # type: ignore[arg-type]
     group.add_argument("--senses", **files, help="two files of columns, O for no sense")  # type: ignore[arg-type]
     group.add_argument("--pseudowords", metavar="TEXT", type=Path, help="one tokenised sentence a line")
-    subparser.add_argument("--pairs", type=count, default=100, metavar="N", help="pseudowords (default: 100)")
+    subparser.add_argument("--pairs", type=count, default=100, metavar="N", help="pseudowords")
 
 
 def _add_columns(subparser: argparse.ArgumentParser) -> None:

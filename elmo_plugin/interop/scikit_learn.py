@@ -9,7 +9,7 @@ from allennlp.common.checks import ConfigurationError
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from elmo_plugin.bulk_embedding import Embedder, load
-from elmo_plugin.interop.pooling import maximum, mean
+from elmo_plugin.bulk_embedding.pooling import maximum, mean
 from elmo_plugin.tasks import SpacyBlankTokenizer
 
 Texts = Sequence[Union[str, Sequence[str]]]

@@ -9,7 +9,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span, Token
 
 from elmo_plugin.bulk_embedding import Embedder, load
-from elmo_plugin.interop.pooling import mean
+from elmo_plugin.bulk_embedding.pooling import mean
 
 DEFAULTS = {"bilm": "english-tiny", "mix": "average", "precision": "float32", "cuda_device": -1}
 

@@ -24,8 +24,8 @@ def batched(
     packed = pack_padded_sequence(each_token, lengths.cpu(), batch_first=True, enforce_sorted=False)
     order, back = packed.sorted_indices, packed.unsorted_indices  # (B,), longest sentence first
     tokens = TokenTable(inputs.vectors, packed.data) if isinstance(inputs, TokenTable) else packed.data  # N
-    kind = torch.promote_types(state.cell.dtype, torch.float32)
-    start = LstmState(state.hidden[order].to(kind), state.cell[order].to(kind))
+    dtype = torch.promote_types(state.cell.dtype, torch.float32)
+    start = LstmState(state.hidden[order].to(dtype), state.cell[order].to(dtype))
     run = _differentiate if torch.is_grad_enabled() else infer
     outputs, final = run(tokens, packed.batch_sizes.tolist(), weights, start, clips)  # (N, P)
     padded, _ = pad_packed_sequence(

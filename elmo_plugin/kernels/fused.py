@@ -34,8 +34,8 @@ def launch(
     precise = any(isinstance(one, Tensor) and one.dtype == torch.float64 for one in arguments)
     grid = (triton.cdiv(like.numel(), BLOCK),)
     *layers, batch, width = like.shape
-    kind = tl.float64 if precise else tl.float32
-    kernel[grid](*arguments, t, prod(layers), batch, width, CLIP=clip, TYPE=kind, BLOCK=BLOCK, **constants)
+    dtype = tl.float64 if precise else tl.float32
+    kernel[grid](*arguments, t, prod(layers), batch, width, CLIP=clip, TYPE=dtype, BLOCK=BLOCK, **constants)
 
 
 def check_device(device: torch.device, kernel: str) -> None:
@@ -94,7 +94,7 @@ def cell_forward(
 def output_forward(
     raw: tl.tensor,
     hiddens: tl.tensor,
-    halves: tl.tensor,
+    cast_hiddens: tl.tensor,
     t: tl.tensor,
     layers: tl.tensor,
     batch: tl.tensor,
@@ -108,7 +108,7 @@ def output_forward(
     after = start + layers * batch * width + n
     h = _clip(_load(raw, n, here, TYPE), CLIP, TYPE)
     tl.store(hiddens + after, h, mask=here)
-    tl.store(halves + after, h, mask=here)
+    tl.store(cast_hiddens + after, h, mask=here)
 
 
 @triton.jit(do_not_specialize=["t"])

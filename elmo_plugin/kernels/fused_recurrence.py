@@ -33,8 +33,8 @@ def fused(
     """
     inputs = dense(inputs)  # (B, T, I)
     check_device(inputs.device, "fused")
-    kind = torch.promote_types(state.cell.dtype, torch.float32)
-    hidden, cell = state.hidden.to(kind), state.cell.to(kind)  # (B, P), (B, H)
+    dtype = torch.promote_types(state.cell.dtype, torch.float32)
+    hidden, cell = (part.to(dtype).contiguous() for part in state)  # (B, P), (B, H)
     ended = (torch.arange(inputs.size(1), device=lengths.device) >= lengths.unsqueeze(1)).unsqueeze(-1)  # (B, T, 1)
     by_step = inputs.masked_fill(ended, 0.0).transpose(0, 1).contiguous()  # (T, B, I)
     gates = linear(by_step.to(weights.input.dtype), weights.input, weights.bias)  # (T, B, 4H)
@@ -77,27 +77,27 @@ class FusedRecurrence(torch.autograd.Function):
         keep: bool,
     ) -> tuple[Tensor, Tensor]:
         """Hidden (T + 1, B, P) before and after each step, arbitrary where a sentence has ended, and the last cell."""
-        steps, half, stride = len(gates), gates.dtype, gates.stride(0)
-        by_recurrent = recurrent.to(half).t()  # (P, 4H)
-        by_projection = None if projection is None else projection.to(half).t()  # (H, P)
+        steps, dtype, stride = len(gates), gates.dtype, gates.stride(0)
+        by_recurrent = recurrent.to(dtype).t()  # (P, 4H)
+        by_projection = None if projection is None else projection.to(dtype).t()  # (H, P)
         hiddens = hidden.new_empty(steps + 1, *hidden.shape)  # (T + 1, B, P)
         hiddens[0] = hidden
-        halves = hiddens.to(half)  # (T + 1, B, P), `hiddens` itself where products are of its type
+        cast_hiddens = hiddens.to(dtype)  # (T + 1, B, P), `hiddens` itself where products are of its type
         cells = cell.expand(steps + 1 if keep else 1, *cell.shape).clone()  # (T + 1, B, H)
         activations = cell.new_empty(gates.shape) if keep else None  # (T, B, 4H)
         pre = gates.new_empty(gates.shape[1:])  # (B, 4H)
-        emitted = torch.empty_like(cell, dtype=cell.dtype if projection is None else half)  # (B, H)
+        emitted = torch.empty_like(cell, dtype=cell.dtype if projection is None else dtype)  # (B, H)
         raw = emitted if by_projection is None else emitted.new_empty(hidden.shape)  # (B, P), before the clip
         with torch.cuda.device_of(gates):
             for t in range(steps):
-                torch.mm(halves[t], by_recurrent, out=pre)
+                torch.mm(cast_hiddens[t], by_recurrent, out=pre)
                 launch(cell_forward, cell, t, clips.cell, gates, stride, pre, lengths, activations, cells, emitted)
                 if by_projection is not None:
                     torch.mm(emitted, by_projection, out=raw)
-                launch(output_forward, hidden, t, output_clip(projection, clips), raw, hiddens, halves)
+                launch(output_forward, hidden, t, output_clip(projection, clips), raw, hiddens, cast_hiddens)
         if keep:
             ctx.save_for_backward(recurrent, projection, lengths, activations, cells, hiddens)
-        ctx.clips, ctx.half = clips, half
+        ctx.clips, ctx.dtype = clips, dtype
         return hiddens, cells[-1].clone()
 
     @staticmethod
@@ -105,13 +105,13 @@ class FusedRecurrence(torch.autograd.Function):
     def backward(ctx: Any, d_hiddens: Tensor, d_cell: Tensor) -> tuple[Optional[Tensor], ...]:
         """Gradients of `gates`, `recurrent`, `projection`, `hidden` and `cell`, given those of what came out."""
         recurrent, projection, lengths, activations, cells, hiddens = ctx.saved_tensors
-        half, clips, clip = ctx.half, ctx.clips, output_clip(projection, ctx.clips)
-        by_recurrent = recurrent.to(half)  # (4H, P)
-        by_projection = None if projection is None else projection.to(half)  # (P, H)
+        dtype, clips, clip = ctx.dtype, ctx.clips, output_clip(projection, ctx.clips)
+        by_recurrent = recurrent.to(dtype)  # (4H, P)
+        by_projection = None if projection is None else projection.to(dtype)  # (P, H)
         d_hiddens, d_cell = d_hiddens.contiguous(), d_cell.clone(memory_format=torch.contiguous_format)
-        d_gates = torch.empty_like(activations, dtype=half)  # (T, B, 4H)
-        d_raw = torch.empty_like(hiddens[1:], dtype=cells.dtype if projection is None else half)  # (T, B, P)
-        d_hidden = d_raw.new_zeros(hiddens.shape[1:], dtype=half)  # (B, P), from the step that comes after
+        d_gates = torch.empty_like(activations, dtype=dtype)  # (T, B, 4H)
+        d_raw = torch.empty_like(hiddens[1:], dtype=cells.dtype if projection is None else dtype)  # (T, B, P)
+        d_hidden = d_raw.new_zeros(hiddens.shape[1:], dtype=dtype)  # (B, P), from the step that comes after
         d_emitted = d_raw.new_empty(d_cell.shape)  # (B, H)
         with torch.cuda.device_of(d_gates):
             for t in reversed(range(len(d_gates))):
@@ -121,11 +121,11 @@ class FusedRecurrence(torch.autograd.Function):
                 d_h = d_raw[t] if by_projection is None else d_emitted  # (B, H)
                 launch(cell_backward, d_cell, t, clips.cell, activations, cells, lengths, d_h, d_cell, d_gates)
                 torch.mm(d_gates[t], by_recurrent, out=d_hidden)
-        before = hiddens[:-1].to(half).flatten(0, 1)  # (TB, P)
+        before = hiddens[:-1].to(dtype).flatten(0, 1)  # (TB, P)
         d_recurrent = (d_gates.flatten(0, 1).t() @ before).to(recurrent.dtype)  # (4H, P)
         d_projection = None
         if projection is not None:
-            emitted = (activations[..., -cells.size(-1) :] * cells[1:].tanh()).to(half).flatten(0, 1)  # (TB, H)
+            emitted = (activations[..., -cells.size(-1) :] * cells[1:].tanh()).to(dtype).flatten(0, 1)  # (TB, H)
             d_projection = (d_raw.flatten(0, 1).t() @ emitted).to(projection.dtype)  # (P, H)
         return d_gates, d_recurrent, d_projection, d_hiddens[0] + d_hidden, d_cell, None, None, None
 

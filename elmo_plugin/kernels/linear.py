@@ -4,7 +4,6 @@ from typing import Any, Optional, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from elmo_plugin.kernels.products import product, product_type, runs_faster, weight_gradient
@@ -15,8 +14,8 @@ Module = TypeVar("Module", bound=nn.Module)
 def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """As `torch.nn.functional.linear`, autocast included: (N, I), weight (O, I) and bias (O,) to (N, O)."""
     if not torch.is_grad_enabled():
-        kind = product_type(weight)
-        return product(values.to(kind), weight.to(kind), None if bias is None else bias.to(kind))
+        dtype = product_type(weight)
+        return product(values.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
     if product_type(values) == values.dtype == weight.dtype and len(values) and runs_faster(values):
         output: Tensor = _Linear.apply(values, weight, bias)
         return output
@@ -53,11 +52,12 @@ class _Linear(torch.autograd.Function):
         return product(values, weight, bias)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_output: Tensor) -> tuple[Optional[Tensor], ...]:
         """Gradients of those that want one."""
         values, weight = ctx.saved_tensors
         wanted = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # a gradient of the gradient is wanted
+            return d_output @ weight, d_output.t() @ values, d_output.sum(dim=0) if wanted[2] else None
         d_values = product(d_output, weight.t()) if wanted[0] else None
         d_weight = weight_gradient(d_output, values) if wanted[1] else None
         return d_values, d_weight, d_output.sum(dim=0) if wanted[2] else None

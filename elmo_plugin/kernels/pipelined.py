@@ -34,22 +34,22 @@ def pipelined(stacks: Sequence[Stack], options: StackOptions) -> list[StackOutpu
     """The same as `LayerByLayer(reference)`; see `StackKernel`.
 
     Weights are stacked at each call, a copy of them all. Their type, or autocast's, is that of matrix products; states
-    and outputs are float32, or float64. Raises `ValueError` on a CPU, unless Triton's interpreter runs there, and for
-    inputs that are not as wide as outputs.
+    and outputs are float32, or float64. In shapes W is the number of stacks. Raises `ValueError` on a CPU, unless
+    Triton's interpreter runs there, and for inputs that are not as wide as outputs.
     """
-    inputs = torch.stack([dense(stack.inputs) for stack in stacks]).permute(2, 0, 1, 3)  # (T, D, B, P)
-    lengths = torch.stack([stack.lengths for stack in stacks])  # (D, B)
-    hidden, cell = _join_states(stacks)  # (n_layers, D, B, P), (n_layers, D, B, H)
+    inputs = torch.stack([dense(stack.inputs) for stack in stacks]).permute(2, 0, 1, 3)  # (T, W, B, P)
+    lengths = torch.stack([stack.lengths for stack in stacks])  # (W, B)
+    hidden, cell = _join_states(stacks)  # (n_layers, W, B, P), (n_layers, W, B, H)
     check_device(inputs.device, "pipelined")
     _check_width(inputs, hidden)
     steps = torch.arange(len(inputs), device=lengths.device).view(-1, 1, 1)  # (T, 1, 1)
-    ended = (steps >= lengths).unsqueeze(-1)  # (T, D, B, 1)
-    read = dropout(inputs.masked_fill(ended, 0.0), options.dropout)  # (T, D, B, P)
+    ended = (steps >= lengths).unsqueeze(-1)  # (T, W, B, 1)
+    read = dropout(inputs.masked_fill(ended, 0.0), options.dropout)  # (T, W, B, P)
     plan = _plan(len(read), lengths, hidden, options)
     hiddens, last_cell = PipelinedRecurrence.apply(plan, read, hidden, cell, *_join_weights(stacks))
-    by_step = torch.stack([hiddens[k : k + len(read) + 1, k] for k in range(len(hidden))])  # (n_layers, T + 1, D, B, P)
+    by_step = torch.stack([hiddens[k : k + len(read) + 1, k] for k in range(len(hidden))])  # (n_layers, T + 1, W, B, P)
     last_hidden = by_step.gather(1, lengths.view(1, 1, *lengths.shape, 1).expand_as(by_step[:, :1])).squeeze(1)
-    layers = _add_inputs(by_step[:, 1:].masked_fill(ended, 0.0), plan)  # n_layers of (T, D, B, P)
+    layers = _add_inputs(by_step[:, 1:].masked_fill(ended, 0.0), plan)  # n_layers of (T, W, B, P)
     return [
         StackOutput(
             [layer[:, one].transpose(0, 1) for layer in layers], LstmState(last_hidden[:, one], last_cell[:, one])
@@ -61,7 +61,7 @@ def pipelined(stacks: Sequence[Stack], options: StackOptions) -> list[StackOutpu
 class Plan(NamedTuple):
     """Who does what when, and all else that has no gradient.
 
-    *Shape:* lengths (n_layers, D, B) · drops (rounds + n_layers, cells, B, P), the factors of dropout of what is read
+    *Shape:* lengths (n_layers, W, B) · drops (rounds + n_layers, cells, B, P), the factors of dropout of what is read
     above each cell, or `None`.
     """
 
@@ -89,16 +89,16 @@ class Plan(NamedTuple):
 
 
 class PipelinedRecurrence(torch.autograd.Function):
-    """The rounds of a pipeline over D stacks; the equations of a cell are those of `PackedRecurrence`.
+    """The rounds of a pipeline over W stacks; the equations of a cell are those of `PackedRecurrence`.
 
     Cells are in order of layers, each layer's directions beside each other.
 
     # Parameters
 
     plan : `Plan`
-    inputs : `Tensor` (T, D, B, P)
+    inputs : `Tensor` (T, W, B, P)
         What the first layers read. Any finite number where there is no token.
-    hidden, cell : `Tensor` (n_layers, D, B, P) and (n_layers, D, B, H)
+    hidden, cell : `Tensor` (n_layers, W, B, P) and (n_layers, W, B, H)
         The state before the first token.
     weights : `Tensor` (cells, 4H, 2P)
         For [x, h], in the type of all matrix products.
@@ -116,20 +116,20 @@ class PipelinedRecurrence(torch.autograd.Function):
         bias: Tensor,
         projection: Optional[Tensor],
     ) -> tuple[Tensor, Tensor]:
-        """Hidden (rounds + 1, n_layers, D, B, P) before and after each round, and the last cell (n_layers, D, B, H).
+        """Hidden (rounds + 1, n_layers, W, B, P) before and after each round, and the last cell (n_layers, W, B, H).
 
         A layer's hidden stands still until it begins, and is arbitrary where a sentence has ended.
         """
         clips, clip = plan.options.clips, output_clip(projection, plan.options.clips)
-        hiddens = hidden.expand(plan.rounds + 1, *hidden.shape).clone()  # (rounds + 1, n_layers, D, B, P)
+        hiddens = hidden.expand(plan.rounds + 1, *hidden.shape).clone()  # (rounds + 1, n_layers, W, B, P)
         read = _room_to_read(plan, inputs, hidden, weights.dtype)  # (rounds + 1, cells, B, 2P)
-        cells = cell.expand(plan.rounds + 1 if plan.keep else 1, *cell.shape).clone()  # (rounds + 1, n_layers, D, B, H)
+        cells = cell.expand(plan.rounds + 1 if plan.keep else 1, *cell.shape).clone()  # (rounds + 1, n_layers, W, B, H)
         gates = read.new_zeros(*read.shape[1:-1], bias.size(1))  # (cells, B, 4H)
         biases = bias.unsqueeze(1).expand_as(gates).contiguous()  # (cells, B, 4H)
         activations = cell.new_empty(plan.rounds, *gates.shape) if plan.keep else None  # (rounds, cells, B, 4H)
         emitted = cell.flatten(0, 1).to(cell.dtype if projection is None else weights.dtype, copy=True)  # (cells, B, H)
         raw = emitted if projection is None else emitted.new_zeros(hidden.flatten(0, 1).shape)  # (cells, B, P)
-        of_cells, of_outputs = cell.flatten(1, 2), hidden.flatten(1, 2)  # (n_layers, DB, ·), for their sizes
+        of_cells, of_outputs = cell.flatten(1, 2), hidden.flatten(1, 2)  # (n_layers, WB, ·), for their sizes
         with torch.cuda.device_of(inputs):
             for r in range(plan.rounds):
                 now = plan.active(r)
@@ -153,13 +153,13 @@ class PipelinedRecurrence(torch.autograd.Function):
         plan, clips, clip = ctx.plan, ctx.plan.options.clips, output_clip(projection, ctx.plan.options.clips)
         d_hiddens, d_cell = d_hiddens.contiguous(), d_cell.clone(memory_format=torch.contiguous_format)
         d_gates = torch.empty_like(activations, dtype=weights.dtype)  # (rounds, cells, B, 4H)
-        kind = cells.dtype if projection is None else weights.dtype
-        d_raw = torch.empty_like(hiddens[1:].flatten(1, 2), dtype=kind)  # (rounds, cells, B, P)
+        dtype = cells.dtype if projection is None else weights.dtype
+        d_raw = torch.empty_like(hiddens[1:].flatten(1, 2), dtype=dtype)  # (rounds, cells, B, P)
         d_read = read.new_zeros(
             plan.rounds + len(d_cell) + 1, *read.shape[1:]
         )  # (…, cells, B, 2P), zeros after the end
-        d_emitted = torch.zeros_like(d_cell.flatten(0, 1), dtype=kind)  # (cells, B, H)
-        of_cells, of_outputs = d_cell.flatten(1, 2), d_hiddens[0].flatten(1, 2)  # (n_layers, DB, ·), for their sizes
+        d_emitted = torch.zeros_like(d_cell.flatten(0, 1), dtype=dtype)  # (cells, B, H)
+        of_cells, of_outputs = d_cell.flatten(1, 2), d_hiddens[0].flatten(1, 2)  # (n_layers, WB, ·), for their sizes
         with torch.cuda.device_of(d_gates):
             for r in reversed(range(plan.rounds)):
                 now = plan.active(r)
@@ -175,29 +175,29 @@ class PipelinedRecurrence(torch.autograd.Function):
         d_projection = None
         if projection is not None:
             emitted = activations[..., -cells.size(-1) :] * cells[1:].flatten(1, 2).tanh()  # (rounds, cells, B, H)
-            d_projection = _sum_over_rounds(d_raw, emitted.to(kind))  # (cells, P, H)
-        d_x, d_h = d_read.unflatten(1, d_cell.shape[:2]).chunk(2, dim=-1)  # (…, n_layers, D, B, P) each
-        d_hidden = torch.stack([d_h[k, k] + d_hiddens[k, k] for k in range(len(d_cell))])  # (n_layers, D, B, P)
+            d_projection = _sum_over_rounds(d_raw, emitted.to(dtype))  # (cells, P, H)
+        d_x, d_h = d_read.unflatten(1, d_cell.shape[:2]).chunk(2, dim=-1)  # (…, n_layers, W, B, P) each
+        d_hidden = torch.stack([d_h[k, k] + d_hiddens[k, k] for k in range(len(d_cell))])  # (n_layers, W, B, P)
         return None, d_x[: plan.steps, 0].to(inputs.dtype), d_hidden, d_cell, d_weights, d_bias, d_projection
 
 
 def _plan(steps: int, lengths: Tensor, hidden: Tensor, options: StackOptions) -> Plan:
-    """For lengths (D, B) and hidden (n_layers, D, B, P)."""
+    """For lengths (W, B) and hidden (n_layers, W, B, P)."""
     n_layers = len(hidden)
     drops = None
     if options.dropout > 0 and n_layers > 1:
         drops = dropout(hidden.new_ones(steps + 2 * n_layers - 1, *hidden.flatten(0, 1).shape), options.dropout)
-    counts = lengths.expand(n_layers, -1, -1).contiguous()  # (n_layers, D, B)
+    counts = lengths.expand(n_layers, -1, -1).contiguous()  # (n_layers, W, B)
     return Plan(steps, counts, drops, options, torch.is_grad_enabled())
 
 
 def _add_inputs(outputs: Tensor, plan: Plan) -> list[Tensor]:
-    """Of all layers' own outputs (n_layers, T, D, B, P) those of a stack: with what each but the first has read."""
+    """Of all layers' own outputs (n_layers, T, W, B, P) those of a stack: with what each but the first has read."""
     if not plan.options.residual:
         return list(outputs)
-    layers = [outputs[0]]  # (T, D, B, P)
+    layers = [outputs[0]]  # (T, W, B, P)
     for below, output in enumerate(outputs[1:]):
-        read = layers[-1]  # (T, D, B, P)
+        read = layers[-1]  # (T, W, B, P)
         if plan.drops is not None:
             read = read * plan.drops[below : below + plan.steps].unflatten(1, plan.lengths.shape[:2])[:, below]
         layers.append(output + read)
@@ -205,20 +205,20 @@ def _add_inputs(outputs: Tensor, plan: Plan) -> list[Tensor]:
 
 
 def _join_states(stacks: Sequence[Stack]) -> LstmState:
-    """Of D stacks (n_layers, B, ·) to (n_layers, D, B, ·), in float32 at least."""
+    """Of W stacks (n_layers, B, ·) to (n_layers, W, B, ·), in float32 at least."""
     hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*(stack.state for stack in stacks), strict=True))
-    kind = torch.promote_types(cell.dtype, torch.float32)
-    return LstmState(hidden.to(kind), cell.to(kind))
+    dtype = torch.promote_types(cell.dtype, torch.float32)
+    return LstmState(hidden.to(dtype), cell.to(dtype))
 
 
 def _join_weights(stacks: Sequence[Stack]) -> tuple[Tensor, Tensor, Optional[Tensor]]:
     """The weights of all cells, (cells, 4H, I + P), (cells, 4H) and (cells, P, H), the last `None` where P = H."""
     cells = [weights for layer in zip(*(stack.weights for stack in stacks), strict=True) for weights in layer]
-    half = product_type(cells[0].input)
+    dtype = product_type(cells[0].input)
     stacked = torch.stack([torch.cat([weights.input, weights.recurrent], dim=1) for weights in cells])
     bias = torch.stack([weights.bias for weights in cells])
     projections = [weights.projection for weights in cells if weights.projection is not None]
-    return stacked.to(half), bias, torch.stack(projections).to(half) if projections else None
+    return stacked.to(dtype), bias, torch.stack(projections).to(dtype) if projections else None
 
 
 def _check_width(inputs: Tensor, hidden: Tensor) -> None:
@@ -229,10 +229,10 @@ def _check_width(inputs: Tensor, hidden: Tensor) -> None:
         )
 
 
-def _room_to_read(plan: Plan, inputs: Tensor, hidden: Tensor, kind: torch.dtype) -> Tensor:
+def _room_to_read(plan: Plan, inputs: Tensor, hidden: Tensor, dtype: torch.dtype) -> Tensor:
     """[x, h] of each round, (rounds + 1, cells, B, 2P): the first layers' x of all rounds, and h of the first round."""
     width = hidden.size(-1)
-    read = hidden.new_zeros(plan.rounds + 1, *hidden.shape[:-1], 2 * width, dtype=kind)  # (…, n_layers, D, B, 2P)
+    read = hidden.new_zeros(plan.rounds + 1, *hidden.shape[:-1], 2 * width, dtype=dtype)  # (…, n_layers, W, B, 2P)
     read[: plan.steps, 0, ..., :width] = inputs
     read[0, ..., width:] = hidden
     return read.flatten(1, 2)

@@ -16,11 +16,34 @@ WORTH_PACKING = {torch.float32: 32, torch.bfloat16: 8}
 """How often a weight is used before laying it out for the processor's caches has paid for itself."""
 
 
+class Version:
+    """What a weight is now: the versions of a weight are equal for as long as it is not replaced, moved or written to.
+
+    It costs nothing: torch counts writes, but those of inference mode. The storage is held, since a weight that came to
+    lie where another one was let go would pass for it.
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        self._storage = weight.detach()
+        self._writes = 0 if weight.is_inference() else weight._version
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same weight with the same numbers."""
+        return (
+            isinstance(other, Version)
+            and self._storage.data_ptr() == other._storage.data_ptr()
+            and self._storage.dtype == other._storage.dtype
+            and self._writes == other._writes
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Packed(NamedTuple):
-    """A frozen weight laid out for oneDNN, and the version of the weight that it was made from, see `version_of`."""
+    """A frozen weight laid out for oneDNN, and the version of the weight that it was made from."""
 
     weight: Tensor
-    made_from: tuple[int, int]
+    made_from: Version
 
 
 _packed = WeakIdKeyDictionary()  # by weight, for as long as there is the weight
@@ -50,14 +73,9 @@ def pack(weight: Tensor, rows: int, times: int, keep: bool = False) -> Tensor:
     if not keep or weight.requires_grad or weight.is_inference():
         return _reorder(weight, rows) if times >= WORTH_PACKING[weight.dtype] else weight
     kept = _packed.get(weight)
-    if kept is None or kept.made_from != version_of(weight):
-        kept = _packed[weight] = Packed(_reorder(weight, rows), version_of(weight))
+    if kept is None or kept.made_from != Version(weight):
+        kept = _packed[weight] = Packed(_reorder(weight, rows), Version(weight))
     return kept.weight
-
-
-def version_of(weight: Tensor) -> tuple[int, int]:
-    """Changes when a weight is replaced, moved or written to, at no cost; torch counts no writes of inference mode."""
-    return weight.data_ptr(), 0 if weight.is_inference() else weight._version
 
 
 def _reorder(weight: Tensor, rows: int) -> Tensor:

@@ -50,15 +50,15 @@ class PackedRecurrence(torch.autograd.Function):
         """Outputs (N, P), and hidden (B, P) and cell (B, H) after each sentence."""
         start = (hidden, cell)
         hidden, cell = hidden.clone(), cell.clone()  # an ended sentence's rows are not written again
-        half = product_type(cell)
-        by_recurrent = recurrent.to(half)  # (4H, P)
-        by_projection = None if projection is None else projection.to(half)  # (P, H)
+        dtype = product_type(cell)
+        by_recurrent = recurrent.to(dtype)  # (4H, P)
+        by_projection = None if projection is None else projection.to(dtype)  # (P, H)
         activations = gates.to(cell.dtype, copy=True)  # (N, 4H), pre-activations until their step
         cells = cell.new_empty(len(gates), cell.size(1))  # (N, H)
         tanh_cells = torch.empty_like(cells)  # (N, H)
         outputs = cell.new_empty(len(gates), hidden.size(1))  # (N, P)
         for live, now in _steps(sizes):
-            activations[now] += product(hidden[:live].to(half), by_recurrent)
+            activations[now] += product(hidden[:live].to(dtype), by_recurrent)
             i, f, g, o = _activate(activations[now])  # (live, H) each
             c = torch.mul(f, cell[:live], out=cells[now]).addcmul_(i, g)  # (live, H)
             if clips.cell is not None:
@@ -66,12 +66,12 @@ class PackedRecurrence(torch.autograd.Function):
             cell[:live] = c
             h = o * torch.tanh(c, out=tanh_cells[now])  # (live, H)
             if by_projection is not None:
-                h = product(h.to(half), by_projection).to(cell.dtype)  # (live, P)
+                h = product(h.to(dtype), by_projection).to(cell.dtype)  # (live, P)
                 if clips.projection is not None:
                     h.clamp_(-clips.projection, clips.projection)
             outputs[now] = hidden[:live] = h
         ctx.save_for_backward(recurrent, projection, *start, activations, cells, tanh_cells, outputs)
-        ctx.sizes, ctx.clips, ctx.gates_type, ctx.product_type = sizes, clips, gates.dtype, half
+        ctx.sizes, ctx.clips, ctx.gates_type, ctx.product_type = sizes, clips, gates.dtype, dtype
         return outputs, hidden, cell
 
     @staticmethod
@@ -80,10 +80,10 @@ class PackedRecurrence(torch.autograd.Function):
         """Gradients of `gates`, `recurrent`, `projection`, `hidden` and `cell`, given those of what came out."""
         recurrent, projection, start_hidden, start_cell, activations, cells, tanh_cells, outputs = ctx.saved_tensors
         d_hidden, d_cell = d_hidden.clone(), d_cell.clone()  # (B, P), (B, H)
-        half = ctx.product_type
+        dtype = ctx.product_type
         sizes = ctx.sizes
-        by_recurrent = recurrent.to(half).t().contiguous()  # (P, 4H)
-        by_projection = None if projection is None else projection.to(half).t().contiguous()  # (H, P)
+        by_recurrent = recurrent.to(dtype).t().contiguous()  # (P, 4H)
+        by_projection = None if projection is None else projection.to(dtype).t().contiguous()  # (H, P)
         d_gates = torch.empty_like(activations)  # (N, 4H)
         d_raw_outputs = torch.empty_like(outputs)  # (N, P), before the clip
         previous_cells = _previous(cells, start_cell, sizes)  # (N, H)
@@ -91,19 +91,19 @@ class PackedRecurrence(torch.autograd.Function):
             d_h = torch.add(d_outputs[now], d_hidden[:live], out=d_raw_outputs[now])  # (live, P)
             if by_projection is not None:
                 _stop_at_clip(d_h, outputs[now], ctx.clips.projection)
-                d_h = product(d_h.to(half), by_projection).to(cells.dtype)  # (live, H)
+                d_h = product(d_h.to(dtype), by_projection).to(cells.dtype)  # (live, H)
             _, f, _, o = activations[now].chunk(4, dim=-1)  # (live, H) each
             d_c = torch.addcmul(d_cell[:live], d_h, tanh_backward(o, tanh_cells[now]))  # (live, H)
             _stop_at_clip(d_c, cells[now], ctx.clips.cell)
             _backward_through_gates(d_gates[now], activations[now], d_c, previous_cells[now], d_h * tanh_cells[now])
             torch.mul(d_c, f, out=d_cell[:live])
-            d_hidden[:live] = product(d_gates[now].to(half), by_recurrent)
-        halved = d_gates.to(half)  # (N, 4H)
-        d_recurrent = weight_gradient(halved, _previous(outputs, start_hidden, sizes).to(half))  # (4H, P)
+            d_hidden[:live] = product(d_gates[now].to(dtype), by_recurrent)
+        cast_gates = d_gates.to(dtype)  # (N, 4H)
+        d_recurrent = weight_gradient(cast_gates, _previous(outputs, start_hidden, sizes).to(dtype))  # (4H, P)
         d_projection = None
         if projection is not None:
             emitted = activations[:, -cells.size(1) :] * tanh_cells  # (N, H)
-            d_projection = weight_gradient(d_raw_outputs.to(half), emitted.to(half)).to(projection.dtype)  # (P, H)
+            d_projection = weight_gradient(d_raw_outputs.to(dtype), emitted.to(dtype)).to(projection.dtype)  # (P, H)
         return d_gates.to(ctx.gates_type), d_recurrent.to(recurrent.dtype), d_projection, d_hidden, d_cell, None, None
 
 

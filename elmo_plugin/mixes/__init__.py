@@ -5,7 +5,7 @@ from elmo_plugin.mixes.elmo import Elmo, ElmoOutput
 from elmo_plugin.mixes.enhanced_encoder import ElmoEnhancedEncoder
 from elmo_plugin.mixes.layer_mix import AverageMix, ConcatenateMix, LastMix, LayerMix
 from elmo_plugin.mixes.learned_function import LearnedFunctionMix
-from elmo_plugin.mixes.scalar_mix import FrozenRandomMix, ScalarMix
+from elmo_plugin.mixes.scalar_mix import ScalarMix
 from elmo_plugin.mixes.sentence_cache import SentenceCache
 from elmo_plugin.mixes.token_embedder import ElmoTokenEmbedder
 
@@ -17,7 +17,6 @@ __all__ = [
     "ElmoEnhancedEncoder",
     "ElmoOutput",
     "ElmoTokenEmbedder",
-    "FrozenRandomMix",
     "LastMix",
     "LayerMix",
     "LearnedFunctionMix",

@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import nullcontext
+from itertools import chain
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -9,7 +10,8 @@ from allennlp.common import Lazy, Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
-from elmo_plugin.bilm import BiLM, BiLMOutput, CarriedState, InitialState, ZeroState
+from elmo_plugin.bilm import BiLM, BiLMOutput, InitialState, ZeroState
+from elmo_plugin.bilm.precision import dtype_of
 from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, resolve_bilm
 from elmo_plugin.mixes.halves import by_halves
 from elmo_plugin.mixes.layer_mix import LayerMix, build_part
@@ -17,8 +19,6 @@ from elmo_plugin.mixes.scalar_mix import ScalarMix
 from elmo_plugin.mixes.sentence_cache import SentenceCache
 
 logger = logging.getLogger(__name__)
-
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class ElmoOutput(NamedTuple):
@@ -70,6 +70,7 @@ class Elmo(nn.Module, Registrable):
     ) -> None:
         super().__init__()
         self.bilm = bilm.to(_dtype(precision, requires_grad)).requires_grad_(requires_grad)
+        self.bilm.lstm.input_dropout.p = 0.0  # what it was pretrained with
         self.requires_grad = requires_grad
         self.mixes = nn.ModuleList(mixes)
         self.dropout = nn.Dropout(dropout)
@@ -124,7 +125,7 @@ class Elmo(nn.Module, Registrable):
             logger.info("'vocab_to_cache' is not needed: every word is computed exactly.")
         model = resolve_bilm(_bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir)
         build = _mix_builder(mix, do_layer_norm, scalar_mix_parameters)
-        sizes = {"num_layers": model.options.n_layers, "layer_dim": model.options.layer_dim}
+        sizes = {"num_layers": model.options.num_layers, "layer_dim": model.options.layer_dim}
         mixes = [build_part("mix", build, **sizes) for _ in range(num_output_representations)]
         state = None if initial_state is None else build_part("initial_state", initial_state)
         cache = _build_cache(sentence_cache)
@@ -146,7 +147,7 @@ class Elmo(nn.Module, Registrable):
             ids = ids.unsqueeze(-1)  # AllenNLP's indexer gives a batch of empty sentences no C
         wrapping = ids.shape[: ids.dim() - dims + 1]
         flat = ids.flatten(0, ids.dim() - dims)  # (B, T, …)
-        if torch.is_grad_enabled() or isinstance(self.initial_state, CarriedState):
+        if torch.is_grad_enabled() or not self.initial_state.same_for_every_sentence:
             mask, *mixed = self._mix(flat)
         else:
             mask, *mixed = by_halves(self._mix, flat, self.bilm.token_encoder.mask(flat))
@@ -159,6 +160,8 @@ class Elmo(nn.Module, Registrable):
     def _mix(self, ids: Tensor) -> list[Tensor]:
         """The mask (B, T), and each mix of the layers (B, T, output dim); with or without `<S>` and `</S>`."""
         layers, bounded = self.layers(ids)  # (L, B, T + 2, D), (B, T + 2)
+        learned = next(chain(self.mixes.parameters(), self.projections.parameters()), layers)
+        layers = layers.to(learned.dtype)  # as after `half()` and `double()`
         mixed = [mix(layers, bounded) for mix in self.mixes]  # (B, T + 2, output dim) each
         if self.keep_sentence_boundaries:
             return [bounded, *mixed]
@@ -167,18 +170,18 @@ class Elmo(nn.Module, Registrable):
         return [mask, *(values[:, 1:-1] * mask.unsqueeze(-1) for values in mixed)]
 
     def layers(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """All layers (L, B, T + 2, D) in float32 and their mask (B, T + 2), from the sentence cache if there is one."""
+        """All layers (L, B, T + 2, D) and their mask (B, T + 2), from the sentence cache if there is one."""
         if self.sentence_cache is None:
             return self.run_bilm(ids)[:2]
         return self.sentence_cache.layers(ids, self.bilm, self.initial_state, self.run_bilm)
 
     def run_bilm(self, ids: Tensor) -> BiLMOutput:
-        """All layers in float32, `<S>` and `</S>` included; moves a carried state on."""
+        """All layers in float32, or float64, `<S>` and `</S>` included; moves a carried state on."""
         like = next(self.bilm.parameters())
         with nullcontext() if self.requires_grad else torch.no_grad():
             output: BiLMOutput = self.bilm(ids, self.initial_state.before(self.bilm, ids.size(0), like))
         self.initial_state.after(output.state)
-        return output._replace(layers=output.layers.float())
+        return output._replace(layers=output.layers.to(torch.promote_types(output.layers.dtype, torch.float32)))
 
 
 def _bilm_keys(
@@ -216,11 +219,9 @@ def _build_cache(keys: Optional[Union[str, Lazy[SentenceCache]]]) -> Optional[Se
 
 
 def _dtype(precision: str, requires_grad: bool) -> torch.dtype:
-    if precision not in PRECISIONS:
-        raise ConfigurationError(f"'precision' is {precision!r}; wanted one of {', '.join(PRECISIONS)}")
     if precision != "float32" and requires_grad:
         raise ConfigurationError(f"'precision' {precision!r} is for a frozen biLM; 'requires_grad' wants 'float32'")
-    return PRECISIONS[precision]
+    return dtype_of(precision)
 
 
 Elmo.register("elmo", constructor="from_config")(Elmo)

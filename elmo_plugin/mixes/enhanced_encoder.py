@@ -55,11 +55,12 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         self.num_layers = num_layers
         self.layer_dim = layer_dim
         self.layers_first = layers_at == "first"
+        self._has_seen_layers = layer_dim % 2 > 0  # no biLM's
         self.x_dim = encoder.get_input_dim() - (input_mix.get_output_dim() if input_mix else 0)
         if self.x_dim < 0:
             raise ConfigurationError(
-                f"the encoder's 'input_size' is {encoder.get_input_dim()}; wanted x and an input mix of "
-                f"{encoder.get_input_dim() - self.x_dim}, together at least that"
+                f"the encoder's 'input_size' is {encoder.get_input_dim()}; wanted "
+                f"{encoder.get_input_dim() - self.x_dim} of the input mix, and the width of x on top"
             )
 
     @classmethod
@@ -99,10 +100,23 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
                 f'{self.num_layers} layers of {self.layer_dim} ("mix": "concatenate") and x of {self.x_dim}'
             )
         layers, x = self._split(inputs)
+        self._check_layers(layers)
         elmo_in = [self.dropout(self.input_mix(layers, mask))] if self.input_mix else []
         hidden = self.encoder(torch.cat([x, *elmo_in], dim=-1), mask)  # (B, T, h)
         elmo_out = [self.dropout(self.output_mix(layers, mask))] if self.output_mix else []
         return torch.cat([hidden, *elmo_out], dim=-1)
+
+    def _check_layers(self, layers: Tensor) -> None:
+        """Raise `ConfigurationError` where layers (L, B, T, D) are no biLM's: of its first both halves are the same."""
+        if self._has_seen_layers:
+            return
+        one, other = layers[0].chunk(2, dim=-1)  # (B, T, P) each
+        if not bool(((one == other) | (one == 0) | (other == 0)).all()):  # 0 is what dropout leaves
+            raise ConfigurationError(
+                f"'elmo_enhanced' found no layers of a biLM {'before' if self.layers_first else 'behind'} x; wanted "
+                "them where 'layers_at' says. AllenNLP's embedder 'basic' concatenates in the order of its sorted keys"
+            )
+        self._has_seen_layers = bool(one.any())
 
     def _split(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """`[layers; x]` into (L, B, T, D) and (B, T, x)."""

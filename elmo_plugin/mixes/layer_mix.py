@@ -1,6 +1,6 @@
 """What a mix of layers is, and the ones that have nothing to learn."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import TypeVar
 
 from allennlp.common import Lazy, Registrable
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 Part = TypeVar("Part")
 
 
-class LayerMix(nn.Module, Registrable):
+class LayerMix(nn.Module, ABC, Registrable):
     """Makes one vector a token of a biLM's layers (ELMo §3.2).
 
     # Parameters

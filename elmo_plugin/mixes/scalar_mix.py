@@ -48,33 +48,21 @@ class ScalarMix(LayerMix):
         self.scalar_parameters = nn.Parameter(torch.tensor(weights, dtype=torch.float), requires_grad=trainable)  # (L,)
         self.gamma = nn.Parameter(torch.ones(1), requires_grad=trainable)
 
+    @classmethod
+    def frozen_random(cls, num_layers: int, layer_dim: int, seed: int = 0, do_layer_norm: bool = False) -> "ScalarMix":
+        """One whose weights w ~ N(0, 1) are drawn by a seed and never learn: the control of a learned mix.
+
+        Registered as a `LayerMix` with name `frozen_random`.
+        """
+        drawn = torch.randn(num_layers, generator=torch.Generator().manual_seed(seed))
+        return cls(num_layers, layer_dim, drawn.tolist(), trainable=False, do_layer_norm=do_layer_norm)
+
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
         """(L, B, T, D) to (B, T, D)."""
         if self.do_layer_norm:
             layers = _normalize(layers, mask)
         weights = self.gamma * self.scalar_parameters.softmax(dim=0)  # (L,)
         return torch.einsum("l,lbtd->btd", weights, layers)
-
-
-@LayerMix.register("frozen_random")
-class FrozenRandomMix(ScalarMix):
-    """A scalar mix whose weights w ~ N(0, 1) are drawn once and never learn: the control of a learned mix.
-
-    Registered as a `LayerMix` with name `frozen_random`.
-
-    # Parameters
-
-    num_layers, layer_dim : `int`
-        L and D.
-    seed : `int`
-        The same seed draws the same weights.
-    do_layer_norm : `bool`
-        As in `scalar`.
-    """
-
-    def __init__(self, num_layers: int, layer_dim: int, seed: int = 0, do_layer_norm: bool = False) -> None:
-        drawn = torch.randn(num_layers, generator=torch.Generator().manual_seed(seed))
-        super().__init__(num_layers, layer_dim, drawn.tolist(), trainable=False, do_layer_norm=do_layer_norm)
 
 
 def _normalize(layers: Tensor, mask: Tensor) -> Tensor:
@@ -85,3 +73,6 @@ def _normalize(layers: Tensor, mask: Tensor) -> Tensor:
     centred = (layers - mean) * live  # (L, B, T, D)
     variance = centred.square().sum(dim=(2, 3), keepdim=True) / count  # (L, B, 1, 1)
     return centred / (variance + torch.finfo(layers.dtype).tiny).sqrt()
+
+
+LayerMix.register("frozen_random", constructor="frozen_random")(ScalarMix)

@@ -1,7 +1,7 @@
 """A frozen biLM's layers of each sentence, kept on disk: it runs once on a sentence, whatever the number of epochs."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Optional
@@ -12,13 +12,12 @@ from allennlp.common import FromParams
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, BiLMOutput, InitialState, WarmState, ZeroState
-from elmo_plugin.kernels.products import version_of
+from elmo_plugin.bilm import BiLM, BiLMOutput, InitialState
+from elmo_plugin.kernels.products import Version, product_type
+from elmo_plugin.mixes.identity import identity
 from elmo_plugin.mixes.sentence_store import SentenceStore, open_store
 
 STORED_AS = {"float32": torch.float32, "float16": torch.float16}
-STARTS: dict[type[InitialState], str] = {ZeroState: "zero", WarmState: "warm"}
-"""The initial states that are the same for every sentence."""
 BOUNDARIES = 2
 
 
@@ -41,7 +40,7 @@ class SentenceCache(FromParams):
         self.path = Path(path)
         self.precision = precision
         self._store: Optional[SentenceStore] = None
-        self._versions: list[tuple[int, int]] = []
+        self._versions: list[object] = []
 
     def open_for(self, bilm: BiLM, initial_state: InitialState) -> Optional[SentenceStore]:
         """The store, once it is sure that this biLM made what is in it; `None` where there can be no store.
@@ -49,8 +48,14 @@ class SentenceCache(FromParams):
         The weights are read when they were changed since the last call. A change through `Tensor.data` goes unseen.
         Raises `ConfigurationError` if another biLM made it, or if the start of a sentence depends on those before it.
         """
-        versions = [version_of(tensor) for tensor in (*bilm.parameters(), *(bilm.warm_state or ()))]
-        if versions != self._versions:
+        tensors = [*bilm.parameters(), *(bilm.warm_state or ())]
+        versions = [product_type(tensors[0]), *map(Version, tensors)]
+        if versions != self._versions or any(tensor.is_inference() for tensor in tensors):
+            if not initial_state.same_for_every_sentence:
+                raise ConfigurationError(
+                    "'sentence_cache' wants an 'initial_state' that is the same for every sentence, 'zero' or 'warm'; "
+                    f"found '{initial_state.name}'"
+                )
             wanted = {**identity(bilm, initial_state), "precision": self.precision}
             self._store = open_store(self.path)
             if self._store is not None:
@@ -103,7 +108,7 @@ class _PaddedLayers:
     def __init__(self, bilm: BiLM, lengths: list[int], padded_length: int, dtype: torch.dtype) -> None:
         sizes = bilm.options
         self.lengths = lengths
-        self.layers = torch.empty(sizes.n_layers, len(lengths), padded_length, sizes.layer_dim, dtype=dtype)
+        self.layers = torch.empty(sizes.num_layers, len(lengths), padded_length, sizes.layer_dim, dtype=dtype)
         self._bytes = self.layers.view(torch.uint8).numpy()  # (L, B, T + 2, bytes of D)
 
     def put(self, row: int, value: Any) -> None:
@@ -128,33 +133,6 @@ def sentence_keys(ids: Tensor, lengths: Sequence[int]) -> list[bytes]:
 def _first_of_each(keys: Sequence[bytes], rows: Sequence[int]) -> list[int]:
     """Those of the rows whose key no row above has."""
     return list({keys[row]: row for row in reversed(rows)}.values())[::-1]
-
-
-def identity(bilm: BiLM, initial_state: InitialState) -> dict[str, Any]:
-    """What a sentence's layers depend on, but for the sentence.
-
-    Raises `ConfigurationError` for a state that is not the same for every sentence.
-    """
-    if type(initial_state) not in STARTS:
-        raise ConfigurationError(
-            f"'sentence_cache' wants an 'initial_state' that is the same for every sentence, "
-            f"{' or '.join(STARTS.values())}; found {type(initial_state).__name__}"
-        )
-    weights = [parameter for _, parameter in sorted(bilm.named_parameters())]
-    start = initial_state.before(bilm, 1, weights[0])
-    return {
-        "options": bilm.options.to_dict(),
-        "dtype": str(weights[0].dtype),
-        "weights": _digest(weights),
-        "initial_state": f"{STARTS[type(initial_state)]} {_digest(start)}",
-    }
-
-
-def _digest(tensors: Iterable[Tensor]) -> str:
-    digest = blake2b(digest_size=16)
-    for tensor in tensors:
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def _has_gaps(present: Tensor) -> bool:

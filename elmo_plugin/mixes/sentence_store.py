@@ -124,7 +124,9 @@ def _open_environment(path: Path) -> tuple[lmdb.Environment, bool]:
     try:
         path.mkdir(parents=True, exist_ok=True)
         # Without `metasync` a power cut may lose the last commit, and harms nothing else.
-        return lmdb.open(str(path), map_size=MAP_SIZE, metasync=False), True
+        environment = lmdb.open(str(path), map_size=MAP_SIZE, metasync=False)
+        _check_length(file, environment)
+        return environment, True
     except UNREADABLE as error:
         raise ConfigurationError(f"'{file}' is no LMDB file of this machine's kind: {error}") from error
     except (OSError, lmdb.Error) as error:
@@ -132,6 +134,16 @@ def _open_environment(path: Path) -> tuple[lmdb.Environment, bool]:
             raise
         logger.warning("'%s' cannot be written (%s): it is read, and nothing joins it", path, error)
         return lmdb.open(str(path), map_size=MAP_SIZE, readonly=True, lock=os.access(lock, os.W_OK)), False
+
+
+def _check_length(file: Path, environment: lmdb.Environment) -> None:
+    """Raise `ConfigurationError` for a file that was cut off: reading what is not there would end the process."""
+    found, wanted = file.stat().st_size, (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    if found < wanted:
+        environment.close()
+        raise ConfigurationError(
+            f"'{file}' is cut off: found {found} bytes, wanted {wanted}; delete it, or copy it anew"
+        )
 
 
 def _file_id(path: Path) -> tuple[int, int]:

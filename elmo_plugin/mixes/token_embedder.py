@@ -1,12 +1,16 @@
 """ELMo as a `TokenEmbedder`: at the input of any AllenNLP model."""
 
+import logging
 from typing import Any
 
 from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
 from allennlp.modules import TokenEmbedder
 from torch import Tensor
 
 from elmo_plugin.mixes.elmo import Elmo
+
+logger = logging.getLogger(__name__)
 
 
 @TokenEmbedder.register("elmo")
@@ -32,8 +36,18 @@ class ElmoTokenEmbedder(TokenEmbedder):
     def from_params(
         cls, params: Params, constructor_to_call: Any = None, constructor_to_inspect: Any = None, **extras: Any
     ) -> "ElmoTokenEmbedder":
-        """Build it from the keys of `Elmo.from_config`."""
-        return cls(Elmo.from_params(params, **extras))
+        """Build it from the keys of `Elmo.from_config`. Raises `ConfigurationError` for a number of mixes."""
+        if "num_output_representations" in params:
+            raise ConfigurationError(
+                "'num_output_representations' is a key of the module `Elmo`; a token embedder has one representation"
+            )
+        elmo = Elmo.from_params(params, **extras)
+        if elmo.keep_sentence_boundaries:
+            logger.warning(
+                "'keep_sentence_boundaries' gives vectors (B, T + 2, ·); AllenNLP's models take the text's own mask "
+                "(B, T) and would read the wrong tokens: it is for a model of yours that knows of them"
+            )
+        return cls(elmo)
 
     def get_output_dim(self) -> int:
         """Width of a token's representation."""

@@ -20,7 +20,7 @@ from elmo_plugin.options.values import (
 )
 
 ACTIVATIONS = ("relu", "tanh")
-N_BYTES = 262
+N_CHARACTERS = 262
 """Rows of a table of bilm-tf's characters: 256 bytes, five marks, and row 0 for what is masked."""
 WORD_MARKS = ("<oov>",)
 CHARACTER_MARKS = ("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>")
@@ -64,8 +64,8 @@ class CharCnnOptions:
     @classmethod
     def from_dict(cls, char_cnn: Mapping[str, Any]) -> "CharCnnOptions":
         """Read the `char_cnn` block. `n_characters` (261 in training runs, 262 in trained models) is checked only."""
-        n_characters = char_cnn.get("n_characters", 262)
-        if n_characters not in (261, 262):
+        n_characters = char_cnn.get("n_characters", N_CHARACTERS)
+        if n_characters not in (N_CHARACTERS - 1, N_CHARACTERS):
             raise OptionsError(f"'char_cnn.n_characters' is {n_characters!r}; wanted 261 or 262")
         activation = char_cnn.get("activation", "relu")
         if activation not in ACTIVATIONS:
@@ -88,7 +88,7 @@ class CharCnnOptions:
             "embedding": {"dim": self.embedding_dim},
             "filters": [list(pair) for pair in self.filters],
             "max_characters_per_token": self.max_characters_per_token,
-            "n_characters": N_BYTES,
+            "n_characters": N_CHARACTERS,
             "n_highway": self.n_highway,
         }
 

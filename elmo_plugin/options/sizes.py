@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from elmo_plugin.options.encoders import N_BYTES, CharCnnOptions, LexiconOptions
+from elmo_plugin.options.encoders import N_CHARACTERS, CharCnnOptions, LexiconOptions
 from elmo_plugin.options.values import MOST_LAYERS, OptionsError, block, check_parameters, clip, flag, positive
 
 
@@ -99,7 +99,7 @@ class BiLMOptions:
     lexicon: Optional[LexiconOptions] = None
 
     @property
-    def n_layers(self) -> int:
+    def num_layers(self) -> int:
         """L: the LSTM's layers and the token layer below them."""
         return self.lstm.n_layers + 1
 
@@ -118,7 +118,7 @@ class BiLMOptions:
             return self.lstm.n_parameters + ((self.n_tokens_vocab or 0) + 1) * width
         size = self.char_cnn.n_filters
         projection = (size + 1) * width if size != width else 0
-        return self.lstm.n_parameters + self.char_cnn.n_parameters(N_BYTES) + projection
+        return self.lstm.n_parameters + self.char_cnn.n_parameters(N_CHARACTERS) + projection
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> "BiLMOptions":

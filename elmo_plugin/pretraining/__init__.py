@@ -5,21 +5,25 @@ from elmo_plugin.pretraining.exact_resume import ExactResume
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity
 from elmo_plugin.pretraining.predictor import BiLMPredictor
+from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
 from elmo_plugin.pretraining.schedule import WarmUpCosine
 from elmo_plugin.pretraining.sentence_batches import SentenceBatches
-from elmo_plugin.pretraining.softmax import LmSoftmax
+from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax
 from elmo_plugin.pretraining.text_shards import TextShardsReader
 from elmo_plugin.pretraining.unrolled_streams import UnrolledStreams
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
 
 __all__ = [
+    "AdaptiveSoftmax",
     "AtomicCheckpointer",
     "BiLMPredictor",
     "BiLMVocabulary",
     "BidirectionalLanguageModel",
     "BidirectionalPerplexity",
     "ExactResume",
+    "FullSoftmax",
     "LmSoftmax",
+    "SampledSoftmax",
     "SentenceBatches",
     "TextShardsReader",
     "UnrolledStreams",

@@ -189,19 +189,25 @@ class ExactResume(TrainerCallback):
     def _is_best(self) -> bool:
         """Whether the trainer is about to keep the weights of this checkpoint as `best.th`.
 
-        It does so after saving, so a kill between the two leaves that undone. (With a moving average, the best are
-        not the weights of the checkpoint.)
+        It does so after saving, so a kill between the two leaves that undone.
         """
         trainer = self.trainer
         end_of_epoch = trainer._batches_in_epoch_completed == 0 and trainer._should_validate_this_epoch
-        return end_of_epoch and trainer._metric_tracker.is_best_so_far() and trainer._moving_average is None
+        return end_of_epoch and trainer._metric_tracker.is_best_so_far()
 
     def _keep_as_best(self, is_primary: bool) -> None:
         self.trainer._best_model_filename = best = os.path.join(self.serialization_dir, "best.th")
-        if is_primary:
-            Path(best).unlink(missing_ok=True)
+        if not is_primary:
+            return
+        Path(best).unlink(missing_ok=True)
+        average = self.trainer._moving_average
+        if average is None:
             model_state, _ = self.trainer._checkpointer.find_latest_checkpoint()
             hardlink_or_copy(model_state, best)
+        else:
+            average.assign_average_value()
+            self.trainer._save_model_state(best)
+            average.restore()
 
 
 def _expect(found: object, kind: type, key: str, wanted: str) -> None:

@@ -13,8 +13,9 @@ from allennlp.nn.util import add_sentence_boundary_token_ids
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, ElmoLstm
+from elmo_plugin.bilm.precision import dtype_of
 from elmo_plugin.bilm.seq2seq_encoder import join_directions, split_directions
-from elmo_plugin.bilm.word_encoder import WordEncoder
+from elmo_plugin.bilm.word_encoder import BEGIN_ID, END_ID, UNKNOWN_ID, WordEncoder
 from elmo_plugin.kernels import LstmState
 from elmo_plugin.mixes.bilm_source import resolve_bilm
 from elmo_plugin.pretraining.no_leak import refuse_leaks
@@ -23,9 +24,7 @@ from elmo_plugin.pretraining.softmax import LmSoftmax
 from elmo_plugin.pretraining.softmax_source import resolve_softmax
 from elmo_plugin.pretraining.vocabulary import words_of
 
-BEGIN, END, UNKNOWN = 1, 2, 3
 """Ids of `<S>`, `</S>` and `<UNK>` in a vocabulary of bilm-tf's form."""
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class Predictions(NamedTuple):
@@ -82,9 +81,7 @@ class BidirectionalLanguageModel(Model):
         serialization_dir: Optional[str] = None,
     ) -> None:
         super().__init__(vocab, serialization_dir=serialization_dir)
-        if precision not in PRECISIONS:
-            raise ConfigurationError(f"'precision' is {precision!r}; wanted one of {', '.join(PRECISIONS)}")
-        self.precision = PRECISIONS[precision]
+        self.precision = dtype_of(precision)
         words = words_of(vocab)
         self.bilm = resolve_bilm(_with_vocabulary_size(bilm, len(words)), kernel, serialization_dir)
         _check_word_table(self.bilm, len(words))
@@ -131,7 +128,7 @@ class BidirectionalLanguageModel(Model):
             losses = [self._score(predictions) for predictions in (forward, backward)]  # (N,) each
         if self.softmax.exact or not self.training:
             with torch.no_grad():
-                self.perplexity(*losses, forward.targets == UNKNOWN)  # type: ignore[call-arg]
+                self.perplexity(*losses, forward.targets == UNKNOWN_ID)  # type: ignore[call-arg]
         if self.training:
             self.throughput.add(forward.targets.numel())
         output: dict[str, Tensor] = {}
@@ -218,12 +215,11 @@ class BidirectionalLanguageModel(Model):
         """Read whole sentences; the vectors beside a token predict it, up to the boundaries."""
         words = tokens["words"]["tokens"]  # (B, T)
         present = words > 0  # (B, T)
-        targets, mask = add_sentence_boundary_token_ids(words, present, BEGIN, END)  # type: ignore[arg-type]  # (B, T + 2)
+        targets, mask = add_sentence_boundary_token_ids(words, present, BEGIN_ID, END_ID)  # type: ignore[arg-type]  # (B, T + 2)
         encoder = self.bilm.token_encoder
-        ids = encoder.fit(tokens["characters"]["elmo_tokens"] if encoder.input_dims == 3 else words)  # (B, T, ·)
-        begin, end = encoder.boundaries(ids)
-        bounded, _ = add_sentence_boundary_token_ids(ids, present, begin, end)  # type: ignore[arg-type]  # (B, T + 2, ·)
-        vectors = encoder(bounded).to(next(self.bilm.lstm.parameters()).dtype) * mask.unsqueeze(-1)  # (B, T + 2, P)
+        ids = tokens["characters"]["elmo_tokens"] if encoder.input_dims == 3 else words  # (B, T, ·)
+        vectors = encoder(encoder.bounded(ids)) * mask.unsqueeze(-1)  # (B, T + 2, P)
+        vectors = vectors.to(next(self.bilm.lstm.parameters()).dtype)
         outputs = self.bilm.lstm(vectors, mask)  # (B, T + 2, 2P) of the last layer, or (n_layers, B, T + 2, 2P)
         forward, backward = (outputs if outputs.dim() == 3 else outputs[-1]).chunk(2, dim=-1)  # (B, T + 2, P) each
         inner = mask[:, 1:]  # (B, T + 1): each place but a sentence's first, or each but its last

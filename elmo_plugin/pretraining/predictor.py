@@ -11,7 +11,8 @@ from allennlp.models import Model
 from allennlp.nn.util import move_to_device
 from allennlp.predictors import Predictor
 
-from elmo_plugin.pretraining.language_model import UNKNOWN, BidirectionalLanguageModel
+from elmo_plugin.bilm.word_encoder import UNKNOWN_ID
+from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.perplexity import perplexity_of
 from elmo_plugin.pretraining.word_ids import WordIds
 
@@ -66,7 +67,7 @@ class BiLMPredictor(Predictor):
             _answer(*sentence)
             for sentence in zip(
                 sentences,
-                (tensors["words"]["tokens"] == UNKNOWN).tolist(),  # (B, T)
+                (tensors["words"]["tokens"] == UNKNOWN_ID).tolist(),  # (B, T)
                 scores["forward_log_probs"],
                 scores["backward_log_probs"],
                 strict=True,

@@ -1,6 +1,6 @@
 """What the two data loaders over text shards share: an endless or a single pass, its place in it, and ranks."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import count
 from typing import Any, NamedTuple, Optional
@@ -24,7 +24,7 @@ class Pass(NamedTuple):
     sentences: Iterator[tuple[list[str], Position]]
 
 
-class ShardsLoader(DataLoader):
+class ShardsLoader(DataLoader, ABC):
     """Batches of sentences from the files that a pattern names.
 
     With `shuffle`, which is for training, the text is read pass after pass and batches run over from one to the next:

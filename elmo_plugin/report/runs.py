@@ -190,7 +190,8 @@ def _place_in_grid(folder: Path) -> dict[str, Any]:
     wanted: dict[str, Any] = {"task": str, "variant": str, "seed": int, "fraction": (int, float), "metric": str}
     for key, kind in wanted.items():
         if key in place and (not isinstance(place[key], kind) or isinstance(place[key], bool)):
-            raise ConfigurationError(f"{GRID}: '{key}' is {place[key]!r}")
+            name = "a string" if kind is str else "a whole number" if kind is int else "a number"
+            raise ConfigurationError(f"{GRID}: '{key}' is {place[key]!r}; wanted {name}")
     if not 0 < place.get("fraction", 1) <= 1:
         raise ConfigurationError(f"{GRID}: 'fraction' is {place['fraction']!r}; wanted more than 0 and at most 1")
     return place

@@ -71,6 +71,10 @@ class EnhancedText(nn.Module):
         if unknown or not places:
             raise ConfigurationError(f"'elmo_at' is {list(elmo_at)}; wanted one or both of {list(PLACES)}")
         built = None if elmo is None else elmo.construct(num_output_representations=len(places))
+        if built is not None and built.keep_sentence_boundaries:
+            raise ConfigurationError(
+                "'keep_sentence_boundaries' is true; wanted false: tokens alone have tags and labels"
+            )
         return cls(encoder, built, places, text_field_embedder, dropout, elmo_indexer)
 
     def get_output_dim(self) -> int:
@@ -102,7 +106,12 @@ class EnhancedText(nn.Module):
     def _check_input_size(self) -> None:
         x_dim = self.text_field_embedder.get_output_dim() if self.text_field_embedder else 0
         wanted, found = x_dim + self._elmo_dim("input"), self.encoder.get_input_dim()
-        if found != wanted or wanted == 0:
+        if wanted == 0:
+            raise ConfigurationError(
+                "the encoder has nothing to read: found no 'text_field_embedder' and no 'input' in 'elmo_at'; "
+                "wanted one of them"
+            )
+        if found != wanted:
             raise ConfigurationError(
                 f"the encoder's 'input_size' is {found}; wanted {wanted}: "
                 f"{x_dim} of the text field embedder and {self._elmo_dim('input')} of ELMo at the input"

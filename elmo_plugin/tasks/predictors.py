@@ -1,5 +1,7 @@
 """Answers to JSON: tags, labels and ELMo vectors for raw text or tokens, in batches, empty text included."""
 
+from abc import ABC, abstractmethod
+from json import JSONDecodeError
 from typing import Any
 
 import torch
@@ -10,18 +12,25 @@ from allennlp.models import Model
 from allennlp.predictors import Predictor
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, SpellingEncoder
 from elmo_plugin.mixes import Elmo
+from elmo_plugin.mixes.trained_mix import trained_mix
 from elmo_plugin.tasks.spans import TAGS_TO_SPANS
 from elmo_plugin.tasks.tokenizer import SpacyBlankTokenizer
 
 
-class _TextPredictor(Predictor):
+class _TextPredictor(Predictor, ABC):
     """Reads `{"sentence": raw text}`, cut by spaCy's rule tokenizer, or `{"tokens": [...]}`, taken as they are."""
 
     def __init__(self, model: Model, dataset_reader: DatasetReader, language: str = "en") -> None:
         super().__init__(model, dataset_reader)
         self.tokenizer = SpacyBlankTokenizer(language)
+
+    def load_line(self, line: str) -> JsonDict:
+        """A line of JSON. Raises `ConfigurationError` for one that is none."""
+        try:
+            return super().load_line(line)
+        except JSONDecodeError as error:
+            raise ConfigurationError(f"wanted an object of JSON a line, found {line[:200]!r}: {error}") from error
 
     def words(self, json_dict: JsonDict) -> list[str]:
         """The tokens of a question. Raises `ConfigurationError` where there is neither key, or not of its type."""
@@ -30,10 +39,14 @@ class _TextPredictor(Predictor):
         if isinstance(tokens, list) and all(isinstance(token, str) for token in tokens):
             return tokens
         if tokens is None and isinstance(sentence, str):
-            return [token.ensure_text() for token in self.tokenizer.tokenize(sentence)]
+            return [token.ensure_text() for token in self.tokenizer.tokenize(_text(sentence))]
         raise ConfigurationError(
             f"wanted 'sentence' (a string) or 'tokens' (a list of strings), found {str(json_dict)[:200]}"
         )
+
+    @abstractmethod
+    def predict_batch_json(self, inputs: list[JsonDict]) -> list[JsonDict]:
+        """The answers for questions."""
 
     def predict(self, sentence: str) -> JsonDict:
         """The answer for raw text."""
@@ -64,15 +77,24 @@ class ElmoTaggerPredictor(_TextPredictor):
         return self._dataset_reader.text_to_instance([Token(word) for word in words])
 
     def _answer(self, words: list[str], output: JsonDict) -> JsonDict:
+        if words and "tags" not in output:
+            raise ConfigurationError(f"wanted a tagger, found a {type(self._model).__name__}, which gives {[*output]}")
         tags = output.get("tags", [])[: len(words)]  # AllenNLP's own taggers tag the padding of a batch too
-        answer = {"tokens": words, "tags": tags, "probabilities": output.get("probabilities", [])}
-        encoding = getattr(self._model, "label_encoding", None)
+        answer = {"tokens": words, "tags": tags, **self._probabilities(output, len(words))}
+        metric = getattr(self._model, "_f1_metric", None)  # where `simple_tagger` has it
+        encoding = getattr(self._model, "label_encoding", getattr(metric, "_label_encoding", None))
         if encoding is not None:
             answer["spans"] = [
                 {"label": label, "start": start, "end": end + 1, "text": " ".join(words[start : end + 1])}
                 for label, (start, end) in sorted(TAGS_TO_SPANS[encoding](tags, []), key=lambda span: span[1])
             ]
         return answer
+
+    def _probabilities(self, output: JsonDict, length: int) -> JsonDict:
+        """Under their key: ours, or those of AllenNLP's `simple_tagger`; its `crf_tagger` has none."""
+        by_tag = output.get("class_probabilities")
+        found = output.get("probabilities", [] if by_tag is None else [max(row) for row in by_tag[:length]])
+        return {"probabilities": found} if found or not length else {}
 
 
 @Predictor.register("elmo_classifier")
@@ -89,14 +111,28 @@ class ElmoClassifierPredictor(_TextPredictor):
         instances = [self._json_to_instance(json_dict) for json_dict in inputs]
         outputs = self.predict_batch_instance(instances) if instances else []
         return [
-            {"tokens": _words(instance), "label": output["label"], "probabilities": output["probabilities"]}
+            {"tokens": _words(instance), "label": self._label(output), "probabilities": self._probabilities(output)}
             for instance, output in zip(instances, outputs, strict=True)
         ]
+
+    def _label(self, output: JsonDict) -> str:
+        if "label" not in output:
+            found = type(self._model).__name__
+            raise ConfigurationError(f"wanted a classifier, found a {found}, which gives {[*output]}")
+        return str(output["label"])
+
+    def _probabilities(self, output: JsonDict) -> dict[str, float]:
+        """By label: ours, or those of AllenNLP's `basic_classifier` and `bcn`."""
+        if "probabilities" in output:
+            return dict(output["probabilities"])
+        labels = self._model.vocab.get_index_to_token_vocabulary(getattr(self._model, "_label_namespace", "labels"))
+        found: list[float] = output.get("probs") or output.get("class_probabilities") or []
+        return {labels[place]: value for place, value in enumerate(found)}
 
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         words = self.words(json_dict)
         is_cut = json_dict.get("tokens") is not None
-        instance = self._dataset_reader.text_to_instance(" ".join(words) if is_cut else json_dict["sentence"])
+        instance = self._dataset_reader.text_to_instance(" ".join(words) if is_cut else _text(json_dict["sentence"]))
         if is_cut:
             instance["tokens"].tokens = [Token(word) for word in words]  # type: ignore[attr-defined]
         if not _words(instance):
@@ -120,6 +156,7 @@ class ElmoEmbedderPredictor(_TextPredictor):
         if not found:
             raise ConfigurationError(f"the archive's {type(model).__name__} holds no ELMo to embed with")
         self.elmo = found[0]
+        self.mix = trained_mix(model, self.elmo)
 
     def predict_batch_json(self, inputs: list[JsonDict]) -> list[JsonDict]:
         """One biLM pass for all questions."""
@@ -127,21 +164,14 @@ class ElmoEmbedderPredictor(_TextPredictor):
             return []
         sentences = [self.words(json_dict) for json_dict in inputs]
         with torch.no_grad():
-            layers, mask = self.elmo.layers(self._ids(self.elmo.bilm, sentences))  # (L, B, T + 2, D), (B, T + 2)
-            mixed = self.elmo.mixes[0](layers, mask)  # (B, T + 2, D)
+            ids = self.elmo.bilm.ids_of(sentences, self._model.vocab.get_token_index)  # (B, T, ·)
+            layers, mask = self.elmo.layers(ids)  # (L, B, T + 2, D), (B, T + 2)
+            mixed = self.mix(layers, mask)  # (B, T + 2, D)
         answers = []
         for row, words in enumerate(sentences):
             inside = slice(1, len(words) + 1)
             answers.append({"tokens": words, **_hub_keys(layers[:, row, inside], mixed[row, inside])})
         return sanitize(answers)
-
-    def _ids(self, bilm: BiLM, sentences: list[list[str]]) -> Tensor:
-        device = next(bilm.parameters()).device
-        if isinstance(bilm.token_encoder, SpellingEncoder):
-            return bilm.token_encoder.batch_to_ids(sentences).to(device)
-        index = self._model.vocab.get_token_index
-        rows = [torch.tensor([index(word) for word in words], dtype=torch.long) for words in sentences]
-        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device)
 
 
 def _hub_keys(layers: Tensor, mixed: Tensor) -> dict[str, Any]:
@@ -150,6 +180,11 @@ def _hub_keys(layers: Tensor, mixed: Tensor) -> dict[str, Any]:
     contextual = {f"lstm_outputs{depth}": layer for depth, layer in enumerate(layers[1:], start=1)}
     default = mixed.sum(dim=0) / max(len(mixed), 1)
     return {"word_emb": layers[0, :, :width], **contextual, "elmo": mixed, "default": default}
+
+
+def _text(sentence: str) -> str:
+    """The same text; half a surrogate pair, which JSON can say and no tokenizer reads, becomes U+FFFD."""
+    return sentence.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _words(instance: Instance) -> list[str]:

@@ -100,7 +100,7 @@ def test_ids_of_bytes_are_refused(sentences: list[list[str]]) -> None:
 
 
 def test_a_biLM_of_bytes_fails_on_code_points() -> None:
-    with pytest.raises(IndexError):
+    with pytest.raises(ConfigurationError, match="reads bytes, as the indexer 'elmo_characters' gives them"):
         BiLM(options())(batch_to_code_points([["The"]]))
 
 

@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Callable
 from copy import deepcopy
+from threading import Thread
 
 import pytest
 import torch
@@ -135,3 +136,38 @@ def test_a_frozen_bilm_computes_a_word_once_and_for_all(computed: list[int]) -> 
     bilm(batch_to_ids([["three", "two", "one"]]))
     assert computed == [4, 1]
     assert torch.equal(bilm(batch_to_ids([["one", "two"]])).layers, first)
+
+
+def test_threads_that_share_it_get_each_word_its_own_vector() -> None:
+    encoder, memo = make_encoder(), WordMemo()
+
+    def serve(start: int) -> None:
+        for number in range(start, start + 300):
+            memo.look_up(encoder, batch_to_ids([[f"w{number}", f"w{number + 1}"]]))
+
+    threads = [Thread(target=serve, args=(start,)) for start in (0, 3, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ids = batch_to_ids([[f"w{number}" for number in range(305)]])
+    torch.testing.assert_close(memo.look_up(encoder, ids).dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
+    assert len(memo) == 306
+
+
+def test_autocast_and_its_end_make_it_forget() -> None:
+    encoder, memo, ids = make_encoder(), WordMemo(), batch_to_ids(SENTENCES)
+    exact = memo.look_up(encoder, ids).dense()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not torch.equal(memo.look_up(encoder, ids).dense(), exact)
+    assert torch.equal(memo.look_up(encoder, ids).dense(), exact)
+
+
+def test_weights_of_inference_mode_whose_writes_go_unseen_are_not_remembered() -> None:
+    one, other = (lively(BiLM.random(options(), seed)).requires_grad_(False) for seed in (1, 2))
+    ids = batch_to_ids(SENTENCES)
+    with torch.inference_mode():
+        bilm = BiLM(options()).requires_grad_(False)
+        for wanted in (one, other):
+            bilm.load_state_dict(wanted.state_dict())
+            torch.testing.assert_close(bilm(ids).layers, wanted(ids).layers)

@@ -14,7 +14,7 @@ from elmo_plugin.bulk_embedding import ElmoEmbedder, Embedder, embedder, load
 from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.mixes import ConcatenateMix, Elmo
 from tests.oracles import SENTENCES, lively, options, reference_elmo, reference_layers, write_files
-from tests.task_oracles import TOWNS, D, L, experiment, small_bilm, tagger, tags_reader, train
+from tests.task_oracles import TOWNS, D, L, experiment, lstm, small_bilm, tagger, tags_reader, train
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_what_cannot_be_loaded_is_said(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "model.tar.gz").write_bytes(b"no archive")
     with pytest.raises(ConfigurationError, match=r"model\.tar\.gz' is no readable archive of a model"):
         load(tmp_path / "model.tar.gz", "trained")
-    with pytest.raises(ConfigurationError, match=r"'mix' is .*nowhere.* cannot be had"):
+    with pytest.raises(ConfigurationError, match=r"'bilm' is .*nowhere.* cannot be had"):
         load(tmp_path / "nowhere", "trained")
 
 
@@ -140,3 +140,23 @@ def test_the_retired_class_reads_a_stream_batch_by_batch(folder: Path) -> None:
     arrays = old.embed_sentences(stream, batch_size=2)
     assert next(arrays).shape == (L, 4, D) and len(read) == 2
     assert [array.shape[1] for array in arrays] == [6, 0, 1]
+
+
+def test_sentences_may_come_from_a_generator(folder: Path) -> None:
+    found = load(folder).embed(sentence for sentence in SENTENCES)  # type: ignore[arg-type]
+    assert [len(array[0]) for array in found] == [len(sentence) for sentence in SENTENCES]
+
+
+def test_the_trained_mix_behind_elmo_enhanced_is_that_of_its_input(tmp_path: Path) -> None:
+    elmo = {"type": "elmo", "bilm": {"options": options().to_dict(), "seed": 3}, "mix": "concatenate", "dropout": 0.0}
+    weights = {"type": "scalar", "initial_scalar_parameters": [2.0, 0.0, -2.0]}
+    encoder = {"type": "elmo_enhanced", "encoder": lstm(D), "num_layers": L, "layer_dim": D, "input_mix": weights}
+    model = {"type": "simple_tagger", "encoder": encoder}
+    model["text_field_embedder"] = {"type": "basic", "token_embedders": {"elmo": elmo}}
+    reader = tags_reader(token_indexers={"elmo": {"type": "elmo_characters"}})
+    trained = train(experiment(model, reader, TOWNS), tmp_path / "run")
+    with torch.no_grad():
+        layers = trained.text_field_embedder.token_embedder_elmo.elmo.layers(batch_to_ids(SENTENCES[:1]))  # type: ignore
+        wanted = trained.encoder.input_mix(*layers)[0, 1:-1]  # type: ignore
+    (found,) = load(tmp_path / "run/model.tar.gz", "trained").embed(SENTENCES[:1])
+    np.testing.assert_allclose(found, wanted, atol=1e-6)

@@ -13,7 +13,7 @@ from elmo_plugin.bilm import BiLM, warm_up
 from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, build_bilm, load_checkpoint
 from tests.full_disk import disk_of
-from tests.oracles import SENTENCES, lively, options, write_files, write_json
+from tests.oracles import SENTENCES, lively, options, tensorflow_file, write_files, write_json
 
 CELL = "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell"
 DATASETS = {
@@ -356,3 +356,20 @@ def test_half_precision_is_written_as_single(tmp_path: Path) -> None:
     write_files(tmp_path, bilm)
     found = load_checkpoint(tmp_path).state_dict["token_encoder.projection.weight"]
     assert torch.equal(found, bilm.token_encoder.projection.weight.float())
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"filters": [[1, 3], [2, 5]]}, "CNN_proj/W_proj"),
+        ({"dim": 8}, "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_P_0"),
+    ],
+)
+def test_a_projection_that_the_sizes_do_not_want_is_not_passed_over(
+    tmp_path: Path, changes: dict[str, Any], name: str
+) -> None:
+    folder = tensorflow_file(tmp_path, options(**changes).to_dict())
+    load_checkpoint(folder)
+    with h5py.File(folder / "weights.hdf5", "r+") as file:
+        file[name] = torch.zeros(8, 8).numpy()
+    assert f"found the projection '{name}'; the options' sizes want none" in refusal(folder)

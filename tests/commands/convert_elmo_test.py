@@ -1,3 +1,4 @@
+import gzip
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_a_missing_file_is_one_line_and_exit_code_one(tmp_path: Path, monkeypatc
 
 
 def test_a_missing_text_is_named(bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit, match=r"no_text.*is no text to warm up on"):
+    with pytest.raises(SystemExit, match=r"no_text: cannot be read to its end"):
         run(monkeypatch, tmp_path / "from", tmp_path / "to", "--warm-on", tmp_path / "no_text")
 
 
@@ -118,3 +119,26 @@ def test_the_help_shows_how(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     said = capsys.readouterr().out
     assert "allennlp convert-elmo runs/demo/model.tar.gz my_bilm.safetensors --dtype float16\n" in said
     assert "vocabulary.txt" in said
+
+
+def test_what_is_there_is_replaced_when_that_is_asked_for(
+    bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my.safetensors").write_text("precious")
+    for target in ("my.safetensors", "from"):
+        with pytest.raises(SystemExit, match=rf"{target}' is there already; name another target, or .* --force"):
+            run(monkeypatch, tmp_path / "from", tmp_path / target)
+    assert (tmp_path / "my.safetensors").read_text() == "precious"
+    run(monkeypatch, tmp_path / "from", tmp_path / "my.safetensors", "--force")
+    assert load_checkpoint(tmp_path / "my.safetensors").options == bilm.options
+
+
+def test_a_text_to_warm_up_on_may_be_packed_and_has_a_sentence(
+    bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text.gz").write_bytes(gzip.compress(b"The boat leaks .\n"))
+    run(monkeypatch, tmp_path / "from", tmp_path / "to", "--warm-on", tmp_path / "text.gz")
+    assert build_bilm(load_checkpoint(tmp_path / "to")).warm_state is not None
+    (tmp_path / "empty").touch()
+    with pytest.raises(SystemExit, match="empty: found no sentence to warm up on; wanted one a line"):
+        run(monkeypatch, tmp_path / "from", tmp_path / "other", "--warm-on", tmp_path / "empty")

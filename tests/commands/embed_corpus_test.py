@@ -146,6 +146,8 @@ def test_parquet_by_the_ending_or_by_name(folder: Path, output: str, chosen: tup
         (["text", "out", "--bilm", "nowhere"], r"'nowhere' holds no biLM"),
         (["text", "out", "--bilm", "english-tiny", *BILM], r"--bilm and --options-file each say which biLM it is"),
         (["text", "out", "--mix", "a", "--weight-file", "b"], r"--mix and --weight-file each say which biLM it is"),
+        (["text", "out", "--options-file", "a"], r"--weight-file is missing; wanted both files of a bilm-tf pair"),
+        (["text", "out", "--weight-file", "a"], r"--options-file is missing; wanted both files of a bilm-tf pair"),
         (["text", "out.npz", *BILM, "--use-sentence-keys"], r"--use-sentence-keys is for hdf5; found the format npz"),
         (["text", "out", *BILM, "--cuda-device", "99"], r"'cuda_device' is 99; this machine has"),
     ],

@@ -240,3 +240,11 @@ def test_auto_on_a_cpu_is_batched() -> None:
 def on_cpu(case: Case) -> Case:
     """The case where nothing is interpreted."""
     return Case(*tree_map_only(Tensor, lambda tensor: tensor.detach().cpu(), tuple(case)))
+
+
+def test_a_state_may_lie_anywhere_in_memory() -> None:
+    case = make_case([3, 1], sizes=(3, 7, 4))
+    turned = case._replace(state=LstmState(*(part.detach().t().contiguous().t() for part in case.state)))
+    assert not turned.state.cell.is_contiguous()
+    with torch.no_grad():
+        torch.testing.assert_close(tuple(fused(*turned)), tuple(reference(*turned)))

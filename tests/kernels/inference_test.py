@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from elmo_plugin.kernels import LstmClips, LstmState, LstmWeights, TokenTable, batched, inference, products, reference
-from elmo_plugin.kernels.products import pack, product
+from elmo_plugin.kernels.products import Version, pack, product
 from tests.kernel_oracles import Case, assert_same, cases, in_float32, make_case
 
 TYPES = [torch.float32, torch.bfloat16]
@@ -153,3 +153,12 @@ def test_a_build_without_onednns_operators_takes_torchs_product(monkeypatch: pyt
         torch.testing.assert_close(product(values, weight), values @ weight.t(), rtol=0, atol=0)
     finally:
         products._has_onednn.cache_clear()
+
+
+def test_a_weight_that_lies_where_another_one_did_has_another_version() -> None:
+    weight = torch.nn.Parameter(torch.zeros(64, 64))
+    for _ in range(20):
+        version = Version(weight)
+        weight.data = torch.zeros(64, 64)
+        assert Version(weight) != version
+    assert Version(weight) == Version(weight)

@@ -113,3 +113,13 @@ def test_replaced_modules_keep_their_parameters_and_draw_nothing() -> None:
 def test_memory_of_a_replaced_module_is_not_meta() -> None:
     module = with_linear(nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10], div_value=2))
     assert {parameter.device.type for parameter in module.parameters()} == {"cpu"}
+
+
+def test_a_gradient_has_a_gradient() -> None:
+    tensors = inputs((7, 5, 3))
+    found = []
+    for multiply in (linear, functional.linear):
+        first = torch.autograd.grad(multiply(*tensors).square().sum(), tensors, create_graph=True)
+        found.append(torch.autograd.grad(sum(each.square().sum() for each in first), tensors))  # type: ignore[arg-type]
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)

@@ -6,9 +6,9 @@ import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.bilm.precision import PRECISIONS
 from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.mixes import Elmo, ScalarMix
-from elmo_plugin.mixes.elmo import PRECISIONS
 from tests.oracles import SENTENCES, options, reference_elmo, write_json
 from tests.task_oracles import D, L, bilm_files, build_elmo, random_elmo, small_bilm
 

@@ -225,3 +225,20 @@ def test_layers_are_the_references(tmp_path: Path) -> None:
     layers, _, _ = own().run_bilm(IDS)
     wanted: Tensor = reference_layers(reference, IDS)
     torch.testing.assert_close(layers, wanted, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("keys", [{}, {"mix": "learned_function"}, {"mix": "average", "projection_dim": 3}], ids=str)
+def test_it_may_be_of_another_type_as_allennlps(dtype: torch.dtype, keys: dict[str, Any]) -> None:
+    elmo = random_elmo(dropout=0.0, **keys)
+    wanted = elmo(IDS).representations[0]
+    found = elmo.to(dtype)(IDS).representations[0]
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), wanted, rtol=0, atol=1e-6 if dtype == torch.float64 else 0.05)
+
+
+def test_what_a_bilm_was_pretrained_with_is_not_dropped_in_a_task() -> None:
+    bilm = small_bilm()
+    bilm.lstm.input_dropout.p = 0.5
+    elmo = Elmo(bilm, [ScalarMix(L, D)], dropout=0.0).train()
+    assert torch.equal(elmo(IDS).representations[0], elmo(IDS).representations[0])

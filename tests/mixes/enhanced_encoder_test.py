@@ -50,7 +50,9 @@ def random_parts() -> tuple[Tensor, Tensor]:
     """Layers (L, B, T, D) and x (B, T, X), zero where there is no token, as they come from embedders."""
     generator = torch.Generator().manual_seed(3)
     live = MASK.unsqueeze(-1)
-    return torch.randn(L, B, T, D, generator=generator) * live, torch.randn(B, T, X, generator=generator) * live
+    layers, x = torch.randn(L, B, T, D, generator=generator), torch.randn(B, T, X, generator=generator)
+    layers[0, ..., D // 2 :] = layers[0, ..., : D // 2]  # a token's vector, twice
+    return layers * live, x * live
 
 
 def side_by_side(layers: Tensor, x: Tensor, layers_at: str) -> Tensor:
@@ -167,13 +169,23 @@ def test_vectors_of_another_width_are_an_error_that_says_what_was_wanted() -> No
 
 
 def test_an_encoder_without_room_for_the_input_mix_is_an_error_when_it_is_built() -> None:
-    with pytest.raises(ConfigurationError, match=r"'input_size' is 10; wanted .* 16"):
+    with pytest.raises(ConfigurationError, match=r"'input_size' is 10; wanted 16 of the input mix"):
         enhanced(lstm(10))
 
 
 def test_an_unknown_place_of_the_layers_is_an_error_that_lists_both() -> None:
     with pytest.raises(ConfigurationError, match="'layers_at' is 'middle'; wanted 'first' or 'last'"):
         enhanced(lstm(X + D), layers_at="middle")
+
+
+@pytest.mark.parametrize("layers_at", ["first", "last"])
+def test_layers_that_are_elsewhere_are_an_error(layers_at: str) -> None:
+    encoder, (layers, x) = enhanced(lstm(X + D), layers_at=layers_at), random_parts()
+    with pytest.raises(ConfigurationError, match=r"found no layers of a biLM .* where 'layers_at' says.* sorted keys"):
+        encoder(side_by_side(layers, x, "last" if layers_at == "first" else "first"), MASK)
+    torch.manual_seed(0)
+    dropped = side_by_side(torch.nn.functional.dropout(layers), x, layers_at)
+    assert encoder(dropped, MASK).shape == encoder(side_by_side(layers, x, layers_at), MASK).shape
 
 
 def test_weights_for_another_number_of_layers_are_an_error() -> None:

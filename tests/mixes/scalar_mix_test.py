@@ -7,7 +7,7 @@ from allennlp.modules.scalar_mix import ScalarMix as UpstreamMix
 from allennlp.nn.regularizers import L2Regularizer, RegularizerApplicator
 from torch import Tensor
 
-from elmo_plugin.mixes import FrozenRandomMix, ScalarMix
+from elmo_plugin.mixes import ScalarMix
 
 L, B, T, D = 3, 4, 5, 6
 MASK = torch.arange(T) < torch.tensor([5, 2, 1, 3]).unsqueeze(1)  # (B, T)
@@ -116,7 +116,7 @@ def test_upstreams_way_to_one_layer_works() -> None:
 
 def test_frozen_random_is_drawn_from_its_seed_and_never_learns() -> None:
     before = torch.get_rng_state()
-    one, same, other = (FrozenRandomMix(L, D, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (ScalarMix.frozen_random(L, D, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(one.scalar_parameters, same.scalar_parameters)
     assert not torch.equal(one.scalar_parameters, other.scalar_parameters)
@@ -125,12 +125,12 @@ def test_frozen_random_is_drawn_from_its_seed_and_never_learns() -> None:
 
 
 def test_frozen_random_draws_from_the_standard_normal() -> None:
-    drawn = torch.stack([FrozenRandomMix(L, D, seed=seed).scalar_parameters for seed in range(400)])  # (400, L)
+    drawn = torch.stack([ScalarMix.frozen_random(L, D, seed=seed).scalar_parameters for seed in range(400)])  # (400, L)
     assert drawn.mean().item() == pytest.approx(0.0, abs=0.1) and drawn.std().item() == pytest.approx(1.0, abs=0.1)
 
 
 def test_frozen_random_takes_layer_norm_as_scalar_does() -> None:
-    mix = FrozenRandomMix(L, D, seed=3, do_layer_norm=True)
+    mix = ScalarMix.frozen_random(L, D, seed=3, do_layer_norm=True)
     same = ScalarMix(L, D, mix.scalar_parameters.tolist(), do_layer_norm=True)
     assert torch.equal(mix(random_layers(), MASK), same(random_layers(), MASK))
 

@@ -221,7 +221,7 @@ def test_what_cannot_be_cached_is_refused(tmp_path: Path) -> None:
     tuned = refusal(tmp_path / "never", requires_grad=True)
     assert tuned == "'sentence_cache' is for a frozen biLM; found 'requires_grad' true"
     carried = refusal(tmp_path / "never", initial_state=CarriedState())
-    assert carried.endswith("the same for every sentence, zero or warm; found CarriedState")
+    assert carried.endswith("the same for every sentence, 'zero' or 'warm'; found 'carried'")
     assert not (tmp_path / "never").exists()
 
 
@@ -292,3 +292,10 @@ def test_an_archive_goes_without_its_cache_where_it_cannot_be_made(
     runs = sentences_run(elmo)
     torch.testing.assert_close(elmo.layers(IDS), elmo.layers(IDS))
     assert runs == [4, 4]
+
+
+def test_what_was_computed_under_autocast_is_not_taken_for_float32(tmp_path: Path) -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        cached(tmp_path).layers(IDS)
+    with pytest.raises(ConfigurationError, match=r"another 'dtype': found torch.bfloat16, wanted torch.float32"):
+        cached(tmp_path)

@@ -266,3 +266,18 @@ def test_another_file_in_its_place_is_an_error_that_names_it(tmp_path: Path) -> 
     (tmp_path / "data.mdb").write_bytes(b"no LMDB" * 2000)
     with pytest.raises(ConfigurationError, match=f"'{tmp_path}/data.mdb' is no LMDB file"):
         open_store(tmp_path)
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.6, 0.95])
+def test_a_file_that_was_cut_off_is_refused_and_does_not_end_the_process(tmp_path: Path, kept: float) -> None:
+    def fill() -> None:
+        store(tmp_path).write(VALUES)
+
+    def open_again() -> None:
+        with pytest.raises(ConfigurationError, match=r"data\.mdb' is cut off: found \d+ bytes, wanted \d+"):
+            open_store(tmp_path)
+
+    assert in_a_fork(fill) == 0
+    file = tmp_path / "data.mdb"
+    os.truncate(file, int(kept * file.stat().st_size))
+    assert in_a_fork(open_again) == 0

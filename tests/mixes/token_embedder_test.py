@@ -142,3 +142,14 @@ def test_ids_of_another_vocabulary_are_an_error_that_says_so() -> None:
     bilm = {"options": options(char_cnn=None, n_tokens_vocab=7).to_dict(), "seed": 1}
     with pytest.raises(ValueError, match="word id 8 in the input; wanted at most 7: read the text with the vocabulary"):
         embedder(bilm=bilm)(torch.tensor([[1, 8]]))
+
+
+def test_a_number_of_representations_is_for_the_module_alone() -> None:
+    with pytest.raises(ConfigurationError, match="'num_output_representations' is a key of the module `Elmo`"):
+        embedder(num_output_representations=2)
+
+
+def test_boundaries_that_a_models_mask_does_not_know_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    built = embedder(bilm={"options": options().to_dict(), "seed": 0}, keep_sentence_boundaries=True)
+    assert built(batch_to_ids([["Two", "words"]])).shape[:2] == (1, 4)
+    assert "AllenNLP's models take the text's own mask" in caplog.text

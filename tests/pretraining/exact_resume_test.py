@@ -226,3 +226,20 @@ def test_each_process_takes_up_its_own_state(tmp_path: Path) -> None:
 def test_what_cannot_resume_is_refused(part: str, found: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=message):
         started(tmp_path, **{part: found})
+
+
+@pytest.mark.parametrize("stop", ["in the middle", "before the best is kept"])
+def test_a_run_with_a_moving_average_goes_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: str
+) -> None:
+    keys = config(tmp_path, "sentence_batches", moving_average={"type": "exponential", "decay": 0.9})
+    train(keys, tmp_path / "undisturbed")
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        if stop == "in the middle":
+            stop_after(patch, 16)
+        else:
+            trainer = "allennlp.training.gradient_descent_trainer.GradientDescentTrainer"
+            stop_at_call(patch, f"{trainer}._save_model_state", 2)
+        train(keys, tmp_path / "run")
+    train(keys, tmp_path / "run", recover=True)
+    assert differences(end_of(tmp_path / "run"), end_of(tmp_path / "undisturbed")) == []

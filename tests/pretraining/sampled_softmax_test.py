@@ -8,7 +8,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.pretraining.softmax import LogUniformSample, SampledSoftmax, draw_log_uniform
+from elmo_plugin.pretraining.sampled_softmax import LogUniformSample, SampledSoftmax, draw_log_uniform
 
 V, P, K = 50, 8, 12
 

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, SampledSoftmax
+from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
+from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax
 
 V, P, N = 60, 16, 23
 CUTOFFS = [10, 30]
@@ -155,12 +156,12 @@ def test_a_tied_softmax_and_its_table_are_restored_and_copied_as_one() -> None:
 
 @pytest.mark.parametrize("shape", [(V, P), (V + 1, P + 1)])
 def test_a_table_of_another_shape_is_an_error(shape: tuple[int, int]) -> None:
-    with pytest.raises(ConfigurationError, match=rf"share a table of shape \({shape[0]}, .*; wanted \(61, 16\)"):
+    with pytest.raises(ConfigurationError, match=rf"'share_embedding_.* shape \({shape[0]}, .*; wanted \(61, 16\)"):
         FullSoftmax(V, P).tie(nn.Embedding(*shape))
 
 
 def test_an_adaptive_softmax_has_nothing_to_tie() -> None:
-    with pytest.raises(ConfigurationError, match="'adaptive' softmax has no weight to share"):
+    with pytest.raises(ConfigurationError, match="'share_embedding_softmax': found an 'adaptive' softmax"):
         AdaptiveSoftmax(V, P, CUTOFFS).tie(nn.Embedding(V + 1, P))
 
 

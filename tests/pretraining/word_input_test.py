@@ -91,11 +91,11 @@ def test_a_model_of_characters_tells_them_apart() -> None:
         ({"share_embedding_softmax": True}, "'share_embedding_softmax' is true, but the biLM reads characters"),
         (
             {**SHARED, "softmax": {"type": "adaptive", "cutoffs": [4], "div_value": 2.0}},
-            "an 'adaptive' softmax has no weight to share",
+            "found an 'adaptive' softmax, .*; wanted 'full' or 'sampled'",
         ),
         (
             {**SHARED, "contextualizer": {"type": "lstm", "input_size": 8, "hidden_size": 6, "bidirectional": True}},
-            r"a softmax was to share a table of shape \(\d+, 8\); wanted \(\d+, 6\)",
+            r"'share_embedding_softmax': found a table of words of shape \(\d+, 8\); wanted \(\d+, 6\)",
         ),
     ],
 )

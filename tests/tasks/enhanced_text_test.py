@@ -132,3 +132,8 @@ def test_other_indexers_than_elmos_are_for_the_text_field_embedder() -> None:
     text = EnhancedText(rnn(X + D), two_mixes(), text_field_embedder=words())
     with pytest.raises(ConfigurationError, match="tokens"):
         text({"elmo": TENSORS["elmo"]})
+
+
+def test_boundaries_have_no_tags() -> None:
+    with pytest.raises(ConfigurationError, match="'keep_sentence_boundaries' is true; wanted false"):
+        from_lazy(["input"], rnn(D), lazy_elmo(keep_sentence_boundaries=True))

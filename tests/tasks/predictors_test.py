@@ -47,6 +47,12 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pat
     elmo: Config = {**files, "dropout": 0.0}
     stock_embedder = {"type": "basic", "token_embedders": {"elmo": {"type": "elmo", **elmo}}}
     stock = {"type": "simple_tagger", "text_field_embedder": stock_embedder, "encoder": lstm(D)}
+    pooling = {"type": "boe", "embedding_dim": D, "averaged": True}
+    stock_classifier = {
+        "type": "basic_classifier",
+        "text_field_embedder": stock_embedder,
+        "seq2vec_encoder": pooling,
+    }
     bioul = tags_reader(convert_to_coding_scheme="BIOUL")
     elmo_reader = tags_reader(token_indexers={"elmo": {"type": "elmo_characters"}})
     json_reader = {**elmo_reader, "type": "text_classification_json", "tokenizer": "just_spaces"}
@@ -59,6 +65,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pat
         "classifier": experiment(classifier(elmo), csv_reader(tokenizer="spacy_blank"), OPINIONS),
         "json": experiment(classifier(elmo), json_reader, opinions_as_json(folder)),
         "stock": experiment(stock, elmo_reader, TOWNS),
+        "stock_classifier": experiment(stock_classifier, json_reader, opinions_as_json(folder)),
         "baseline": experiment(baseline, tags_reader(), TOWNS),
     }
     for name, config in configs.items():
@@ -295,3 +302,30 @@ def test_allennlp_predict_reads_a_dataset_too(archives: dict[str, Path], tmp_pat
 def test_another_language_is_an_argument(archives: dict[str, Path]) -> None:
     predictor = Predictor.from_path(str(archives["tagger"]), predictor_name="elmo_tagger", language="de")
     assert predictor.predict_json({"sentence": "z.B. heute."})["tokens"] == ["z.B.", "heute", "."]
+
+
+def test_allennlps_own_models_are_answered_for_as_far_as_they_say(load: Load) -> None:
+    answer = load("stock", "elmo_tagger").predict_json(CUT)
+    assert len(answer["probabilities"]) == len(answer["tags"]) == len(CUT["tokens"])
+    assert all(0 < probability <= 1 for probability in answer["probabilities"]) and "spans" not in answer
+    labels = load("stock_classifier", "elmo_classifier").predict_json({"sentence": "Tove left ."})
+    assert labels["label"] == max(labels["probabilities"], key=labels["probabilities"].get)
+    assert sum(labels["probabilities"].values()) == pytest.approx(1.0)
+
+
+def test_a_model_of_another_kind_is_named(load: Load) -> None:
+    with pytest.raises(ConfigurationError, match="wanted a tagger, found a ElmoClassifier, which gives"):
+        load("json", "elmo_tagger")._answer(["Tove"], {"label": "1"})
+    with pytest.raises(ConfigurationError, match="wanted a classifier, found a ElmoTagger, which gives"):
+        load("tagger", "elmo_classifier")._label({"tags": []})
+
+
+@pytest.mark.parametrize("archive", ["tagger", "classifier"])
+def test_half_a_surrogate_pair_is_a_character_like_others(load: Load, archive: str) -> None:
+    answer = load(archive).predict_json({"sentence": "\ud83d left \ud83d\ude00"})
+    assert answer["tokens"][0] == "\ufffd" and "\U0001f600" in answer["tokens"]
+
+
+def test_a_line_that_is_no_json_is_shown(load: Load) -> None:
+    with pytest.raises(ConfigurationError, match=r"wanted an object of JSON a line, found '\{\"sentence\": Tove"):
+        load("tagger").load_line('{"sentence": Tove left.}')

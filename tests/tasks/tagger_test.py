@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from elmo_plugin.mixes import AverageMix, LastMix
 from elmo_plugin.tasks import ElmoTagger
+from elmo_plugin.tasks.spans import check_label_encoding
 from tests.oracles import options
 from tests.task_oracles import (
     TOWNS,
@@ -206,3 +207,10 @@ def test_a_namespace_of_another_name_holds_more_than_labels(tmp_path: Path) -> N
     model = train(config, tmp_path)
     for each in model.eval().forward_on_instances(build_model(config)[1]):
         assert not [tag for tag in each["tags"] if tag.startswith("@@")]
+
+
+def test_labels_of_bio_are_not_taken_for_bioul() -> None:
+    with pytest.raises(ConfigurationError, match="which marks the last token of a span L; found no such label"):
+        check_label_encoding("BIOUL", ["O", "B-PER", "I-PER"])
+    check_label_encoding("BIOUL", ["O", "U-PER"])
+    check_label_encoding("BIOUL", ["O", "B-PER", "L-PER"])

@@ -5,6 +5,8 @@ from typing import Optional
 from allennlp.data.dataset_readers.dataset_utils import to_bioul
 from allennlp.modules.conditional_random_field.conditional_random_field import is_transition_allowed
 
+from elmo_plugin.tasks.spans import bioul_to_bio
+
 # IOB1 marks a begin (B) only between two spans of one type, BIO (IOB2) always; BIOUL also marks the last token of a
 # span (L) and spans of one token (U).
 PREFIXES = {"IOB1": [*"BIO"], "BIO": [*"BIO"], "BIOUL": [*"BIOUL"]}
@@ -34,4 +36,4 @@ def recode(tags: list[str], scheme: str, target: str) -> list[str]:
     bioul = tags if scheme == "BIOUL" else to_bioul(tags, encoding=scheme)
     if target == "BIOUL":
         return bioul
-    return [{"U": "B", "L": "I"}.get(tag[0], tag[0]) + tag[1:] for tag in bioul]
+    return bioul_to_bio(bioul)

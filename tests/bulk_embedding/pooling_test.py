@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from elmo_plugin.interop.pooling import maximum, mean
+from elmo_plugin.bulk_embedding.pooling import maximum, mean
 
 LAYERS = np.array([[[1.0, -5.0], [3.0, -1.0]], [[0.0, 2.0], [8.0, 2.0]]], dtype=np.float32)  # (L, T, D)
 
