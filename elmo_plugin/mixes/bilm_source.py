@@ -3,8 +3,9 @@
 from typing import Any, Optional
 
 from allennlp.common.checks import ConfigurationError
+from allennlp.data import Vocabulary
 
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, WordEncoder
 from elmo_plugin.checkpoints import Checkpoint, archived_checkpoint, build_bilm, load_checkpoint
 from elmo_plugin.checkpoints.allennlp_archive import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
@@ -37,6 +38,19 @@ def resolve_bilm(keys: dict[str, Any], kernel: str, serialization_dir: Optional[
     if "options" in keys:
         return BiLM.random(_options(keys["options"]), keys.get("seed", 0), kernel)
     return build_bilm(find_checkpoint(keys, serialization_dir), kernel, _source(keys))
+
+
+def check_vocabulary(bilm: BiLM, vocab: Optional[Vocabulary]) -> None:
+    """Raise `ConfigurationError` where a biLM reads words, and no namespace can be the vocabulary that it has."""
+    if vocab is None or not isinstance(bilm.token_encoder, WordEncoder):
+        return
+    wanted = bilm.token_encoder.embedding.num_embeddings
+    sizes = {namespace: vocab.get_vocab_size(namespace) for namespace in vocab.get_namespaces()}
+    if sizes and wanted not in sizes.values():
+        raise ConfigurationError(
+            f"the biLM reads words, by a vocabulary of {wanted - 1} lines; found namespaces of other sizes, padding "
+            f"included: {sizes}; wanted its own vocabulary file, see the README"
+        )
 
 
 def find_checkpoint(keys: dict[str, Any], serialization_dir: Optional[str]) -> Checkpoint:

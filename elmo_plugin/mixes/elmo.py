@@ -1,6 +1,5 @@
 """ELMo: one pass of a biLM, one mix of its layers for each place that wants a vector (ELMo §3.2, §3.3)."""
 
-import logging
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any, NamedTuple, Optional, Union
@@ -8,17 +7,16 @@ from typing import Any, NamedTuple, Optional, Union
 import torch
 from allennlp.common import Lazy, Registrable
 from allennlp.common.checks import ConfigurationError
+from allennlp.data import Vocabulary
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, BiLMOutput, InitialState, ZeroState
 from elmo_plugin.bilm.precision import dtype_of
-from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, resolve_bilm
+from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, check_vocabulary, resolve_bilm
 from elmo_plugin.mixes.halves import by_halves
 from elmo_plugin.mixes.layer_mix import LayerMix, build_part
 from elmo_plugin.mixes.scalar_mix import ScalarMix
 from elmo_plugin.mixes.sentence_cache import SentenceCache
-
-logger = logging.getLogger(__name__)
 
 
 class ElmoOutput(NamedTuple):
@@ -106,6 +104,7 @@ class Elmo(nn.Module, Registrable):
         scalar_mix_parameters: Optional[list[float]] = None,
         vocab_to_cache: Optional[list[str]] = None,
         serialization_dir: Optional[str] = None,
+        vocab: Optional[Vocabulary] = None,
     ) -> "Elmo":
         """Build it from the keys of a config, a superset of those of AllenNLP's `elmo_token_embedder`.
 
@@ -117,13 +116,12 @@ class Elmo(nn.Module, Registrable):
         mix : the mix of each output; a trainable `scalar` by default.
         sentence_cache : a path, or the keys of `SentenceCache`.
         do_layer_norm, scalar_mix_parameters : AllenNLP's short forms for keys of a `scalar` mix, the second frozen.
-        vocab_to_cache : accepted and not needed: every word is computed.
+        vocab_to_cache, vocab : not needed, every word is computed; has to have the words of a biLM that reads words.
 
         The others are those of the class. Raises `ConfigurationError` for contradictory keys and for unfit files.
         """
-        if vocab_to_cache:
-            logger.info("'vocab_to_cache' is not needed: every word is computed exactly.")
         model = resolve_bilm(_bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir)
+        check_vocabulary(model, vocab)
         build = _mix_builder(mix, do_layer_norm, scalar_mix_parameters)
         sizes = {"num_layers": model.options.num_layers, "layer_dim": model.options.layer_dim}
         mixes = [build_part("mix", build, **sizes) for _ in range(num_output_representations)]

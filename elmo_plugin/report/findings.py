@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional, TypeVar
 
+from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.report.confusion import Confusion, confusion, write_confusion
@@ -26,7 +27,7 @@ class Findings:
 def find(runs: Sequence[Run]) -> Findings:
     """Read what there is, from the small files of `keep` where they are there, else from weights."""
     findings = Findings()
-    for run in runs:
+    for run in Tqdm.tqdm(runs, desc="reading weights", unit="run"):
         if mixes := _read(layer_weights, run, findings.notes):
             findings.layer_weights[run] = mixes
         if matrix := _read(confusion, run, findings.notes):

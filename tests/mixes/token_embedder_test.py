@@ -153,3 +153,10 @@ def test_boundaries_that_a_models_mask_does_not_know_are_warned_of(caplog: pytes
     built = embedder(bilm={"options": options().to_dict(), "seed": 0}, keep_sentence_boundaries=True)
     assert built(batch_to_ids([["Two", "words"]])).shape[:2] == (1, 4)
     assert "AllenNLP's models take the text's own mask" in caplog.text
+
+
+def test_a_vocabulary_of_another_size_than_the_bilms_is_an_error() -> None:
+    params = {"type": "elmo", "bilm": {"options": options(char_cnn=None, n_tokens_vocab=9).to_dict(), "seed": 0}}
+    vocab = Vocabulary({"tokens": {"one": 1, "two": 1}})
+    with pytest.raises(ConfigurationError, match=r"a vocabulary of 9 lines; found namespaces .*\{'tokens': 4\}"):
+        TokenEmbedder.from_params(Params(params), vocab=vocab)
