@@ -201,7 +201,7 @@ def test_a_run_ends_with_the_driver_that_started_it() -> None:
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait() == 1
+        assert process.wait(timeout=120) == 1
 
 
 def test_lambda_is_the_weight_of_the_squares_of_both_mixes_weights() -> None:

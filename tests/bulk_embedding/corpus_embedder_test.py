@@ -156,6 +156,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_file(folder: Pa
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
+        timeout=600,
     )
     ends = [line for line in result.stdout.splitlines() if line.startswith("end")]
     assert ends == [f"end {int(signal.SIGKILL)}"] * len(KILLS) + ["end 0"], result.stderr
@@ -249,9 +250,11 @@ def test_arrays_and_text_in_memory_do_not_grow_with_the_corpus(folder: Path, mon
         gc.collect()
         gc.freeze()  # a collection has little to look at, so that there can be one at each look
         tracemalloc.start()
-        embed(folder, f"of {lines}", Nothing())
-        tracemalloc.stop()
-        gc.unfreeze()
+        try:
+            embed(folder, f"of {lines}", Nothing())
+        finally:
+            tracemalloc.stop()
+            gc.unfreeze()
         peaks.append(held)
     assert len(alive) > 100 and arrays <= 3
     assert peaks[2] < 1.2 * peaks[1] + 50_000

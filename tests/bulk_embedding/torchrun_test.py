@@ -53,6 +53,7 @@ def test_under_torchrun_a_process_that_is_killed_is_started_again_and_goes_on(
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
+        timeout=600,
     )
     assert result.returncode == 0, result.stderr
     ended = sorted(line for line in result.stdout.splitlines() if "batches" in line)

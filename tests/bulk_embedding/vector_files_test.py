@@ -1,5 +1,6 @@
 """Each format read back by the library that people read it with."""
 
+import gc
 import json
 import sys
 import tracemalloc
@@ -179,6 +180,7 @@ def test_equal_sentences_make_an_equal_file_and_memory_is_flat(
             EmbeddedSentence(line, f"line {line}", ["line", str(line)], np.full((3, 2, 4), line, np.float32))
             for line in range(lines)
         )
+        gc.collect()
         tracemalloc.start()
         VectorFile.by_name(name)().write(tmp_path / str(run), sentences, LAYOUTS["all"])
         peaks.append(tracemalloc.get_traced_memory()[1])
