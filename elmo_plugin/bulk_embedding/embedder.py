@@ -72,10 +72,10 @@ class Embedder:
         self, sentences: Sentences, tokens_per_batch: int = TOKENS_PER_BATCH, batch_size: Optional[int] = None
     ) -> Iterator[tuple[int, np.ndarray]]:
         """The place and the array of each sentence, by rising length; one batch of arrays is in memory at a time."""
-        sentences = list(sentences)
+        sentences = [sentence if isinstance(sentence, str) else list(sentence) for sentence in sentences]
         for sentence in sentences:
-            if isinstance(sentence, str):
-                raise ConfigurationError(f"wanted sentences as lists of tokens, found the string {sentence[:100]!r}")
+            if isinstance(sentence, str) or not all(isinstance(token, str) for token in sentence):
+                raise ConfigurationError(f"wanted sentences as lists of tokens, found {str(sentence)[:100]!r}")
         lengths = [len(sentence) for sentence in sentences]
         for places in length_batches(lengths, tokens_per_batch, batch_size):
             vectors = self._vectors([sentences[place] for place in places])  # (B, T, width)

@@ -72,6 +72,8 @@ class Elmo(nn.Module, Registrable):
         self.requires_grad = requires_grad
         self.mixes = nn.ModuleList(mixes)
         self.dropout = nn.Dropout(dropout)
+        if projection_dim is not None and projection_dim < 1:
+            raise ConfigurationError(f"'projection_dim' is {projection_dim}; wanted at least 1, or null for none")
         widths = [mix.get_output_dim() for mix in mixes]
         self.projections = nn.ModuleList(nn.Linear(width, projection_dim) for width in widths if projection_dim)
         self.output_dim = projection_dim or widths[0]

@@ -153,7 +153,10 @@ class AdaptiveSoftmax(LmSoftmax):
     def __init__(self, vocab_size: int, input_dim: int, cutoffs: list[int], div_value: float = 4.0) -> None:
         super().__init__(vocab_size, input_dim)
         if not cutoffs or cutoffs != sorted(set(cutoffs)) or cutoffs[0] < 1 or cutoffs[-1] >= vocab_size:
-            raise ConfigurationError(f"'cutoffs' is {cutoffs}; wanted increasing numbers from 1 to {vocab_size - 1}")
+            raise ConfigurationError(
+                f"'cutoffs' is {cutoffs}; wanted increasing numbers from 1 to {vocab_size - 1}, as the vocabulary has "
+                f"{vocab_size} words"
+            )
         if div_value <= 0 or input_dim < div_value ** len(cutoffs):
             raise ConfigurationError(
                 f"'div_value' is {div_value}; wanted one that leaves the vectors of cluster {len(cutoffs)} "

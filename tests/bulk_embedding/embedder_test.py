@@ -91,8 +91,10 @@ def test_the_bundled_bilm_goes_by_its_name_from_the_package_itself() -> None:
 
 
 def test_a_string_is_no_sentence(folder: Path) -> None:
-    with pytest.raises(ConfigurationError, match="as lists of tokens, found the string 'Two words'"):
+    with pytest.raises(ConfigurationError, match="as lists of tokens, found 'Two words'"):
         load(folder).embed(["Two words"])
+    with pytest.raises(ConfigurationError, match=r"as lists of tokens, found '\[1, 2\]'"):
+        load(folder).embed([[1, 2]])  # type: ignore[list-item]
 
 
 def test_of_no_sentences_there_are_no_arrays(folder: Path) -> None:
@@ -143,7 +145,7 @@ def test_the_retired_class_reads_a_stream_batch_by_batch(folder: Path) -> None:
 
 
 def test_sentences_may_come_from_a_generator(folder: Path) -> None:
-    found = load(folder).embed(sentence for sentence in SENTENCES)  # type: ignore[arg-type]
+    found = load(folder).embed((word for word in sentence) for sentence in SENTENCES)  # type: ignore[arg-type]
     assert [len(array[0]) for array in found] == [len(sentence) for sentence in SENTENCES]
 
 
