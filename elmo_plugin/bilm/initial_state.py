@@ -17,8 +17,9 @@ class InitialState(ABC, Registrable):
     """Chooses the state that a batch starts from. `initial_state` in configs, by registered name."""
 
     default_implementation = "zero"
-    same_for_every_sentence: bool = True
-    """Whether a sentence's vectors depend on the sentence alone, so that they may be kept."""
+    same_for_every_sentence: bool = False
+    """Whether a sentence's vectors depend on the sentence alone, so that they may be kept; one that does not say so
+    is taken for one where they do not."""
 
     @property
     def name(self) -> str:
@@ -38,6 +39,8 @@ class InitialState(ABC, Registrable):
 class ZeroState(InitialState):
     """Zeros: a sentence's vectors depend on the sentence alone. Registered as an `InitialState` with name `zero`."""
 
+    same_for_every_sentence = True
+
     def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:
         """Zeros."""
         return bilm.lstm.zero_state(batch_size, like)
@@ -49,6 +52,8 @@ class WarmState(InitialState):
 
     Registered as an `InitialState` with name `warm`.
     """
+
+    same_for_every_sentence = True
 
     def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:
         """The biLM's own warm state for each sentence. Raises `ConfigurationError` if it has none."""
@@ -70,8 +75,6 @@ class CarriedState(InitialState):
 
     Registered as an `InitialState` with name `carried`.
     """
-
-    same_for_every_sentence = False
 
     def __init__(self) -> None:
         self._state: Optional[LstmState] = None

@@ -11,8 +11,9 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import load_archive
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, CarriedState, WarmState, WordEncoder, warm_up
+from elmo_plugin.bilm import BiLM, CarriedState, InitialState, WarmState, WordEncoder, warm_up
 from elmo_plugin.characters import batch_to_ids
+from elmo_plugin.kernels import LstmState
 from elmo_plugin.mixes import AverageMix, Elmo, LastMix, ScalarMix, SentenceCache, sentence_cache, sentence_store
 from tests.oracles import SENTENCES, lively, options
 from tests.task_oracles import TOWNS, D, L, experiment, random_elmo, small_bilm, tagger, tags_reader, train
@@ -217,11 +218,19 @@ def test_weights_are_read_once_as_long_as_they_stay(tmp_path: Path, monkeypatch:
     assert len(read) == 1
 
 
+class UsersState(InitialState):
+    """One that does not say whether it is the same for every sentence."""
+
+    def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:
+        return bilm.lstm.zero_state(batch_size, like)
+
+
 def test_what_cannot_be_cached_is_refused(tmp_path: Path) -> None:
     tuned = refusal(tmp_path / "never", requires_grad=True)
     assert tuned == "'sentence_cache' is for a frozen biLM; found 'requires_grad' true"
-    carried = refusal(tmp_path / "never", initial_state=CarriedState())
-    assert carried.endswith("the same for every sentence, 'zero' or 'warm'; found 'carried'")
+    for state, name in ((CarriedState(), "carried"), (UsersState(), "UsersState")):
+        unfit = refusal(tmp_path / "never", initial_state=state)
+        assert unfit.endswith(f"the same for every sentence, 'zero' or 'warm'; found '{name}'")
     assert not (tmp_path / "never").exists()
 
 
