@@ -124,26 +124,26 @@ def _open_environment(path: Path) -> tuple[lmdb.Environment, bool]:
     try:
         path.mkdir(parents=True, exist_ok=True)
         # Without `metasync` a power cut may lose the last commit, and harms nothing else.
-        environment = lmdb.open(str(path), map_size=MAP_SIZE, metasync=False)
-        _check_length(file, environment)
-        return environment, True
+        return _whole(file, lmdb.open(str(path), map_size=MAP_SIZE, metasync=False)), True
     except UNREADABLE as error:
         raise ConfigurationError(f"'{file}' is no LMDB file of this machine's kind: {error}") from error
     except (OSError, lmdb.Error) as error:
         if not file.exists():
             raise
         logger.warning("'%s' cannot be written (%s): it is read, and nothing joins it", path, error)
-        return lmdb.open(str(path), map_size=MAP_SIZE, readonly=True, lock=os.access(lock, os.W_OK)), False
+        is_locked = os.access(lock, os.W_OK)
+        return _whole(file, lmdb.open(str(path), map_size=MAP_SIZE, readonly=True, lock=is_locked)), False
 
 
-def _check_length(file: Path, environment: lmdb.Environment) -> None:
-    """Raise `ConfigurationError` for a file that was cut off: reading what is not there would end the process."""
+def _whole(file: Path, environment: lmdb.Environment) -> lmdb.Environment:
+    """The same. Raises `ConfigurationError` for a file that was cut off: what is not there would end the process."""
     found, wanted = file.stat().st_size, (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
     if found < wanted:
         environment.close()
         raise ConfigurationError(
             f"'{file}' is cut off: found {found} bytes, wanted {wanted}; delete it, or copy it anew"
         )
+    return environment
 
 
 def _file_id(path: Path) -> tuple[int, int]:

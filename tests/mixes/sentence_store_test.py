@@ -269,15 +269,20 @@ def test_another_file_in_its_place_is_an_error_that_names_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.6, 0.95])
-def test_a_file_that_was_cut_off_is_refused_and_does_not_end_the_process(tmp_path: Path, kept: float) -> None:
-    def fill() -> None:
-        store(tmp_path).write(VALUES)
+@pytest.mark.parametrize("mode", [0o755, 0o555])
+def test_a_file_that_was_cut_off_is_refused_and_does_not_end_the_process(shelf: Path, kept: float, mode: int) -> None:
+    cache = shelf / "cache"
 
     def open_again() -> None:
         with pytest.raises(ConfigurationError, match=r"data\.mdb' is cut off: found \d+ bytes, wanted \d+"):
-            open_store(tmp_path)
+            open_store(cache)
 
-    assert in_a_fork(fill) == 0
-    file = tmp_path / "data.mdb"
+    assert in_a_fork(lambda: store(cache).write(VALUES)) == 0
+    file = cache / "data.mdb"
     os.truncate(file, int(kept * file.stat().st_size))
-    assert in_a_fork(open_again) == 0
+    for path in (file, cache / "lock.mdb", cache):
+        path.chmod(mode)
+    try:
+        assert (in_a_fork if mode == 0o755 else as_nobody)(open_again) == 0
+    finally:
+        cache.chmod(0o755)
