@@ -136,8 +136,7 @@ def _read_weights(file: h5py.File, options: BiLMOptions, path: Path) -> Checkpoi
     one_cell = options.lstm.n_layers == 1 and "RNN_0/RNN/LSTMCell" in file
     state_dict: dict[str, Tensor] = {}
     links = bilm_tf_links(options, one_cell)
-    if options.char_cnn is not None:
-        _refuse_unread_projections(file, {name for link in links for name in link.datasets}, path)
+    _refuse_unread_projections(file, options, {name for link in links for name in link.datasets}, path)
     for link in links:
         if link.optional and not all(name in file for name in link.datasets):
             continue
@@ -147,9 +146,10 @@ def _read_weights(file: h5py.File, options: BiLMOptions, path: Path) -> Checkpoi
     return Checkpoint(options, state_dict)
 
 
-def _refuse_unread_projections(file: h5py.File, read: set[str], path: Path) -> None:
+def _refuse_unread_projections(file: h5py.File, options: BiLMOptions, read: set[str], path: Path) -> None:
     """Raise `ConfigurationError` for a projection between equal sizes: AllenNLP applies one, bilm-tf has none."""
-    name = file.visit(lambda name: name if name.endswith(("CNN_proj/W_proj", "W_P_0")) and name not in read else None)
+    ends = ("/W_P_0",) if options.char_cnn is None else ("/W_P_0", "CNN_proj/W_proj")
+    name = file.visit(lambda name: name if name.endswith(ends) and name not in read else None)
     if name is not None:
         raise ConfigurationError(f"'weight_file' {path}: found the projection '{name}'; the options' sizes want none")
 

@@ -363,6 +363,7 @@ def test_half_precision_is_written_as_single(tmp_path: Path) -> None:
     [
         ({"filters": [[1, 3], [2, 5]]}, "CNN_proj/W_proj"),
         ({"dim": 8}, "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_P_0"),
+        ({"dim": 8, "char_cnn": None, "n_tokens_vocab": 9}, "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_P_0"),
     ],
 )
 def test_a_projection_that_the_sizes_do_not_want_is_not_passed_over(
