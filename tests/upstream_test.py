@@ -434,29 +434,16 @@ def test_an_archive_writes_nothing_outside_its_folder(evil_archive: Path) -> Non
         load(evil_archive, "trained")
 
 
-def averaged(weight: torch.nn.Parameter) -> ExponentialMovingAverage:
-    """A moving average of one weight, that has read its own state."""
+@pytest.mark.parametrize(("is_repaired", "wanted"), [(True, 0.5), (False, 1.0)])
+def test_a_moving_average_that_was_read_again_is_of_the_models_weights(
+    is_repaired: bool, wanted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_repaired:
+        monkeypatch.setattr(MovingAverage, "load_state_dict", original(MovingAverage, "load_state_dict"))
+    weight = torch.nn.Parameter(torch.zeros(1))
     average = ExponentialMovingAverage([("weight", weight)], decay=0.5)
     average.load_state_dict(copy.deepcopy(average.state_dict()))
-    return average
-
-
-def test_without_its_repair_a_moving_average_that_was_read_again_is_of_other_weights(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(MovingAverage, "load_state_dict", original(MovingAverage, "load_state_dict"))
-    weight = torch.nn.Parameter(torch.zeros(1))
-    average = averaged(weight)
     weight.data += 1
     average.apply()
     average.assign_average_value()
-    assert weight.item() == 1.0
-
-
-def test_a_moving_average_that_was_read_again_goes_on() -> None:
-    weight = torch.nn.Parameter(torch.zeros(1))
-    average = averaged(weight)
-    weight.data += 1
-    average.apply()
-    average.assign_average_value()
-    assert weight.item() == 0.5
+    assert weight.item() == wanted

@@ -221,14 +221,15 @@ def test_a_target_in_no_folder_is_said(folder: Path) -> None:
 
 def test_arrays_and_text_in_memory_do_not_grow_with_the_corpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alive: list[weakref.ref[np.ndarray]] = []
-    arrays, held = 0, 0
+    arrays, peak = 0, 0
     vectors = Embedder._vectors
 
     def look() -> None:
-        nonlocal arrays, held
+        nonlocal arrays, peak
         arrays = max(arrays, sum(ref() is not None for ref in alive))
+        peak = max(peak, tracemalloc.get_traced_memory()[1])
         gc.collect()
-        held = max(held, tracemalloc.get_traced_memory()[0])
+        tracemalloc.reset_peak()
 
     def watched(self: Embedder, sentences: Any) -> np.ndarray:
         alive.append(weakref.ref(array := vectors(self, sentences)))
@@ -246,7 +247,7 @@ def test_arrays_and_text_in_memory_do_not_grow_with_the_corpus(folder: Path, mon
     peaks = []
     for lines in (20, 100, 500):  # the first fills caches
         write_text(folder / "text", lines)
-        held = 0
+        peak = 0
         gc.collect()
         gc.freeze()  # a collection has little to look at, so that there can be one at each look
         tracemalloc.start()
@@ -255,6 +256,6 @@ def test_arrays_and_text_in_memory_do_not_grow_with_the_corpus(folder: Path, mon
         finally:
             tracemalloc.stop()
             gc.unfreeze()
-        peaks.append(held)
+        peaks.append(peak)
     assert len(alive) > 100 and arrays <= 3
     assert peaks[2] < 1.2 * peaks[1] + 50_000
