@@ -12,8 +12,7 @@ BEGIN_ID, END_ID, UNKNOWN_ID = 1, 2, 3
 class WordEncoder(TokenEncoder):
     """An embedding of a vocabulary in bilm-tf's form: line i of its file is row i + 1, row 0 is masked.
 
-    AllenNLP's `single_id` indexer gives these ids when its vocabulary
-    is read from that file (`"oov_token": "<UNK>"`).
+    AllenNLP's `single_id` indexer gives these ids when its vocabulary is read from that file (`"oov_token": "<UNK>"`).
 
     # Parameters
 

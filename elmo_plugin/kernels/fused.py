@@ -1,8 +1,7 @@
 """The Triton kernels of one time step: all that stands between two matrix products, forward and backward.
 
 Each computes a number of (B, H) or (B, P) in each lane. Tensors are contiguous; those of a whole sequence come whole,
-(T, B, ·), with the step t, so that a launch makes no views. They use `tl` alone, so that Triton's
-interpreter can run them.
+(T, B, ·), with the step t, so that a launch makes no views. They use `tl` alone, as Triton's interpreter wants it.
 
 Of a stack whose layers run side by side each shape has n_layers before B, and t is a round: layer k does step t − k.
 """

@@ -118,7 +118,7 @@ class Elmo(nn.Module, Registrable):
         mix : the mix of each output; a trainable `scalar` by default.
         sentence_cache : a path, or the keys of `SentenceCache`.
         do_layer_norm, scalar_mix_parameters : AllenNLP's short forms for keys of a `scalar` mix, the second frozen.
-        vocab_to_cache, vocab : not needed, every word is computed; has to have the words of a biLM that reads words.
+        vocab_to_cache, vocab : not needed, as every word is computed; has to be that of a biLM which reads words.
 
         The others are those of the class. Raises `ConfigurationError` for contradictory keys and for unfit files.
         """
