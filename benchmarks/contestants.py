@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, ElmoLstm
 from elmo_plugin.bilm.precision import PRECISIONS
-from elmo_plugin.kernels import STACK_KERNELS
+from elmo_plugin.lstm import KERNELS
 from elmo_plugin.mixes import Elmo
 from elmo_plugin.options import LstmOptions
 
@@ -152,7 +152,7 @@ def pair(files: Path) -> tuple[str, str]:
 
 def everyone(device: torch.device) -> list[Contestant]:
     """AllenNLP, and ours with each kernel that runs on this device, in each precision that it knows."""
-    ours = [Ours(kernel, precision) for precision in PRECISIONS for kernel in STACK_KERNELS]
+    ours = [Ours(kernel, precision) for precision in PRECISIONS for kernel in KERNELS]
     return [AllenNlp(), *(contestant for contestant in ours if runs(contestant, device))]
 
 

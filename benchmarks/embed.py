@@ -15,7 +15,7 @@ from benchmarks.settings import Settings
 from benchmarks.table import Table, time_cells
 from benchmarks.text import Sentences, first_tokens, one_of_length, spread
 from benchmarks.timing import Call, interleave
-from elmo_plugin.kernels import STACK_KERNELS
+from elmo_plugin.lstm import KERNELS
 
 BATCH_SIZE = 32
 SENTENCE_LENGTH = 20
@@ -130,7 +130,7 @@ def one_sentence(settings: Settings) -> Table:
 def absent_kernels(contestants: Sequence[Loaded]) -> str:
     """Those that none of them runs, as a sentence says them."""
     present = {one.contestant.kernel for one in contestants if isinstance(one.contestant, Ours)}
-    return ", ".join(f"`{kernel}`" for kernel in STACK_KERNELS if kernel not in present) or "none"
+    return ", ".join(f"`{kernel}`" for kernel in KERNELS if kernel not in present) or "none"
 
 
 def load(contestants: Sequence[Contestant], settings: Settings) -> list[Loaded]:

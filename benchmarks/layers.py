@@ -18,7 +18,7 @@ from benchmarks.text import spread
 from benchmarks.timing import Call, Timed, interleave
 from benchmarks.torch_lstm import TorchLstm
 from elmo_plugin.bilm import BiLM, ElmoLstm, TokenEncoder
-from elmo_plugin.bilm.seq2seq_encoder import split_directions
+from elmo_plugin.lstm import LstmState
 from elmo_plugin.options import LstmOptions
 
 BATCH_SIZE = 32
@@ -98,8 +98,8 @@ def first_lstms(batch: Batch, settings: Settings) -> Iterator[Piece]:
 
     def ours(lstm: ElmoLstm) -> Callable[[], Tensor]:
         tokens = like(lstm, batch.tokens)  # (B, T + 2, P)
-        before, _ = split_directions(lstm.zero_state(len(tokens), tokens))
-        return lambda: torch.stack(lstm.run_stacks(lstm.stack(0, tokens, lengths, before))[0].layers)
+        before = LstmState(*(part[:, 0] for part in lstm.zero_state(len(tokens), tokens)))
+        return lambda: lstm.run_direction(0, tokens, lengths, before).layers
 
     unclipped = our_lstm(Ours(), without_clips(options), settings)
     torch_lstm = TorchLstm(unclipped)

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from elmo_plugin.bilm import ElmoLstm
-from elmo_plugin.bilm.seq2seq_encoder import reverse_sentences
 
 
 class TorchLstm(nn.Module):
@@ -54,3 +53,11 @@ def as_torch(layer: Any) -> nn.LSTM:
         named["weight_hr_l0"] = layer.weight_hr
     lstm.load_state_dict({**named, "bias_hh_l0": torch.zeros_like(layer.bias)})
     return lstm.to(layer.bias)
+
+
+def reverse_sentences(values: Tensor, lengths: Tensor) -> Tensor:
+    """Reverse each sentence within its own length: (B, T, ·) to (B, T, ·), padding stays where it is."""
+    steps = torch.arange(values.size(1), device=values.device)  # (T,)
+    mirrored = lengths.unsqueeze(1) - 1 - steps  # (B, T)
+    index = torch.where(mirrored >= 0, mirrored, steps)  # (B, T)
+    return values.gather(1, index.unsqueeze(-1).expand_as(values))

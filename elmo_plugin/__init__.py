@@ -1,7 +1,7 @@
 """ELMo as AllenNLP components that jsonnet configs assemble.
 
      text ──► character ids ──► token vectors ──► biLM layers ──► one vector a token ──► tags, labels
-              characters/            bilm/  (kernels/)   │             mixes/                 tasks/
+              characters/            bilm/  (lstm/)      │             mixes/                 tasks/
                                                          │
      text shards ──► streams ──► biLM under one softmax ──► checkpoints/
                      pretraining/
@@ -15,7 +15,7 @@
 Folder = stage of the data flow, file = kind of component, imports go one way, down.
 
 Dimension key: B sentences · T tokens · C characters a token · L layers (LSTM layers + 1) · P one direction ·
-D = 2P · H cell · V vocabulary · S streams · U words of a window · in kernels N rows of a product · I its input width.
+D = 2P · H cell · V vocabulary · S streams · U words of a window · in `lstm/` N packed tokens · I its input width.
 """
 
 from elmo_plugin.upstream import apply_repairs

@@ -1,29 +1,17 @@
 """The kernels' oracles: cases drawn at random, and all that two kernels are to have the same of them."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from torch.utils._pytree import tree_leaves
 
-from elmo_plugin.kernels import (
-    Kernel,
-    LstmClips,
-    LstmState,
-    LstmWeights,
-    Stack,
-    StackKernel,
-    StackOptions,
-    StackOutput,
-    reference,
-)
+from elmo_plugin.kernels import linear
+from elmo_plugin.lstm import Kernel, LstmClips, LstmState, LstmWeights, Packing
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 UNCLIPPED = LstmClips()
-RESIDUAL = StackOptions()
 
 
 class Case(NamedTuple):
@@ -40,25 +28,6 @@ class Case(NamedTuple):
         """Every tensor that has a gradient, by name."""
         named = {"inputs": self.inputs, **self.weights._asdict(), **self.state._asdict()}
         return {name: tensor for name, tensor in named.items() if tensor is not None}
-
-
-class StackCase(NamedTuple):
-    """All that a kernel of whole stacks takes; the tensors are float64 and want gradients."""
-
-    stacks: list[Stack]
-    options: StackOptions
-
-    @property
-    def leaves(self) -> list[Tensor]:
-        """Every tensor that has a gradient."""
-        return [leaf for leaf in tree_leaves(self) if isinstance(leaf, Tensor) and leaf.requires_grad]
-
-
-class StackResults(NamedTuple):
-    """All that is to be the same."""
-
-    outputs: list[StackOutput]
-    gradients: list[Tensor]
 
 
 class Results(NamedTuple):
@@ -97,39 +66,16 @@ def make_case(
     return Case(draw(len(lengths), longest, input_dim), counts, weights, state, clips)
 
 
-def make_stacks(
-    lengths: Sequence[Sequence[int]],
-    n_layers: int = 2,
-    sizes: tuple[int, int] = (5, 3),
-    options: StackOptions = RESIDUAL,
-    projected: bool = True,
-    steps: Optional[int] = None,
-    seed: int = 0,
-) -> StackCase:
-    """Random values for one stack a list of lengths; `sizes` are H and P, and P is H where nothing is projected."""
-    cell_dim, output_dim = sizes if projected else sizes[:1] * 2
-    longest = max(max([0, *counts]) for counts in lengths) if steps is None else steps
-    stacks = []
-    for number, counts in enumerate(lengths):
-        width = (output_dim, cell_dim, output_dim)
-        layers = [
-            make_case(list(counts), longest, width, projected=projected, seed=100 * seed + 10 * number + depth)
-            for depth in range(n_layers)
-        ]
-        hidden, cell = (torch.stack(parts).detach() for parts in zip(*(layer.state for layer in layers), strict=True))
-        state = LstmState(hidden.requires_grad_(), cell.requires_grad_())
-        stacks.append(Stack(layers[0].inputs, layers[0].lengths, [layer.weights for layer in layers], state))
-    return StackCase(stacks, options)
-
-
-def run_stacks(kernel: StackKernel, case: StackCase) -> StackResults:
-    """All layers, final states and every gradient of a kernel of whole stacks."""
-    outputs = [StackOutput(list(layers), state) for layers, state in kernel(*case)]
-    generator = torch.Generator().manual_seed(1)
-    parts = [part.flatten() for part in tree_leaves(outputs)]
-    loss = torch.cat([part * torch.randn(part.shape, generator=generator, dtype=part.dtype).to(part) for part in parts])
-    found = torch.autograd.grad(loss.sum(), case.leaves, allow_unused=True, materialize_grads=True)
-    return StackResults(outputs, list(found))
+def layer(
+    kernel: Kernel, inputs: Tensor, lengths: Tensor, weights: LstmWeights, state: LstmState, clips: LstmClips
+) -> tuple[Tensor, LstmState]:
+    """Run a layer over padded sentences (B, T, I), as a biLM does: outputs (B, T, P) and the state after each."""
+    packing, _ = Packing.both_directions(lengths, inputs.size(1))
+    tokens = inputs.flatten(0, 1)[packing.positions].to(weights.input.dtype)  # (N, I)
+    gates = linear(tokens, weights.input, weights.bias)  # (N, 4H)
+    before = LstmState(*(part[packing.order] for part in state))
+    outputs, after = kernel(gates, packing.sizes, weights.recurrent, weights.projection, before, clips)
+    return packing.unpack(outputs, inputs.size(1)), LstmState(*map(packing.unsort, after))
 
 
 def differentiate(outputs: Tensor, state: LstmState, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -144,7 +90,7 @@ def differentiate(outputs: Tensor, state: LstmState, leaves: dict[str, Tensor]) 
 
 def run(kernel: Kernel, case: Case) -> Results:
     """Outputs, final state and every gradient of a kernel."""
-    outputs, state = kernel(*case)
+    outputs, state = layer(kernel, *case)
     return Results(outputs, state, differentiate(outputs, state, case.leaves))
 
 
@@ -162,19 +108,6 @@ def run_torch(case: Case) -> Results:
     outputs, _ = pad_packed_sequence(sequence, batch_first=True, total_length=case.inputs.size(1))
     state = LstmState(hidden.squeeze(0), cell.squeeze(0))
     return Results(outputs, state, differentiate(outputs, state, case.leaves))
-
-
-class Counted:
-    """The reference, and how often it was called."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def __call__(
-        self, inputs: Any, lengths: Tensor, weights: LstmWeights, state: LstmState, clips: LstmClips
-    ) -> tuple[Tensor, LstmState]:
-        self.calls += 1
-        return reference(inputs, lengths, weights, state, clips)
 
 
 def assert_same(found: Any, wanted: Any) -> None:

@@ -12,8 +12,8 @@ from allennlp.models import Model
 from numpy.typing import NDArray
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.bilm.seq2seq_encoder import split_directions
 from elmo_plugin.characters import batch_to_ids
+from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining import BidirectionalLanguageModel, LmSoftmax
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, WordVectorSoftmax
 from elmo_plugin.pretraining.vocabulary import MARKS, vocabulary_of
@@ -123,9 +123,8 @@ def _read(bilm: BiLM, direction: int, inputs: list[str], table: dict[str, int]) 
     vectors = torch.cat([bilm.token_encoder(word) for word in ids.split(1, dim=1)], dim=1)  # (1, N, P)
     start = bilm.lstm.zero_state(1, vectors)
     lengths = torch.tensor([len(inputs)])
-    before = split_directions(start)[direction]
-    (output,) = bilm.lstm.run_stacks(bilm.lstm.stack(direction, vectors, lengths, before))
-    return output.layers[-1][0].numpy()
+    before = LstmState(*(part[:, direction] for part in start))
+    return bilm.lstm.run_direction(direction, vectors, lengths, before).layers[-1, 0].numpy()
 
 
 @torch.no_grad()

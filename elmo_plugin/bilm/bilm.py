@@ -13,10 +13,10 @@ from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.lexicon_encoder import LexiconEncoder
 from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
 from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
-from elmo_plugin.bilm.token_encoder import TokenEncoder
+from elmo_plugin.bilm.token_encoder import TokenEncoder, TokenTable
 from elmo_plugin.bilm.word_encoder import WordEncoder
 from elmo_plugin.bilm.word_memo import WordMemo
-from elmo_plugin.kernels import LstmState, TokenTable
+from elmo_plugin.lstm import LstmState
 from elmo_plugin.options import BiLMOptions
 
 

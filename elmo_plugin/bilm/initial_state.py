@@ -10,7 +10,7 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm.bilm import BiLM
-from elmo_plugin.kernels import LstmState
+from elmo_plugin.lstm import LstmState
 
 
 class InitialState(ABC, Registrable):

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from elmo_plugin.kernels import LstmWeights
+from elmo_plugin.lstm import LstmWeights
 from elmo_plugin.options import LstmOptions
 
 

@@ -1,6 +1,8 @@
 """The contextualizer: stacked LSTMPs in two directions that never meet."""
 
-from typing import Optional
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import NamedTuple, Optional, Union
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -8,17 +10,13 @@ from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
-from elmo_plugin.kernels import (
-    Inputs,
-    LstmClips,
-    LstmState,
-    Stack,
-    StackOptions,
-    StackOutput,
-    TokenTable,
-    stack_kernel_by_name,
-)
+from elmo_plugin.bilm.token_encoder import TokenTable
+from elmo_plugin.kernels import linear
+from elmo_plugin.lstm import LstmClips, LstmState, LstmWeights, Packing, kernel_by_name
 from elmo_plugin.options import LstmOptions, OptionsError
+
+TOKENS_PER_BLOCK = 512
+"""Tokens whose input products are computed together without gradients: 32 MB at 4096 cells."""
 
 CONFIG_KEYS = {"dim": "cell_size", "projection_dim": "hidden_size", "n_layers": "num_layers"}
 """What an options file and a config call the same size."""
@@ -60,7 +58,7 @@ class ElmoLstm(Seq2SeqEncoder):
         self.return_all_layers = return_all_layers
         self.input_dropout = nn.Dropout(dropout)
         try:
-            self.kernel = stack_kernel_by_name(kernel)
+            self.kernel = kernel_by_name(kernel)
         except ValueError as error:
             raise ConfigurationError(f"'kernel': {error}") from error
         sizes = [self.input_size] + [options.projection_dim] * (options.n_layers - 1)
@@ -98,19 +96,19 @@ class ElmoLstm(Seq2SeqEncoder):
         return cls(options, input_size, kernel, return_all_layers, dropout)
 
     def get_input_dim(self) -> int:
-        """I."""
+        """Return the width of the token vectors that the encoder reads (I)."""
         return self.input_size
 
     def get_output_dim(self) -> int:
-        """2P."""
+        """Return the width of both directions side by side (2P)."""
         return 2 * self.options.projection_dim
 
     def is_bidirectional(self) -> bool:
-        """True: the halves of the output are the two directions."""
+        """Return true: the halves of the output are the two directions."""
         return True
 
     def zero_state(self, batch_size: int, like: Tensor) -> LstmState:
-        """The state of having read nothing, on the device and in the type of `like`."""
+        """Return an all-zero state for a batch of `batch_size` sentences, on the device and in the type of `like`."""
         n_layers, hidden_dim, cell_dim = self.options.n_layers, self.options.projection_dim, self.options.cell_dim
         return LstmState(
             hidden=like.new_zeros(n_layers, 2, batch_size, hidden_dim),
@@ -122,12 +120,12 @@ class ElmoLstm(Seq2SeqEncoder):
         layers, _ = self.run(inputs, mask.sum(dim=1), self.zero_state(inputs.size(0), inputs))
         return (layers if self.return_all_layers else layers[-1]).to(inputs.dtype)
 
-    def run(self, inputs: Inputs, lengths: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
-        """Read left-aligned sentences from a given state.
+    def run(self, tokens: Union[Tensor, TokenTable], lengths: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
+        """Read left-aligned sentences in both directions, from a given state.
 
         # Parameters
 
-        inputs : `Tensor` (B, T, I), or a `TokenTable`
+        tokens : `Tensor` (B, T, I), or a `TokenTable`
         lengths : `Tensor` (B,)
         state : `LstmState` (n_layers, 2, B, P) and (n_layers, 2, B, H), forward before backward
 
@@ -137,62 +135,89 @@ class ElmoLstm(Seq2SeqEncoder):
         state : `LstmState`
             The state after the last token of each sentence; for the backward direction, after its first.
         """
-        forward_before, backward_before = split_directions(state)
-        forward, backward = self.run_stacks(
-            self.stack(0, inputs, lengths, forward_before),
-            self.stack(1, reverse_inputs(inputs, lengths), lengths, backward_before),
+        table = tokens if isinstance(tokens, TokenTable) else TokenTable.of(tokens)
+        steps = table.where.size(1)
+        forward, backward = (
+            self._run_direction(direction, table, packing, LstmState(*(part[:, direction] for part in state)))
+            for direction, packing in enumerate(Packing.both_directions(lengths, steps))
         )
-        layers = [
-            torch.cat([ahead, reverse_sentences(behind, lengths)], dim=-1)  # (B, T, 2P)
-            for ahead, behind in zip(forward.layers, backward.layers, strict=True)
-        ]
-        return torch.stack(layers), join_directions(forward.state, backward.state)
+        layers = torch.cat([forward.layers, backward.layers], dim=-1)  # (n_layers, B, T, 2P)
+        both = (torch.stack(parts, dim=1) for parts in zip(forward.state, backward.state, strict=True))
+        return layers, LstmState(*both)
 
-    def stack(self, direction: int, inputs: Inputs, lengths: Tensor, state: LstmState) -> Stack:
-        """The layers of one direction, and what they are to read.
+    def run_direction(self, direction: int, tokens: Tensor, lengths: Tensor, state: LstmState) -> "DirectionOutput":
+        """Read tokens (B, T, I), given in the reading order of a direction (0 forward, 1 backward), in that direction.
 
-        # Parameters
-
-        direction : `int`
-            0 forward, 1 backward.
-        inputs : `Tensor` (B, T, I), or a `TokenTable`
-            For the backward direction, sentences turned round.
-        lengths : `Tensor` (B,)
-        state : `LstmState` (n_layers, B, P) and (n_layers, B, H)
+        `state` is (n_layers, B, P) and (n_layers, B, H).
         """
-        layers = (self.forward_layers, self.backward_layers)[direction]
-        return Stack(inputs, lengths, [layer.weights for layer in layers], state)  # type: ignore[misc]
+        packing, _ = Packing.both_directions(lengths, tokens.size(1))
+        return self._run_direction(direction, TokenTable.of(tokens), packing, state)
 
-    def run_stacks(self, *stacks: Stack) -> list[StackOutput]:
-        """Run directions of equal sizes, side by side where the kernel can; layers are in each one's reading order."""
+    def _run_direction(
+        self, direction: int, tokens: TokenTable, packing: Packing, state: LstmState
+    ) -> "DirectionOutput":
+        """Run one layer after the other over packed tokens. Dropout of a layer's input is also of the residual."""
+        steps = tokens.where.size(1)
+        where: Optional[Tensor] = tokens.where.flatten()[packing.positions]  # (N,)
+        values = tokens.vectors  # (M, I), the token vectors of `where`; above the first layer, (N, P)
+        layers, hiddens, cells = [], [], []
+        for depth, layer in enumerate((self.forward_layers, self.backward_layers)[direction]):
+            if self.input_dropout.training and self.input_dropout.p:
+                values, where = self.input_dropout(values if where is None else values[where]), None
+            before = LstmState(*(part[depth][packing.order] for part in state))  # (B, P), (B, H)
+            weights: LstmWeights = layer.weights  # type: ignore[assignment]
+            outputs, after = self._run_layer(weights, values, where, packing.sizes, before)  # (N, P)
+            if depth and self.options.use_skip_connections:
+                outputs = outputs + values
+            values, where = outputs, None
+            layers.append(packing.unpack(outputs, steps))  # (B, T, P)
+            hiddens.append(packing.unsort(after.hidden))
+            cells.append(packing.unsort(after.cell))
+        return DirectionOutput(torch.stack(layers), LstmState(torch.stack(hiddens), torch.stack(cells)))
+
+    def _run_layer(
+        self, weights: LstmWeights, values: Tensor, where: Optional[Tensor], sizes: list[int], state: LstmState
+    ) -> tuple[Tensor, LstmState]:
+        """Run one layer over packed tokens: those of `values`, or its rows `where` (N,).
+
+        Without gradients it goes block by block, in memory that does not grow with the text, and computes the input
+        product of a word that occurs twice in a block once.
+        """
         clips = LstmClips(self.options.cell_clip, self.options.projection_clip)
-        dropout = self.input_dropout.p if self.input_dropout.training else 0.0
-        return self.kernel(stacks, StackOptions(clips, self.options.use_skip_connections, dropout))
+        recurrent, projection = weights.recurrent, weights.projection
+        if torch.is_grad_enabled():
+            tokens = (values if where is None else values[where]).to(weights.input.dtype)  # (N, I)
+            gates = linear(tokens, weights.input, weights.bias)  # (N, 4H)
+            return self.kernel(gates, sizes, recurrent, projection, state, clips)
+        outputs = [values.new_empty(0, self.options.projection_dim, dtype=state.hidden.dtype)]
+        for block, block_sizes in _blocks(sizes):
+            if where is None:
+                gates = linear(values[block], weights.input, weights.bias)  # (tokens of the block, 4H)
+            else:
+                rows, back = where[block].unique(return_inverse=True)  # (distinct,), (tokens of the block,)
+                gates = linear(values[rows], weights.input, weights.bias)[back]
+            output, state = self.kernel(gates, block_sizes, recurrent, projection, state, clips)
+            outputs.append(output)
+        return torch.cat(outputs), state
 
 
-def reverse_inputs(inputs: Inputs, lengths: Tensor) -> Inputs:
-    """Inputs in either form, each sentence turned round within its own length."""
-    if isinstance(inputs, TokenTable):
-        return inputs._replace(where=reverse_sentences(inputs.where, lengths))
-    return reverse_sentences(inputs, lengths)
+class DirectionOutput(NamedTuple):
+    """The outputs of one direction: layers (n_layers, B, T, P), zero beyond a sentence's length, and the state after.
+
+    Both are in reading order: for the backward direction, layers of `run` are in the order of the text again.
+    """
+
+    layers: Tensor
+    state: LstmState
 
 
-def reverse_sentences(values: Tensor, lengths: Tensor) -> Tensor:
-    """Turn each sentence round within its own length: (B, T, …) to (B, T, …), padding stays where it is."""
-    steps = torch.arange(values.size(1), device=values.device)  # (T,)
-    mirrored = lengths.unsqueeze(1) - 1 - steps  # (B, T)
-    index = torch.where(mirrored >= 0, mirrored, steps)  # (B, T)
-    return values.gather(1, index.view(*index.shape, *[1] * (values.dim() - 2)).expand_as(values))
-
-
-def split_directions(state: LstmState) -> tuple[LstmState, LstmState]:
-    """(n_layers, 2, B, ·) to forward and backward, (n_layers, B, ·) each."""
-    return tuple(LstmState(state.hidden[:, way], state.cell[:, way]) for way in (0, 1))  # type: ignore[return-value]
-
-
-def join_directions(forward: LstmState, backward: LstmState) -> LstmState:
-    """Forward and backward, (n_layers, B, ·) each, to (n_layers, 2, B, ·)."""
-    return LstmState(*(torch.stack(parts, dim=1) for parts in zip(forward, backward, strict=True)))
+def _blocks(sizes: list[int]) -> Iterator[tuple[slice, list[int]]]:
+    """Cut time steps into blocks of about `TOKENS_PER_BLOCK` tokens: the tokens of each, and its sizes."""
+    start, first = 0, 0
+    for step, end in enumerate(accumulate(sizes), 1):
+        if end - start >= TOKENS_PER_BLOCK or step == len(sizes):
+            yield slice(start, end), sizes[first:step]
+            start, first = end, step
 
 
 Seq2SeqEncoder.register("elmo_lstm", constructor="from_sizes")(ElmoLstm)

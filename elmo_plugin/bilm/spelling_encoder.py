@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from elmo_plugin.bilm.token_encoder import TokenEncoder
-from elmo_plugin.kernels import TokenTable
+from elmo_plugin.bilm.token_encoder import TokenEncoder, TokenTable
 
 WORDS_AT_ONCE = 256
 """Words encoded at a time: at the original size a word's convolutions take 0.1 to 0.4 MB, so this bounds memory."""

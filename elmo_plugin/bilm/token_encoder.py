@@ -1,12 +1,31 @@
 """What the first layer of a biLM is: ids to token vectors, of characters or of words."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from allennlp.nn.util import add_sentence_boundary_token_ids
 from torch import Tensor, nn
 
-from elmo_plugin.kernels import TokenTable
+
+class TokenTable(NamedTuple):
+    """The vectors of distinct words, and the row of each token: a repeated word need not be computed twice.
+
+    *Shape:* vectors (M, P) · where (B, T).
+    """
+
+    vectors: Tensor
+    where: Tensor
+
+    @classmethod
+    def of(cls, tokens: Tensor) -> "TokenTable":
+        """Tokens (B, T, P) of which none is known to repeat."""
+        rows = torch.arange(tokens[..., 0].numel(), device=tokens.device)  # (B·T,)
+        return cls(tokens.flatten(0, 1), rows.view(tokens.shape[:2]))
+
+    def dense(self) -> Tensor:
+        """Return the vector of each token, (B, T, P)."""
+        return self.vectors[self.where]
 
 
 class TokenEncoder(nn.Module, ABC):

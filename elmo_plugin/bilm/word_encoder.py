@@ -2,8 +2,7 @@
 
 from torch import Tensor, nn
 
-from elmo_plugin.bilm.token_encoder import TokenEncoder
-from elmo_plugin.kernels import TokenTable
+from elmo_plugin.bilm.token_encoder import TokenEncoder, TokenTable
 
 BEGIN_ID, END_ID, UNKNOWN_ID = 1, 2, 3
 """Of `<S>`, `</S>` and `<UNK>`, the first lines of a vocabulary in bilm-tf's form."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
-from elmo_plugin.kernels import TokenTable
+from elmo_plugin.bilm.token_encoder import TokenTable
 from elmo_plugin.kernels.products import Version, product_type
 
 CAPACITY = 32768

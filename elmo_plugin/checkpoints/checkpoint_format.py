@@ -11,7 +11,7 @@ from allennlp.common.file_utils import cached_path
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.kernels import LstmState
+from elmo_plugin.lstm import LstmState
 from elmo_plugin.options import BiLMOptions
 
 Location = Union[str, "PathLike[str]"]

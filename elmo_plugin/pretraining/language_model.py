@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, ElmoLstm
 from elmo_plugin.bilm.precision import dtype_of
-from elmo_plugin.bilm.seq2seq_encoder import join_directions, split_directions
 from elmo_plugin.bilm.word_encoder import BEGIN_ID, END_ID, UNKNOWN_ID, WordEncoder
-from elmo_plugin.kernels import LstmState
+from elmo_plugin.lstm import LstmState
 from elmo_plugin.mixes.bilm_source import resolve_bilm
 from elmo_plugin.pretraining.no_leak import refuse_leaks
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
@@ -191,14 +190,17 @@ class BidirectionalLanguageModel(Model):
         targets = [part["targets"] for part in both]  # (S, U) each
         before = self._state_before(bool(windows["first"]), vectors[0])
         present = [part > 0 for part in targets]  # (S, U) each
-        stacks = [
-            lstm.stack(direction, vectors[direction], present[direction].sum(dim=1), state)
-            for direction, state in enumerate(split_directions(before))
+        outputs = [
+            lstm.run_direction(
+                direction,
+                vectors[direction],
+                present[direction].sum(dim=1),
+                LstmState(*(part[:, direction] for part in before)),
+            )
+            for direction in (0, 1)
         ]
-        outputs = lstm.run_stacks(*stacks)
-        self.carried[self.training] = join_directions(
-            *(LstmState(*(part.detach() for part in output.state)) for output in outputs)
-        )
+        states = zip(*(output.state for output in outputs), strict=True)
+        self.carried[self.training] = LstmState(*(torch.stack(parts, dim=1).detach() for parts in states))
         forward, backward = (
             Predictions(output.layers[-1][here], wanted[here], here)
             for output, wanted, here in zip(outputs, targets, present, strict=True)

@@ -16,7 +16,7 @@ from elmo_plugin.bilm import BiLM, CarriedState, CharacterEncoder
 from elmo_plugin.bilm.bilm import read_extra_state
 from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import build_bilm, load_checkpoint
-from elmo_plugin.kernels import LstmState
+from elmo_plugin.lstm import LstmState
 from elmo_plugin.options import BiLMOptions
 from tests.oracles import (
     SENTENCES,
@@ -54,7 +54,7 @@ def weigh(layers: Tensor) -> Tensor:
 
 
 @shapes
-@pytest.mark.parametrize("kernel", ["batched", "reference"])
+@pytest.mark.parametrize("kernel", ["packed", "reference"])
 def test_each_layer_is_the_references(tmp_path: Path, sizes: BiLMOptions, kernel: str) -> None:
     bilm = lively(BiLM(sizes, kernel), scale=1.5)
     reference = reference_elmo(tmp_path, bilm)
@@ -107,7 +107,7 @@ def golden() -> Path:
     return Path(folder)
 
 
-@pytest.mark.parametrize("kernel", ["batched", "reference"])
+@pytest.mark.parametrize("kernel", ["packed", "reference"])
 def test_golden_activations_of_the_tensorflow_original(golden: Path, kernel: str) -> None:
     """Ten batches of three sentences, the state carried from each batch to the next."""
     texts = json.loads((golden / "sentences.json").read_text(encoding="utf-8"))
@@ -208,7 +208,7 @@ def test_a_bilm_of_words_reads_word_ids() -> None:
     ("sizes", "kernel", "message"),
     [
         (options(char_cnn=None), "auto", "no 'char_cnn', 'lexicon' or 'n_tokens_vocab'"),
-        (options(), "fastest", "'kernel': no kernel is called 'fastest'"),
+        (options(), "fastest", "'fastest'"),
     ],
 )
 def test_what_describes_no_bilm_is_refused(sizes: BiLMOptions, kernel: str, message: str) -> None:

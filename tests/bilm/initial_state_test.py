@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from elmo_plugin.bilm import BiLM, BiLMOutput, CarriedState, InitialState, WarmState, ZeroState, warm_up
 from elmo_plugin.characters import batch_to_ids
-from elmo_plugin.kernels import LstmState
+from elmo_plugin.lstm import LstmState
 from elmo_plugin.mixes import Elmo, ScalarMix
 from tests.oracles import SENTENCES, lively, options, reference_elmo
 

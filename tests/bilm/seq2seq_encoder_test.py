@@ -10,9 +10,9 @@ from allennlp.modules import Seq2SeqEncoder
 from allennlp.modules.elmo_lstm import ElmoLstm as ReferenceLstm
 from torch import Tensor
 
-from elmo_plugin.bilm import ElmoLstm
-from elmo_plugin.bilm.seq2seq_encoder import reverse_sentences
-from elmo_plugin.kernels import LstmState
+from elmo_plugin.bilm import ElmoLstm, seq2seq_encoder
+from elmo_plugin.bilm.token_encoder import TokenTable
+from elmo_plugin.lstm import LstmState
 
 SIZES = {"input_size": 5, "hidden_size": 3, "cell_size": 7, "num_layers": 3}
 LENGTHS = torch.tensor([6, 0, 1, 4, 0])
@@ -54,7 +54,7 @@ def make_reference(lstm: ElmoLstm) -> ReferenceLstm:
     return reference
 
 
-@pytest.mark.parametrize("kernel", ["batched", "reference"])
+@pytest.mark.parametrize("kernel", ["packed", "reference"])
 @pytest.mark.parametrize("clips", [(None, None), (0.8, None), (None, 0.5), (0.8, 0.5)])
 def test_all_layers_are_those_of_the_reference(kernel: str, clips: tuple[Any, Any]) -> None:
     lstm = make_lstm(memory_cell_clip_value=clips[0], state_projection_clip_value=clips[1], kernel=kernel)
@@ -93,7 +93,7 @@ def test_without_skip_connections_each_layer_is_only_its_own_output() -> None:
     torch.testing.assert_close(skipping(inputs, MASK)[1], torch.cat(halves, dim=-1) + below)
 
 
-@pytest.mark.parametrize("kernel", ["batched", "reference"])
+@pytest.mark.parametrize("kernel", ["packed", "reference"])
 def test_what_is_dropped_of_a_layers_input_is_not_added_to_its_output_either(kernel: str) -> None:
     """The upper layer has weights of zero and says nothing of its own: o tanh c is zero."""
     lstm = make_lstm(num_layers=2, dropout=0.5, kernel=kernel).train()
@@ -168,16 +168,48 @@ def test_a_state_is_taken_from_each_direction_and_layer_of_its_own() -> None:
     assert [part.shape for part in state] == [(2, 2, 2, 3), (2, 2, 2, 7)]
 
 
-def test_sentences_are_turned_round_within_their_length() -> None:
-    values = torch.arange(8).view(2, 4, 1)
-    turned = reverse_sentences(values, torch.tensor([4, 3])).squeeze(-1)
-    assert turned.tolist() == [[3, 2, 1, 0], [6, 5, 4, 7]]
+@pytest.mark.parametrize("tokens_per_block", [1, 2, 5, 9])
+@pytest.mark.parametrize("kernel", ["packed", "reference"])
+def test_without_gradients_blocks_of_a_text_and_repeated_words_change_nothing(
+    kernel: str, tokens_per_block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lstm = make_lstm(kernel=kernel, memory_cell_clip_value=0.8, state_projection_clip_value=0.5)
+    vectors, where = make_inputs(4, 5), torch.randint(4, (5, 6), generator=torch.Generator().manual_seed(2))
+    state = LstmState(make_inputs(3, 2, 5, 3), make_inputs(3, 2, 5, 7))
+    wanted = lstm.run(vectors[where], LENGTHS, state)
+    monkeypatch.setattr(seq2seq_encoder, "TOKENS_PER_BLOCK", tokens_per_block)
+    with torch.no_grad():
+        torch.testing.assert_close(lstm.run(TokenTable(vectors, where), LENGTHS, state), wanted, rtol=0, atol=1e-6)
+        torch.testing.assert_close(lstm.run(vectors[where], LENGTHS, state), wanted, rtol=0, atol=1e-6)
+
+
+def test_a_word_that_occurs_twice_in_a_block_goes_through_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    lstm, rows = make_lstm(num_layers=1), []
+    linear = seq2seq_encoder.linear
+    monkeypatch.setattr(
+        seq2seq_encoder, "linear", lambda values, *rest: rows.append(len(values)) or linear(values, *rest)
+    )
+    table = TokenTable(make_inputs(3, 5), torch.tensor([[0, 1, 0], [1, 1, 2]]))
+    with torch.no_grad():
+        lstm.run(table, torch.tensor([3, 2]), lstm.zero_state(2, table.vectors))
+    assert rows == [2, 2]  # the third word is padding, in either direction
+
+
+def test_the_vectors_of_repeated_words_have_the_gradient_of_each_occurrence() -> None:
+    lstm, where = make_lstm(), torch.tensor([[0, 1, 0], [2, 1, 0]])
+    vectors, lengths = make_inputs(3, 5).requires_grad_(), torch.tensor([3, 2])
+    state = lstm.zero_state(2, vectors)
+    found = [
+        torch.autograd.grad(lstm.run(tokens, lengths, state)[0].square().sum(), [vectors, *lstm.parameters()])
+        for tokens in (TokenTable(vectors, where), vectors[where])
+    ]
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kernel": "cudnn"}, "'kernel': no kernel is called 'cudnn'; wanted one of"),
+        ({"kernel": "cudnn"}, "'kernel': expected one of"),
         ({"num_layers": 0}, "'elmo_lstm': 'lstm.n_layers' is 0; wanted a whole number of 1 or more"),
         ({"hidden_size": 8}, "'elmo_lstm': 'lstm.projection_dim' is 8; wanted at most 'lstm.dim', 7"),
         ({"memory_cell_clip_value": -1.0}, "'elmo_lstm': 'lstm.cell_clip' is -1.0; wanted a positive number"),

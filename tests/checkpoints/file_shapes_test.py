@@ -74,7 +74,7 @@ def rewritten(folder: Path, target: Path) -> Path:
     return target
 
 
-@pytest.mark.parametrize("kernel", ["batched", "reference"])
+@pytest.mark.parametrize("kernel", ["packed", "reference"])
 @pytest.mark.parametrize("options", SHAPES.values(), ids=SHAPES)
 def test_a_file_is_run_in_its_own_terms(tmp_path: Path, options: dict[str, Any], kernel: str) -> None:
     bilm = build_bilm(load_checkpoint(tensorflow_file(tmp_path, options)), kernel)

@@ -78,7 +78,7 @@ def test_an_unknown_choice_is_an_error_that_names_key_and_choices() -> None:
     assert all(f"'{name}'" in state for name in ("zero", "warm", "carried"))
     kernel = elmo_error(kernel="quick")
     assert kernel.startswith("'kernel': ") and "'quick'" in kernel
-    assert all(name in kernel for name in ("auto", "batched", "reference"))
+    assert all(name in kernel for name in ("auto", "packed", "reference"))
     mix = elmo_error(mix="mean")
     assert mix.startswith("'mix': ") and "mean" in mix and "'average'" in mix
     assert list(PRECISIONS) == ["float32", "bfloat16"]

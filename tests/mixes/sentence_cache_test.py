@@ -13,7 +13,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, CarriedState, InitialState, WarmState, WordEncoder, warm_up
 from elmo_plugin.characters import batch_to_ids
-from elmo_plugin.kernels import LstmState
+from elmo_plugin.lstm import LstmState
 from elmo_plugin.mixes import AverageMix, Elmo, LastMix, ScalarMix, SentenceCache, sentence_cache, sentence_store
 from tests.oracles import SENTENCES, lively, options
 from tests.task_oracles import TOWNS, D, L, experiment, random_elmo, small_bilm, tagger, tags_reader, train

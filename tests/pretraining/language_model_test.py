@@ -182,7 +182,7 @@ def test_training_in_bfloat16_lowers_the_loss() -> None:
             r"'bilm.options.n_tokens_vocab' is 7; the vocabulary has \d+ words",
         ),
         ({"bilm": {"optoins": CHARACTERS}}, r"'bilm' has the keys \['optoins'\]; wanted 'pretrained', or 'options'"),
-        ({"kernel": "cudnn"}, "no kernel is called 'cudnn'"),
+        ({"kernel": "cudnn"}, "'cudnn'"),
         (
             {"contextualizer": {**LSTM, "input_size": 7}},
             "'contextualizer' reads vectors of 7 dimensions; the biLM's tokens have 8",

@@ -3,69 +3,26 @@
 import pytest
 import torch
 from hypothesis import example, given, settings
-from hypothesis import strategies as st
-from torch import Tensor
 
-from elmo_plugin.kernels import LstmClips, LstmState, LstmWeights, TokenTable, batched, inference, products, reference
+from elmo_plugin.kernels import products
 from elmo_plugin.kernels.products import Version, pack, product
-from tests.kernel_oracles import Case, assert_same, cases, in_float32, make_case
+from elmo_plugin.lstm import LstmClips, LstmState, LstmWeights, packed, reference
+from tests.kernel_oracles import Case, assert_same, cases, in_float32, layer, make_case
 
 TYPES = [torch.float32, torch.bfloat16]
 
 
-@torch.no_grad()
-def same_without_gradients(case: Case, tokens_at_once: int) -> None:
-    """With memory for few tokens at once, the reference's outputs and state."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inference, "TOKENS_AT_ONCE", tokens_at_once)
-        outputs, state = batched(*case)
-    wanted_outputs, wanted_state = reference(*case)
+@settings(max_examples=100)
+@given(case=cases)
+@example(case=make_case([1, 0, 3], steps=9))
+@example(case=make_case([]))
+@example(case=make_case([3, 2, 5], sizes=(1, 1, 1), clips=LstmClips(0.3, 0.2)))
+def test_without_gradients_it_is_the_reference(case: Case) -> None:
+    with torch.no_grad():
+        outputs, state = layer(packed, *case)
+        wanted_outputs, wanted_state = layer(reference, *case)
     torch.testing.assert_close(outputs, wanted_outputs, rtol=1e-10, atol=1e-10)
     assert_same(state, wanted_state)
-
-
-@settings(max_examples=100)
-@given(case=cases, tokens_at_once=st.integers(1, 9))
-@example(case=make_case([1, 0, 3], steps=9), tokens_at_once=2)
-@example(case=make_case([]), tokens_at_once=2)
-@example(case=make_case([3, 2, 5], sizes=(1, 1, 1), clips=LstmClips(0.3, 0.2)), tokens_at_once=1)
-def test_without_gradients_it_is_the_reference(case: Case, tokens_at_once: int) -> None:
-    same_without_gradients(case, tokens_at_once)
-
-
-@settings(max_examples=50)
-@given(case=cases, tokens_at_once=st.integers(1, 9), distinct=st.integers(1, 4), seed=st.integers(0, 9))
-def test_tokens_by_table_are_the_tokens(case: Case, tokens_at_once: int, distinct: int, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    vectors = torch.randn(distinct, case.inputs.size(-1), generator=generator, dtype=torch.float64)
-    where = torch.randint(distinct, case.inputs.shape[:2], generator=generator)
-    same_without_gradients(case._replace(inputs=TokenTable(vectors, where)), tokens_at_once)
-
-
-def test_a_word_that_stands_twice_in_a_block_goes_through_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = make_case([3, 3], sizes=(5, 7, 3))
-    rows: list[int] = []
-
-    def count(values: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
-        if values.size(1) == 5:
-            rows.append(len(values))
-        return product(values, weight, *bias)
-
-    monkeypatch.setattr(inference, "product", count)
-    with torch.no_grad():
-        batched(*case._replace(inputs=TokenTable(case.inputs[0], torch.tensor([[0, 1, 0], [1, 1, 0]]))))
-    assert rows == [2]
-
-
-def test_tables_are_differentiable() -> None:
-    case = make_case([3, 2], sizes=(5, 7, 3))
-    vectors = case.inputs[0].detach().requires_grad_()
-    table = TokenTable(vectors, torch.tensor([[0, 1, 0], [2, 1, 0]]))
-    found = [
-        torch.autograd.grad(kernel(table, *case[1:])[0].square().sum(), [vectors, *case.weights])
-        for kernel in (batched, reference)
-    ]
-    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
 
 
 def larger(lengths: list[int]) -> Case:
@@ -84,7 +41,7 @@ def test_float32_by_either_library_is_the_reference(
         monkeypatch.setattr(products, "_has_onednn", lambda dtype: False)
     case = larger(lengths)
     with torch.no_grad():
-        torch.testing.assert_close(batched(*case), reference(*case), rtol=0, atol=1e-5)
+        torch.testing.assert_close(layer(packed, *case), layer(reference, *case), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("lengths", [[1], [40], [40, 33, 7] * 5])
@@ -93,8 +50,8 @@ def test_with_weights_of_bfloat16_only_products_are_rounded(lengths: list[int]) 
     halves = LstmWeights(*(None if part is None else part.bfloat16() for part in case.weights))  # type: ignore[arg-type]
     exact = LstmWeights(*(None if part is None else part.float() for part in halves))  # type: ignore[arg-type]
     with torch.no_grad():
-        outputs, state = batched(*case._replace(weights=halves))
-        wanted, _ = reference(*case._replace(weights=exact))
+        outputs, state = layer(packed, *case._replace(weights=halves))
+        wanted, _ = layer(reference, *case._replace(weights=exact))
     assert outputs.dtype == state.cell.dtype == torch.float32
     present = wanted.abs().sum(dim=-1) > 0
     assert torch.cosine_similarity(outputs, wanted, dim=-1)[present].min() > 0.9999
@@ -105,7 +62,7 @@ def test_a_state_of_bfloat16_is_taken_and_one_of_float32_given_back() -> None:
     weights = LstmWeights(*(None if part is None else part.bfloat16() for part in case.weights))  # type: ignore[arg-type]
     state = LstmState(*(part.bfloat16() for part in case.state))
     with torch.no_grad():
-        outputs, final = batched(case.inputs.bfloat16(), case.lengths, weights, state, case.clips)
+        outputs, final = layer(packed, case.inputs.bfloat16(), case.lengths, weights, state, case.clips)
     assert {outputs.dtype, final.hidden.dtype, final.cell.dtype} == {torch.float32}
     torch.testing.assert_close(final.cell[1], state.cell[1].float(), rtol=0, atol=0)
 

@@ -12,29 +12,17 @@ import torch
 import triton
 from hypothesis import example, given, settings
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 import elmo_plugin
-from elmo_plugin.kernels import (
-    KERNELS,
-    LstmClips,
-    LstmState,
-    LstmWeights,
-    TokenTable,
-    batched,
-    fused_recurrence,
-    reference,
-)
-from elmo_plugin.kernels import fused as triton_kernels
-from elmo_plugin.kernels.fused_recurrence import fused
-from tests.kernel_oracles import DEVICE, Case, assert_same, cases, in_float32, make_case, run
+from elmo_plugin.lstm import KERNELS, LstmClips, LstmState, LstmWeights, kernels, packed, reference
+from elmo_plugin.lstm import triton as triton_kernels
+from elmo_plugin.lstm.triton import fused
+from tests.kernel_oracles import Case, assert_same, cases, in_float32, layer, make_case, run
 
-AUTO = importlib.import_module("elmo_plugin.kernels.auto")  # as an attribute of its package, the function
 CLIPS = LstmClips(0.3, 0.2)
-READS_ON_THE_HOST = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal")
 
 
 @settings(max_examples=12)
@@ -51,7 +39,7 @@ def test_fused_is_the_reference_in_outputs_state_and_every_gradient(case: Case) 
 
 def test_clips_were_active_in_that() -> None:
     case = make_case([3, 2, 1], sizes=(5, 130, 67), clips=CLIPS)
-    outputs, state = fused(*case)
+    outputs, state = layer(fused, *case)
     for values, bound in ((outputs, 0.2), (state.cell, 0.3)):
         assert 0 < int((values.abs() == bound).sum()) < values.numel()
 
@@ -71,26 +59,26 @@ def test_small_numbers_keep_their_digits_in_float32() -> None:
         case.weights.input * 1e-4, case.weights.recurrent, case.weights.bias * 0, case.weights.projection
     )
     start = LstmState(case.state.hidden * 0, case.state.cell * 0)
-    found, _ = fused(case.inputs, case.lengths, tiny, start, case.clips)
-    wanted, _ = reference(case.inputs, case.lengths, tiny, start, case.clips)
+    found, _ = layer(fused, case.inputs, case.lengths, tiny, start, case.clips)
+    wanted, _ = layer(reference, case.inputs, case.lengths, tiny, start, case.clips)
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0.0)
 
 
 def test_weights_of_lower_precision_make_products_so_and_nothing_else() -> None:
     case = in_float32(make_case([6, 3, 4], sizes=(16, 24, 12)))
     halves = LstmWeights(*(None if weight is None else weight.bfloat16() for weight in case.weights))  # type: ignore
-    outputs, state = fused(*case._replace(weights=halves))
-    wanted, _ = reference(*case)
+    outputs, state = layer(fused, *case._replace(weights=halves))
+    wanted, _ = layer(reference, *case)
     assert outputs.dtype == state.cell.dtype == torch.float32
     assert 0 < (outputs - wanted).norm() < 0.02 * wanted.norm()
 
 
 def test_without_gradients_cells_are_written_over_and_the_answer_is_the_same() -> None:
     case = make_case([4, 0, 2], steps=5, clips=CLIPS)
-    wanted, wanted_state = fused(*case)
+    wanted, wanted_state = layer(fused, *case)
     start = case.state.cell.clone()
     with torch.no_grad():
-        outputs, state = fused(*case)
+        outputs, state = layer(fused, *case)
     assert torch.equal(outputs, wanted)
     assert torch.equal(state.hidden, wanted_state.hidden) and torch.equal(state.cell, wanted_state.cell)
     assert torch.equal(case.state.cell, start)
@@ -108,41 +96,8 @@ def test_a_number_that_is_none_is_not_hidden_by_the_clips() -> None:
     case = make_case([3], clips=CLIPS)
     inputs = case.inputs.detach().clone()
     inputs[0, 1] = torch.nan
-    outputs, _ = fused(*case._replace(inputs=inputs))
+    outputs, _ = layer(fused, *case._replace(inputs=inputs))
     assert not outputs[0, 0].isnan().any() and outputs[0, 1:].isnan().all()
-
-
-def test_a_table_of_words_is_its_tokens() -> None:
-    case = make_case([3, 2])
-    where = torch.tensor([[0, 1, 0], [2, 1, 0]], device=DEVICE)
-    vectors = case.inputs[0]
-    outputs, _ = fused(TokenTable(vectors, where), *case[1:])
-    wanted, _ = fused(vectors[where], *case[1:])
-    assert torch.equal(outputs, wanted)
-
-
-class HostReads(TorchDispatchMode):
-    """Notes each operator that would make the host wait for a GPU."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
-    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(name in str(operator) for name in READS_ON_THE_HOST):
-            self.seen.append(str(operator))
-        return operator(*args, **(kwargs or {}))
-
-
-def test_the_host_never_waits_for_a_number_so_that_a_graph_can_be_captured() -> None:
-    case = make_case([4, 0, 2], steps=5, clips=CLIPS)
-    with HostReads() as reads:
-        outputs, state = fused(*case)
-        (outputs.sum() + state.hidden.sum() + state.cell.sum()).backward()
-    assert reads.seen == []
-    with HostReads() as reads:
-        bool((case.lengths > 2).all())  # as `batched` asks
-    assert reads.seen
 
 
 @pytest.fixture
@@ -158,17 +113,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @pytest.mark.parametrize("keeps", [True, False])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "cell_forward",
-        "output_forward",
-        "output_backward",
-        "cell_backward",
-        "stack_output_forward",
-        "stack_output_backward",
-    ],
-)
+@pytest.mark.parametrize("name", ["cell_forward", "output_forward", "output_backward", "cell_backward"])
 def test_each_kernel_compiles_for_a_gpu_that_need_not_be_here(
     name: str, keeps: bool, compiled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -176,21 +121,17 @@ def test_each_kernel_compiles_for_a_gpu_that_need_not_be_here(
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     kernel = getattr(compiled, name)
     constants = {"CLIP": 3.0 if keeps else None, "TYPE": triton_kernels.tl.float32, "BLOCK": triton_kernels.BLOCK}
-    constants |= {"SUMMED": 2} if name.startswith("stack") else {}
-    optional = {"cell_forward": "activations", "stack_output_forward": "drops", "stack_output_backward": "drops"}
-    constants |= {} if keeps or name not in optional else {optional[name]: None}
-    floats = dict.fromkeys(("cells", "activations", "hiddens", "d_hiddens", "d_cell", "drops"), "*fp32")
-    others = dict.fromkeys(("t", "layers", "batch", "width", "gates_stride"), "i32") | {"lengths": "*i64"}
-    known = floats | others | dict.fromkeys(constants, "constexpr")
+    constants |= {"activations": None} if name == "cell_forward" and not keeps else {}
+    floats = dict.fromkeys(("before", "after", "activations", "output", "d_output", "d_hidden", "d_cell"), "*fp32")
+    known = floats | {"numbers": "i32", "width": "i32"} | dict.fromkeys(constants, "constexpr")
     source = ASTSource(kernel, {argument: known.get(argument, "*bf16") for argument in kernel.arg_names}, constants)
     assert triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
 
 
 def test_on_a_cpu_fused_says_what_it_wants(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused_recurrence, "check_device", compiled.check_device)
-    wanted = "kernel 'fused' wants a CUDA device, or TRITON_INTERPRET=1 before it is first used; found 'cpu'"
-    with pytest.raises(ValueError, match=wanted):
-        KERNELS["fused"](*on_cpu(make_case([3, 1])))
+    monkeypatch.setattr(triton_kernels, "check_device", compiled.check_device)
+    with pytest.raises(ValueError, match=r"'fused'.* CUDA .*TRITON_INTERPRET.* got 'cpu'"):
+        layer(KERNELS["fused"], *on_cpu(make_case([3, 1])))
 
 
 def test_triton_is_imported_when_its_kernels_are_first_run_and_not_before() -> None:
@@ -200,41 +141,40 @@ def test_triton_is_imported_when_its_kernels_are_first_run_and_not_before() -> N
         package = sys.modules["elmo_plugin"] = types.ModuleType("elmo_plugin")
         package.__path__ = [{str(Path(elmo_plugin.__file__).parent)!r}]
         sys.modules["triton"] = None  # as if it were not installed
-        from elmo_plugin.kernels import KERNELS, STACK_KERNELS
-        for kernel, arguments in ((KERNELS["fused"], 5), (STACK_KERNELS["pipelined"], 2)):
-            try:
-                kernel(*[None] * arguments)
-            except ImportError as error:
-                print(error)
+        from elmo_plugin.lstm import KERNELS
+        try:
+            KERNELS["fused"](*[None] * 6)
+        except ImportError as error:
+            print(error)
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.count("import of triton halted") == 2, done.stderr
+    assert done.stdout.count("import of triton halted") == 1, done.stderr
 
 
 @pytest.fixture
 def fresh_choice() -> Iterator[None]:
     """`auto` looks for Triton anew, before and after."""
-    AUTO._fused_or_batched.cache_clear()
+    kernels._fused_or_packed.cache_clear()
     yield
-    AUTO._fused_or_batched.cache_clear()
+    kernels._fused_or_packed.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh_choice")
 def test_auto_takes_fused_on_a_gpu_and_says_once_that_triton_is_missing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert AUTO._fused_or_batched() is fused
-    AUTO._fused_or_batched.cache_clear()
-    monkeypatch.setitem(sys.modules, "elmo_plugin.kernels.fused_recurrence", None)
-    assert AUTO._fused_or_batched() is batched and AUTO._fused_or_batched() is batched
+    assert kernels._fused_or_packed() is fused
+    kernels._fused_or_packed.cache_clear()
+    monkeypatch.setitem(sys.modules, "elmo_plugin.lstm.triton", None)
+    assert kernels._fused_or_packed() is packed and kernels._fused_or_packed() is packed
     (said,) = caplog.messages
-    assert said.startswith("kernel 'auto' runs 'batched' on this GPU, since 'fused' wants the package 'triton'")
+    assert "'packed'" in said and "'triton'" in said
 
 
-def test_auto_on_a_cpu_is_batched() -> None:
+def test_auto_on_a_cpu_is_packed() -> None:
     case = on_cpu(make_case([3, 1]))
-    outputs, _ = KERNELS["auto"](*case)
-    assert torch.equal(outputs, batched(*case)[0])
+    outputs, _ = layer(KERNELS["auto"], *case)
+    assert torch.equal(outputs, layer(packed, *case)[0])
 
 
 def on_cpu(case: Case) -> Case:
@@ -247,4 +187,4 @@ def test_a_state_may_lie_anywhere_in_memory() -> None:
     turned = case._replace(state=LstmState(*(part.detach().t().contiguous().t() for part in case.state)))
     assert not turned.state.cell.is_contiguous()
     with torch.no_grad():
-        torch.testing.assert_close(tuple(fused(*turned)), tuple(reference(*turned)))
+        torch.testing.assert_close(tuple(layer(fused, *turned)), tuple(layer(reference, *turned)))

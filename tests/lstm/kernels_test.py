@@ -8,15 +8,8 @@ import torch
 from hypothesis import example, given, settings
 from torch import Tensor
 
-from elmo_plugin.kernels import (
-    KERNELS,
-    STACK_KERNELS,
-    LayerByLayer,
-    LstmClips,
-    reference,
-    stack_kernel_by_name,
-)
-from elmo_plugin.kernels.recurrence import PackedRecurrence
+from elmo_plugin.lstm import KERNELS, LstmClips, kernel_by_name, packed, reference
+from elmo_plugin.lstm.packed import Recurrence, TorchPointwise
 from tests.kernel_oracles import (
     DEVICE,
     UNCLIPPED,
@@ -25,14 +18,15 @@ from tests.kernel_oracles import (
     cases,
     differentiate,
     in_float32,
+    layer,
     make_case,
     run,
     run_torch,
 )
 
-FAST = ["batched"]
+FAST = ["packed"]
 FUSED = pytest.param("fused", marks=pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed"))
-EACH = ["batched", FUSED, "reference"]
+EACH = ["packed", FUSED, "reference"]
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -61,9 +55,9 @@ def test_each_kernel_is_torchs_lstm_where_nothing_is_clipped(name: str, projecte
 def test_clips_bound_the_cell_and_the_projected_output_and_stop_gradients(name: str) -> None:
     clips = LstmClips(cell=0.3, projection=0.2)
     case = make_case([40], sizes=(5, 7, 3), clips=clips)
-    outputs, state = KERNELS[name](*case)
+    outputs, state = layer(KERNELS[name], *case)
     assert (outputs.abs().max(), state.cell.abs().max()) == (0.2, 0.3)
-    free, _ = KERNELS[name](*case._replace(clips=UNCLIPPED))
+    free, _ = layer(KERNELS[name], *case._replace(clips=UNCLIPPED))
     assert free.abs().max() > 0.2
     at_bound = (outputs[0, -1].abs() == 0.2).nonzero()[0, 0]
     (gradient,) = torch.autograd.grad(outputs[0, -1, at_bound], [case.inputs], materialize_grads=True)
@@ -82,8 +76,8 @@ def test_what_lies_beyond_a_sentence_is_not_read(name: str) -> None:
     case = make_case([2, 0, 4], steps=5)
     inputs = case.inputs.detach().clone()
     inputs[0, 2:] = inputs[1] = inputs[2, 4:] = torch.nan
-    outputs, state = KERNELS[name](*case._replace(inputs=inputs))
-    wanted_outputs, wanted_state = KERNELS[name](*case)
+    outputs, state = layer(KERNELS[name], *case._replace(inputs=inputs))
+    wanted_outputs, wanted_state = layer(KERNELS[name], *case)
     assert torch.equal(outputs, wanted_outputs) and torch.equal(state.cell, wanted_state.cell)
     assert not outputs[0, 2:].any() and not outputs[1].any() and not outputs[2, 4:].any()
 
@@ -91,7 +85,7 @@ def test_what_lies_beyond_a_sentence_is_not_read(name: str) -> None:
 @pytest.mark.parametrize("name", EACH)
 def test_an_empty_sentence_keeps_its_state(name: str) -> None:
     case = make_case([0, 3, 0])
-    outputs, state = KERNELS[name](*case)
+    outputs, state = layer(KERNELS[name], *case)
     assert not outputs[[0, 2]].any()
     assert torch.equal(state.hidden[[0, 2]], case.state.hidden[[0, 2]])
     assert torch.equal(state.cell[[0, 2]], case.state.cell[[0, 2]])
@@ -100,14 +94,16 @@ def test_an_empty_sentence_keeps_its_state(name: str) -> None:
 @pytest.mark.parametrize("name", EACH)
 def test_a_sentence_read_in_two_parts_is_the_sentence_read_at_once(name: str) -> None:
     case = make_case([6, 4], clips=LstmClips(0.8, 0.5))
-    whole, end = KERNELS[name](*case)
-    first, middle = KERNELS[name](case.inputs[:, :2], case.lengths.clamp(max=2), case.weights, case.state, case.clips)
-    second, last = KERNELS[name](case.inputs[:, 2:], case.lengths - 2, case.weights, middle, case.clips)
+    whole, end = layer(KERNELS[name], *case)
+    first, middle = layer(
+        KERNELS[name], case.inputs[:, :2], case.lengths.clamp(max=2), case.weights, case.state, case.clips
+    )
+    second, last = layer(KERNELS[name], case.inputs[:, 2:], case.lengths - 2, case.weights, middle, case.clips)
     torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
     torch.testing.assert_close(last, end)
 
 
-@pytest.mark.parametrize("name", ["batched", FUSED])
+@pytest.mark.parametrize("name", ["packed", FUSED])
 @pytest.mark.parametrize("projected", [True, False])
 @pytest.mark.parametrize("clips", [UNCLIPPED, LstmClips(1.0, 0.6)])
 def test_in_bfloat16_products_alone_are_rounded(name: str, projected: bool, clips: LstmClips) -> None:
@@ -115,7 +111,7 @@ def test_in_bfloat16_products_alone_are_rounded(name: str, projected: bool, clip
     case = in_float32(make_case([12, 7, 9, 1], sizes=(16, 24, 12), clips=clips, projected=projected))
     wanted = run(reference, case)
     with torch.autocast(DEVICE, torch.bfloat16):
-        outputs, state = KERNELS[name](*case)
+        outputs, state = layer(KERNELS[name], *case)
     gradients = differentiate(outputs, state, case.leaves)
     found: dict[str, Tensor] = {
         "outputs": outputs,
@@ -139,7 +135,7 @@ def test_the_backward_pass_written_out_is_the_slope_of_the_forward_pass(projecte
     _, recurrent, _, projection = case.weights
 
     def apply(*tensors: Optional[Tensor]) -> Any:  # `gradcheck` would take the clips apart
-        return PackedRecurrence.apply(*tensors, sizes, clips)
+        return Recurrence.apply(*tensors, sizes, clips, TorchPointwise(), True)
 
     outputs, _, cell = apply(gates, recurrent, projection, *case.state)
     for values, bound in ((cell, clips.cell), (outputs, clips.projection if projected else None)):
@@ -148,9 +144,8 @@ def test_the_backward_pass_written_out_is_the_slope_of_the_forward_pass(projecte
 
 
 def test_kernels_are_found_by_name() -> None:
-    for name, kernel in KERNELS.items():
-        layer_by_layer = stack_kernel_by_name(name)
-        assert isinstance(layer_by_layer, LayerByLayer) and layer_by_layer.kernel is kernel
-    assert stack_kernel_by_name("pipelined") is STACK_KERNELS["pipelined"]
-    with pytest.raises(ValueError, match=r"no kernel is called 'cudnn'; wanted one of auto, batched, .*, reference"):
-        stack_kernel_by_name("cudnn")
+    assert all(kernel_by_name(name) is kernel for name, kernel in KERNELS.items())
+    with pytest.warns(DeprecationWarning, match="packed"):
+        assert kernel_by_name("batched") is packed
+    with pytest.raises(ValueError, match=r"auto, fused, packed, reference, got 'cudnn'"):
+        kernel_by_name("cudnn")

@@ -1,0 +1,23 @@
+"""THE LSTMP RECURRENCE: an LSTM with a projected output and clips, as functions of one signature. Torch only.
+
+Sak et al. 2014, *Long short-term memory recurrent neural network architectures for large scale acoustic modeling*,
+with the clips of TensorFlow's `LSTMCell` (`cell_clip`, `proj_clip`), which is what bilm-tf trains.
+"""
+
+from elmo_plugin.lstm.kernels import KERNELS, kernel_by_name
+from elmo_plugin.lstm.packed import packed
+from elmo_plugin.lstm.packing import Packing
+from elmo_plugin.lstm.reference import reference
+from elmo_plugin.lstm.types import Kernel, LstmClips, LstmState, LstmWeights
+
+__all__ = [
+    "KERNELS",
+    "Kernel",
+    "LstmClips",
+    "LstmState",
+    "LstmWeights",
+    "Packing",
+    "kernel_by_name",
+    "packed",
+    "reference",
+]

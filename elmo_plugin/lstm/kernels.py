@@ -1,0 +1,65 @@
+"""The kernels by the names that a config gives them."""
+
+import logging
+import warnings
+from functools import cache
+from typing import Optional
+
+from torch import Tensor
+
+from elmo_plugin.lstm.packed import packed
+from elmo_plugin.lstm.reference import reference
+from elmo_plugin.lstm.types import Kernel, LstmClips, LstmState
+
+logger = logging.getLogger(__name__)
+
+
+def auto(
+    gates: Tensor,
+    sizes: list[int],
+    recurrent: Tensor,
+    projection: Optional[Tensor],
+    state: LstmState,
+    clips: LstmClips,
+) -> tuple[Tensor, LstmState]:
+    """Run `fused` on a GPU if Triton can be imported, otherwise `packed`; see `Kernel`."""
+    kernel = _fused_or_packed() if gates.is_cuda else packed
+    return kernel(gates, sizes, recurrent, projection, state, clips)
+
+
+def fused(
+    gates: Tensor,
+    sizes: list[int],
+    recurrent: Tensor,
+    projection: Optional[Tensor],
+    state: LstmState,
+    clips: LstmClips,
+) -> tuple[Tensor, LstmState]:
+    """Run `lstm.triton.fused`, importing Triton at the first call. Raises `ImportError` where Triton is missing."""
+    from elmo_plugin.lstm.triton import fused
+
+    return fused(gates, sizes, recurrent, projection, state, clips)
+
+
+KERNELS: dict[str, Kernel] = {"auto": auto, "fused": fused, "packed": packed, "reference": reference}
+"""Every kernel by its name; `auto` chooses by the device of its inputs."""
+
+
+def kernel_by_name(name: str) -> Kernel:
+    """Return the kernel of this name. Raises `ValueError` for an unknown one."""
+    if name == "batched":
+        warnings.warn("kernel 'batched' is now called 'packed'", DeprecationWarning, stacklevel=2)
+        name = "packed"
+    if name not in KERNELS:
+        raise ValueError(f"expected one of {', '.join(sorted(KERNELS))}, got {name!r}")
+    return KERNELS[name]
+
+
+@cache  # so that the warning comes once
+def _fused_or_packed() -> Kernel:
+    try:
+        from elmo_plugin.lstm.triton import fused
+    except ImportError as error:
+        logger.warning("kernel 'auto' runs 'packed' on this GPU, because 'fused' needs the package 'triton': %s", error)
+        return packed
+    return fused

@@ -1,0 +1,241 @@
+"""`fused`, the kernel for GPUs: between two matrix products of the recurrence runs one Triton kernel instead of ten.
+
+Each program computes `BLOCK` numbers of a step, (active, H) or (active, P). Tensors are contiguous, and the kernels use
+`tl` alone, so that Triton's interpreter can run them without a GPU.
+"""
+
+from typing import Any, Optional, Union
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from elmo_plugin.lstm.packed import run
+from elmo_plugin.lstm.types import LstmClips, LstmState
+
+BLOCK = 256
+"""Numbers that one program computes."""
+
+
+def fused(
+    gates: Tensor,
+    sizes: list[int],
+    recurrent: Tensor,
+    projection: Optional[Tensor],
+    state: LstmState,
+    clips: LstmClips,
+) -> tuple[Tensor, LstmState]:
+    """Run the recurrence with Triton kernels; see `Kernel`. State and outputs are float32, or float64.
+
+    Raises `ValueError` on a CPU, unless Triton's interpreter runs there.
+    """
+    check_device(gates.device)
+    return run(gates.contiguous(), sizes, recurrent, projection, state, clips, TritonPointwise())
+
+
+def check_device(device: torch.device) -> None:
+    """Raise `ValueError` where these kernels cannot run."""
+    if device.type != "cuda" and isinstance(cell_forward, triton.runtime.JITFunction):
+        raise ValueError(
+            f"kernel 'fused': expected a CUDA device, or TRITON_INTERPRET=1 before Triton is imported, got '{device}'"
+        )
+
+
+class TritonPointwise:
+    """`Pointwise` by one kernel each."""
+
+    def cell_forward(
+        self,
+        recurrent: Tensor,
+        gates: Tensor,
+        before: Tensor,
+        after: Tensor,
+        activations: Optional[Tensor],
+        clip: Optional[float],
+    ) -> Tensor:
+        """See `Pointwise`."""
+        emitted = torch.empty_like(after)  # (active, H)
+        launch(cell_forward, after, clip, recurrent, gates, before, after, activations, emitted)
+        return emitted
+
+    def output_forward(self, raw: Tensor, output: Tensor, clip: Optional[float]) -> Tensor:
+        """See `Pointwise`."""
+        cast = torch.empty_like(raw)  # (active, P)
+        launch(output_forward, output, clip, raw, output, cast)
+        return cast
+
+    def output_backward(
+        self, d_output: Tensor, d_hidden: Tensor, output: Tensor, clip: Optional[float], d_raw: Tensor
+    ) -> None:
+        """See `Pointwise`."""
+        launch(output_backward, output, clip, d_output, d_hidden, output, d_raw)
+
+    def cell_backward(
+        self,
+        activations: Tensor,
+        before: Tensor,
+        after: Tensor,
+        d_emitted: Tensor,
+        d_cell: Tensor,
+        d_gates: Tensor,
+        clip: Optional[float],
+    ) -> None:
+        """See `Pointwise`."""
+        launch(cell_backward, after, clip, activations, before, after, d_emitted, d_cell, d_gates)
+
+
+def launch(kernel: Any, like: Tensor, clip: Optional[float], *arguments: Union[Tensor, None]) -> None:
+    """Run a kernel on each number of `like`, (active, ·). It computes in float64 where a tensor is of that type."""
+    precise = any(one is not None and one.dtype == torch.float64 for one in arguments)
+    grid = (triton.cdiv(like.numel(), BLOCK),)
+    dtype = tl.float64 if precise else tl.float32
+    kernel[grid](*arguments, like.numel(), like.size(1), CLIP=clip, TYPE=dtype, BLOCK=BLOCK)
+
+
+@triton.jit(do_not_specialize=["numbers"])
+def cell_forward(
+    recurrent: tl.tensor,
+    gates: tl.tensor,
+    before: tl.tensor,
+    after: tl.tensor,
+    activations: tl.tensor,
+    emitted: tl.tensor,
+    numbers: tl.tensor,
+    width: tl.tensor,
+    CLIP: tl.constexpr,
+    TYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """From the two summands of the pre-activations (active, 4H) to the cell and o tanh c (active, H)."""
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = n < numbers
+    first = n + 3 * (n // width) * width  # the positions of i in (active, 4H)
+    i = _sigmoid(_load_sum(recurrent, gates, first, here, TYPE))
+    f = _sigmoid(_load_sum(recurrent, gates, first + width, here, TYPE))
+    g = _tanh(_load_sum(recurrent, gates, first + 2 * width, here, TYPE))
+    o = _sigmoid(_load_sum(recurrent, gates, first + 3 * width, here, TYPE))
+    if activations is not None:
+        tl.store(activations + first, i, mask=here)
+        tl.store(activations + first + width, f, mask=here)
+        tl.store(activations + first + 2 * width, g, mask=here)
+        tl.store(activations + first + 3 * width, o, mask=here)
+    c = _clip(f * _load(before, n, here, TYPE) + i * g, CLIP, TYPE)
+    tl.store(after + n, c, mask=here)
+    tl.store(emitted + n, o * _tanh(c), mask=here)
+
+
+@triton.jit(do_not_specialize=["numbers"])
+def output_forward(
+    raw: tl.tensor,
+    output: tl.tensor,
+    cast: tl.tensor,
+    numbers: tl.tensor,
+    width: tl.tensor,
+    CLIP: tl.constexpr,
+    TYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """From the output (active, P) to the clipped one, in the type of the state and in that of the products."""
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = n < numbers
+    h = _clip(_load(raw, n, here, TYPE), CLIP, TYPE)
+    tl.store(output + n, h, mask=here)
+    tl.store(cast + n, h, mask=here)
+
+
+@triton.jit(do_not_specialize=["numbers"])
+def output_backward(
+    d_output: tl.tensor,
+    d_hidden: tl.tensor,
+    output: tl.tensor,
+    d_raw: tl.tensor,
+    numbers: tl.tensor,
+    width: tl.tensor,
+    CLIP: tl.constexpr,
+    TYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """From the gradients (active, P) of the clipped output, given and of the next step, to that before the clip."""
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = n < numbers
+    d_h = _load(d_output, n, here, TYPE) + _load(d_hidden, n, here, TYPE)
+    tl.store(d_raw + n, _stop_at_clip(d_h, _load(output, n, here, TYPE), CLIP, TYPE), mask=here)
+
+
+@triton.jit(do_not_specialize=["numbers"])
+def cell_backward(
+    activations: tl.tensor,
+    before: tl.tensor,
+    after: tl.tensor,
+    d_emitted: tl.tensor,
+    d_cell: tl.tensor,
+    d_gates: tl.tensor,
+    numbers: tl.tensor,
+    width: tl.tensor,
+    CLIP: tl.constexpr,
+    TYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """From the gradients (active, H) of o tanh c and of the cell to those of the gates (active, 4H) and of `before`."""
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = n < numbers
+    first = n + 3 * (n // width) * width  # the positions of i in (active, 4H)
+    i = _load(activations, first, here, TYPE)
+    f = _load(activations, first + width, here, TYPE)
+    g = _load(activations, first + 2 * width, here, TYPE)
+    o = _load(activations, first + 3 * width, here, TYPE)
+    c = _load(after, n, here, TYPE)
+    tanh_c = _tanh(c)
+    d_h = _load(d_emitted, n, here, TYPE)
+    d_c = _load(d_cell, n, here, TYPE) + d_h * o * (1 - tanh_c * tanh_c)
+    d_c = _stop_at_clip(d_c, c, CLIP, TYPE)
+    tl.store(d_gates + first, d_c * g * i * (1 - i), mask=here)
+    tl.store(d_gates + first + width, d_c * _load(before, n, here, TYPE) * f * (1 - f), mask=here)
+    tl.store(d_gates + first + 2 * width, d_c * i * (1 - g * g), mask=here)
+    tl.store(d_gates + first + 3 * width, d_h * tanh_c * o * (1 - o), mask=here)
+    tl.store(d_cell + n, d_c * f, mask=here)
+
+
+@triton.jit
+def _load(values: tl.tensor, places: tl.tensor, here: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
+    return tl.load(values + places, mask=here, other=0.0).to(TYPE)
+
+
+@triton.jit
+def _load_sum(one: tl.tensor, other: tl.tensor, places: tl.tensor, here: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
+    """Of two tensors; summed in `TYPE`."""
+    value = tl.load(one + places, mask=here, other=0.0).to(TYPE)
+    return value + tl.load(other + places, mask=here, other=0.0).to(TYPE)
+
+
+@triton.jit
+def _sigmoid(x: tl.tensor) -> tl.tensor:
+    small = tl.exp(-tl.abs(x))  # never overflows
+    return tl.where(x < 0, small, 1.0) / (1 + small)
+
+
+@triton.jit
+def _tanh(x: tl.tensor) -> tl.tensor:
+    """By exp where that is precise, and near zero by Lambert's continued fraction (1770)."""
+    square = x * x
+    near = x / (1 + square / (3 + square / (5 + square / (7 + square / (9 + square / 11)))))
+    small = tl.exp(-2 * tl.abs(x))
+    far = (1 - small) / (1 + small)
+    return tl.where(tl.abs(x) < 0.25, near, tl.where(x < 0, -far, far))
+
+
+@triton.jit
+def _clip(x: tl.tensor, CLIP: tl.constexpr, TYPE: tl.constexpr) -> tl.tensor:
+    if CLIP is not None:
+        bound = tl.full((), CLIP, TYPE)
+        x = tl.where(x > bound, bound, tl.where(x < -bound, -bound, x))
+    return x
+
+
+@triton.jit
+def _stop_at_clip(gradient: tl.tensor, clipped: tl.tensor, CLIP: tl.constexpr, TYPE: tl.constexpr) -> tl.tensor:
+    """Zero where the value lies at its bound."""
+    if CLIP is not None:
+        gradient = tl.where(tl.abs(clipped) < tl.full((), CLIP, TYPE), gradient, 0.0)
+    return gradient
