@@ -125,7 +125,7 @@ def test_no_word_seen_ahead_moves_a_forward_score(predictor: BiLMPredictor) -> N
 def test_another_question_is_an_error_that_says_what_was_wanted(predictor: BiLMPredictor, question: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         predictor.predict_json(question)
-    wanted = f"wanted 'sentence' (a string) or 'tokens' (a list of strings), found {question}"
+    wanted = f"expected 'sentence' (a string) or 'tokens' (a list of strings), got {question}"
     assert str(caught.value) == wanted
 
 
