@@ -28,7 +28,7 @@ def instance_words(instance: Instance) -> list[str]:
     field = instance.fields.get("tokens")
     if not isinstance(field, TextField):
         raise ConfigurationError(f"expected an instance with a text in its field 'tokens', got {[*instance.fields]}")
-    return [token.ensure_text() for token in field.tokens]
+    return [token.text or "" for token in field.tokens]
 
 
 def without_lone_surrogates(text: str) -> str:

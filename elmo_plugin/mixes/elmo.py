@@ -163,7 +163,7 @@ class Elmo(nn.Module, Registrable):
         if torch.is_grad_enabled() and next(self.bilm.parameters()).requires_grad and not layers.requires_grad:
             # AllenNLP's interpreters ask all parameters for gradients. A frozen biLM runs without, but what is made of
             # its layers has to have some, also by a mix without parameters.
-            layers = layers.requires_grad_()
+            layers = layers.detach().requires_grad_()
         learned = next(chain(self.mixes.parameters(), self.projections.parameters()), layers)
         layers = layers.to(learned.dtype)  # as after `half()` and `double()`
         mixed = [mix(layers, bounded) for mix in self.mixes]  # (B, T + 2, output dim) each
