@@ -84,7 +84,7 @@ def repair_reduce_on_plateau() -> None:
     """
     if "verbose" in inspect.signature(ReduceLROnPlateau).parameters:
         return
-    wrap_once(ReduceOnPlateauLearningRateScheduler, "__init__", _without_verbose)
+    _wrap_once(ReduceOnPlateauLearningRateScheduler, "__init__", _without_verbose)
 
 
 def _without_verbose(original: Function) -> Function:
@@ -109,7 +109,7 @@ def repair_spawned_workers() -> None:
     Guard: none is needed, with the default start method the contexts are the same already.
     """
     for name in ("_start_instance_workers", "_start_batch_workers"):
-        wrap_once(MultiProcessDataLoader, name, _with_lock_of_context)
+        _wrap_once(MultiProcessDataLoader, name, _with_lock_of_context)
 
 
 def _with_lock_of_context(original: Function) -> Function:
@@ -132,7 +132,7 @@ def repair_wandb_callback() -> None:
     Guard: looked up when a run starts, as wandb need not be installed; an older wandb makes the id itself, and a
     recovered run keeps its own.
     """
-    wrap_once(WandBCallback, "on_start", _with_run_id)
+    _wrap_once(WandBCallback, "on_start", _with_run_id)
 
 
 def _with_run_id(original: Function) -> Function:
@@ -155,7 +155,7 @@ def repair_pretrained_transformers() -> None:
     try:
         PreTrainedTokenizerBase(add_special_tokens=False)
     except AttributeError:
-        wrap_once(cached_transformers, "get_tokenizer", _without_special_tokens)
+        _wrap_once(cached_transformers, "get_tokenizer", _without_special_tokens)
 
 
 def _without_special_tokens(original: Function) -> Function:
@@ -174,7 +174,7 @@ def repair_token_ids_of_elmo() -> None:
     sentence of the attacker `hotflip`, which would use the ids, goes to the original. AllenNLP's callers all look the
     function up in `nn.util`.
     """
-    wrap_once(nn_util, "get_token_ids_from_text_field_tensors", _or_no_ids)
+    _wrap_once(nn_util, "get_token_ids_from_text_field_tensors", _or_no_ids)
 
 
 def _or_no_ids(original: Function) -> Function:
@@ -213,7 +213,7 @@ def repair_moving_average() -> None:
     averages those, and writes averages into them.
     Guard: none is needed, the parameters that it was built with are kept.
     """
-    wrap_once(MovingAverage, "load_state_dict", _with_own_parameters)
+    _wrap_once(MovingAverage, "load_state_dict", _with_own_parameters)
 
 
 def _with_own_parameters(original: Function) -> Function:
@@ -233,7 +233,7 @@ def silence_upstream_noise() -> None:
         warnings.filterwarnings("ignore", message=message, category=category, module=module)
 
 
-def wrap_once(owner: Any, name: str, wrap: Callable[[Function], Function]) -> None:
+def _wrap_once(owner: Any, name: str, wrap: Callable[[Function], Function]) -> None:
     """Put `wrap` of a function in its place, under its name and signature, unless that was done before."""
     original = getattr(owner, name)
     if hasattr(original, "_repaired"):

@@ -125,8 +125,8 @@ class EnhancedText(nn.Module):
 
     def forward(self, tokens: TextFieldTensors) -> tuple[Tensor, BoolTensor]:
         """A text field's tensors to vectors (B, T, output dim) and their mask (B, T)."""
-        mask = get_text_field_mask(tokens)
         inputs = self.whole_input(tokens)  # (B, T, x and ELMo of each place)
+        mask = get_text_field_mask(tokens)  # (B, T)
         read, elmo_out = inputs.split([self.encoder.get_input_dim(), self._elmo_dim("output")], dim=-1)
         hidden = self.encoder(read, mask)  # (B, T, h)
         return torch.cat([self.dropout(hidden), elmo_out], dim=-1), mask
