@@ -19,8 +19,10 @@ D = 2P · H cell · V vocabulary · S streams · U words of a window · in `lstm
 """
 
 from elmo_plugin.upstream import apply_repairs
+from elmo_plugin.upstream_interpret import repair_interpreters
 
 apply_repairs()
+repair_interpreters()
 
 from elmo_plugin import (  # noqa: E402
     analyses,

@@ -63,6 +63,7 @@ class BiLM(nn.Module):
             )
         self.lstm = ElmoLstm(options.lstm, kernel=kernel)
         self.word_memo = WordMemo()
+        self.token_layer: Optional[nn.Module] = None
         self.register_buffer("warm_hidden", None)  # (n_layers, 2, 1, P)
         self.register_buffer("warm_cell", None)  # (n_layers, 2, 1, H)
 
@@ -97,11 +98,33 @@ class BiLM(nn.Module):
         mask = self.token_encoder.mask(bounded)  # (B, T + 2)
         words = self._look_up(bounded)
         tokens = words.dense() * mask.unsqueeze(-1)  # (B, T + 2, P)
+        if self.token_layer is not None:
+            tokens = self._through_token_layer(tokens, mask)
+            words = TokenTable.of(tokens)
         if state is None:
             state = self.lstm.zero_state(tokens.size(0), tokens)
         contextual, final = self.lstm.run(words, mask.sum(dim=1), state)  # (n_layers, B, T + 2, D)
         layers = torch.cat([torch.cat([tokens, tokens], dim=-1).unsqueeze(0), contextual])  # (L, B, T + 2, D)
         return BiLMOutput(layers, mask, final)
+
+    def expose_token_layer(self) -> nn.Module:
+        """Return a module whose output is the token layer (B, T, P) without `<S>` and `</S>`, for hooks.
+
+        What hooks make of it is what the LSTMs read. From now on each token's vector is multiplied by itself, and no
+        longer once for all tokens of a word, so it is slower.
+        """
+        self.token_layer = self.token_layer or TokenLayer()
+        return self.token_layer
+
+    def _through_token_layer(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Replace the vectors of words among those with boundaries (B, T + 2, P) by what the token layer returns."""
+        assert self.token_layer is not None
+        # A sentence ends one token before its `</S>`, so the mask of its words is the mask from `</S>` on.
+        is_word = mask[:, 2:].unsqueeze(-1)  # (B, T, 1)
+        inner = tokens[:, 1:-1]  # (B, T, P)
+        shown = (inner * is_word).to(torch.promote_types(inner.dtype, torch.float32))  # NumPy has no bfloat16
+        replaced = torch.where(is_word, self.token_layer(shown).to(inner.dtype), inner)
+        return torch.cat([tokens[:, :1], replaced, tokens[:, -1:]], dim=1)  # (B, T + 2, P)
 
     def _look_up(self, ids: Tensor) -> TokenTable:
         """Each word's vector computed once a batch; by a frozen encoder of spellings, once and for all."""
@@ -131,6 +154,18 @@ class BiLM(nn.Module):
         options, _ = read_extra_state(state)
         if options != self.options:
             raise ConfigurationError(f"the weights are those of a biLM of {options}; wanted {self.options}")
+
+
+class TokenLayer(nn.Module):
+    """Returns the token layer of a biLM as it is. It exists for hooks, as those of AllenNLP's interpreters."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(B, T, P) to (B, T, P)."""
+        if not isinstance(tokens, Tensor):  # `hotflip` asks for the vectors of a vocabulary
+            raise ConfigurationError(
+                "a biLM's token layer embeds no vocabulary; expected the 'interpretable_layer' to be 'input' here"
+            )
+        return tokens
 
 
 def read_extra_state(state: Tensor) -> tuple[BiLMOptions, str]:

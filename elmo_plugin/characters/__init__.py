@@ -9,6 +9,7 @@ from elmo_plugin.characters.byte_ids import (
     word_to_ids,
 )
 from elmo_plugin.characters.lexicon_ids import batch_to_code_points, word_to_code_points
+from elmo_plugin.characters.questions import instance_words, read_question, without_lone_surrogates
 from elmo_plugin.characters.token_indexer import ManyLangsIndexer
 
 __all__ = [
@@ -19,6 +20,9 @@ __all__ = [
     "batch_to_ids",
     "boundary_ids",
     "fit_width",
+    "instance_words",
+    "read_question",
+    "without_lone_surrogates",
     "word_to_code_points",
     "word_to_ids",
 ]

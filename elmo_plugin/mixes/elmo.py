@@ -160,6 +160,10 @@ class Elmo(nn.Module, Registrable):
     def _mix(self, ids: Tensor) -> list[Tensor]:
         """The mask (B, T), and each mix of the layers (B, T, output dim); with or without `<S>` and `</S>`."""
         layers, bounded = self.layers(ids)  # (L, B, T + 2, D), (B, T + 2)
+        if torch.is_grad_enabled() and next(self.bilm.parameters()).requires_grad and not layers.requires_grad:
+            # AllenNLP's interpreters ask all parameters for gradients. A frozen biLM runs without, but what is made of
+            # its layers has to have some, also by a mix without parameters.
+            layers = layers.detach().requires_grad_()
         learned = next(chain(self.mixes.parameters(), self.projections.parameters()), layers)
         layers = layers.to(learned.dtype)  # as after `half()` and `double()`
         mixed = [mix(layers, bounded) for mix in self.mixes]  # (B, T + 2, output dim) each
@@ -168,6 +172,15 @@ class Elmo(nn.Module, Registrable):
         # A sentence ends one token earlier than its `</S>`, so its mask without both is the mask from `</S>` on.
         mask = bounded[:, 2:]  # (B, T)
         return [mask, *(values[:, 1:-1] * mask.unsqueeze(-1) for values in mixed)]
+
+    def expose_token_layer(self) -> nn.Module:
+        """Return a module whose output is the biLM's token layer (B, T, P), for hooks, and let gradients reach it.
+
+        From now on the sentence cache is not read, and a frozen biLM runs with gradients wherever those are enabled.
+        """
+        self.requires_grad = True
+        self.sentence_cache = None
+        return self.bilm.expose_token_layer()
 
     def layers(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """All layers (L, B, T + 2, D) and their mask (B, T + 2), from the sentence cache if there is one."""

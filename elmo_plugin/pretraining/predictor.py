@@ -1,17 +1,18 @@
 """A language model asked about sentences: how likely it finds each word, from the left and from the right."""
 
 from statistics import fmean
-from typing import Any
 
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import JsonDict
-from allennlp.data import DatasetReader, Instance
+from allennlp.data import DatasetReader, Instance, Token
+from allennlp.data.fields import TextField
 from allennlp.models import Model
 from allennlp.nn.util import move_to_device
 from allennlp.predictors import Predictor
 
 from elmo_plugin.bilm.word_encoder import UNKNOWN_ID
+from elmo_plugin.characters import instance_words, read_question
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.perplexity import perplexity_of
 from elmo_plugin.pretraining.word_ids import WordIds
@@ -39,27 +40,16 @@ class BiLMPredictor(Predictor):
             raise ConfigurationError(f"the archive's {type(model).__name__} is no language model; wanted a 'bilm'")
         self.word_ids = WordIds(model.vocab)
 
-    def predict_json(self, inputs: JsonDict) -> JsonDict:
-        """The answer for one sentence."""
-        return self.predict_batch_json([inputs])[0]
-
-    def predict_batch_json(self, inputs: list[JsonDict]) -> list[JsonDict]:
-        """One forward pass for all sentences. Raises `ConfigurationError` for a question without either key."""
-        return self._score([_tokens(json_dict) for json_dict in inputs])
-
     def predict_instance(self, instance: Instance) -> JsonDict:
-        """The answer for a sentence of the dataset reader's."""
+        """Answer for one sentence."""
         return self.predict_batch_instance([instance])[0]
 
-    def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
-        """One forward pass for all sentences of the dataset reader's."""
-        fields: list[Any] = [instance["tokens"] for instance in instances]
-        return self._score([[token.text for token in field] for field in fields])
-
     @torch.no_grad()
-    def _score(self, sentences: list[list[str]]) -> list[JsonDict]:
-        if not sentences:
+    def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
+        """Answer for all sentences in one forward pass; JSON and the dataset reader both end here."""
+        if not instances:
             return []
+        sentences = [instance_words(instance) for instance in instances]
         tensors = self.word_ids.of_sentences(sentences)  # (B, T, C) and (B, T)
         output = self._model(tokens=move_to_device(tensors, next(self._model.parameters()).device))
         scores = self._model.make_output_human_readable(output)
@@ -74,6 +64,12 @@ class BiLMPredictor(Predictor):
             )
         ]
 
+    def _json_to_instance(self, json_dict: JsonDict) -> Instance:
+        """Raises `ConfigurationError` for a question without either key."""
+        question = read_question(json_dict)
+        words = question.split() if isinstance(question, str) else question
+        return Instance({"tokens": TextField([Token(word) for word in words])})
+
 
 def _answer(tokens: list[str], unknown: list[bool], forward: list[float], backward: list[float]) -> JsonDict:
     forward_nats, backward_nats = -fmean(forward), -fmean(backward)
@@ -86,15 +82,3 @@ def _answer(tokens: list[str], unknown: list[bool], forward: list[float], backwa
         "backward_perplexity": perplexity_of(backward_nats),
         "perplexity": perplexity_of((forward_nats + backward_nats) / 2),
     }
-
-
-def _tokens(json_dict: Any) -> list[str]:
-    question = json_dict if isinstance(json_dict, dict) else {}
-    tokens, sentence = question.get("tokens"), question.get("sentence")
-    if isinstance(tokens, list) and all(isinstance(token, str) for token in tokens):
-        return tokens
-    if tokens is None and isinstance(sentence, str):
-        return sentence.split()
-    raise ConfigurationError(
-        f"wanted 'sentence' (a string) or 'tokens' (a list of strings), found {str(json_dict)[:200]}"
-    )

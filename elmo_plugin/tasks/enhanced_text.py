@@ -16,6 +16,47 @@ from elmo_plugin.mixes import Elmo
 PLACES = ("input", "output")
 
 
+class WholeInput(TextFieldEmbedder):
+    """Everything that the layers of a task read of a token: `[x; ELMo]`, with an ELMo for each place that wants one.
+
+    AllenNLP's interpreters scale this vector and ask for its gradient.
+
+    # Parameters
+
+    elmo : `Optional[Elmo]`
+    text_field_embedder : `Optional[TextFieldEmbedder]`
+    elmo_indexer : `str`
+        As in `EnhancedText`, whose modules they stay: the names of their parameters are those of its archives.
+    """
+
+    def __init__(
+        self, elmo: Optional[Elmo], text_field_embedder: Optional[TextFieldEmbedder], elmo_indexer: str
+    ) -> None:
+        super().__init__()
+        self._embedders = (text_field_embedder, elmo)  # in a tuple they are no modules of this one
+        self.elmo_indexer = elmo_indexer
+
+    def get_output_dim(self) -> int:
+        """Return the width of x and of ELMo, once for each of its mixes."""
+        embedder, elmo = self._embedders
+        x_dim = embedder.get_output_dim() if embedder else 0
+        return x_dim + (len(elmo.mixes) * elmo.get_output_dim() if elmo else 0)
+
+    def forward(self, tokens: TextFieldTensors) -> Tensor:  # type: ignore[override]
+        """A text field's tensors to (B, T, output dim)."""
+        embedder, elmo = self._embedders
+        others = {key: tensors for key, tensors in tokens.items() if key != self.elmo_indexer}
+        vectors = [embedder(others)] if embedder else []
+        if elmo is not None:
+            if self.elmo_indexer not in tokens:
+                raise ConfigurationError(
+                    f"ELMo reads the token indexer '{self.elmo_indexer}' ('elmo_indexer'); found {sorted(tokens)}"
+                )
+            (ids,) = tokens[self.elmo_indexer].values()
+            vectors += elmo(ids).representations
+        return torch.cat(vectors, dim=-1)
+
+
 class EnhancedText(nn.Module):
     """Text to one vector a token, out of a task RNN and, where it is wanted, ELMo.
 
@@ -47,12 +88,13 @@ class EnhancedText(nn.Module):
         elmo_indexer: str = "elmo",
     ) -> None:
         super().__init__()
+        # AllenNLP's interpreters take the first `TextFieldEmbedder` of a model.
+        self.whole_input = WholeInput(elmo, text_field_embedder, elmo_indexer)
         self.encoder = encoder
         self.elmo = elmo
         self.elmo_at = tuple(elmo_at) if elmo else ()
         self.text_field_embedder = text_field_embedder
         self.dropout = nn.Dropout(dropout)
-        self.elmo_indexer = elmo_indexer
         self._check_input_size()
 
     @classmethod
@@ -83,22 +125,11 @@ class EnhancedText(nn.Module):
 
     def forward(self, tokens: TextFieldTensors) -> tuple[Tensor, BoolTensor]:
         """A text field's tensors to vectors (B, T, output dim) and their mask (B, T)."""
+        inputs = self.whole_input(tokens)  # (B, T, x and ELMo of each place)
         mask = get_text_field_mask(tokens)  # (B, T)
-        others = {key: tensors for key, tensors in tokens.items() if key != self.elmo_indexer}
-        x = [self.text_field_embedder(others)] if self.text_field_embedder else []
-        elmo = dict(zip(self.elmo_at, self._elmo(tokens), strict=True))
-        hidden = self.encoder(torch.cat([*x, *_at(elmo, "input")], dim=-1), mask)  # (B, T, h)
-        return torch.cat([self.dropout(hidden), *_at(elmo, "output")], dim=-1), mask
-
-    def _elmo(self, tokens: TextFieldTensors) -> list[Tensor]:
-        if self.elmo is None:
-            return []
-        if self.elmo_indexer not in tokens:
-            raise ConfigurationError(
-                f"ELMo reads the token indexer '{self.elmo_indexer}' ('elmo_indexer'); found {sorted(tokens)}"
-            )
-        (ids,) = tokens[self.elmo_indexer].values()
-        return self.elmo(ids).representations
+        read, elmo_out = inputs.split([self.encoder.get_input_dim(), self._elmo_dim("output")], dim=-1)
+        hidden = self.encoder(read, mask)  # (B, T, h)
+        return torch.cat([self.dropout(hidden), elmo_out], dim=-1), mask
 
     def _elmo_dim(self, place: str) -> int:
         return self.elmo.get_output_dim() if self.elmo and place in self.elmo_at else 0
@@ -116,7 +147,3 @@ class EnhancedText(nn.Module):
                 f"the encoder's 'input_size' is {found}; wanted {wanted}: "
                 f"{x_dim} of the text field embedder and {self._elmo_dim('input')} of ELMo at the input"
             )
-
-
-def _at(elmo: dict[str, Tensor], place: str) -> list[Tensor]:
-    return [elmo[place]] if place in elmo else []

@@ -92,6 +92,7 @@ class ElmoTagger(Model):
         tokens: TextFieldTensors,
         tags: Optional[Tensor] = None,
         metadata: Optional[list[dict[str, Any]]] = None,
+        ignore_loss_on_o_tags: bool = False,
     ) -> dict[str, Any]:
         """Score and predict.
 
@@ -102,6 +103,8 @@ class ElmoTagger(Model):
             Gold labels.
         metadata : `Optional[list[dict[str, Any]]]`
             With `words`, passed through.
+        ignore_loss_on_o_tags : `bool`
+            Leave it open what the tags O really are; AllenNLP's interpreters ask so for the loss of one span.
 
         # Returns
 
@@ -113,7 +116,8 @@ class ElmoTagger(Model):
         predicted = self._decode(logits, mask)
         output: dict[str, Any] = {"logits": logits, "mask": mask, "tags": predicted}
         if tags is not None:
-            output["loss"] = self._loss(logits, tags, mask)
+            loss = self._loss_of_spans if ignore_loss_on_o_tags else self._loss
+            output["loss"] = loss(logits, tags, mask)
             self._measure(predicted, logits, tags, mask)
         if metadata is not None:
             output["words"] = [each["words"] for each in metadata]
@@ -152,6 +156,18 @@ class ElmoTagger(Model):
         if self.crf is not None:
             return -self.crf(logits, tags, mask) / logits.size(0)
         return sequence_cross_entropy_with_logits(logits, tags, mask)  # type: ignore[arg-type]
+
+    def _loss_of_spans(self, logits: Tensor, tags: Tensor, mask: BoolTensor) -> Tensor:
+        """Of a CRF, how much less likely the sequences with these tags are than all: each O may be any tag."""
+        given = mask & (tags != self.vocab.get_token_index("O", self.label_namespace))  # (B, T)
+        if self.crf is None:
+            return sequence_cross_entropy_with_logits(logits, tags, given)  # type: ignore[arg-type]
+        other = given.unsqueeze(-1) & (tags.unsqueeze(-1) != torch.arange(logits.size(-1), device=tags.device))
+        scores = [
+            self.crf._input_likelihood(each, self.crf.transitions, mask)  # (B,)
+            for each in (logits, logits.masked_fill(other, -1e4))  # as AllenNLP's CRF does, −1e4 for never
+        ]
+        return (scores[0] - scores[1]).sum() / logits.size(0)
 
     def _measure(self, predicted: list[list[int]], logits: Tensor, tags: Tensor, mask: BoolTensor) -> None:
         chosen = torch.zeros_like(logits)  # (B, T, labels), one-hot: AllenNLP's metrics take scores

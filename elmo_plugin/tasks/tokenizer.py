@@ -4,6 +4,8 @@ import spacy
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import Token, Tokenizer
 
+from elmo_plugin.characters import without_lone_surrogates
+
 
 @Tokenizer.register("spacy_blank")
 class SpacyBlankTokenizer(Tokenizer):
@@ -33,9 +35,9 @@ class SpacyBlankTokenizer(Tokenizer):
         return type(self), (self._language,)
 
     def tokenize(self, text: str) -> list[Token]:
-        """The tokens of `text`, each with its offsets there."""
+        """The tokens of `text`, each with its offsets there; half of a surrogate pair becomes U+FFFD."""
         return [
             Token(token.text, token.idx, token.idx + len(token.text))
-            for token in self._split(text)
+            for token in self._split(without_lone_surrogates(text))
             if not token.is_space
         ]

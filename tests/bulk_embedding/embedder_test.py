@@ -90,6 +90,12 @@ def test_the_bundled_bilm_goes_by_its_name_from_the_package_itself() -> None:
     np.testing.assert_allclose(half, array, atol=0.1)
 
 
+def test_half_a_surrogate_pair_is_left_out_of_its_word(folder: Path) -> None:
+    half, alone, whole, empty = load(folder).embed([["\ud83dleft", "b"], ["\ud83d"], ["left", "b"], [""]])
+    np.testing.assert_array_equal(half, whole)  # as bilm-tf's `encode("utf-8", "ignore")` does
+    np.testing.assert_array_equal(alone, empty)
+
+
 def test_a_string_is_no_sentence(folder: Path) -> None:
     with pytest.raises(ConfigurationError, match="as lists of tokens, found 'Two words'"):
         load(folder).embed(["Two words"])

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from allennlp.common.checks import ConfigurationError
+from allennlp.data import Instance, Token
+from allennlp.data.fields import TextField
 from allennlp.predictors import Predictor
 from numpy.typing import NDArray
 
@@ -125,7 +127,7 @@ def test_no_word_seen_ahead_moves_a_forward_score(predictor: BiLMPredictor) -> N
 def test_another_question_is_an_error_that_says_what_was_wanted(predictor: BiLMPredictor, question: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         predictor.predict_json(question)
-    wanted = f"wanted 'sentence' (a string) or 'tokens' (a list of strings), found {question}"
+    wanted = f"expected 'sentence' (a string) or 'tokens' (a list of strings), got {question}"
     assert str(caught.value) == wanted
 
 
@@ -143,6 +145,17 @@ def test_allennlp_predict_answers_a_file_line_by_line(archive: Path, predictor: 
     allennlp("predict", archive, questions, *options)
     found = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
     assert same(found, predictor.predict_batch_json(QUESTIONS))
+
+
+def test_half_a_surrogate_pair_is_an_unknown_word(predictor: BiLMPredictor) -> None:
+    tokens, text = predictor.predict_batch_json([{"tokens": ["\ud83d", "fog"]}, {"sentence": "\ud83d fog"}])
+    assert tokens["unknown"] == ["\ud83d"] and text["unknown"] == ["\ufffd"]
+    assert predictor.dump_line(tokens).isascii() and predictor.dump_line(text).isascii()
+
+
+def test_an_instance_without_a_text_is_an_error_that_names_its_fields(predictor: BiLMPredictor) -> None:
+    with pytest.raises(ConfigurationError, match=r"'tokens', got \['premise'\]"):
+        predictor.predict_instance(Instance({"premise": TextField([Token("fog")])}))
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])

@@ -7,6 +7,8 @@ from typing import Any, Optional
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
+from allennlp.data import Instance, Token
+from allennlp.data.fields import TextField
 from allennlp.predictors import Predictor
 
 from elmo_plugin.bilm import BiLM
@@ -36,6 +38,7 @@ from tests.task_oracles import (
 
 RAW = {"sentence": "Tove can't leave Quill."}
 CUT = {"tokens": ["Tove", "ca", "n't", "leave", "Quill", "."]}
+NO_TAGS: Config = {"tokens": [], "tags": [], "probabilities": []}
 BLANK: list[Config] = [{"sentence": ""}, {"sentence": " \n\t "}, {"tokens": []}]
 
 
@@ -165,35 +168,25 @@ def test_plain_tags_have_no_spans(load: Load) -> None:
 
 @pytest.mark.parametrize("question", BLANK)
 def test_a_text_without_tokens_has_no_tags(load: Load, question: Config) -> None:
-    wanted = {"tokens": [], "tags": [], "probabilities": [], "spans": []}
-    assert load("tagger", "elmo_tagger").predict_json(question) == wanted
+    assert load("tagger", "elmo_tagger").predict_json(question) == {**NO_TAGS, "spans": []}
 
 
 @pytest.mark.parametrize("name", ["elmo_tagger", "elmo_embedder"])
 @pytest.mark.parametrize(
-    ("question", "found"),
-    [
-        ({}, "found {}"),
-        ({"text": "Tove left."}, "found {'text': 'Tove left.'}"),
-        ({"sentence": 7}, "found {'sentence': 7}"),
-        ({"tokens": "Tove left."}, "found {'tokens': 'Tove left.'}"),
-        ({"tokens": ["Tove", 3]}, "found {'tokens': ['Tove', 3]}"),
-        (["Tove"], "found ['Tove']"),
-    ],
+    "question",
+    [{}, {"text": "Tove left."}, {"sentence": 7}, {"tokens": "Tove left."}, {"tokens": ["Tove", 3]}, ["Tove"]],
 )
-def test_another_question_is_an_error_that_says_what_was_wanted(
-    load: Load, name: str, question: Any, found: str
-) -> None:
+def test_another_question_is_an_error_that_says_what_was_wanted(load: Load, name: str, question: Any) -> None:
     predictor = load("tagger", name)
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError, match=r"expected 'sentence'.* or 'tokens'") as caught:
         predictor.predict_json(question)
-    assert str(caught.value) == f"wanted 'sentence' (a string) or 'tokens' (a list of strings), {found}"
+    assert str(caught.value).endswith(f"got {question}")
 
 
 def test_the_classifier_refuses_another_question_too(load: Load) -> None:
     predictor = load("classifier")
     for question in ({}, {"tokens": "ab"}, {"sentence": ["ab"]}, {"tokens": 3, "sentence": "a b"}):
-        with pytest.raises(ConfigurationError, match=r"wanted 'sentence' \(a string\) or 'tokens'"):
+        with pytest.raises(ConfigurationError, match=r"expected 'sentence'.* or 'tokens'"):
             predictor.predict_json(question)
 
 
@@ -204,9 +197,10 @@ def test_the_classifier_names_a_label_for_any_text(load: Load, archive: str) -> 
     cut = ["Naïve", ",", "warm", "music", "."] if archive == "classifier" else ["Naïve,", "warm", "music."]
     assert [answer["tokens"] for answer in answers] == [cut, [""], [""], [""]]
     for answer in answers:
-        assert set(answer) == {"tokens", "label", "probabilities"}
+        assert set(answer) == {"tokens", "label", "probabilities", "probs"}
         assert set(answer["probabilities"]) == {"good", "bad", "mixed"}
         assert answer["label"] == max(answer["probabilities"], key=answer["probabilities"].get)
+        assert answer["probs"] == [*answer["probabilities"].values()]
     assert same(predictor.predict_json({"tokens": cut}), answers[0])
 
 
@@ -292,11 +286,64 @@ def test_allennlp_predict_answers_a_file_line_by_line(archives: dict[str, Path],
     assert same(found, predictor.predict_batch_json(QUESTIONS))
 
 
-def test_allennlp_predict_reads_a_dataset_too(archives: dict[str, Path], tmp_path: Path) -> None:
-    answers = tmp_path / "answers.jsonl"
-    allennlp("predict", archives["tagger"], TOWNS, "--use-dataset-reader", "--silent", "--output-file", answers)
-    found = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
-    assert [len(each["tags"]) for each in found] == [8, 6, 3, 9, 2, 1]
+@pytest.mark.parametrize(
+    ("archive", "name"),
+    [
+        ("tagger", "elmo_tagger"),
+        ("softmax", "elmo_tagger"),
+        ("stock", "elmo_tagger"),
+        ("tagger", "elmo_embedder"),
+        ("stock", "elmo_embedder"),
+        ("classifier", "elmo_classifier"),
+        ("stock_classifier", "elmo_classifier"),
+        ("classifier", "elmo_embedder"),
+    ],
+)
+def test_every_path_gives_the_same_answer(
+    archives: dict[str, Path], load: Load, tmp_path: Path, archive: str, name: str
+) -> None:
+    data = TOWNS
+    if "classifier" in archive:
+        data = opinions_as_json(tmp_path) if archive.startswith("stock") else OPINIONS
+    predictor = load(archive, name)
+    instances = list(predictor._dataset_reader.read(data))
+    questions = [{"tokens": [token.text for token in instance["tokens"].tokens]} for instance in instances]
+    wanted = predictor.predict_batch_json(questions)
+    assert len(wanted) > 3 and all(answer["tokens"] for answer in wanted)
+    assert same([predictor.predict_json(question) for question in questions], wanted)
+    assert same(predictor.predict_batch_instance(instances), wanted)
+    assert same([predictor.predict_instance(instance) for instance in instances], wanted)
+    assert predictor.predict_batch_instance([]) == []
+    for batch in ([], ["--batch-size", 3]):
+        answers = tmp_path / "answers.jsonl"
+        arguments = ["--use-dataset-reader", "--predictor", name, "--silent", "--output-file", answers, *batch]
+        allennlp("predict", archives[archive], data, *arguments)
+        assert same([json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()], wanted)
+
+
+def test_a_gold_label_that_the_model_does_not_know_is_no_matter(load: Load, tmp_path: Path) -> None:
+    tagged = tmp_path / "tagged.txt"
+    tagged.write_text("Tove B-STAR\nleft O\n", encoding="utf-8")
+    tagger = load("tagger")
+    (instance,) = tagger._dataset_reader.read(tagged)
+    assert same(tagger.predict_instance(instance), tagger.predict_json({"tokens": ["Tove", "left"]}))
+    classifier = load("classifier")
+    instance = classifier._dataset_reader.text_to_instance("Tove left", "unheard of")
+    assert same(classifier.predict_instance(instance), classifier.predict_json({"sentence": "Tove left"}))
+
+
+@pytest.mark.parametrize(("archive", "name"), [("tagger", "elmo_tagger"), ("tagger", "elmo_embedder")])
+def test_an_instance_without_a_text_is_an_error_that_names_its_fields(load: Load, archive: str, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"'tokens', got \['premise'\]"):
+        load(archive, name).predict_instance(Instance({"premise": TextField([Token("Tove")])}))
+
+
+def test_a_text_of_a_dataset_without_tokens_is_answered(load: Load) -> None:
+    predictor = load("stock_classifier", "elmo_classifier")
+    instance = predictor._dataset_reader.text_to_instance("", "good")
+    assert instance["tokens"].tokens == []
+    assert same(predictor.predict_instance(instance), predictor.predict_json({"sentence": ""}))
+    assert same(load("tagger").predict_instance(Instance({"tokens": TextField([])})), {**NO_TAGS, "spans": []})
 
 
 def test_another_language_is_an_argument(archives: dict[str, Path]) -> None:
@@ -317,13 +364,38 @@ def test_a_model_of_another_kind_is_named(load: Load) -> None:
     with pytest.raises(ConfigurationError, match="wanted a tagger, found a ElmoClassifier, which gives"):
         load("json", "elmo_tagger")._answer(["Tove"], {"label": "1"})
     with pytest.raises(ConfigurationError, match="wanted a classifier, found a ElmoTagger, which gives"):
-        load("tagger", "elmo_classifier")._label({"tags": []})
+        load("tagger", "elmo_classifier")._answer(["Tove"], {"tags": []})
 
 
 @pytest.mark.parametrize("archive", ["tagger", "classifier"])
 def test_half_a_surrogate_pair_is_a_character_like_others(load: Load, archive: str) -> None:
     answer = load(archive).predict_json({"sentence": "\ud83d left \ud83d\ude00"})
     assert answer["tokens"][0] == "\ufffd" and "\U0001f600" in answer["tokens"]
+
+
+@pytest.mark.parametrize(
+    ("archive", "name"),
+    [
+        ("tagger", "elmo_tagger"),
+        ("tagger", "elmo_embedder"),
+        ("classifier", "elmo_classifier"),
+        ("json", "elmo_classifier"),
+        ("stock_classifier", "elmo_classifier"),
+    ],
+)
+@pytest.mark.parametrize("to_file", [True, False])
+def test_allennlp_predict_writes_the_answer_for_half_a_surrogate_pair(
+    archives: dict[str, Path], tmp_path: Path, capfdbinary: Any, archive: str, name: str, to_file: bool
+) -> None:
+    questions, answers = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
+    questions.write_text('{"tokens": ["\\ud83d", "left"]}\n{"sentence": "\\ud83d left"}\n', encoding="utf-8")
+    output = ["--silent", "--output-file", answers] if to_file else []
+    capfdbinary.readouterr()
+    allennlp("predict", archives[archive], questions, "--predictor", name, *output)
+    written = answers.read_bytes() if to_file else capfdbinary.readouterr().out
+    lines = [line.removeprefix("prediction:  ") for line in written.decode("utf-8").splitlines()]
+    found = [json.loads(line)["tokens"] for line in lines if line.startswith("{")]
+    assert found == [["\ud83d", "left"], ["\ufffd", "left"]]
 
 
 def test_a_line_that_is_no_json_is_shown(load: Load) -> None:

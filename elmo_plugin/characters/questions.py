@@ -1,0 +1,36 @@
+"""What a predictor is asked: raw text or tokens, in a line of JSON or in an instance of a dataset reader."""
+
+from typing import Any, Union
+
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Instance
+from allennlp.data.fields import TextField
+
+
+def read_question(question: Any) -> Union[str, list[str]]:
+    """Return the text of `{"sentence": "…"}`, or the tokens of `{"tokens": [...]}` as they are.
+
+    Raises `ConfigurationError` if neither key is there with a value of its type.
+    """
+    keys = question if isinstance(question, dict) else {}
+    tokens, sentence = keys.get("tokens"), keys.get("sentence")
+    if isinstance(tokens, list) and all(isinstance(token, str) for token in tokens):
+        return tokens
+    if tokens is None and isinstance(sentence, str):
+        return without_lone_surrogates(sentence)
+    raise ConfigurationError(
+        f"expected 'sentence' (a string) or 'tokens' (a list of strings), got {str(question)[:200]}"
+    )
+
+
+def instance_words(instance: Instance) -> list[str]:
+    """Return the tokens of an instance's field `tokens`. Raises `ConfigurationError` if it has no such text."""
+    field = instance.fields.get("tokens")
+    if not isinstance(field, TextField):
+        raise ConfigurationError(f"expected an instance with a text in its field 'tokens', got {[*instance.fields]}")
+    return [token.text or "" for token in field.tokens]
+
+
+def without_lone_surrogates(text: str) -> str:
+    """Return the text with U+FFFD for each half of a surrogate pair: JSON can spell one, tokenizers cannot read it."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
