@@ -13,7 +13,7 @@ from allennlp.nn.util import add_sentence_boundary_token_ids
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, ElmoLstm
-from elmo_plugin.bilm.precision import dtype_of
+from elmo_plugin.bilm.precision import check_precision, dtype_on, warn_of_emulation
 from elmo_plugin.bilm.seq2seq_encoder import join_directions, split_directions
 from elmo_plugin.bilm.word_encoder import BEGIN_ID, END_ID, UNKNOWN_ID, WordEncoder
 from elmo_plugin.kernels import LstmState
@@ -61,7 +61,8 @@ class BidirectionalLanguageModel(Model):
     contextualizer : `Optional[Seq2SeqEncoder]`
         In place of the biLM's LSTM, for whole sentences. It is refused if a direction sees what it predicts.
     precision : `str`
-        `float32`, or `bfloat16` for matrix products of that type.
+        Of matrix products: `float32`; `bfloat16`, which is float32 on a processor that would emulate it; or `auto`:
+        bfloat16 where the device computes it natively, else float32.
     kernel : `str`
         Name of the LSTM's kernel, or `auto`.
     """
@@ -81,7 +82,7 @@ class BidirectionalLanguageModel(Model):
         serialization_dir: Optional[str] = None,
     ) -> None:
         super().__init__(vocab, serialization_dir=serialization_dir)
-        self.precision = dtype_of(precision)
+        self.precision = check_precision(precision)
         words = words_of(vocab)
         self.bilm = resolve_bilm(_with_vocabulary_size(bilm, len(words)), kernel, serialization_dir)
         _check_word_table(self.bilm, len(words))
@@ -168,8 +169,10 @@ class BidirectionalLanguageModel(Model):
         self.perplexity.counts = dict(state["counts"])
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        device = next(self.parameters()).device.type
-        return torch.autocast(device, dtype=self.precision, enabled=self.precision != torch.float32)
+        device = next(self.parameters()).device
+        warn_of_emulation(device, self.precision)
+        dtype = dtype_on(device, self.precision)
+        return torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32)
 
     def _score(self, predictions: Predictions) -> Tensor:
         rows = predictions.targets - 1  # (N,), the softmax knows no padding
