@@ -96,7 +96,13 @@ class BidirectionalLanguageModel(Model):
         input_dim = self.bilm.lstm.get_output_dim() // 2  # P
         self.softmax = resolve_softmax(softmax, bilm, words, input_dim, serialization_dir)
         if share_embedding_softmax:
-            self.softmax.tie(_word_table(self.bilm))
+            table = _word_table(self.bilm)
+            self.softmax.tie(table)
+            if (
+                "options" in bilm
+            ):  # begun anew: from N(0, 1/P) as a softmax, since scores by N(0, 1) are far too certain
+                with torch.no_grad():
+                    table.weight.mul_(input_dim**-0.5)
         self.perplexity = BidirectionalPerplexity()
         self.throughput = Throughput()
         self.carried: dict[bool, LstmState] = {}
