@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.settings import Settings
 from benchmarks.timing import Timed
+from elmo_plugin.kernels.products import has_native_bfloat16
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -52,15 +53,20 @@ def processor(device: torch.device) -> str:
     """The name of the GPU, or of the processor."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    found = [line for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name")]
-    return found[0].partition(":")[2].strip() if found else platform.processor() or platform.machine()
+    lines = (line.partition(":") for line in _lines(Path("/proc/cpuinfo")))
+    known = {key.strip(): value.strip() for key, _, value in lines}
+    if "model name" not in known:
+        return platform.processor() or platform.machine()
+    # A virtual machine may hide the full name; family and model tell the generation.
+    return f"{known['model name']} (family {known.get('cpu family', '?')}, model {known.get('model', '?')})"
 
 
 def instructions() -> str:
     """What the processor has for products of low precision."""
     flags = {flag for line in _lines(Path("/proc/cpuinfo")) if line.startswith("flags") for flag in line.split()}
     found = sorted(flags & {"amx_tile", "amx_bf16", "amx_int8", "avx2", "avx512f", "avx512_bf16", "avx512_vnni"})
-    return ", ".join(found) or "no vector instructions known"
+    known = ", ".join(found) or "no vector instructions known"
+    return known if has_native_bfloat16() else f"{known}; no native bfloat16: `bfloat16` of ours is float32"
 
 
 def commit() -> str:

@@ -1,6 +1,7 @@
 """Every pretraining config: its published size where it has one, and one step on a made-up text, its model shrunken."""
 
 import json
+import random
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,17 @@ import pytest
 import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
+from allennlp.data import Vocabulary
+from allennlp.models import Model
 
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import load_checkpoint
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.pretraining.word_ids import WordIds
 
 FOLDER = Path(__file__).parent.parent / "training_configs/pretrain"
 CONFIGS = sorted(FOLDER.rglob("*.jsonnet"))
+SYSTEMS = sorted(FOLDER.parent.glob("systems/*/pretrain.jsonnet"))
 N_WORDS = 45000
 N_HELDOUT = 1200
 SHRUNKEN = {
@@ -89,6 +94,42 @@ def test_a_published_size_has_the_published_number_of_weights(
     with torch.device("meta"):
         bilm = BiLM(BiLMOptions.from_dict(params["model"]["bilm"]["options"].as_dict()))
     assert round(sum(weight.numel() for weight in bilm.parameters()) / 1e6, 1) == millions
+
+
+@pytest.mark.parametrize("path", [*CONFIGS, *SYSTEMS], ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_config_asks_no_processor_for_what_it_may_not_have(path: Path) -> None:
+    variables = dict.fromkeys(("LM_TRAIN", "LM_HELDOUT", "ELMO_BILM"), "somewhere")
+    precision = Params.from_file(str(path), ext_vars=variables)["model"]["precision"]
+    assert precision == ("float32" if path.stem in ("bilm_original", "fine_tune") else "auto")
+
+
+@pytest.mark.parametrize("path", [*CONFIGS, *SYSTEMS], ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_model_that_has_learned_nothing_knows_no_more_and_no_less(
+    path: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On words by Zipf's law its perplexity is near that of scores of zero: the size of the vocabulary, in `full`."""
+    variables = {"LM_TRAIN": str(text), "LM_HELDOUT": str(text), "ELMO_BILM": "english-tiny"}
+    params = Params.from_file(str(path), ext_vars=variables).as_dict(quiet=True)
+    options = params["model"]["bilm"].get("options")
+    if options is None:
+        pytest.skip("goes on from a trained one")
+    options["lstm"]["dim"] = min(options["lstm"]["dim"], 1024)  # the widths that scores depend on stay as they are
+    vocab = Vocabulary.from_params(Params(params["vocabulary"]))
+    model = Model.from_params(Params({**params["model"], "precision": "float32"}), vocab=vocab).eval()
+    words = [f"w{number}" for number in range(N_WORDS)]
+    draw = random.Random(0)
+    lines = [draw.choices(words, [1 / (row + 3) for row in range(N_WORDS)], k=15) for _ in range(8)]
+    found, nothing = [], torch.zeros(())
+    nll = model.softmax.nll
+    for factor in (nothing + 1, nothing):
+        monkeypatch.setattr(model.softmax, "nll", lambda vectors, *rest, factor=factor: nll(vectors * factor, *rest))
+        with torch.no_grad():
+            model(tokens=WordIds(vocab).of_sentences(lines))
+        found.append(model.get_metrics(reset=True)["perplexity"])
+    fresh, ignorant = found
+    assert ignorant / 1.5 < fresh < ignorant * 1.5
+    if params["model"]["softmax"]["type"] != "adaptive":
+        assert ignorant == pytest.approx(vocab.get_vocab_size() - 1, rel=1e-3)
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

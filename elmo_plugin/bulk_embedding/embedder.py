@@ -108,7 +108,7 @@ def load(bilm: Location, mix: str = "all", precision: str = "float32", cuda_devi
 
     bilm : path, URL or bundled name, in any format
     mix : `all` layers, the `top` one, their `average`, or `trained`: the first mix of the model in an archive
-    precision : `float32`, or `bfloat16`; what comes out is float32
+    precision : `float32`, `bfloat16` or `auto`, as in `Elmo`; what comes out is float32
     cuda_device : the number of a GPU, −1 for the processor
 
     Raises `ConfigurationError` for files that cannot be read, and for words and devices that are none of these.

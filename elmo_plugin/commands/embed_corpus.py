@@ -11,7 +11,7 @@ from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
 
-from elmo_plugin.bilm.precision import PRECISIONS
+from elmo_plugin.bilm.precision import CHOICES
 from elmo_plugin.bulk_embedding import (
     Corpus,
     CorpusEmbedder,
@@ -132,7 +132,10 @@ def _add_work(subparser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--batch-size", type=count, help="sentences in a batch at most (default: any number)")
     group.add_argument(
-        "--precision", choices=list(PRECISIONS), default="float32", help="what is computed in (default: float32)"
+        "--precision",
+        choices=CHOICES,
+        default="float32",
+        help="what is computed in; auto is bfloat16 where the device computes it natively (default: float32)",
     )
     group.add_argument(
         "--cuda-device",

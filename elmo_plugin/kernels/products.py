@@ -4,6 +4,7 @@ PyTorch takes its float32 products on a CPU from MKL, which leaves half of a pro
 which PyTorch carries too, does not. It is called by the operators that `torch.compile` itself calls.
 """
 
+import platform
 from functools import cache
 from typing import NamedTuple, Optional
 
@@ -86,6 +87,15 @@ def product_type(values: Tensor) -> torch.dtype:
     """The type of matrix products on the device of `values`: autocast's, or their own."""
     device = values.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
+
+
+@cache
+def has_native_bfloat16() -> bool:
+    """Whether this processor has instructions for bfloat16 products, and oneDNN uses them."""
+    if not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return False
+    # On x86 oneDNN says yes from AVX-512 on, and emulates without AVX512-BF16, which all processors with AMX have too.
+    return platform.machine() not in ("x86_64", "AMD64") or torch.cpu._is_avx512_bf16_supported()
 
 
 def runs_faster(values: Tensor) -> bool:

@@ -1,5 +1,6 @@
 """ELMo: one pass of a biLM, one mix of its layers for each place that wants a vector (ELMo §3.2, §3.3)."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any, NamedTuple, Optional, Union
@@ -11,7 +12,7 @@ from allennlp.data import Vocabulary
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, BiLMOutput, InitialState, ZeroState
-from elmo_plugin.bilm.precision import dtype_of
+from elmo_plugin.bilm.precision import check_precision, dtype_on, warn_of_emulation
 from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, check_vocabulary, resolve_bilm
 from elmo_plugin.mixes.halves import by_halves
 from elmo_plugin.mixes.layer_mix import LayerMix, build_part
@@ -47,7 +48,9 @@ class Elmo(nn.Module, Registrable):
     initial_state : `Optional[InitialState]`
         What the LSTMs start from; zeros by default.
     precision : `str`
-        `float32`, or `bfloat16` for a frozen biLM; what comes out is float32.
+        Of the weights and matrix products of a frozen biLM: `float32`; `bfloat16`, which is float32 on a processor that
+        would emulate it; or `auto`: bfloat16 where the device computes it natively, else float32. What comes out is
+        float32.
     sentence_cache : `Optional[SentenceCache]`
         Keeps a sentence's layers on disk, one cache for all mixes; for a frozen biLM.
     """
@@ -67,7 +70,8 @@ class Elmo(nn.Module, Registrable):
         sentence_cache: Optional[SentenceCache] = None,
     ) -> None:
         super().__init__()
-        self.bilm = bilm.to(_dtype(precision, requires_grad)).requires_grad_(requires_grad)
+        self.precision = _precision(precision, requires_grad)
+        self.bilm = bilm.to(dtype_on(next(bilm.parameters()).device, self.precision)).requires_grad_(requires_grad)
         self.bilm.lstm.input_dropout.p = 0.0  # what it was pretrained with
         self.requires_grad = requires_grad
         self.mixes = nn.ModuleList(mixes)
@@ -84,7 +88,8 @@ class Elmo(nn.Module, Registrable):
         if sentence_cache is not None:
             if requires_grad:
                 raise ConfigurationError("'sentence_cache' is for a frozen biLM; found 'requires_grad' true")
-            sentence_cache.open_for(self.bilm, self.initial_state)
+            if _same_everywhere(self.precision):  # else it is opened at the first batch, on the device that computes
+                sentence_cache.open_for(self.bilm, self.initial_state)
 
     @classmethod
     def from_config(
@@ -136,6 +141,17 @@ class Elmo(nn.Module, Registrable):
     def get_output_dim(self) -> int:
         """Width of each representation."""
         return self.output_dim
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Elmo":
+        """Cast the biLM when it moves to a device on which `precision` means another type; called by `to`, `cuda` …"""
+        before = next(self.bilm.parameters())
+        device, dtype = before.device, before.dtype  # now: the parameter itself may be written to
+        super()._apply(fn, recurse)
+        after = next(self.bilm.parameters())
+        as_configured = dtype == after.dtype == dtype_on(device, self.precision)  # not after `half()`, say
+        if as_configured and after.device.type != device.type:
+            self.bilm.to(dtype_on(after.device, self.precision))
+        return self
 
     def forward(self, ids: Tensor) -> ElmoOutput:
         """Character ids (B, T, C), or word ids (B, T), to one (B, T, output dim) a mix.
@@ -191,6 +207,7 @@ class Elmo(nn.Module, Registrable):
     def run_bilm(self, ids: Tensor) -> BiLMOutput:
         """All layers in float32, or float64, `<S>` and `</S>` included; moves a carried state on."""
         like = next(self.bilm.parameters())
+        warn_of_emulation(like.device, self.precision)
         with nullcontext() if self.requires_grad else torch.no_grad():
             output: BiLMOutput = self.bilm(ids, self.initial_state.before(self.bilm, ids.size(0), like))
         self.initial_state.after(output.state)
@@ -231,10 +248,17 @@ def _build_cache(keys: Optional[Union[str, Lazy[SentenceCache]]]) -> Optional[Se
     return build_part("sentence_cache", keys) if isinstance(keys, Lazy) else SentenceCache(keys)
 
 
-def _dtype(precision: str, requires_grad: bool) -> torch.dtype:
-    if precision != "float32" and requires_grad:
-        raise ConfigurationError(f"'precision' {precision!r} is for a frozen biLM; 'requires_grad' wants 'float32'")
-    return dtype_of(precision)
+def _same_everywhere(precision: str) -> bool:
+    """Whether it means the same type on the processor, where a model is built, and on the GPU, where it may run."""
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    return not torch.cuda.is_available() or dtype_on(cpu, precision) == dtype_on(gpu, precision)
+
+
+def _precision(precision: str, requires_grad: bool) -> str:
+    """The same, checked; a biLM that is tuned is of float32."""
+    if requires_grad and check_precision(precision) == "bfloat16":
+        raise ConfigurationError("'precision': expected 'float32' or 'auto' with 'requires_grad', got 'bfloat16'")
+    return "float32" if requires_grad else check_precision(precision)
 
 
 Elmo.register("elmo", constructor="from_config")(Elmo)

@@ -13,7 +13,7 @@ from allennlp.nn.util import add_sentence_boundary_token_ids
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, ElmoLstm
-from elmo_plugin.bilm.precision import dtype_of
+from elmo_plugin.bilm.precision import check_precision, dtype_on, warn_of_emulation
 from elmo_plugin.bilm.word_encoder import BEGIN_ID, END_ID, UNKNOWN_ID, WordEncoder
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.mixes.bilm_source import resolve_bilm
@@ -60,7 +60,8 @@ class BidirectionalLanguageModel(Model):
     contextualizer : `Optional[Seq2SeqEncoder]`
         In place of the biLM's LSTM, for whole sentences. It is refused if a direction sees what it predicts.
     precision : `str`
-        `float32`, or `bfloat16` for matrix products of that type.
+        Of matrix products: `float32`; `bfloat16`, which is float32 on a processor that would emulate it; or `auto`:
+        bfloat16 where the device computes it natively, else float32.
     kernel : `str`
         Name of the LSTM's kernel, or `auto`.
     """
@@ -80,7 +81,7 @@ class BidirectionalLanguageModel(Model):
         serialization_dir: Optional[str] = None,
     ) -> None:
         super().__init__(vocab, serialization_dir=serialization_dir)
-        self.precision = dtype_of(precision)
+        self.precision = check_precision(precision)
         words = words_of(vocab)
         self.bilm = resolve_bilm(_with_vocabulary_size(bilm, len(words)), kernel, serialization_dir)
         _check_word_table(self.bilm, len(words))
@@ -94,7 +95,13 @@ class BidirectionalLanguageModel(Model):
         input_dim = self.bilm.lstm.get_output_dim() // 2  # P
         self.softmax = resolve_softmax(softmax, bilm, words, input_dim, serialization_dir)
         if share_embedding_softmax:
-            self.softmax.tie(_word_table(self.bilm))
+            table = _word_table(self.bilm)
+            self.softmax.tie(table)
+            if (
+                "options" in bilm
+            ):  # begun anew: from N(0, 1/P) as a softmax, since scores by N(0, 1) are far too certain
+                with torch.no_grad():
+                    table.weight.mul_(input_dim**-0.5)
         self.perplexity = BidirectionalPerplexity()
         self.throughput = Throughput()
         self.carried: dict[bool, LstmState] = {}
@@ -167,8 +174,10 @@ class BidirectionalLanguageModel(Model):
         self.perplexity.counts = dict(state["counts"])
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        device = next(self.parameters()).device.type
-        return torch.autocast(device, dtype=self.precision, enabled=self.precision != torch.float32)
+        device = next(self.parameters()).device
+        warn_of_emulation(device, self.precision)
+        dtype = dtype_on(device, self.precision)
+        return torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32)
 
     def _score(self, predictions: Predictions) -> Tensor:
         rows = predictions.targets - 1  # (N,), the softmax knows no padding

@@ -82,6 +82,7 @@ def test_a_bilm_of_words_reads_its_own_vocabulary(tmp_path: Path) -> None:
     assert empty.shape == (L, 0, D)
 
 
+@pytest.mark.usefixtures("native_bfloat16")
 def test_the_bundled_bilm_goes_by_its_name_from_the_package_itself() -> None:
     (array,) = elmo_plugin.load("english-tiny").embed([["The", "ship", "sank", "."]])
     assert array.shape[1] == 4 and array.any()

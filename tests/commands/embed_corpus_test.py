@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from elmo_plugin.bulk_embedding import Embedder, corpus, load, sentence_key
+from elmo_plugin.bilm.precision import CHOICES
+from elmo_plugin.bulk_embedding import CorpusEmbedder, Embedder, corpus, load, sentence_key
 from elmo_plugin.commands import embed_corpus
 from tests.full_disk import disk_of
 from tests.oracles import write_files
@@ -90,10 +91,20 @@ def test_half_the_bits_compressed(folder: Path) -> None:
         assert file["0"].dtype == "float16" and file["0"].compression == "gzip"
 
 
+@pytest.mark.usefixtures("native_bfloat16")
 def test_computed_in_bfloat16(folder: Path) -> None:
     allennlp("embed-corpus", "text", "out", *BILM, "--precision", "bfloat16")
     assert_close(arrays("out"), wanted(), atol=0.1)
     assert any((arrays("out")[key] != vectors).any() for key, vectors in wanted().items())
+
+
+@pytest.mark.usefixtures("emulated_bfloat16")
+def test_a_run_is_known_by_what_it_computes(folder: Path) -> None:
+    asked = {name: CorpusEmbedder(load(folder, precision=name)).run() for name in CHOICES}
+    assert asked["bfloat16"] == asked["auto"] == asked["float32"]
+    assert asked["auto"]["dtype"] == "torch.float32"
+    allennlp("embed-corpus", "text", "out", *BILM, "--precision", "auto")
+    assert_close(arrays("out"), wanted(), atol=0)
 
 
 @pytest.mark.parametrize(

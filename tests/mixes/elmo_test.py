@@ -171,6 +171,7 @@ def test_the_same_sentence_gives_the_same_vectors_in_any_batch_and_at_any_time()
         torch.testing.assert_close(together[row, : len(sentence)], alone, atol=1e-6, rtol=0)
 
 
+@pytest.mark.usefixtures("native_bfloat16")
 def test_bfloat16_is_close_at_each_layer_and_comes_out_as_float32() -> None:
     whole, half = own(), own(precision="bfloat16")
     layers, mask, _ = whole.run_bilm(IDS)
@@ -183,6 +184,7 @@ def test_bfloat16_is_close_at_each_layer_and_comes_out_as_float32() -> None:
         assert not torch.equal(layer, approximate)
 
 
+@pytest.mark.usefixtures("native_bfloat16")
 def test_bfloat16_works_from_every_initial_state() -> None:
     bilm = small_bilm()
     bilm.warm_state = warm_up(bilm, [IDS])
@@ -190,6 +192,33 @@ def test_bfloat16_works_from_every_initial_state() -> None:
     carried = own(initial_state=CarriedState(), precision="bfloat16")
     for elmo in (warm, carried):
         assert all(elmo(IDS).representations[0].isfinite().all() for _ in range(2))
+
+
+@pytest.mark.usefixtures("emulated_bfloat16")
+@pytest.mark.parametrize("precision", ["bfloat16", "auto"])
+def test_on_a_processor_that_emulates_bfloat16_it_computes_in_float32(precision: str) -> None:
+    elmo = own(precision=precision)
+    assert {parameter.dtype for parameter in elmo.bilm.parameters()} == {torch.float32}
+    assert torch.equal(elmo(IDS).representations[0], own()(IDS).representations[0])
+
+
+@pytest.mark.usefixtures("native_bfloat16")
+def test_auto_is_bfloat16_where_it_is_native() -> None:
+    auto, half = own(precision="auto"), own(precision="bfloat16")
+    assert torch.equal(auto(IDS).representations[0], half(IDS).representations[0])
+
+
+@pytest.mark.usefixtures("emulated_bfloat16")
+def test_on_the_way_to_another_device_it_becomes_what_precision_means_there() -> None:
+    def types(module: torch.nn.Module) -> set[torch.dtype]:
+        return {parameter.dtype for parameter in module.parameters()}
+
+    tagger = torch.nn.ModuleDict({"elmo": own(precision="bfloat16"), "encoder": torch.nn.Linear(2, 2)}).to("meta")
+    assert types(tagger["elmo"].bilm) == {torch.bfloat16}  # type: ignore[union-attr,arg-type]
+    assert types(tagger["elmo"].mixes) == types(tagger["encoder"]) == {torch.float32}  # type: ignore[union-attr,arg-type]
+    assert types(own(precision="auto").to("meta").bilm) == types(own().to("meta").bilm) == {torch.float32}
+    assert types(own(precision="bfloat16").double().to("meta").bilm) == {torch.float64}  # the user's word counts
+    assert types(own(precision="bfloat16").to("meta", torch.float64).bilm) == {torch.float64}
 
 
 def test_carried_is_upstreams_behaviour_from_batch_to_batch(tmp_path: Path) -> None:

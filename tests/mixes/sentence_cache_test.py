@@ -106,6 +106,7 @@ def test_half_precision_is_close_takes_half_the_space_and_answers_the_same_each_
     assert half < 0.6 * whole
 
 
+@pytest.mark.usefixtures("native_bfloat16")
 def test_a_bilm_in_half_precision_loses_nothing_more(tmp_path: Path) -> None:
     elmo = cached(tmp_path, precision="bfloat16")
     wanted = own(precision="bfloat16").layers(IDS)
@@ -161,6 +162,7 @@ def refusal(path: Path, **keys: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.usefixtures("native_bfloat16")
 def test_another_bilm_is_refused_when_it_is_built(tmp_path: Path) -> None:
     cached(tmp_path)(IDS)
     other = lively(BiLM.random(options(), seed=0), scale=1.1)
@@ -175,6 +177,23 @@ def test_another_bilm_is_refused_when_it_is_built(tmp_path: Path) -> None:
     assert torch.equal(cached(tmp_path, bilm=warm)(IDS)[0][0], own()(IDS)[0][0])  # has one, and does not start from it
     with pytest.raises(ConfigurationError, match="another 'precision': found float32, wanted float16"):
         own(SentenceCache(str(tmp_path), "float16"))
+
+
+@pytest.mark.usefixtures("emulated_bfloat16")
+def test_what_was_computed_counts_and_not_what_was_asked_for(tmp_path: Path) -> None:
+    wanted = cached(tmp_path, precision="bfloat16").layers(IDS)
+    elmo = cached(tmp_path)
+    runs = sentences_run(elmo)
+    assert same_to_the_bit(elmo.layers(IDS), wanted) and not runs
+
+
+@pytest.mark.usefixtures("emulated_bfloat16")
+def test_a_model_that_may_move_to_a_gpu_opens_it_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    cached(tmp_path / "cache", precision="bfloat16")  # would claim it for float32, which a GPU does not compute
+    assert not (tmp_path / "cache").exists()
+    cached(tmp_path / "cache")
+    assert (tmp_path / "cache").exists()
 
 
 def test_every_weight_counts(tmp_path: Path) -> None:

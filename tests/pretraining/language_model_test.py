@@ -17,6 +17,7 @@ from tests.language_model_oracles import CHARACTERS, HELDOUT, TRAIN, WORD_INPUT,
 
 SAMPLED = {"type": "sampled", "n_samples": 4}
 ADAPTIVE = {"type": "adaptive", "cutoffs": [4, 9], "div_value": 2.0}
+NATIVE = "elmo_plugin.bilm.precision.has_native_bfloat16"
 READING_WORDS: Config = {"bilm": {"options": WORD_INPUT, "seed": 1}}
 LSTM = {"type": "lstm", "input_size": 8, "hidden_size": 6, "bidirectional": True}
 
@@ -148,6 +149,7 @@ def differentiate(model: BidirectionalLanguageModel, batches: list[Config]) -> t
     return loss.item(), torch.cat([gradient.flatten() for gradient in gradients])
 
 
+@pytest.mark.usefixtures("native_bfloat16")
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("softmax", [{"type": "full"}, SAMPLED, ADAPTIVE])
 def test_bfloat16_is_float32_but_for_rounding(tmp_path: Path, softmax: Config, streamed: bool) -> None:
@@ -162,6 +164,35 @@ def test_bfloat16_is_float32_but_for_rounding(tmp_path: Path, softmax: Config, s
         assert {part.dtype for part in rounded.carried[True]} == {torch.float32}
 
 
+@pytest.mark.usefixtures("emulated_bfloat16")
+@pytest.mark.parametrize("precision", ["bfloat16", "auto"])
+def test_on_a_processor_that_emulates_bfloat16_it_computes_in_float32(precision: str) -> None:
+    exact, chosen = (language_model(precision=name).train() for name in ("float32", precision))
+    assert score(chosen, sentences(chosen, TRAIN)) == score(exact, sentences(exact, TRAIN))
+
+
+@pytest.mark.usefixtures("native_bfloat16")
+def test_auto_is_bfloat16_where_it_is_native() -> None:
+    half, auto = (language_model(precision=name).train() for name in ("bfloat16", "auto"))
+    assert score(auto, sentences(auto, TRAIN)) == score(half, sentences(half, TRAIN))
+
+
+def test_a_run_goes_on_where_bfloat16_is_computed_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first half on a processor with native bfloat16, the second half on one that would emulate it."""
+    model = language_model(precision="auto").train()
+    first, second, *_ = windows(tmp_path, model, TRAIN, streams=2, window=5)
+    monkeypatch.setattr(NATIVE, lambda: True)
+    model(**first)
+    resumed = language_model(precision="auto").train()
+    resumed.load_state_dict(model.state_dict())
+    resumed.restore_training_state(model.training_state())
+    rounded = model(**second)["loss"].item()
+    monkeypatch.setattr(NATIVE, lambda: False)
+    assert resumed(**second)["loss"].item() == pytest.approx(rounded, rel=0.01)
+    assert {part.dtype for part in resumed.carried[True]} == {torch.float32}
+
+
+@pytest.mark.usefixtures("native_bfloat16")
 def test_training_in_bfloat16_lowers_the_loss() -> None:
     model = language_model(precision="bfloat16").train()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
@@ -176,7 +207,7 @@ def test_training_in_bfloat16_lowers_the_loss() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"precision": "float16"}, "'precision' is 'float16'; wanted one of float32, bfloat16"),
+        ({"precision": "float16"}, "'precision': expected one of .*auto, got 'float16'"),
         (
             {"bilm": {"options": {**CHARACTERS, "n_tokens_vocab": 7}}},
             r"'bilm.options.n_tokens_vocab' is 7; the vocabulary has \d+ words",

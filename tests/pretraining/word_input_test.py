@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
-from allennlp.models import load_archive
+from allennlp.models import Model, load_archive
 
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.bilm.word_encoder import WordEncoder
 from elmo_plugin.pretraining import BidirectionalLanguageModel
 from elmo_plugin.pretraining.softmax import WordVectorSoftmax
+from elmo_plugin.pretraining.vocabulary import vocabulary_of
 from elmo_plugin.pretraining.word_ids import WordIds
 from tests.language_model_oracles import TRAIN, WORD_INPUT, WORDS, Config, experiment, language_model, write_corpus
 from tests.oracles import options, write_files
@@ -67,6 +69,14 @@ def test_the_table_stays_one_through_training_and_in_the_archive(tmp_path: Path)
     with torch.no_grad():
         tables(loaded)[0].add_(1.0)
     assert torch.equal(*tables(loaded))
+
+
+def test_a_shared_table_that_was_trained_stays_as_it_is(tmp_path: Path) -> None:
+    bilm = BiLM.random(options(char_cnn=None, n_tokens_vocab=len(WORDS)), seed=1)
+    write_files(tmp_path, bilm)
+    keys = {"type": "bilm", "bilm": {"pretrained": str(tmp_path)}, "share_embedding_softmax": True}
+    model = Model.from_params(Params(keys), vocab=vocabulary_of(WORDS))
+    assert torch.equal(tables(model)[0], bilm.token_encoder.embedding.weight)  # type: ignore[arg-type,union-attr]
 
 
 def test_without_it_there_are_two() -> None:

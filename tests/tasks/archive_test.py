@@ -142,6 +142,7 @@ def test_a_warm_state_goes_with_the_weights(tmp_path: Path) -> None:
     assert same(answers(loaded, config), answers(model, config))
 
 
+@pytest.mark.usefixtures("native_bfloat16")
 def test_half_precision_goes_into_an_archive_and_out_again(tmp_path: Path) -> None:
     config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), "precision": "bfloat16"})
     model = train(config, tmp_path / "run")

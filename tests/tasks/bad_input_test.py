@@ -126,7 +126,7 @@ def test_a_spoilt_file_is_named_with_what_is_wrong_with_it(
         ({"scalar_mix_parameters": [0, 0, 0, 1]}, "'mix': 'initial_scalar_parameters' has 4 numbers; wanted 3"),
         ({"initial_state": "hot"}, "'initial_state': hot not in acceptable choices for type: ['zero', 'warm', "),
         ({"initial_state": "warm"}, "'initial_state' is 'warm', but random:0 holds no warm state"),
-        ({"precision": "half"}, "'precision' is 'half'; wanted one of float32, bfloat16"),
+        ({"precision": "half"}, "'precision': expected one of float32, bfloat16, auto, got 'half'"),
         ({"kernel": "cuda"}, "'kernel': no kernel is called 'cuda'; wanted one of auto, "),
     ],
 )

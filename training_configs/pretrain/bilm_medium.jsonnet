@@ -4,7 +4,7 @@
   vocabulary_size:: 200000,
   softmax:: { type: 'adaptive', cutoffs: [8000, 40000], div_value: 4 },
   batches:: self.sentences(20480),
-  precision:: 'bfloat16',
+  precision:: 'auto',
   learning_rate:: 0.002,
   warmup_steps:: 1000,
   epochs:: 5,

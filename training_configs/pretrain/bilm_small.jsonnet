@@ -4,7 +4,7 @@
   vocabulary_size:: 100000,
   softmax:: { type: 'adaptive', cutoffs: [4000, 20000], div_value: 2 },
   batches:: self.sentences(10240),
-  precision:: 'bfloat16',
+  precision:: 'auto',
   warmup_steps:: 1000,
   epochs:: 5,
 }

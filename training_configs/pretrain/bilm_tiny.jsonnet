@@ -4,7 +4,7 @@
   vocabulary_size:: 32000,
   softmax:: { type: 'adaptive', cutoffs: [2000, 10000], div_value: 3 },
   dropout:: 0,
-  precision:: 'bfloat16',
+  precision:: 'auto',
   batches_per_epoch:: 1900,
   epochs:: 5,
 }

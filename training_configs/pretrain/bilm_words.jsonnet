@@ -3,6 +3,6 @@
   options:: { lstm: (import '../lib/bilms.libsonnet').english_tiny.options.lstm },
   vocabulary_size:: 32000,
   model+: { share_embedding_softmax: true },
-  precision:: 'bfloat16',
+  precision:: 'auto',
   epochs:: 3,
 }

@@ -4,7 +4,7 @@
   vocabulary_size:: 20000,
   model+: { share_embedding_softmax: true },
   softmax:: { type: 'sampled', n_samples: 2048 },
-  precision:: 'bfloat16',
+  precision:: 'auto',
   warmup_steps:: 100,
   epochs:: 5,
 }

@@ -5,7 +5,7 @@
   vocabulary_size:: 20000,
   softmax:: { type: 'adaptive', cutoffs: [2000, 8000], div_value: 2 },
   batches:: self.streams(64, 40),
-  precision:: 'bfloat16',
+  precision:: 'auto',
   warmup_steps:: 100,
   batches_per_epoch:: 460,  // one pass over 21,650 reviews, in five parts
   epochs:: 5,

@@ -1,0 +1,88 @@
+"""What `precision` means on which processor: native bfloat16 is used, emulated bfloat16 never."""
+
+import logging
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from elmo_plugin.bilm import precision
+from elmo_plugin.bilm.precision import dtype_on, warn_of_emulation
+from elmo_plugin.kernels.products import has_native_bfloat16
+
+CPU, META = torch.device("cpu"), torch.device("meta")
+EMULATED = pytest.mark.usefixtures("emulated_bfloat16")
+NATIVE = pytest.mark.usefixtures("native_bfloat16")
+X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags are those of x86")
+WITHOUT_AVX512 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
+COMPARE = """
+import elmo_plugin
+words = [["The", "ship", "sank", "."]]
+(wanted,), (found,), (chosen,) = (
+    elmo_plugin.load("english-tiny", precision=precision).embed(words) for precision in ("float32", "bfloat16", "auto")
+)
+print((wanted == found).all(), (wanted == chosen).all())
+"""
+
+
+def caught(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.levelno == logging.WARNING]
+
+
+@NATIVE
+@pytest.mark.parametrize(("name", "wanted"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
+def test_a_type_is_itself_where_it_is_native(name: str, wanted: torch.dtype, caplog: pytest.LogCaptureFixture) -> None:
+    assert dtype_on(CPU, name) == dtype_on(META, name) == wanted
+    warn_of_emulation(CPU, name)
+    assert not caught(caplog)
+
+
+@NATIVE
+def test_auto_is_bfloat16_where_it_is_native() -> None:
+    assert dtype_on(CPU, "auto") == torch.bfloat16
+
+
+@EMULATED
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "auto"])
+def test_a_processor_that_emulates_bfloat16_computes_in_float32(name: str) -> None:
+    assert dtype_on(CPU, name) == torch.float32
+
+
+@EMULATED
+def test_bfloat16_stays_on_another_device() -> None:
+    assert dtype_on(META, "bfloat16") == torch.bfloat16
+
+
+@EMULATED
+def test_only_who_asks_for_bfloat16_is_warned_and_once(caplog: pytest.LogCaptureFixture) -> None:
+    precision._warn.cache_clear()
+    for name in ("auto", "float32", "bfloat16", "bfloat16"):
+        warn_of_emulation(CPU, name)
+    (message,) = caught(caplog)
+    assert "'precision'" in message and "float32" in message
+
+
+@X86
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="Linux lists the flags there")
+@pytest.mark.skipif(any("MAX_CPU_ISA" in name for name in os.environ), reason="oneDNN is told to do with less")
+def test_it_is_native_where_the_processor_has_the_instructions() -> None:
+    flags = Path("/proc/cpuinfo").read_text().split()
+    assert has_native_bfloat16() == bool({"avx512_bf16", "amx_bf16"} & set(flags))
+
+
+@X86
+def test_avx512_without_bfloat16_is_emulated_although_onednn_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    assert not has_native_bfloat16.__wrapped__()
+
+
+@X86
+def test_without_avx512_every_precision_has_the_vectors_of_float32_and_one_warning() -> None:
+    environment = {**os.environ, **WITHOUT_AVX512}
+    ended = subprocess.run([sys.executable, "-c", COMPARE], env=environment, capture_output=True, text=True, check=True)
+    assert ended.stdout == "True True\n"
+    assert ended.stderr.count("'precision' is 'bfloat16'") == 1
