@@ -56,7 +56,7 @@ class BiLM(nn.Module):
         elif options.lexicon is not None:
             self.token_encoder = LexiconEncoder(options.lexicon, width)
         elif options.n_tokens_vocab is not None:
-            self.token_encoder = WordEncoder(options.n_tokens_vocab, width)
+            self.token_encoder = WordEncoder(options.n_tokens_vocab, width, options.boundary_ids)
         else:
             raise ConfigurationError(
                 "the options hold no 'char_cnn', 'lexicon' or 'n_tokens_vocab': no input is described"
@@ -117,8 +117,15 @@ class BiLM(nn.Module):
         device = next(self.parameters()).device
         if isinstance(self.token_encoder, SpellingEncoder):
             return self.token_encoder.batch_to_ids(sentences).to(device)
-        assert word_id is not None
+        assert word_id is not None and self.options.n_tokens_vocab is not None
         rows = [torch.tensor([word_id(word) for word in words], dtype=torch.long) for words in sentences]
+        for words, ids in zip(sentences, rows, strict=True):
+            for word in (
+                word for word, id in zip(words, ids.tolist(), strict=True) if id > self.options.n_tokens_vocab
+            ):
+                raise ConfigurationError(
+                    f"the word {word!r} is none of the {self.options.n_tokens_vocab} that the biLM reads"
+                )
         return pad_sequence(rows, batch_first=True).to(device)  # (B, T)
 
     def get_extra_state(self) -> Tensor:

@@ -23,9 +23,11 @@ from elmo_plugin.checkpoints.checkpoint_format import (
     SavedSoftmax,
     local_file,
 )
+from elmo_plugin.checkpoints.file_kind import GZIP, what_is_wrong
 from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
 from elmo_plugin.checkpoints.upstream_elmo import CONFIG, OPTIONS_FILE, PACKED, upstream_checkpoints
 from elmo_plugin.checkpoints.vocabulary_file import read_words
+from elmo_plugin.checkpoints.word_table import with_vocabulary
 
 T = TypeVar("T")
 
@@ -128,8 +130,9 @@ def _with_language_model(checkpoint: Checkpoint, weights: dict[str, Tensor], pat
     vocabulary = path.parent / WORDS
     if not vocabulary.exists():
         return checkpoint
-    words = read_words(vocabulary, f"{name.removesuffix(path.name)}{WORDS}")
-    return checkpoint._replace(vocabulary=[UNKNOWN.get(word, word) for word in words])
+    file = f"{name.removesuffix(path.name)}{WORDS}"
+    words = [UNKNOWN.get(word, word) for word in read_words(vocabulary, file)]
+    return with_vocabulary(checkpoint, words, file)
 
 
 def _below(prefix: str, weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -163,7 +166,8 @@ def _unpack(path: Path, folder: str) -> None:
             wanted = (member for member in archive if _is_read(member.name))
             archive.extractall(folder, wanted, filter="data")
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise ConfigurationError(f"'{path}' is no archive with a {ARCHIVED_WEIGHTS}: {error}") from error
+        reason = what_is_wrong(path, GZIP, error)
+        raise ConfigurationError(f"'{path}' is no archive with a {ARCHIVED_WEIGHTS}: {reason}") from error
     if not (Path(folder) / ARCHIVED_WEIGHTS).exists():
         raise ConfigurationError(f"'{path}' is no archive with a {ARCHIVED_WEIGHTS}: it holds none")
 
