@@ -144,10 +144,13 @@ def _cnn_shapes(cnn: dict[str, Any], width: int) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def file_layers(folder: Path, sentence: Sequence[Any], weights: str = "weights.hdf5") -> Tensor:
+def file_layers(
+    folder: Path, sentence: Sequence[Any], weights: str = "weights.hdf5", boundaries: tuple[int, int] = (1, 2)
+) -> Tensor:
     """The layers (L, T + 2, D) of one sentence straight from a folder's files, in TensorFlow's terms and in float64.
 
     The sentence is a list of words, or, for a word-input model, of their ids: line i of its vocabulary is i + 1.
+    `boundaries` are then the ids of `<S>` and `</S>`.
     Written from `bilm/model.py` and TensorFlow 1.2's `LSTMCell`; nothing of ours or of AllenNLP's runs here.
     """
     options = json.loads((folder / "options.json").read_text(encoding="utf-8"))
@@ -156,7 +159,7 @@ def file_layers(folder: Path, sentence: Sequence[Any], weights: str = "weights.h
         file.visit(names.append)
         values = {name: file[name][...].astype(float) for name in names if isinstance(file[name], h5py.Dataset)}
     if options.get("char_cnn") is None:
-        tokens = values["embedding"][np.array([1, *sentence, 2]) - 1]  # (T + 2, P)
+        tokens = values["embedding"][np.array([boundaries[0], *sentence, boundaries[1]]) - 1]  # (T + 2, P)
     else:
         tokens = np.stack([_file_word(options["char_cnn"], values, word) for word in ("<S>", *sentence, "</S>")])
     forward = _file_direction(options["lstm"], values, "RNN_0/RNN", tokens)  # (n_layers, T + 2, P)

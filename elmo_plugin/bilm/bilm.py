@@ -1,6 +1,5 @@
 """The biLM: token vectors and the layers above them, for whole sentences between `<S>` and `</S>`."""
 
-import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional
 
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
+from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.lexicon_encoder import LexiconEncoder
 from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
 from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
@@ -56,7 +56,7 @@ class BiLM(nn.Module):
         elif options.lexicon is not None:
             self.token_encoder = LexiconEncoder(options.lexicon, width)
         elif options.n_tokens_vocab is not None:
-            self.token_encoder = WordEncoder(options.n_tokens_vocab, width)
+            self.token_encoder = WordEncoder(options.n_tokens_vocab, width, options.boundary_ids)
         else:
             raise ConfigurationError(
                 "the options hold no 'char_cnn', 'lexicon' or 'n_tokens_vocab': no input is described"
@@ -140,18 +140,27 @@ class BiLM(nn.Module):
         device = next(self.parameters()).device
         if isinstance(self.token_encoder, SpellingEncoder):
             return self.token_encoder.batch_to_ids(sentences).to(device)
-        assert word_id is not None
+        assert word_id is not None and self.options.n_tokens_vocab is not None
         rows = [torch.tensor([word_id(word) for word in words], dtype=torch.long) for words in sentences]
+        for words, ids in zip(sentences, rows, strict=True):
+            for word in (
+                word for word, id in zip(words, ids.tolist(), strict=True) if id > self.options.n_tokens_vocab
+            ):
+                raise ConfigurationError(
+                    f"the word {word!r} is none of the {self.options.n_tokens_vocab} that the biLM reads"
+                )
         return pad_sequence(rows, batch_first=True).to(device)  # (B, T)
 
     def get_extra_state(self) -> Tensor:
-        """Sizes and source as JSON in bytes: a state dict that says what it is needs no options file beside it."""
-        description = {"options": self.options.to_dict(), "source": self.source}
-        return torch.tensor(list(json.dumps(description).encode()), dtype=torch.uint8)
+        """Return sizes and source: a state dict that describes itself needs no options file beside it."""
+        return description_to_tensor({"options": self.options.to_dict(), "source": self.source})
 
     def set_extra_state(self, state: Tensor) -> None:
         """Check that the weights about to be loaded were made for these sizes."""
-        options, _ = read_extra_state(state)
+        try:
+            options, _ = read_extra_state(state)
+        except (ValueError, KeyError) as error:
+            raise ConfigurationError(f"the biLM's '_extra_state' in the state dict: {error}") from error
         if options != self.options:
             raise ConfigurationError(f"the weights are those of a biLM of {options}; wanted {self.options}")
 
@@ -170,5 +179,5 @@ class TokenLayer(nn.Module):
 
 def read_extra_state(state: Tensor) -> tuple[BiLMOptions, str]:
     """The sizes and the source that a biLM left in its state dict (`BiLM.get_extra_state`)."""
-    description = json.loads(bytes(state.tolist()).decode())
+    description = tensor_to_description(state)
     return BiLMOptions.from_dict(description["options"]), description["source"]

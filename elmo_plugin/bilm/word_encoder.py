@@ -4,12 +4,9 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm.token_encoder import TokenEncoder, TokenTable
 
-BEGIN_ID, END_ID, UNKNOWN_ID = 1, 2, 3
-"""Of `<S>`, `</S>` and `<UNK>`, the first lines of a vocabulary in bilm-tf's form."""
-
 
 class WordEncoder(TokenEncoder):
-    """An embedding of a vocabulary in bilm-tf's form: line i of its file is row i + 1, row 0 is masked.
+    """An embedding of the words of a vocabulary file: its first line is row 1, and row 0 is masked.
 
     AllenNLP's `single_id` indexer gives these ids when its vocabulary is read from that file (`"oov_token": "<UNK>"`).
 
@@ -19,17 +16,20 @@ class WordEncoder(TokenEncoder):
         V, lines of the vocabulary file.
     output_dim : `int`
         P.
+    boundary_ids : `tuple[int, int]`
+        The ids of `<S>` and `</S>`.
     """
 
     input_dims = 2
 
-    def __init__(self, n_tokens_vocab: int, output_dim: int) -> None:
+    def __init__(self, n_tokens_vocab: int, output_dim: int, boundary_ids: tuple[int, int] = (1, 2)) -> None:
         super().__init__()
+        self.boundary_ids = boundary_ids
         self.embedding = nn.Embedding(n_tokens_vocab + 1, output_dim, padding_idx=0)
 
     def boundaries(self, ids: Tensor) -> tuple[int, int]:
-        """The ids of `<S>` and `</S>`."""
-        return BEGIN_ID, END_ID
+        """Return the ids of `<S>` and `</S>`."""
+        return self.boundary_ids
 
     def fit(self, ids: Tensor) -> Tensor:
         """Ids as they are, (B, T)."""
@@ -44,6 +44,7 @@ class WordEncoder(TokenEncoder):
         if ids.numel() and int(ids.max()) >= self.embedding.num_embeddings:
             raise ValueError(
                 f"word id {int(ids.max())} in the input; wanted at most {self.embedding.num_embeddings - 1}: "
-                "read the text with the vocabulary that the biLM was trained with"
+                "read the text with the vocabulary that the biLM was trained with. If it has no <UNK>, the text "
+                "may have no other words"
             )
         return TokenTable(self.embedding.weight, ids)

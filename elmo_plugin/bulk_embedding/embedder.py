@@ -14,8 +14,9 @@ from allennlp.models.archival import load_archive
 
 from elmo_plugin.bilm import SpellingEncoder
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH, length_batches
-from elmo_plugin.checkpoints import Checkpoint, build_bilm
+from elmo_plugin.checkpoints import build_bilm
 from elmo_plugin.checkpoints.checkpoint_format import Location, local_file
+from elmo_plugin.checkpoints.word_table import WordIds
 from elmo_plugin.mixes import AverageMix, ConcatenateMix, Elmo, LastMix, LayerMix
 from elmo_plugin.mixes.bilm_source import find_checkpoint
 from elmo_plugin.mixes.trained_mix import trained_mix
@@ -26,7 +27,6 @@ WordId = Callable[[str], int]
 MIXES: dict[str, type[LayerMix]] = {"all": ConcatenateMix, "top": LastMix, "average": AverageMix}
 """What of the layers is wanted, but for the mix that a model was trained with."""
 TRAINED = "trained"
-UNKNOWN = "<UNK>"
 
 
 class Embedder:
@@ -126,7 +126,8 @@ def load_by_keys(keys: dict[str, str], mix: str, precision: str, cuda_device: in
     model = build_bilm(checkpoint, source=keys.get("pretrained", keys.get("weight_file", "")))
     mixed = MIXES[mix](model.options.num_layers, model.options.layer_dim)
     elmo = Elmo(model, [mixed], dropout=0.0, precision=precision)
-    return Embedder(elmo.to(_device(cuda_device)), _word_id(checkpoint))
+    word_id = None if checkpoint.vocabulary is None else WordIds(checkpoint.vocabulary, model.source)
+    return Embedder(elmo.to(_device(cuda_device)), word_id)
 
 
 def _load_trained(archive: Location, precision: str, cuda_device: int) -> Embedder:
@@ -142,14 +143,6 @@ def _load_trained(archive: Location, precision: str, cuda_device: int) -> Embedd
         found.bilm, [trained_mix(model, found)], dropout=0.0, initial_state=found.initial_state, precision=precision
     )
     return Embedder(elmo.to(_device(cuda_device)), model.vocab.get_token_index)
-
-
-def _word_id(checkpoint: Checkpoint) -> Optional[WordId]:
-    """The ids of a vocabulary in bilm-tf's form: line i is i + 1, and words that it lacks are `<UNK>`."""
-    if checkpoint.vocabulary is None:
-        return None
-    ids = {word: line for line, word in enumerate(checkpoint.vocabulary, 1)}
-    return lambda word: ids.get(word, ids[UNKNOWN])
 
 
 def _device(cuda_device: int) -> torch.device:

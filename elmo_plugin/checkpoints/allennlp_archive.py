@@ -1,7 +1,6 @@
 """AllenNLP archives: the biLM inside a trained model's `weights.th`, found by the description it left there."""
 
 import gzip
-import json
 import re
 import tarfile
 import tempfile
@@ -15,6 +14,7 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm.bilm import read_extra_state
+from elmo_plugin.bilm.extra_state import tensor_to_description
 from elmo_plugin.checkpoints.bounds import UnpackedStream, check_numbers
 from elmo_plugin.checkpoints.checkpoint_format import (
     Checkpoint,
@@ -23,9 +23,11 @@ from elmo_plugin.checkpoints.checkpoint_format import (
     SavedSoftmax,
     local_file,
 )
+from elmo_plugin.checkpoints.file_kind import GZIP, what_is_wrong
 from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
 from elmo_plugin.checkpoints.upstream_elmo import CONFIG, OPTIONS_FILE, PACKED, upstream_checkpoints
 from elmo_plugin.checkpoints.vocabulary_file import read_words
+from elmo_plugin.checkpoints.word_table import with_vocabulary
 
 T = TypeVar("T")
 
@@ -108,7 +110,7 @@ def _checkpoints(path: Path, name: str) -> Iterator[tuple[str, Checkpoint]]:
 
 
 def _described(read: Callable[[Tensor], T], value: Any, path: Path, name: str) -> T:
-    """What a module said of itself, in bytes, of which a file at `path` has no more than its own."""
+    """What a module said of itself, in no more numbers than the file at `path` has bytes."""
     try:
         if value.numel() > path.stat().st_size:
             raise ValueError(f"found {value.numel():,} numbers")
@@ -123,18 +125,14 @@ def _with_language_model(checkpoint: Checkpoint, weights: dict[str, Tensor], pat
     if key not in weights:
         return checkpoint
     own = _below(SOFTMAX, weights)
-    config = _described(_softmax_config, own.pop(DESCRIPTION), path, f"'{name}', '{key}'")
+    config = _described(tensor_to_description, own.pop(DESCRIPTION), path, f"'{name}', '{key}'")
     checkpoint = checkpoint._replace(softmax=SavedSoftmax(config, own))
     vocabulary = path.parent / WORDS
     if not vocabulary.exists():
         return checkpoint
-    words = read_words(vocabulary, f"{name.removesuffix(path.name)}{WORDS}")
-    return checkpoint._replace(vocabulary=[UNKNOWN.get(word, word) for word in words])
-
-
-def _softmax_config(state: Tensor) -> dict[str, Any]:
-    """Its block of the config, as `pretraining.softmax.LmSoftmax.get_extra_state` left it."""
-    return dict(json.loads(bytes(state.tolist())))
+    file = f"{name.removesuffix(path.name)}{WORDS}"
+    words = [UNKNOWN.get(word, word) for word in read_words(vocabulary, file)]
+    return with_vocabulary(checkpoint, words, file)
 
 
 def _below(prefix: str, weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -168,7 +166,8 @@ def _unpack(path: Path, folder: str) -> None:
             wanted = (member for member in archive if _is_read(member.name))
             archive.extractall(folder, wanted, filter="data")
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise ConfigurationError(f"'{path}' is no archive with a {ARCHIVED_WEIGHTS}: {error}") from error
+        reason = what_is_wrong(path, GZIP, error)
+        raise ConfigurationError(f"'{path}' is no archive with a {ARCHIVED_WEIGHTS}: {reason}") from error
     if not (Path(folder) / ARCHIVED_WEIGHTS).exists():
         raise ConfigurationError(f"'{path}' is no archive with a {ARCHIVED_WEIGHTS}: it holds none")
 

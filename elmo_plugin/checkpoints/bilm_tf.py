@@ -15,10 +15,19 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.checkpoints.bounds import check_numbers
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat, Location, is_missing, local_file
-from elmo_plugin.checkpoints.vocabulary_file import VOCABULARY, read_words, write_words
+from elmo_plugin.checkpoints.checkpoint_format import (
+    Checkpoint,
+    CheckpointFormat,
+    Location,
+    is_missing,
+    local_file,
+    plain_location,
+)
+from elmo_plugin.checkpoints.file_kind import HDF5, JSON, kind_of, what_is_wrong
+from elmo_plugin.checkpoints.vocabulary_file import VOCABULARIES, VOCABULARY, read_words, write_words
 from elmo_plugin.checkpoints.weight_map import Link, Shape, bilm_tf_links
 from elmo_plugin.checkpoints.whole_folder import whole_folder
+from elmo_plugin.checkpoints.word_table import with_vocabulary
 from elmo_plugin.options import BiLMOptions, OptionsError
 
 SUFFIXES = (".hdf5", ".h5")
@@ -30,8 +39,8 @@ SUM = "crc32"
 class BilmTf(CheckpointFormat):
     """A folder with one options and one hdf5 file, or the path or URL of an hdf5 file whose options lie beside it.
 
-    A `vocabulary.txt` beside the weights is the biLM's vocabulary. Its softmax is in none of the files: bilm-tf's
-    `dump_weights` leaves it out.
+    A `vocabulary.txt` or `vocab.txt` beside the weights is the biLM's vocabulary. Its softmax is in none of the files:
+    bilm-tf's `dump_weights` leaves it out.
 
     Registered as a `CheckpointFormat` with name `bilm-tf`.
     """
@@ -44,23 +53,26 @@ class BilmTf(CheckpointFormat):
 
     def read(self, location: Location) -> Checkpoint:
         """Read both files of the pair that `location` leads to, and the vocabulary if it lies beside them."""
-        options_file, weight_file = _pair(location)
-        vocabulary = Path(weight_file).parent / VOCABULARY
-        words = read_words(vocabulary, str(vocabulary)) if vocabulary.exists() else None
-        return self.read_pair(options_file, weight_file)._replace(vocabulary=words)
+        return self.read_pair(*_pair(plain_location(location)))
 
     def read_pair(self, options_file: Location, weight_file: Location) -> Checkpoint:
-        """Read the two files, wherever each is. Raises `ConfigurationError` where they do not fit each other."""
-        options = read_options(local_file(options_file, "options_file"))
-        path = local_file(weight_file, "weight_file")
+        """Read the two files, wherever each is, and the vocabulary if it lies beside the weights.
+
+        Raises `ConfigurationError` where they do not fit each other.
+        """
+        options_path, path = local_file(options_file, "options_file"), local_file(weight_file, "weight_file")
+        _refuse_swapped(options_path, path)
+        options = read_options(options_path)
         try:
             with h5py.File(path, "r") as file:
                 _refuse_other_files(file, path)
-                return _read_weights(file, _with_vocabulary(options, file), path)
+                checkpoint = _read_weights(file, _with_vocabulary_size(options, file), path)
         except ConfigurationError:
             raise
         except Exception as error:  # of a file that was spoiled h5py may raise anything
-            raise ConfigurationError(f"'weight_file' {path} is no complete hdf5 file: {error}") from error
+            reason = what_is_wrong(path, HDF5, error)
+            raise ConfigurationError(f"'weight_file' {path} is no complete hdf5 file: {reason}") from error
+        return _with_vocabulary_beside(plain_location(weight_file), checkpoint)
 
     def write(self, checkpoint: Checkpoint, folder: "PathLike[str]") -> list[str]:
         """Write `options.json`, `weights.hdf5` and, if there is a vocabulary, `vocabulary.txt`; return their names.
@@ -74,8 +86,7 @@ class BilmTf(CheckpointFormat):
                 "bilm-tf's files have no place for lexicons, by which a biLM of ELMoForManyLangs reads characters and "
                 "words; wanted many-langs or native"
             )
-        if checkpoint.vocabulary is None and (target / VOCABULARY).exists():
-            raise ConfigurationError(f"'{target}' holds a {VOCABULARY}, and the biLM to be written has no vocabulary")
+        _refuse_other_vocabularies(checkpoint, target)
         with whole_folder(target) as partial:
             (partial / "weights.hdf5").write_bytes(_weights(checkpoint))
             options = json.dumps(checkpoint.options.to_dict(), indent=2) + "\n"
@@ -89,17 +100,23 @@ def read_options(path: Path) -> BiLMOptions:
     """Read an `options.json`. Raises `ConfigurationError` naming the file and what is wrong with it."""
     try:
         return BiLMOptions.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OptionsError, OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"'options_file' {path}: {what_is_wrong(path, JSON, error)}") from error
+    except OptionsError as error:
         raise ConfigurationError(f"'options_file' {path}: {error}") from error
 
 
-def _pair(location: Location) -> tuple[Location, Location]:
-    """The options and the weights that belong to a folder or to an hdf5 file."""
-    name = fspath(location)
-    if name.endswith(SUFFIXES):
-        named_alike = f"{name.rpartition('.')[0].removesuffix('weights')}options.json"
-        return (str(Path(name).parent / "options.json") if is_missing(named_alike) else named_alike), location
-    folder = Path(location)
+def _refuse_swapped(options: Path, weights: Path) -> None:
+    if kind_of(options) == HDF5:
+        other = "the two are swapped" if kind_of(weights) == JSON else "it belongs under 'weight_file'"
+        raise ConfigurationError(f"'options_file' {options}: expected {JSON} with the sizes, got {HDF5}; {other}")
+
+
+def _pair(name: str) -> tuple[Location, Location]:
+    """The options and the weights that belong to a folder or to a file of weights."""
+    if name.endswith(SUFFIXES) or not Path(name).is_dir():
+        return _options_beside(name), name
+    folder = Path(name)
     options = sorted(folder.glob("*options*.json"))
     weights = sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES)
     if len(weights) > 1:
@@ -108,6 +125,51 @@ def _pair(location: Location) -> tuple[Location, Location]:
         found = ", ".join(sorted(path.name for path in folder.iterdir()))
         raise ConfigurationError(f"'{folder}': wanted one *options*.json and one *weights.hdf5, found {found}")
     return options[0], weights[0]
+
+
+def _options_beside(weights: str) -> str:
+    """The options of a path or URL of weights: `my_options.json` of `my_weights.hdf5`, or `options.json`."""
+    folder, slash, name = weights.rpartition("/")
+    stem = name.rpartition(".")[0] or name
+    names = [f"{stem.removesuffix('weights')}options.json", "options.json"]
+    found = [path for path in (f"{folder}{slash}{name}" for name in names) if not is_missing(path)]
+    if not found:
+        path = local_file(weights, "weight_file")
+        if kind_of(path) not in (None, HDF5):
+            raise ConfigurationError(
+                f"'{weights}': expected an hdf5 file with the weights of a biLM; it is {kind_of(path)}"
+            )
+        looked_for = " or ".join(dict.fromkeys(names))
+        raise ConfigurationError(
+            f"'{weights}': expected the sizes of these weights beside them, in {looked_for}; got neither"
+        )
+    return found[0]
+
+
+def _with_vocabulary_beside(weights: str, checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint with the vocabulary from the folder of its weights, if one is there."""
+    if "://" in weights:
+        return checkpoint
+    paths = [path for path in (Path(weights).parent / name for name in VOCABULARIES) if path.exists()]
+    vocabularies = [read_words(path, str(path)) for path in paths[: 2 if checkpoint.options.reads_words else 1]]
+    if not paths:
+        return checkpoint
+    if vocabularies[0] != vocabularies[-1]:
+        raise ConfigurationError(f"'{paths[0]}' and '{paths[1]}' differ; keep the one by which the biLM reads words")
+    return with_vocabulary(checkpoint, vocabularies[0], str(paths[0]))
+
+
+def _refuse_other_vocabularies(checkpoint: Checkpoint, folder: Path) -> None:
+    """Raise `ConfigurationError` if a file in the folder would be taken for the vocabulary of what is written there."""
+    for name in VOCABULARIES:
+        path = folder / name
+        if checkpoint.vocabulary is None and path.exists():
+            raise ConfigurationError(f"'{folder}' holds a {name}, and the biLM to be written has no vocabulary")
+        is_read = name != VOCABULARY and checkpoint.options.reads_words
+        if is_read and path.exists() and read_words(path, str(path)) != checkpoint.vocabulary:
+            raise ConfigurationError(
+                f"'{folder}' holds a {name}, which is not the vocabulary of the biLM to be written"
+            )
 
 
 def _refuse_other_files(file: h5py.File, path: Path) -> None:
@@ -120,7 +182,7 @@ def _refuse_other_files(file: h5py.File, path: Path) -> None:
         raise ConfigurationError(f"'weight_file' {path}: {said}")
 
 
-def _with_vocabulary(options: BiLMOptions, file: h5py.File) -> BiLMOptions:
+def _with_vocabulary_size(options: BiLMOptions, file: h5py.File) -> BiLMOptions:
     """Word-input models may leave the size of their vocabulary to the file."""
     if options.char_cnn is not None or options.n_tokens_vocab is not None or "embedding" not in file:
         return options

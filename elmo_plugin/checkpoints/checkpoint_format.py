@@ -2,8 +2,10 @@
 
 from abc import ABC, abstractmethod
 from os import PathLike, fspath
+from os.path import expanduser
 from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
+from urllib.parse import unquote
 
 from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
@@ -11,11 +13,15 @@ from allennlp.common.file_utils import cached_path
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM
+from elmo_plugin.checkpoints.file_kind import HDF5, JSON, kind_of
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.options import BiLMOptions
 
 Location = Union[str, "PathLike[str]"]
 BUNDLED = Path(__file__).parent / "bundled"
+MOST_NAMES = 10
+"""Names of files that an error lists."""
+ADVICE = {HDF5: "; its name must end with .hdf5", JSON: "; name the weights that belong to it, or their folder"}
 
 
 class SavedSoftmax(NamedTuple):
@@ -28,8 +34,9 @@ class SavedSoftmax(NamedTuple):
 class Checkpoint(NamedTuple):
     """Sizes and weights together, so that no module is ever half loaded. `state_dict` has `BiLM`'s own names.
 
-    What the biLM was trained with comes along where the files hold it: its softmax, and the lines of bilm-tf's
-    vocabulary file, `<S>`, `</S>`, `<UNK>` and the words by falling count.
+    What the biLM was trained with comes along where the files hold it: its softmax, and the lines of its vocabulary
+    file. These usually begin with `<S>`, `</S>` and `<UNK>`, as bilm-tf's README wants it; where the biLM reads words,
+    `word_table.with_vocabulary` looks up where they are.
     """
 
     options: BiLMOptions
@@ -55,17 +62,28 @@ def load_checkpoint(location: Location) -> Checkpoint:
 
     Raises `ConfigurationError` if no format knows it.
     """
-    formats = {name: CheckpointFormat.by_name(name)() for name in CheckpointFormat.list_available()}
-    missing = is_missing(location)
+    name = plain_location(location)
+    if is_missing(name):
+        bundled = f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}" if Path(name).name == name else ""
+        raise ConfigurationError(f"'{name}' holds no biLM: there is no such file or folder{bundled}")
+    formats = {format: CheckpointFormat.by_name(format)() for format in CheckpointFormat.list_available()}
     for candidate in formats.values():
-        if not missing and candidate.recognises(location):
-            return candidate.read(location)
-    found = "nothing is there" if missing else "none of them"
-    if missing and Path(location).name == fspath(location):
-        found += f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}"
+        if candidate.recognises(name):
+            return candidate.read(name)
     raise ConfigurationError(
-        f"'{fspath(location)}' holds no biLM: wanted one of the formats {', '.join(formats)}, found {found}"
+        f"'{name}' holds no biLM: expected one of the formats {', '.join(formats)}, got {_contents(Path(name))}"
     )
+
+
+def _contents(path: Path) -> str:
+    """What is found in place of a biLM."""
+    if path.suffix == ".th":
+        return "weights without their config; name the folder that they are in, or a model.tar.gz"
+    if not path.is_dir():
+        kind = kind_of(path) or "another file"
+        return kind + ADVICE.get(kind, "")
+    names = sorted(file.name for file in path.iterdir())
+    return f"a folder with {', '.join(names[:MOST_NAMES]) or 'nothing in it'}{' …' if len(names) > MOST_NAMES else ''}"
 
 
 def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = "") -> BiLM:
@@ -87,14 +105,29 @@ def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = 
 def local_file(location: Location, key: str) -> Path:
     """The file of a path or URL, fetched if need be. Raises `ConfigurationError` naming `key` if it cannot be had."""
     try:
-        return Path(cached_path(location))
+        return Path(cached_path(plain_location(location)))
     except (FileNotFoundError, ValueError, OSError) as error:
         raise ConfigurationError(f"'{key}' is '{fspath(location)}', which cannot be had: {error}") from error
 
 
+def plain_location(location: Location) -> str:
+    """Return a `file:` URL or a path with `~` as a plain path, without a slash at its end; other URLs as they are."""
+    name = fspath(location)
+    is_file_url = name.startswith("file://")
+    if is_file_url:
+        name = name.removeprefix("file://")
+        name = name.removeprefix("localhost") if name.startswith("localhost/") else name
+        name = name.removeprefix("/") if name.startswith("/~") else name
+    if "://" in name:
+        return name
+    path = expanduser(name).rstrip("/") or name
+    return unquote(path) if is_file_url and not Path(path).exists() else path
+
+
 def is_missing(location: Location) -> bool:
     """Whether a path leads nowhere; a URL is taken to lead somewhere, and the name of a bundled biLM does."""
-    return "://" not in fspath(location) and not Path(location).exists() and bundled_folder(location) is None
+    name = plain_location(location)
+    return "://" not in name and not (name and Path(name).exists()) and bundled_folder(name) is None
 
 
 def bundled_names() -> list[str]:

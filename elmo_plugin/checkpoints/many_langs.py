@@ -18,6 +18,7 @@ from torch import Tensor
 
 from elmo_plugin.checkpoints.bounds import check_numbers, check_unpacked
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat, Location, local_file
+from elmo_plugin.checkpoints.file_kind import ZIP, what_is_wrong
 from elmo_plugin.checkpoints.lexicon_file import lexicon_text, parse_lexicon
 from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
 from elmo_plugin.checkpoints.weight_map import Shape, many_langs_links
@@ -112,7 +113,8 @@ def _folder(location: Location) -> Folder:
         top = zipfile.Path(path)
         inside = [top, *(folder for folder in top.iterdir() if folder.is_dir())]
     except Exception as error:  # a zip file that was spoiled may raise anything
-        raise ConfigurationError(f"'{path}' is no complete zip file: {error}") from error
+        reason = what_is_wrong(path, ZIP, error)
+        raise ConfigurationError(f"'{path}' is no complete zip file: {reason}") from error
     for folder in inside:
         if (folder / f"{ENCODER}.pkl").exists():
             return folder

@@ -23,6 +23,8 @@ from elmo_plugin.checkpoints.checkpoint_format import (
     bundled_folder,
     local_file,
 )
+from elmo_plugin.checkpoints.file_kind import what_is_wrong
+from elmo_plugin.checkpoints.word_table import with_vocabulary
 from elmo_plugin.options import BiLMOptions, OptionsError
 
 SUFFIX = ".safetensors"
@@ -63,9 +65,11 @@ class Native(CheckpointFormat):
                     _check_sum(name, _bytes(tensor), sums, path)
                     _place(checkpoint, name, _as_float(tensor, torch.float32), path)
         except (SafetensorError, OSError) as error:
-            raise ConfigurationError(f"'{path}' is no complete safetensors file: {error}") from error
+            reason = what_is_wrong(path, None, error)
+            raise ConfigurationError(f"'{path}' is no complete safetensors file: {reason}") from error
         _check_shapes(checkpoint, path)
-        return checkpoint
+        words = checkpoint.vocabulary
+        return checkpoint if words is None else with_vocabulary(checkpoint, words, f"{path}")
 
     def write(
         self,

@@ -6,6 +6,8 @@ from pathlib import Path
 from allennlp.common.checks import ConfigurationError
 
 VOCABULARY = "vocabulary.txt"
+VOCABULARIES = (VOCABULARY, "vocab.txt")
+"""The names that are looked for beside the weights; the first is the one that we write."""
 
 
 def read_words(path: Path, name: str) -> list[str]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, BiLMOutput, InitialState, ZeroState
 from elmo_plugin.bilm.precision import check_precision, dtype_on, warn_of_emulation
-from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, check_vocabulary, resolve_bilm
+from elmo_plugin.mixes.bilm_source import bilm_keys, resolve_bilm
 from elmo_plugin.mixes.halves import by_halves
 from elmo_plugin.mixes.layer_mix import LayerMix, build_part
 from elmo_plugin.mixes.scalar_mix import ScalarMix
@@ -96,7 +96,7 @@ class Elmo(nn.Module, Registrable):
         cls,
         options_file: Optional[str] = None,
         weight_file: Optional[str] = None,
-        bilm: Optional[dict[str, Any]] = None,
+        bilm: Optional[Union[str, dict[str, Any]]] = None,
         mix: Optional[Lazy[LayerMix]] = None,
         num_output_representations: int = 1,
         dropout: float = 0.5,
@@ -117,9 +117,10 @@ class Elmo(nn.Module, Registrable):
 
         # Parameters
 
-        options_file, weight_file : paths or URLs of a bilm-tf pair; by default those of the published model.
-        bilm : instead of the two, `{"pretrained": path or URL}` in any format, or `{"options": {…}, "seed": n}` for
-            random weights.
+        options_file, weight_file : paths or URLs of a bilm-tf pair; the options may be left out if they lie beside the
+            weights; by default those of the published model.
+        bilm : instead of the two, `{"pretrained": source}`, or the source alone: a path, a URL or a bundled name, in
+            any format; or `{"options": {…}, "seed": n}` for random weights.
         mix : the mix of each output; a trainable `scalar` by default.
         sentence_cache : a path, or the keys of `SentenceCache`.
         do_layer_norm, scalar_mix_parameters : AllenNLP's short forms for keys of a `scalar` mix, the second frozen.
@@ -127,8 +128,7 @@ class Elmo(nn.Module, Registrable):
 
         The others are those of the class. Raises `ConfigurationError` for contradictory keys and for unfit files.
         """
-        model = resolve_bilm(_bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir)
-        check_vocabulary(model, vocab)
+        model = resolve_bilm(bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir, vocab)
         build = _mix_builder(mix, do_layer_norm, scalar_mix_parameters)
         sizes = {"num_layers": model.options.num_layers, "layer_dim": model.options.layer_dim}
         mixes = [build_part("mix", build, **sizes) for _ in range(num_output_representations)]
@@ -212,17 +212,6 @@ class Elmo(nn.Module, Registrable):
             output: BiLMOutput = self.bilm(ids, self.initial_state.before(self.bilm, ids.size(0), like))
         self.initial_state.after(output.state)
         return output._replace(layers=output.layers.to(torch.promote_types(output.layers.dtype, torch.float32)))
-
-
-def _bilm_keys(
-    bilm: Optional[dict[str, Any]], options_file: Optional[str], weight_file: Optional[str]
-) -> dict[str, Any]:
-    """What the keys say of the biLM, in one of the forms that `resolve_bilm` takes."""
-    if bilm is None:
-        return {"options_file": options_file or PUBLISHED_OPTIONS, "weight_file": weight_file or PUBLISHED_WEIGHTS}
-    if options_file or weight_file:
-        raise ConfigurationError("'bilm' stands in place of 'options_file' and 'weight_file'; found both")
-    return dict(bilm)
 
 
 def _mix_builder(

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from elmo_plugin.options.encoders import N_CHARACTERS, CharCnnOptions, LexiconOptions
-from elmo_plugin.options.values import MOST_LAYERS, OptionsError, block, check_parameters, clip, flag, positive
+from elmo_plugin.options.values import (
+    MOST_LAYERS,
+    OptionsError,
+    block,
+    boundary_ids,
+    check_parameters,
+    clip,
+    flag,
+    positive,
+)
+
+BOUNDARY_IDS = (1, 2)
+"""Where bilm-tf's README on training wants `<S>` and `</S>` in a vocabulary file."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +103,21 @@ class BiLMOptions:
         V, rows of the vocabulary, `<S> </S> <UNK>` included; needed by word-input models and by the softmax.
     lexicon : `Optional[LexiconOptions]`
         Of a model of ELMoForManyLangs. No key of bilm-tf's.
+    boundary_ids : `tuple[int, int]`
+        The ids of `<S>` and `</S>` in a word-input model: their lines in its vocabulary file, counted from 1. No key of
+        bilm-tf's, which looks them up in the file each time.
     """
 
     lstm: LstmOptions
     char_cnn: Optional[CharCnnOptions] = None
     n_tokens_vocab: Optional[int] = None
     lexicon: Optional[LexiconOptions] = None
+    boundary_ids: tuple[int, int] = BOUNDARY_IDS
+
+    @property
+    def reads_words(self) -> bool:
+        """Whether the biLM reads words by a vocabulary file, and not their characters."""
+        return self.char_cnn is None and self.lexicon is None
 
     @property
     def num_layers(self) -> int:
@@ -139,6 +160,7 @@ class BiLMOptions:
             char_cnn=None if char_cnn is None else CharCnnOptions.from_dict(char_cnn),
             n_tokens_vocab=None if n_tokens_vocab is None else positive(options, "", "n_tokens_vocab"),
             lexicon=None if lexicon is None else LexiconOptions.from_dict(lexicon),
+            boundary_ids=boundary_ids(options) if options.get("boundary_ids") is not None else BOUNDARY_IDS,
         )
         check_parameters(sizes.n_parameters)
         return sizes
@@ -152,4 +174,6 @@ class BiLMOptions:
             options["n_tokens_vocab"] = self.n_tokens_vocab
         if self.lexicon is not None:
             options["lexicon"] = self.lexicon.to_dict()
+        if self.boundary_ids != BOUNDARY_IDS:
+            options["boundary_ids"] = list(self.boundary_ids)
         return options

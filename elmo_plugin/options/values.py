@@ -63,6 +63,14 @@ def clip(lstm: Mapping[str, Any], key: str) -> Optional[float]:
     return value or None
 
 
+def boundary_ids(options: Mapping[str, Any]) -> tuple[int, int]:
+    """The ids of `<S>` and `</S>` in a vocabulary file."""
+    found, most = options["boundary_ids"], options.get("n_tokens_vocab")
+    if not isinstance(found, (list, tuple)) or len(found) != 2 or found[0] == found[1]:
+        raise OptionsError(f"'boundary_ids': expected the two ids of <S> and </S>, got {found!r}")
+    return count(found[0], "boundary_ids", 1, most), count(found[1], "boundary_ids", 1, most)
+
+
 def filters(pairs: Any, max_characters: int) -> tuple[tuple[int, int], ...]:
     """Convolutions as pairs of width and channels, none wider than a word."""
     try:

@@ -1,7 +1,7 @@
 """The bidirectional language model: a biLM and the softmax over it, trained to say the word beside a token."""
 
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 from allennlp.common import Lazy
@@ -14,16 +14,14 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, ElmoLstm
 from elmo_plugin.bilm.precision import check_precision, dtype_on, warn_of_emulation
-from elmo_plugin.bilm.word_encoder import BEGIN_ID, END_ID, UNKNOWN_ID, WordEncoder
+from elmo_plugin.bilm.word_encoder import WordEncoder
 from elmo_plugin.lstm import LstmState
-from elmo_plugin.mixes.bilm_source import resolve_bilm
+from elmo_plugin.mixes.bilm_source import bilm_keys, resolve_bilm
 from elmo_plugin.pretraining.no_leak import refuse_leaks
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
 from elmo_plugin.pretraining.softmax import LmSoftmax
 from elmo_plugin.pretraining.softmax_source import resolve_softmax
-from elmo_plugin.pretraining.vocabulary import words_of
-
-"""Ids of `<S>`, `</S>` and `<UNK>` in a vocabulary of bilm-tf's form."""
+from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, words_of
 
 
 class Predictions(NamedTuple):
@@ -49,8 +47,9 @@ class BidirectionalLanguageModel(Model):
 
     vocab : `Vocabulary`
         Namespace `tokens`, in the order of bilm-tf's vocabulary file; `text_shards` and `bilm-tf` make such ones.
-    bilm : `dict[str, Any]`
-        As in `elmo`: `{"options": {…}, "seed": n}` to start anew, `{"pretrained": …}` to go on from any checkpoint.
+    bilm : `Union[str, dict[str, Any]]`
+        As in `elmo`: `{"options": {…}, "seed": n}` to start anew, `{"pretrained": …}` or the source alone to go on from
+        any checkpoint. A checkpoint's table of words is put into the order of the vocabulary.
     softmax : `Optional[Lazy[LmSoftmax]]`
         `full`, `sampled` or `adaptive`; by default the one that the biLM came with, or `full`.
     dropout : `float`
@@ -71,7 +70,7 @@ class BidirectionalLanguageModel(Model):
     def __init__(
         self,
         vocab: Vocabulary,
-        bilm: dict[str, Any],
+        bilm: Union[str, dict[str, Any]],
         softmax: Optional[Lazy[LmSoftmax]] = None,
         dropout: float = 0.0,
         share_embedding_softmax: bool = False,
@@ -83,7 +82,8 @@ class BidirectionalLanguageModel(Model):
         super().__init__(vocab, serialization_dir=serialization_dir)
         self.precision = check_precision(precision)
         words = words_of(vocab)
-        self.bilm = resolve_bilm(_with_vocabulary_size(bilm, len(words)), kernel, serialization_dir)
+        keys = bilm_keys(bilm)
+        self.bilm = resolve_bilm(_with_vocabulary_size(keys, len(words)), kernel, serialization_dir, words=words)
         _check_word_table(self.bilm, len(words))
         if contextualizer is not None:
             self.bilm.lstm = _fitting(contextualizer, self.bilm)
@@ -93,13 +93,11 @@ class BidirectionalLanguageModel(Model):
             refuse_leaks(self.bilm.lstm)
         self.dropout = nn.Dropout(dropout)
         input_dim = self.bilm.lstm.get_output_dim() // 2  # P
-        self.softmax = resolve_softmax(softmax, bilm, words, input_dim, serialization_dir)
+        self.softmax = resolve_softmax(softmax, keys, words, input_dim, serialization_dir)
         if share_embedding_softmax:
             table = _word_table(self.bilm)
             self.softmax.tie(table)
-            if (
-                "options" in bilm
-            ):  # begun anew: from N(0, 1/P) as a softmax, since scores by N(0, 1) are far too certain
+            if "options" in keys:  # a fresh table: N(0, 1/P), because scores by N(0, 1) are far too certain
                 with torch.no_grad():
                     table.weight.mul_(input_dim**-0.5)
         self.perplexity = BidirectionalPerplexity()
@@ -274,6 +272,11 @@ def _check_word_table(bilm: BiLM, n_words: int) -> None:
         raise ConfigurationError(
             f"'bilm' reads {encoder.embedding.num_embeddings - 1} words and the vocabulary has {n_words}; wanted the "
             "vocabulary that it was trained with: type 'pretrained_bilm', or 'bilm-tf' with its file"
+        )
+    if isinstance(encoder, WordEncoder) and encoder.boundary_ids != (BEGIN_ID, END_ID):
+        raise ConfigurationError(
+            f"'bilm': expected <S> and </S> to have the ids {BEGIN_ID} and {END_ID}, got {encoder.boundary_ids}; its "
+            "vocabulary file, by which its words are put in order, must lie beside its weights"
         )
 
 

@@ -59,6 +59,8 @@ class SampledSoftmax(WordVectorSoftmax):
         self.n_samples = n_samples
         self.seed = seed
         self.register_buffer("n_draws", torch.zeros((), dtype=torch.long))
+        self.register_state_dict_post_hook(_save_count_as_float)
+        self.register_load_state_dict_pre_hook(_load_count_from_float)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -94,6 +96,18 @@ class SampledSoftmax(WordVectorSoftmax):
         """1 - (1 - p)ᵗ: the chance of being among t tries, as in TensorFlow's `range_sampler.cc`, (N,)."""
         chance = log_uniform(rows, self.vocab_size)  # (N,)
         return -torch.expm1(n_tries * torch.log1p(-chance))
+
+
+def _save_count_as_float(softmax: SampledSoftmax, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    """State dicts are averaged and compared, which integers do not allow."""
+    state_dict[f"{prefix}n_draws"] = state_dict[f"{prefix}n_draws"].double()
+
+
+def _load_count_from_float(softmax: SampledSoftmax, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Round the count. One that is too large for float16 was lost, and the draws start again."""
+    count = state_dict.get(f"{prefix}n_draws")
+    if count is not None:
+        state_dict[f"{prefix}n_draws"] = count.double().nan_to_num(posinf=0.0).round().long()
 
 
 def log_uniform(rows: Tensor, vocab_size: int) -> Tensor:

@@ -1,6 +1,5 @@
 """The output layer that both directions of a biLM share: what it is, and the two that train on the likelihood."""
 
-import json
 import math
 from abc import ABC, abstractmethod
 from functools import partial
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from elmo_plugin.bilm.extra_state import description_to_tensor
 from elmo_plugin.kernels import linear, with_linear
 
 
@@ -45,8 +45,8 @@ class LmSoftmax(nn.Module, ABC, Registrable):
         """Its block of a config, `type` included."""
 
     def get_extra_state(self) -> Tensor:
-        """The config as JSON in bytes: a checkpoint says by itself which softmax it holds."""
-        return torch.tensor(list(json.dumps(self.config).encode()), dtype=torch.uint8)
+        """Return the config: a checkpoint says by itself which softmax it holds."""
+        return description_to_tensor(self.config)
 
     def set_extra_state(self, state: Tensor) -> None:
         """Nothing: sizes are checked where weights are loaded, and how it is trained may change."""

@@ -45,5 +45,8 @@ def resolve_softmax(
             "vocabulary; wanted a vocabulary of type 'pretrained_bilm', or 'softmax' for a new one"
         )
     own = LmSoftmax.from_params(Params(dict(saved.softmax.config)), vocab_size=len(words), input_dim=input_dim)
-    own.load_state_dict({"_extra_state": own.get_extra_state(), **saved.softmax.state_dict})
+    weights = dict(saved.softmax.state_dict)
+    if "weight" in weights and len(weights["weight"]) == len(words) + 1:
+        weights["weight"] = weights["weight"][1:]  # it was shared with a table of words, whose first row is padding
+    own.load_state_dict({"_extra_state": own.get_extra_state(), **weights})
     return own

@@ -18,6 +18,8 @@ from elmo_plugin.pretraining.shards import find_shards, read_lines
 
 MARKS = ["<S>", "</S>", "<UNK>"]
 """The first lines of the file: begin of a sentence, its end, unknown word. Source: bilm-tf's README on training."""
+BEGIN_ID, END_ID, UNKNOWN_ID = 1, 2, 3
+"""The ids of the marks in a vocabulary that a language model is trained with."""
 # The marks in an AllenNLP vocabulary: on loading an archive it looks for its own name of the unknown word.
 _NAMES = [*MARKS[:2], DEFAULT_OOV_TOKEN]
 _WANTED = ", ".join(MARKS)
@@ -116,9 +118,19 @@ class BiLMVocabulary(Vocabulary):
     def from_pretrained_bilm(
         cls, pretrained: str, files: str, min_count: int = 1, max_size: Optional[int] = None
     ) -> Vocabulary:
-        """The words that a biLM was trained with, to go on with its softmax; those of the shards if it holds none."""
+        """The words that a biLM was trained with, to go on with its softmax; those of the shards if it holds none.
+
+        The marks come first, wherever the biLM's own vocabulary has them.
+        """
         words = load_checkpoint(pretrained).vocabulary
-        return cls.from_text_shards(files, min_count, max_size) if words is None else vocabulary_of(words)
+        if words is None:
+            return cls.from_text_shards(files, min_count, max_size)
+        missing = [mark for mark in MARKS if mark not in words]
+        if missing:
+            raise ConfigurationError(
+                f"'{pretrained}': expected {_WANTED} in its vocabulary, got none of {', '.join(missing)}"
+            )
+        return vocabulary_of([*MARKS, *(word for word in words if word not in MARKS)])
 
 
 def _check(words: list[str], place: Location) -> None:

@@ -189,7 +189,9 @@ def test_an_archive_is_named_where_its_weights_cannot_be_read(tmp_path: Path) ->
 
 def test_an_archive_that_is_not_there_says_so(tmp_path: Path) -> None:
     message = refusal(tmp_path / "model.tar.gz")
-    assert message.startswith(f"'{tmp_path / 'model.tar.gz'}' holds no biLM") and message.endswith("nothing is there")
+    assert message.startswith(f"'{tmp_path / 'model.tar.gz'}' holds no biLM") and message.endswith(
+        "no such file or folder"
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"no weights", b"\x80\x02]q\x00."])

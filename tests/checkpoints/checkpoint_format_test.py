@@ -42,21 +42,21 @@ def test_a_local_path_of_that_name_goes_first() -> None:
     Native().write(pretrained(n_layers=3), Path("english-tiny/mine.safetensors"))
     assert load_checkpoint("english-tiny").options.lstm.n_layers == 3
     Path("latin-tiny").touch()
-    assert refusal("latin-tiny").endswith("found none of them")
+    assert refusal("latin-tiny").endswith("got an empty file")
 
 
 @pytest.mark.parametrize("name", ["english-tin", "no_bilm", "English-Tiny"])
 def test_an_unknown_name_is_told_the_names(name: str) -> None:
     message = refusal(name)
-    assert message.startswith(f"'{name}' holds no biLM: wanted one of the formats ")
-    assert message.endswith("found nothing is there; the bundled biLMs are: english-tiny, latin-tiny")
+    assert message.startswith(f"'{name}' holds no biLM: ")
+    assert message.endswith("there is no such file or folder; the bundled biLMs are: english-tiny, latin-tiny")
 
 
 @pytest.mark.parametrize("path", ["./english/tin", "../bundled/none", "english-tiny/none"])
 def test_a_path_is_no_name(path: str) -> None:
-    assert refusal(path).endswith("found nothing is there")
+    assert refusal(path).endswith("there is no such file or folder")
 
 
 def test_without_bundled_bilms_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_format, "BUNDLED", Path("nowhere"))
-    assert refusal("english-tiny").endswith("found nothing is there; the bundled biLMs are: none")
+    assert refusal("english-tiny").endswith("the bundled biLMs are: none")

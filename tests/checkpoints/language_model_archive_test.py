@@ -80,7 +80,7 @@ def test_a_run_without_best_weights_is_read_as_its_latest_checkpoint_left_it(tmp
 
 def test_a_run_that_saved_nothing_yet_holds_no_bilm(tmp_path: Path) -> None:
     run = language_model_run(tmp_path / "run", pretrained(), "model_state_e0_b2.th")
-    assert refusal(run).endswith("found none of them")
+    assert refusal(run).endswith("got a folder with config.json, model_state_e0_b2.th, vocabulary")
 
 
 def test_words_end_where_their_line_ends(tmp_path: Path) -> None:

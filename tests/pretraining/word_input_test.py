@@ -1,21 +1,24 @@
 """A language model that reads words: one table of vectors to read with and to predict with, if asked."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import Model, load_archive
+from allennlp.predictors import Predictor
 
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.bilm.word_encoder import WordEncoder
 from elmo_plugin.pretraining import BidirectionalLanguageModel
 from elmo_plugin.pretraining.softmax import WordVectorSoftmax
-from elmo_plugin.pretraining.vocabulary import vocabulary_of
+from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, vocabulary_of, words_of
 from elmo_plugin.pretraining.word_ids import WordIds
 from tests.language_model_oracles import TRAIN, WORD_INPUT, WORDS, Config, experiment, language_model, write_corpus
-from tests.oracles import options, write_files
+from tests.oracles import file_layers, options, tensorflow_file, write_files
 from tests.task_oracles import train
 
 READING_WORDS: Config = {"bilm": {"options": WORD_INPUT, "seed": 1}}
@@ -128,3 +131,87 @@ def test_a_pretrained_table_of_other_words_is_refused(tmp_path: Path) -> None:
     write_files(tmp_path, BiLM.random(options(char_cnn=None, n_tokens_vocab=len(WORDS) + 2), seed=1))
     with pytest.raises(ConfigurationError, match=f"'bilm' reads {len(WORDS) + 2} words and the vocabulary has"):
         language_model(bilm={"pretrained": str(tmp_path)})
+
+
+OTHER_ORDER = ["</S>", *sorted(WORDS[3:]), "<S>", "<UNK>"]
+
+
+def write_pair(folder: Path, words: list[str]) -> Path:
+    """A word-input biLM in bilm-tf's files with its vocabulary."""
+    folder.mkdir(exist_ok=True)
+    tensorflow_file(folder, {**WORD_INPUT, "n_tokens_vocab": len(words)}, len(words))
+    (folder / "vocabulary.txt").write_text("\n".join(words), encoding="utf-8")
+    return folder
+
+
+def log_probs_by_hand(folder: Path, own: list[str], model: BidirectionalLanguageModel, sentence: list[str]) -> Any:
+    """Forward and backward log probabilities of a sentence, straight from the files and under the model's softmax."""
+    ids = {word: line for line, word in enumerate(own, 1)}
+    boundaries = ids["<S>"], ids["</S>"]
+    inputs = [ids.get(word, ids["<UNK>"]) for word in sentence]
+    top = file_layers(folder, inputs, boundaries=boundaries)[-1].numpy()  # (T + 2, D)
+    weight, bias = (part.detach().double().numpy() for part in (model.softmax.weight, model.softmax.bias))  # type: ignore[operator]
+    known = [word if word in WORDS else "<UNK>" for word in sentence]
+    for half, targets in ((top[:-1, :8], [*known, "</S>"]), (top[1:, 8:], ["<S>", *known])):
+        scores = half @ weight.T + bias  # (T + 1, V)
+        log_probs = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        yield log_probs[np.arange(len(targets)), [WORDS.index(word) for word in targets]]
+
+
+@pytest.mark.parametrize("own", [WORDS, OTHER_ORDER], ids=["training", "other order"])
+@pytest.mark.parametrize("share", [False, True])
+def test_fine_tuning_and_its_predictor_read_the_words_of_the_file(tmp_path: Path, own: list[str], share: bool) -> None:
+    """Trained without learning, so that the archive still holds the weights of the file."""
+    folder = write_pair(tmp_path / "bilm", own)
+    config = experiment(write_corpus(tmp_path), BATCHES, bilm=str(folder), dropout=0.0, share_embedding_softmax=share)
+    files = config["train_data_path"]
+    config["vocabulary"] = {"type": "pretrained_bilm", "pretrained": str(folder), "files": files}
+    config["trainer"] |= {"num_epochs": 1, "optimizer": {"type": "sgd", "lr": 0.0}}
+    train(config, tmp_path / "run")
+    kept = folder.rename(tmp_path / "kept")
+    predictor = Predictor.from_path(str(tmp_path / "run/model.tar.gz"), predictor_name="bilm")
+    model = predictor._model
+    assert isinstance(model, BidirectionalLanguageModel)
+    assert set(words_of(model.vocab)) == set(own) and words_of(model.vocab)[:3] == WORDS[:3]
+    sentence = ["the", "gull", "left", "a", "whale"]
+    answer = predictor.predict_json({"tokens": sentence})
+    assert answer["unknown"] == ["whale"]
+    order = [words_of(model.vocab).index(word) for word in WORDS]
+    with torch.no_grad():
+        for part in ("weight", "bias"):
+            values = getattr(model.softmax, part)[-len(WORDS) :]
+            setattr(model.softmax, part, torch.nn.Parameter(values[order]))
+    forward, backward = log_probs_by_hand(kept, own, model, sentence)
+    np.testing.assert_allclose(answer["forward_log_probs"], forward, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(answer["backward_log_probs"], backward, rtol=0, atol=1e-4)
+
+
+def test_words_of_the_same_number_that_are_others_are_refused(tmp_path: Path) -> None:
+    folder = write_pair(tmp_path, [*OTHER_ORDER[:-3], "other", "<S>", "<UNK>"])
+    with pytest.raises(ConfigurationError, match=f"'bilm' reads {len(WORDS)} words.*'{OTHER_ORDER[-3]}'"):
+        language_model(bilm=str(folder))
+
+
+def test_a_vocabulary_without_an_unknown_word_cannot_be_predicted_over(tmp_path: Path) -> None:
+    folder = write_pair(tmp_path, OTHER_ORDER[:-1])
+    with pytest.raises(ConfigurationError, match=r"<UNK>"):
+        BiLMVocabulary.from_pretrained_bilm(str(folder), "none")
+
+
+def test_boundaries_of_another_order_without_the_words_are_refused(tmp_path: Path) -> None:
+    stated = {**WORD_INPUT, "boundary_ids": [2, 1]}
+    with pytest.raises(ConfigurationError, match=r"'bilm'.*\(2, 1\)"):
+        language_model(bilm={"options": stated})
+
+
+def test_an_own_archive_is_gone_on_with(tmp_path: Path) -> None:
+    """Its words have the order of the file since it was trained."""
+    config = experiment(write_corpus(tmp_path), BATCHES, **SHARED)
+    trained = train(config, tmp_path / "run")
+    archive = tmp_path / "run/model.tar.gz"
+    vocab = BiLMVocabulary.from_pretrained_bilm(str(archive), "none")
+    assert words_of(vocab) == words_of(trained.vocab)
+    again = BidirectionalLanguageModel(vocab, str(archive), share_embedding_softmax=True).eval()
+    lines = ["the whale left", "the gull left"]
+    assert isinstance(trained, BidirectionalLanguageModel)
+    torch.testing.assert_close(loss(again, lines), loss(trained.eval(), lines))

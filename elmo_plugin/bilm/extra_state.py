@@ -1,0 +1,50 @@
+"""What a module says of itself in its state dict, in numbers that survive what people do to weights."""
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+SUM_BYTES = 4
+
+
+def description_to_tensor(description: Mapping[str, Any]) -> Tensor:
+    """Return the hexadecimal digits of a description, one number each: its CRC-32, then its JSON text.
+
+    State dicts are averaged, subtracted and cast, which integers do not allow. Every floating type holds numbers up to
+    15 exactly, and rounding restores them after an average.
+    """
+    text = json.dumps(description).encode()
+    octets = np.frombuffer(zlib.crc32(text).to_bytes(SUM_BYTES, "big") + text, dtype=np.uint8)
+    digits = np.stack([octets >> 4, octets & 15], axis=-1)  # (bytes, 2)
+    return torch.from_numpy(digits.reshape(-1).astype(np.float32))
+
+
+def tensor_to_description(state: Tensor) -> dict[str, Any]:
+    """Read what `description_to_tensor` wrote, or the bytes of a JSON text, which earlier versions wrote.
+
+    Raises `ValueError` for other numbers, such as the mean of two descriptions that differ.
+    """
+    numbers = state.detach().cpu().double().round().numpy()
+    if numbers.ndim != 1 or not ((numbers >= 0) & (numbers <= 255)).all():
+        raise ValueError(f"expected the digits of a description, got a tensor of shape {tuple(state.shape)}")
+    octets = numbers.astype(np.uint8)
+    if octets.max(initial=0) > 15:
+        text = octets.tobytes()
+    else:
+        pairs = octets[: len(octets) // 2 * 2].reshape(-1, 2)
+        packed = (pairs[:, 0] << 4 | pairs[:, 1]).tobytes()
+        expected_sum, text = packed[:SUM_BYTES], packed[SUM_BYTES:]
+        if expected_sum != zlib.crc32(text).to_bytes(SUM_BYTES, "big") or not text:
+            raise ValueError(
+                "the description of the weights is damaged, or it is the mean of descriptions that differ: average "
+                "only models of equal sizes that come from the same source"
+            )
+    description = json.loads(text)
+    if not isinstance(description, dict):
+        raise ValueError(f"expected the description to be an object, got a {type(description).__name__}")
+    return description

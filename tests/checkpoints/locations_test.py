@@ -1,0 +1,256 @@
+"""Where a biLM is said to be: in file URLs, in the home folder, beside its weights. And what errors say of it."""
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.request import pathname2url
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.models import Model
+
+from elmo_plugin.bulk_embedding import load
+from elmo_plugin.checkpoints import BilmTf, Native, load_checkpoint
+from elmo_plugin.mixes import Elmo
+from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, bilm_keys
+from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, vocabulary_of
+from tests.checkpoint_oracles import WORDS, assert_same_state, language_model_archive, pretrained
+from tests.many_langs_oracle import config, write_folder
+from tests.oracles import write_json
+from tests.task_oracles import allennlp, build_elmo
+
+NAMES = {
+    "pair": ["a b%20c/my_weights.hdf5", "a b%20c/my_options.json"],
+    "plain pair": ["weights.hdf5", "options.json"],
+    "other options": ["my_weights.hdf5", "options.json"],
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder with the same biLM in every form, seen from an empty working directory."""
+    home = tmp_path / "home"
+    for weights, options in NAMES.values():
+        folder = (home / weights).parent
+        BilmTf().write(pretrained(), folder / "written")
+        (folder / "written/weights.hdf5").rename(home / weights)
+        if not (home / options).exists():
+            (folder / "written/options.json").rename(home / options)
+        shutil.rmtree(folder / "written")
+    Native().write(pretrained(), home / "native/bilm.safetensors")
+    language_model_archive(home / "model.tar.gz", pretrained())
+    shutil.rmtree(home / "packed")
+    (tmp_path / "here").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path / "here")
+    return home
+
+
+FORMS: dict[str, Callable[[Path], str]] = {
+    "path": str,
+    "file URL": lambda path: f"file://{path}",
+    "quoted file URL": lambda path: f"file://{pathname2url(str(path))}",
+    "file URL with a host": lambda path: f"file://localhost{path}",
+    "home": lambda path: f"~/{path.relative_to(Path.home())}",
+    "home in a file URL": lambda path: f"file://~/{path.relative_to(Path.home())}",
+    "home in an absolute file URL": lambda path: f"file:///~/{path.relative_to(Path.home())}",
+    "relative": os.path.relpath,
+    "slash at the end": lambda path: f"{path}/",
+    "home, slash at the end": lambda path: f"~/{path.relative_to(Path.home())}/",
+}
+PLACES = [*(weights for weights, _ in NAMES.values()), "native/bilm.safetensors", "native", "a b%20c", "model.tar.gz"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_every_form_of_a_path_leads_there(home: Path, form: Callable[[Path], str], place: str) -> None:
+    assert_same_state(
+        {k: v for k, v in load_checkpoint(form(home / place)).state_dict.items() if k != "_extra_state"},
+        pretrained().state_dict,
+        2.5e-7,
+    )
+
+
+def test_a_file_url_with_other_signs_finds_its_own_file(home: Path) -> None:
+    """`%20` is a blank in a URL, unless there is a file of that very name."""
+    shutil.copytree(home / "a b%20c", home / "a b c")
+    shutil.copy(home / "native/bilm.safetensors", home / "a b c")
+    (home / "a b c/my_weights.hdf5").unlink()
+    shutil.rmtree(home / "native")
+    (home / "a b c/my_options.json").unlink()
+    load_checkpoint(f"file://{home}/a%20b%20c/bilm.safetensors")
+
+
+@pytest.mark.parametrize("form", [FORMS["home"], FORMS["file URL"], FORMS["home in a file URL"]])
+def test_a_pair_in_a_config_and_from_the_command_line(home: Path, form: Callable[[Path], str]) -> None:
+    weights, options = (form(home / name) for name in NAMES["plain pair"])
+    pair = build_elmo(options_file=options, weight_file=weights)
+    assert_same_state(dict(pair.bilm.state_dict()), pretrained().state_dict, 2.5e-7)
+    assert pair.bilm.source == weights  # as the config says it: an archive finds it by that
+    allennlp("convert-elmo", weights, "copy.safetensors")
+    assert (
+        load(Path("copy.safetensors")).embed([["the", "cat"]])[0].shape
+        == load(weights).embed([["the", "cat"]])[0].shape
+    )
+    assert BiLMVocabulary.from_pretrained_bilm(form(home / "native"), "none").get_vocab_size() == len(WORDS) + 1
+
+
+def test_weights_alone_are_read_with_the_options_beside_them(home: Path) -> None:
+    for name in ("pair", "other options"):
+        elmo = build_elmo(weight_file=str(home / NAMES[name][0]))
+        assert_same_state(dict(elmo.bilm.state_dict()), pretrained().state_dict, 2.5e-7)
+    (home / "weights.hdf5").rename(home / "weights")
+    assert build_elmo(weight_file=str(home / "weights")).bilm.options == pretrained().options
+
+
+def test_options_alone_are_an_error_and_neither_is_the_published_pair(home: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"'weight_file'.*'options_file'.*options\.json"):
+        build_elmo(options_file=str(home / "options.json"))
+    assert bilm_keys(None) == {"options_file": PUBLISHED_OPTIONS, "weight_file": PUBLISHED_WEIGHTS}
+
+
+@pytest.mark.parametrize("key", ["options_file", "weight_file"])
+def test_an_empty_path_is_not_the_published_file(home: Path, key: str) -> None:
+    pair = {"options_file": str(home / "options.json"), "weight_file": str(home / "weights.hdf5")}
+    with pytest.raises(ConfigurationError, match=f"'{key}'.*got ''"):
+        build_elmo(**{**pair, key: ""})
+
+
+@pytest.mark.parametrize("value", ["", None, 5, [], {}])
+def test_a_source_that_is_none_is_an_error(home: Path, value: Any) -> None:
+    """Of '' the working directory must not be read, of null no file of that name."""
+    shutil.copy(home / "native/bilm.safetensors", "here.safetensors")
+    with pytest.raises(ConfigurationError, match="'pretrained': expected"):
+        build_elmo(bilm={"pretrained": value})
+
+
+def in_a_config(**elmo: Any) -> Model:
+    """A model from jsonnet, as `allennlp train` reads it."""
+    Path("config.jsonnet").write_text(f"local model = {json.dumps(elmo)}; {{ model: model }}", encoding="utf-8")
+    params = Params.from_file("config.jsonnet").pop("model")
+    vocab = vocabulary_of(list(WORDS))
+    vocab.add_tokens_to_namespace(["A", "B"], "labels")
+    return Model.from_params(params, vocab=vocab)
+
+
+def test_the_source_alone_is_a_bilm_wherever_a_config_has_one(home: Path) -> None:
+    own = "~/native"
+    sources: list[Any] = [own, {"pretrained": own}]
+    for source in sources:
+        elmo = {"type": "elmo", "bilm": source}
+        encoder = {"type": "lstm", "input_size": 16, "hidden_size": 4, "bidirectional": True}
+        embedder = {"type": "basic", "token_embedders": {"elmo": elmo}}
+        models = [
+            in_a_config(type="simple_tagger", text_field_embedder=embedder, encoder=encoder),
+            in_a_config(type="elmo_tagger", elmo={"bilm": source}, encoder=encoder),
+            in_a_config(
+                type="elmo_classifier",
+                elmo={"bilm": source},
+                encoder=encoder,
+                seq2vec_encoder={"type": "boe", "embedding_dim": 24},
+            ),
+        ]
+        bilms = [module.bilm for model in models for module in model.modules() if isinstance(module, Elmo)]
+        bilms.append(in_a_config(type="bilm", bilm=source, softmax={"type": "full"}).bilm)
+        assert len(bilms) == 4
+        for bilm in bilms:
+            assert_same_state(dict(bilm.state_dict()), pretrained().state_dict)
+            assert bilm.source == own
+
+
+def test_the_bundled_bilm_by_its_name_alone() -> None:
+    assert build_elmo(bilm="english-tiny").bilm.source == "english-tiny"
+
+
+def test_a_misspelled_name_is_told_the_names(home: Path) -> None:
+    for read in (load_checkpoint, lambda name: build_elmo(bilm=name), lambda name: in_a_config(type="bilm", bilm=name)):
+        with pytest.raises(ConfigurationError, match=r"'english-tinny'.*: english-tiny"):
+            read("english-tinny")
+
+
+@pytest.mark.parametrize("bilm", [5, True, ["english-tiny"]])
+def test_a_bilm_of_another_type_is_an_error(bilm: Any) -> None:
+    with pytest.raises(ConfigurationError, match="bilm"):
+        build_elmo(bilm=bilm)
+    with pytest.raises(ConfigurationError, match="'bilm'"):
+        bilm_keys(bilm)
+
+
+def refusal(location: Any) -> str:
+    with pytest.raises(ConfigurationError) as error:
+        load_checkpoint(location)
+    return str(error.value.message)
+
+
+def test_swapped_files_are_told_so(home: Path) -> None:
+    weights, options = (str(home / name) for name in NAMES["plain pair"])
+    with pytest.raises(ConfigurationError, match="swapped") as error:
+        build_elmo(options_file=weights, weight_file=options)
+    assert weights in str(error.value)
+    with pytest.raises(ConfigurationError, match=r"'options_file'.*hdf5 file.*'weight_file'"):
+        build_elmo(options_file=weights, weight_file=weights)
+    with pytest.raises(ConfigurationError, match=r"'weight_file'.*JSON"):
+        build_elmo(options_file=options, weight_file=options)
+
+
+def test_weights_without_options_say_what_was_looked_for(home: Path) -> None:
+    for name in ("options.json", "my_options.json"):
+        (home / name).unlink(missing_ok=True)
+    message = refusal(home / "weights.hdf5")
+    assert f"'{home / 'weights.hdf5'}'" in message and "options.json" in message and "options_file" not in message
+    message = refusal(home / "my_weights.hdf5")
+    assert "my_options.json or options.json" in message
+    with pytest.raises(ConfigurationError, match=r"my_options\.json or options\.json"):
+        build_elmo(weight_file=str(home / "my_weights.hdf5"))
+
+
+CONTENTS: dict[str, tuple[bytes, str]] = {
+    "gzip": (gzip.compress(b"\x89HDF\r\n\x1a\n"), "gunzip"),
+    "HTML": (b"\n <!DOCTYPE html><html>Sign in", "HTML"),
+    "JSON": (b'{"lstm": {}}', "JSON"),
+    "zip": (b"PK\x03\x04", "zip"),
+    "Git LFS": (b"version https://git-lfs.github.com/spec/v1\noid sha256:12", "git lfs pull"),
+    "empty": (b"", "empty"),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), CONTENTS.values(), ids=CONTENTS)
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_file_of_another_kind_is_told_what_it_is(home: Path, content: bytes, said: str, alone: bool) -> None:
+    if alone:
+        (home / "options.json").unlink()
+    (home / "weights.hdf5").write_bytes(content)
+    message = refusal(home / "weights.hdf5")
+    assert str(home / "weights.hdf5") in message and said in message
+
+
+@pytest.mark.parametrize("name", ["bilm.safetensors", "model.tar.gz", "144.zip", "bilm.bin"])
+def test_so_is_one_under_the_name_of_another_format(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"<html>404</html>")
+    message = refusal(tmp_path / name)
+    assert str(tmp_path / name) in message and "HTML" in message
+
+
+def test_options_are_told_apart_too(home: Path) -> None:
+    (home / "options.json").write_bytes(b"<html>404</html>")
+    assert "'options_file'" in refusal(home / "weights.hdf5") and "HTML" in refusal(home / "weights.hdf5")
+    assert "JSON" in refusal(write_json(home / "sizes.json", {}))
+
+
+def test_a_folder_says_what_it_holds(tmp_path: Path) -> None:
+    for number in range(30):
+        (tmp_path / f"{number}.txt").touch()
+    message = refusal(tmp_path)
+    assert "0.txt" in message and len(message) < 500
+    folder = write_folder(tmp_path / "144", config())
+    load_checkpoint(f"{folder}/")
+    torch.save({}, tmp_path / "best.th")
+    assert "model.tar.gz" in refusal(tmp_path / "best.th")
+    (tmp_path / "weights").write_bytes(b"\x89HDF\r\n\x1a\n")
+    assert ".hdf5" in refusal(tmp_path / "weights")

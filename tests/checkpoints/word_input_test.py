@@ -1,0 +1,367 @@
+"""biLMs that read words by a vocabulary file in any order, against bilm-tf's own terms.
+
+`tests.oracles.file_layers` computes from the files in NumPy, with ids that are looked up here; the golden activations
+are TensorFlow's.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Vocabulary
+from allennlp.models.archival import load_archive
+from allennlp.modules import TokenEmbedder
+
+from elmo_plugin.bilm import BiLM, CarriedState, WordEncoder
+from elmo_plugin.bulk_embedding import load
+from elmo_plugin.checkpoints import BilmTf, Checkpoint, Native, build_bilm, load_checkpoint
+from elmo_plugin.mixes import Elmo
+from tests.checkpoint_oracles import language_model_archive, pretrained
+from tests.oracles import file_layers, lively, options, tensorflow_file, write_json
+from tests.task_oracles import allennlp, experiment, lstm, tags_reader, text_tensors, train
+
+ORDERS = {
+    "training": ["<S>", "</S>", "<UNK>", "the", "cat", "sat", "."],
+    "end first": ["</S>", "<S>", "<UNK>", "the", "cat", "sat", "."],
+    "anywhere": ["the", "<UNK>", "cat", "</S>", "sat", "<S>", "."],
+    "end last": ["<S>", "the", "<UNK>", "cat", "sat", ".", "</S>"],
+}
+SENTENCES = [["the", "cat", "sat", "."], ["a", "cat"], [], ["."]]
+"""`a` is in none of the vocabularies."""
+SIZES: dict[str, Any] = {
+    "lstm": {
+        "dim": 24,
+        "projection_dim": 8,
+        "n_layers": 2,
+        "cell_clip": 3,
+        "proj_clip": 3,
+        "use_skip_connections": True,
+    }
+}
+L, D = 3, 16
+
+every_order = pytest.mark.parametrize("words", ORDERS.values(), ids=ORDERS)
+
+
+def write_pair(folder: Path, words: list[str], vocabulary: str = "vocabulary.txt") -> Path:
+    """A word-input biLM in bilm-tf's files, and its vocabulary beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensorflow_file(folder, {**SIZES, "n_tokens_vocab": len(words)}, len(words))
+    (folder / vocabulary).write_text("\n".join([*words, ""]), encoding="utf-8")
+    return folder
+
+
+def expected(folder: Path, sentence: list[str], words: list[str]) -> np.ndarray:
+    """The layers (L, T, D) of a sentence, without `<S>` and `</S>`."""
+    ids = {word: line for line, word in enumerate(words, 1)}
+    sentence_ids = [ids[word] if word in ids else ids["<UNK>"] for word in sentence]
+    return file_layers(folder, sentence_ids, boundaries=(ids["<S>"], ids["</S>"]))[:, 1:-1].numpy()
+
+
+def assert_embedded(arrays: list[np.ndarray], folder: Path, words: list[str]) -> None:
+    for array, sentence in zip(arrays, SENTENCES, strict=True):
+        np.testing.assert_allclose(array, expected(folder, sentence, words), rtol=0, atol=1e-5)
+
+
+def refusal(location: Any) -> str:
+    with pytest.raises(ConfigurationError) as error:
+        load_checkpoint(location)
+    return str(error.value.message)
+
+
+@every_order
+@pytest.mark.parametrize("name", ["vocabulary.txt", "vocab.txt"])
+def test_load_looks_the_boundaries_up(tmp_path: Path, words: list[str], name: str) -> None:
+    folder = write_pair(tmp_path, words, name)
+    assert_embedded(load(folder).embed(SENTENCES), folder, words)
+    assert_embedded(load(folder / "weights.hdf5").embed(SENTENCES), folder, words)
+
+
+@every_order
+def test_embed_corpus_looks_the_boundaries_up(tmp_path: Path, words: list[str]) -> None:
+    folder = write_pair(tmp_path / "bilm", words)
+    (tmp_path / "text").write_text("".join(f"{' '.join(sentence)}\n" for sentence in SENTENCES), encoding="utf-8")
+    pair = ("--options-file", folder / "options.json", "--weight-file", folder / "weights.hdf5")
+    for number, source in enumerate([("--bilm", folder), pair]):
+        allennlp("embed-corpus", tmp_path / "text", tmp_path / f"{number}.hdf5", *source)
+        with h5py.File(tmp_path / f"{number}.hdf5", "r") as file:
+            assert_embedded([file[str(line)][...] for line in range(len(SENTENCES))], folder, words)
+
+
+@every_order
+def test_the_boundaries_survive_conversions(tmp_path: Path, words: list[str]) -> None:
+    folder = write_pair(tmp_path / "bilm", words)
+    allennlp("convert-elmo", folder, tmp_path / "native.safetensors")
+    assert_embedded(load(tmp_path / "native.safetensors").embed(SENTENCES), folder, words)
+    allennlp("convert-elmo", tmp_path / "native.safetensors", tmp_path / "back")
+    assert_embedded(load(tmp_path / "back").embed(SENTENCES), folder, words)
+    (tmp_path / "back/vocabulary.txt").unlink()
+    ids = {word: line for line, word in enumerate(words, 1)}
+    layers = build_bilm(load_checkpoint(tmp_path / "back"))(torch.tensor([[ids["cat"]]])).layers[:, 0, 1:-1]
+    np.testing.assert_allclose(layers.detach(), expected(folder, ["cat"], words), rtol=0, atol=1e-5)
+
+
+def test_a_native_file_of_an_earlier_version_looks_them_up(tmp_path: Path) -> None:
+    """Its options say nothing of the boundaries; its vocabulary does."""
+    words = ORDERS["end first"]
+    folder = write_pair(tmp_path / "bilm", words)
+    found = load_checkpoint(folder)
+    options = found.options.from_dict({**SIZES, "n_tokens_vocab": len(words)})
+    Native().write(Checkpoint(options, found.state_dict, vocabulary=words), tmp_path / "old.safetensors")
+    assert_embedded(load(tmp_path / "old.safetensors").embed(SENTENCES), folder, words)
+
+
+def task_vocabulary(folder: Path, words: list[str], *more: str) -> Path:
+    """A vocabulary file as AllenNLP reads it."""
+    folder.mkdir()
+    (folder / "tokens.txt").write_text("\n".join([*words, *more, ""]), encoding="utf-8")
+    (folder / "non_padded_namespaces.txt").write_text("*labels\n*tags\n", encoding="utf-8")
+    return folder
+
+
+def from_files(folder: Path, oov_token: str = "<UNK>") -> Vocabulary:
+    return Vocabulary.from_files(str(folder), oov_token=oov_token)
+
+
+def embedder(vocab: Vocabulary, **keys: Any) -> TokenEmbedder:
+    keys = {"type": "elmo", "mix": "concatenate", "dropout": 0.0, **keys}
+    return TokenEmbedder.from_params(Params(keys), vocab=vocab)
+
+
+def sources(folder: Path) -> list[dict[str, Any]]:
+    """What a config may say of the pair in a folder."""
+    pair = {"options_file": str(folder / "options.json"), "weight_file": str(folder / "weights.hdf5")}
+    return [{"bilm": {"pretrained": str(folder)}}, pair]
+
+
+@every_order
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_config_looks_them_up(tmp_path: Path, words: list[str], beside: bool) -> None:
+    """In the file beside the weights, and without one in AllenNLP's vocabulary."""
+    folder = write_pair(tmp_path / "bilm", words)
+    if not beside:
+        (folder / "vocabulary.txt").unlink()
+    vocab = from_files(task_vocabulary(tmp_path / "vocabulary", words))
+    ids = text_tensors(SENTENCES, vocab)["tokens"]["tokens"]
+    for keys in sources(folder):
+        with torch.no_grad():
+            vectors = embedder(vocab, **keys)(ids).unflatten(-1, (L, D))  # (B, T, L, D)
+        assert_embedded(
+            [row[: len(sentence)].transpose(0, 1).numpy() for row, sentence in zip(vectors, SENTENCES, strict=True)],
+            folder,
+            words,
+        )
+
+
+def test_a_vocabulary_of_the_same_size_in_another_order_is_an_error(tmp_path: Path) -> None:
+    folder = write_pair(tmp_path / "bilm", ORDERS["end first"])
+    vocab = from_files(task_vocabulary(tmp_path / "vocabulary", ORDERS["training"]))
+    for keys in sources(folder):
+        with pytest.raises(ConfigurationError, match=r"'tokens'.*id 1.*'<S>'.*'</S>'"):
+            embedder(vocab, **keys)
+    swapped = [*ORDERS["end first"][:3], "cat", "the", "sat", "."]
+    vocab = from_files(task_vocabulary(tmp_path / "swapped", swapped))
+    with pytest.raises(ConfigurationError, match=r"'tokens'.*id 4.*'cat'.*'the'"):
+        embedder(vocab, **sources(folder)[0])
+
+
+def test_a_vocabulary_without_boundaries_is_no_biLMs(tmp_path: Path) -> None:
+    folder = write_pair(tmp_path / "bilm", ORDERS["end first"])
+    (folder / "vocabulary.txt").unlink()
+    vocab = Vocabulary({"tokens": {word: 1 for word in "abcdef"}})
+    with pytest.raises(ConfigurationError, match="<S>"):
+        embedder(vocab, **sources(folder)[0])
+
+
+@every_order
+def test_the_boundaries_survive_archives(tmp_path: Path, words: list[str]) -> None:
+    """Also where weights and vocabulary are gone, or the words lie nowhere but in the task's vocabulary."""
+    folder = write_pair(tmp_path / "bilm", words)
+    (tmp_path / "data.txt").write_text("the O\ncat B-X\nsat O\n\na O\n. B-X\n", encoding="utf-8")
+    vocabulary = task_vocabulary(tmp_path / "vocabulary", words)
+    elmo = {"type": "elmo", "mix": "concatenate", "dropout": 0.0, "bilm": {"pretrained": str(folder)}}
+    model = {
+        "type": "simple_tagger",
+        "text_field_embedder": {"type": "basic", "token_embedders": {"elmo": elmo}},
+        "encoder": lstm(L * D),
+    }
+    reader = tags_reader(token_indexers={"elmo": {"type": "single_id"}})
+    config = experiment(model, reader, tmp_path / "data.txt")
+    config["vocabulary"] = {
+        "type": "extend",
+        "directory": str(vocabulary),
+        "oov_token": "<UNK>",
+        "min_count": {"tokens": 10**9},
+    }
+    train(config, tmp_path / "run")
+    shutil.copytree(folder, tmp_path / "kept")
+    shutil.rmtree(folder)
+    shutil.rmtree(vocabulary)
+    archive = load_archive(tmp_path / "run/model.tar.gz").model
+    (elmo_module,) = [module for module in archive.modules() if isinstance(module, Elmo)]
+    ids = {word: line for line, word in enumerate(words, 1)}
+    layers = elmo_module.bilm(torch.tensor([[ids["cat"]]])).layers[:, 0, 1:-1]
+    np.testing.assert_allclose(layers.detach(), expected(tmp_path / "kept", ["cat"], words), rtol=0, atol=1e-5)
+
+
+def test_an_archive_of_an_earlier_version_reads_as_it_was_trained(tmp_path: Path) -> None:
+    """It says nothing of the boundaries: whatever the order was, they were 1 and 2 in training."""
+    bilm = lively(BiLM(options(char_cnn=None, n_tokens_vocab=7)))
+    assert "boundary_ids" not in bilm.options.to_dict()
+    assert isinstance(bilm.token_encoder, WordEncoder)
+    assert bilm.token_encoder.boundaries(torch.zeros(1, 1)) == (1, 2)
+    checkpoint = pretrained(char_cnn=None, n_tokens_vocab=12)
+    assert load_checkpoint(language_model_archive(tmp_path / "model.tar.gz", checkpoint)).options == checkpoint.options
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+@pytest.mark.parametrize("name", ["vocabulary.txt", "vocab.txt"])
+def test_a_vocabulary_that_is_not_as_long_as_the_table_is_refused_with_both_numbers(
+    tmp_path: Path, change: int, name: str
+) -> None:
+    words = ORDERS["training"]
+    folder = write_pair(tmp_path, words, name)
+    changed = words[:change] if change < 0 else [*words, "more"]
+    (folder / name).write_text("\n".join(changed), encoding="utf-8")
+    for location in (folder, folder / "weights.hdf5"):
+        message = refusal(location)
+        assert str(folder / name) in message and str(len(words)) in message and str(len(changed)) in message
+    with pytest.raises(ConfigurationError, match=name):
+        BilmTf().read_pair(folder / "options.json", folder / "weights.hdf5")
+
+
+@pytest.mark.parametrize("words", [ORDERS["training"][:-1], [*ORDERS["training"], "more"]])
+def test_the_same_in_a_native_file_and_in_an_archive(tmp_path: Path, words: list[str]) -> None:
+    folder = write_pair(tmp_path / "bilm", ORDERS["training"])
+    Native().write(load_checkpoint(folder)._replace(vocabulary=words), tmp_path / "bilm.safetensors")
+    language_model_archive(tmp_path / "model.tar.gz", pretrained(char_cnn=None, n_tokens_vocab=9))
+    for path, numbers in ((tmp_path / "bilm.safetensors", (len(words), 7)), (tmp_path / "model.tar.gz", (12, 9))):
+        message = refusal(path)
+        assert str(path) in message and all(str(number) in message for number in numbers)
+
+
+def test_a_biLM_of_characters_may_have_a_vocabulary_of_any_length(tmp_path: Path) -> None:
+    """It is what the softmax chose from, and says nothing of what is read."""
+    BilmTf().write(pretrained(n_tokens_vocab=5), tmp_path)
+    assert len(load_checkpoint(tmp_path).vocabulary or []) == 12
+
+
+@pytest.mark.parametrize("missing", ["<S>", "</S>"])
+def test_a_vocabulary_without_a_boundary_is_refused(tmp_path: Path, missing: str) -> None:
+    folder = write_pair(tmp_path, [{missing: "other"}.get(word, word) for word in ORDERS["training"]])
+    assert str(folder / "vocabulary.txt") in refusal(folder) and f"'{missing}'" in refusal(folder)
+
+
+def test_two_vocabularies_that_differ_are_refused_and_equal_ones_are_one(tmp_path: Path) -> None:
+    folder = write_pair(tmp_path, ORDERS["end first"])
+    shutil.copy(folder / "vocabulary.txt", folder / "vocab.txt")
+    assert load_checkpoint(folder).vocabulary == ORDERS["end first"]
+    (folder / "vocab.txt").write_text("\n".join(ORDERS["training"]), encoding="utf-8")
+    assert "vocab.txt" in refusal(folder) and "vocabulary.txt" in refusal(folder)
+
+
+def test_a_written_pair_is_not_read_by_another_biLMs_vocabulary(tmp_path: Path) -> None:
+    folder = write_pair(tmp_path / "bilm", ORDERS["end first"])
+    checkpoint = load_checkpoint(folder)
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target/vocab.txt").write_text("\n".join(ORDERS["training"]), encoding="utf-8")
+    for written in (checkpoint, checkpoint._replace(vocabulary=None)):
+        with pytest.raises(ConfigurationError, match=r"vocab\.txt"):
+            BilmTf().write(written, tmp_path / "target")
+
+
+WITHOUT_UNKNOWN = ["<S>", "</S>", ".", "cat", "sat", "the"]
+"""As bilm-tf's `usage_token.py` writes one."""
+
+
+def test_without_an_unknown_word_known_ones_are_embedded_and_others_are_named(tmp_path: Path) -> None:
+    folder = write_pair(tmp_path / "bilm", WITHOUT_UNKNOWN)
+    allennlp("convert-elmo", folder, tmp_path / "native.safetensors")
+    for location in (folder, tmp_path / "native.safetensors"):
+        (found,) = load(location).embed([["the", "cat"]])
+        np.testing.assert_allclose(found, expected(folder, ["the", "cat"], WITHOUT_UNKNOWN), rtol=0, atol=1e-5)
+        with pytest.raises(ConfigurationError, match="'zebra'"):
+            load(location).embed([["the", "cat"], ["the", "zebra"]])
+
+
+def test_embed_corpus_names_the_unknown_word_in_one_line(tmp_path: Path) -> None:
+    folder = write_pair(tmp_path / "bilm", WITHOUT_UNKNOWN)
+    (tmp_path / "text").write_text("the cat\nthe zebra\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"embed-corpus: .*'zebra'"):
+        allennlp("embed-corpus", tmp_path / "text", tmp_path / "out.hdf5", "--bilm", folder)
+
+
+def test_a_config_without_an_unknown_word_embeds_known_ones_and_rejects_others(tmp_path: Path) -> None:
+    """AllenNLP's vocabulary wants a name for unknown words; it stands behind the words, where the table has no row."""
+    folder = write_pair(tmp_path / "bilm", WITHOUT_UNKNOWN)
+    directory = task_vocabulary(tmp_path / "vocabulary", WITHOUT_UNKNOWN, "@@UNKNOWN@@")
+    vocab = from_files(directory, "@@UNKNOWN@@")
+    for keys in sources(folder):
+        built = embedder(vocab, **keys)
+        with torch.no_grad():
+            vectors = built(text_tensors([["the", "cat"]], vocab)["tokens"]["tokens"]).unflatten(-1, (L, D))[0]
+        wanted = expected(folder, ["the", "cat"], WITHOUT_UNKNOWN)
+        np.testing.assert_allclose(vectors.transpose(0, 1), wanted, rtol=0, atol=1e-5)
+        with pytest.raises(ValueError, match="id 7"):
+            built(text_tensors([["the", "zebra"]], vocab)["tokens"]["tokens"])
+
+
+def test_a_word_that_stands_for_unknown_ones_is_an_error(tmp_path: Path) -> None:
+    """Every unknown word would be read as a sentence's end."""
+    folder = write_pair(tmp_path / "bilm", WITHOUT_UNKNOWN)
+    vocab = from_files(task_vocabulary(tmp_path / "vocabulary", WITHOUT_UNKNOWN), "</S>")
+    for keys in sources(folder):
+        with pytest.raises(ConfigurationError, match="'</S>'"):
+            embedder(vocab, **keys)
+
+
+class Golden(NamedTuple):
+    """bilm-tf's fixture as a word-input biLM, and its words."""
+
+    folder: Path
+    words: list[str]
+
+
+@pytest.fixture(params=["vocabulary.txt", "vocab.txt"])
+def golden(tmp_path: Path, request: pytest.FixtureRequest) -> Golden:
+    """The LSTMs of the fixture on its token embeddings, whose vocabulary is in no particular order."""
+    if not os.environ.get("ELMO_FIXTURE"):
+        pytest.skip("ELMO_FIXTURE names no folder with the golden activations of the TensorFlow original")
+    fixture = Path(os.environ["ELMO_FIXTURE"])
+    lines = (fixture / "vocab_test.txt").read_text(encoding="utf-8").rstrip("\n").split("\n")
+    (tmp_path / request.param).write_bytes((fixture / "vocab_test.txt").read_bytes())
+    sizes = json.loads((fixture / "options.json").read_text(encoding="utf-8"))
+    write_json(tmp_path / "options.json", {"lstm": sizes["lstm"], "char_cnn": None})
+    with h5py.File(tmp_path / "weights.hdf5", "w") as file:
+        for name, source in (("lm_weights", ("RNN_0", "RNN_1")), ("elmo_token_embeddings", ("embedding",))):
+            with h5py.File(fixture / f"{name}.hdf5", "r") as original:
+                for part in source:
+                    original.copy(part, file)
+    return Golden(tmp_path, lines)
+
+
+def test_golden_activations_of_the_original_on_words(golden: Golden) -> None:
+    """`test_bilm_token` of bilm-tf's `tests/test_model.py`: ten batches, the state carried from each to the next."""
+    fixture = Path(os.environ["ELMO_FIXTURE"])
+    texts = json.loads((fixture / "sentences.json").read_text(encoding="utf-8"))
+    bilm, carried = build_bilm(load_checkpoint(golden.folder)), CarriedState()
+    ids = {word: line for line, word in enumerate(golden.words, 1)}
+    for k, batch in enumerate(zip(*texts, strict=True)):
+        sentences = [text.split() for text in batch]
+        inputs = bilm.ids_of(sentences, ids.__getitem__)
+        with torch.no_grad():
+            output = bilm(inputs, carried.before(bilm, len(sentences), next(bilm.parameters())))
+        carried.after(output.state)
+        for j, sentence in enumerate(sentences):
+            with h5py.File(fixture / f"lm_embeddings_{j}.hdf5", "r") as file:
+                wanted = torch.tensor(file[str(k)][...])  # (2, T, P)
+            top = output.layers[-1, j, 1 : len(sentence) + 1]  # (T, D)
+            torch.testing.assert_close(torch.stack(top.chunk(2, dim=-1)), wanted, rtol=0, atol=1e-5)
