@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 class ElmoTokenEmbedder(TokenEmbedder):
     """One representation of ELMo for each token.
 
-    Its keys in a config are those of `Elmo.from_config`; a config written for AllenNLP's `elmo_token_embedder`
+    Its keys in a config are those of `Elmo`; a config written for AllenNLP's `elmo_token_embedder`
     changes nothing but the type.
 
     Registered as a `TokenEmbedder` with name `elmo`.
@@ -36,7 +36,7 @@ class ElmoTokenEmbedder(TokenEmbedder):
     def from_params(
         cls, params: Params, constructor_to_call: Any = None, constructor_to_inspect: Any = None, **extras: Any
     ) -> "ElmoTokenEmbedder":
-        """Build it from the keys of `Elmo.from_config`. Raises `ConfigurationError` for a number of mixes."""
+        """Build it from the keys of `Elmo`. Raises `ConfigurationError` for a number of mixes."""
         if "num_output_representations" in params:
             raise ConfigurationError(
                 "'num_output_representations' is a key of the module `Elmo`; a token embedder has one representation"

@@ -27,7 +27,7 @@ class ElmoClassifier(Model):
 
     vocab : `Vocabulary`
     elmo : `Optional[Lazy[Elmo]]`
-        The keys of `Elmo.from_config`; null for the baseline without ELMo.
+        The keys of `Elmo`; null for the baseline without ELMo.
     encoder : `Seq2SeqEncoder`
         The task RNN. Its `input_size` is the width of x and, with ELMo at the input, of ELMo.
     seq2vec_encoder : `Seq2VecEncoder`

@@ -29,7 +29,7 @@ class ElmoTagger(Model):
 
     vocab : `Vocabulary`
     elmo : `Optional[Lazy[Elmo]]`
-        The keys of `Elmo.from_config`; null for the baseline without ELMo.
+        The keys of `Elmo`; null for the baseline without ELMo.
     encoder : `Seq2SeqEncoder`
         The task RNN. Its `input_size` is the width of x and, with ELMo at the input, of ELMo.
     elmo_at : `Sequence[str]`

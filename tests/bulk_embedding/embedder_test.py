@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 def layers_of(sentence: list[str]) -> np.ndarray:
     """(L, T, D), from the biLM alone and the sentence alone."""
-    elmo = Elmo(small_bilm(), [ConcatenateMix(L, D)], dropout=0.0)
+    elmo = Elmo.from_parts(small_bilm(), [ConcatenateMix(L, D)], dropout=0.0)
     return elmo.layers(batch_to_ids([sentence]))[0][:, 0, 1 : len(sentence) + 1].numpy()
 
 
@@ -114,7 +114,7 @@ def test_what_cannot_be_loaded_is_said(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_state_that_is_carried_from_sentence_to_sentence_is_refused() -> None:
-    elmo = Elmo(small_bilm(), [ConcatenateMix(L, D)], initial_state=CarriedState())
+    elmo = Elmo.from_parts(small_bilm(), [ConcatenateMix(L, D)], initial_state=CarriedState())
     with pytest.raises(ConfigurationError, match=r"'initial_state' is 'carried'.*wanted 'zero' or 'warm'"):
         Embedder(elmo)
 

@@ -24,7 +24,7 @@ IDS = batch_to_ids(SENTENCES)  # (4, 6, 50), an empty sentence among them
 
 def own(cache: Optional[SentenceCache] = None, bilm: Optional[BiLM] = None, **keys: Any) -> Elmo:
     """An Elmo around the small biLM, without dropout."""
-    return Elmo(bilm or small_bilm(), [ScalarMix(L, D)], **{"dropout": 0.0, "sentence_cache": cache, **keys})
+    return Elmo.from_parts(bilm or small_bilm(), [ScalarMix(L, D)], **{"dropout": 0.0, "sentence_cache": cache, **keys})
 
 
 def cached(path: Path, **keys: Any) -> Elmo:
@@ -55,8 +55,8 @@ def test_the_bilm_runs_once_and_the_answer_is_the_uncached_one_to_the_bit(tmp_pa
 
 def test_one_cache_serves_all_mixes_in_one_pass(tmp_path: Path) -> None:
     mixes = [AverageMix(L, D), LastMix(L, D)]
-    wanted = Elmo(small_bilm(), mixes, dropout=0.0)(IDS)
-    elmo = Elmo(small_bilm(), mixes, dropout=0.0, sentence_cache=SentenceCache(str(tmp_path)))
+    wanted = Elmo.from_parts(small_bilm(), mixes, dropout=0.0)(IDS)
+    elmo = Elmo.from_parts(small_bilm(), mixes, dropout=0.0, sentence_cache=SentenceCache(str(tmp_path)))
     runs = sentences_run(elmo)
     for _ in range(2):
         found = elmo(IDS)
