@@ -1,6 +1,6 @@
 """ELMo: one pass of a biLM, one mix of its layers for each place that wants a vector (ELMo §3.2, §3.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Optional, Union
 
@@ -185,6 +185,19 @@ class Elmo(nn.Module, Registrable):
     def get_output_dim(self) -> int:
         """Width of each representation."""
         return self.output_dim
+
+    def ids_of(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Return the ids that a token indexer made, the one tensor or `elmo_tokens`.
+
+        Raises `ConfigurationError` for AllenNLP's indexer `characters`: its ids are those of a vocabulary.
+        """
+        ids = tensors.get("elmo_tokens", next(iter(tensors.values())) if len(tensors) == 1 else None)
+        if ids is None or "token_characters" in tensors:
+            raise ConfigurationError(
+                "ELMo's token indexer: expected 'elmo_characters', or the one that its biLM was made for, got "
+                f"{', '.join(map(repr, sorted(tensors))) or 'no tensors'}"
+            )
+        return ids
 
     def forward(self, inputs: Tensor, word_inputs: Optional[Tensor] = None) -> ElmoOutput:
         """Character ids (B, T, C), or word ids (B, T), to one (B, T, output dim) a mix.

@@ -1,7 +1,7 @@
 """ELMo as a `TokenEmbedder`: at the input of any AllenNLP model."""
 
 import logging
-from typing import Any
+from typing import Any, Optional
 
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
@@ -53,6 +53,10 @@ class ElmoTokenEmbedder(TokenEmbedder):
         """Width of a token's representation."""
         return self.elmo.get_output_dim()
 
-    def forward(self, elmo_tokens: Tensor) -> Tensor:
-        """Character ids (B, T, C), or word ids (B, T), to (B, T, output dim)."""
-        return self.elmo(elmo_tokens).representations[0]
+    def forward(self, elmo_tokens: Optional[Tensor] = None, **named: Tensor) -> Tensor:
+        """Character ids (B, T, C), or word ids (B, T), to (B, T, output dim).
+
+        AllenNLP hands over all that a token indexer made, by its own names.
+        """
+        ids = self.elmo.ids_of(named) if elmo_tokens is None else elmo_tokens
+        return self.elmo(ids).representations[0]
