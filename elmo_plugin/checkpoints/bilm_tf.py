@@ -49,6 +49,10 @@ class BilmTf(CheckpointFormat):
         words = read_words(vocabulary, str(vocabulary)) if vocabulary.exists() else None
         return self.read_pair(options_file, weight_file)._replace(vocabulary=words)
 
+    def read_sizes(self, location: Location) -> BiLMOptions:
+        """Read the options file alone."""
+        return read_options(local_file(_pair(location)[0], "options_file"))
+
     def read_pair(self, options_file: Location, weight_file: Location) -> Checkpoint:
         """Read the two files, wherever each is. Raises `ConfigurationError` where they do not fit each other."""
         options = read_options(local_file(options_file, "options_file"))

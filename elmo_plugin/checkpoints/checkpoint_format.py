@@ -49,17 +49,30 @@ class CheckpointFormat(ABC, Registrable):
     def read(self, location: Location) -> Checkpoint:
         """Read it. Raises `ConfigurationError` that names the file, what was found and what was wanted."""
 
+    def read_sizes(self, location: Location) -> BiLMOptions:
+        """Read the sizes of the biLM, without its weights where they can be told apart."""
+        return self.read(location).options
+
 
 def load_checkpoint(location: Location) -> Checkpoint:
     """Read a biLM in whatever format `location` holds, or the bundled one of that name.
 
     Raises `ConfigurationError` if no format knows it.
     """
+    return _format_of(location).read(location)
+
+
+def load_sizes(location: Location) -> BiLMOptions:
+    """Read the sizes of such a biLM. Raises `ConfigurationError` if no format knows it."""
+    return _format_of(location).read_sizes(location)
+
+
+def _format_of(location: Location) -> CheckpointFormat:
     formats = {name: CheckpointFormat.by_name(name)() for name in CheckpointFormat.list_available()}
     missing = is_missing(location)
     for candidate in formats.values():
         if not missing and candidate.recognises(location):
-            return candidate.read(location)
+            return candidate
     found = "nothing is there" if missing else "none of them"
     if missing and Path(location).name == fspath(location):
         found += f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}"

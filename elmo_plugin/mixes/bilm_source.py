@@ -1,15 +1,15 @@
 """From what a config says of a biLM to the biLM itself."""
 
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
 from elmo_plugin.bilm import BiLM, WordEncoder
-from elmo_plugin.checkpoints import Checkpoint, archived_checkpoint, build_bilm, load_checkpoint
+from elmo_plugin.checkpoints import Checkpoint, archived_checkpoint, build_bilm, load_checkpoint, load_sizes
 from elmo_plugin.checkpoints.allennlp_archive import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS
-from elmo_plugin.checkpoints.bilm_tf import BilmTf
-from elmo_plugin.checkpoints.checkpoint_format import is_missing
+from elmo_plugin.checkpoints.bilm_tf import BilmTf, read_options
+from elmo_plugin.checkpoints.checkpoint_format import is_missing, local_file
 from elmo_plugin.options import BiLMOptions, OptionsError
 
 _PUBLISHED = (
@@ -78,3 +78,24 @@ def _options(options: dict[str, Any]) -> BiLMOptions:
         return BiLMOptions.from_dict(options)
     except OptionsError as error:
         raise ConfigurationError(f"'bilm.options': {error}") from error
+
+
+def bilm_sizes(bilm: Union[str, dict[str, Any]], serialization_dir: Optional[str]) -> BiLMOptions:
+    """Return the sizes of the biLM that a config's `bilm` names, without reading its weights where that can be avoided.
+
+    As of the biLM itself, an archive's own come first. Raises `ConfigurationError` for other keys and unfit files.
+    """
+    keys: dict[str, Any] = {"pretrained": bilm} if isinstance(bilm, str) else dict(bilm)
+    if set(keys) not in FORMS:
+        raise ConfigurationError(f"'bilm': expected the key 'pretrained', or 'options' and 'seed', got {sorted(keys)}")
+    if "options" in keys:
+        return _options(keys["options"])
+    source = _source(keys)
+    archived = archived_checkpoint(serialization_dir, source, ARCHIVED_WEIGHTS)
+    if archived is None and is_missing(source):
+        archived = archived_checkpoint(serialization_dir, source, TRAINING_WEIGHTS)
+    if archived is not None:
+        return archived.options
+    if "options_file" in keys:
+        return read_options(local_file(keys["options_file"], "options_file"))
+    return load_sizes(source)

@@ -152,7 +152,7 @@ def test_sentences_may_come_from_a_generator(folder: Path) -> None:
 def test_the_trained_mix_behind_elmo_enhanced_is_that_of_its_input(tmp_path: Path) -> None:
     elmo = {"type": "elmo", "bilm": {"options": options().to_dict(), "seed": 3}, "mix": "concatenate", "dropout": 0.0}
     weights = {"type": "scalar", "initial_scalar_parameters": [2.0, 0.0, -2.0]}
-    encoder = {"type": "elmo_enhanced", "encoder": lstm(D), "num_layers": L, "layer_dim": D, "input_mix": weights}
+    encoder = {"type": "elmo_enhanced", "encoder": lstm(D), "num_elmo_layers": L, "layer_dim": D, "input_mix": weights}
     model = {"type": "simple_tagger", "encoder": encoder}
     model["text_field_embedder"] = {"type": "basic", "token_embedders": {"elmo": elmo}}
     reader = tags_reader(token_indexers={"elmo": {"type": "elmo_characters"}})

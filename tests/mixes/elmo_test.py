@@ -228,13 +228,35 @@ def test_layers_are_the_references(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("keys", [{}, {"mix": "learned_function"}, {"mix": "average", "projection_dim": 3}], ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"mix": "learned_function"},
+        {"mix": "average", "projection_dim": 3},
+        {"mix": "average"},
+        {"mix": "last"},
+        {"mix": "concatenate"},
+    ],
+    ids=str,
+)
 def test_it_may_be_of_another_type_as_allennlps(dtype: torch.dtype, keys: dict[str, Any]) -> None:
     elmo = random_elmo(dropout=0.0, **keys)
     wanted = elmo(IDS).representations[0]
     found = elmo.to(dtype)(IDS).representations[0]
     assert found.dtype == dtype
     torch.testing.assert_close(found.float(), wanted, rtol=0, atol=1e-6 if dtype == torch.float64 else 0.05)
+
+
+def test_what_comes_out_has_the_type_of_the_model_and_not_of_its_bilm() -> None:
+    elmo = random_elmo(mix="concatenate", precision="bfloat16")
+    assert elmo(IDS).representations[0].dtype == torch.float32
+    for dtype in (torch.bfloat16, torch.float64):
+        assert elmo.to(dtype)(IDS).representations[0].dtype == dtype
+    elmo = random_elmo(mix="concatenate")
+    elmo.bilm.half()
+    assert elmo(IDS).representations[0].dtype == torch.float32
+    assert not any("output_like" in name for name in elmo.state_dict())
 
 
 def test_what_a_bilm_was_pretrained_with_is_not_dropped_in_a_task() -> None:
