@@ -90,7 +90,6 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
 
         # Parameters
 
-        encoder : the task RNN.
         bilm : what the embedder `elmo` has under the same key: the sizes are read from it.
         num_elmo_layers, layer_dim : L, the token layer included, and D, in place of `bilm`.
         input_mix, output_mix : `scalar` if left out, none if null.

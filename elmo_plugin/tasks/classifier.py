@@ -33,7 +33,7 @@ class ElmoClassifier(Model):
     seq2vec_encoder : `Seq2VecEncoder`
         Pools the tokens; its input is the RNN's output and, with ELMo at the output, ELMo.
     elmo_at : `Sequence[str]`
-        `["input"]`, `["output"]` or both, each with a mix of its own.
+        `input`, `output`, or a list of one or both, each with a mix of its own.
     text_field_embedder : `Optional[TextFieldEmbedder]`
         Gives x from all token indexers but ELMo's.
     feedforward : `Optional[FeedForward]`

@@ -11,7 +11,21 @@ from elmo_plugin.mixes import AverageMix, LastMix
 from elmo_plugin.mixes.elmo import Elmo
 from elmo_plugin.tasks import EnhancedText
 from tests.oracles import SENTENCES, options
-from tests.task_oracles import D, lstm, random_elmo, text_tensors, word_embedder
+from tests.task_oracles import (
+    OPINIONS,
+    TOWNS,
+    D,
+    build_model,
+    classifier,
+    csv_reader,
+    experiment,
+    lstm,
+    random_elmo,
+    tagger,
+    tags_reader,
+    text_tensors,
+    word_embedder,
+)
 
 X, H = 5, 12
 VOCAB = Vocabulary({"tokens": {"cat": 1, "one": 1}})
@@ -88,6 +102,15 @@ def test_the_order_of_the_places_does_not_matter() -> None:
     )
     assert one.elmo_at == other.elmo_at == ("input", "output")
     assert torch.equal(one(TENSORS)[0], other(TENSORS)[0])
+
+
+@pytest.mark.parametrize("make", [tagger, classifier])
+def test_a_config_may_say_one_place_without_a_list(make: Any) -> None:
+    keys = {"seq2vec_encoder": {"type": "boe", "embedding_dim": H}} if make is classifier else {}
+    model = make({"bilm": {"options": options().to_dict()}}, elmo_at="input", **keys)
+    reader, data = (csv_reader(), OPINIONS) if make is classifier else (tags_reader(), TOWNS)
+    built, _ = build_model(experiment(model, reader, data))
+    assert built.text.elmo_at == ("input",)  # type: ignore[union-attr]
 
 
 def test_dropout_is_on_the_hidden_vectors_and_not_on_elmo() -> None:
