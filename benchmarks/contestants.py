@@ -103,9 +103,7 @@ class LoadedOurs:
 
     def __init__(self, contestant: Ours, files: Path, device: torch.device) -> None:
         options_file, weight_file = pair(files)
-        elmo = Elmo.from_config(
-            options_file, weight_file, dropout=0.0, kernel=contestant.kernel, precision=contestant.precision
-        )
+        elmo = Elmo(options_file, weight_file, dropout=0.0, kernel=contestant.kernel, precision=contestant.precision)
         self.elmo = elmo.to(device).eval()
 
     @torch.no_grad()

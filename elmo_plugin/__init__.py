@@ -38,8 +38,10 @@ from elmo_plugin import (  # noqa: E402
 )
 from elmo_plugin.bulk_embedding import ElmoEmbedder, load  # noqa: E402
 from elmo_plugin.characters import batch_to_ids  # noqa: E402
+from elmo_plugin.mixes import Elmo  # noqa: E402
 
 __all__ = [
+    "Elmo",
     "ElmoEmbedder",
     "analyses",
     "batch_to_ids",

@@ -24,6 +24,7 @@ from allennlp.common import cached_transformers
 from allennlp.data.data_loaders import multiprocess_data_loader
 from allennlp.data.data_loaders.multiprocess_data_loader import MultiProcessDataLoader
 from allennlp.models import archival
+from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
 from allennlp.nn import util as nn_util
 from allennlp.training.callbacks.wandb import WandBCallback
 from allennlp.training.learning_rate_schedulers.learning_rate_scheduler import (
@@ -56,6 +57,7 @@ def apply_repairs() -> None:
     repair_token_ids_of_elmo()
     repair_extracted_archives()
     repair_moving_average()
+    repair_half_precision()
     silence_upstream_noise()
 
 
@@ -221,6 +223,35 @@ def _with_own_parameters(original: Function) -> Function:
         original(self, {**state_dict, "parameters": self._parameters})
 
     return load_state_dict
+
+
+def repair_half_precision() -> None:
+    """Let models run after `model.half()` and `model.bfloat16()`: those with `boe`, and those that mask a softmax.
+
+    Symptom: `RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Half` behind the encoder `boe`,
+    and `TypeError: Does not support dtype torch.bfloat16` from `sequence_cross_entropy_with_logits`. Cause: `boe`
+    divides by lengths in float32, and `tiny_value_of_dtype` does not know bfloat16. Its tiny value is that of float32,
+    as it reaches as far.
+    Guard: none is needed, what has a type of its own keeps it.
+    """
+    _wrap_once(BagOfEmbeddingsEncoder, "forward", _in_type_of_input)
+    _wrap_once(nn_util, "tiny_value_of_dtype", _with_bfloat16)
+
+
+def _in_type_of_input(original: Function) -> Function:
+    def forward(self: BagOfEmbeddingsEncoder, tokens: torch.Tensor, mask: Any = None) -> torch.Tensor:
+        pooled: torch.Tensor = original(self, tokens, mask)
+        return pooled.to(tokens.dtype)
+
+    return forward
+
+
+def _with_bfloat16(original: Function) -> Function:
+    def tiny_value_of_dtype(dtype: torch.dtype) -> float:
+        tiny: float = original(torch.float32 if dtype == torch.bfloat16 else dtype)
+        return tiny
+
+    return tiny_value_of_dtype
 
 
 def silence_upstream_noise() -> None:

@@ -29,6 +29,7 @@ from allennlp.data.token_indexers import PretrainedTransformerMismatchedIndexer
 from allennlp.data.tokenizers import PretrainedTransformerTokenizer
 from allennlp.models import Model, SimpleTagger, archival
 from allennlp.modules import TokenEmbedder
+from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
 from allennlp.nn import util as nn_util
 from allennlp.predictors import Predictor
 from allennlp.training.callbacks import WandBCallback
@@ -388,6 +389,24 @@ def test_a_users_own_warnings_are_shown() -> None:
     assert "torch.cuda.amp.autocast" in message
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_boe_gives_the_type_that_it_is_given_and_bfloat16_has_a_tiny_value(dtype: torch.dtype) -> None:
+    tokens, mask = torch.ones(2, 3, 4, dtype=dtype), torch.tensor([[True, True, False], [False] * 3])
+    found = BagOfEmbeddingsEncoder(4, averaged=True)(tokens, mask)
+    assert torch.equal(found, torch.tensor([[1.0] * 4, [0.0] * 4], dtype=dtype))
+    assert torch.zeros(1, dtype=dtype) + nn_util.tiny_value_of_dtype(dtype) > 0
+    with pytest.raises(TypeError, match="floating point"):
+        nn_util.tiny_value_of_dtype(torch.long)
+
+
+def test_half_precision_of_allennlp_fails() -> None:
+    encoder = BagOfEmbeddingsEncoder(4, averaged=True)
+    mixed = original(BagOfEmbeddingsEncoder, "forward")(encoder, torch.ones(2, 3, 4).half(), torch.ones(2, 3).bool())
+    assert mixed.dtype == torch.float32
+    with pytest.raises(TypeError, match="bfloat16"):
+        original(nn_util, "tiny_value_of_dtype")(torch.bfloat16)
+
+
 def test_repairs_are_idempotent() -> None:
     places = [
         (ReduceOnPlateauLearningRateScheduler, "__init__"),
@@ -395,6 +414,8 @@ def test_repairs_are_idempotent() -> None:
         (WandBCallback, "on_start"),
         (cached_transformers, "get_tokenizer"),
         (nn_util, "get_token_ids_from_text_field_tensors"),
+        (BagOfEmbeddingsEncoder, "forward"),
+        (nn_util, "tiny_value_of_dtype"),
     ]
     before = [getattr(*place) for place in places], set(torch.serialization.get_safe_globals()), list(warnings.filters)
     upstream.apply_repairs()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
 from elmo_plugin.characters import BEGIN_OF_SENTENCE, END_OF_SENTENCE, batch_to_ids, boundary_ids, fit_width
-from elmo_plugin.characters.byte_ids import BEGIN_OF_WORD, PADDING
+from elmo_plugin.characters.byte_ids import PADDING
 from elmo_plugin.kernels import Linear
 from elmo_plugin.options import N_CHARACTERS, CharCnnOptions
 
@@ -83,13 +83,16 @@ class CharacterEncoder(SpellingEncoder):
     def fit(self, ids: Tensor) -> Tensor:
         """Ids of any C as this model reads them, (B, T, C); those of `elmo_characters` always have C = 50.
 
-        Raises `ConfigurationError` for other ids.
+        Raises `ConfigurationError` for what cannot be such ids.
         """
-        first = ids[..., 0] if ids.numel() and ids.dim() == self.input_dims else ids
-        if not bool(((first == BEGIN_OF_WORD) | (first == 0)).all()):
+        if ids.numel() and ids.is_floating_point():
+            raise ConfigurationError(f"the biLM reads ids of characters: expected integers, got {ids.dtype}")
+        lowest, highest = map(int, ids.aminmax()) if ids.numel() else (0, 0)
+        if lowest < 0 or highest >= self.char_embedding.num_embeddings:
             raise ConfigurationError(
-                "the biLM reads bytes, as the indexer 'elmo_characters' gives them; found other ids, perhaps those of "
-                "'elmo_many_langs', 'characters' or 'single_id'"
+                "the biLM reads bytes, as the indexer 'elmo_characters' gives them: expected ids from 0 to "
+                f"{self.char_embedding.num_embeddings - 1}, got {lowest} to {highest}; perhaps the indexer is "
+                "'elmo_many_langs' or 'single_id'"
             )
         return fit_width(ids, self.options.max_characters_per_token)
 
@@ -98,8 +101,12 @@ class CharacterEncoder(SpellingEncoder):
         return self.encode(self._trim(words))
 
     def _trim(self, words: Tensor) -> Tensor:
-        """Cut what all words have as padding, but for one window of the widest filter: the others would equal it."""
-        written = ((words != self.padding) & (words > 0)).any(dim=0)  # (C,)
+        """Cut what all words have as padding, but for one window of the widest filter: the others would equal it.
+
+        An id 0 inside a word, which no indexer gives, is no padding to the convolutions.
+        """
+        present = (words > 0).any(dim=1, keepdim=True)  # (N, 1)
+        written = ((words != self.padding) & present).any(dim=0)  # (C,)
         longest = int(written.nonzero().max()) + 1 if bool(written.any()) else 0
         return words[:, : longest + max(width for width, _ in self.options.filters)]
 

@@ -125,7 +125,7 @@ def load_by_keys(keys: dict[str, str], mix: str, precision: str, cuda_device: in
     checkpoint = find_checkpoint(keys, serialization_dir=None)
     model = build_bilm(checkpoint, source=keys.get("pretrained", keys.get("weight_file", "")))
     mixed = MIXES[mix](model.options.num_layers, model.options.layer_dim)
-    elmo = Elmo(model, [mixed], dropout=0.0, precision=precision)
+    elmo = Elmo.from_parts(model, [mixed], dropout=0.0, precision=precision)
     word_id = None if checkpoint.vocabulary is None else WordIds(checkpoint.vocabulary, model.source)
     return Embedder(elmo.to(_device(cuda_device)), word_id)
 
@@ -139,7 +139,7 @@ def _load_trained(archive: Location, precision: str, cuda_device: int) -> Embedd
     found = next((module for module in model.modules() if isinstance(module, Elmo)), None)
     if found is None:
         raise ConfigurationError(f"'{fspath(archive)}' holds a {type(model).__name__} without ELMo; wanted one with it")
-    elmo = Elmo(
+    elmo = Elmo.from_parts(
         found.bilm, [trained_mix(model, found)], dropout=0.0, initial_state=found.initial_state, precision=precision
     )
     return Embedder(elmo.to(_device(cuda_device)), model.vocab.get_token_index)

@@ -3,9 +3,11 @@
 Source: `UnicodeCharsVocabulary` in bilm-tf's `bilm/data.py`; AllenNLP's `elmo_characters` indexer makes the same ids.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
+from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 BEGIN_OF_SENTENCE = 256 + 1
@@ -37,12 +39,31 @@ def batch_to_ids(sentences: Sequence[Sequence[str]], max_characters: int = 50) -
 
     The namesake of `allennlp.modules.elmo.batch_to_ids`, for any C.
     """
+    check_sentences(sentences)
     longest = max((len(sentence) for sentence in sentences), default=0)
     ids = torch.zeros(len(sentences), longest, max_characters, dtype=torch.long)  # (B, T, C)
     for row, sentence in zip(ids, sentences, strict=True):
-        if sentence:
+        if len(sentence):
             row[: len(sentence)] = torch.tensor([word_to_ids(word, max_characters) for word in sentence])
     return ids
+
+
+def check_sentences(sentences: Sequence[Sequence[str]]) -> None:
+    """Raise `ConfigurationError` for a string where a list of tokens should be, and for tokens that are no strings."""
+    wrong: list[Any]
+    if _is_list(sentences):
+        wrong = [sentence for sentence in sentences if not _is_list(sentence)]
+        wrong = wrong or [token for sentence in sentences for token in sentence if not isinstance(token, str)]
+    else:
+        wrong = [sentences]
+    if wrong:
+        raise ConfigurationError(
+            f"sentences: expected lists of tokens, such as [['Two', 'words'], ['One']], got {wrong[0]!r:.100}"
+        )
+
+
+def _is_list(values: object) -> bool:
+    return isinstance(values, Iterable) and not isinstance(values, (str, bytes))
 
 
 def fit_width(ids: Tensor, max_characters: int) -> Tensor:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from elmo_plugin.characters.byte_ids import check_sentences
 from elmo_plugin.options import N_CHARACTERS
 
 BEGIN_OF_WORD = N_CHARACTERS
@@ -29,10 +30,11 @@ def word_to_code_points(word: str, max_characters: int = 50) -> list[int]:
 
 def batch_to_code_points(sentences: Sequence[Sequence[str]], max_characters: int = 50) -> Tensor:
     """The code points of tokenised sentences, (B, T, C − 1), padded with 0 to the longest of them."""
+    check_sentences(sentences)
     longest = max((len(sentence) for sentence in sentences), default=0)
     ids = torch.zeros(len(sentences), longest, max_characters - 1, dtype=torch.long)  # (B, T, C − 1)
     for row, sentence in zip(ids, sentences, strict=True):
-        if sentence:
+        if len(sentence):
             row[: len(sentence)] = torch.tensor([word_to_code_points(word, max_characters) for word in sentence])
     return ids
 

@@ -8,6 +8,7 @@ from elmo_plugin.checkpoints.checkpoint_format import (
     SavedSoftmax,
     build_bilm,
     load_checkpoint,
+    load_sizes,
 )
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import Native
@@ -23,4 +24,5 @@ __all__ = [
     "archived_checkpoint",
     "build_bilm",
     "load_checkpoint",
+    "load_sizes",
 ]

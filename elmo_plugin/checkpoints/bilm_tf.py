@@ -55,6 +55,10 @@ class BilmTf(CheckpointFormat):
         """Read both files of the pair that `location` leads to, and the vocabulary if it lies beside them."""
         return self.read_pair(*_pair(plain_location(location)))
 
+    def read_sizes(self, location: Location) -> BiLMOptions:
+        """Read the options file alone."""
+        return read_options(local_file(_pair(plain_location(location))[0], "options_file"))
+
     def read_pair(self, options_file: Location, weight_file: Location) -> Checkpoint:
         """Read the two files, wherever each is, and the vocabulary if it lies beside the weights.
 

@@ -56,12 +56,25 @@ class CheckpointFormat(ABC, Registrable):
     def read(self, location: Location) -> Checkpoint:
         """Read it. Raises `ConfigurationError` that names the file, what was found and what was wanted."""
 
+    def read_sizes(self, location: Location) -> BiLMOptions:
+        """Read the sizes of the biLM, without its weights where they can be told apart."""
+        return self.read(location).options
+
 
 def load_checkpoint(location: Location) -> Checkpoint:
     """Read a biLM in whatever format `location` holds, or the bundled one of that name.
 
     Raises `ConfigurationError` if no format knows it.
     """
+    return _format_of(location).read(plain_location(location))
+
+
+def load_sizes(location: Location) -> BiLMOptions:
+    """Read the sizes of such a biLM. Raises `ConfigurationError` if no format knows it."""
+    return _format_of(location).read_sizes(plain_location(location))
+
+
+def _format_of(location: Location) -> CheckpointFormat:
     name = plain_location(location)
     if is_missing(name):
         bundled = f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}" if Path(name).name == name else ""
@@ -69,7 +82,7 @@ def load_checkpoint(location: Location) -> Checkpoint:
     formats = {format: CheckpointFormat.by_name(format)() for format in CheckpointFormat.list_available()}
     for candidate in formats.values():
         if candidate.recognises(name):
-            return candidate.read(name)
+            return candidate
     raise ConfigurationError(
         f"'{name}' holds no biLM: expected one of the formats {', '.join(formats)}, got {_contents(Path(name))}"
     )

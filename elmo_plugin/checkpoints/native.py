@@ -71,6 +71,15 @@ class Native(CheckpointFormat):
         words = checkpoint.vocabulary
         return checkpoint if words is None else with_vocabulary(checkpoint, words, f"{path}")
 
+    def read_sizes(self, location: Location) -> BiLMOptions:
+        """Read the metadata alone."""
+        path = _file(location)
+        try:
+            with safe_open(path, framework="pt") as file:
+                return _described(file.metadata() or {}, path).options
+        except (SafetensorError, OSError) as error:
+            raise ConfigurationError(f"'{path}' is no complete safetensors file: {error}") from error
+
     def write(
         self,
         checkpoint: Checkpoint,

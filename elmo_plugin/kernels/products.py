@@ -6,6 +6,7 @@ which PyTorch carries too, does not. It is called by the operators that `torch.c
 
 import platform
 from functools import cache
+from math import gcd
 from typing import NamedTuple, Optional
 
 import torch
@@ -17,16 +18,27 @@ WORTH_PACKING = {torch.float32: 32, torch.bfloat16: 8}
 """How often a weight is used before laying it out for the processor's caches has paid for itself."""
 
 
-class Version:
-    """What a weight is now: the versions of a weight are equal for as long as it is not replaced, moved or written to.
+PROBE_WIDTH = 8192
+"""Numbers of a weight in one product of its `Version`."""
+PROBED_AT_ONCE = 2**18
+"""Numbers of a weight that are converted together, so that they stay in the processor's caches."""
 
-    It costs nothing: torch counts writes, but those of inference mode. The storage is held, since a weight that came to
-    lie where another one was let go would pass for it.
+
+class Version:
+    """What a weight is now: its versions are equal for as long as it is not replaced, moved or written to.
+
+    Torch counts most writes, but not those through `.data` and `.numpy()` (AllenNLP's initializers write so). To see
+    them too, the weight is read: its products with a random vector are kept. What changes these by less than their
+    rounding changes a layer's own products by no more than theirs. Reading takes as long as one time step of one
+    sentence.
+
+    The storage is held: another weight that came to lie in its place would pass for it.
     """
 
     def __init__(self, weight: Tensor) -> None:
         self._storage = weight.detach()
         self._writes = 0 if weight.is_inference() else weight._version
+        self._products = _probe(self._storage)
 
     def __eq__(self, other: object) -> bool:
         """Whether it is the same weight with the same numbers."""
@@ -35,9 +47,30 @@ class Version:
             and self._storage.data_ptr() == other._storage.data_ptr()
             and self._storage.dtype == other._storage.dtype
             and self._writes == other._writes
+            and torch.equal(self._products, other._products)
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+
+@torch.no_grad()
+def _probe(weight: Tensor) -> Tensor:
+    """The products of a weight, in rows of at most `PROBE_WIDTH` numbers, with a random vector: one for each row."""
+    width = gcd(weight.numel(), PROBE_WIDTH)
+    rows = weight.reshape(-1, width)
+    vector = _random_vector(weight.device, torch.promote_types(weight.dtype, torch.float32))[:width]
+    products = rows.new_empty(len(rows), dtype=vector.dtype)
+    at_once = PROBED_AT_ONCE // width
+    for some, out in zip(rows.split(at_once), products.split(at_once), strict=True):
+        torch.mv(some.to(vector.dtype), vector, out=out)  # autocast leaves `out=` alone
+    return products
+
+
+@cache
+def _random_vector(device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The same `PROBE_WIDTH` numbers from 1 to 2 at every call."""
+    drawn = torch.rand(PROBE_WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return (drawn + 1).to(device, dtype)
 
 
 class Packed(NamedTuple):
@@ -73,9 +106,9 @@ def pack(weight: Tensor, rows: int, times: int, keep: bool = False) -> Tensor:
         return weight
     if not keep or weight.requires_grad or weight.is_inference():
         return _reorder(weight, rows) if times >= WORTH_PACKING[weight.dtype] else weight
-    kept = _packed.get(weight)
-    if kept is None or kept.made_from != Version(weight):
-        kept = _packed[weight] = Packed(_reorder(weight, rows), Version(weight))
+    kept, version = _packed.get(weight), Version(weight)
+    if kept is None or kept.made_from != version:
+        kept = _packed[weight] = Packed(_reorder(weight, rows), version)
     return kept.weight
 
 

@@ -8,7 +8,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.checkpoints import Checkpoint, archived_checkpoint, build_bilm, load_checkpoint
+from elmo_plugin.checkpoints import Checkpoint, archived_checkpoint, build_bilm, load_checkpoint, load_sizes
 from elmo_plugin.checkpoints.allennlp_archive import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.checkpoint_format import is_missing
@@ -138,3 +138,18 @@ def _options(options: dict[str, Any]) -> BiLMOptions:
         return BiLMOptions.from_dict(options)
     except OptionsError as error:
         raise ConfigurationError(f"'bilm.options': {error}") from error
+
+
+def bilm_sizes(bilm: BilmBlock, serialization_dir: Optional[str]) -> BiLMOptions:
+    """Return the sizes of the biLM that a config's `bilm` names, without reading its weights where that can be avoided.
+
+    As of the biLM itself, an archive's own come first. Raises `ConfigurationError` for other keys and unfit files.
+    """
+    keys = bilm_keys(bilm)
+    _check(keys)
+    if "options" in keys:
+        return _options(keys["options"])
+    archived = _archived(keys, serialization_dir)
+    if archived is not None:
+        return archived.options
+    return load_sizes(_source(keys))

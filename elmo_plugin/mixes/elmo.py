@@ -1,8 +1,7 @@
 """ELMo: one pass of a biLM, one mix of its layers for each place that wants a vector (ELMo §3.2, §3.3)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from itertools import chain
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -21,46 +20,138 @@ from elmo_plugin.mixes.sentence_cache import SentenceCache
 
 
 class ElmoOutput(NamedTuple):
-    """One representation for each mix, each (B, T, output dim), and their mask (B, T)."""
+    """One representation for each mix, each (B, T, output dim), and their mask (B, T).
+
+    It has the keys of the dictionary that AllenNLP's `Elmo` returns, `elmo_representations` and `mask`, too.
+    """
 
     representations: list[Tensor]
     mask: Tensor
+
+    def __getitem__(self, key: Any) -> Any:
+        """By AllenNLP's name, or by position."""
+        if not isinstance(key, str):
+            return tuple.__getitem__(self, key)
+        return {"elmo_representations": self.representations, "mask": self.mask}[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.keys()
+
+    def keys(self) -> list[str]:
+        """Return AllenNLP's names."""
+        return ["elmo_representations", "mask"]
 
 
 class Elmo(nn.Module, Registrable):
     """A biLM and the mixes over it. A frozen biLM runs without gradients, once a batch, whatever the number of mixes.
 
-    In configs its keys are those of `from_config`.
+    It is built as `allennlp.modules.elmo.Elmo`: its first parameters are the same, in the same order. In configs they
+    are the keys, a superset of those of AllenNLP's `elmo_token_embedder`.
+
+        elmo = Elmo("options.json", "weights.hdf5", 2, dropout=0.0)
+        at_input, at_output = elmo(batch_to_ids([["Two", "words"]]))["elmo_representations"]  # (1, 2, D) each
 
     # Parameters
 
-    bilm : `BiLM`
-    mixes : `list[LayerMix]`
-        One for each output.
-    dropout : `float`
-        On each representation.
-    projection_dim : `Optional[int]`
-        Width to project each representation to, after dropout; each output has a projection of its own.
+    options_file, weight_file : `Optional[str]`
+        Paths or URLs of a bilm-tf pair. The options may be left out if they lie beside the weights; without either,
+        the pair is the published one.
+    num_output_representations : `int`
+        The number of mixes.
     requires_grad : `bool`
         Fine-tune the biLM.
+    do_layer_norm, scalar_mix_parameters
+        AllenNLP's short forms for keys of a `scalar` mix. Given weights are not trained.
+    dropout : `float`
+        On each representation.
+    vocab_to_cache, vocab
+        Not needed, as every word is computed. `vocab` has to be that of a biLM which reads words.
     keep_sentence_boundaries : `bool`
         Leave `<S>` and `</S>` in, so that T grows by two.
-    initial_state : `Optional[InitialState]`
+    module
+        Not supported; see `from_parts`.
+    bilm : `Optional[Union[str, dict[str, Any]]]`
+        Instead of the two files, `{"pretrained": source}`, or the source alone: a path, a URL or a bundled name, in any
+        format; or `{"options": {…}, "seed": n}` for random weights.
+    mix : `Optional[Lazy[LayerMix]]`
+        The mix of each output; a trainable `scalar` by default.
+    projection_dim : `Optional[int]`
+        Width to project each representation to, after dropout; each output has a projection of its own.
+    initial_state : `Optional[Lazy[InitialState]]`
         What the LSTMs start from; zeros by default.
     precision : `str`
         Of the weights and matrix products of a frozen biLM: `float32`; `bfloat16`, which is float32 on a processor that
         would emulate it; or `auto`: bfloat16 where the device computes it natively, else float32. What comes out is
         float32.
-    sentence_cache : `Optional[SentenceCache]`
-        Keeps a sentence's layers on disk, one cache for all mixes; for a frozen biLM.
+    kernel : `str`
+        Name of the kernel, or `auto`.
+    sentence_cache : `Optional[Union[str, Lazy[SentenceCache]]]`
+        A path, or the keys of `SentenceCache`: keeps a sentence's layers on disk, one cache for all mixes; for a
+        frozen biLM.
+    serialization_dir : `Optional[str]`
+        Where AllenNLP trains, or has unpacked an archive; in an archive the biLM is taken from there.
+
+    Raises `ConfigurationError` for contradictory keys and for unfit files.
     """
 
     default_implementation = "elmo"
+    output_like: Tensor
 
     def __init__(
         self,
+        options_file: Optional[str] = None,
+        weight_file: Optional[str] = None,
+        num_output_representations: int = 1,
+        requires_grad: bool = False,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        vocab_to_cache: Optional[list[str]] = None,
+        keep_sentence_boundaries: bool = False,
+        scalar_mix_parameters: Optional[list[float]] = None,
+        module: Optional[nn.Module] = None,
+        bilm: Optional[Union[str, dict[str, Any]]] = None,
+        mix: Optional[Lazy[LayerMix]] = None,
+        projection_dim: Optional[int] = None,
+        initial_state: Optional[Lazy[InitialState]] = None,
+        precision: str = "float32",
+        kernel: str = "auto",
+        sentence_cache: Optional[Union[str, Lazy[SentenceCache]]] = None,
+        serialization_dir: Optional[str] = None,
+        vocab: Optional[Vocabulary] = None,
+    ) -> None:
+        if module is not None:
+            raise ConfigurationError(
+                f"'module': expected none, got a {type(module).__name__}; `Elmo.from_parts` takes a ready `BiLM`"
+            )
+        if num_output_representations < 1:
+            raise ConfigurationError(
+                f"'num_output_representations': expected at least 1, got {num_output_representations}"
+            )
+        model = resolve_bilm(bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir, vocab)
+        build = _mix_builder(mix, do_layer_norm, scalar_mix_parameters)
+        sizes = {"num_layers": model.options.num_layers, "layer_dim": model.options.layer_dim}
+        mixes = [build_part("mix", build, **sizes) for _ in range(num_output_representations)]
+        state = None if initial_state is None else build_part("initial_state", initial_state)
+        cache = _build_cache(sentence_cache)
+        self._set_up(
+            model, mixes, dropout, projection_dim, requires_grad, keep_sentence_boundaries, state, precision, cache
+        )
+
+    @classmethod
+    def from_parts(cls, bilm: BiLM, mixes: Sequence[LayerMix], **keys: Any) -> "Elmo":
+        """Build it from a biLM and one mix for each output.
+
+        The other keys are `dropout`, `projection_dim`, `requires_grad`, `keep_sentence_boundaries`, `initial_state`,
+        `precision` and `sentence_cache`: those of the class, but an `InitialState` and a `SentenceCache`.
+        """
+        elmo = cls.__new__(cls)
+        elmo._set_up(bilm, mixes, **keys)
+        return elmo
+
+    def _set_up(
+        self,
         bilm: BiLM,
-        mixes: list[LayerMix],
+        mixes: Sequence[LayerMix],
         dropout: float = 0.5,
         projection_dim: Optional[int] = None,
         requires_grad: bool = False,
@@ -69,6 +160,9 @@ class Elmo(nn.Module, Registrable):
         precision: str = "float32",
         sentence_cache: Optional[SentenceCache] = None,
     ) -> None:
+        """Do what both constructors end with."""
+        if not mixes:
+            raise ConfigurationError("'mixes': expected at least one, got none")
         super().__init__()
         self.precision = _precision(precision, requires_grad)
         self.bilm = bilm.to(dtype_on(next(bilm.parameters()).device, self.precision)).requires_grad_(requires_grad)
@@ -84,59 +178,13 @@ class Elmo(nn.Module, Registrable):
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.initial_state = initial_state or ZeroState()
         self.initial_state.before(bilm, 0, next(bilm.parameters()))  # one that this biLM cannot give is an error now
+        self.register_buffer("output_like", torch.empty(0), persistent=False)  # `half()` and `double()` convert it
         self.sentence_cache = sentence_cache
         if sentence_cache is not None:
             if requires_grad:
                 raise ConfigurationError("'sentence_cache' is for a frozen biLM; found 'requires_grad' true")
             if _same_everywhere(self.precision):  # else it is opened at the first batch, on the device that computes
                 sentence_cache.open_for(self.bilm, self.initial_state)
-
-    @classmethod
-    def from_config(
-        cls,
-        options_file: Optional[str] = None,
-        weight_file: Optional[str] = None,
-        bilm: Optional[Union[str, dict[str, Any]]] = None,
-        mix: Optional[Lazy[LayerMix]] = None,
-        num_output_representations: int = 1,
-        dropout: float = 0.5,
-        projection_dim: Optional[int] = None,
-        requires_grad: bool = False,
-        keep_sentence_boundaries: bool = False,
-        initial_state: Optional[Lazy[InitialState]] = None,
-        precision: str = "float32",
-        kernel: str = "auto",
-        sentence_cache: Optional[Union[str, Lazy[SentenceCache]]] = None,
-        do_layer_norm: bool = False,
-        scalar_mix_parameters: Optional[list[float]] = None,
-        vocab_to_cache: Optional[list[str]] = None,
-        serialization_dir: Optional[str] = None,
-        vocab: Optional[Vocabulary] = None,
-    ) -> "Elmo":
-        """Build it from the keys of a config, a superset of those of AllenNLP's `elmo_token_embedder`.
-
-        # Parameters
-
-        options_file, weight_file : paths or URLs of a bilm-tf pair; the options may be left out if they lie beside the
-            weights; by default those of the published model.
-        bilm : instead of the two, `{"pretrained": source}`, or the source alone: a path, a URL or a bundled name, in
-            any format; or `{"options": {…}, "seed": n}` for random weights.
-        mix : the mix of each output; a trainable `scalar` by default.
-        sentence_cache : a path, or the keys of `SentenceCache`.
-        do_layer_norm, scalar_mix_parameters : AllenNLP's short forms for keys of a `scalar` mix, the second frozen.
-        vocab_to_cache, vocab : not needed, as every word is computed; has to be that of a biLM which reads words.
-
-        The others are those of the class. Raises `ConfigurationError` for contradictory keys and for unfit files.
-        """
-        model = resolve_bilm(bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir, vocab)
-        build = _mix_builder(mix, do_layer_norm, scalar_mix_parameters)
-        sizes = {"num_layers": model.options.num_layers, "layer_dim": model.options.layer_dim}
-        mixes = [build_part("mix", build, **sizes) for _ in range(num_output_representations)]
-        state = None if initial_state is None else build_part("initial_state", initial_state)
-        cache = _build_cache(sentence_cache)
-        return cls(
-            model, mixes, dropout, projection_dim, requires_grad, keep_sentence_boundaries, state, precision, cache
-        )
 
     def get_output_dim(self) -> int:
         """Width of each representation."""
@@ -153,14 +201,31 @@ class Elmo(nn.Module, Registrable):
             self.bilm.to(dtype_on(after.device, self.precision))
         return self
 
-    def forward(self, ids: Tensor) -> ElmoOutput:
+    def ids_of(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Return the ids that a token indexer made, the one tensor or `elmo_tokens`.
+
+        Raises `ConfigurationError` for AllenNLP's indexer `characters`: its ids are those of a vocabulary.
+        """
+        ids = tensors.get("elmo_tokens", next(iter(tensors.values())) if len(tensors) == 1 else None)
+        if ids is None or "token_characters" in tensors:
+            raise ConfigurationError(
+                "ELMo's token indexer: expected 'elmo_characters', or the one that its biLM was made for, got "
+                f"{', '.join(map(repr, sorted(tensors))) or 'no tensors'}"
+            )
+        return ids
+
+    def forward(self, inputs: Tensor, word_inputs: Optional[Tensor] = None) -> ElmoOutput:
         """Character ids (B, T, C), or word ids (B, T), to one (B, T, output dim) a mix.
 
-        Dimensions before B are taken as more sentences and given back as they were.
+        Dimensions before B are taken as more sentences and given back as they were. `word_inputs` are AllenNLP's ids
+        of cached words; they are not needed and not read, as the words are in `inputs`.
         """
-        dims = self.bilm.token_encoder.input_dims
+        ids, dims = inputs, self.bilm.token_encoder.input_dims
         if ids.dim() < dims and not ids.numel():
             ids = ids.unsqueeze(-1)  # AllenNLP's indexer gives a batch of empty sentences no C
+        if ids.dim() < dims:
+            kind = "characters (B, T, C)" if dims == 3 else "words (B, T)"
+            raise ConfigurationError(f"ELMo's ids: expected those of {kind}, got shape {tuple(ids.shape)}")
         wrapping = ids.shape[: ids.dim() - dims + 1]
         flat = ids.flatten(0, ids.dim() - dims)  # (B, T, …)
         if torch.is_grad_enabled() or not self.initial_state.same_for_every_sentence:
@@ -180,8 +245,7 @@ class Elmo(nn.Module, Registrable):
             # AllenNLP's interpreters ask all parameters for gradients. A frozen biLM runs without, but what is made of
             # its layers has to have some, also by a mix without parameters.
             layers = layers.detach().requires_grad_()
-        learned = next(chain(self.mixes.parameters(), self.projections.parameters()), layers)
-        layers = layers.to(learned.dtype)  # as after `half()` and `double()`
+        layers = layers.to(self.output_like.dtype)
         mixed = [mix(layers, bounded) for mix in self.mixes]  # (B, T + 2, output dim) each
         if self.keep_sentence_boundaries:
             return [bounded, *mixed]
@@ -250,4 +314,4 @@ def _precision(precision: str, requires_grad: bool) -> str:
     return "float32" if requires_grad else check_precision(precision)
 
 
-Elmo.register("elmo", constructor="from_config")(Elmo)
+Elmo.register("elmo")(Elmo)

@@ -1,14 +1,20 @@
 """ELMo at both ends of a task RNN that knows nothing of it: the paper's "ELMo enhanced representation" (§3.3)."""
 
-from typing import Optional
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, Optional, Union
 
 import torch
 from allennlp.common import Lazy
 from allennlp.common.checks import ConfigurationError
+from allennlp.models import Model
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
-from elmo_plugin.mixes.layer_mix import LayerMix, build_part
+from elmo_plugin.mixes.bilm_source import bilm_sizes
+from elmo_plugin.mixes.elmo import Elmo
+from elmo_plugin.mixes.layer_mix import ConcatenateMix, LayerMix, build_part
 from elmo_plugin.mixes.scalar_mix import ScalarMix
 
 
@@ -25,7 +31,7 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
     encoder : `Seq2SeqEncoder`
         The task RNN; its input is x and, with an input mix, ELMo_in behind it.
     num_layers, layer_dim : `int`
-        L and D of the biLM.
+        L and D of the biLM. A config names the biLM in their place; see `from_config`.
     input_mix, output_mix : `Optional[LayerMix]`
         A mix for each end; `None` leaves that end out.
     dropout : `float`
@@ -46,6 +52,9 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         layers_at: str = "first",
     ) -> None:
         super().__init__()
+        for key, size in (("num_elmo_layers", num_layers), ("layer_dim", layer_dim)):
+            if size < 1:
+                raise ConfigurationError(f"'{key}': expected at least 1, got {size}")
         if layers_at not in ("first", "last"):
             raise ConfigurationError(f"'layers_at' is {layers_at!r}; wanted 'first' or 'last'")
         self.encoder = encoder
@@ -67,18 +76,48 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
     def from_config(
         cls,
         encoder: Seq2SeqEncoder,
-        num_layers: int,
-        layer_dim: int,
+        bilm: Optional[Union[str, dict[str, Any]]] = None,
+        num_elmo_layers: Optional[int] = None,
+        layer_dim: Optional[int] = None,
         input_mix: Optional[Lazy[LayerMix]] = Lazy(ScalarMix),  # noqa: B008
         output_mix: Optional[Lazy[LayerMix]] = Lazy(ScalarMix),  # noqa: B008
         dropout: float = 0.5,
         layers_at: str = "first",
+        num_layers: Optional[int] = None,
+        serialization_dir: Optional[str] = None,
     ) -> "ElmoEnhancedEncoder":
-        """Build it from the keys of a config; a mix that is left out is `scalar`, one that is null is none."""
-        sizes = {"num_layers": num_layers, "layer_dim": layer_dim}
-        at_input = None if input_mix is None else build_part("input_mix", input_mix, **sizes)
-        at_output = None if output_mix is None else build_part("output_mix", output_mix, **sizes)
-        return cls(encoder, num_layers, layer_dim, at_input, at_output, dropout, layers_at)
+        """Build it from the keys of a config.
+
+        # Parameters
+
+        bilm : what the embedder `elmo` has under the same key: the sizes are read from it.
+        num_elmo_layers, layer_dim : L, the token layer included, and D, in place of `bilm`.
+        input_mix, output_mix : `scalar` if left out, none if null.
+        num_layers : the old name of `num_elmo_layers`.
+        serialization_dir : where AllenNLP has unpacked an archive, which holds the sizes of its biLM.
+
+        The others are those of the class. Raises `ConfigurationError` for missing and contradictory keys.
+        """
+        if num_layers is not None:
+            if num_elmo_layers is not None:
+                raise ConfigurationError("'num_layers' is the old name of 'num_elmo_layers': expected one, got both")
+            message = "'elmo_enhanced': the key 'num_layers' is now called 'num_elmo_layers'"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            num_elmo_layers = num_layers
+        given = {"num_elmo_layers": num_elmo_layers, "layer_dim": layer_dim}
+        if bilm is not None:
+            if any(size is not None for size in given.values()):
+                raise ConfigurationError("'bilm' stands in place of 'num_elmo_layers' and 'layer_dim': got both")
+            sizes = bilm_sizes(bilm, serialization_dir)
+            num_elmo_layers, layer_dim = sizes.num_layers, sizes.layer_dim
+        if num_elmo_layers is None or layer_dim is None:
+            raise ConfigurationError(
+                f"'elmo_enhanced': expected 'bilm', or 'num_elmo_layers' and 'layer_dim', got {given}"
+            )
+        parts = {"num_layers": num_elmo_layers, "layer_dim": layer_dim}
+        at_input = None if input_mix is None else build_part("input_mix", input_mix, **parts)
+        at_output = None if output_mix is None else build_part("output_mix", output_mix, **parts)
+        return cls(encoder, num_elmo_layers, layer_dim, at_input, at_output, dropout, layers_at)
 
     def get_input_dim(self) -> int:
         """L · D + the width of x."""
@@ -128,4 +167,37 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         return flat.unflatten(-1, (self.num_layers, self.layer_dim)).permute(2, 0, 1, 3), x
 
 
+def check_layers(model: nn.Module) -> None:
+    """Raise `ConfigurationError` if an `elmo_enhanced` of a model splits other layers than its `elmo` hands on.
+
+    The width alone does not tell: what is not taken for layers is taken for x.
+    """
+    elmos = [module for module in model.modules() if isinstance(module, Elmo) and not module.projections]
+    mixes = [mix for elmo in elmos for mix in elmo.mixes if isinstance(mix, ConcatenateMix)]
+    handed_on = {(mix.num_layers, mix.layer_dim) for mix in mixes}
+    for encoder in model.modules():
+        if isinstance(encoder, ElmoEnhancedEncoder) and handed_on:
+            sizes = (encoder.num_layers, encoder.layer_dim)
+            if sizes not in handed_on:
+                got = " or ".join(f"{layers} and {width}" for layers, width in sorted(handed_on))
+                raise ConfigurationError(
+                    f"'num_elmo_layers' and 'layer_dim' of 'elmo_enhanced': expected {got}, as 'elmo' hands on its "
+                    f"layers, got {sizes[0]} and {sizes[1]}; the key 'bilm', the same as that of 'elmo', gives both"
+                )
+
+
+def _checked(from_params: Callable[..., Model]) -> Callable[..., Model]:
+    """AllenNLP's way from a config to a model, with `check_layers` at its end."""
+
+    @functools.wraps(from_params)
+    def checked(cls: type[Model], *args: Any, **kwargs: Any) -> Model:
+        model = from_params(cls, *args, **kwargs)
+        check_layers(model)
+        return model
+
+    return checked
+
+
+# Neither an encoder nor an embedder knows the model that it is a part of, and AllenNLP tells nobody that one is built.
+Model.from_params = classmethod(_checked(Model.from_params.__func__))  # type: ignore[assignment, attr-defined]
 Seq2SeqEncoder.register("elmo_enhanced", constructor="from_config")(ElmoEnhancedEncoder)

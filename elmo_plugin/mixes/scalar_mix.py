@@ -27,9 +27,10 @@ class ScalarMix(LayerMix):
     trainable : `bool`
         Whether w and γ learn, whatever they start from.
     do_layer_norm : `bool`
-        Normalize each layer of a sentence to mean 0 and variance 1 over its tokens and dimensions. bilm-tf's
-        `weight_layers` takes mean and variance over the batch; taken over the sentence, they are the same for a
-        batch of one, and a sentence keeps its vectors in any other batch.
+        Normalize each layer of a sentence to mean 0 and variance 1 over its tokens, `<S>`, `</S>` and dimensions, so
+        that a sentence has the same vectors in any batch. AllenNLP's `ScalarMix` normalizes over the whole batch: only
+        for a batch of one sentence are its vectors ours. bilm-tf's `weight_layers` does too, but leaves out `<S>` and
+        `</S>`: its vectors are others for one sentence, too.
     """
 
     def __init__(
@@ -67,12 +68,14 @@ class ScalarMix(LayerMix):
 
 def _normalize(layers: Tensor, mask: Tensor) -> Tensor:
     """Give each layer of each sentence mean 0 and variance 1 over what is not masked: (L, B, T, D)."""
+    dtype = layers.dtype
+    layers = layers.to(torch.promote_types(dtype, torch.float32))  # the sums over a sentence exceed float16
     live = mask[None, :, :, None]  # (1, B, T, 1)
     count = (live.sum(dim=2, keepdim=True) * layers.size(-1)).clamp(min=1)  # (1, B, 1, 1)
     mean = (layers * live).sum(dim=(2, 3), keepdim=True) / count  # (L, B, 1, 1)
     centred = (layers - mean) * live  # (L, B, T, D)
     variance = centred.square().sum(dim=(2, 3), keepdim=True) / count  # (L, B, 1, 1)
-    return centred / (variance + torch.finfo(layers.dtype).tiny).sqrt()
+    return (centred / (variance + torch.finfo(layers.dtype).tiny).sqrt()).to(dtype)
 
 
 LayerMix.register("frozen_random", constructor="frozen_random")(ScalarMix)

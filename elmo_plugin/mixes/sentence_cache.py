@@ -45,7 +45,7 @@ class SentenceCache(FromParams):
     def open_for(self, bilm: BiLM, initial_state: InitialState) -> Optional[SentenceStore]:
         """The store, once it is sure that this biLM made what is in it; `None` where there can be no store.
 
-        The weights are read when they were changed since the last call. A change through `Tensor.data` goes unseen.
+        The weights are compared with the file's when they changed since the last call.
         Raises `ConfigurationError` if another biLM made it, or if the start of a sentence depends on those before it.
         """
         tensors = [*bilm.parameters(), *(bilm.warm_state or ())]

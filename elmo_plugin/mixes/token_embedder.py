@@ -1,7 +1,7 @@
 """ELMo as a `TokenEmbedder`: at the input of any AllenNLP model."""
 
 import logging
-from typing import Any
+from typing import Any, Optional
 
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 class ElmoTokenEmbedder(TokenEmbedder):
     """One representation of ELMo for each token.
 
-    Its keys in a config are those of `Elmo.from_config`; a config written for AllenNLP's `elmo_token_embedder`
+    Its keys in a config are those of `Elmo`; a config written for AllenNLP's `elmo_token_embedder`
     changes nothing but the type.
 
     Registered as a `TokenEmbedder` with name `elmo`.
@@ -36,7 +36,7 @@ class ElmoTokenEmbedder(TokenEmbedder):
     def from_params(
         cls, params: Params, constructor_to_call: Any = None, constructor_to_inspect: Any = None, **extras: Any
     ) -> "ElmoTokenEmbedder":
-        """Build it from the keys of `Elmo.from_config`. Raises `ConfigurationError` for a number of mixes."""
+        """Build it from the keys of `Elmo`. Raises `ConfigurationError` for a number of mixes."""
         if "num_output_representations" in params:
             raise ConfigurationError(
                 "'num_output_representations' is a key of the module `Elmo`; a token embedder has one representation"
@@ -53,6 +53,10 @@ class ElmoTokenEmbedder(TokenEmbedder):
         """Width of a token's representation."""
         return self.elmo.get_output_dim()
 
-    def forward(self, elmo_tokens: Tensor) -> Tensor:
-        """Character ids (B, T, C), or word ids (B, T), to (B, T, output dim)."""
-        return self.elmo(elmo_tokens).representations[0]
+    def forward(self, elmo_tokens: Optional[Tensor] = None, **named: Tensor) -> Tensor:
+        """Character ids (B, T, C), or word ids (B, T), to (B, T, output dim).
+
+        AllenNLP hands over all that a token indexer made, by its own names.
+        """
+        ids = self.elmo.ids_of(named) if elmo_tokens is None else elmo_tokens
+        return self.elmo(ids).representations[0]

@@ -27,13 +27,13 @@ class ElmoClassifier(Model):
 
     vocab : `Vocabulary`
     elmo : `Optional[Lazy[Elmo]]`
-        The keys of `Elmo.from_config`; null for the baseline without ELMo.
+        The keys of `Elmo`; null for the baseline without ELMo.
     encoder : `Seq2SeqEncoder`
         The task RNN. Its `input_size` is the width of x and, with ELMo at the input, of ELMo.
     seq2vec_encoder : `Seq2VecEncoder`
         Pools the tokens; its input is the RNN's output and, with ELMo at the output, ELMo.
     elmo_at : `Sequence[str]`
-        `["input"]`, `["output"]` or both, each with a mix of its own.
+        `input`, `output`, or a list of one or both, each with a mix of its own.
     text_field_embedder : `Optional[TextFieldEmbedder]`
         Gives x from all token indexers but ELMo's.
     feedforward : `Optional[FeedForward]`

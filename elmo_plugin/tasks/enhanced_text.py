@@ -1,7 +1,7 @@
 """A task RNN over text with ELMo at its input, its output or both: `[x; ELMo]` in, `[h; ELMo]` out (ELMo §3.3)."""
 
 from collections.abc import Sequence
-from typing import Optional
+from typing import Optional, Union
 
 import torch
 from allennlp.common import Lazy
@@ -52,8 +52,7 @@ class WholeInput(TextFieldEmbedder):
                 raise ConfigurationError(
                     f"ELMo reads the token indexer '{self.elmo_indexer}' ('elmo_indexer'); found {sorted(tokens)}"
                 )
-            (ids,) = tokens[self.elmo_indexer].values()
-            vectors += elmo(ids).representations
+            vectors += elmo(elmo.ids_of(tokens[self.elmo_indexer])).representations
         return torch.cat(vectors, dim=-1)
 
 
@@ -101,17 +100,17 @@ class EnhancedText(nn.Module):
     def from_lazy(
         cls,
         elmo: Optional[Lazy[Elmo]],
-        elmo_at: Sequence[str],
+        elmo_at: Union[str, Sequence[str]],
         encoder: Seq2SeqEncoder,
         text_field_embedder: Optional[TextFieldEmbedder],
         dropout: float,
         elmo_indexer: str,
     ) -> "EnhancedText":
         """Build ELMo with as many mixes as `elmo_at` has places. Raises `ConfigurationError` for an unknown place."""
-        places = [place for place in PLACES if place in elmo_at]
-        unknown = [place for place in elmo_at if place not in PLACES]
-        if unknown or not places:
-            raise ConfigurationError(f"'elmo_at' is {list(elmo_at)}; wanted one or both of {list(PLACES)}")
+        named = [elmo_at] if isinstance(elmo_at, str) else elmo_at
+        if not isinstance(named, (list, tuple)) or not named or any(place not in PLACES for place in named):
+            raise ConfigurationError(f"'elmo_at' is {elmo_at!r}; wanted one or both of {list(PLACES)}")
+        places = [place for place in PLACES if place in named]
         built = None if elmo is None else elmo.construct(num_output_representations=len(places))
         if built is not None and built.keep_sentence_boundaries:
             raise ConfigurationError(

@@ -29,11 +29,11 @@ class ElmoTagger(Model):
 
     vocab : `Vocabulary`
     elmo : `Optional[Lazy[Elmo]]`
-        The keys of `Elmo.from_config`; null for the baseline without ELMo.
+        The keys of `Elmo`; null for the baseline without ELMo.
     encoder : `Seq2SeqEncoder`
         The task RNN. Its `input_size` is the width of x and, with ELMo at the input, of ELMo.
     elmo_at : `Sequence[str]`
-        `["input"]`, `["output"]` or both, each with a mix of its own.
+        `input`, `output`, or a list of one or both, each with a mix of its own.
     text_field_embedder : `Optional[TextFieldEmbedder]`
         Gives x from all token indexers but ELMo's.
     crf : `bool`

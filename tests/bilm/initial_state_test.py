@@ -51,7 +51,7 @@ def test_carried_is_the_reference_over_any_sequence_of_batches(
     bilm: BiLM, tmp_path: Path, sequence: list[Batch]
 ) -> None:
     reference, carried = reference_elmo(tmp_path, bilm), CarriedState()
-    elmo = Elmo(deepcopy(bilm), [ScalarMix(3, 16)], dropout=0.0, initial_state=CarriedState())
+    elmo = Elmo.from_parts(deepcopy(bilm), [ScalarMix(3, 16)], dropout=0.0, initial_state=CarriedState())
     for sentences in sequence:
         ids = batch_to_ids(sentences)
         wanted = reference._elmo_lstm(ids)

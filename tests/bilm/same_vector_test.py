@@ -59,7 +59,7 @@ def make_runs() -> dict[str, Run]:
     runs = {"bilm": run_bilm(make_bilm())}
     for name, state in (("zero", ZeroState()), ("warm", WarmState())):
         mixes = [ScalarMix(3, 16, [0.5, -1.0, 1.0]), ScalarMix(3, 16, do_layer_norm=True)]
-        runs[name] = run_elmo(Elmo(make_bilm(), list(mixes), dropout=0.0, initial_state=state))
+        runs[name] = run_elmo(Elmo.from_parts(make_bilm(), list(mixes), dropout=0.0, initial_state=state))
     return runs
 
 
@@ -136,6 +136,7 @@ def test_after_saving_and_loading(tmp_path: Path, reload: Callable[[BiLM, Path],
     again = reload(deepcopy(bilm), tmp_path)
     assert_same(run_bilm(again)(SENTENCES), run_bilm(bilm)(SENTENCES))
     before, after = (
-        run_elmo(Elmo(model, [ScalarMix(3, 16)], dropout=0.0, initial_state=state)) for model in (bilm, again)
+        run_elmo(Elmo.from_parts(model, [ScalarMix(3, 16)], dropout=0.0, initial_state=state))
+        for model in (bilm, again)
     )
     assert_same(after(SENTENCES), before(SENTENCES))

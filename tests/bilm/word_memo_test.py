@@ -7,6 +7,7 @@ from threading import Thread
 
 import pytest
 import torch
+from allennlp.nn.initializers import block_orthogonal, lstm_hidden_bias, uniform_unit_scaling
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -102,6 +103,71 @@ def test_weights_that_changed_make_it_forget(change: Callable[[CharacterEncoder]
     after = memo.look_up(encoder, ids).dense()
     torch.testing.assert_close(after, plainly(encoder, ids), rtol=0, atol=1e-6)
     assert after.dtype != before.dtype or not torch.allclose(after, before)
+
+
+def write_through_data(weight: Tensor) -> None:
+    weight.data.mul_(1.5)
+
+
+def write_through_numpy(weight: Tensor) -> None:
+    weight.numpy()[:] *= -1
+
+
+def swap_two_numbers(weight: Tensor) -> None:
+    weight.data.view(-1)[[0, -1]] = weight.data.view(-1)[[-1, 0]]
+
+
+def flip_two_signs(weight: Tensor) -> None:
+    weight.data.view(-1)[[1, 3]] *= -1
+
+
+def initialize_blocks(weight: Tensor) -> None:
+    rows, columns = weight.flatten(1).shape
+    block_orthogonal(weight.data.view(rows, columns), [rows, columns])
+
+
+UNCOUNTED = [write_through_data, write_through_numpy, swap_two_numbers, flip_two_signs, uniform_unit_scaling]
+
+
+@pytest.mark.parametrize("write", [*UNCOUNTED, initialize_blocks])
+@pytest.mark.parametrize(
+    "name", ["char_embedding.weight", "convolutions.1.weight", "highways._layers.0.weight", "projection.weight"]
+)
+def test_writes_that_torch_does_not_count_make_it_forget(write: Callable[[Tensor], None], name: str) -> None:
+    encoder, memo = make_encoder(), WordMemo()
+    memo.look_up(encoder, batch_to_ids(SENTENCES))
+    with torch.no_grad():
+        write(encoder.get_parameter(name))
+    ids = batch_to_ids([*SENTENCES, ["new"]])  # a word of the old weights beside one of the new would be mixed
+    torch.testing.assert_close(memo.look_up(encoder, ids).dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("write", UNCOUNTED)
+@pytest.mark.parametrize("part", ["token_encoder.projection.weight", "lstm.forward_layers.1.weight_hh"])
+def test_a_bilm_whose_weights_were_written_to_uncounted_has_the_vectors_of_its_weights(
+    part: str, write: Callable[[Tensor], None], dtype: torch.dtype
+) -> None:
+    bilm, ids = lively(BiLM(options())).requires_grad_(False).to(dtype), batch_to_ids(SENTENCES)
+    before = bilm(ids).layers
+    weight = bilm.get_parameter(part)
+    as_float = weight.float() if write is write_through_numpy and dtype == torch.bfloat16 else weight
+    write(as_float)
+    weight.data.copy_(as_float)
+    untouched = BiLM(options()).to(dtype)
+    untouched.load_state_dict(bilm.state_dict())
+    after = bilm(ids).layers
+    torch.testing.assert_close(after, untouched.requires_grad_(False)(ids).layers, rtol=0, atol=1e-6)
+    assert not torch.equal(after, before)
+
+
+def test_a_bias_that_was_written_to_uncounted_makes_it_forget() -> None:
+    bilm, ids = lively(BiLM(options())).requires_grad_(False), batch_to_ids(SENTENCES)
+    bilm(ids)
+    encoder = bilm.token_encoder
+    assert isinstance(encoder, CharacterEncoder)
+    lstm_hidden_bias(encoder.highways._layers[0].bias)
+    torch.testing.assert_close(bilm.word_memo.look_up(encoder, ids).dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
 
 
 def test_it_serves_inference_mode_and_training_in_turn() -> None:

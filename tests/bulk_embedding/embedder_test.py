@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 def layers_of(sentence: list[str]) -> np.ndarray:
     """(L, T, D), from the biLM alone and the sentence alone."""
-    elmo = Elmo(small_bilm(), [ConcatenateMix(L, D)], dropout=0.0)
+    elmo = Elmo.from_parts(small_bilm(), [ConcatenateMix(L, D)], dropout=0.0)
     return elmo.layers(batch_to_ids([sentence]))[0][:, 0, 1 : len(sentence) + 1].numpy()
 
 
@@ -121,7 +121,7 @@ def test_what_cannot_be_loaded_is_said(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_state_that_is_carried_from_sentence_to_sentence_is_refused() -> None:
-    elmo = Elmo(small_bilm(), [ConcatenateMix(L, D)], initial_state=CarriedState())
+    elmo = Elmo.from_parts(small_bilm(), [ConcatenateMix(L, D)], initial_state=CarriedState())
     with pytest.raises(ConfigurationError, match=r"'initial_state' is 'carried'.*wanted 'zero' or 'warm'"):
         Embedder(elmo)
 
@@ -159,7 +159,7 @@ def test_sentences_may_come_from_a_generator(folder: Path) -> None:
 def test_the_trained_mix_behind_elmo_enhanced_is_that_of_its_input(tmp_path: Path) -> None:
     elmo = {"type": "elmo", "bilm": {"options": options().to_dict(), "seed": 3}, "mix": "concatenate", "dropout": 0.0}
     weights = {"type": "scalar", "initial_scalar_parameters": [2.0, 0.0, -2.0]}
-    encoder = {"type": "elmo_enhanced", "encoder": lstm(D), "num_layers": L, "layer_dim": D, "input_mix": weights}
+    encoder = {"type": "elmo_enhanced", "encoder": lstm(D), "num_elmo_layers": L, "layer_dim": D, "input_mix": weights}
     model = {"type": "simple_tagger", "encoder": encoder}
     model["text_field_embedder"] = {"type": "basic", "token_embedders": {"elmo": elmo}}
     reader = tags_reader(token_indexers={"elmo": {"type": "elmo_characters"}})

@@ -1,7 +1,11 @@
 """Byte ids against AllenNLP's, whose character ids the published models were trained with."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
+from allennlp.common.checks import ConfigurationError
 from allennlp.data import Token, Vocabulary
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 from allennlp.modules.elmo import batch_to_ids as allennlp_batch_to_ids
@@ -11,6 +15,7 @@ from hypothesis import strategies as st
 from elmo_plugin.characters import (
     BEGIN_OF_SENTENCE,
     END_OF_SENTENCE,
+    batch_to_code_points,
     batch_to_ids,
     boundary_ids,
     fit_width,
@@ -92,3 +97,29 @@ def test_what_is_masked_stays_masked_and_the_input_is_left_alone(width: int) -> 
     assert torch.equal(fit_width(ids, width), batch_to_ids([["a" * 48, "b"], [], ["c"]], width)) or width == 60
     assert torch.equal((fit_width(ids, width) > 0).any(dim=-1), (ids > 0).any(dim=-1))
     assert torch.equal(ids, before)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "got"),
+    [
+        ("Two words", "'Two words'"),
+        (["Two words", "One"], "'Two words'"),
+        ([["One"], "Two words"], "'Two words'"),
+        ([[["Two", "words"]]], r"\['Two', 'words'\]"),
+        ([["One", 2]], "2"),
+        ([[b"One"]], "b'One'"),
+        ([[Token("One")]], "One"),
+        ([None], "None"),
+        (None, "None"),
+    ],
+)
+@pytest.mark.parametrize("convert", [batch_to_ids, batch_to_code_points])
+def test_what_is_no_list_of_lists_of_tokens_is_an_error_that_shows_one(convert: Any, sentences: Any, got: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"expected .*\[\['Two', 'words'\], \['One'\]\], got {got}"):
+        convert(sentences)
+
+
+def test_sentences_may_be_any_sequences_of_any_strings() -> None:
+    wanted = batch_to_ids([["Two", "words"], []])
+    assert torch.equal(batch_to_ids((("Two", "words"), ())), wanted)
+    assert torch.equal(batch_to_ids([np.array(["Two", "words"]), []]), wanted)

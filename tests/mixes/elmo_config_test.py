@@ -16,7 +16,7 @@ IDS = batch_to_ids(SENTENCES)  # (4, 6, 50), an empty sentence among them
 
 def own(*mixes: Any, **keys: Any) -> Elmo:
     """An Elmo around the small biLM, without dropout."""
-    return Elmo(small_bilm(), list(mixes or [ScalarMix(L, D)]), **{"dropout": 0.0, **keys})
+    return Elmo.from_parts(small_bilm(), list(mixes or [ScalarMix(L, D)]), **{"dropout": 0.0, **keys})
 
 
 def test_random_weights_are_those_of_their_seed_and_leave_the_generator_alone() -> None:

@@ -20,7 +20,7 @@ MASK = (IDS > 0).any(dim=-1)  # (4, 6)
 
 def own(*mixes: Any, **keys: Any) -> Elmo:
     """An Elmo around the small biLM, without dropout."""
-    return Elmo(small_bilm(), list(mixes or [ScalarMix(L, D)]), **{"dropout": 0.0, **keys})
+    return Elmo.from_parts(small_bilm(), list(mixes or [ScalarMix(L, D)]), **{"dropout": 0.0, **keys})
 
 
 def three_mixes() -> list[Any]:
@@ -188,7 +188,7 @@ def test_bfloat16_is_close_at_each_layer_and_comes_out_as_float32() -> None:
 def test_bfloat16_works_from_every_initial_state() -> None:
     bilm = small_bilm()
     bilm.warm_state = warm_up(bilm, [IDS])
-    warm = Elmo(bilm, [LastMix(L, D)], initial_state=WarmState(), precision="bfloat16")
+    warm = Elmo.from_parts(bilm, [LastMix(L, D)], initial_state=WarmState(), precision="bfloat16")
     carried = own(initial_state=CarriedState(), precision="bfloat16")
     for elmo in (warm, carried):
         assert all(elmo(IDS).representations[0].isfinite().all() for _ in range(2))
@@ -236,7 +236,7 @@ def test_carried_is_upstreams_behaviour_from_batch_to_batch(tmp_path: Path) -> N
 def test_warm_starts_from_the_state_in_the_file_and_is_deterministic(tmp_path: Path) -> None:
     bilm = small_bilm()
     bilm.warm_state = warm_up(bilm, [IDS])
-    elmo = Elmo(bilm, [LastMix(L, D)], dropout=0.0, initial_state=WarmState())
+    elmo = Elmo.from_parts(bilm, [LastMix(L, D)], dropout=0.0, initial_state=WarmState())
     first, second = elmo(IDS).representations[0], elmo(IDS).representations[0]
     assert torch.equal(first, second)
     torch.testing.assert_close(first[3:, :1], elmo(IDS[3:]).representations[0][:, :1], atol=1e-6, rtol=0)
@@ -257,7 +257,18 @@ def test_layers_are_the_references(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("keys", [{}, {"mix": "learned_function"}, {"mix": "average", "projection_dim": 3}], ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"mix": "learned_function"},
+        {"mix": "average", "projection_dim": 3},
+        {"mix": "average"},
+        {"mix": "last"},
+        {"mix": "concatenate"},
+    ],
+    ids=str,
+)
 def test_it_may_be_of_another_type_as_allennlps(dtype: torch.dtype, keys: dict[str, Any]) -> None:
     elmo = random_elmo(dropout=0.0, **keys)
     wanted = elmo(IDS).representations[0]
@@ -266,8 +277,19 @@ def test_it_may_be_of_another_type_as_allennlps(dtype: torch.dtype, keys: dict[s
     torch.testing.assert_close(found.float(), wanted, rtol=0, atol=1e-6 if dtype == torch.float64 else 0.05)
 
 
+def test_what_comes_out_has_the_type_of_the_model_and_not_of_its_bilm() -> None:
+    elmo = random_elmo(mix="concatenate", precision="bfloat16")
+    assert elmo(IDS).representations[0].dtype == torch.float32
+    for dtype in (torch.bfloat16, torch.float64):
+        assert elmo.to(dtype)(IDS).representations[0].dtype == dtype
+    elmo = random_elmo(mix="concatenate")
+    elmo.bilm.half()
+    assert elmo(IDS).representations[0].dtype == torch.float32
+    assert not any("output_like" in name for name in elmo.state_dict())
+
+
 def test_what_a_bilm_was_pretrained_with_is_not_dropped_in_a_task() -> None:
     bilm = small_bilm()
     bilm.lstm.input_dropout.p = 0.5
-    elmo = Elmo(bilm, [ScalarMix(L, D)], dropout=0.0).train()
+    elmo = Elmo.from_parts(bilm, [ScalarMix(L, D)], dropout=0.0).train()
     assert torch.equal(elmo(IDS).representations[0], elmo(IDS).representations[0])

@@ -1,14 +1,18 @@
+import shutil
 from pathlib import Path
 from typing import Any, Optional
+from unittest.mock import patch
 
 import pytest
 import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
+from allennlp.models.archival import load_archive
 from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
 from torch import Tensor
 
+from elmo_plugin.checkpoints import Checkpoint, Native
 from elmo_plugin.mixes import AverageMix, ElmoEnhancedEncoder, LastMix, ScalarMix
 from tests.oracles import SENTENCES, options
 from tests.task_oracles import (
@@ -23,6 +27,7 @@ from tests.task_oracles import (
     csv_reader,
     experiment,
     lstm,
+    small_bilm,
     tags_reader,
     text_tensors,
     train,
@@ -39,9 +44,13 @@ def mix(weights: list[float]) -> dict[str, Any]:
 
 
 def enhanced(encoder: dict[str, Any], **keys: Any) -> ElmoEnhancedEncoder:
+    return from_keys(encoder=encoder, **{"num_elmo_layers": L, "layer_dim": D, "dropout": 0.0, **keys})
+
+
+def from_keys(**keys: Any) -> ElmoEnhancedEncoder:
+    """One from the keys of a config and no others."""
     torch.manual_seed(2)
-    sizes = {"num_layers": L, "layer_dim": D, "dropout": 0.0}
-    built = Seq2SeqEncoder.from_params(Params({"type": "elmo_enhanced", "encoder": encoder, **sizes, **keys}))
+    built = Seq2SeqEncoder.from_params(Params({"type": "elmo_enhanced", **keys}))
     assert isinstance(built, ElmoEnhancedEncoder)
     return built
 
@@ -220,7 +229,7 @@ def stock_model(kind: str, files: Config, x: bool, enhanced_keys: Config) -> Con
     embedder = word_embedder(X, elmo=elmo) if x else {"type": "basic", "token_embedders": {"elmo": elmo}}
     width = X * x + D * (enhanced_keys.get("input_mix", "scalar") is not None)
     rnn = lstm(width, type=enhanced_keys.pop("rnn", "lstm"))
-    encoder = {"type": "elmo_enhanced", "encoder": rnn, "num_layers": L, "layer_dim": D, **enhanced_keys}
+    encoder = {"type": "elmo_enhanced", "encoder": rnn, "num_elmo_layers": L, "layer_dim": D, **enhanced_keys}
     if kind == "simple_tagger":
         return {"type": kind, "text_field_embedder": embedder, "encoder": encoder}
     out = 12 + D * (enhanced_keys.get("output_mix", "scalar") is not None)
@@ -285,6 +294,116 @@ def test_allennlp_checks_the_width_of_its_input_when_the_model_is_built(tmp_path
 
 
 def test_another_number_of_layers_is_an_error_when_the_model_is_built(tmp_path: Path) -> None:
-    config = stock_experiment("simple_tagger", bilm_files(tmp_path), True, num_layers=2)
+    config = stock_experiment("simple_tagger", bilm_files(tmp_path), True, num_elmo_layers=2)
     with pytest.raises(ConfigurationError, match=r"text field embedding dim must match encoder input dim.* 55 and 39"):
         build_model(config)
+
+
+def sizes_of(encoder: ElmoEnhancedEncoder) -> tuple[int, int]:
+    return encoder.num_layers, encoder.layer_dim
+
+
+@pytest.mark.parametrize("form", ["string", "pretrained", "pair", "options", "options and seed", "bundled"])
+def test_the_bilm_says_its_sizes(form: str, tmp_path: Path) -> None:
+    files = bilm_files(tmp_path / "bilm")
+    blocks: dict[str, Any] = {
+        "string": files["weight_file"],
+        "pretrained": {"pretrained": str(tmp_path / "bilm")},
+        "pair": files,
+        "options": {"options": options().to_dict()},
+        "options and seed": {"options": options().to_dict(), "seed": 4},
+        "bundled": "english-tiny",
+    }
+    width = 512 if form == "bundled" else D
+    encoder = from_keys(encoder=lstm(X + width), bilm=blocks[form])
+    assert sizes_of(encoder) == (L, width)
+    assert encoder.input_mix is not None and encoder.input_mix.get_output_dim() == width
+
+
+def test_the_sizes_of_the_bilm_are_read_without_its_weights(tmp_path: Path) -> None:
+    files = bilm_files(tmp_path)
+    Path(files["weight_file"]).write_bytes(b"")
+    assert sizes_of(from_keys(encoder=lstm(D), bilm=files["weight_file"])) == (L, D)
+    native = tmp_path / "tiny.safetensors"
+    Native().write(Checkpoint(options(), small_bilm().state_dict()), native)
+    with patch.object(Native, "read", side_effect=AssertionError):
+        assert sizes_of(from_keys(encoder=lstm(D), bilm=str(native))) == (L, D)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({}, "'bilm', or 'num_elmo_layers' and 'layer_dim'.*None.*None"),
+        ({"num_elmo_layers": L}, "'layer_dim': None"),
+        ({"layer_dim": D}, "'num_elmo_layers': None"),
+        ({"bilm": "english-tiny", "layer_dim": D}, "'bilm' stands in place of"),
+        ({"bilm": "english-tiny", "num_elmo_layers": L}, "'bilm' stands in place of"),
+        ({"num_layers": L, "num_elmo_layers": L, "layer_dim": D}, "'num_layers' is the old name of 'num_elmo_layers'"),
+        ({"bilm": {"pretraned": "x"}}, "'bilm': expected .*'pretrained'.* got .*pretraned"),
+        ({"bilm": {"options": {}}}, "'bilm.options'"),
+        ({"bilm": "/no/such/weights.hdf5"}, "/no/such/weights.hdf5"),
+        ({"num_elmo_layers": 0, "layer_dim": D}, "'num_elmo_layers': .* got 0"),
+        ({"num_elmo_layers": L, "layer_dim": -1}, "'layer_dim': .* got -1"),
+    ],
+)
+def test_sizes_that_are_missing_contradictory_or_impossible_are_an_error(keys: Config, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        from_keys(encoder=lstm(600), **keys)
+
+
+def test_the_old_name_of_the_number_of_layers_works_and_names_the_new_one() -> None:
+    with pytest.warns(DeprecationWarning, match="'num_layers' is now called 'num_elmo_layers'"):
+        assert sizes_of(from_keys(encoder=lstm(D), num_layers=L, layer_dim=D)) == (L, D)
+
+
+@pytest.mark.parametrize(("layers", "width"), [(2, D), (4, D), (6, D // 2), (1, L * D), (2, 24)])
+@pytest.mark.parametrize("kind", ["simple_tagger", "basic_classifier"])
+def test_other_layers_of_the_same_width_are_an_error_when_the_model_is_built(
+    kind: str, layers: int, width: int, tmp_path: Path
+) -> None:
+    config = stock_experiment(kind, bilm_files(tmp_path), True)
+    config["model"]["text_field_embedder"]["token_embedders"]["tokens"]["embedding_dim"] = D + X
+    rnn = lstm(L * D + D + X - layers * width + width)  # what AllenNLP's check of the width is content with
+    encoder = {"type": "elmo_enhanced", "encoder": rnn, "num_elmo_layers": layers, "layer_dim": width}
+    config["model"]["encoder" if kind == "simple_tagger" else "seq2seq_encoder"] = encoder
+    with pytest.raises(
+        ConfigurationError, match=f"'num_elmo_layers' .* expected 3 and 16, .* got {layers} and {width}"
+    ):
+        build_model(config)
+
+
+def test_layers_of_one_of_two_bilms_are_no_error(tmp_path: Path) -> None:
+    other = {"type": "elmo", "bilm": {"options": options(n_layers=1).to_dict()}, "mix": "concatenate", "dropout": 0.0}
+    config = stock_experiment("simple_tagger", bilm_files(tmp_path), True)
+    config["model"]["text_field_embedder"]["token_embedders"]["other"] = other
+    config["dataset_reader"]["token_indexers"]["other"] = {"type": "elmo_characters"}
+    inner = {"type": "elmo_enhanced", "num_elmo_layers": 2, "layer_dim": D, "encoder": lstm(X + D + D)}
+    config["model"]["encoder"] = {**config["model"]["encoder"], "encoder": inner}
+    model, data = build_model(config)
+    assert model(**as_tensors(data[:2], model.vocab))["loss"].isfinite()
+
+
+def test_an_archive_knows_the_sizes_of_its_bilm_when_the_files_are_gone(tmp_path: Path) -> None:
+    files = bilm_files(tmp_path / "bilm")
+    source = {"bilm": files["weight_file"]}
+    config = stock_experiment("simple_tagger", {"bilm": {"pretrained": files["weight_file"]}}, True)
+    encoder = config["model"]["encoder"]
+    config["model"]["encoder"] = {"type": "elmo_enhanced", "encoder": encoder["encoder"], **source}
+    trained = train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "bilm")
+    shutil.move(tmp_path / "run/model.tar.gz", tmp_path / "model.tar.gz")
+    loaded = load_archive(tmp_path / "model.tar.gz").model
+    assert sizes_of(loaded.encoder) == (L, D)  # type: ignore[arg-type]
+    for name, value in trained.named_parameters():
+        assert torch.equal(loaded.get_parameter(name), value)
+
+
+def test_a_run_goes_on_when_the_files_are_gone(tmp_path: Path) -> None:
+    files = bilm_files(tmp_path / "bilm")
+    config = stock_experiment("simple_tagger", {"bilm": {"pretrained": files["weight_file"]}}, True)
+    encoder = config["model"]["encoder"]["encoder"]
+    config["model"]["encoder"] = {"type": "elmo_enhanced", "encoder": encoder, "bilm": files["weight_file"]}
+    train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "bilm")
+    recovered = train(config, tmp_path / "run", recover=True)
+    assert sizes_of(recovered.encoder) == (L, D)  # type: ignore[arg-type]

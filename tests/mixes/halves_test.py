@@ -19,7 +19,7 @@ sentences = st.lists(st.sampled_from(["a", "word", "日本語"]), max_size=9)
 def make_elmo(**keys: bool) -> Elmo:
     bilm = lively(BiLM(options(cell_clip=0.4, proj_clip=0.3)))
     mixes = [ScalarMix(3, 16), ScalarMix(3, 16, do_layer_norm=True)]
-    return Elmo(bilm, mixes, projection_dim=5, **keys).eval()  # type: ignore[arg-type]
+    return Elmo.from_parts(bilm, mixes, projection_dim=5, **keys).eval()  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -152,3 +152,27 @@ def test_the_papers_lambda_is_an_l2_regularizer_that_reaches_the_weights_by_thei
     assert penalty == pytest.approx(2.0 * sum(weight**2 for weight in WEIGHTS)) and free_penalty == 0.0
     # The gradient of α Σ w² is 2 α w, so a step of 0.1 takes 0.4 of each weight away.
     torch.testing.assert_close(free - pulled, torch.tensor(WEIGHTS) * 0.4, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_layer_norm_of_a_long_sentence_in_few_bits_is_that_of_float32(dtype: torch.dtype) -> None:
+    """Its sum of squares is beyond float16."""
+    layers = 20 * torch.randn(2, 1, 400, 64, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(1, 400, dtype=torch.bool)
+    mix = ScalarMix(2, 64, do_layer_norm=True)
+    wanted = mix(layers, mask)
+    found = mix.to(dtype)(layers.to(dtype), mask)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), wanted, rtol=0, atol=0.05)
+
+
+def test_layer_norm_of_one_sentence_is_allennlps_with_the_boundaries_and_bilm_tfs_without() -> None:
+    layers = torch.randn(3, 1, 6, 8, generator=torch.Generator().manual_seed(0))  # with <S> and </S>
+    mask = torch.ones(1, 6, dtype=torch.bool)
+    ours = ScalarMix(3, 8, do_layer_norm=True)
+    torch.testing.assert_close(ours(layers, mask), UpstreamMix(3, do_layer_norm=True)(list(layers), mask))
+    inner = layers[:, :, 1:-1]
+    centred = inner - inner.mean(dim=(2, 3), keepdim=True)
+    bilm_tfs = (centred / centred.square().mean(dim=(2, 3), keepdim=True).sqrt()).mean(dim=0)  # `weight_layers`
+    torch.testing.assert_close(ours(inner, mask[:, 1:-1]), bilm_tfs)
+    assert (ours(layers, mask)[:, 1:-1] - bilm_tfs).abs().max() > 0.01

@@ -9,6 +9,7 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import load_archive
+from allennlp.nn.initializers import uniform_unit_scaling
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, CarriedState, InitialState, WarmState, WordEncoder, warm_up
@@ -23,7 +24,7 @@ IDS = batch_to_ids(SENTENCES)  # (4, 6, 50), an empty sentence among them
 
 def own(cache: Optional[SentenceCache] = None, bilm: Optional[BiLM] = None, **keys: Any) -> Elmo:
     """An Elmo around the small biLM, without dropout."""
-    return Elmo(bilm or small_bilm(), [ScalarMix(L, D)], **{"dropout": 0.0, "sentence_cache": cache, **keys})
+    return Elmo.from_parts(bilm or small_bilm(), [ScalarMix(L, D)], **{"dropout": 0.0, "sentence_cache": cache, **keys})
 
 
 def cached(path: Path, **keys: Any) -> Elmo:
@@ -54,8 +55,8 @@ def test_the_bilm_runs_once_and_the_answer_is_the_uncached_one_to_the_bit(tmp_pa
 
 def test_one_cache_serves_all_mixes_in_one_pass(tmp_path: Path) -> None:
     mixes = [AverageMix(L, D), LastMix(L, D)]
-    wanted = Elmo(small_bilm(), mixes, dropout=0.0)(IDS)
-    elmo = Elmo(small_bilm(), mixes, dropout=0.0, sentence_cache=SentenceCache(str(tmp_path)))
+    wanted = Elmo.from_parts(small_bilm(), mixes, dropout=0.0)(IDS)
+    elmo = Elmo.from_parts(small_bilm(), mixes, dropout=0.0, sentence_cache=SentenceCache(str(tmp_path)))
     runs = sentences_run(elmo)
     for _ in range(2):
         found = elmo(IDS)
@@ -224,6 +225,34 @@ def test_weights_that_change_later_are_noticed(tmp_path: Path) -> None:
     with torch.no_grad():
         elmo.bilm.lstm.forward_layers[1].bias[3] += 1.0
     with pytest.raises(ConfigurationError, match="another 'weights'"):
+        elmo(IDS)
+
+
+def write_through_data(weight: Tensor) -> None:
+    weight.data[-1] += 1.0
+
+
+def write_through_numpy(weight: Tensor) -> None:
+    weight.detach().numpy()[-1] += 1.0
+
+
+@pytest.mark.parametrize("write", [write_through_data, write_through_numpy, uniform_unit_scaling])
+@pytest.mark.parametrize("name", ["token_encoder.char_embedding.weight", "lstm.backward_layers.0.weight_hr"])
+def test_writes_that_torch_does_not_count_are_noticed(write: Any, name: str, tmp_path: Path) -> None:
+    elmo = cached(tmp_path)
+    elmo(IDS)
+    write(elmo.bilm.get_parameter(name))
+    with pytest.raises(ConfigurationError, match="another 'weights'"):
+        elmo(IDS)
+
+
+def test_a_warm_state_that_was_written_to_uncounted_is_noticed(tmp_path: Path) -> None:
+    bilm = small_bilm()
+    bilm.warm_state = warm_up(bilm, [IDS])
+    elmo = cached(tmp_path, bilm=bilm, initial_state=WarmState())
+    elmo(IDS)
+    elmo.bilm.warm_hidden.data.mul_(-1)
+    with pytest.raises(ConfigurationError, match="another 'initial_state'"):
         elmo(IDS)
 
 

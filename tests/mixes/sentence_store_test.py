@@ -119,7 +119,7 @@ SENTENCES = [[f"w{i}", "of", f"v{i}"][: 1 + i % 3] for i in range(60)]
 
 
 def elmo(path: Path) -> Elmo:
-    return Elmo(small_bilm(), [ScalarMix(L, D)], dropout=0.0, sentence_cache=SentenceCache(str(path)))
+    return Elmo.from_parts(small_bilm(), [ScalarMix(L, D)], dropout=0.0, sentence_cache=SentenceCache(str(path)))
 
 
 def test_processes_that_read_and_write_at_once_all_get_the_same_answers(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_processes_that_read_and_write_at_once_all_get_the_same_answers(tmp_path
     late = elmo(tmp_path / "cache")
     late.bilm.register_forward_hook(lambda *_: pytest.fail("the biLM runs"))
     found_there, _ = late.layers(batch_to_ids(SENTENCES))
-    uncached, _ = Elmo(small_bilm(), [ScalarMix(L, D)]).layers(batch_to_ids(SENTENCES))
+    uncached, _ = Elmo.from_parts(small_bilm(), [ScalarMix(L, D)]).layers(batch_to_ids(SENTENCES))
     assert abs(found_there - uncached).max() < 1e-6
 
 
@@ -203,7 +203,7 @@ def test_a_disk_that_is_full_is_said_once_and_what_is_there_is_read(
 
 def test_a_cache_on_a_full_disk_still_answers(tmp_path: Path) -> None:
     ids = batch_to_ids(SENTENCES)
-    wanted, _ = Elmo(small_bilm(), [ScalarMix(L, D)]).layers(ids)
+    wanted, _ = Elmo.from_parts(small_bilm(), [ScalarMix(L, D)]).layers(ids)
 
     def answer() -> None:
         model = elmo(tmp_path)

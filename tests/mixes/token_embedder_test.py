@@ -75,6 +75,13 @@ def test_in_a_text_field_embedder_it_reads_the_characters_of_its_indexer() -> No
     torch.testing.assert_close(found, embedder(bilm=RANDOM, dropout=0.0)(IDS[:2]), atol=1e-6, rtol=0)
 
 
+def test_ids_of_allennlps_characters_are_an_error_and_no_ids_of_bytes() -> None:
+    basic = field_embedder(elmo={"type": "elmo", "bilm": RANDOM})
+    for tensors in ({"token_characters": IDS}, {}, {"token_ids": IDS, "type_ids": IDS}):
+        with pytest.raises(ConfigurationError, match="'elmo_characters'"):
+            basic({"elmo": tensors})
+
+
 def test_beside_other_embedders_elmo_comes_first_by_name() -> None:
     words = {"type": "embedding", "embedding_dim": 3, "num_embeddings": 2}
     basic = field_embedder(tokens=words, elmo={"type": "elmo", "bilm": RANDOM, "mix": "concatenate", "dropout": 0.0})

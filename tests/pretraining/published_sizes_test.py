@@ -92,7 +92,7 @@ def test_each_shape_on_the_way_is_the_published_one(name: str, text: Path) -> No
     encoder = bilm.token_encoder
     assert isinstance(encoder, CharacterEncoder)
     seen = shapes_inside(bilm, encoder)
-    elmo = Elmo(bilm, [ScalarMix(L, 2 * width)], dropout=0.0)
+    elmo = Elmo.from_parts(bilm, [ScalarMix(L, 2 * width)], dropout=0.0)
     ids = batch_to_ids(SENTENCES)  # (B, T, C)
     assert ids.shape == (B, T, C)
     with torch.no_grad():

@@ -176,7 +176,7 @@ def test_an_archives_bilm_is_a_source_for_another_model(tmp_path: Path) -> None:
     config = EXPERIMENTS["simple_tagger"]({**bilm_files(tmp_path / "bilm"), "requires_grad": True})
     donor = train(config, tmp_path / "run")
     shutil.rmtree(tmp_path / "bilm")
-    elmo = Elmo.from_config(bilm={"pretrained": str(tmp_path / "run" / "model.tar.gz")})
+    elmo = Elmo(bilm={"pretrained": str(tmp_path / "run" / "model.tar.gz")})
     for name, value in bilms(donor)[0].named_parameters():
         assert torch.equal(elmo.bilm.get_parameter(name), value)
     second = EXPERIMENTS["elmo_classifier"]({"bilm": {"pretrained": str(tmp_path / "run" / "model.tar.gz")}})

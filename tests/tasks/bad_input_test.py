@@ -162,7 +162,7 @@ def test_layers_that_elmo_enhanced_expects_in_vain_are_told_in_numbers(
     num_layers: int, width: int, tmp_path: Path
 ) -> None:
     elmo = {**RANDOM, "mix": "concatenate"}
-    sizes = {"num_layers": num_layers, "layer_dim": D}
+    sizes = {"num_elmo_layers": num_layers, "layer_dim": D}
     encoder = {"type": "elmo_enhanced", "encoder": lstm(D), **sizes}
     model = {**stock_tagger(elmo), "encoder": encoder}
     wanted = f"text field embedding dim must match encoder input dim, but got 48 and {width} instead"

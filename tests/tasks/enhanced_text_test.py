@@ -11,7 +11,21 @@ from elmo_plugin.mixes import AverageMix, LastMix
 from elmo_plugin.mixes.elmo import Elmo
 from elmo_plugin.tasks import EnhancedText
 from tests.oracles import SENTENCES, options
-from tests.task_oracles import D, lstm, random_elmo, text_tensors, word_embedder
+from tests.task_oracles import (
+    OPINIONS,
+    TOWNS,
+    D,
+    build_model,
+    classifier,
+    csv_reader,
+    experiment,
+    lstm,
+    random_elmo,
+    tagger,
+    tags_reader,
+    text_tensors,
+    word_embedder,
+)
 
 X, H = 5, 12
 VOCAB = Vocabulary({"tokens": {"cat": 1, "one": 1}})
@@ -90,6 +104,15 @@ def test_the_order_of_the_places_does_not_matter() -> None:
     assert torch.equal(one(TENSORS)[0], other(TENSORS)[0])
 
 
+@pytest.mark.parametrize("make", [tagger, classifier])
+def test_a_config_may_say_one_place_without_a_list(make: Any) -> None:
+    keys = {"seq2vec_encoder": {"type": "boe", "embedding_dim": H}} if make is classifier else {}
+    model = make({"bilm": {"options": options().to_dict()}}, elmo_at="input", **keys)
+    reader, data = (csv_reader(), OPINIONS) if make is classifier else (tags_reader(), TOWNS)
+    built, _ = build_model(experiment(model, reader, data))
+    assert built.text.elmo_at == ("input",)  # type: ignore[union-attr]
+
+
 def test_dropout_is_on_the_hidden_vectors_and_not_on_elmo() -> None:
     text = EnhancedText(rnn(D), two_mixes(), dropout=0.5)
     found, _ = text(TENSORS)
@@ -101,11 +124,17 @@ def test_dropout_is_on_the_hidden_vectors_and_not_on_elmo() -> None:
     assert 0.3 < kept[MASK].float().mean() < 0.7
 
 
-@pytest.mark.parametrize("elmo_at", [["inputs"], ["input", "ouput"], [], "input"])
+@pytest.mark.parametrize("elmo_at", [["inputs"], ["input", "ouput"], [], "inputs", None, 1, {"input": True}, [1]])
 def test_an_unknown_place_is_an_error_that_lists_the_choices(elmo_at: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         from_lazy(elmo_at, rnn(D), lazy_elmo())
-    assert str(caught.value) == f"'elmo_at' is {list(elmo_at)}; wanted one or both of ['input', 'output']"
+    assert str(caught.value) == f"'elmo_at' is {elmo_at!r}; wanted one or both of ['input', 'output']"
+
+
+@pytest.mark.parametrize("place", ["input", "output"])
+def test_one_place_may_be_said_without_a_list(place: str) -> None:
+    text = from_lazy(place, rnn(X + D * (place == "input")), lazy_elmo(), x=True)
+    assert text.elmo_at == (place,) and text.elmo is not None and len(text.elmo.mixes) == 1
 
 
 @pytest.mark.parametrize(
@@ -126,6 +155,20 @@ def test_a_text_that_elmos_indexer_has_not_read_is_an_error_that_names_those_whi
     text = EnhancedText(rnn(D), two_mixes(), elmo_indexer="characters")
     with pytest.raises(ConfigurationError, match=r"token indexer 'characters' .*; found \['elmo', 'tokens'\]"):
         text(TENSORS)
+
+
+@pytest.mark.parametrize("x", [True, False])
+def test_that_elmos_indexer_has_another_name_is_said_before_anything_else(x: bool) -> None:
+    text = EnhancedText(rnn(X * x + D), two_mixes(), text_field_embedder=words() if x else None)
+    renamed = {"chars": TENSORS["elmo"], "tokens": TENSORS["tokens"]}
+    with pytest.raises(ConfigurationError, match=r"token indexer 'elmo' .*'elmo_indexer'.*\['chars', 'tokens'\]"):
+        text(renamed)
+
+
+def test_ids_of_allennlps_characters_are_an_error_and_no_ids_of_bytes() -> None:
+    text = EnhancedText(rnn(D), two_mixes())
+    with pytest.raises(ConfigurationError, match=r"'elmo_characters'.*got 'token_characters'"):
+        text({"elmo": {"token_characters": TENSORS["elmo"]["elmo_tokens"]}})
 
 
 def test_other_indexers_than_elmos_are_for_the_text_field_embedder() -> None:

@@ -18,8 +18,7 @@ local text = import 'text.libsonnet';
   // `encoder` reads $.input_size numbers a token. `enhanced` of an `lstm` gives $.output_size.
   enhanced(encoder):: {
     type: 'elmo_enhanced',
-    num_layers: $.bilm.num_layers,
-    layer_dim: $.bilm.layer_dim,
+    bilm: $.bilm.keys,
     [if std.member($.elmo_at, 'input') then null else 'input_mix']: null,
     [if std.member($.elmo_at, 'output') then null else 'output_mix']: null,
     encoder: encoder,

@@ -14,8 +14,7 @@ local words = (import '../../lib/text.libsonnet').words(20);
     },
     seq2seq_encoder: {
       type: 'elmo_enhanced',
-      num_layers: bilm.num_layers,
-      layer_dim: bilm.layer_dim,
+      bilm: bilm.keys,
       encoder: { type: 'lstm', input_size: $.words_dim + bilm.layer_dim, hidden_size: 50, bidirectional: true },
     },
     seq2vec_encoder: { type: 'boe', embedding_dim: 2 * 50 + bilm.layer_dim, averaged: true },

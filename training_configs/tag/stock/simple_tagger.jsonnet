@@ -15,8 +15,7 @@ local data = (import '../../lib/data.libsonnet').demo_tags;
     },
     encoder: {
       type: 'elmo_enhanced',
-      num_layers: bilm.num_layers,
-      layer_dim: bilm.layer_dim,
+      bilm: bilm.keys,
       encoder: { type: 'lstm', input_size: words.dim + bilm.layer_dim, hidden_size: 50, bidirectional: true },
     },
   },
