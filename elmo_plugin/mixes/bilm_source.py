@@ -121,7 +121,7 @@ def _read(keys: dict[str, Any]) -> Checkpoint:
 
 def _check(keys: dict[str, Any]) -> None:
     if set(keys) not in FORMS:
-        raise ConfigurationError(f"'bilm' has the keys {sorted(keys)}; wanted 'pretrained', or 'options' and 'seed'")
+        raise ConfigurationError(f"'bilm': expected the key 'pretrained', or 'options' and 'seed', got {sorted(keys)}")
     for key in PATHS:
         if key in keys and not (keys[key] and isinstance(keys[key], (str, PathLike))):
             raise ConfigurationError(

@@ -102,7 +102,7 @@ def test_a_bilm_is_described_once(key: str) -> None:
 
 @pytest.mark.parametrize("bilm", [{}, {"seed": 1}, {"pretrained": "x", "seed": 1}, {"pretraned": "x"}])
 def test_other_keys_of_a_bilm_are_an_error_that_lists_them(bilm: dict[str, Any]) -> None:
-    assert elmo_error(bilm=bilm).startswith(f"'bilm' has the keys {sorted(bilm)}; wanted 'pretrained', or 'options'")
+    assert str(sorted(bilm)) in elmo_error(bilm=bilm)
 
 
 def test_options_of_a_random_bilm_are_checked() -> None:
