@@ -8,6 +8,7 @@ from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
+from elmo_plugin.config_keys import at_least, probability
 from elmo_plugin.kernels import (
     Inputs,
     LstmClips,
@@ -20,7 +21,13 @@ from elmo_plugin.kernels import (
 )
 from elmo_plugin.options import LstmOptions, OptionsError
 
-CONFIG_KEYS = {"dim": "cell_size", "projection_dim": "hidden_size", "n_layers": "num_layers"}
+CONFIG_KEYS = {
+    "dim": "cell_size",
+    "projection_dim": "hidden_size",
+    "n_layers": "num_layers",
+    "cell_clip": "memory_cell_clip_value",
+    "proj_clip": "state_projection_clip_value",
+}
 """What an options file and a config call the same size."""
 
 
@@ -55,6 +62,7 @@ class ElmoLstm(Seq2SeqEncoder):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        probability(dropout=dropout)
         self.options = options
         self.input_size = input_size or options.projection_dim
         self.return_all_layers = return_all_layers
@@ -82,6 +90,12 @@ class ElmoLstm(Seq2SeqEncoder):
         dropout: float = 0.0,
     ) -> "ElmoLstm":
         """Build it from the keys of a config, named as those of `allennlp.modules.elmo_lstm.ElmoLstm`."""
+        at_least(1, input_size=input_size, hidden_size=hidden_size, cell_size=cell_size, num_layers=num_layers)
+        at_least(
+            0,
+            memory_cell_clip_value=memory_cell_clip_value,
+            state_projection_clip_value=state_projection_clip_value,
+        )
         lstm = {
             "dim": cell_size,
             "projection_dim": hidden_size,

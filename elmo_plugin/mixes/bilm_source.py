@@ -10,6 +10,7 @@ from elmo_plugin.checkpoints import Checkpoint, archived_checkpoint, build_bilm,
 from elmo_plugin.checkpoints.allennlp_archive import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.checkpoint_format import is_missing
+from elmo_plugin.config_keys import check_value
 from elmo_plugin.options import BiLMOptions, OptionsError
 
 _PUBLISHED = (
@@ -36,7 +37,11 @@ def resolve_bilm(keys: dict[str, Any], kernel: str, serialization_dir: Optional[
     if set(keys) not in FORMS:
         raise ConfigurationError(f"'bilm' has the keys {sorted(keys)}; wanted 'pretrained', or 'options' and 'seed'")
     if "options" in keys:
-        return BiLM.random(_options(keys["options"]), keys.get("seed", 0), kernel)
+        seed = keys.get("seed", 0)
+        check_value("bilm.seed", seed, int)
+        return BiLM.random(_options(keys["options"]), seed, kernel)
+    for key, value in keys.items():
+        check_value(f"bilm.{key}", value, str)
     return build_bilm(find_checkpoint(keys, serialization_dir), kernel, _source(keys))
 
 

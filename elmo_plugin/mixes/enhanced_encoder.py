@@ -8,6 +8,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
+from elmo_plugin.config_keys import at_least, probability
 from elmo_plugin.mixes.layer_mix import LayerMix, build_part
 from elmo_plugin.mixes.scalar_mix import ScalarMix
 
@@ -46,6 +47,8 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         layers_at: str = "first",
     ) -> None:
         super().__init__()
+        at_least(1, num_layers=num_layers, layer_dim=layer_dim)
+        probability(dropout=dropout)
         if layers_at not in ("first", "last"):
             raise ConfigurationError(f"'layers_at' is {layers_at!r}; wanted 'first' or 'last'")
         self.encoder = encoder

@@ -16,6 +16,7 @@ from elmo_plugin.bilm import BiLM, ElmoLstm
 from elmo_plugin.bilm.precision import dtype_of
 from elmo_plugin.bilm.seq2seq_encoder import join_directions, split_directions
 from elmo_plugin.bilm.word_encoder import BEGIN_ID, END_ID, UNKNOWN_ID, WordEncoder
+from elmo_plugin.config_keys import probability
 from elmo_plugin.kernels import LstmState
 from elmo_plugin.mixes.bilm_source import resolve_bilm
 from elmo_plugin.pretraining.no_leak import refuse_leaks
@@ -82,6 +83,7 @@ class BidirectionalLanguageModel(Model):
     ) -> None:
         super().__init__(vocab, serialization_dir=serialization_dir)
         self.precision = dtype_of(precision)
+        probability(dropout=dropout)
         words = words_of(vocab)
         self.bilm = resolve_bilm(_with_vocabulary_size(bilm, len(words)), kernel, serialization_dir)
         _check_word_table(self.bilm, len(words))

@@ -11,6 +11,7 @@ from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
 from allennlp.nn.util import get_text_field_mask
 from torch import BoolTensor, Tensor, nn
 
+from elmo_plugin.config_keys import probability
 from elmo_plugin.mixes import Elmo
 
 PLACES = ("input", "output")
@@ -47,6 +48,7 @@ class EnhancedText(nn.Module):
         elmo_indexer: str = "elmo",
     ) -> None:
         super().__init__()
+        probability(dropout=dropout)
         self.encoder = encoder
         self.elmo = elmo
         self.elmo_at = tuple(elmo_at) if elmo else ()

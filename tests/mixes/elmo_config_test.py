@@ -75,12 +75,12 @@ def test_an_unknown_choice_is_an_error_that_names_key_and_choices() -> None:
     assert elmo_error(precision="float16") == "'precision' is 'float16'; wanted one of float32, bfloat16"
     state = elmo_error(initial_state="cold")
     assert state.startswith("'initial_state': ") and "cold" in state
-    assert all(f"'{name}'" in state for name in ("zero", "warm", "carried"))
+    assert all(name in state for name in ("zero", "warm", "carried"))
     kernel = elmo_error(kernel="quick")
     assert kernel.startswith("'kernel': ") and "'quick'" in kernel
     assert all(name in kernel for name in ("auto", "batched", "reference"))
     mix = elmo_error(mix="mean")
-    assert mix.startswith("'mix': ") and "mean" in mix and "'average'" in mix
+    assert mix.startswith("'mix': ") and "mean" in mix and "average" in mix
     assert list(PRECISIONS) == ["float32", "bfloat16"]
 
 
