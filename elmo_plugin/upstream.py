@@ -20,7 +20,7 @@ from typing import Any, Optional
 
 import numpy as np
 import torch
-from allennlp.common import cached_transformers
+from allennlp.common import Params, cached_transformers, from_params
 from allennlp.data.data_loaders import multiprocess_data_loader
 from allennlp.data.data_loaders.multiprocess_data_loader import MultiProcessDataLoader
 from allennlp.models import archival
@@ -34,6 +34,8 @@ from allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers import Red
 from allennlp.training.moving_average import MovingAverage
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from elmo_plugin.config_keys import check_keys
 
 Function = Callable[..., Any]
 
@@ -58,6 +60,7 @@ def apply_repairs() -> None:
     repair_extracted_archives()
     repair_moving_average()
     repair_half_precision()
+    check_keys_of_own_components()
     silence_upstream_noise()
 
 
@@ -252,6 +255,27 @@ def _with_bfloat16(original: Function) -> Function:
         return tiny
 
     return tiny_value_of_dtype
+
+
+def check_keys_of_own_components() -> None:
+    """Check the keys of every component of this package, by the signature of its constructor, before it is built.
+
+    Symptom: `dropout: null` ends in `TypeError: '<' not supported`; `shuffle: null` is taken for false, `crf: 2` for
+    true, `elmo: ''` for the published weights. Cause: `FromParams` checks few types, and never a null.
+    Guard: other people's components are built as before.
+    """
+    _wrap_once(from_params, "create_kwargs", _with_checked_keys)
+
+
+def _with_checked_keys(original: Function) -> Function:
+    package = __name__.partition(".")[0]
+
+    def create_kwargs(constructor: Function, cls: type, params: Params, **extras: Any) -> dict[str, Any]:
+        if cls.__module__.partition(".")[0] == package:
+            check_keys(cls, constructor, params)
+        return original(constructor, cls, params, **extras)
+
+    return create_kwargs
 
 
 def silence_upstream_noise() -> None:

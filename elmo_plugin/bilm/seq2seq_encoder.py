@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
 from elmo_plugin.bilm.token_encoder import TokenTable
+from elmo_plugin.config_keys import at_least, probability
 from elmo_plugin.kernels import linear
 from elmo_plugin.lstm import LstmClips, LstmState, LstmWeights, Packing, kernel_by_name
 from elmo_plugin.options import LstmOptions, OptionsError
@@ -18,7 +19,13 @@ from elmo_plugin.options import LstmOptions, OptionsError
 TOKENS_PER_BLOCK = 512
 """Tokens whose input products are computed together without gradients: 32 MB at 4096 cells."""
 
-CONFIG_KEYS = {"dim": "cell_size", "projection_dim": "hidden_size", "n_layers": "num_layers"}
+CONFIG_KEYS = {
+    "dim": "cell_size",
+    "projection_dim": "hidden_size",
+    "n_layers": "num_layers",
+    "cell_clip": "memory_cell_clip_value",
+    "proj_clip": "state_projection_clip_value",
+}
 """What an options file and a config call the same size."""
 
 
@@ -53,6 +60,7 @@ class ElmoLstm(Seq2SeqEncoder):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        probability(dropout=dropout)
         self.options = options
         self.input_size = input_size or options.projection_dim
         self.return_all_layers = return_all_layers
@@ -80,6 +88,12 @@ class ElmoLstm(Seq2SeqEncoder):
         dropout: float = 0.0,
     ) -> "ElmoLstm":
         """Build it from the keys of a config, named as those of `allennlp.modules.elmo_lstm.ElmoLstm`."""
+        at_least(1, input_size=input_size, hidden_size=hidden_size, cell_size=cell_size, num_layers=num_layers)
+        at_least(
+            0,
+            memory_cell_clip_value=memory_cell_clip_value,
+            state_projection_clip_value=state_projection_clip_value,
+        )
         lstm = {
             "dim": cell_size,
             "projection_dim": hidden_size,

@@ -1,12 +1,12 @@
 """What a dataset reader makes of tokens for a biLM of ELMoForManyLangs."""
 
 import torch
-from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import pad_sequence_to_length
 from allennlp.data import Token, TokenIndexer, Vocabulary
 from torch import Tensor
 
 from elmo_plugin.characters.lexicon_ids import word_to_code_points
+from elmo_plugin.config_keys import at_least
 
 IndexedTokens = dict[str, list[list[int]]]
 
@@ -26,10 +26,9 @@ class ManyLangsIndexer(TokenIndexer):
     """
 
     def __init__(self, max_characters_per_token: int = 50, token_min_padding_length: int = 0) -> None:
+        at_least(3, max_characters_per_token=max_characters_per_token)  # two marks among them
+        at_least(0, token_min_padding_length=token_min_padding_length)
         super().__init__(token_min_padding_length)
-        if max_characters_per_token < 3:
-            found = max_characters_per_token
-            raise ConfigurationError(f"'max_characters_per_token' is {found}; wanted 3 or more, two marks included")
         self.max_characters_per_token = max_characters_per_token
 
     def count_vocab_items(self, token: Token, counter: dict[str, dict[str, int]]) -> None:

@@ -5,5 +5,8 @@ from elmo_plugin.commands.embed_corpus import EmbedCorpus
 from elmo_plugin.commands.nearest_contexts import NearestContexts
 from elmo_plugin.commands.probe_layers import ProbeLayers
 from elmo_plugin.commands.report_elmo import ReportElmo
+from elmo_plugin.commands.short_errors import shorten_errors
 
 __all__ = ["ConvertElmo", "EmbedCorpus", "NearestContexts", "ProbeLayers", "ReportElmo"]
+
+shorten_errors()

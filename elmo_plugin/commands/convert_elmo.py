@@ -9,6 +9,7 @@ from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.checkpoints.conversion import DTYPES, NO_PLACE, Conversion, convert
+from elmo_plugin.commands.arguments import check_values
 
 DESCRIPTION = """
 Read a biLM in any format that elmo_plugin knows and write it in one of three:
@@ -48,6 +49,7 @@ class ConvertElmo(Subcommand):
             help="Convert a biLM from one format to another.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        check_values(subparser)
         subparser.add_argument(
             "source",
             metavar="FROM",

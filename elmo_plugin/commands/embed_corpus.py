@@ -24,7 +24,7 @@ from elmo_plugin.bulk_embedding import (
 from elmo_plugin.bulk_embedding.embedder import MIXES, TRAINED, load_by_keys
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
 from elmo_plugin.bulk_embedding.shards import check_processes
-from elmo_plugin.commands.arguments import count
+from elmo_plugin.commands.arguments import check_values, count, device
 from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS
 
 DESCRIPTION = """
@@ -70,6 +70,7 @@ class EmbedCorpus(Subcommand):
             help="Embed a text, one sentence a line, and write the vectors to a file.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        check_values(subparser)
         subparser.add_argument("input", metavar="INPUT", type=Path, help="a text, plain, .gz or .xz; - is stdin")
         subparser.add_argument("output", metavar="OUTPUT", type=Path, help="a file that is not there yet")
         _add_layers(subparser)
@@ -139,7 +140,7 @@ def _add_work(subparser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--cuda-device",
-        type=int,
+        type=device,
         help="the number of a GPU, -1 for the processor (default: -1; under torchrun a GPU of its own for each "
         "process, where there are GPUs)",
     )

@@ -11,7 +11,7 @@ from allennlp.data import Tokenizer
 from elmo_plugin.analyses import Query, Search, find_query, search
 from elmo_plugin.analyses.pages import neighbors_page
 from elmo_plugin.bulk_embedding import Corpus
-from elmo_plugin.commands.arguments import add_bilm, count, load_bilm
+from elmo_plugin.commands.arguments import add_bilm, check_values, count, load_bilm
 
 DESCRIPTION = """
 Search a text for the tokens whose vectors in context are nearest, by cosine, to those of a word in a sentence
@@ -45,6 +45,7 @@ class NearestContexts(Subcommand):
             help="Find the tokens of a text that are nearest to a word in its context.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        check_values(subparser)
         add_bilm(subparser)
         subparser.add_argument(
             "text", metavar="TEXT", type=Path, help="one tokenised sentence a line, plain, .gz or .xz; - is stdin"

@@ -9,7 +9,7 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.analyses import Task, probe, pseudoword_task, random_twin, sense_task, tagging_task
 from elmo_plugin.analyses.pages import accuracies_page
-from elmo_plugin.commands.arguments import add_bilm, count, load_bilm
+from elmo_plugin.commands.arguments import add_bilm, check_values, count, load_bilm
 from elmo_plugin.tasks import ColumnTagsReader
 
 DESCRIPTION = """
@@ -46,6 +46,7 @@ class ProbeLayers(Subcommand):
             help="Measure what each layer alone can tell of tags or senses.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        check_values(subparser)
         add_bilm(subparser)
         subparser.add_argument("--control", action="store_true", help="a biLM of random weights beside it")
         subparser.add_argument("--seed", type=int, default=1, help="of pseudowords and random weights")

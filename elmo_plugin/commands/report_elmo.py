@@ -7,6 +7,7 @@ from pathlib import Path
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.commands.arguments import check_values
 from elmo_plugin.report import write_report
 
 DESCRIPTION = """
@@ -50,6 +51,7 @@ class ReportElmo(Subcommand):
             help="Write a page with tables and plots about finished runs.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        check_values(subparser)
         subparser.add_argument(
             "runs",
             metavar="RUN",

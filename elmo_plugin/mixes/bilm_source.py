@@ -13,6 +13,7 @@ from elmo_plugin.checkpoints.allennlp_archive import ARCHIVED_WEIGHTS, TRAINING_
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.checkpoint_format import is_missing
 from elmo_plugin.checkpoints.word_table import in_order_of
+from elmo_plugin.config_keys import check_value
 from elmo_plugin.mixes.task_vocabulary import matching_namespaces, with_task_vocabulary
 from elmo_plugin.options import BiLMOptions, OptionsError
 
@@ -85,7 +86,9 @@ def resolve_bilm(
     """
     _check(keys)
     if "options" in keys:
-        bilm = BiLM.random(_options(keys["options"]), keys.get("seed", 0), kernel)
+        seed = keys.get("seed", 0)
+        check_value("bilm.seed", seed, int)
+        bilm = BiLM.random(_options(keys["options"]), seed, kernel)
         matching_namespaces(bilm.options, vocab)
         return bilm
     checkpoint = _archived(keys, serialization_dir)

@@ -5,6 +5,7 @@ from allennlp.modules import TokenEmbedder
 from torch import Tensor
 
 from elmo_plugin.bilm import CharacterEncoder
+from elmo_plugin.config_keys import at_least
 from elmo_plugin.options import CharCnnOptions, OptionsError
 
 
@@ -34,6 +35,7 @@ class ElmoCharCnnEmbedder(TokenEmbedder):
         max_characters_per_token: int = 50,
     ) -> "ElmoCharCnnEmbedder":
         """Build it from the keys of a config, named as in `char_cnn` of a bilm-tf options file."""
+        at_least(1, output_dim=output_dim, embedding_dim=embedding_dim)
         char_cnn = {
             "filters": filters,
             "embedding": {"dim": embedding_dim},

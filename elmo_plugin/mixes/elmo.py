@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, BiLMOutput, InitialState, ZeroState
 from elmo_plugin.bilm.precision import check_precision, dtype_on, warn_of_emulation
+from elmo_plugin.config_keys import at_least, probability
 from elmo_plugin.mixes.bilm_source import bilm_keys, resolve_bilm
 from elmo_plugin.mixes.halves import by_halves
 from elmo_plugin.mixes.layer_mix import LayerMix, build_part
@@ -123,14 +124,11 @@ class Elmo(nn.Module, Registrable):
             raise ConfigurationError(
                 f"'module': expected none, got a {type(module).__name__}; `Elmo.from_parts` takes a ready `BiLM`"
             )
-        if num_output_representations < 1:
-            raise ConfigurationError(
-                f"'num_output_representations': expected at least 1, got {num_output_representations}"
-            )
+        at_least(1, num_output_representations=num_output_representations)
         model = resolve_bilm(bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir, vocab)
-        build = _mix_builder(mix, do_layer_norm, scalar_mix_parameters)
+        key, build = _mix_builder(mix, do_layer_norm, scalar_mix_parameters)
         sizes = {"num_layers": model.options.num_layers, "layer_dim": model.options.layer_dim}
-        mixes = [build_part("mix", build, **sizes) for _ in range(num_output_representations)]
+        mixes = [build_part(key, build, **sizes) for _ in range(num_output_representations)]
         state = None if initial_state is None else build_part("initial_state", initial_state)
         cache = _build_cache(sentence_cache)
         self._set_up(
@@ -164,14 +162,14 @@ class Elmo(nn.Module, Registrable):
         if not mixes:
             raise ConfigurationError("'mixes': expected at least one, got none")
         super().__init__()
+        at_least(1, projection_dim=projection_dim)
+        probability(dropout=dropout)
         self.precision = _precision(precision, requires_grad)
         self.bilm = bilm.to(dtype_on(next(bilm.parameters()).device, self.precision)).requires_grad_(requires_grad)
         self.bilm.lstm.input_dropout.p = 0.0  # what it was pretrained with
         self.requires_grad = requires_grad
         self.mixes = nn.ModuleList(mixes)
         self.dropout = nn.Dropout(dropout)
-        if projection_dim is not None and projection_dim < 1:
-            raise ConfigurationError(f"'projection_dim' is {projection_dim}; wanted at least 1, or null for none")
         widths = [mix.get_output_dim() for mix in mixes]
         self.projections = nn.ModuleList(nn.Linear(width, projection_dim) for width in widths if projection_dim)
         self.output_dim = projection_dim or widths[0]
@@ -280,9 +278,10 @@ class Elmo(nn.Module, Registrable):
 
 def _mix_builder(
     mix: Optional[Lazy[LayerMix]], do_layer_norm: bool, scalar_mix_parameters: Optional[list[float]]
-) -> Lazy[LayerMix]:
+) -> tuple[str, Lazy[LayerMix]]:
+    """The key that describes the mix, and what builds it."""
     if mix is None:
-        return Lazy[LayerMix](
+        build = Lazy[LayerMix](
             ScalarMix,
             constructor_extras={
                 "initial_scalar_parameters": scalar_mix_parameters,
@@ -290,9 +289,10 @@ def _mix_builder(
                 "do_layer_norm": do_layer_norm,
             },
         )
+        return ("mix" if scalar_mix_parameters is None else "scalar_mix_parameters"), build
     if do_layer_norm or scalar_mix_parameters is not None:
         raise ConfigurationError("'do_layer_norm' and 'scalar_mix_parameters' belong inside 'mix'; found both forms")
-    return mix
+    return "mix", mix
 
 
 def _build_cache(keys: Optional[Union[str, Lazy[SentenceCache]]]) -> Optional[SentenceCache]:

@@ -12,6 +12,7 @@ from allennlp.models import Model
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
+from elmo_plugin.config_keys import at_least, probability
 from elmo_plugin.mixes.bilm_source import bilm_sizes
 from elmo_plugin.mixes.elmo import Elmo
 from elmo_plugin.mixes.layer_mix import ConcatenateMix, LayerMix, build_part
@@ -52,9 +53,8 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         layers_at: str = "first",
     ) -> None:
         super().__init__()
-        for key, size in (("num_elmo_layers", num_layers), ("layer_dim", layer_dim)):
-            if size < 1:
-                raise ConfigurationError(f"'{key}': expected at least 1, got {size}")
+        at_least(1, num_elmo_layers=num_layers, layer_dim=layer_dim)
+        probability(dropout=dropout)
         if layers_at not in ("first", "last"):
             raise ConfigurationError(f"'layers_at' is {layers_at!r}; wanted 'first' or 'last'")
         self.encoder = encoder

@@ -7,6 +7,8 @@ from allennlp.common import Lazy, Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
+from elmo_plugin.config_keys import at_least
+
 Part = TypeVar("Part")
 
 
@@ -25,6 +27,7 @@ class LayerMix(nn.Module, ABC, Registrable):
 
     def __init__(self, num_layers: int, layer_dim: int) -> None:
         super().__init__()
+        at_least(1, num_layers=num_layers, layer_dim=layer_dim)
         self.num_layers = num_layers
         self.layer_dim = layer_dim
 

@@ -4,6 +4,7 @@ from typing import Optional
 
 from torch import Tensor, nn
 
+from elmo_plugin.config_keys import at_least
 from elmo_plugin.mixes.layer_mix import LayerMix
 
 
@@ -23,7 +24,8 @@ class LearnedFunctionMix(LayerMix):
 
     def __init__(self, num_layers: int, layer_dim: int, hidden_dim: Optional[int] = None) -> None:
         super().__init__(num_layers, layer_dim)
-        width = hidden_dim or layer_dim
+        at_least(1, hidden_dim=hidden_dim)
+        width = layer_dim if hidden_dim is None else hidden_dim
         self.function = nn.Sequential(nn.Linear(num_layers * layer_dim, width), nn.ReLU(), nn.Linear(width, layer_dim))
 
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:

@@ -70,6 +70,7 @@ class CharCnnOptions:
         activation = char_cnn.get("activation", "relu")
         if activation not in ACTIVATIONS:
             raise OptionsError(f"'char_cnn.activation' is {activation!r}; wanted one of {', '.join(ACTIVATIONS)}")
+        n_highway = char_cnn.get("n_highway")
         max_characters = count(
             char_cnn.get("max_characters_per_token", 50), "char_cnn.max_characters_per_token", 3, MOST_CHARACTERS
         )
@@ -77,7 +78,7 @@ class CharCnnOptions:
             filters=filters(wanted(char_cnn, "char_cnn", "filters"), max_characters),
             embedding_dim=positive(block(char_cnn, "char_cnn", "embedding"), "char_cnn.embedding", "dim"),
             max_characters_per_token=max_characters,
-            n_highway=count(char_cnn.get("n_highway") or 0, "char_cnn.n_highway", 0, MOST_LAYERS),
+            n_highway=0 if n_highway is None else count(n_highway, "char_cnn.n_highway", 0, MOST_LAYERS),
             activation=activation,
         )
 
@@ -134,7 +135,8 @@ class LexiconOptions:
         """Read the `lexicon` block."""
         longest = lexicon.get("max_characters_per_token", 50)
         most = count(longest, "lexicon.max_characters_per_token", len(CHARACTER_MARKS[0]) + 2, MOST_CHARACTERS)
-        char_cnn, word_dim = None, count(lexicon.get("word_dim") or 0, "lexicon.word_dim")
+        char_cnn, word_dim = None, lexicon.get("word_dim")
+        word_dim = 0 if word_dim is None else count(word_dim, "lexicon.word_dim")
         if lexicon.get("char_cnn") is not None:
             sizes = {**block(lexicon, "lexicon", "char_cnn"), "max_characters_per_token": most}
             char_cnn = CharCnnOptions.from_dict(sizes)

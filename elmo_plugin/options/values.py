@@ -3,8 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
+MOST = 2**63 - 1
+"""The largest whole number that torch takes."""
 MOST_LAYERS = 1000
 MOST_CHARACTERS = 10_000
+MOST_CLIP = 1e18
+"""A larger bound is none."""
 MOST_PARAMETERS = 10_000_000_000
 """More than these no machine holds: a file that asks for them is broken, or made to do harm."""
 
@@ -28,18 +32,16 @@ def block(options: Mapping[str, Any], path: str, key: str) -> Mapping[str, Any]:
     return value
 
 
-def count(value: Any, name: str, least: int = 0, most: Optional[int] = None) -> int:
+def count(value: Any, name: str, least: int = 0, most: int = MOST) -> int:
     """A whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise OptionsError(f"'{name}' is {value!r}; wanted a whole number of {least} or more")
-    if most is not None and value > most:
+    if value > most:
         raise OptionsError(f"'{name}' is {value!r}; wanted at most {most:,}")
     return value
 
 
-def positive(
-    block: Mapping[str, Any], path: str, key: str, default: Optional[int] = None, most: Optional[int] = None
-) -> int:
+def positive(block: Mapping[str, Any], path: str, key: str, default: Optional[int] = None, most: int = MOST) -> int:
     """A whole number of 1 or more."""
     value = wanted(block, path, key) if default is None else block.get(key, default)
     return count(value, f"{path}.{key}" if path else key, 1, most)
@@ -47,10 +49,10 @@ def positive(
 
 def flag(lstm: Mapping[str, Any], key: str) -> bool:
     """A truth value of the block `lstm`; absent and null are false."""
-    value = lstm.get(key) or False
-    if not isinstance(value, bool):
+    value = lstm.get(key)
+    if value is not None and not isinstance(value, bool):
         raise OptionsError(f"'lstm.{key}' is {value!r}; wanted true or false")
-    return value
+    return bool(value)
 
 
 def clip(lstm: Mapping[str, Any], key: str) -> Optional[float]:
@@ -58,14 +60,14 @@ def clip(lstm: Mapping[str, Any], key: str) -> Optional[float]:
     value = lstm.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST_CLIP:
         raise OptionsError(f"'lstm.{key}' is {value!r}; wanted a positive number, or none")
     return value or None
 
 
 def boundary_ids(options: Mapping[str, Any]) -> tuple[int, int]:
     """The ids of `<S>` and `</S>` in a vocabulary file."""
-    found, most = options["boundary_ids"], options.get("n_tokens_vocab")
+    found, most = options["boundary_ids"], options.get("n_tokens_vocab") or MOST
     if not isinstance(found, (list, tuple)) or len(found) != 2 or found[0] == found[1]:
         raise OptionsError(f"'boundary_ids': expected the two ids of <S> and </S>, got {found!r}")
     return count(found[0], "boundary_ids", 1, most), count(found[1], "boundary_ids", 1, most)

@@ -14,6 +14,8 @@ from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.trainer import Trainer, TrainerCheckpoint
 from torch import distributed
 
+from elmo_plugin.config_keys import at_least
+
 Point = tuple[int, int]
 """Where a checkpoint was saved: epochs completed, and batches of the next one."""
 
@@ -47,6 +49,9 @@ class AtomicCheckpointer(Checkpointer):
         save_every_num_minutes: Optional[float] = None,
         **kwargs: Any,
     ) -> None:
+        at_least(1, save_every_num_batches=kwargs.get("save_every_num_batches"))
+        not_negative = ("save_every_num_seconds", "keep_most_recent_by_count", "keep_most_recent_by_age")
+        at_least(0, save_every_num_minutes=save_every_num_minutes, **{key: kwargs.get(key) for key in not_negative})
         super().__init__(serialization_dir, **kwargs)
         if save_every_num_minutes is not None:
             if self._save_every_num_seconds is not None:

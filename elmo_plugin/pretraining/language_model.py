@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from elmo_plugin.bilm import BiLM, ElmoLstm
 from elmo_plugin.bilm.precision import check_precision, dtype_on, warn_of_emulation
 from elmo_plugin.bilm.word_encoder import WordEncoder
+from elmo_plugin.config_keys import probability
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.mixes.bilm_source import bilm_keys, resolve_bilm
 from elmo_plugin.pretraining.no_leak import refuse_leaks
@@ -81,6 +82,7 @@ class BidirectionalLanguageModel(Model):
     ) -> None:
         super().__init__(vocab, serialization_dir=serialization_dir)
         self.precision = check_precision(precision)
+        probability(dropout=dropout)
         words = words_of(vocab)
         keys = bilm_keys(bilm)
         self.bilm = resolve_bilm(_with_vocabulary_size(keys, len(words)), kernel, serialization_dir, words=words)

@@ -9,6 +9,7 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 from torch.nn import functional as F
 
+from elmo_plugin.config_keys import at_least
 from elmo_plugin.kernels import linear
 from elmo_plugin.pretraining.softmax import LmSoftmax, WordVectorSoftmax
 
@@ -54,8 +55,7 @@ class SampledSoftmax(WordVectorSoftmax):
             raise ConfigurationError(
                 f"'n_samples' is {n_samples}; wanted at least 1 and less than the {vocab_size} words of the vocabulary"
             )
-        if seed < 0:
-            raise ConfigurationError(f"'seed' is {seed}; wanted at least 0")
+        at_least(0, seed=seed)
         self.n_samples = n_samples
         self.seed = seed
         self.register_buffer("n_draws", torch.zeros((), dtype=torch.long))

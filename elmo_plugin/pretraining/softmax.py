@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from elmo_plugin.bilm.extra_state import description_to_tensor
+from elmo_plugin.config_keys import at_least
 from elmo_plugin.kernels import linear, with_linear
 
 
@@ -82,8 +83,7 @@ class WordVectorSoftmax(LmSoftmax):
 
     def __init__(self, vocab_size: int, input_dim: int, tokens_at_once: int = 512) -> None:
         super().__init__(vocab_size, input_dim)
-        if tokens_at_once < 1:
-            raise ConfigurationError(f"'tokens_at_once' is {tokens_at_once}; wanted at least 1")
+        at_least(1, tokens_at_once=tokens_at_once)
         self.tokens_at_once = tokens_at_once
         self.weight: Tensor = nn.Parameter(torch.randn(vocab_size, input_dim) / math.sqrt(input_dim))  # (V, P)
         self.bias = nn.Parameter(torch.zeros(vocab_size))  # (V,)

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Iterator
 from typing import Optional
 
-from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader, Instance, Token, TokenIndexer
 from allennlp.data.fields import TextField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
 
+from elmo_plugin.config_keys import at_least
 from elmo_plugin.pretraining.shards import SentenceStream, find_shards
 
 logger = logging.getLogger(__name__)
@@ -52,14 +52,13 @@ class TextShardsReader(DatasetReader):
         max_instances: Optional[int] = None,
         serialization_dir: Optional[str] = None,
     ) -> None:
+        at_least(1, max_sentence_length=max_sentence_length, max_instances=max_instances)
         super().__init__(
             max_instances=max_instances,
             manual_distributed_sharding=True,
             manual_multiprocess_sharding=True,
             serialization_dir=serialization_dir,
         )
-        if max_sentence_length < 1:
-            raise ConfigurationError(f"'max_sentence_length' is {max_sentence_length}; wanted 1 or more")
         self._token_indexers = token_indexers or {
             "characters": ELMoTokenCharactersIndexer(),
             "words": SingleIdTokenIndexer(),

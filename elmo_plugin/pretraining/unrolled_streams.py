@@ -7,6 +7,7 @@ from typing import Any, Optional
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DataLoader, DatasetReader
 
+from elmo_plugin.config_keys import at_least
 from elmo_plugin.pretraining.shards_loader import ShardsLoader
 from elmo_plugin.pretraining.word_ids import WordIds
 
@@ -56,9 +57,7 @@ class UnrolledStreams(ShardsLoader):
         seed: int = 0,
         batches_per_epoch: Optional[int] = None,
     ) -> None:
-        for name, value in (("streams", streams), ("window", window)):
-            if value < 1:
-                raise ConfigurationError(f"'{name}' is {value}; wanted 1 or more")
+        at_least(1, streams=streams, window=window)
         super().__init__(reader, data_path, streams * window, shuffle, seed, batches_per_epoch)
         self.n_streams = streams
         self.window = window

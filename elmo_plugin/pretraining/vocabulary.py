@@ -14,6 +14,7 @@ from allennlp.data.vocabulary import DEFAULT_OOV_TOKEN, DEFAULT_PADDING_TOKEN
 from elmo_plugin.checkpoints import load_checkpoint
 from elmo_plugin.checkpoints.checkpoint_format import Location, local_file
 from elmo_plugin.checkpoints.vocabulary_file import read_words
+from elmo_plugin.config_keys import at_least
 from elmo_plugin.pretraining.shards import find_shards, read_lines
 
 MARKS = ["<S>", "</S>", "<UNK>"]
@@ -44,10 +45,7 @@ def select_words(counts: Counter[str], min_count: int = 1, max_size: Optional[in
     `max_size` is the number of lines, the three marks included. A literal mark in the text is no word, nor is a
     token that AllenNLP's vocabulary keeps for itself. Raises `ConfigurationError` for sizes that no file can have.
     """
-    if min_count < 1:
-        raise ConfigurationError(f"'min_count' is {min_count}; wanted 1 or more")
-    if max_size is not None and max_size < 3:
-        raise ConfigurationError(f"'max_size' is {max_size}; wanted 3 or more, since it counts {_WANTED}")
+    _check_sizes(min_count, max_size)
     often = (word for word, count in counts.items() if count >= min_count)
     words = (word for word in often if word not in MARKS and not RESERVED.fullmatch(word))
     return [*MARKS, *sorted(words, key=lambda word: (-counts[word], word))][:max_size]
@@ -122,6 +120,7 @@ class BiLMVocabulary(Vocabulary):
 
         The marks come first, wherever the biLM's own vocabulary has them.
         """
+        _check_sizes(min_count, max_size)
         words = load_checkpoint(pretrained).vocabulary
         if words is None:
             return cls.from_text_shards(files, min_count, max_size)
@@ -131,6 +130,11 @@ class BiLMVocabulary(Vocabulary):
                 f"'{pretrained}': expected {_WANTED} in its vocabulary, got none of {', '.join(missing)}"
             )
         return vocabulary_of([*MARKS, *(word for word in words if word not in MARKS)])
+
+
+def _check_sizes(min_count: int, max_size: Optional[int]) -> None:
+    at_least(1, min_count=min_count)
+    at_least(len(MARKS), max_size=max_size)  # it counts them
 
 
 def _check(words: list[str], place: Location) -> None:

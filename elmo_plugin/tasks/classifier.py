@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.mixes import Elmo
 from elmo_plugin.tasks.enhanced_text import PLACES, EnhancedText
+from elmo_plugin.tasks.spans import check_label_namespace
 
 
 @Model.register("elmo_classifier")
@@ -65,6 +66,7 @@ class ElmoClassifier(Model):
     ) -> None:
         super().__init__(vocab, **kwargs)
         self.text = EnhancedText.from_lazy(elmo, elmo_at, encoder, text_field_embedder, dropout, elmo_indexer)
+        check_label_namespace(label_namespace, vocab)
         self.label_namespace = label_namespace
         self.seq2vec_encoder = seq2vec_encoder
         self.feedforward = feedforward

@@ -11,6 +11,7 @@ from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
 from allennlp.nn.util import get_text_field_mask
 from torch import BoolTensor, Tensor, nn
 
+from elmo_plugin.config_keys import probability
 from elmo_plugin.mixes import Elmo
 
 PLACES = ("input", "output")
@@ -87,6 +88,7 @@ class EnhancedText(nn.Module):
         elmo_indexer: str = "elmo",
     ) -> None:
         super().__init__()
+        probability(dropout=dropout)
         # AllenNLP's interpreters take the first `TextFieldEmbedder` of a model.
         self.whole_input = WholeInput(elmo, text_field_embedder, elmo_indexer)
         self.encoder = encoder

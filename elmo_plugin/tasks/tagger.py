@@ -16,7 +16,7 @@ from torch import BoolTensor, Tensor, nn
 
 from elmo_plugin.mixes import Elmo
 from elmo_plugin.tasks.enhanced_text import PLACES, EnhancedText
-from elmo_plugin.tasks.spans import TAGS_TO_SPANS, check_label_encoding
+from elmo_plugin.tasks.spans import TAGS_TO_SPANS, check_label_encoding, check_label_namespace
 
 
 @Model.register("elmo_tagger")
@@ -73,6 +73,7 @@ class ElmoTagger(Model):
         self.label_namespace = label_namespace
         self.label_encoding = label_encoding
         self.verbose_metrics = verbose_metrics
+        check_label_namespace(label_namespace, vocab)
         labels = vocab.get_index_to_token_vocabulary(label_namespace)
         check_label_encoding(label_encoding, labels.values())
         self.tag_projection = TimeDistributed(nn.Linear(self.text.get_output_dim(), len(labels)))

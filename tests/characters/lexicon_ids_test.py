@@ -73,5 +73,5 @@ def test_a_batch_of_empty_sentences_has_its_width() -> None:
 
 
 def test_a_width_without_room_for_a_character_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'max_characters_per_token' is 2; wanted 3 or more"):
+    with pytest.raises(ConfigurationError, match="'max_characters_per_token': expected 3 or more, got 2"):
         indexer(max_characters_per_token=2)

@@ -76,7 +76,7 @@ def test_shorter_words_are_a_matter_of_its_sizes() -> None:
     [
         ({"filters": []}, r"'elmo_char_cnn': 'char_cnn\.filters' is \[\]; wanted a list of \[width, channels\] pairs"),
         ({"activation": "gelu"}, r"'char_cnn\.activation' is 'gelu'; wanted one of relu, tanh"),
-        ({"embedding_dim": 0}, r"'char_cnn\.embedding\.dim' is 0; wanted a whole number of 1 or more"),
+        ({"embedding_dim": 0}, "'embedding_dim': expected 1 or more, got 0"),
         ({"filters": [[60, 4]]}, r"a width of 60; wanted at most 'max_characters_per_token', 50"),
     ],
 )

@@ -76,12 +76,12 @@ def test_an_unknown_choice_is_an_error_that_names_key_and_choices() -> None:
     assert all(name in precision for name in ("float32", "bfloat16", "auto"))
     state = elmo_error(initial_state="cold")
     assert state.startswith("'initial_state': ") and "cold" in state
-    assert all(f"'{name}'" in state for name in ("zero", "warm", "carried"))
+    assert all(name in state for name in ("zero", "warm", "carried"))
     kernel = elmo_error(kernel="quick")
     assert kernel.startswith("'kernel': ") and "'quick'" in kernel
     assert all(name in kernel for name in ("auto", "packed", "reference"))
     mix = elmo_error(mix="mean")
-    assert mix.startswith("'mix': ") and "mean" in mix and "'average'" in mix
+    assert mix.startswith("'mix': ") and "mean" in mix and "average" in mix
 
 
 def test_bfloat16_is_not_for_fine_tuning() -> None:

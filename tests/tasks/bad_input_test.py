@@ -118,13 +118,13 @@ def test_a_spoilt_file_is_named_with_what_is_wrong_with_it(
 @pytest.mark.parametrize(
     ("keys", "wanted"),
     [
-        ({"mix": "sclar"}, "'mix': sclar not in acceptable choices for type: ['scalar', 'average', "),
+        ({"mix": "sclar"}, "elmo.mix': expected one of scalar, average, "),
         (
             {"mix": {"type": "scalar", "initial_scalar_parameters": [0.0, 1.0]}},
             "'mix': 'initial_scalar_parameters' has 2 numbers; wanted 3",
         ),
-        ({"scalar_mix_parameters": [0, 0, 0, 1]}, "'mix': 'initial_scalar_parameters' has 4 numbers; wanted 3"),
-        ({"initial_state": "hot"}, "'initial_state': hot not in acceptable choices for type: ['zero', 'warm', "),
+        ({"scalar_mix_parameters": [0, 0, 0, 1]}, "'scalar_mix_parameters': 'initial_scalar_parameters' has 4 n"),
+        ({"initial_state": "hot"}, "elmo.initial_state': expected one of zero, warm, "),
         ({"initial_state": "warm"}, "'initial_state' is 'warm', but random:0 holds no warm state"),
         ({"precision": "half"}, "'precision': expected one of float32, bfloat16, auto, got 'half'"),
         ({"kernel": "cuda"}, "'kernel': no kernel is called 'cuda'; wanted one of auto, "),
@@ -135,7 +135,7 @@ def test_a_choice_that_there_is_not_is_told_with_those_there_are(
 ) -> None:
     reader, data = (csv_reader(), OPINIONS) if model is classifier else (tags_reader(), TOWNS)
     found = error_of(experiment(model({**RANDOM, **keys}), reader, data), tmp_path)
-    assert found.startswith(wanted)
+    assert wanted in found
 
 
 @pytest.mark.parametrize(
@@ -228,4 +228,5 @@ def test_the_last_line_on_the_command_line_is_the_message(tmp_path: Path) -> Non
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode != 0
     wanted = "'weight_file' is 'weights.hdf', which cannot be had: "
-    assert result.stderr.splitlines()[-1].startswith(f"allennlp.common.checks.ConfigurationError: {wanted}")
+    assert result.stderr.splitlines()[-1].startswith(f"allennlp: {wanted}")
+    assert "Traceback" not in result.stderr and "Traceback" in (tmp_path / "run" / "out.log").read_text("utf-8")

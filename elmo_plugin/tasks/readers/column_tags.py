@@ -12,6 +12,7 @@ from allennlp.data import DatasetReader, Field, Instance, Token, TokenIndexer
 from allennlp.data.fields import MetadataField, SequenceLabelField, TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 
+from elmo_plugin.config_keys import at_least
 from elmo_plugin.tasks.readers.coding_schemes import PREFIXES, TARGETS, broken_tag, recode
 from elmo_plugin.tasks.readers.text_lines import Location, columns_found, line_error, read_lines
 
@@ -86,6 +87,7 @@ class ColumnTagsReader(DatasetReader):
         max_instances: Optional[int] = None,
         serialization_dir: Optional[str] = None,
     ) -> None:
+        at_least(1, max_instances=max_instances)
         super().__init__(
             max_instances=max_instances,
             manual_distributed_sharding=True,

@@ -10,6 +10,7 @@ from allennlp.data import DatasetReader, Field, Instance, Token, TokenIndexer, T
 from allennlp.data.fields import LabelField, MetadataField, TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 
+from elmo_plugin.config_keys import at_least
 from elmo_plugin.tasks.readers.delimited_rows import Rows, check_format, plain_rows, quoted_rows
 from elmo_plugin.tasks.readers.text_lines import Location, columns_found, line_error
 from elmo_plugin.tasks.tokenizer import SpacyBlankTokenizer
@@ -96,6 +97,7 @@ class TextClassificationCsvReader(DatasetReader):
         max_instances: Optional[int] = None,
         serialization_dir: Optional[str] = None,
     ) -> None:
+        at_least(1, max_splits=max_splits, max_sequence_length=max_sequence_length, max_instances=max_instances)
         super().__init__(
             max_instances=max_instances,
             manual_distributed_sharding=True,
@@ -195,8 +197,4 @@ class TextClassificationCsvReader(DatasetReader):
         if names and not self._has_header:
             raise ConfigurationError(
                 f"found columns {names!r} and 'has_header' false; wanted a header, or numbers of columns"
-            )
-        if self._max_sequence_length is not None and self._max_sequence_length < 1:
-            raise ConfigurationError(
-                f"'max_sequence_length' is {self._max_sequence_length}; wanted at least 1, or null"
             )

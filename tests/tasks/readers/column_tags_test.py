@@ -262,7 +262,7 @@ def test_a_tag_that_the_scheme_forbids_is_named(tmp_path: Path, scheme: str, tag
             "'convert_to_coding_scheme' is 'BIOUL' and 'coding_scheme' null; wanted there what the file holds, "
             "one of IOB1, BIO, BIOUL",
         ),
-        ({"delimiter": ""}, "'delimiter' is ''; wanted at least one character, or null for spaces and tabs"),
+        ({"delimiter": ""}, "'delimiter': expected a non-empty string or null"),
         ({"no_such_key": 1}, "no_such_key"),
     ],
 )

@@ -1,0 +1,119 @@
+"""What a key of a config may hold: its type, checked before AllenNLP reads it, and its range, checked by who uses it.
+
+Every message names the key, what was expected and what the config has.
+"""
+
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional, Union, get_args, get_origin
+
+from allennlp.common import Lazy, Params, Registrable
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.from_params import infer_params
+
+MOST = 2**63 - 1
+"""The largest whole number that torch takes."""
+
+Kind = tuple[str, Callable[[Any], bool]]
+"""What a parameter takes, in words and as a test of a config's value."""
+
+KINDS: dict[Any, Kind] = {
+    bool: ("true or false", lambda value: isinstance(value, bool)),
+    int: ("a whole number", lambda value: _is_whole(value)),
+    float: ("a number", lambda value: _is_whole(value) or (isinstance(value, float) and math.isfinite(value))),
+    str: ("a non-empty string", lambda value: isinstance(value, str | Path) and bool(str(value))),
+    type(None): ("null", lambda value: value is None),
+}
+
+
+def check_keys(cls: type, constructor: Callable[..., Any], params: Params) -> None:
+    """Compare the keys of a config with the signature of the constructor that will get them.
+
+    `FromParams` passes a null on to any parameter, makes a number of true and a list of a string, and does not say
+    where in the config a wrong value stands. Raises `ConfigurationError` that does.
+    """
+    parameters = infer_params(cls, constructor)
+    known = [name for name, each in parameters.items() if name != "self" and each.kind is not each.VAR_KEYWORD]
+    for key, value in params.params.items():
+        if key not in known:
+            keys = ", ".join(known) or "none"
+            raise ConfigurationError(f"'{params.history}{key}': unknown key; those of {cls.__name__} are {keys}")
+        parameter = parameters[key]
+        if value is not None or parameter.default is not None:
+            has_default = value is None and parameter.default is not inspect.Parameter.empty
+            hint = "; leave the key out for its default" if has_default else ""
+            check_value(params.history + key, value, parameter.annotation, hint)
+        component: Any = _component(parameter.annotation)
+        # A name with a dot is the path of a class.
+        if isinstance(value, str) and component is not None and "." not in value:
+            choices = component.list_available()
+            if value not in choices:
+                raise ConfigurationError(
+                    f"'{params.history}{key}': expected one of {', '.join(choices)}, got {value!r}"
+                )
+
+
+def check_value(key: str, value: Any, annotation: Any, hint: str = "") -> None:
+    """Raise `ConfigurationError` for a value that is not of a type."""
+    expected, is_right = kind_of(annotation)
+    if not is_right(value):
+        got = json.dumps(value, default=str, ensure_ascii=False)[:200]
+        raise ConfigurationError(f"'{key}': expected {expected}, got {got}{hint}")
+
+
+def kind_of(annotation: Any) -> Kind:
+    """What a parameter with this annotation takes from a config."""
+    arguments = get_args(annotation)
+    component = _component(annotation)
+    if annotation in KINDS:
+        return KINDS[annotation]
+    if get_origin(annotation) is Union:
+        names, tests = zip(*map(kind_of, arguments), strict=True)
+        return " or ".join(names), lambda value: any(test(value) for test in tests)
+    if get_origin(annotation) in (list, Sequence):
+        name, test = kind_of(arguments[0])
+        return f"[{name}, …]", lambda value: _is_list(value) and all(map(test, value))
+    if get_origin(annotation) in (dict, Mapping):
+        name, test = kind_of(arguments[1])
+        return "an object", lambda value: isinstance(value, Mapping) and all(map(test, value.values()))
+    if component is None:
+        return "anything", lambda value: True
+    if issubclass(component, Registrable):
+        return (
+            f"an object or a registered {component.__name__}",
+            lambda value: isinstance(value, Mapping) or (isinstance(value, str) and bool(value)),
+        )
+    return "an object", lambda value: isinstance(value, Mapping)
+
+
+def at_least(least: float, **values: Optional[float]) -> None:
+    """Raise `ConfigurationError` for the first of the keys with a smaller number; null is none."""
+    for key, value in values.items():
+        if value is not None and not value >= least:
+            raise ConfigurationError(f"'{key}': expected {least} or more, got {value}")
+
+
+def probability(**values: float) -> None:
+    """Raise `ConfigurationError` for the first of the keys whose number is not from 0 to 1."""
+    for key, value in values.items():
+        if not 0 <= value <= 1:
+            raise ConfigurationError(f"'{key}': expected a number from 0 to 1, got {value}")
+
+
+def _component(annotation: Any) -> Optional[type]:
+    """The class that a config builds for a parameter: of `Lazy` its argument, of `Optional` the rest."""
+    parts = [part for part in get_args(annotation) if part is not type(None)]
+    if get_origin(annotation) is Lazy or (get_origin(annotation) is Union and len(parts) == 1):
+        return _component(parts[0])
+    return annotation if inspect.isclass(annotation) and hasattr(annotation, "from_params") else None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)

@@ -1,0 +1,54 @@
+"""What each option of each of our commands does with a value that means nothing; a new option is asked, too."""
+
+import argparse
+
+import pytest
+from allennlp.commands.subcommand import Subcommand
+
+import elmo_plugin.commands
+from tests.task_oracles import allennlp
+
+
+def options() -> dict[str, tuple[argparse.ArgumentParser, argparse.Action]]:
+    """Every argument that takes a value, by command and name."""
+    found = {}
+    for name in Subcommand.list_available():
+        command = Subcommand.by_name(name)
+        if command.__module__.startswith(elmo_plugin.commands.__name__):
+            parser = command().add_subparser(argparse.ArgumentParser().add_subparsers())
+            takes_value = [action for action in parser._actions if action.nargs != 0]
+            found |= {f"{name} {action.dest}": (parser, action) for action in takes_value}
+    return found
+
+
+OPTIONS = options()
+
+
+def refused(name: str, text: str) -> str:
+    parser, action = OPTIONS[name]
+    with pytest.raises(argparse.ArgumentError) as caught:
+        parser._get_value(action, text)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_empty_value_as_of_a_shell_variable_that_is_not_set_is_refused(name: str) -> None:
+    assert "''" in refused(name, "")
+
+
+@pytest.mark.parametrize("name", [name for name, (_, action) in OPTIONS.items() if action.type is int])
+@pytest.mark.parametrize("text", ["1.5", "one", "9" * 30, "-" + "9" * 30])
+def test_what_is_no_number_of_a_machine_is_refused(name: str, text: str) -> None:
+    assert f"expected a whole number, got '{text}'" in refused(name, text)
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name.endswith("cuda_device")])
+def test_a_device_below_the_processor_is_refused(name: str) -> None:
+    assert "expected -1 or the number of a GPU, got -5" in refused(name, "-5")
+
+
+def test_an_empty_name_does_not_fetch_the_published_weights(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        allennlp("embed-corpus", "text", "vectors.hdf5", "--bilm", "")
+    assert end.value.code == 2
+    assert "argument --bilm: expected a non-empty value" in capsys.readouterr().err
