@@ -22,8 +22,7 @@ from allennlp.models import Model
 from torch import Tensor
 
 from elmo_plugin import batch_to_ids
-from elmo_plugin.mixes import Elmo
-from elmo_plugin.mixes import elmo as elmo_module
+from elmo_plugin.mixes import Elmo, bilm_source
 from elmo_plugin.mixes.sentence_cache import SentenceCache
 from elmo_plugin.pretraining.vocabulary import vocabulary_of
 from tests.oracles import options, write_files
@@ -37,7 +36,10 @@ MEANINGS: dict[str, list[Any]] = {
     key: values
     for values, keys in [
         ([1, 2], "min_count streams window max_sentence_length layer_dim output_dim embedding_dim input_size"),
-        ([1, 2], "hidden_size num_layers num_output_representations tokens_at_once n_samples lstm.projection_dim"),
+        (
+            [1, 2],
+            "hidden_size num_layers num_elmo_layers num_output_representations tokens_at_once n_samples lstm.projection_dim",
+        ),
         ([1, 2], "n_layers embedding.dim"),
         ([0, 1, 2], "token_min_padding_length n_highway warmup_steps sampled.seed"),
         ([0, 1, -1, 2], "seed"),
@@ -63,7 +65,8 @@ MEANINGS: dict[str, list[Any]] = {
             [None],
             "tokenizer text_field_embedder feedforward label_encoding contextualizer lexicon options_file weight_file",
         ),
-        ([None], "elmo.bilm initial_scalar_parameters scalar_mix_parameters"),
+        ([None], "elmo.bilm elmo_enhanced.bilm elmo_enhanced.num_layers module"),
+        ([None], "initial_scalar_parameters scalar_mix_parameters"),
         ([None, {}], "token_indexers softmax mix initial_state input_mix output_mix"),
         ([{}], "elmo initializer"),
         (["0.5", "text"], "column_tags.label_namespace sentence_cache.path pretrained_bilm.files"),
@@ -110,7 +113,7 @@ def registered() -> Iterator[tuple[str, str, list[str]]]:
                 constructor = getattr(cls, constructor_name) if constructor_name else cls.__init__
                 keys = [] if constructor is object.__init__ else [*infer_params(cls, constructor)]
                 if base.__name__ == "TokenEmbedder" and name == "elmo":
-                    keys = [*infer_params(Elmo, Elmo.from_config)]  # see `ElmoTokenEmbedder.from_params`
+                    keys = [*infer_params(Elmo, Elmo.__init__)]  # see `ElmoTokenEmbedder.from_params`
                     keys.remove("num_output_representations")
                 yield base.__name__, name, [key for key in keys if key not in SUPPLIED]
 
@@ -153,8 +156,8 @@ def components(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[
     schedule = {"optimizer": torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)}
     with pytest.MonkeyPatch.context() as patch:
         options_file, weight_file = write_files(folder / "published", small_bilm(dim=6, projection_dim=4))
-        patch.setattr(elmo_module, "PUBLISHED_OPTIONS", options_file)
-        patch.setattr(elmo_module, "PUBLISHED_WEIGHTS", weight_file)
+        patch.setattr(bilm_source, "PUBLISHED_OPTIONS", options_file)
+        patch.setattr(bilm_source, "PUBLISHED_WEIGHTS", weight_file)
         patch.chdir(folder)
         yield {
             ("Vocabulary", "pretrained_bilm"): Component({"pretrained": "english-tiny", "files": str(text)}),
@@ -185,7 +188,8 @@ def components(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[
                 {"input_size": 8, "hidden_size": 4, "cell_size": 6, "num_layers": 2}, use=encoded
             ),
             ("Seq2SeqEncoder", "elmo_enhanced"): Component(
-                {"encoder": {"type": "pass_through", "input_dim": 10}, "num_layers": 3, "layer_dim": D}, use=encoded
+                {"encoder": {"type": "pass_through", "input_dim": 10}, "num_elmo_layers": 3, "layer_dim": D},
+                use=encoded,
             ),
             **{("LayerMix", name): mix for name in ("average", "last", "concatenate", "scalar", "frozen_random")},
             ("LayerMix", "learned_function"): mix,

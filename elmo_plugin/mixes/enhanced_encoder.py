@@ -114,6 +114,7 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
             raise ConfigurationError(
                 f"'elmo_enhanced': expected 'bilm', or 'num_elmo_layers' and 'layer_dim', got {given}"
             )
+        at_least(1, num_elmo_layers=num_elmo_layers, layer_dim=layer_dim)
         parts = {"num_layers": num_elmo_layers, "layer_dim": layer_dim}
         at_input = None if input_mix is None else build_part("input_mix", input_mix, **parts)
         at_output = None if output_mix is None else build_part("output_mix", output_mix, **parts)
