@@ -1,7 +1,7 @@
 """A text classifier with ELMo inside: one task RNN, one vector for the text, one label."""
 
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 from allennlp.common import Lazy
@@ -33,7 +33,7 @@ class ElmoClassifier(Model):
         The task RNN. Its `input_size` is the width of x and, with ELMo at the input, of ELMo.
     seq2vec_encoder : `Seq2VecEncoder`
         Pools the tokens; its input is the RNN's output and, with ELMo at the output, ELMo.
-    elmo_at : `Sequence[str]`
+    elmo_at : `Union[str, Sequence[str]]`
         `input`, `output`, or a list of one or both, each with a mix of its own.
     text_field_embedder : `Optional[TextFieldEmbedder]`
         Gives x from all token indexers but ELMo's.
@@ -55,7 +55,7 @@ class ElmoClassifier(Model):
         elmo: Optional[Lazy[Elmo]],
         encoder: Seq2SeqEncoder,
         seq2vec_encoder: Seq2VecEncoder,
-        elmo_at: Sequence[str] = PLACES,
+        elmo_at: Union[str, Sequence[str]] = PLACES,
         text_field_embedder: Optional[TextFieldEmbedder] = None,
         feedforward: Optional[FeedForward] = None,
         dropout: float = 0.0,

@@ -46,13 +46,13 @@ class WholeInput(TextFieldEmbedder):
     def forward(self, tokens: TextFieldTensors) -> Tensor:  # type: ignore[override]
         """A text field's tensors to (B, T, output dim)."""
         embedder, elmo = self._embedders
+        if elmo is not None and self.elmo_indexer not in tokens:  # before the embedder, whose error would not say so
+            raise ConfigurationError(
+                f"ELMo reads the token indexer '{self.elmo_indexer}' ('elmo_indexer'); found {sorted(tokens)}"
+            )
         others = {key: tensors for key, tensors in tokens.items() if key != self.elmo_indexer}
         vectors = [embedder(others)] if embedder else []
         if elmo is not None:
-            if self.elmo_indexer not in tokens:
-                raise ConfigurationError(
-                    f"ELMo reads the token indexer '{self.elmo_indexer}' ('elmo_indexer'); found {sorted(tokens)}"
-                )
             vectors += elmo(elmo.ids_of(tokens[self.elmo_indexer])).representations
         return torch.cat(vectors, dim=-1)
 

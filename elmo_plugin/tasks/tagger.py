@@ -32,7 +32,7 @@ class ElmoTagger(Model):
         The keys of `Elmo`; null for the baseline without ELMo.
     encoder : `Seq2SeqEncoder`
         The task RNN. Its `input_size` is the width of x and, with ELMo at the input, of ELMo.
-    elmo_at : `Sequence[str]`
+    elmo_at : `Union[str, Sequence[str]]`
         `input`, `output`, or a list of one or both, each with a mix of its own.
     text_field_embedder : `Optional[TextFieldEmbedder]`
         Gives x from all token indexers but ELMo's.
@@ -57,7 +57,7 @@ class ElmoTagger(Model):
         vocab: Vocabulary,
         elmo: Optional[Lazy[Elmo]],
         encoder: Seq2SeqEncoder,
-        elmo_at: Sequence[str] = PLACES,
+        elmo_at: Union[str, Sequence[str]] = PLACES,
         text_field_embedder: Optional[TextFieldEmbedder] = None,
         crf: bool = True,
         label_encoding: Optional[str] = None,
