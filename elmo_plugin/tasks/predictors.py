@@ -99,7 +99,9 @@ class ElmoTaggerPredictor(_TextPredictor):
 
 @Predictor.register("elmo_classifier")
 class ElmoClassifierPredictor(_TextPredictor):
-    """Answers `tokens`, `label` and `probabilities`, by label. A text without tokens is read as one empty word.
+    """Answers `tokens`, `label`, `probabilities` by label, and `probs` by label index.
+
+    A text without tokens is read as one empty word.
 
     Raw text is cut as the dataset reader cuts it, `{"tokens": [...]}` is taken as it is.
 
@@ -110,10 +112,12 @@ class ElmoClassifierPredictor(_TextPredictor):
         """One forward pass for all questions."""
         instances = [self._json_to_instance(json_dict) for json_dict in inputs]
         outputs = self.predict_batch_instance(instances) if instances else []
-        return [
-            {"tokens": _words(instance), "label": self._label(output), "probabilities": self._probabilities(output)}
-            for instance, output in zip(instances, outputs, strict=True)
-        ]
+        return [self._answer(instance, output) for instance, output in zip(instances, outputs, strict=True)]
+
+    def _answer(self, instance: Instance, output: JsonDict) -> JsonDict:
+        label, by_label = self._label(output), self._probabilities(output)
+        # AllenNLP's `checklist` reads `probs`, in the order of the label indices.
+        return {"tokens": _words(instance), "label": label, "probabilities": by_label, "probs": [*by_label.values()]}
 
     def _label(self, output: JsonDict) -> str:
         if "label" not in output:

@@ -1,7 +1,7 @@
 """A sequence tagger with ELMo inside: the paper's NER system without its character CNN."""
 
 from collections.abc import Sequence
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 import torch
 from allennlp.common import Lazy
@@ -11,12 +11,17 @@ from allennlp.modules import ConditionalRandomField, Seq2SeqEncoder, TextFieldEm
 from allennlp.modules.conditional_random_field import allowed_transitions
 from allennlp.nn import InitializerApplicator
 from allennlp.nn.util import sequence_cross_entropy_with_logits
-from allennlp.training.metrics import CategoricalAccuracy, SpanBasedF1Measure
+from allennlp.training.metrics import CategoricalAccuracy
 from torch import BoolTensor, Tensor, nn
 
 from elmo_plugin.mixes import Elmo
 from elmo_plugin.tasks.enhanced_text import PLACES, EnhancedText
-from elmo_plugin.tasks.spans import TAGS_TO_SPANS, check_label_encoding
+from elmo_plugin.tasks.known_labels import KnownLabels
+from elmo_plugin.tasks.span_f1 import SpanF1
+from elmo_plugin.tasks.spans import check_label_encoding
+
+IMPOSSIBLE = -1e4
+"""The score of a tag that a position cannot have, as AllenNLP's CRF scores forbidden transitions."""
 
 
 @Model.register("elmo_tagger")
@@ -73,18 +78,14 @@ class ElmoTagger(Model):
         self.label_namespace = label_namespace
         self.label_encoding = label_encoding
         self.verbose_metrics = verbose_metrics
+        self.labels = KnownLabels(vocab, label_namespace)
         labels = vocab.get_index_to_token_vocabulary(label_namespace)
         check_label_encoding(label_encoding, labels.values())
         self.tag_projection = TimeDistributed(nn.Linear(self.text.get_output_dim(), len(labels)))
         constraints = allowed_transitions(label_encoding, labels) if label_encoding else None
         self.crf = ConditionalRandomField(len(labels), constraints) if crf else None  # type: ignore[arg-type]
         self.accuracy = CategoricalAccuracy()
-        to_spans: Any = TAGS_TO_SPANS.get(label_encoding or "")
-        self.span_f1 = (
-            SpanBasedF1Measure(vocab, label_namespace, label_encoding=None, tags_to_spans_function=to_spans)
-            if to_spans
-            else None
-        )
+        self.span_f1 = SpanF1(labels.values(), label_encoding) if label_encoding else None
         initializer(self)
 
     def forward(
@@ -107,12 +108,14 @@ class ElmoTagger(Model):
 
         `logits` (B, T, labels), `mask` (B, T), `tags` (label indices, a list for each sentence), and `loss`, the mean
         over sentences: of a CRF the negative log likelihood, of a softmax the mean of that over a sentence's tokens.
+        A gold label that training has not seen counts as an error of the tagger, and the loss leaves it out.
         """
         encoded, mask = self.text(tokens)
         logits = self.tag_projection(encoded)  # (B, T, labels)
         predicted = self._decode(logits, mask)
         output: dict[str, Any] = {"logits": logits, "mask": mask, "tags": predicted}
         if tags is not None:
+            self.labels.check(tags, self.training)
             output["loss"] = self._loss(logits, tags, mask)
             self._measure(predicted, logits, tags, mask)
         if metadata is not None:
@@ -149,18 +152,27 @@ class ElmoTagger(Model):
         return [tags[:length] for tags, length in zip(logits.argmax(dim=-1).tolist(), lengths, strict=True)]
 
     def _loss(self, logits: Tensor, tags: Tensor, mask: BoolTensor) -> Tensor:
-        if self.crf is not None:
+        known = self.labels.are_known(tags)
+        if self.crf is None:
+            return sequence_cross_entropy_with_logits(logits, tags.where(known, 0), mask & known)  # type: ignore[arg-type]
+        if known.all():
             return -self.crf(logits, tags, mask) / logits.size(0)
-        return sequence_cross_entropy_with_logits(logits, tags, mask)  # type: ignore[arg-type]
+        # The likelihood of the known tags alone: what the CRF gives to all sequences that hold them.
+        indices = torch.arange(logits.size(-1), device=logits.device)
+        excluded = known.unsqueeze(-1) & (tags.unsqueeze(-1) != indices)  # (B, T, labels)
+        log_likelihood = self.crf._input_likelihood(
+            logits.masked_fill(excluded, IMPOSSIBLE), self.crf.transitions, mask
+        ) - self.crf._input_likelihood(logits, self.crf.transitions, mask)  # (B,)
+        return -log_likelihood.mean()
 
     def _measure(self, predicted: list[list[int]], logits: Tensor, tags: Tensor, mask: BoolTensor) -> None:
-        chosen = torch.zeros_like(logits)  # (B, T, labels), one-hot: AllenNLP's metrics take scores
+        chosen = torch.zeros_like(logits)  # (B, T, labels), one-hot: AllenNLP's metric takes scores
         for row, indices in zip(chosen, predicted, strict=True):
             row[range(len(indices)), indices] = 1.0
-        metrics: list[Union[CategoricalAccuracy, SpanBasedF1Measure, None]] = [self.accuracy, self.span_f1]
-        for metric in metrics:
-            if metric is not None:
-                metric(chosen, tags, mask)
+        self.accuracy(chosen, tags.where(self.labels.are_known(tags), -1), mask)
+        if self.span_f1 is not None:
+            gold = [row[: len(best)] for row, best in zip(tags.tolist(), predicted, strict=True)]
+            self.span_f1(*([[*map(self.labels.name, row)] for row in rows] for rows in (predicted, gold)))
 
     def _probabilities(self, logits: Tensor, mask: BoolTensor) -> Tensor:
         """Of every label of every token, (B, T, labels)."""

@@ -204,7 +204,7 @@ def test_the_classifier_names_a_label_for_any_text(load: Load, archive: str) -> 
     cut = ["Naïve", ",", "warm", "music", "."] if archive == "classifier" else ["Naïve,", "warm", "music."]
     assert [answer["tokens"] for answer in answers] == [cut, [""], [""], [""]]
     for answer in answers:
-        assert set(answer) == {"tokens", "label", "probabilities"}
+        assert set(answer) == {"tokens", "label", "probabilities", "probs"}
         assert set(answer["probabilities"]) == {"good", "bad", "mixed"}
         assert answer["label"] == max(answer["probabilities"], key=answer["probabilities"].get)
     assert same(predictor.predict_json({"tokens": cut}), answers[0])

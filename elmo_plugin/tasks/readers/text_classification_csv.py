@@ -71,6 +71,8 @@ class TextClassificationCsvReader(DatasetReader):
         Split a line only at its first so many delimiters; the last column is the rest. Only without `quote_char`.
     label_names : `Dict[str, str]`, optional (default = `None`)
         What the labels of the file mean, as `{"1": "World"}`; each must be there. `None` takes them as they are.
+    skip_label_indexing : `bool`, optional (default = `False`)
+        The labels are integers from 0 and need no vocabulary; the model needs `num_labels`.
     tokenizer : `Tokenizer`, optional (default = `SpacyBlankTokenizer()`)
         How a text becomes tokens.
     token_indexers : `Dict[str, TokenIndexer]`, optional (default = `{"tokens": SingleIdTokenIndexer()}`)
@@ -95,6 +97,7 @@ class TextClassificationCsvReader(DatasetReader):
         max_sequence_length: Optional[int] = None,
         max_instances: Optional[int] = None,
         serialization_dir: Optional[str] = None,
+        skip_label_indexing: bool = False,
     ) -> None:
         super().__init__(
             max_instances=max_instances,
@@ -110,13 +113,14 @@ class TextClassificationCsvReader(DatasetReader):
         self._quote_char = quote_char
         self._max_splits = max_splits
         self._label_names = label_names
+        self._skip_label_indexing = skip_label_indexing
         self._tokenizer = tokenizer or SpacyBlankTokenizer()
         self._token_indexers = token_indexers or {"tokens": SingleIdTokenIndexer()}
         self._max_sequence_length = max_sequence_length
         self._check_columns()
 
-    def text_to_instance(self, text: Union[str, list[str]], label: Optional[str] = None) -> Instance:
-        """An `Instance` of a text, or of its tokens, and of the name of its label."""
+    def text_to_instance(self, text: Union[str, list[str]], label: Union[str, int, None] = None) -> Instance:
+        """An `Instance` of a text, or of its tokens, and of the name of its label or its index."""
         tokens = self._tokenizer.tokenize(text) if isinstance(text, str) else [Token(word) for word in text]
         tokens = tokens[: self._max_sequence_length] or [Token("")]
         fields: dict[str, Field[Any]] = {
@@ -124,7 +128,8 @@ class TextClassificationCsvReader(DatasetReader):
             "metadata": MetadataField({"words": [token.text for token in tokens]}),
         }
         if label is not None:
-            fields["label"] = LabelField(label)
+            label = int(label) if self._skip_label_indexing else label
+            fields["label"] = LabelField(label, skip_indexing=self._skip_label_indexing)
         return Instance(fields)
 
     def apply_token_indexers(self, instance: Instance) -> None:
@@ -180,13 +185,15 @@ class TextClassificationCsvReader(DatasetReader):
         label = columns[layout.label].strip()
         if not label:
             raise line_error(file_path, line, columns_found(columns), f"a label in column {layout.label}")
-        if self._label_names is None:
-            return label
-        if label not in self._label_names:
-            raise line_error(
-                file_path, line, f"label {label!r}", f"one of 'label_names': {', '.join(self._label_names)}"
-            )
-        return self._label_names[label]
+        if self._label_names is not None:
+            if label not in self._label_names:
+                known = ", ".join(self._label_names)
+                raise line_error(file_path, line, f"label {label!r}", f"one of 'label_names': {known}")
+            label = self._label_names[label]
+        if self._skip_label_indexing and not label.isdecimal():
+            wanted = "a whole number from 0, as 'skip_label_indexing' is true"
+            raise line_error(file_path, line, f"label {label!r}", wanted)
+        return label
 
     def _check_columns(self) -> None:
         if not self._text_columns:
