@@ -11,12 +11,39 @@ from allennlp.data.fields import LabelField, MetadataField, TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 
 from elmo_plugin.tasks.readers.delimited_rows import Rows, check_format, plain_rows, quoted_rows
-from elmo_plugin.tasks.readers.text_lines import Location, columns_found, line_error
+from elmo_plugin.tasks.readers.text_lines import Location, columns_found, delimiter_hint, line_error
 from elmo_plugin.tasks.tokenizer import SpacyBlankTokenizer
 
 logger = logging.getLogger(__name__)
 
 Column = Union[int, str]
+
+# What the first row of a file with a header holds, as published data sets have it.
+TEXT_NAMES = {
+    "body",
+    "comment",
+    "content",
+    "description",
+    "document",
+    "headline",
+    "review",
+    "sentence",
+    "text",
+    "title",
+    "tweet",
+}
+LABEL_NAMES = {
+    "category",
+    "class",
+    "class index",
+    "label",
+    "labels",
+    "polarity",
+    "rating",
+    "sentiment",
+    "stars",
+    "target",
+}
 
 
 class Layout(NamedTuple):
@@ -150,8 +177,9 @@ class TextClassificationCsvReader(DatasetReader):
                 layout = self._layout(file_path, line, columns)
                 if self._has_header:
                     continue
+                self._check_header(file_path, line, columns, layout)
             if len(columns) != layout.width:
-                wanted = f"{layout.width}, as in line {layout.line}"
+                wanted = f"{layout.width}, as in line {layout.line}{delimiter_hint(columns, self._delimiter)}"
                 raise line_error(file_path, line, columns_found(columns), wanted)
             empty = False
             text = " ".join(columns[index] for index in layout.text)
@@ -170,7 +198,8 @@ class TextClassificationCsvReader(DatasetReader):
                 return column % len(first_row)
             if isinstance(column, str) and first_row.count(column) == 1:
                 return first_row.index(column)
-            raise line_error(file_path, line, columns_found(first_row), f"'{key}' {column!r} to name one of them")
+            hint = delimiter_hint(first_row, self._delimiter)
+            raise line_error(file_path, line, columns_found(first_row), f"'{key}' {column!r} to name one of them{hint}")
 
         text = [position("text_columns", column) for column in self._text_columns]
         label = None if self._label_column is None else position("label_column", self._label_column)
@@ -178,6 +207,13 @@ class TextClassificationCsvReader(DatasetReader):
             wanted = f"'text_columns' {self._text_columns!r} without 'label_column' {self._label_column!r}"
             raise line_error(file_path, line, columns_found(first_row), wanted)
         return Layout(line, len(first_row), text, label)
+
+    def _check_header(self, file_path: Location, line: int, columns: list[str], layout: Layout) -> None:
+        """A header that is read as a row would be one more text and one more label."""
+        if layout.label is None or columns[layout.label].strip().lower() not in LABEL_NAMES:
+            return
+        if all(columns[index].strip().lower() in TEXT_NAMES for index in layout.text):
+            raise line_error(file_path, line, f"the names of {columns_found(columns)}", "'has_header' true")
 
     def _label(self, file_path: Location, line: int, columns: list[str], layout: Layout) -> Optional[str]:
         if layout.label is None:
