@@ -12,6 +12,7 @@ cached-path 1.7 or later.
 import functools
 import importlib
 import inspect
+import json
 import secrets
 import tarfile
 import warnings
@@ -20,10 +21,12 @@ from typing import Any, Optional
 
 import numpy as np
 import torch
-from allennlp.common import Params, cached_transformers, from_params
+from allennlp.commands import evaluate
+from allennlp.common import Lazy, Params, cached_transformers, from_params
+from allennlp.common.checks import ConfigurationError
 from allennlp.data.data_loaders import multiprocess_data_loader
 from allennlp.data.data_loaders.multiprocess_data_loader import MultiProcessDataLoader
-from allennlp.models import archival
+from allennlp.models import Model, archival
 from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
 from allennlp.nn import util as nn_util
 from allennlp.training.callbacks.wandb import WandBCallback
@@ -61,6 +64,8 @@ def apply_repairs() -> None:
     repair_moving_average()
     repair_half_precision()
     check_keys_of_own_components()
+    repair_pretrained_modules()
+    print_metrics_of_evaluate()
     silence_upstream_noise()
 
 
@@ -276,6 +281,58 @@ def _with_checked_keys(original: Function) -> Function:
         return original(constructor, cls, params, **extras)
 
     return create_kwargs
+
+
+def repair_pretrained_modules() -> None:
+    """Let `_pretrained` take the place of a part that its model builds itself, such as `elmo` of `elmo_tagger`.
+
+    Symptom: `TypeError: Subscripted generics cannot be used …`. Cause: AllenNLP asks whether the module is a
+    `Lazy[Elmo]`; it now asks for an `Elmo`. The error of a missing archive says what needs it.
+    Guard: only for `_pretrained`, and for the model type `from_archive`.
+    """
+    _wrap_once(from_params, "pop_and_construct_arg", _with_lazy_modules)
+    _wrap_once(Model, "from_archive", _saying_who_needs_it)
+
+
+def _with_lazy_modules(original: Function) -> Function:
+    def construct(owner: str, name: str, annotation: Any, default: Any, params: Params, **extras: Any) -> Any:
+        if not (isinstance(params.get(name), Params) and "_pretrained" in params.get(name)):
+            return original(owner, name, annotation, default, params, **extras)
+        is_lazy = getattr(annotation, "__origin__", None) is Lazy
+        inside = annotation.__args__[0] if is_lazy else annotation
+        module = _saying_who_needs_it(original)(owner, name, inside, default, params, **extras)
+        return Lazy(lambda **_: module) if is_lazy else module
+
+    return construct
+
+
+def _saying_who_needs_it(original: Function) -> Function:
+    def read(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except FileNotFoundError as error:
+            wanted = "expected the archive of 'from_archive' or '_pretrained'; --overrides can set its path"
+            raise ConfigurationError(f"{error}: {wanted}") from error
+
+    return read
+
+
+def print_metrics_of_evaluate() -> None:
+    """Let `allennlp evaluate` print its metrics.
+
+    Symptom: the progress bar has some of them. Cause: AllenNLP 2.9 went quiet. Guard: not with `--output-file`.
+    """
+    _wrap_once(evaluate, "evaluate_from_archive", _printing)
+
+
+def _printing(original: Function) -> Function:
+    def evaluate_from_archive(*args: Any, **kwargs: Any) -> Any:
+        metrics = original(*args, **kwargs)
+        if not args[2:] and kwargs.get("metrics_output_file") is None:
+            print(json.dumps(metrics, indent=2, default=str))
+        return metrics
+
+    return evaluate_from_archive
 
 
 def silence_upstream_noise() -> None:

@@ -14,6 +14,7 @@ from torch.nn.utils import clip_grad_norm_
 from elmo_plugin.pretraining import BidirectionalLanguageModel, sentence_batches
 from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
 from elmo_plugin.pretraining.sentence_batches import SENTENCES_IN_POOL
+from elmo_plugin.tasks.span_f1 import SpanF1
 from tests.language_model_oracles import language_model
 from tests.loader_oracles import WORDS, build_loader
 
@@ -93,3 +94,11 @@ def evaluate(data_path: str, loader: Config, model: Config) -> dict[str, Any]:
     outputs = [language(**batch) for batch in build_loader(data_path, shuffle=False, **loader)]
     losses = [float(output["loss"]) for output in outputs if "loss" in output]
     return {"metrics": language.perplexity.get_metric(), "losses": losses, "n_batches": len(outputs)}
+
+
+def score_spans(labels: list[str], encoding: str, batches: list[list[Any]]) -> dict[str, float]:
+    """Scores of predicted and gold tags, from the batches of this process."""
+    metric = SpanF1(labels, encoding)
+    for predicted, gold in batches[distributed.get_rank()]:
+        metric(predicted, gold)
+    return metric.get_metric()

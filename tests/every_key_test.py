@@ -38,9 +38,9 @@ MEANINGS: dict[str, list[Any]] = {
         ([1, 2], "min_count streams window max_sentence_length layer_dim output_dim embedding_dim input_size"),
         (
             [1, 2],
-            "hidden_size num_layers num_elmo_layers num_output_representations tokens_at_once n_samples lstm.projection_dim",
+            "hidden_size num_layers num_elmo_layers num_output_representations tokens_at_once n_samples",
         ),
-        ([1, 2], "n_layers embedding.dim"),
+        ([1, 2], "n_layers embedding.dim lstm.projection_dim"),
         ([0, 1, 2], "token_min_padding_length n_highway warmup_steps sampled.seed"),
         ([0, 1, -1, 2], "seed"),
         ([0, 1], "dropout"),

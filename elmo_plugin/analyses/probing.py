@@ -7,10 +7,10 @@ from os import fspath
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from torch import Tensor, nn
 
 from elmo_plugin.analyses.labelled_sentences import Examples, LabelledSentence, embed_examples
 from elmo_plugin.bilm import BiLM
@@ -20,8 +20,10 @@ from elmo_plugin.tasks.readers.text_lines import Location
 
 NO_SENSE = "O"
 """What stands in a column of senses where a token has none."""
-C, MAX_ITERATIONS = 0.1, 1000
-"""The weight of the data against the L2 penalty, as scikit-learn has it, small enough for training to converge."""
+C = 0.1
+"""The weight of the data against the L2 penalty, as scikit-learn has it."""
+MAX_PASSES = 100
+"""How often a classifier may go over the data. Scores move by less than 0.1 per cent after 75 passes."""
 
 Classifier = Callable[[Examples, Examples, int], np.ndarray]
 """What training examples say of the others by one layer: a label each, (N,)."""
@@ -89,10 +91,50 @@ def most_frequent(train: Examples, dev: Examples) -> np.ndarray:
 
 
 def linear(train: Examples, dev: Examples, layer: int) -> np.ndarray:
-    """Labels (N,) by logistic regression over a layer's numbers, each scaled to a deviation of 1 in training."""
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=MAX_ITERATIONS))
-    predicted: np.ndarray = model.fit(train.vectors[layer], train.labels).predict(dev.vectors[layer])  # (N,)
+    """Labels (N,) by logistic regression over a layer's numbers, each scaled to a deviation of 1 in training.
+
+    The loss is that of scikit-learn's `LogisticRegression(C=0.1)`. Its minimum is looked for over whitened numbers,
+    which takes L-BFGS a third of the passes over the data.
+    """
+    names, which = np.unique(train.labels, return_inverse=True)
+    targets, numbers = torch.from_numpy(which), torch.from_numpy(train.vectors[layer])  # (N,), (N, D)
+    mean, deviation = numbers.mean(dim=0), numbers.std(dim=0, correction=0).clamp(min=1e-6)  # (D,) each
+    scaled = (numbers - mean) / deviation  # (N, D)
+    whiten = _whitening(scaled)  # (D, R)
+    inputs = scaled @ whiten  # (N, R)
+    weights = torch.zeros(len(names), inputs.size(1), requires_grad=True)  # (labels, R)
+    biases = torch.zeros(len(names), requires_grad=True)
+
+    def logits(vectors: Tensor) -> Tensor:
+        return nn.functional.linear(vectors, weights, biases)  # (N, labels)
+
+    # The columns of `whiten` are at right angles, so the penalty of the weights over `scaled` is a sum over columns.
+    penalty = whiten.square().sum(dim=0) / (2 * C * len(inputs))  # (R,)
+    optimizer = torch.optim.LBFGS(
+        [weights, biases], max_iter=MAX_PASSES, max_eval=MAX_PASSES, tolerance_grad=1e-5, line_search_fn="strong_wolfe"
+    )
+    with Tqdm.tqdm(total=MAX_PASSES, desc=f"training, layer {layer}", unit=" passes") as progress:
+
+        def loss() -> Tensor:
+            optimizer.zero_grad()
+            value = nn.functional.cross_entropy(logits(inputs), targets) + (weights.square() @ penalty).sum()
+            value.backward()
+            progress.update()
+            return value
+
+        optimizer.step(loss)
+    asked = (torch.from_numpy(dev.vectors[layer]) - mean) / deviation @ whiten  # (N of dev, R)
+    with torch.no_grad():
+        predicted: np.ndarray = names[logits(asked).argmax(dim=-1).numpy()]  # (N of dev,)
     return predicted
+
+
+def _whitening(numbers: Tensor) -> Tensor:
+    """A map (D, R) of numbers (N, D) to uncorrelated ones of a like deviation, but for directions without any."""
+    covariance = (numbers.T @ numbers).double() / len(numbers)  # (D, D)
+    variances, directions = torch.linalg.eigh(covariance)  # (D,), (D, D)
+    kept = variances > 1e-6 * variances.max()  # the token layer has each number twice, for example
+    return (directions[:, kept] * (variances[kept] + 0.01).rsqrt()).float()
 
 
 def nearest_sense(train: Examples, dev: Examples, layer: int) -> np.ndarray:

@@ -85,5 +85,6 @@ def _count(archive: Archive) -> Confusion:
         for instance, output in zip(group, model.forward_on_instances(unlabelled), strict=True):
             gold: Any = instance["label"]
             counts[str(gold.label), output["label"]] += 1
-    labels = sorted(model.vocab.get_token_to_index_vocabulary(namespace))
+    found = {label for pair in counts for label in pair}  # some are not in the vocabulary: unseen ones and integers
+    labels = sorted({*model.vocab.get_token_to_index_vocabulary(namespace), *found})
     return Confusion(labels, [[counts[label, taken] for taken in labels] for label in labels])

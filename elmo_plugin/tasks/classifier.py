@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.mixes import Elmo
 from elmo_plugin.tasks.enhanced_text import PLACES, EnhancedText
-from elmo_plugin.tasks.spans import check_label_namespace
+from elmo_plugin.tasks.known_labels import KnownLabels
 
 
 @Model.register("elmo_classifier")
@@ -45,6 +45,8 @@ class ElmoClassifier(Model):
         Key of the token indexer whose ids ELMo reads.
     label_namespace : `str`
     initializer : `InitializerApplicator`
+    num_labels : `Optional[int]`
+        The number of labels, for a reader with `skip_label_indexing`; the size of the label namespace by default.
     """
 
     default_predictor = "elmo_classifier"
@@ -62,11 +64,11 @@ class ElmoClassifier(Model):
         elmo_indexer: str = "elmo",
         label_namespace: str = "labels",
         initializer: InitializerApplicator = InitializerApplicator(),  # noqa: B008
+        num_labels: Optional[int] = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(vocab, **kwargs)
         self.text = EnhancedText.from_lazy(elmo, elmo_at, encoder, text_field_embedder, dropout, elmo_indexer)
-        check_label_namespace(label_namespace, vocab)
         self.label_namespace = label_namespace
         self.seq2vec_encoder = seq2vec_encoder
         self.feedforward = feedforward
@@ -83,9 +85,10 @@ class ElmoClassifier(Model):
                 pooled, feedforward.get_input_dim(), "seq2vec encoder's output", "feedforward's input"
             )
             pooled = feedforward.get_output_dim()
-        self.classification = nn.Linear(pooled, vocab.get_vocab_size(label_namespace))
+        self.labels = KnownLabels(vocab, label_namespace, num_labels)
+        self.classification = nn.Linear(pooled, self.labels.size)
         self.accuracy = CategoricalAccuracy()
-        self.macro_f1 = FBetaMeasure(average="macro")
+        self.macro_f1 = FBetaMeasure(average="macro", labels=[*range(self.labels.size)])
         initializer(self)
 
     def forward(
@@ -105,7 +108,8 @@ class ElmoClassifier(Model):
 
         # Returns
 
-        `logits` and `probs` (B, labels), and `loss`, the negative log likelihood of a text.
+        `logits` and `probs` (B, labels), and `loss`, the mean negative log likelihood of a text. A gold label that
+        training has not seen counts as an error of the classifier, and the loss leaves it out.
         """
         encoded, mask = self.text(tokens)
         pooled = self.dropout(self.seq2vec_encoder(encoded, mask))  # (B, pooled)
@@ -113,9 +117,15 @@ class ElmoClassifier(Model):
         logits = self.classification(hidden)  # (B, labels)
         output: dict[str, Any] = {"logits": logits, "probs": logits.softmax(dim=-1)}
         if label is not None:
-            output["loss"] = nn.functional.cross_entropy(logits, label)
-            self.accuracy(logits, label)
-            self.macro_f1(logits, label)
+            self.labels.check(label, self.training)
+            known = self.labels.are_known(label)
+            gold = label.where(known, -1)
+            losses = nn.functional.cross_entropy(logits, gold, ignore_index=-1, reduction="none")  # (B,)
+            output["loss"] = losses.sum() / known.sum().clamp(min=1)
+            self.accuracy(logits, gold)
+            # Unseen labels are one class more, which is never predicted and whose F1 is no part of the mean.
+            scores = nn.functional.pad(logits, (0, 1), value=-torch.inf)  # (B, labels + 1)
+            self.macro_f1(scores, label.where(known, self.labels.size))
         if metadata is not None:
             output["words"] = [each.get("words", []) for each in metadata]
         return output
@@ -123,10 +133,9 @@ class ElmoClassifier(Model):
     def make_output_human_readable(self, output_dict: dict[str, Any]) -> dict[str, Any]:
         """Name the best label and give the probability of each."""
         probs: Tensor = output_dict["probs"]
-        names = self.vocab.get_index_to_token_vocabulary(self.label_namespace)
-        output_dict["label"] = [names[int(index)] for index in torch.argmax(probs, dim=-1)]
+        output_dict["label"] = [self.labels.name(index) for index in probs.argmax(dim=-1).tolist()]
         output_dict["probabilities"] = [
-            {names[index]: value for index, value in enumerate(row)} for row in probs.tolist()
+            {self.labels.name(index): value for index, value in enumerate(row)} for row in probs.tolist()
         ]
         return output_dict
 

@@ -114,6 +114,12 @@ class EnhancedText(nn.Module):
             raise ConfigurationError(f"'elmo_at' is {elmo_at!r}; wanted one or both of {list(PLACES)}")
         places = [place for place in PLACES if place in named]
         built = None if elmo is None else elmo.construct(num_output_representations=len(places))
+        if built is not None and len(built.mixes) != len(places):
+            raise ConfigurationError(
+                f"'elmo_at': expected as many places as the pretrained ELMo has mixes, {len(built.mixes)}, got {places}"
+            )
+        if built is not None and not built.requires_grad:
+            built.bilm.requires_grad_(False)  # `_pretrained` with `freeze: false` thaws what runs without gradients
         if built is not None and built.keep_sentence_boundaries:
             raise ConfigurationError(
                 "'keep_sentence_boundaries' is true; wanted false: tokens alone have tags and labels"

@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Optional
 
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Vocabulary
 from allennlp.data.dataset_readers.dataset_utils import span_utils
 
 Spans = list[tuple[str, tuple[int, int]]]
@@ -31,15 +30,6 @@ TAGS_TO_SPANS: dict[str, Callable[[list[str], list[str]], Spans]] = {
 
 ENDS = {"BIOUL": "L", "BMES": "E"}
 """What the last token of a span of some tokens is marked with, where it is."""
-
-
-def check_label_namespace(label_namespace: str, vocab: Vocabulary) -> None:
-    """Raise `ConfigurationError` for a namespace without labels, of which AllenNLP makes padding and unknown."""
-    if label_namespace not in vocab.get_namespaces():
-        raise ConfigurationError(
-            f"'label_namespace': expected a namespace of the vocabulary ({', '.join(sorted(vocab.get_namespaces()))}), "
-            f"got {label_namespace!r}"
-        )
 
 
 def check_label_encoding(label_encoding: Optional[str], labels: Collection[str]) -> None:

@@ -11,12 +11,17 @@ from allennlp.modules import ConditionalRandomField, Seq2SeqEncoder, TextFieldEm
 from allennlp.modules.conditional_random_field import allowed_transitions
 from allennlp.nn import InitializerApplicator
 from allennlp.nn.util import sequence_cross_entropy_with_logits
-from allennlp.training.metrics import CategoricalAccuracy, SpanBasedF1Measure
+from allennlp.training.metrics import CategoricalAccuracy
 from torch import BoolTensor, Tensor, nn
 
 from elmo_plugin.mixes import Elmo
 from elmo_plugin.tasks.enhanced_text import PLACES, EnhancedText
-from elmo_plugin.tasks.spans import TAGS_TO_SPANS, check_label_encoding, check_label_namespace
+from elmo_plugin.tasks.known_labels import KnownLabels
+from elmo_plugin.tasks.span_f1 import SpanF1
+from elmo_plugin.tasks.spans import check_label_encoding
+
+IMPOSSIBLE = -1e4
+"""The score of a tag that a position cannot have, as AllenNLP's CRF scores forbidden transitions."""
 
 
 @Model.register("elmo_tagger")
@@ -73,19 +78,14 @@ class ElmoTagger(Model):
         self.label_namespace = label_namespace
         self.label_encoding = label_encoding
         self.verbose_metrics = verbose_metrics
-        check_label_namespace(label_namespace, vocab)
+        self.labels = KnownLabels(vocab, label_namespace)
         labels = vocab.get_index_to_token_vocabulary(label_namespace)
         check_label_encoding(label_encoding, labels.values())
         self.tag_projection = TimeDistributed(nn.Linear(self.text.get_output_dim(), len(labels)))
         constraints = allowed_transitions(label_encoding, labels) if label_encoding else None
         self.crf = ConditionalRandomField(len(labels), constraints) if crf else None  # type: ignore[arg-type]
         self.accuracy = CategoricalAccuracy()
-        to_spans: Any = TAGS_TO_SPANS.get(label_encoding or "")
-        self.span_f1 = (
-            SpanBasedF1Measure(vocab, label_namespace, label_encoding=None, tags_to_spans_function=to_spans)
-            if to_spans
-            else None
-        )
+        self.span_f1 = SpanF1(labels.values(), label_encoding) if label_encoding else None
         initializer(self)
 
     def forward(
@@ -111,14 +111,15 @@ class ElmoTagger(Model):
 
         `logits` (B, T, labels), `mask` (B, T), `tags` (label indices, a list for each sentence), and `loss`, the mean
         over sentences: of a CRF the negative log likelihood, of a softmax the mean of that over a sentence's tokens.
+        A gold label that training has not seen counts as an error of the tagger, and the loss leaves it out.
         """
         encoded, mask = self.text(tokens)
         logits = self.tag_projection(encoded)  # (B, T, labels)
         predicted = self._decode(logits, mask)
         output: dict[str, Any] = {"logits": logits, "mask": mask, "tags": predicted}
         if tags is not None:
-            loss = self._loss_of_spans if ignore_loss_on_o_tags else self._loss
-            output["loss"] = loss(logits, tags, mask)
+            self.labels.check(tags, self.training)
+            output["loss"] = self._loss(logits, tags, mask, ignore_loss_on_o_tags)
             self._measure(predicted, logits, tags, mask)
         if metadata is not None:
             output["words"] = [each["words"] for each in metadata]
@@ -153,31 +154,30 @@ class ElmoTagger(Model):
         lengths: list[int] = mask.sum(dim=1).tolist()
         return [tags[:length] for tags, length in zip(logits.argmax(dim=-1).tolist(), lengths, strict=True)]
 
-    def _loss(self, logits: Tensor, tags: Tensor, mask: BoolTensor) -> Tensor:
-        if self.crf is not None:
-            return -self.crf(logits, tags, mask) / logits.size(0)
-        return sequence_cross_entropy_with_logits(logits, tags, mask)  # type: ignore[arg-type]
-
-    def _loss_of_spans(self, logits: Tensor, tags: Tensor, mask: BoolTensor) -> Tensor:
-        """Of a CRF, how much less likely the sequences with these tags are than all: each O may be any tag."""
-        given = mask & (tags != self.vocab.get_token_index("O", self.label_namespace))  # (B, T)
+    def _loss(self, logits: Tensor, tags: Tensor, mask: BoolTensor, ignore_o: bool) -> Tensor:
+        given = self.labels.are_known(tags)  # (B, T)
+        if ignore_o:
+            given = given & (tags != self.vocab.get_token_index("O", self.label_namespace))  # type: ignore[assignment]
         if self.crf is None:
-            return sequence_cross_entropy_with_logits(logits, tags, given)  # type: ignore[arg-type]
-        other = given.unsqueeze(-1) & (tags.unsqueeze(-1) != torch.arange(logits.size(-1), device=tags.device))
-        scores = [
-            self.crf._input_likelihood(each, self.crf.transitions, mask)  # (B,)
-            for each in (logits, logits.masked_fill(other, -1e4))  # as AllenNLP's CRF does, −1e4 for never
-        ]
-        return (scores[0] - scores[1]).sum() / logits.size(0)
+            return sequence_cross_entropy_with_logits(logits, tags.where(given, 0), mask & given)  # type: ignore[arg-type]
+        if given.all():
+            return -self.crf(logits, tags, mask) / logits.size(0)
+        # The likelihood of the given tags alone: what the CRF gives to all sequences that hold them.
+        indices = torch.arange(logits.size(-1), device=logits.device)
+        excluded = given.unsqueeze(-1) & (tags.unsqueeze(-1) != indices)  # (B, T, labels)
+        log_likelihood = self.crf._input_likelihood(
+            logits.masked_fill(excluded, IMPOSSIBLE), self.crf.transitions, mask
+        ) - self.crf._input_likelihood(logits, self.crf.transitions, mask)  # (B,)
+        return -log_likelihood.mean()
 
     def _measure(self, predicted: list[list[int]], logits: Tensor, tags: Tensor, mask: BoolTensor) -> None:
-        chosen = torch.zeros_like(logits)  # (B, T, labels), one-hot: AllenNLP's metrics take scores
+        chosen = torch.zeros_like(logits)  # (B, T, labels), one-hot: AllenNLP's metric takes scores
         for row, indices in zip(chosen, predicted, strict=True):
             row[range(len(indices)), indices] = 1.0
-        metrics: list[Union[CategoricalAccuracy, SpanBasedF1Measure, None]] = [self.accuracy, self.span_f1]
-        for metric in metrics:
-            if metric is not None:
-                metric(chosen, tags, mask)
+        self.accuracy(chosen, tags.where(self.labels.are_known(tags), -1), mask)
+        if self.span_f1 is not None:
+            gold = [row[: len(best)] for row, best in zip(tags.tolist(), predicted, strict=True)]
+            self.span_f1(*([[*map(self.labels.name, row)] for row in rows] for rows in (predicted, gold)))
 
     def _probabilities(self, logits: Tensor, mask: BoolTensor) -> Tensor:
         """Of every label of every token, (B, T, labels)."""

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from elmo_plugin.analyses import Examples, LabelledSentence, Task, probe, random_twin, sense_task, tagging_task
 from elmo_plugin.analyses.labelled_sentences import embed_examples
-from elmo_plugin.analyses.probing import linear, most_frequent, nearest_sense
+from elmo_plugin.analyses.probing import C, linear, most_frequent, nearest_sense
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.bulk_embedding import Embedder, load
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, Native
@@ -70,6 +73,30 @@ def test_the_linear_classifier_is_a_softmax_with_an_l2_penalty(layer: int) -> No
         weights -= 0.01 * (x.T @ (exponents / exponents.sum(axis=1, keepdims=True) - y) + penalty * weights)
     scores = np.column_stack([(dev.vectors[layer] - mean) / deviation, np.ones(60)]) @ weights  # (60, 3)
     assert linear(train, dev, layer).tolist() == ["xyz"[best] for best in scores.argmax(axis=1)]
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_the_linear_classifier_says_what_scikit_learns_says(layer: int) -> None:
+    """Over numbers that are twice there, as in the token layer, or all the same, and of very different sizes."""
+    train, dev = (examples(seed, "w " * 1600, "x y z long-label " * 400, width=20) for seed in (0, 1))
+    sizes = np.logspace(-3, 3, 20, dtype=np.float32)
+    train, dev = (
+        each._replace(
+            vectors=np.concatenate(
+                [each.vectors * sizes, each.vectors * sizes, np.full((2, 1600, 1), 7.0)], axis=2
+            ).astype(np.float32)
+        )
+        for each in (train, dev)
+    )
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=1000))
+    wanted = model.fit(train.vectors[layer], train.labels).predict(dev.vectors[layer])
+    assert (linear(train, dev, layer) == wanted).mean() > 0.995
+    assert (wanted == dev.labels).mean() > 0.2
+
+
+def test_a_single_label_is_said_of_every_token() -> None:
+    train, dev = examples(0, "w " * 5, "x " * 5), examples(1, "w " * 3, "x " * 3)
+    assert linear(train, dev, 0).tolist() == ["x"] * 3
 
 
 def test_examples_are_the_labelled_tokens_in_their_order(embedder: Embedder) -> None:

@@ -86,6 +86,21 @@ def test_the_mean_is_that_of_both_log_likelihoods_and_directions_differ(tmp_path
     assert abs(forward - backward) > 0.01
 
 
+def test_evaluate_prints_both_directions_and_the_rate_of_unknown_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive, _ = train_and_load(tmp_path, "full")
+    wanted = evaluate_from_archive(archive, str(tmp_path / "heldout.txt"))
+    capsys.readouterr()
+    allennlp("evaluate", archive, tmp_path / "heldout.txt")
+    printed = capsys.readouterr().out
+    found = json.loads(printed[printed.index("{") :])
+    assert {"forward_perplexity", "backward_perplexity", "oov_rate", "n_tokens"} <= set(found)
+    assert found == pytest.approx(wanted)
+    allennlp("evaluate", archive, tmp_path / "heldout.txt", "--output-file", tmp_path / "metrics.json")
+    assert capsys.readouterr().out.count('"oov_rate"') <= 1  # AllenNLP's own log of what it writes
+
+
 def values(*numbers: float) -> torch.Tensor:
     return torch.tensor(numbers)
 

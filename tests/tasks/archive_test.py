@@ -237,3 +237,60 @@ def test_a_model_says_what_its_bilm_is(tmp_path: Path) -> None:
     assert bilms(model)[0].source == config["model"]["elmo"]["weight_file"]
     assert "_extra_state" in " ".join(model.state_dict())
     assert model(**as_tensors(data[:1], model.vocab))["logits"].size(1) == 8
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_elmo_may_be_a_module_of_another_archive(freeze: bool, tmp_path: Path) -> None:
+    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
+    donor = train(config, tmp_path / "first")
+    shutil.rmtree(tmp_path / "bilm")
+    archive = tmp_path / "first" / "model.tar.gz"
+    pretrained = {"_pretrained": {"archive_file": str(archive), "module_path": "text.elmo", "freeze": freeze}}
+    for kind in ("elmo_tagger", "elmo_classifier"):
+        second = EXPERIMENTS[kind](pretrained)
+        model = train(second, tmp_path / kind)
+        for name, value in donor.text.elmo.named_parameters():
+            is_mix = name.startswith("mixes.")
+            assert model.text.elmo.get_parameter(name).requires_grad == (is_mix and not freeze)
+            assert torch.equal(model.text.elmo.get_parameter(name), value) == (freeze or not is_mix)
+        assert same(answers(load_archive(tmp_path / kind / "model.tar.gz").model, second), answers(model, second))
+    one = EXPERIMENTS["elmo_tagger"](pretrained)
+    one["model"]["elmo_at"] = ["input"]
+    with pytest.raises(ConfigurationError, match=r"'elmo_at': .* mixes, 2, got \['input'\]"):
+        build_model(one)
+
+
+@pytest.mark.parametrize("form", ["from_archive", "_pretrained"])
+def test_an_archive_that_was_made_from_another_says_that_it_needs_it(form: str, tmp_path: Path) -> None:
+    first = tmp_path / "first" / "model.tar.gz"
+    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
+    train(config, tmp_path / "first")
+    if form == "from_archive":
+        second = {**config, "model": {"type": "from_archive", "archive_file": str(first)}}
+        path = "model.archive_file"
+    else:
+        elmo = {"_pretrained": {"archive_file": str(first), "module_path": "text.elmo"}}
+        second, path = EXPERIMENTS["elmo_tagger"](elmo), "model.elmo._pretrained.archive_file"
+    model = train(second, tmp_path / "second")
+    moved = tmp_path / "moved.tar.gz"
+    shutil.move(first, moved)
+    with pytest.raises(ConfigurationError, match=r"first/model\.tar\.gz not found: .*'from_archive'.*--overrides"):
+        load_archive(tmp_path / "second" / "model.tar.gz")
+    loaded = load_archive(tmp_path / "second" / "model.tar.gz", overrides={path: str(moved)}).model
+    assert same(answers(loaded, config), answers(model, config))
+
+
+def test_a_model_that_starts_from_the_weights_of_another_is_self_contained(tmp_path: Path) -> None:
+    files = bilm_files(tmp_path / "bilm")
+    donor = train(EXPERIMENTS["elmo_tagger"](files), tmp_path / "first")
+    second = EXPERIMENTS["elmo_tagger"](files)
+    start = {"type": "pretrained", "weights_file_path": str(tmp_path / "first" / "best.th")}
+    second["model"]["initializer"] = {"regexes": [[".*", start]]}
+    second["trainer"] |= {"num_epochs": 1, "optimizer": {"type": "sgd", "lr": 1e-12}}
+    model = train(second, tmp_path / "second")
+    for name, value in donor.named_parameters():
+        torch.testing.assert_close(model.get_parameter(name), value, atol=1e-6, rtol=0)
+    for folder in ("bilm", "first"):
+        shutil.rmtree(tmp_path / folder)
+    loaded = load_archive(tmp_path / "second" / "model.tar.gz").model
+    assert same(answers(loaded, second), answers(model, second))

@@ -14,7 +14,7 @@ from allennlp.data.token_indexers import SingleIdTokenIndexer
 
 from elmo_plugin.config_keys import at_least
 from elmo_plugin.tasks.readers.coding_schemes import PREFIXES, TARGETS, broken_tag, recode
-from elmo_plugin.tasks.readers.text_lines import Location, columns_found, line_error, read_lines
+from elmo_plugin.tasks.readers.text_lines import Location, columns_found, delimiter_hint, line_error, read_lines
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +23,9 @@ BLANKS = re.compile(r"[ \t]+")
 # CoNLL-U, "Words, Tokens and Empty Nodes": 1 is a word, 1-2 a range of words, 8.1 an empty node.
 WORD_ID = re.compile(r"[0-9]+")
 OTHER_ID = re.compile(r"[0-9]+[-.][0-9]+")
+# What a file of CoNLL-U begins with: a comment with one of the format's own keys, or an id and nine more columns.
+CONLLU_COMMENT = re.compile(r"# *(?:newdoc|newpar|(?:sent_id|text|global\.columns) *=)")
+CONLLU_ROW = re.compile(r"(?:1|1-[0-9]+)(?:\t[^\t]+){9}$")
 
 
 class Row(NamedTuple):
@@ -153,19 +156,21 @@ class ColumnTagsReader(DatasetReader):
                 continue
             if not width:
                 first_line, width = number, len(columns)
+                self._check_format(file_path, number, line)
                 self._check_width(file_path, number, columns)
             if len(columns) != width:
-                raise line_error(file_path, number, columns_found(columns), f"{width}, as in line {first_line}")
+                wanted = f"{width}, as in line {first_line}{delimiter_hint(columns, self._delimiter)}"
+                raise line_error(file_path, number, columns_found(columns), wanted)
             if not self._conllu or self._is_word(file_path, number, columns[0]):
                 yield self._row(file_path, number, columns)
 
     def _split(self, line: str) -> list[str]:
         """The columns of a line; none where a sentence ends."""
-        if not line.strip():
+        # The line of CoNLL-2003 that begins a document has blanks between its columns, whatever the others have.
+        if not line.strip() or line.split()[0] == "-DOCSTART-":
             return []
         line = line.rstrip("\r\n")
-        columns = BLANKS.split(line.strip(" \t")) if self._delimiter is None else line.split(self._delimiter)
-        return [] if columns[0] == "-DOCSTART-" else columns
+        return BLANKS.split(line.strip(" \t")) if self._delimiter is None else line.split(self._delimiter)
 
     def _row(self, file_path: Location, line: int, columns: list[str]) -> Row:
         row = Row(line, columns[self._token_column], columns[self._tag_column].strip())
@@ -175,8 +180,17 @@ class ColumnTagsReader(DatasetReader):
 
     def _is_word(self, file_path: Location, line: int, word_id: str) -> bool:
         if not WORD_ID.fullmatch(word_id) and not OTHER_ID.fullmatch(word_id):
-            raise line_error(file_path, line, f"{word_id!r} in the first column", "an id of CoNLL-U: 1, 1-2 or 8.1")
+            wanted = "an id of CoNLL-U (1, 1-2 or 8.1), or 'conllu' false for a file of other columns"
+            raise line_error(file_path, line, f"{word_id!r} in the first column", wanted)
         return WORD_ID.fullmatch(word_id) is not None
+
+    def _check_format(self, file_path: Location, number: int, line: str) -> None:
+        """CoNLL-U that is read as other columns has its ids for tokens, or comments for rows of another width."""
+        ids_are_tokens = self._token_column == 0 and CONLLU_ROW.match(line.rstrip("\r\n"))
+        if not self._conllu and (CONLLU_COMMENT.match(line) or ids_are_tokens):
+            raise line_error(
+                file_path, number, "CoNLL-U", "'conllu' true, which reads its words and skips its comments"
+            )
 
     def _check_width(self, file_path: Location, line: int, columns: list[str]) -> None:
         """Both columns must exist and differ: a file split at the wrong delimiter has each token as its own tag."""
@@ -185,7 +199,8 @@ class ColumnTagsReader(DatasetReader):
         if len(found) < len(wanted):
             names = " and ".join(f"'{name}' {index}" for name, index in wanted.items())
             delimiter = "spaces and tabs" if self._delimiter is None else repr(self._delimiter)
-            raise line_error(file_path, line, columns_found(columns), f"{names}, two columns, divided by {delimiter}")
+            expected = f"{names}, two columns, divided by {delimiter}{delimiter_hint(columns, self._delimiter)}"
+            raise line_error(file_path, line, columns_found(columns), expected)
 
     def _check_tags(self, file_path: Location, sentence: list[Row]) -> None:
         tags = [row.tag for row in sentence]
@@ -197,6 +212,8 @@ class ColumnTagsReader(DatasetReader):
         found = f"tag {tags[index]!r} between {['the start', *before][-1]} and {[*after, 'the end of the sentence'][0]}"
         allowed = ", ".join("O" if prefix == "O" else f"{prefix}-…" for prefix in PREFIXES[scheme])
         wanted = f"one that 'coding_scheme' {scheme} ({allowed}) permits there"
+        if sentence[index].line == 1:
+            wanted += "; a header is not skipped, delete it"
         raise line_error(file_path, sentence[index].line, found, wanted)
 
 

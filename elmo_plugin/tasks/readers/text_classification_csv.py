@@ -12,12 +12,39 @@ from allennlp.data.token_indexers import SingleIdTokenIndexer
 
 from elmo_plugin.config_keys import at_least
 from elmo_plugin.tasks.readers.delimited_rows import Rows, check_format, plain_rows, quoted_rows
-from elmo_plugin.tasks.readers.text_lines import Location, columns_found, line_error
+from elmo_plugin.tasks.readers.text_lines import Location, columns_found, delimiter_hint, line_error
 from elmo_plugin.tasks.tokenizer import SpacyBlankTokenizer
 
 logger = logging.getLogger(__name__)
 
 Column = Union[int, str]
+
+# What the first row of a file with a header holds, as published data sets have it.
+TEXT_NAMES = {
+    "body",
+    "comment",
+    "content",
+    "description",
+    "document",
+    "headline",
+    "review",
+    "sentence",
+    "text",
+    "title",
+    "tweet",
+}
+LABEL_NAMES = {
+    "category",
+    "class",
+    "class index",
+    "label",
+    "labels",
+    "polarity",
+    "rating",
+    "sentiment",
+    "stars",
+    "target",
+}
 
 
 class Layout(NamedTuple):
@@ -72,6 +99,8 @@ class TextClassificationCsvReader(DatasetReader):
         Split a line only at its first so many delimiters; the last column is the rest. Only without `quote_char`.
     label_names : `Dict[str, str]`, optional (default = `None`)
         What the labels of the file mean, as `{"1": "World"}`; each must be there. `None` takes them as they are.
+    skip_label_indexing : `bool`, optional (default = `False`)
+        The labels are integers from 0 and need no vocabulary; the model needs `num_labels`.
     tokenizer : `Tokenizer`, optional (default = `SpacyBlankTokenizer()`)
         How a text becomes tokens.
     token_indexers : `Dict[str, TokenIndexer]`, optional (default = `{"tokens": SingleIdTokenIndexer()}`)
@@ -96,6 +125,7 @@ class TextClassificationCsvReader(DatasetReader):
         max_sequence_length: Optional[int] = None,
         max_instances: Optional[int] = None,
         serialization_dir: Optional[str] = None,
+        skip_label_indexing: bool = False,
     ) -> None:
         at_least(1, max_splits=max_splits, max_sequence_length=max_sequence_length, max_instances=max_instances)
         super().__init__(
@@ -112,13 +142,14 @@ class TextClassificationCsvReader(DatasetReader):
         self._quote_char = quote_char
         self._max_splits = max_splits
         self._label_names = label_names
+        self._skip_label_indexing = skip_label_indexing
         self._tokenizer = tokenizer or SpacyBlankTokenizer()
         self._token_indexers = token_indexers or {"tokens": SingleIdTokenIndexer()}
         self._max_sequence_length = max_sequence_length
         self._check_columns()
 
-    def text_to_instance(self, text: Union[str, list[str]], label: Optional[str] = None) -> Instance:
-        """An `Instance` of a text, or of its tokens, and of the name of its label."""
+    def text_to_instance(self, text: Union[str, list[str]], label: Union[str, int, None] = None) -> Instance:
+        """An `Instance` of a text, or of its tokens, and of the name of its label or its index."""
         tokens = self._tokenizer.tokenize(text) if isinstance(text, str) else [Token(word) for word in text]
         tokens = tokens[: self._max_sequence_length] or [Token("")]
         fields: dict[str, Field[Any]] = {
@@ -126,7 +157,8 @@ class TextClassificationCsvReader(DatasetReader):
             "metadata": MetadataField({"words": [token.text for token in tokens]}),
         }
         if label is not None:
-            fields["label"] = LabelField(label)
+            label = int(label) if self._skip_label_indexing else label
+            fields["label"] = LabelField(label, skip_indexing=self._skip_label_indexing)
         return Instance(fields)
 
     def apply_token_indexers(self, instance: Instance) -> None:
@@ -147,8 +179,9 @@ class TextClassificationCsvReader(DatasetReader):
                 layout = self._layout(file_path, line, columns)
                 if self._has_header:
                     continue
+                self._check_header(file_path, line, columns, layout)
             if len(columns) != layout.width:
-                wanted = f"{layout.width}, as in line {layout.line}"
+                wanted = f"{layout.width}, as in line {layout.line}{delimiter_hint(columns, self._delimiter)}"
                 raise line_error(file_path, line, columns_found(columns), wanted)
             empty = False
             text = " ".join(columns[index] for index in layout.text)
@@ -167,7 +200,8 @@ class TextClassificationCsvReader(DatasetReader):
                 return column % len(first_row)
             if isinstance(column, str) and first_row.count(column) == 1:
                 return first_row.index(column)
-            raise line_error(file_path, line, columns_found(first_row), f"'{key}' {column!r} to name one of them")
+            hint = delimiter_hint(first_row, self._delimiter)
+            raise line_error(file_path, line, columns_found(first_row), f"'{key}' {column!r} to name one of them{hint}")
 
         text = [position("text_columns", column) for column in self._text_columns]
         label = None if self._label_column is None else position("label_column", self._label_column)
@@ -176,19 +210,28 @@ class TextClassificationCsvReader(DatasetReader):
             raise line_error(file_path, line, columns_found(first_row), wanted)
         return Layout(line, len(first_row), text, label)
 
+    def _check_header(self, file_path: Location, line: int, columns: list[str], layout: Layout) -> None:
+        """A header that is read as a row would be one more text and one more label."""
+        if layout.label is None or columns[layout.label].strip().lower() not in LABEL_NAMES:
+            return
+        if all(columns[index].strip().lower() in TEXT_NAMES for index in layout.text):
+            raise line_error(file_path, line, f"the names of {columns_found(columns)}", "'has_header' true")
+
     def _label(self, file_path: Location, line: int, columns: list[str], layout: Layout) -> Optional[str]:
         if layout.label is None:
             return None
         label = columns[layout.label].strip()
         if not label:
             raise line_error(file_path, line, columns_found(columns), f"a label in column {layout.label}")
-        if self._label_names is None:
-            return label
-        if label not in self._label_names:
-            raise line_error(
-                file_path, line, f"label {label!r}", f"one of 'label_names': {', '.join(self._label_names)}"
-            )
-        return self._label_names[label]
+        if self._label_names is not None:
+            if label not in self._label_names:
+                known = ", ".join(self._label_names)
+                raise line_error(file_path, line, f"label {label!r}", f"one of 'label_names': {known}")
+            label = self._label_names[label]
+        if self._skip_label_indexing and not label.isdecimal():
+            wanted = "a whole number from 0, as 'skip_label_indexing' is true"
+            raise line_error(file_path, line, f"label {label!r}", wanted)
+        return label
 
     def _check_columns(self) -> None:
         if not self._text_columns:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from os import PathLike, fspath
-from typing import Union
+from typing import Optional, Union
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
@@ -34,3 +34,12 @@ def columns_found(columns: list[str]) -> str:
     """What a row is, for an error: how many columns, and what they hold, long ones cut."""
     cut = ", ".join(repr(column if len(column) <= 30 else column[:29] + "…") for column in columns[:8])
     return f"{len(columns)} column{'s' * (len(columns) != 1)} ({cut}{', …' * (len(columns) > 8)})"
+
+
+def delimiter_hint(columns: list[str], delimiter: Optional[str]) -> str:
+    """Return the end of an error: what else may divide the columns of a row. It is empty if nothing is likely to."""
+    candidates = ["\t", ";", "|", ",", " "] if len(columns) == 1 else ["\t"]
+    for candidate in candidates:
+        if candidate != delimiter and any(candidate in column for column in columns):
+            return f"; if {candidate!r} divides the columns, set 'delimiter' to it"
+    return ""

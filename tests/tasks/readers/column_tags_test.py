@@ -185,7 +185,19 @@ def assert_says(content: str | bytes, folder: Path, message: str, **keys: Any) -
             "a X\n",
             {"delimiter": "\t"},
             ", line 1: found 1 column ('a X'); wanted 'token_column' 0 and 'tag_column' -1, two columns, "
-            "divided by '\\t'",
+            "divided by '\\t'; if ' ' divides the columns, set 'delimiter' to it",
+        ),
+        (
+            "EU,B-ORG\n",
+            {},
+            ", line 1: found 1 column ('EU,B-ORG'); wanted 'token_column' 0 and 'tag_column' -1, two columns, "
+            "divided by spaces and tabs; if ',' divides the columns, set 'delimiter' to it",
+        ),
+        (
+            "a b\tX\nc\tX\n",
+            {"delimiter": " "},
+            ", line 2: found 1 column ('c\\tX'); wanted 2, as in line 1; if '\\t' divides the columns, set 'delimiter' "
+            "to it",
         ),
         (
             "a\tX\n\tX\n",
@@ -200,7 +212,8 @@ def assert_says(content: str | bytes, folder: Path, message: str, **keys: Any) -
         (
             "a b c d\n",
             {"conllu": True, "delimiter": " "},
-            ", line 1: found 'a' in the first column; wanted an id of CoNLL-U: 1, 1-2 or 8.1",
+            ", line 1: found 'a' in the first column; wanted an id of CoNLL-U (1, 1-2 or 8.1), or "
+            "'conllu' false for a file of other columns",
         ),
         (b"a X\nb\xe9 X\n", {}, ", line 2: found byte 0xe9; wanted UTF-8 (invalid continuation byte)"),
         (b"\xff\xfea\x00", {}, ", line 1: found byte 0xff; wanted UTF-8 (invalid start byte)"),
@@ -213,6 +226,36 @@ def test_a_wrong_file_is_named_with_line_found_and_wanted(
     tmp_path: Path, content: str | bytes, keys: dict[str, Any], message: str
 ) -> None:
     assert_says(content, tmp_path, message, **keys)
+
+
+@pytest.mark.parametrize("beginning", ["# newdoc id = garden\n", "# sent_id = 1\n", "# text = I dig\n", "\n", ""])
+def test_conllu_that_is_read_as_other_columns_is_an_error_that_names_the_key(tmp_path: Path, beginning: str) -> None:
+    """Without comments its ids were the tokens, and its last column the tags."""
+    rows = "1\tI\tI\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n2\tdig\tdig\tVERB\tVB\t_\t0\troot\t_\t_\n"
+    line = 2 if beginning == "\n" else 1
+    message = f", line {line}: found CoNLL-U; wanted 'conllu' true, which reads its words and skips its comments"
+    assert_says(beginning + rows, tmp_path, message)
+    if not beginning.strip():
+        assert read(written(tmp_path, beginning + rows), token_column=1, tag_column=3) == [
+            [("I", "PRON"), ("dig", "VERB")]
+        ]
+
+
+def test_a_hash_is_a_token_where_it_is_no_comment_of_conllu(tmp_path: Path) -> None:
+    assert read(written(tmp_path, "# O\ntext O\n= X\n")) == [[("#", "O"), ("text", "O"), ("=", "X")]]
+
+
+def test_documents_begin_with_blanks_in_a_file_of_tabs_too(tmp_path: Path) -> None:
+    content = "-DOCSTART- -X- -X- O\n\na\tX\n"
+    assert read(written(tmp_path, content), delimiter="\t") == [[("a", "X")]]
+
+
+def test_a_header_in_the_place_of_a_tag_is_named(tmp_path: Path) -> None:
+    message = (
+        ", line 1: found tag 'ner' between the start and 'O'; wanted one that 'coding_scheme' BIO (B-…, I-…, O) "
+        "permits there; a header is not skipped, delete it"
+    )
+    assert_says("word ner\na O\n", tmp_path, message, coding_scheme="BIO")
 
 
 def test_long_rows_are_named_in_short(tmp_path: Path) -> None:

@@ -157,6 +157,23 @@ NO_CSV = "wanted fields quoted whole with \", or 'quote_char' null where quotes 
         (b"x a\ny \xff\n", SENTIMENT, ", line 2: found byte 0xff; wanted UTF-8 (invalid start byte)"),
         ("", {}, ": found no row; wanted a text in each"),
         ("label,text\n\n", {"has_header": True}, ": found no row; wanted a text in each"),
+        (
+            "1\ta fine day\n",
+            {},
+            ", line 1: found 1 column ('1\\ta fine day'); wanted 'text_columns' 1 to name one of them; if '\\t' "
+            "divides the columns, set 'delimiter' to it",
+        ),
+        (
+            "1\ta day, fine\n0\tno day\n",
+            {},
+            ", line 2: found 1 column ('0\\tno day'); wanted 2, as in line 1; if '\\t' divides the columns, set "
+            "'delimiter' to it",
+        ),
+        (
+            "Class Index,Title,Description\n1,a,b\n",
+            {"text_columns": [1, 2]},
+            ", line 1: found the names of 3 columns ('Class Index', 'Title', 'Description'); wanted 'has_header' true",
+        ),
         ("4 a b\n3\n", SENTIMENT, ", line 2: found 1 column ('3'); wanted 2, as in line 1"),
     ],
 )

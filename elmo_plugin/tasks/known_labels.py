@@ -1,0 +1,92 @@
+"""The labels that a model predicts, and those of its data that training has not seen."""
+
+import logging
+from typing import Optional
+from zlib import crc32
+
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Vocabulary
+from torch import BoolTensor, Tensor
+
+logger = logging.getLogger(__name__)
+
+UNSEEN = "@@UNSEEN@@"
+"""The name of a label that only another process has read."""
+
+
+class KnownLabels:
+    """The labels of a model: indices 0 to `size` - 1. Data may hold others, which the model can only get wrong.
+
+    A label field asks the vocabulary for the index of each label, and AllenNLP's answer for a missing one is a
+    `KeyError`. The vocabulary of a model that holds `KnownLabels` answers with a negative index instead. Models without
+    them, which would take such an index for an ordinary one, keep the `KeyError`.
+
+    # Parameters
+
+    vocab : `Vocabulary`
+    namespace : `str`
+    size : `Optional[int]`
+        The number of labels where they are integers; the size of the namespace by default.
+
+    Raises `ConfigurationError` for no labels at all.
+    """
+
+    def __init__(self, vocab: Vocabulary, namespace: str, size: Optional[int] = None) -> None:
+        self.namespace = namespace
+        # AllenNLP's vocabulary makes a namespace of every name that it is asked for, and cannot save an empty one.
+        exists = namespace in vocab.get_namespaces()
+        self._names = vocab.get_index_to_token_vocabulary(namespace) if exists else {}
+        self.size = len(self._names) if size is None else size
+        if self.size < 1 or (size is None and {*self._names.values()} <= {vocab._padding_token, vocab._oov_token}):
+            raise ConfigurationError(
+                f"'label_namespace' {namespace!r}: expected labels in the vocabulary, got none (it has the namespaces "
+                f"{sorted(vocab.get_namespaces())}); for integer labels set 'num_labels'"
+            )
+        self._unseen: dict[int, str] = {}
+        if exists:
+            indices = vocab.get_token_to_index_vocabulary(namespace)
+            if not isinstance(indices, _Indices):
+                indices = vocab._token_to_index[namespace] = _Indices(indices)
+            self._unseen = indices.unseen
+        self._reported: set[int] = set()
+
+    def name(self, index: int) -> str:
+        """Return the name of a label by its index, of an unseen one too."""
+        return self._names.get(index) or self._unseen.get(index, UNSEEN if index < 0 else str(index))
+
+    def are_known(self, indices: Tensor) -> BoolTensor:
+        """Return which gold labels the model can predict; the shape is that of `indices`."""
+        return (indices >= 0) & (indices < self.size)  # type: ignore[return-value]
+
+    def check(self, indices: Tensor, training: bool) -> None:
+        """Warn of gold labels that the model cannot predict, once of each.
+
+        Raises `ConfigurationError` in training: the model cannot learn them.
+        """
+        unseen = set(indices[~self.are_known(indices)].tolist())
+        if unseen and training and torch.is_grad_enabled():
+            raise ConfigurationError(
+                f"training data: expected labels among the {self.size} of the model (namespace {self.namespace!r}), "
+                f"got {self._list(unseen)}"
+            )
+        if not unseen <= self._reported:
+            unseen |= self._unseen.keys()  # a loader has mostly indexed all of its data by now
+            logger.warning("Labels that training has not seen count as errors of the model: %s", self._list(unseen))
+            self._reported |= unseen
+
+    def _list(self, indices: set[int]) -> str:
+        return ", ".join(sorted({repr(self.name(index)) for index in indices}))
+
+
+class _Indices(dict[str, int]):
+    """Indices of labels. A missing label gets a negative index, the same one in every process that reads the data."""
+
+    def __init__(self, indices: dict[str, int]) -> None:
+        super().__init__(indices)
+        self.unseen: dict[int, str] = {}
+
+    def __missing__(self, label: str) -> int:
+        index = -1 - crc32(label.encode())
+        self.unseen[index] = label
+        return index

@@ -1,0 +1,109 @@
+"""Labels that are integers, and what AllenNLP's tools for classifiers read of our answers."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock, patch
+
+import pytest
+from allennlp.commands.evaluate import evaluate_from_archive
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Instance
+from allennlp.models import load_archive
+from allennlp.predictors import Predictor
+from sklearn.metrics import accuracy_score, f1_score
+
+from tests.oracles import options
+from tests.task_oracles import OPINIONS, Config, build_model, classifier, csv_reader, experiment, train
+
+ELMO = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
+NUMBERS = {"good": 0, "bad": 1, "mixed": 2}
+JSON = {"type": "text_classification_json", "tokenizer": "just_spaces", "skip_label_indexing": True}
+
+
+def integers(folder: Path, reader: str) -> tuple[Config, Path]:
+    """`OPINIONS` with integers for labels, and a reader of them."""
+    rows = [line.split(",", 1) for line in OPINIONS.read_text(encoding="utf-8").splitlines()]
+    path = folder / f"integers.{reader}"
+    if reader == "csv":
+        lines = [f"{NUMBERS[label]},{text}" for label, text in rows]
+        keys = csv_reader(skip_label_indexing=True)
+    else:
+        lines = [f'{{"label": "{NUMBERS[label]}", "text": "{text.strip(chr(34))}"}}' for label, text in rows]
+        keys = {**JSON, "token_indexers": csv_reader()["token_indexers"]}
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return keys, path
+
+
+@pytest.mark.parametrize("reader", ["csv", "json"])
+def test_integers_need_no_vocabulary(reader: str, tmp_path: Path) -> None:
+    keys, data = integers(tmp_path, reader)
+    model = train(experiment(classifier(ELMO, num_labels=4), keys, data), tmp_path / "run")
+    assert model.vocab.get_vocab_size("labels") == 0 and model.classification.out_features == 4
+    archive = load_archive(tmp_path / "run" / "model.tar.gz")
+    instances: list[Instance] = list(archive.dataset_reader.read(data))
+    answers = archive.model.forward_on_instances(instances)
+    gold, found = [str(each["label"].label) for each in instances], [answer["label"] for answer in answers]
+    assert set(gold) == {"0", "1", "2"} and set(found) <= {"0", "1", "2", "3"}
+    assert all(list(answer["probabilities"]) == ["0", "1", "2", "3"] for answer in answers)
+    metrics = evaluate_from_archive(tmp_path / "run" / "model.tar.gz", str(data))
+    wanted = f1_score(gold, found, labels=["0", "1", "2", "3"], average="macro", zero_division=0.0)
+    assert metrics["accuracy"] == pytest.approx(accuracy_score(gold, found))
+    assert metrics["macro_f1"] == pytest.approx(wanted)
+
+
+def test_an_integer_beyond_num_labels_is_an_error_in_training_that_names_it(tmp_path: Path) -> None:
+    keys, data = integers(tmp_path, "csv")
+    with pytest.raises(ConfigurationError, match=r"among the 2 of the model .*, got '2'"):
+        train(experiment(classifier(ELMO, num_labels=2), keys, data), tmp_path / "run")
+
+
+@pytest.mark.parametrize("num_labels", [None, 0])
+def test_integers_without_a_number_of_labels_are_an_error_that_names_the_key(num_labels: Any, tmp_path: Path) -> None:
+    keys, data = integers(tmp_path, "csv")
+    with pytest.raises(ConfigurationError, match="set 'num_labels'"):
+        build_model(experiment(classifier(ELMO, num_labels=num_labels), keys, data))
+
+
+@pytest.mark.parametrize("label", ["good", "-1", "1.0"])
+def test_a_label_that_is_no_integer_is_an_error_with_its_line(label: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(f"0,fine\n{label},dull\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=rf"line 2: found label '{label}'.*'skip_label_indexing'"):
+        build_model(experiment(classifier(ELMO, num_labels=2), csv_reader(skip_label_indexing=True), path))
+
+
+def test_names_may_be_the_integers_of_labels(tmp_path: Path) -> None:
+    reader = csv_reader(skip_label_indexing=True, label_names={name: str(n) for name, n in NUMBERS.items()})
+    _, data = build_model(experiment(classifier(ELMO, num_labels=3), reader, OPINIONS))
+    assert [each["label"].label for each in data[:4]] == [0, 1, 0, 2]
+
+
+def checklist_suite(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """AllenNLP's suite of behavioural tests of sentiment, on a stand-in for the package `checklist`."""
+    for name in ("", ".test_suite", ".editor", ".test_types", ".perturb"):
+        monkeypatch.setitem(sys.modules, f"checklist{name}", MagicMock())
+    with patch.dict(sys.modules):
+        for name in [name for name in sys.modules if name.startswith("allennlp.confidence_checks.task_checklists")]:
+            del sys.modules[name]
+        module = importlib.import_module("allennlp.confidence_checks.task_checklists.sentiment_analysis_suite")
+    return module.SentimentAnalysisSuite(add_default_tests=False)
+
+
+@pytest.mark.parametrize("predictor_name", ["elmo_classifier", "text_classifier"])
+def test_allennlps_checklist_reads_the_answers(
+    predictor_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(experiment(classifier(ELMO), csv_reader(), OPINIONS), tmp_path / "run")
+    predictor = Predictor.from_path(str(tmp_path / "run" / "model.tar.gz"), predictor_name)
+    predict = checklist_suite(monkeypatch)._prediction_and_confidence_scores(predictor)
+    texts = ["Warm and funny", "Dull"]
+    labels, confidences = predict(texts)
+    instances = [predictor._dataset_reader.text_to_instance(text) for text in texts]
+    names = predictor._model.vocab.get_index_to_token_vocabulary("labels")
+    answers = predictor.predict_batch_instance(instances)
+    assert (predict(instances)[1] == confidences).all()
+    for answer, label, row in zip(answers, labels, confidences, strict=True):
+        assert answer["label"] == names[int(label)]
+        assert row == pytest.approx([answer["probabilities"][names[place]] for place in range(3)], abs=1e-6)
