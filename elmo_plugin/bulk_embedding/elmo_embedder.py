@@ -1,6 +1,7 @@
 """The names of `allennlp.commands.elmo`, which AllenNLP 1.0 took away, for code and tutorials written for them."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Optional
 
 import numpy as np
 from more_itertools import chunked
@@ -20,13 +21,19 @@ class ElmoEmbedder:
         Paths or URLs of a bilm-tf pair; by default those of the published model.
     cuda_device : `int`
         The number of a GPU, −1 for the processor.
+    initial_state : `Optional[str]`
+        As of `load`; the original had none.
     """
 
     def __init__(
-        self, options_file: str = PUBLISHED_OPTIONS, weight_file: str = PUBLISHED_WEIGHTS, cuda_device: int = -1
+        self,
+        options_file: str = PUBLISHED_OPTIONS,
+        weight_file: str = PUBLISHED_WEIGHTS,
+        cuda_device: int = -1,
+        initial_state: Optional[str] = None,
     ) -> None:
         keys = {"options_file": options_file, "weight_file": weight_file}
-        self._embedder = load_by_keys(keys, mix="all", precision="float32", cuda_device=cuda_device)
+        self._embedder = load_by_keys(keys, "all", "float32", cuda_device, initial_state)
 
     def embed_sentence(self, sentence: Sequence[str]) -> np.ndarray:
         """The tokens of a sentence to (L, T, D)."""
