@@ -3,23 +3,26 @@
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import nullcontext
 from functools import partial
 from os import PathLike, fspath
-from typing import Any, Optional
+from pathlib import Path
+from typing import Any, Optional, cast
 
 import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import int_to_device
-from allennlp.models.archival import load_archive
+from allennlp.models.archival import extracted_archive, load_archive
 
 from elmo_plugin.bilm import InitialState, SpellingEncoder
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH, length_batches
 from elmo_plugin.checkpoints import Checkpoint, build_bilm
-from elmo_plugin.checkpoints.checkpoint_format import Location, local_file
+from elmo_plugin.checkpoints.allennlp_archive import upstream_elmo
+from elmo_plugin.checkpoints.checkpoint_format import Location, bundled_folder, local_file
 from elmo_plugin.mixes import AverageMix, ConcatenateMix, Elmo, LastMix, LayerMix
 from elmo_plugin.mixes.bilm_source import find_checkpoint
-from elmo_plugin.mixes.trained_mix import trained_mix
+from elmo_plugin.mixes.trained_mix import elmo_of, trained_elmo
 
 Sentences = Sequence[Sequence[str]]
 WordId = Callable[[str], int]
@@ -168,18 +171,38 @@ def load_by_keys(
 
 
 def _load_trained(archive: Location, precision: str, cuda_device: int, initial_state: Optional[str]) -> Embedder:
-    """The biLM and the first mix of the first ELMo inside a model."""
+    """The biLM and the first mix of the first ELMo inside a model, ours or AllenNLP's own."""
     state, device = _initial_state(initial_state), _device(cuda_device)
+    if bundled_folder(archive) is not None:
+        raise _no_archive(archive, "a biLM that comes with the package")
+    path = local_file(archive, "bilm")
     try:
-        model = load_archive(local_file(archive, "bilm")).model
+        with nullcontext(path) if path.is_dir() else extracted_archive(path) as folder:
+            elmo, mix, word_id = _trained(Path(folder), fspath(archive))
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise ConfigurationError(f"'{fspath(archive)}' is no readable archive of a model: {error}") from error
-    found = next((module for module in model.modules() if isinstance(module, Elmo)), None)
-    if found is None:
-        raise ConfigurationError(f"'{fspath(archive)}' holds a {type(model).__name__} without ELMo; wanted one with it")
-    state = state or found.initial_state
-    elmo = Elmo(found.bilm, [trained_mix(model, found)], dropout=0.0, initial_state=state, precision=precision)
-    return Embedder(elmo.to(device), model.vocab.get_token_index)
+        raise _no_archive(archive, str(error)) from error
+    state = state or elmo.initial_state
+    return Embedder(Elmo(elmo.bilm, [mix], 0.0, initial_state=state, precision=precision).to(device), word_id)
+
+
+def _trained(folder: Path, name: str) -> tuple[Elmo, LayerMix, Optional[WordId]]:
+    """The ELMo of a model, its mix, and the ids of words. AllenNLP's own is read without the files it was made from."""
+    theirs = upstream_elmo(folder, name)
+    if theirs is not None:
+        elmo = elmo_of(*theirs, source=name)
+        return elmo, cast(LayerMix, elmo.mixes[0]), None
+    model = load_archive(folder).model
+    try:
+        return *trained_elmo(model), model.vocab.get_token_index
+    except ConfigurationError as error:
+        raise _no_archive(name, f"a {type(model).__name__} without ELMo") from error
+
+
+def _no_archive(location: Location, found: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"'{fspath(location)}' is no readable archive of a model with ELMo inside, whose mix 'trained' asks for: "
+        f"{found}; of a biLM itself, take 'all', 'top' or 'average'"
+    )
 
 
 def _word_id(checkpoint: Checkpoint) -> Optional[WordId]:

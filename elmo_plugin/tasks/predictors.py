@@ -12,8 +12,7 @@ from allennlp.models import Model
 from allennlp.predictors import Predictor
 from torch import Tensor
 
-from elmo_plugin.mixes import Elmo
-from elmo_plugin.mixes.trained_mix import trained_mix
+from elmo_plugin.mixes.trained_mix import trained_elmo
 from elmo_plugin.tasks.spans import TAGS_TO_SPANS
 from elmo_plugin.tasks.tokenizer import SpacyBlankTokenizer
 
@@ -152,11 +151,7 @@ class ElmoEmbedderPredictor(_TextPredictor):
 
     def __init__(self, model: Model, dataset_reader: DatasetReader, language: str = "en") -> None:
         super().__init__(model, dataset_reader, language)
-        found = [module for module in model.modules() if isinstance(module, Elmo)]
-        if not found:
-            raise ConfigurationError(f"the archive's {type(model).__name__} holds no ELMo to embed with")
-        self.elmo = found[0]
-        self.mix = trained_mix(model, self.elmo)
+        self.elmo, self.mix = trained_elmo(model)
 
     def predict_batch_json(self, inputs: list[JsonDict]) -> list[JsonDict]:
         """One biLM pass for all questions."""
