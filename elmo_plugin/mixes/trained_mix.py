@@ -26,7 +26,7 @@ def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
         if isinstance(module, Elmo):
             return module, _trained_mix(model, module)
     for module in model.modules():
-        if isinstance(module, AllenNlpElmo) and isinstance(module._elmo_lstm, _ElmoBiLm):
+        if isinstance(module, AllenNlpElmo) and isinstance(getattr(module, BILM), _ElmoBiLm):
             elmo = _copy(module, type(model).__name__)
             return elmo, cast(LayerMix, elmo.mixes[0])
     raise ConfigurationError(f"the archive's {type(model).__name__} holds no ELMo to embed with")
@@ -46,7 +46,7 @@ def elmo_of(checkpoint: Checkpoint, saved: SavedMix, source: str) -> Elmo:
 
 def _copy(theirs: AllenNlpElmo, name: str) -> Elmo:
     weights = theirs.state_dict()
-    options = BiLMOptions.from_dict(theirs._elmo_lstm._token_embedder._options)
+    options = BiLMOptions.from_dict(getattr(theirs, BILM)._token_embedder._options)
     checkpoint = upstream_checkpoint(weights, f"{BILM}.", options, name)
     saved = mix_beside(weights, BILM, bool(theirs._scalar_mixes) and theirs._scalar_mixes[0].do_layer_norm, name)
     return elmo_of(checkpoint, saved, name).to(next(theirs.parameters()).device).eval()
