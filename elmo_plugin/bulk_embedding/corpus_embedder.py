@@ -11,7 +11,14 @@ import numpy as np
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.bulk_embedding.corpus import CHARACTERS_IN_WINDOW, Corpus, Share, Window
+from elmo_plugin.bulk_embedding.corpus import (
+    CHARACTERS_IN_WINDOW,
+    SMALLEST_WINDOW,
+    WINDOWS_OF_A_SIZE,
+    Corpus,
+    Share,
+    Window,
+)
 from elmo_plugin.bulk_embedding.embedder import Embedder
 from elmo_plugin.bulk_embedding.journal import Journal, KeptWindow
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
@@ -124,7 +131,7 @@ class CorpusEmbedder:
             "type of numbers": self.layout.dtype,
             "tokens per batch": self._tokens_per_batch,
             "batch size": self._batch_size,
-            "characters in a window": CHARACTERS_IN_WINDOW,
+            "characters in a window": [SMALLEST_WINDOW, WINDOWS_OF_A_SIZE, CHARACTERS_IN_WINDOW],
         }
 
 

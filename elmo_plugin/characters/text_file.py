@@ -4,7 +4,7 @@ import gzip
 import lzma
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from io import BufferedReader, RawIOBase
 from pathlib import Path
@@ -70,6 +70,28 @@ class TextFile:
         if "\0" in line:
             raise ConfigurationError(f"{self._name}, line {number}: found a NUL character; wanted text")
         return line
+
+
+class OpenText:
+    """A text that the caller has opened, or any lines; nobody knows how many will come.
+
+    # Parameters
+
+    lines : `Iterable[str]`
+    """
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = lines
+
+    def lines(self) -> Iterator[str]:
+        """Its lines. Raises `ConfigurationError` for one that is no string, as of a file that was opened as bytes."""
+        for number, line in enumerate(self._lines, 1):
+            if not isinstance(line, str):
+                raise ConfigurationError(f"line {number}: expected text, got {repr(line)[:100]}")
+            yield line
+
+    def share_read(self) -> None:
+        """Return `None`: its length is not known."""
 
 
 @contextmanager

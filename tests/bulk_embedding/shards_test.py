@@ -18,7 +18,7 @@ from elmo_plugin.bulk_embedding.shards import check_processes
 from tests.embedding_runs import CHARACTERS, break_off, embed, write_text
 from tests.full_disk import disk_of
 from tests.oracles import write_files
-from tests.task_oracles import small_bilm
+from tests.task_oracles import small_bilm, warm_bilm
 
 LINES = 120
 WINDOW = CHARACTERS // 2
@@ -181,6 +181,7 @@ def test_a_folder_that_a_kill_has_left_beside_a_whole_shard_goes(folder: Path) -
 @pytest.mark.parametrize(
     ("file", "changes", "found"),
     [
+        (NpzFile(), {"bilm": "warm", "initial_state": "warm"}, "'initial_state': found zero .*, wanted warm"),
         (NpzFile(), {"half": True}, "'type of numbers': found float32, wanted float16"),
         (NpzFile(), {"tokens_per_batch": 50}, "'tokens per batch'"),
         (NpzFile(), {"text": "changed"}, "'text'"),
@@ -192,6 +193,7 @@ def test_a_shard_of_another_run_is_refused_by_its_own_process_and_by_the_one_tha
     folder: Path, share: Share, file: VectorFile, changes: dict[str, Any], found: str
 ) -> None:
     (folder / "changed").write_text((folder / "text").read_text() + "one more line\n")
+    write_files(folder / "warm", warm_bilm())
     embed(folder, "vectors.npz", NpzFile(), share=FIRST)
     with pytest.raises(ConfigurationError, match=f"vectors-00000-of-00002.npz' was made with another {found}"):
         embed(folder, "vectors.npz", file, share=share, **changes)
