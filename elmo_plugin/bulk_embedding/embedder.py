@@ -14,6 +14,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import int_to_device
 from allennlp.models.archival import extracted_archive, load_archive
+from torch import Tensor
 
 from elmo_plugin.bilm import InitialState, SpellingEncoder
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH, length_batches
@@ -75,9 +76,14 @@ class Embedder:
             "mix": next((name for name, kind in MIXES.items() if type(mix) is kind), type(mix).__name__),
             "precision": self._precision,
             "initial_state": self.elmo.initial_state.name,
-            "device": str(next(bilm.parameters()).device),
+            "device": str(self.device),
         }
         return f"Embedder({bilm.source!r}, {', '.join(f'{name}={value!r}' for name, value in held.items())})"
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return next(self.elmo.bilm.parameters()).device
 
     @property
     def _precision(self) -> str:
@@ -102,7 +108,7 @@ class Embedder:
         self, sentences: Sentences, tokens_per_batch: int = TOKENS_PER_BATCH, batch_size: Optional[int] = None
     ) -> Iterator[tuple[int, np.ndarray]]:
         """The place and the array of each sentence, by rising length; one batch of arrays is in memory at a time."""
-        sentences = _token_lists(sentences)
+        sentences = token_lists(sentences)
         lengths = [len(sentence) for sentence in sentences]
         for places in length_batches(lengths, tokens_per_batch, batch_size):
             vectors = self._vectors([sentences[place] for place in places])  # (B, T, width)
@@ -110,11 +116,15 @@ class Embedder:
                 yield place, self._shaped(row[: lengths[place]])
 
     @torch.no_grad()
+    def padded(self, sentences: Sentences) -> tuple[Tensor, Tensor]:
+        """The mix of each token (B, T, width), zeros behind the end of a sentence, and the mask (B, T); one batch."""
+        ids = self.elmo.bilm.ids_of(sentences, self._word_id)  # (B, T, ·)
+        output = self.elmo(ids)
+        return output.representations[0], output.mask
+
     def _vectors(self, sentences: Sentences) -> np.ndarray:
         """The mix of each token, (B, T, width)."""
-        ids = self.elmo.bilm.ids_of(sentences, self._word_id)  # (B, T, ·)
-        mixed = self.elmo(ids).representations[0]  # (B, T, width)
-        return mixed.cpu().numpy()
+        return self.padded(sentences)[0].cpu().numpy()
 
     def _shaped(self, vectors: np.ndarray) -> np.ndarray:
         """A sentence's vectors (T, width), those of all layers side by side as (L, T, D)."""
@@ -245,8 +255,11 @@ def _device(cuda_device: int) -> torch.device:
     return int_to_device(cuda_device)
 
 
-def _token_lists(sentences: Any) -> list[list[str]]:
-    """Sentences as lists; what a user takes for a sentence, above all untokenised text, is named with its place."""
+def token_lists(sentences: Any) -> list[list[str]]:
+    """Return sentences as lists of tokens.
+
+    Raises `ConfigurationError` that says which sentence is none, such as a text that nobody has split yet.
+    """
     if isinstance(sentences, str | bytes | Mapping) or not isinstance(sentences, Iterable):
         raise ConfigurationError(
             f"expected a list of tokenised sentences, such as [['Two', 'words'], ['One']], got {_said(sentences)}"

@@ -55,9 +55,7 @@ class Hdf5File(VectorFile):
         Leave `sentence_to_index` out.
     """
 
-    def __init__(
-        self, compress: bool = False, use_sentence_keys: bool = False, forget_sentences: bool = False
-    ) -> None:
+    def __init__(self, compress: bool = False, use_sentence_keys: bool = False, forget_sentences: bool = False) -> None:
         self._compress = compress
         self._use_sentence_keys = use_sentence_keys
         self._has_index = not (use_sentence_keys or forget_sentences)

@@ -4,7 +4,7 @@ import json
 import os
 from collections import ChainMap
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import h5py
 import numpy as np
@@ -75,6 +75,24 @@ def test_what_joins_the_shards_is_read_as_the_file_of_one_process(folder: Path, 
         ["vectors.hdf5", "vectors.hdf5.json", "whole", *shards, *(f"{shard}.json" for shard in shards)]
     )
     assert (min(counts)[0] == 0) == (size == 9)
+
+
+@pytest.mark.parametrize("after", [None, 5])
+def test_windows_that_grow_are_dealt_out_and_joined_to_the_same_vectors(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, after: Optional[int]
+) -> None:
+    """To the bit, of a process that was broken off, too."""
+    monkeypatch.setattr(corpus, "SMALLEST_WINDOW", 100)
+    monkeypatch.setattr(corpus, "WINDOWS_OF_A_SIZE", 5)
+    for rank in range(4):
+        if after is not None:
+            with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
+                break_off(broken, after)
+                embed(folder, "vectors.hdf5", Hdf5File(), share=Share(rank, 4))
+        assert embed(folder, "vectors.hdf5", Hdf5File(), share=Share(rank, 4)).sentences > LINES / 10
+    embed(folder, "whole", Hdf5File())
+    assert contents(folder / "vectors.hdf5") == contents(folder / "whole")
+    check_manifest(folder, "vectors.hdf5", 4)
 
 
 def test_the_joined_file_may_move_with_its_shards_and_be_read_from_anywhere(
