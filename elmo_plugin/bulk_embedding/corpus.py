@@ -12,10 +12,14 @@ from elmo_plugin.characters.text_file import OpenText, TextFile
 
 CHARACTERS_IN_WINDOW = 2**18
 """Characters, line ends included, whose sentences are sorted by length together: some 50,000 tokens."""
-SMALLEST_WINDOW = 2**10
-"""Characters of the first windows, so that there is one for each process of a short text, too."""
-WINDOWS_OF_A_SIZE = 16
-"""After so many windows their size doubles, until it is `CHARACTERS_IN_WINDOW`: after 4 million characters.
+SMALLEST_WINDOW = 2**13
+"""Characters of the first windows: of a few hundred lines each of four processes has one.
+
+The smaller a window, the less alike its lengths and the fewer words that come again: one process embeds windows of this
+size at 0.6 to 0.75 of the speed of a whole text, and of an eighth of it at 0.35.
+"""
+WINDOWS_OF_A_SIZE = 8
+"""After so many windows their size doubles, until it is `CHARACTERS_IN_WINDOW`: after 2 million characters.
 
 The sizes do not depend on the text's length, which is not known of the standard input or of compressed files.
 """

@@ -23,6 +23,7 @@ from elmo_plugin.bulk_embedding import (
     VectorFile,
     load,
 )
+from elmo_plugin.bulk_embedding.corpus import SMALLEST_WINDOW
 from elmo_plugin.bulk_embedding.embedder import MIXES, TRAINED, load_by_keys
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
 from elmo_plugin.bulk_embedding.shards import check_processes
@@ -179,6 +180,9 @@ def run(args: argparse.Namespace) -> None:
         counts = whole_or_shard.embed(corpus, args.output, file)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"embed-corpus: {error}")
+    if share.size > 1 and not counts.sentences:
+        about = f"a window of the text has {SMALLEST_WINDOW:,} characters or more, and there are fewer than processes"
+        print(f"embed-corpus: nothing to do for process {share.rank + 1} of {share.size}: {about}", file=sys.stderr)
     written = f"{args.output}, shard {share.rank + 1} of {share.size}" if share.size > 1 else args.output
     shape = ", ".join("T" if count == -1 else str(count) for count in embedder.layout.shape)
     print(f"{written}: {counts.sentences:,} sentences, {counts.tokens:,} tokens; ({shape}) {embedder.layout.dtype}")
@@ -196,8 +200,8 @@ def _share() -> Share:
 
 
 def _file(args: argparse.Namespace) -> VectorFile:
-    ending = args.output.suffix
-    chosen = args.format or ENDINGS.get(ending, ending.lower().removeprefix("."))
+    ending = args.output.suffix.lower()
+    chosen = args.format or ENDINGS.get(ending, ending.removeprefix("."))
     if chosen not in VectorFile.list_available():
         known = ", ".join(f".{name}" for name in ["h5", *VectorFile.list_available()])
         raise ConfigurationError(f"'{args.output}': expected a name that ends in {known}, or --format, got '{ending}'")

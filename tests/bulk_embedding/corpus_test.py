@@ -71,35 +71,38 @@ def test_an_empty_file_has_no_window(tmp_path: Path) -> None:
     assert list(write(tmp_path, "").windows()) == []
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 8])
+@pytest.mark.parametrize("size", [2, 4])
 def test_of_a_few_hundred_lines_each_process_has_about_as_much_to_do(tmp_path: Path, size: int) -> None:
-    text = "".join(f"line number {number} has about nine tokens or so .\n" for number in range(300))
+    text = "".join(
+        f"line number {number} has about as many words as a sentence has , and so on {'word ' * 5}.\n"
+        for number in range(300)
+    )
     shares = [list(write(tmp_path, text, share=Share(rank, size)).windows()) for rank in range(size)]
     tokens = [sum(len(line.tokens) for window in windows for line in window.sentences) for windows in shares]
-    assert sum(tokens) == 3000 and min(tokens) > 0.5 * 3000 / size
+    assert min(tokens) > 0.5 * sum(tokens) / size
 
 
-def test_windows_grow_from_a_thousand_characters_to_so_many_and_no_further(tmp_path: Path) -> None:
+def test_windows_grow_from_eight_thousand_characters_to_so_many_and_no_further(tmp_path: Path) -> None:
     line = "x" * 127 + "\n"
-    windows = write(tmp_path, line * 30 * 2**10 * 2).windows()
+    windows = write(tmp_path, line * 20 * 2**10).windows()
     sizes = [len(window.sentences) * len(line) for window in windows]
-    assert sizes[0] == 1024 and sizes[:-1] == sorted(sizes[:-1])
+    assert sizes[0] == 8192 and sizes[:-1] == sorted(sizes[:-1])
     assert sizes[-2] == corpus.CHARACTERS_IN_WINDOW == max(sizes)
-    for size in (2**10, 2**13, 2**17):
-        assert sizes.count(size) == 16
+    for size in (2**13, 2**14, 2**17):
+        assert sizes.count(size) == 8
 
 
 def test_windows_are_the_same_for_a_plain_file_a_compressed_one_the_standard_input_and_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = "".join(f"{'word ' * (number % 20)}\n" for number in range(1000))
+    text = "".join(f"{'word ' * (number % 20)}\n" for number in range(3000))
     wanted = list(write(tmp_path, text).windows())
     (tmp_path / "packed").write_bytes(gzip.compress(text.encode()))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
     tokenizer = Tokenizer.by_name("just_spaces")()
     for source in (tmp_path / "packed", Path("-"), io.StringIO(text)):
         assert list(Corpus(source, tokenizer).windows()) == wanted
-    assert len(wanted) > 16
+    assert len(wanted) > 10
 
 
 def test_tabs_separate_tokens_that_may_hold_spaces_or_nothing(tmp_path: Path) -> None:

@@ -317,6 +317,17 @@ def test_each_process_of_several_writes_its_shard_and_says_which(
     assert_close(arrays(), wanted())
 
 
+def test_a_process_that_has_nothing_to_do_says_why(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank, said in (("0", False), ("1", True)):
+        monkeypatch.setenv("RANK", rank)
+        allennlp("embed-corpus", "text", "out.hdf5", *BILM)
+        assert ("nothing to do for process 2 of 2" in capsys.readouterr().err) == said
+    assert_close(arrays(), wanted())
+
+
 @pytest.mark.parametrize(
     ("environment", "arguments", "said"),
     [
