@@ -210,8 +210,8 @@ def _trained(folder: Path, name: str) -> tuple[Elmo, LayerMix, Optional[WordId]]
 
 def _no_archive(location: Location, found: str) -> ConfigurationError:
     return ConfigurationError(
-        f"'{fspath(location)}' is no readable archive of a model with ELMo inside, whose mix 'trained' asks for: "
-        f"{found}; of a biLM itself, take 'all', 'top' or 'average'"
+        f"'{fspath(location)}': expected the archive of a trained model with ELMo inside, for its mix, got {found}; "
+        "a biLM itself has the mixes 'all', 'top' and 'average'"
     )
 
 

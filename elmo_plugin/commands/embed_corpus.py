@@ -28,6 +28,7 @@ from elmo_plugin.bulk_embedding.embedder import MIXES, TRAINED, load_by_keys
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
 from elmo_plugin.bulk_embedding.shards import check_processes
 from elmo_plugin.bulk_embedding.vector_file import refuse_existing
+from elmo_plugin.checkpoints.checkpoint_format import bundled_names
 from elmo_plugin.commands.arguments import add_initial_state, count
 from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS
 
@@ -238,10 +239,9 @@ def _embedder(args: argparse.Namespace) -> Embedder:
     if bool(args.options_file) != bool(args.weight_file):
         missing = "--weight-file" if args.options_file else "--options-file"
         raise ConfigurationError(f"{missing} is missing; wanted both files of a bilm-tf pair, or neither")
-    if args.mix in MIXES:
-        raise ConfigurationError(
-            f"--mix: expected the archive of a trained model, got {args.mix!r}; write --{args.mix}"
-        )
+    if args.mix in MIXES or args.mix in bundled_names():
+        instead = f"--{args.mix}" if args.mix in MIXES else f"--bilm {args.mix}, with --all, --top or --average"
+        raise ConfigurationError(f"--mix: expected the archive of a trained model, got {args.mix!r}; write {instead}")
     device = _cuda_device(args.cuda_device)
     if args.mix:
         return load(args.mix, TRAINED, args.precision, device, args.initial_state)

@@ -111,7 +111,7 @@ def test_what_cannot_be_loaded_is_said(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="'cuda_device' is 99; this machine has"):
         load(folder, cuda_device=99)
     (tmp_path / "model.tar.gz").write_bytes(b"no archive")
-    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz' is no readable archive of a model"):
+    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz': expected the archive of a trained model"):
         load(tmp_path / "model.tar.gz", "trained")
     with pytest.raises(ConfigurationError, match=r"'bilm' is .*nowhere.* cannot be had"):
         load(tmp_path / "nowhere", "trained")
