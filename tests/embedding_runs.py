@@ -38,10 +38,11 @@ def embed(
     text: str = "text",
     bilm: str = "bilm",
     share: Share = WHOLE,
+    initial_state: str = "zero",
     **keys: Any,
 ) -> Counts:
     """The whole work, or that of one process."""
-    embedder = CorpusEmbedder(load(folder / bilm), **{"tokens_per_batch": BATCH, **keys})
+    embedder = CorpusEmbedder(load(folder / bilm, initial_state=initial_state), **{"tokens_per_batch": BATCH, **keys})
     corpus = Corpus(folder / text, Tokenizer.by_name("just_spaces")(), share)
     work = embedder if share == WHOLE else ShardedCorpusEmbedder(embedder)
     return work.embed(corpus, folder / target, file)

@@ -18,7 +18,8 @@ from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTok
 from allennlp.models import Model
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, warm_up
+from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.mixes import Elmo
 from tests.oracles import lively, options, write_files
 
@@ -170,3 +171,10 @@ def allennlp(*arguments: Any) -> None:
     """Run the command line in this process."""
     with patch.object(sys, "argv", ["allennlp", *map(str, arguments)]):
         main()
+
+
+def warm_bilm() -> BiLM:
+    """The small biLM with a warm state."""
+    bilm = small_bilm()
+    bilm.warm_state = warm_up(bilm, [batch_to_ids([["The", "boat", "leaks", "."], ["It", "sinks"]])])
+    return bilm

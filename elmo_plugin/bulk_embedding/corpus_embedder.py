@@ -11,12 +11,19 @@ import numpy as np
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.bulk_embedding.corpus import CHARACTERS_IN_WINDOW, Corpus, Share, Window
+from elmo_plugin.bulk_embedding.corpus import (
+    CHARACTERS_IN_WINDOW,
+    SMALLEST_WINDOW,
+    WINDOWS_OF_A_SIZE,
+    Corpus,
+    Share,
+    Window,
+)
 from elmo_plugin.bulk_embedding.embedder import Embedder
 from elmo_plugin.bulk_embedding.journal import Journal, KeptWindow
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
 from elmo_plugin.bulk_embedding.pooling import mean
-from elmo_plugin.bulk_embedding.vector_file import Layout, VectorFile
+from elmo_plugin.bulk_embedding.vector_file import Layout, VectorFile, refuse_existing
 from elmo_plugin.mixes.identity import identity
 
 PART = ".part"
@@ -59,8 +66,8 @@ class CorpusEmbedder:
         self._tokens_per_batch = tokens_per_batch
         self._batch_size = batch_size
 
-    def embed(self, corpus: Corpus, target: Path, file: VectorFile) -> Counts:
-        """Write the vectors of a corpus, or of a share of it, to a new file.
+    def embed(self, corpus: Corpus, target: Path, file: VectorFile, replace: bool = False) -> Counts:
+        """Write the vectors of a corpus, or of a share of it, to a new file; with `replace`, also in place of another.
 
         What is embedded is kept in the folder `target` with `.part` behind it. A run that was broken off goes on from
         there, and its file is that of an undisturbed run: a window is computed the same wherever a run begins. The
@@ -69,8 +76,8 @@ class CorpusEmbedder:
         Raises `ConfigurationError` where there is a file already, for a folder of another run or of another text, for a
         text that cannot be read, and where the disk takes no more.
         """
-        if target.exists():
-            raise ConfigurationError(f"'{target}' is there already; name another output, or delete it")
+        if not replace:
+            refuse_existing(target)
         folder = target.with_name(f"{target.name}{PART}")
         try:
             with closing(Journal(folder, self.run(), self.layout)) as journal:
@@ -124,7 +131,7 @@ class CorpusEmbedder:
             "type of numbers": self.layout.dtype,
             "tokens per batch": self._tokens_per_batch,
             "batch size": self._batch_size,
-            "characters in a window": CHARACTERS_IN_WINDOW,
+            "characters in a window": [SMALLEST_WINDOW, WINDOWS_OF_A_SIZE, CHARACTERS_IN_WINDOW],
         }
 
 

@@ -51,11 +51,14 @@ class Hdf5File(VectorFile):
     use_sentence_keys : `bool`
         The key is `sentence_key` of the sentence. Then a repeated sentence is there once, an empty line is not, and
         there is no `sentence_to_index`.
+    forget_sentences : `bool`
+        Leave `sentence_to_index` out.
     """
 
-    def __init__(self, compress: bool = False, use_sentence_keys: bool = False) -> None:
+    def __init__(self, compress: bool = False, use_sentence_keys: bool = False, forget_sentences: bool = False) -> None:
         self._compress = compress
         self._use_sentence_keys = use_sentence_keys
+        self._has_index = not (use_sentence_keys or forget_sentences)
 
     def write(self, path: Path, sentences: Iterable[EmbeddedSentence], layout: Layout) -> None:
         """Write them."""
@@ -80,17 +83,19 @@ class Hdf5File(VectorFile):
                     key = sentence_key(sentence.text) if self._use_sentence_keys else str(sentence.line)
                     if key and not file.id.links.exists(key.encode()):  # `in` would open what a link leads to
                         store(file, key, sentence)
-                    if sentence.text and not self._use_sentence_keys:
+                    if sentence.text and self._has_index:
                         _add_to_index(index, sentence.text, key)
                     disk.check()
-                place = None if self._use_sentence_keys else _make_room(file, _close_index(index))
+                place = _make_room(file, _close_index(index)) if self._has_index else None
             if place is not None:
                 disk.seek(place)
                 shutil.copyfileobj(index, disk)
             disk.check()
 
     def _to_params(self) -> dict[str, Any]:
-        return {"type": "hdf5", "compress": self._compress, "use_sentence_keys": self._use_sentence_keys}
+        params = {"type": "hdf5", "compress": self._compress, "use_sentence_keys": self._use_sentence_keys}
+        forgets = not (self._has_index or self._use_sentence_keys)
+        return {**params, "forget_sentences": True} if forgets else params  # shards without the key stay as they were
 
     def _storage(self, vectors: np.ndarray, layout: Layout) -> dict[str, Any]:
         if not self._compress or not vectors.size:

@@ -23,7 +23,7 @@ from allennlp.common.checks import ConfigurationError
 from elmo_plugin.bulk_embedding.corpus import Corpus, Share
 from elmo_plugin.bulk_embedding.corpus_embedder import PART, CorpusEmbedder, Counts
 from elmo_plugin.bulk_embedding.hdf5 import Hdf5File, LinkedSentence
-from elmo_plugin.bulk_embedding.vector_file import EmbeddedSentence, Layout, VectorFile
+from elmo_plugin.bulk_embedding.vector_file import EmbeddedSentence, Layout, VectorFile, refuse_existing
 
 RECORD = ".json"
 """What the names of records and of the manifest end with."""
@@ -57,7 +57,7 @@ class ShardedCorpusEmbedder:
             _check(shard, self._run(corpus, file))
             shutil.rmtree(f"{shard}{PART}", ignore_errors=True)  # which a kill has left
         else:
-            _refuse(target, _record(target))
+            refuse_existing(target, _record(target))
             self._embedder.embed(corpus, shard, _RecordedFile(file, self._run(corpus, file), _record(shard)))
         if {path.name for path in shards} <= set(os.listdir(target.parent)):
             self._join(sorted(shards), corpus, target, file)
@@ -69,7 +69,7 @@ class ShardedCorpusEmbedder:
         run = self._run(corpus, file)
         records = [_check(shard, run) for shard in shards]
         if target.exists() and not _record(target).exists():
-            _refuse(target)
+            refuse_existing(target)
         partial = target.with_name(f"{target.name}.{corpus.share.rank}{PART}")
         try:
             partial.write_text(json.dumps(_manifest(run, shards, records)), encoding="utf-8")
@@ -166,12 +166,6 @@ def _check(shard: Path, run: Record) -> Record:
                 "name another output, or delete it"
             )
     return record
-
-
-def _refuse(*paths: Path) -> None:
-    for path in paths:
-        if path.exists():
-            raise ConfigurationError(f"'{path}' is there already; name another output, or delete it")
 
 
 def _manifest(run: Record, shards: Sequence[Path], records: Sequence[Record]) -> Record:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from allennlp.common import Registrable
+from allennlp.common.checks import ConfigurationError
 
 
 class Layout(NamedTuple):
@@ -52,3 +53,10 @@ class VectorFile(ABC, Registrable):
 
         One of them is in memory at a time, or a bounded number. Raises `OSError` where the disk takes no more.
         """
+
+
+def refuse_existing(*paths: Path) -> None:
+    """Raise `ConfigurationError` for the first path where there is something already."""
+    for path in paths:
+        if path.exists():
+            raise ConfigurationError(f"'{path}' is there already; name another output, or delete it")

@@ -25,7 +25,14 @@ from elmo_plugin.checkpoints.checkpoint_format import (
 )
 from elmo_plugin.checkpoints.file_kind import GZIP, what_is_wrong
 from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
-from elmo_plugin.checkpoints.upstream_elmo import CONFIG, OPTIONS_FILE, PACKED, upstream_checkpoints
+from elmo_plugin.checkpoints.upstream_elmo import (
+    CONFIG,
+    OPTIONS_FILE,
+    PACKED,
+    SavedMix,
+    saved_mix,
+    upstream_checkpoints,
+)
 from elmo_plugin.checkpoints.vocabulary_file import read_words
 from elmo_plugin.checkpoints.word_table import with_vocabulary
 
@@ -84,6 +91,22 @@ def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str
     if serialization_dir is None or not path.exists():
         return None
     return next((checkpoint for found, checkpoint in _checkpoints(path, str(path)) if found == source), None)
+
+
+def upstream_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMix]]:
+    """The biLM and the mix of the first of AllenNLP's own ELMos in an unpacked archive or in the folder of a run.
+
+    `None` if its model has none, or one of ours. Errors call the folder by `name`.
+    """
+    path = folder / ARCHIVED_WEIGHTS if (folder / ARCHIVED_WEIGHTS).exists() else _run_weights(folder)
+    if path is None:
+        return None
+    weights = read_weights(path, f"{name}!{path.name}")
+    if any(key.endswith(f"bilm.{DESCRIPTION}") for key in weights):
+        return None
+    for place, checkpoint in upstream_checkpoints(weights, path, f"{name}!"):
+        return checkpoint, saved_mix(weights, place, path, f"{name}!")
+    return None
 
 
 def _all_checkpoints(path: Path, name: str) -> list[tuple[str, Checkpoint]]:

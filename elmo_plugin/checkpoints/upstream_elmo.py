@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
@@ -19,6 +19,17 @@ PACKED = "fta/"
 """Where AllenNLP before 1.0 put the files that a config names into the archive, under the path of their key."""
 OPTIONS_FILE = "options_file"
 MARK = "_token_embedder._char_embedding_weights"
+BILM = "_elmo_lstm"
+"""What `allennlp.modules.elmo.Elmo` calls its biLM; its first mix is beside it."""
+MIX = "scalar_mix_0"
+
+
+class SavedMix(NamedTuple):
+    """What the first mix of AllenNLP's `Elmo` has learned, and whether it normalizes the layers."""
+
+    scalar_parameters: list[float]
+    gamma: float
+    do_layer_norm: bool
 
 
 def upstream_checkpoints(weights: Mapping[str, Any], path: Path, name: str) -> Iterator[tuple[str, Checkpoint]]:
@@ -33,11 +44,30 @@ def upstream_checkpoints(weights: Mapping[str, Any], path: Path, name: str) -> I
     Raises `ConfigurationError` if the sizes cannot be had, or are not those of the weights.
     """
     for key in weights:
-        if key.endswith(f"_elmo_lstm.{MARK}"):
+        if key.endswith(f"{BILM}.{MARK}"):
             prefix = key.removesuffix(MARK)
             options = _options(_options_file(path.parent, name), name)
             check_numbers(options, path.stat().st_size, f"{name}{path.name}")
-            yield prefix.removesuffix("."), _checkpoint(weights, prefix, options, name)
+            yield prefix.removesuffix("."), upstream_checkpoint(weights, prefix, options, name)
+
+
+def saved_mix(weights: Mapping[str, Any], place: str, path: Path, name: str) -> SavedMix:
+    """Read the first mix beside the biLM at `place`; the other parameters are those of `upstream_checkpoints`.
+
+    Raises `ConfigurationError` if there is none.
+    """
+    do_layer_norm = any(value is True for value in _values(_config(path.parent, name), "do_layer_norm"))
+    return mix_beside(weights, place, do_layer_norm, name)
+
+
+def mix_beside(weights: Mapping[str, Any], place: str, do_layer_norm: bool, name: str) -> SavedMix:
+    """The same where it is known whether the mix normalizes the layers, which weights do not say."""
+    prefix = f"{place.removesuffix(BILM)}{MIX}."
+    names = [key for key in weights if key.startswith(f"{prefix}scalar_parameters.")]
+    if not names or f"{prefix}gamma" not in weights:
+        raise ConfigurationError(f"'{name}': expected a mix of layers at '{prefix}' beside its ELMo, got none")
+    by_layer = sorted(names, key=lambda key: int(key.rpartition(".")[2]))
+    return SavedMix([float(weights[key]) for key in by_layer], float(weights[f"{prefix}gamma"]), do_layer_norm)
 
 
 def _options(options_file: Location, name: str) -> BiLMOptions:
@@ -49,7 +79,8 @@ def _options(options_file: Location, name: str) -> BiLMOptions:
     return options
 
 
-def _checkpoint(weights: Mapping[str, Any], prefix: str, options: BiLMOptions, name: str) -> Checkpoint:
+def upstream_checkpoint(weights: Mapping[str, Any], prefix: str, options: BiLMOptions, name: str) -> Checkpoint:
+    """The checkpoint of the `_ElmoBiLm` whose tensors begin with `prefix`. Raises `ConfigurationError` for others."""
     assert options.char_cnn is not None
     state_dict: dict[str, Tensor] = {}
     links = list(allennlp_links(options.char_cnn, options.lstm))
@@ -77,11 +108,8 @@ def _fitting(value: Any, tensor: str, wanted: Shape, name: str) -> Tensor:
 def _options_file(folder: Path, name: str) -> Location:
     """The file of the sizes: packed beside the weights, or where the config says."""
     packed = sorted((folder / PACKED).glob(f"*{OPTIONS_FILE}"))
-    try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"'{name}{CONFIG}', which names the sizes of its ELMo: {error}") from error
-    found = [str(path) for path in packed] or sorted(set(_values(config, OPTIONS_FILE)))
+    named = {value for value in _values(_config(folder, name), OPTIONS_FILE) if isinstance(value, str)}
+    found = [str(path) for path in packed] or sorted(named)
     if len(found) != 1:
         names = ", ".join(found) or "none"
         raise ConfigurationError(
@@ -90,10 +118,17 @@ def _options_file(folder: Path, name: str) -> Location:
     return found[0]
 
 
-def _values(block: Any, key: str) -> Iterator[str]:
-    """Every text that stands under a key, however deep."""
+def _config(folder: Path, name: str) -> Any:
+    try:
+        return json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"'{name}{CONFIG}', which names the sizes of its ELMo: {error}") from error
+
+
+def _values(block: Any, key: str) -> Iterator[Any]:
+    """Every value that stands under a key, however deep."""
     if isinstance(block, Mapping):
-        if isinstance(block.get(key), str):
+        if key in block:
             yield block[key]
         block = list(block.values())
     if isinstance(block, list):

@@ -8,7 +8,9 @@ from typing import Optional
 
 import torch
 from allennlp.commands.subcommand import Subcommand
+from allennlp.common import logging as common_logging
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import CACHE_DIRECTORY
 from allennlp.data import Tokenizer
 
 from elmo_plugin.bilm.precision import CHOICES
@@ -21,10 +23,13 @@ from elmo_plugin.bulk_embedding import (
     VectorFile,
     load,
 )
+from elmo_plugin.bulk_embedding.corpus import SMALLEST_WINDOW
 from elmo_plugin.bulk_embedding.embedder import MIXES, TRAINED, load_by_keys
 from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
 from elmo_plugin.bulk_embedding.shards import check_processes
-from elmo_plugin.commands.arguments import check_values, count, device
+from elmo_plugin.bulk_embedding.vector_file import refuse_existing
+from elmo_plugin.checkpoints.checkpoint_format import bundled_names
+from elmo_plugin.commands.arguments import add_initial_state, check_values, count, device
 from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS
 
 DESCRIPTION = """
@@ -38,7 +43,8 @@ Embed a text, one sentence a line, and write the vectors to one file:
 An array is (L, T, D) for all layers, the token layer first, (T, D) for one layer or a mix, and without T
 if pooled. An empty line keeps its number; it has a T of 0, or zeros if pooled.
 
-With the biLM that comes with the package, no download:
+With the biLM that comes with the package, no download; without --bilm the published original model is fetched,
+374 MB, once:
   allennlp embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny --all
 
 With a pair of files, from standard input, half the size:
@@ -50,12 +56,21 @@ With the mix that a tagger has learned, a vector a sentence:
 What is embedded is kept in OUTPUT.part until OUTPUT is made of it, so that the disk needs room for it twice. A
 run that was killed goes on from there when the same command is given again.
 
+Tokens are what white space separates. With --split tab they are what tabs separate, as in the `plain` input of
+ELMoForManyLangs: they may hold spaces, and be empty. With --split spacy the text need not be tokenised.
+
 On four processes, each of which writes a shard of its own, such as vectors-00000-of-00004.hdf5:
   torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m allennlp embed-corpus sentences.txt vectors.hdf5
 
 The one that ends last writes the manifest, vectors.hdf5.json, and vectors.hdf5, which links to the shards and
 is read as if it held them; npz and parquet have the manifest alone.
 """
+
+SPLITS = {"space": "just_spaces", "tab": "just_tabs", "spacy": "spacy_blank"}
+"""The tokenizer of each way to split, which may be called by the tokenizer's name, too."""
+OTHER_NAMES = {tokenizer: split for split, tokenizer in SPLITS.items()}
+ENDINGS = {"": "hdf5", ".h5": "hdf5"}
+"""What names end with beside the names of formats."""
 
 
 @Subcommand.register("embed-corpus")
@@ -94,10 +109,11 @@ def _add_layers(subparser: argparse.ArgumentParser) -> None:
 
 
 def _add_bilm(subparser: argparse.ArgumentParser) -> None:
-    group = subparser.add_argument_group("the biLM; without any of these the published one is fetched")
+    group = subparser.add_argument_group("the biLM; without any of these the published original is fetched, 374 MB")
     group.add_argument("--bilm", help="path or URL, in any format, or the name of a bundled biLM")
     group.add_argument("--options-file", help="path or URL of bilm-tf's options.json")
     group.add_argument("--weight-file", help="path or URL of bilm-tf's hdf5 file")
+    add_initial_state(group)
 
 
 def _add_file(subparser: argparse.ArgumentParser) -> None:
@@ -105,7 +121,7 @@ def _add_file(subparser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--format",
         choices=sorted(VectorFile.list_available()),
-        help="by default OUTPUT's ending says it, hdf5 if it is another",
+        help="by default OUTPUT's ending says it: .hdf5, .h5, .npz, .parquet, or none for hdf5",
     )
     group.add_argument("--pool", action="store_true", help="one vector a sentence, the mean over its tokens")
     group.add_argument("--half", action="store_true", help="numbers of 16 bits, not of 32")
@@ -115,15 +131,21 @@ def _add_file(subparser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="hdf5's keys are the sentences, / written %%2F; a repeated sentence is there once, an empty one is not",
     )
+    group.add_argument("--forget-sentences", action="store_true", help="hdf5 without `sentence_to_index`")
+    group.add_argument(
+        "--vocab-path", metavar="PATH", help="nothing: the retired command took it too, and wrote no vocabulary"
+    )
 
 
 def _add_work(subparser: argparse.ArgumentParser) -> None:
     group = subparser.add_argument_group("the work")
     group.add_argument(
+        "--split",
         "--tokenizer",
-        choices=["just_spaces", "spacy_blank"],
-        default="just_spaces",
-        help="tokens by white space (default), or by spaCy's rules for English",
+        type=lambda name: OTHER_NAMES.get(name, name),
+        choices=list(SPLITS),
+        default="space",
+        help="tokens by white space (default), by tabs, or by spaCy's rules for English",
     )
     group.add_argument(
         "--tokens-per-batch",
@@ -141,23 +163,31 @@ def _add_work(subparser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cuda-device",
         type=device,
-        help="the number of a GPU, -1 for the processor (default: -1; under torchrun a GPU of its own for each "
-        "process, where there are GPUs)",
+        help="the number of a GPU, 0 for the first, -1 for the processor (default: -1; under torchrun a GPU of its own "
+        "for each process, where there are GPUs)",
     )
+    group.add_argument("--file-friendly-logging", action="store_true", help="progress on lines of its own")
 
 
 def run(args: argparse.Namespace) -> None:
     """Embed, and say what was written; one line and exit code 1 if something is wrong."""
+    common_logging.FILE_FRIENDLY_LOGGING = args.file_friendly_logging
     try:
         share = _share()
         check_processes(args.output, share.size)
-        file = _file(args.format, args.output, args.compress, args.use_sentence_keys)
-        corpus = Corpus(args.input, Tokenizer.by_name(args.tokenizer)(), share)
+        file = _file(args)
+        corpus = Corpus(args.input, Tokenizer.by_name(SPLITS[args.split])(), share)
+        _check_output(args.output, share)
+        if args.vocab_path:
+            _say("--vocab-path: no vocabulary is written, as by the retired command")
         embedder = CorpusEmbedder(_embedder(args), args.pool, args.half, args.tokens_per_batch, args.batch_size)
         whole_or_shard = embedder if share.size == 1 else ShardedCorpusEmbedder(embedder)
         counts = whole_or_shard.embed(corpus, args.output, file)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"embed-corpus: {error}")
+    if share.size > 1 and not counts.sentences:
+        about = f"a window of the text has {SMALLEST_WINDOW:,} characters or more, and there are fewer than processes"
+        print(f"embed-corpus: nothing to do for process {share.rank + 1} of {share.size}: {about}", file=sys.stderr)
     written = f"{args.output}, shard {share.rank + 1} of {share.size}" if share.size > 1 else args.output
     shape = ", ".join("T" if count == -1 else str(count) for count in embedder.layout.shape)
     print(f"{written}: {counts.sentences:,} sentences, {counts.tokens:,} tokens; ({shape}) {embedder.layout.dtype}")
@@ -174,13 +204,34 @@ def _share() -> Share:
     return Share(int(rank), int(size))
 
 
-def _file(name: Optional[str], output: Path, compress: bool, use_sentence_keys: bool) -> VectorFile:
-    ending = output.suffix.removeprefix(".")
-    chosen = name or (ending if ending in VectorFile.list_available() else "hdf5")
-    if chosen != "hdf5" and use_sentence_keys:
-        raise ConfigurationError(f"--use-sentence-keys is for hdf5; found the format {chosen}")
-    keys = {"use_sentence_keys": True} if use_sentence_keys else {}
-    return VectorFile.by_name(chosen)(compress, **keys)
+def _file(args: argparse.Namespace) -> VectorFile:
+    ending = args.output.suffix.lower()
+    chosen = args.format or ENDINGS.get(ending, ending.removeprefix("."))
+    if chosen not in VectorFile.list_available():
+        known = ", ".join(f".{name}" for name in ["h5", *VectorFile.list_available()])
+        raise ConfigurationError(f"'{args.output}': expected a name that ends in {known}, or --format, got '{ending}'")
+    keys = {name: True for name in ("use_sentence_keys", "forget_sentences") if getattr(args, name)}
+    if chosen != "hdf5" and keys:
+        named = " and ".join(f"--{name.replace('_', '-')}" for name in keys)
+        raise ConfigurationError(f"{named} is for hdf5; found the format {chosen}")
+    return VectorFile.by_name(chosen)(args.compress, **keys)
+
+
+def _check_output(output: Path, share: Share) -> None:
+    """Raise `ConfigurationError` where it cannot be written, before anything is loaded.
+
+    Of several processes the others may have joined it already.
+    """
+    if not output.parent.is_dir():
+        raise ConfigurationError(f"'{output}' cannot be written: there is no folder '{output.parent}'; make it first")
+    if share.size == 1:
+        refuse_existing(output)
+
+
+def _say(text: str) -> None:
+    """What a user should know and no program reads; of several processes the first one says it."""
+    if os.environ.get("RANK", "0") == "0":
+        print(f"embed-corpus: {text}", file=sys.stderr)
 
 
 def _embedder(args: argparse.Namespace) -> Embedder:
@@ -192,20 +243,33 @@ def _embedder(args: argparse.Namespace) -> Embedder:
     if bool(args.options_file) != bool(args.weight_file):
         missing = "--weight-file" if args.options_file else "--options-file"
         raise ConfigurationError(f"{missing} is missing; wanted both files of a bilm-tf pair, or neither")
+    if args.mix in MIXES or args.mix in bundled_names():
+        instead = f"--{args.mix}" if args.mix in MIXES else f"--bilm {args.mix}, with --all, --top or --average"
+        raise ConfigurationError(f"--mix: expected the archive of a trained model, got {args.mix!r}; write {instead}")
     device = _cuda_device(args.cuda_device)
     if args.mix:
-        return load(args.mix, TRAINED, args.precision, device)
+        return load(args.mix, TRAINED, args.precision, device, args.initial_state)
     if args.bilm:
-        return load(args.bilm, args.layers, args.precision, device)
+        return load(args.bilm, args.layers, args.precision, device, args.initial_state)
+    if not args.options_file:
+        _say(
+            "without --bilm, this is the published original model, 93.6 million parameters: 374 MB from "
+            f"{PUBLISHED_WEIGHTS}, kept in {CACHE_DIRECTORY} for the next time; --bilm english-tiny needs no download"
+        )
     pair = {
         "options_file": args.options_file or PUBLISHED_OPTIONS,
         "weight_file": args.weight_file or PUBLISHED_WEIGHTS,
     }
-    return load_by_keys(pair, args.layers, args.precision, device)
+    return load_by_keys(pair, args.layers, args.precision, device, args.initial_state)
 
 
 def _cuda_device(chosen: Optional[int]) -> int:
     """What the user says; or the GPU of this process among those that torchrun has started on this machine."""
-    if chosen is None and torch.cuda.is_available():
-        return int(os.environ.get("LOCAL_RANK", -1))
-    return -1 if chosen is None else chosen
+    if chosen is not None:
+        return chosen
+    if not torch.cuda.is_available():
+        return -1
+    if "LOCAL_RANK" not in os.environ:
+        _say("the vectors are computed on the processor; --cuda-device 0 takes the first GPU")
+        return -1
+    return int(os.environ["LOCAL_RANK"])

@@ -27,7 +27,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     # Parameters
 
-    bilm, mix, precision, cuda_device
+    bilm, mix, precision, cuda_device, initial_state
         As of `elmo_plugin.load`; of `all` layers a text's vector has L · D numbers, those of the token layer first.
     pooling : `str`
         `mean` or `max`, over the tokens of a text; of a text without tokens both are zeros.
@@ -47,6 +47,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         tokenizer: Optional[Tokenize] = None,
         precision: str = "float32",
         cuda_device: int = -1,
+        initial_state: Optional[str] = None,
     ) -> None:
         self.bilm = bilm
         self.mix = mix
@@ -54,6 +55,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.tokenizer = tokenizer
         self.precision = precision
         self.cuda_device = cuda_device
+        self.initial_state = initial_state
 
     def fit(self, X: Texts, y: object = None) -> Self:
         """Load what the parameters name, so that a wrong one is said here; `X` and `y` are not looked at."""
@@ -93,10 +95,13 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _embedder(self) -> Embedder:
         """That of the parameters as they are now: `set_params` may have changed them."""
-        named = (self.bilm, self.mix, self.precision, self.cuda_device)
+        named = (self.bilm, self.mix, self.precision, self.cuda_device, self.initial_state)
         if self._loaded is None or self._loaded[0] != named:
             self._loaded = named, load(*named)
         return self._loaded[1]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"initial_state": None, **state})  # a pickle of an earlier version has none
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_loaded"}

@@ -1,7 +1,7 @@
 """ELMo as a component of a spaCy pipeline."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Union, final
+from typing import Any, Optional, Union, final
 
 import numpy as np
 from more_itertools import chunked
@@ -11,7 +11,13 @@ from spacy.tokens import Doc, Span, Token
 from elmo_plugin.bulk_embedding import Embedder, load
 from elmo_plugin.bulk_embedding.pooling import mean
 
-DEFAULTS = {"bilm": "english-tiny", "mix": "average", "precision": "float32", "cuda_device": -1}
+DEFAULTS = {
+    "bilm": "english-tiny",
+    "mix": "average",
+    "precision": "float32",
+    "cuda_device": -1,
+    "initial_state": None,
+}
 
 
 @final
@@ -61,9 +67,11 @@ class ElmoComponent:
 
 
 @Language.factory("elmo", default_config=DEFAULTS, assigns=["doc.tensor"])
-def make_elmo(nlp: Language, name: str, bilm: str, mix: str, precision: str, cuda_device: int) -> ElmoComponent:
+def make_elmo(
+    nlp: Language, name: str, bilm: str, mix: str, precision: str, cuda_device: int, initial_state: Optional[str]
+) -> ElmoComponent:
     """The component of a config; its keys are the parameters of `elmo_plugin.load`, whose errors it raises."""
-    return ElmoComponent(load(bilm, mix, precision, cuda_device))
+    return ElmoComponent(load(bilm, mix, precision, cuda_device, initial_state))
 
 
 def _sentences(doc: Doc) -> Iterable[Span]:

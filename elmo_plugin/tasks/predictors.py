@@ -14,8 +14,7 @@ from allennlp.predictors import Predictor
 from torch import Tensor
 
 from elmo_plugin.characters import instance_words, read_question, without_lone_surrogates
-from elmo_plugin.mixes import Elmo
-from elmo_plugin.mixes.trained_mix import trained_mix
+from elmo_plugin.mixes.trained_mix import trained_elmo
 from elmo_plugin.tasks.spans import TAGS_TO_SPANS, Spans
 from elmo_plugin.tasks.text_predictor import LabelPredictor, TextPredictor
 
@@ -168,11 +167,7 @@ class ElmoEmbedderPredictor(TextPredictor):
 
     def __init__(self, model: Model, dataset_reader: DatasetReader, language: str = "en") -> None:
         super().__init__(model, dataset_reader, language)
-        found = [module for module in model.modules() if isinstance(module, Elmo)]
-        if not found:
-            raise ConfigurationError(f"the archive's {type(model).__name__} holds no ELMo to embed with")
-        self.elmo = found[0]
-        self.mix = trained_mix(model, self.elmo)
+        self.elmo, self.mix = trained_elmo(model)
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         """Answer for instances in one biLM pass."""

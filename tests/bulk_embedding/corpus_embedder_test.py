@@ -30,7 +30,7 @@ from elmo_plugin.bulk_embedding import (
 from elmo_plugin.bulk_embedding.vector_file import Layout
 from tests.embedding_runs import BATCH, CHARACTERS, break_off, embed, write_text
 from tests.oracles import lively, options, write_files
-from tests.task_oracles import D, L, small_bilm
+from tests.task_oracles import D, L, small_bilm, warm_bilm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,6 +39,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the small biLM; windows are small."""
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", CHARACTERS)
+    monkeypatch.setattr(corpus, "SMALLEST_WINDOW", CHARACTERS)
     write_files(tmp_path / "bilm", small_bilm())
     return tmp_path
 
@@ -134,7 +135,7 @@ def killing(name, function):
         return function(*arguments, **keys)
     return call
 
-corpus.CHARACTERS_IN_WINDOW = int(sys.argv.pop(1))
+corpus.CHARACTERS_IN_WINDOW = corpus.SMALLEST_WINDOW = int(sys.argv.pop(1))
 Embedder._vectors = killing("vectors", Embedder._vectors)
 os.fsync, os.replace = killing("fsync", os.fsync), killing("replace", os.replace)
 for at in [*sys.argv.pop(1).split(","), "never"]:
@@ -169,6 +170,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_file(folder: Pa
     ("changes", "found"),
     [
         ({"bilm": "other"}, "another 'weights'"),
+        ({"bilm": "warm", "initial_state": "warm"}, "another 'initial_state'"),
         ({"half": True}, "another 'type of numbers'"),
         ({"pool": True}, "another 'shape'"),
         ({"tokens_per_batch": 50}, "another 'tokens per batch'"),
@@ -183,6 +185,7 @@ def test_what_another_run_has_begun_is_refused_and_stays(
     folder: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], found: str
 ) -> None:
     write_files(folder / "other", lively(BiLM.random(options(), seed=0), scale=0.5))
+    write_files(folder / "warm", warm_bilm())
     lines = write_text(folder / "text", 300)
     for name, other in {
         "changed": [*lines[:2], "x", *lines[3:]],

@@ -1,20 +1,26 @@
 """Tokens to arrays, held against `Elmo.layers` of one sentence at a time and against AllenNLP's ELMo."""
 
+import copy
+import multiprocessing
+import pickle
 from pathlib import Path
+from typing import Any, Optional
 
 import numpy as np
 import pytest
 import torch
+from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import load_archive
 
 import elmo_plugin
-from elmo_plugin.bilm import BiLM, CarriedState, WordEncoder
+from elmo_plugin.bilm import BiLM, CarriedState, WordEncoder, ZeroState
 from elmo_plugin.bulk_embedding import ElmoEmbedder, Embedder, embedder, load
 from elmo_plugin.characters import batch_to_ids
-from elmo_plugin.mixes import ConcatenateMix, Elmo
+from elmo_plugin.mixes import ConcatenateMix, Elmo, ElmoTokenEmbedder
+from tests import many_langs_oracle
 from tests.oracles import SENTENCES, lively, options, reference_elmo, reference_layers, write_files
-from tests.task_oracles import TOWNS, D, L, experiment, lstm, small_bilm, tagger, tags_reader, train
+from tests.task_oracles import TOWNS, D, L, experiment, lstm, small_bilm, tagger, tags_reader, train, warm_bilm
 
 
 @pytest.fixture
@@ -98,10 +104,8 @@ def test_half_a_surrogate_pair_is_left_out_of_its_word(folder: Path) -> None:
 
 
 def test_a_string_is_no_sentence(folder: Path) -> None:
-    with pytest.raises(ConfigurationError, match="as lists of tokens, found 'Two words'"):
+    with pytest.raises(ConfigurationError, match="got the string 'Two words'"):
         load(folder).embed(["Two words"])
-    with pytest.raises(ConfigurationError, match=r"as lists of tokens, found '\[1, 2\]'"):
-        load(folder).embed([[1, 2]])  # type: ignore[list-item]
 
 
 def test_of_no_sentences_there_are_no_arrays(folder: Path) -> None:
@@ -114,7 +118,7 @@ def test_what_cannot_be_loaded_is_said(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="'cuda_device' is 99; this machine has"):
         load(folder, cuda_device=99)
     (tmp_path / "model.tar.gz").write_bytes(b"no archive")
-    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz' is no readable archive of a model"):
+    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz': expected the archive of a trained model"):
         load(tmp_path / "model.tar.gz", "trained")
     with pytest.raises(ConfigurationError, match=r"'bilm' is .*nowhere.* cannot be had"):
         load(tmp_path / "nowhere", "trained")
@@ -169,3 +173,159 @@ def test_the_trained_mix_behind_elmo_enhanced_is_that_of_its_input(tmp_path: Pat
         wanted = trained.encoder.input_mix(*layers)[0, 1:-1]  # type: ignore
     (found,) = load(tmp_path / "run/model.tar.gz", "trained").embed(SENTENCES[:1])
     np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+@pytest.fixture
+def warm(tmp_path: Path) -> Path:
+    """The small biLM with a warm state, in bilm-tf's files."""
+    write_files(tmp_path / "warm", warm_bilm())
+    return tmp_path / "warm"
+
+
+@pytest.mark.parametrize("mix", ["all", "top", "average"])
+def test_a_warm_start_gives_the_vectors_of_the_token_embedder_elmo(warm: Path, mix: str) -> None:
+    config_mix = {"all": "concatenate", "top": "last", "average": "average"}[mix]
+    keys = {"bilm": {"pretrained": str(warm)}, "dropout": 0.0, "mix": {"type": config_mix}}
+    wanted = ElmoTokenEmbedder.from_params(Params({**keys, "initial_state": "warm"})).eval()
+    ids = batch_to_ids(SENTENCES)
+    with torch.no_grad():
+        vectors = wanted(ids)  # (B, T, width)
+    cold = load(warm, mix).embed(SENTENCES)
+    for row, array in enumerate(load(warm, mix, initial_state="warm").embed(SENTENCES)):
+        found = array if mix != "all" else np.concatenate(list(array), axis=-1)  # (T, width)
+        np.testing.assert_allclose(found, vectors[row, : len(found)], atol=1e-6)
+        assert not len(found) or not np.allclose(array, cold[row], atol=1e-3)
+
+
+def test_the_retired_class_starts_warm_too(warm: Path) -> None:
+    old = ElmoEmbedder(str(warm / "options.json"), str(warm / "weights.hdf5"), initial_state="warm")
+    for found, wanted in zip(
+        old.embed_batch(SENTENCES), load(warm, initial_state="warm").embed(SENTENCES), strict=True
+    ):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("initial_state", ["carried", "hot", "", 1, ["warm"]])
+def test_another_initial_state_is_refused_before_files_are_read(initial_state: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"'initial_state': expected 'zero' or 'warm', got"):
+        load("nowhere", initial_state=initial_state)
+
+
+def test_a_file_without_a_warm_state_is_named(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"'initial_state'.*bilm holds no warm state"):
+        load(folder, initial_state="warm")
+
+
+@pytest.mark.parametrize("chosen", [None, "zero", "warm"])
+def test_a_trained_mix_starts_as_its_model_does_unless_told_otherwise(
+    warm: Path, tmp_path: Path, chosen: Optional[str]
+) -> None:
+    elmo = {"bilm": {"pretrained": str(warm)}, "initial_state": "warm"}
+    train(experiment(tagger(elmo, elmo_at=["input"]), tags_reader(), TOWNS, num_epochs=1), tmp_path / "run")
+    model = load_archive(tmp_path / "run/model.tar.gz").model.eval()
+    (trained,) = [module for module in model.modules() if isinstance(module, Elmo)]
+    if chosen == "zero":
+        trained.initial_state = ZeroState()
+    with torch.no_grad():
+        wanted = trained(batch_to_ids(SENTENCES)).representations[0]  # (B, T, D)
+    for row, array in enumerate(load(tmp_path / "run/model.tar.gz", "trained", initial_state=chosen).embed(SENTENCES)):
+        np.testing.assert_allclose(array, wanted[row, : len(array)], atol=1e-6)
+
+
+def every_kind(folder: Path) -> list[Embedder]:
+    """Embedders with ids of characters, of a vocabulary, of lexicons and of AllenNLP's vocabulary."""
+    write_files(folder / "words", lively(BiLM.random(options(char_cnn=None, n_tokens_vocab=5), seed=0)))
+    (folder / "words/vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nboat\nleaks\n", encoding="utf-8")
+    many_langs_oracle.write_folder(folder / "many", many_langs_oracle.config())
+    elmo = {"bilm": {"options": options().to_dict(), "seed": 3}}
+    train(experiment(tagger(elmo, elmo_at=["input"]), tags_reader(), TOWNS, num_epochs=1), folder / "run")
+    write_files(folder / "characters", warm_bilm())
+    return [
+        load(folder / "characters"),
+        load(folder / "characters", "top", "bfloat16", initial_state="warm"),
+        load(folder / "words", "average"),
+        load(folder / "many"),
+        load(folder / "run/model.tar.gz", "trained"),
+    ]
+
+
+def test_a_pickle_and_a_deep_copy_give_equal_vectors_before_and_after_the_first_use(tmp_path: Path) -> None:
+    for made in every_kind(tmp_path):
+        for _ in range(2):
+            copies = [pickle.loads(pickle.dumps(made)), copy.deepcopy(made)]
+            wanted = made.embed([["boat", "leaks"], ["nothing"], []])
+            for copied in copies:
+                assert repr(copied) == repr(made)
+                for found, array in zip(copied.embed([["boat", "leaks"], ["nothing"], []]), wanted, strict=True):
+                    np.testing.assert_array_equal(found, array)
+
+
+def test_a_process_that_is_spawned_embeds_with_what_it_was_sent(folder: Path) -> None:
+    made = load(folder, "top")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = pool.apply(made.embed, [SENTENCES])
+    for array, wanted in zip(found, made.embed(SENTENCES), strict=True):
+        np.testing.assert_array_equal(array, wanted)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "said"),
+    [
+        ("Two words", "got the string 'Two words'"),
+        (["Two words"], "sentence 0.*got the string 'Two words'"),
+        ([["One"], "Two words"], "sentence 1.*got the string 'Two words'"),
+        (np.array(["Two", "words"]), "sentence 0.*got the string 'Two'"),
+        ([["One", 2]], "sentence 0.*got 2"),
+        ([["One", None]], "sentence 0.*got None"),
+        ([{"tokens": ["One"]}], "sentence 0.*got {'tokens'"),
+        ([[["One"]]], r"sentence 0.*got \['One'\]"),
+        ([[b"One"]], "sentence 0.*got b'One'"),
+        ([None], "sentence 0.*got None"),
+        ([3], "sentence 0.*got 3"),
+        (None, "got None"),
+        (7, "got 7"),
+    ],
+)
+def test_what_is_no_list_of_tokens_is_said_with_its_place(folder: Path, sentences: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        load(folder).embed(sentences)
+
+
+def test_arrays_and_tuples_of_tokens_are_sentences(folder: Path) -> None:
+    (wanted,) = load(folder).embed([["Two", "words"]])
+    for sentences in (np.array([["Two", "words"]]), [("Two", "words")], iter([["Two", "words"]])):
+        (found,) = load(folder).embed(sentences)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"cuda_device": "cuda:0"}, "'cuda_device'.*'cuda:0'"),
+        ({"cuda_device": None}, "'cuda_device'.*None"),
+        ({"cuda_device": -2}, "'cuda_device'.*-2"),
+        ({"mix": ["top"]}, r"'mix'.*\['top'\]"),
+        ({"mix": None}, "'mix'.*None"),
+        ({"precision": None}, "'precision'.*None"),
+    ],
+)
+def test_arguments_of_another_type_are_said(folder: Path, keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        load(folder, **keys)
+
+
+@pytest.mark.parametrize("bilm", [None, 3, ["english-tiny"]])
+def test_a_bilm_that_is_no_path_is_said(bilm: Any) -> None:
+    for mix in ("all", "trained"):
+        with pytest.raises(ConfigurationError, match=r"'bilm'.*path"):
+            load(bilm, mix)
+
+
+def test_its_repr_says_what_it_holds(warm: Path) -> None:
+    assert repr(load("english-tiny", "top")) == (
+        "Embedder('english-tiny', n_layers=2, dim=384, projection_dim=256, layer_dim=512, mix='top', "
+        "precision='float32', initial_state='zero', device='cpu')"
+    )
+    found = repr(load(warm, precision="bfloat16", initial_state="warm"))
+    assert repr(str(warm)) in found and "n_layers=2, dim=24, projection_dim=8" in found
+    assert "mix='all', precision='bfloat16', initial_state='warm'" in found

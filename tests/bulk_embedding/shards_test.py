@@ -4,7 +4,7 @@ import json
 import os
 from collections import ChainMap
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import h5py
 import numpy as np
@@ -18,7 +18,7 @@ from elmo_plugin.bulk_embedding.shards import check_processes
 from tests.embedding_runs import CHARACTERS, break_off, embed, write_text
 from tests.full_disk import disk_of
 from tests.oracles import write_files
-from tests.task_oracles import small_bilm
+from tests.task_oracles import small_bilm, warm_bilm
 
 LINES = 120
 WINDOW = CHARACTERS // 2
@@ -75,6 +75,24 @@ def test_what_joins_the_shards_is_read_as_the_file_of_one_process(folder: Path, 
         ["vectors.hdf5", "vectors.hdf5.json", "whole", *shards, *(f"{shard}.json" for shard in shards)]
     )
     assert (min(counts)[0] == 0) == (size == 9)
+
+
+@pytest.mark.parametrize("after", [None, 5])
+def test_windows_that_grow_are_dealt_out_and_joined_to_the_same_vectors(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, after: Optional[int]
+) -> None:
+    """To the bit, of a process that was broken off, too."""
+    monkeypatch.setattr(corpus, "SMALLEST_WINDOW", 100)
+    monkeypatch.setattr(corpus, "WINDOWS_OF_A_SIZE", 5)
+    for rank in range(4):
+        if after is not None:
+            with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
+                break_off(broken, after)
+                embed(folder, "vectors.hdf5", Hdf5File(), share=Share(rank, 4))
+        assert embed(folder, "vectors.hdf5", Hdf5File(), share=Share(rank, 4)).sentences > LINES / 10
+    embed(folder, "whole", Hdf5File())
+    assert contents(folder / "vectors.hdf5") == contents(folder / "whole")
+    check_manifest(folder, "vectors.hdf5", 4)
 
 
 def test_the_joined_file_may_move_with_its_shards_and_be_read_from_anywhere(
@@ -181,6 +199,7 @@ def test_a_folder_that_a_kill_has_left_beside_a_whole_shard_goes(folder: Path) -
 @pytest.mark.parametrize(
     ("file", "changes", "found"),
     [
+        (NpzFile(), {"bilm": "warm", "initial_state": "warm"}, "'initial_state': found zero .*, wanted warm"),
         (NpzFile(), {"half": True}, "'type of numbers': found float32, wanted float16"),
         (NpzFile(), {"tokens_per_batch": 50}, "'tokens per batch'"),
         (NpzFile(), {"text": "changed"}, "'text'"),
@@ -192,6 +211,7 @@ def test_a_shard_of_another_run_is_refused_by_its_own_process_and_by_the_one_tha
     folder: Path, share: Share, file: VectorFile, changes: dict[str, Any], found: str
 ) -> None:
     (folder / "changed").write_text((folder / "text").read_text() + "one more line\n")
+    write_files(folder / "warm", warm_bilm())
     embed(folder, "vectors.npz", NpzFile(), share=FIRST)
     with pytest.raises(ConfigurationError, match=f"vectors-00000-of-00002.npz' was made with another {found}"):
         embed(folder, "vectors.npz", file, share=share, **changes)

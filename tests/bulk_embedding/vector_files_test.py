@@ -74,6 +74,17 @@ def test_hdf5_by_sentence_has_each_once_whatever_is_in_it(tmp_path: Path) -> Non
                 np.testing.assert_array_equal(file[sentence_key(sentence.text)][()], sentence.vectors)
 
 
+def test_hdf5_may_forget_the_sentences(tmp_path: Path) -> None:
+    Hdf5File(forget_sentences=True).write(tmp_path / "file", embedded(LAYOUTS["all"]), LAYOUTS["all"])
+    with h5py.File(tmp_path / "file") as file:
+        assert set(file) == set(map(str, range(len(TEXTS))))
+
+
+def test_a_file_that_forgets_is_another_file_for_a_run_and_others_are_what_they_were() -> None:
+    assert Hdf5File(forget_sentences=True).to_params().as_dict()["forget_sentences"] is True
+    assert set(Hdf5File().to_params().as_dict()) == {"type", "compress", "use_sentence_keys"}
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_a_key_leads_back_to_its_sentence_and_is_no_path(sentence: str) -> None:
     key = sentence_key(sentence)

@@ -1,9 +1,12 @@
 """Lines of a text, empty ones too, and how much of the file lies behind; broken files stand in shards_test."""
 
+import gc
 import gzip
 import io
 import lzma
+import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -45,3 +48,38 @@ def test_a_hyphen_is_the_standard_input_whose_length_nobody_knows(monkeypatch: p
     assert next(lines) == "one\n" and file.share_read() is None
     with pytest.raises(ConfigurationError, match="standard input, line 2: found byte 0xff"):
         next(lines)
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+@pytest.mark.parametrize("name", ["text", "text.txt", "text.gz.1", "text.GZ"])
+def test_what_it_holds_says_whether_it_is_compressed_whatever_its_name(tmp_path: Path, packing: str, name: str) -> None:
+    (tmp_path / name).write_bytes(PACKERS[packing](b"one\nzwei\n"))
+    assert list(TextFile(tmp_path / name).lines()) == ["one\n", "zwei\n"]
+
+
+def test_an_ending_that_names_another_compression_is_not_believed(tmp_path: Path) -> None:
+    (tmp_path / "text.gz").write_bytes(lzma.compress(b"one\n"))
+    assert list(TextFile(tmp_path / "text.gz").lines()) == ["one\n"]
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+def test_the_standard_input_may_be_compressed_and_stays_open(monkeypatch: pytest.MonkeyPatch, packing: str) -> None:
+    buffer = io.BytesIO(PACKERS[packing](b"one\ntwo\n"))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=buffer))
+    assert list(TextFile(Path("-")).lines()) == ["one\n", "two\n"]
+    gc.collect()
+    assert not buffer.closed
+
+
+@pytest.mark.parametrize("text", ["", "\n", "B", "a"])
+def test_a_file_shorter_than_any_mark_of_a_compression_is_text(tmp_path: Path, text: str) -> None:
+    (tmp_path / "text").write_text(text)
+    assert "".join(TextFile(tmp_path / "text").lines()) == text
+
+
+def test_a_pipe_is_read_like_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[gzip.compress(b"one\ntwo\n")])
+    writer.start()
+    assert list(TextFile(tmp_path / "pipe").lines()) == ["one\n", "two\n"]
+    writer.join()

@@ -12,13 +12,16 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from allennlp.common.checks import ConfigurationError
+from elmoformanylangs.__main__ import read_corpus
 
 from elmo_plugin.bilm.precision import CHOICES
 from elmo_plugin.bulk_embedding import CorpusEmbedder, Embedder, corpus, load, sentence_key
 from elmo_plugin.commands import embed_corpus
+from tests import many_langs_oracle
 from tests.full_disk import disk_of
 from tests.oracles import write_files
-from tests.task_oracles import TOWNS, D, L, allennlp, experiment, small_bilm, tagger, tags_reader, train
+from tests.task_oracles import TOWNS, D, L, allennlp, experiment, small_bilm, tagger, tags_reader, train, warm_bilm
 
 LINES = ["The cat sat .", "", "and / or", "The cat sat .", "Don't"]
 BILM = ("--options-file", "options.json", "--weight-file", "weights.hdf5")
@@ -128,6 +131,94 @@ def test_spacys_tokens(folder: Path) -> None:
     np.testing.assert_allclose(arrays("out")["4"], vectors, atol=1e-6)
 
 
+@pytest.mark.parametrize("split", ["tab", "just_tabs"])
+@pytest.mark.parametrize("option", ["--split", "--tokenizer"])
+def test_tabs_separate_tokens_if_asked(folder: Path, option: str, split: str) -> None:
+    (folder / "text").write_text("New York\tis\t\tbig\n\n", encoding="utf-8")
+    allennlp("embed-corpus", "text", "out.hdf5", *BILM, option, split)
+    (vectors,) = load(folder).embed([["New York", "is", "", "big"]])
+    np.testing.assert_allclose(arrays()["0"], vectors, atol=1e-6)
+    assert arrays()["1"].shape == (L, 0, D)
+
+
+def test_tabs_give_the_layers_of_elmo_for_many_langs(folder: Path) -> None:
+    """Its own package reads the same file; its first batch, as it carries its state to the next."""
+    many_langs_oracle.write_folder(folder / "many", many_langs_oracle.config())
+    (folder / "text").write_text("The cat\tsat\t\t.\n日本語\t🙂 \none\n", encoding="utf-8")
+    _, sentences = read_corpus("text")
+    allennlp("embed-corpus", "text", "out.hdf5", "--bilm", "many", "--split", "tab")
+    for number, layers in enumerate(many_langs_oracle.its_layers(folder / "many", sentences)):
+        np.testing.assert_allclose(arrays()[str(number)], layers, atol=1e-5)
+
+
+def test_a_warm_start_is_that_of_load_and_another_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(folder / "warm", warm_bilm())
+    sentences = [line.split() for line in LINES]
+    for state in ("warm", "zero"):
+        allennlp("embed-corpus", "text", f"{state}.hdf5", "--bilm", "warm", "--initial-state", state)
+        embedded = load("warm", initial_state=state).embed(sentences)
+        assert_close(arrays(f"{state}.hdf5"), {str(number): vectors for number, vectors in enumerate(embedded)})
+    assert not np.allclose(arrays("warm.hdf5")["0"], arrays("zero.hdf5")["0"], atol=1e-3)
+
+
+def test_the_command_line_of_the_retired_command_is_taken(
+    folder: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--all", "--vocab-path", "vocabulary.txt", "--batch-size", 64, "--forget-sentences")
+    allennlp("embed-corpus", "text", "out.hdf5", *BILM, *options, "--cuda-device", -1, "--file-friendly-logging")
+    with h5py.File("out.hdf5") as file:
+        assert set(file) == {"0", "1", "2", "3", "4"}
+    assert_close(arrays(), wanted())
+    assert not Path("vocabulary.txt").exists() and "--vocab-path" in capsys.readouterr().err
+
+
+def test_what_will_be_downloaded_is_said_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = io.StringIO()
+
+    def download(keys: dict[str, str], *rest: object) -> None:
+        text = said.getvalue()
+        assert keys["weight_file"] in text and "374 MB" in text and "--bilm english-tiny" in text
+        raise ConfigurationError("no network")
+
+    monkeypatch.setattr(embed_corpus, "load_by_keys", download)
+    monkeypatch.setattr(sys, "stderr", said)
+    with pytest.raises(SystemExit, match="no network"):
+        allennlp("embed-corpus", "text", "out.hdf5")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [(["nowhere", "out"], "nowhere"), (["text", "no/out"], "no/out"), (["text", "text"], "text")]
+)
+def test_paths_are_looked_at_before_anything_is_downloaded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.setattr(embed_corpus, "load_by_keys", pytest.fail)
+    with pytest.raises(SystemExit, match=said):
+        allennlp("embed-corpus", *arguments)
+
+
+@pytest.mark.parametrize("output", ["out.h5", "out.HDF5", "out"])
+def test_endings_of_hdf5_and_none_are_hdf5(folder: Path, output: str) -> None:
+    allennlp("embed-corpus", "text", output, *BILM)
+    assert_close(arrays(output), wanted())
+
+
+def test_a_format_that_is_named_is_taken_whatever_the_ending(folder: Path) -> None:
+    allennlp("embed-corpus", "text", "out.csv", *BILM, "--format", "npz")
+    with np.load("out.csv") as file:
+        assert_close(dict(file), wanted())
+
+
+def test_of_a_gpu_that_is_not_used_it_is_said_how_to(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    allennlp("embed-corpus", "text", "out.hdf5", *BILM)
+    assert "--cuda-device 0" in capsys.readouterr().err
+    allennlp("embed-corpus", "text", "quiet.hdf5", *BILM, "--cuda-device", -1)
+    assert "--cuda-device" not in capsys.readouterr().err
+
+
 def test_standard_input_and_a_compressed_text_are_texts_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (folder / "text").read_bytes()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
@@ -151,8 +242,17 @@ def test_parquet_by_the_ending_or_by_name(folder: Path, output: str, chosen: tup
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nowhere", "out", *BILM], r"nowhere: cannot be read to its end"),
-        (["text", "no/out", *BILM], r"'no/out' cannot be written: .*No such file"),
+        (["nowhere", "out", *BILM], r"nowhere: expected a text file"),
+        ([".", "out", *BILM], r"\.: expected a text file, .* a folder"),
+        (["text", "no/out", *BILM], r"'no/out' cannot be written: .*'no'"),
+        (["text", "out.csv", *BILM], r"'out\.csv': expected .*\.hdf5.*\.npz.*\.parquet.*--format"),
+        (["text", "out.en", *BILM], r"'out\.en': expected .*--format"),
+        (["text", "out", "--mix", "english-tiny"], r"--mix: .*'english-tiny'.*--bilm english-tiny"),
+        (["text", "out", "--mix", "top"], r"--mix: .*'top'.*--top"),
+        (["text", "out", "--mix", "nowhere"], r".*'nowhere'"),
+        (["text", "out", *BILM, "--initial-state", "warm"], r".*weights.hdf5 holds no warm state"),
+        (["text", "out", *BILM, "--initial-state", "carried"], r"'initial_state': expected 'zero' or 'warm', got"),
+        (["text", "out.npz", *BILM, "--forget-sentences"], r"--forget-sentences is for hdf5"),
         (["text", "text", *BILM], r"'text' is there already"),
         (["text", "out", "--bilm", "nowhere"], r"'nowhere' holds no biLM"),
         (["text", "out", "--bilm", "english-tiny", *BILM], r"--bilm and --options-file each say which biLM it is"),
@@ -228,6 +328,17 @@ def test_each_process_of_several_writes_its_shard_and_says_which(
     assert_close(arrays(), wanted())
 
 
+def test_a_process_that_has_nothing_to_do_says_why(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank, said in (("0", False), ("1", True)):
+        monkeypatch.setenv("RANK", rank)
+        allennlp("embed-corpus", "text", "out.hdf5", *BILM)
+        assert ("nothing to do for process 2 of 2" in capsys.readouterr().err) == said
+    assert_close(arrays(), wanted())
+
+
 @pytest.mark.parametrize(
     ("environment", "arguments", "said"),
     [
@@ -261,7 +372,7 @@ def test_torchruns_processes_have_a_gpu_each_unless_the_user_says_otherwise(
     load_by_keys = embed_corpus.load_by_keys
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(
-        embed_corpus, "load_by_keys", lambda *keys: chosen.append(keys[-1]) or load_by_keys(*keys[:-1], -1)
+        embed_corpus, "load_by_keys", lambda *keys: chosen.append(keys[3]) or load_by_keys(*keys[:3], -1)
     )
     if local_rank is not None:
         monkeypatch.setenv("LOCAL_RANK", local_rank)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.oracles import write_files
-from tests.task_oracles import allennlp, small_bilm
+from tests.task_oracles import allennlp, small_bilm, warm_bilm
 
 LINES = ["They play in a play .", "The bank lent us money .", "He sat by the river .", "The bank of the river ."]
 PLAY = ("--query", "A play .", "--word", "play")
@@ -68,3 +68,14 @@ def test_numbers_that_are_none_are_refused(folder: Path, capsys: pytest.CaptureF
     with pytest.raises(SystemExit):
         allennlp("nearest-contexts", "weights.hdf5", "text", *PLAY, "--k", 0)
     assert "argument --k: found '0'; wanted a whole number of 1 or more" in capsys.readouterr().err
+
+
+def test_it_starts_warm_if_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_files(folder / "warm", warm_bilm())
+    found = []
+    for state in ("zero", "warm"):
+        allennlp("nearest-contexts", "warm", "text", *BANK, "--initial-state", state)
+        found.append([row[1] for row in rows(capsys.readouterr().out)])
+    assert found[0] != found[1]
+    with pytest.raises(SystemExit, match=r"^nearest-contexts: .*holds no warm state"):
+        allennlp("nearest-contexts", "weights.hdf5", "text", *BANK, "--initial-state", "warm")

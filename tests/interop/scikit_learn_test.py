@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import elmo_plugin
 from elmo_plugin.interop import ElmoVectorizer, scikit_learn
 from tests.oracles import write_files
-from tests.task_oracles import D, L, small_bilm
+from tests.task_oracles import D, L, small_bilm, warm_bilm
 
 TEXTS = ["The ship sank.", "A calm, bright morning!", "", "She sold the bakery."]
 TOKENS = [
@@ -174,3 +174,25 @@ def test_wrong_parameters_are_said_when_it_is_fitted_and_not_before(small: str) 
         ElmoVectorizer(small, pooling="sum").fit(TEXTS)
     with pytest.raises(ConfigurationError, match="'mix' is 'best'; wanted one of all, top, average, trained"):
         ElmoVectorizer(small, mix="best").fit(TEXTS)
+
+
+def test_it_starts_warm_if_asked_and_loads_again_when_that_changes(tmp_path: Path, small: str) -> None:
+    write_files(tmp_path / "warm", warm_bilm())
+    vectorizer = ElmoVectorizer(str(tmp_path / "warm"))
+    for state in ("zero", "warm"):
+        wanted = means(elmo_plugin.load(tmp_path / "warm", "average", initial_state=state).embed(TOKENS))
+        found = vectorizer.set_params(initial_state=state).transform(TOKENS)
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(vectorizer)).transform(TOKENS), wanted)
+    with pytest.raises(ConfigurationError, match="holds no warm state"):
+        ElmoVectorizer(small, initial_state="warm").fit(TEXTS)
+    with pytest.raises(ConfigurationError, match="'initial_state': expected 'zero' or 'warm', got 'carried'"):
+        ElmoVectorizer(small, initial_state="carried").fit(TEXTS)
+
+
+def test_a_pickle_that_has_no_initial_state_yet_starts_from_zeros(small: str) -> None:
+    vectorizer = ElmoVectorizer(small)
+    earlier = {name: value for name, value in vectorizer.__getstate__().items() if name != "initial_state"}
+    found = ElmoVectorizer.__new__(ElmoVectorizer)
+    found.__setstate__(earlier)
+    np.testing.assert_array_equal(found.transform(TOKENS), vectorizer.transform(TOKENS))

@@ -14,7 +14,7 @@ from spacy.tokens import Doc
 import elmo_plugin
 from elmo_plugin.interop import ElmoComponent
 from tests.oracles import write_files
-from tests.task_oracles import D, L, small_bilm
+from tests.task_oracles import D, L, small_bilm, warm_bilm
 
 TEXTS = ["The ship sank.", "A calm, bright morning!", "", "She sold the bakery."]
 
@@ -159,3 +159,32 @@ def test_wrong_keys_are_said(small: str) -> None:
         pipeline(small, mix="best")
     with pytest.raises(ValueError, match="layer"):
         pipeline(small, layer=1)
+
+
+def test_it_starts_warm_if_asked_and_so_does_the_pipeline_that_is_saved(tmp_path: Path, small: str) -> None:
+    write_files(tmp_path / "warm", warm_bilm())
+    bilm = str(tmp_path / "warm")
+    nlp = pipeline(bilm, initial_state="warm")
+    nlp.to_disk(tmp_path / "saved")
+    for found in (nlp(TEXTS[0]), spacy.load(tmp_path / "saved")(TEXTS[0])):
+        (wanted,) = elmo_plugin.load(bilm, "average", initial_state="warm").embed([words(found)])
+        np.testing.assert_array_equal(found.tensor, wanted)
+        assert not np.allclose(found.tensor, pipeline(bilm)(TEXTS[0]).tensor, atol=1e-3)
+    with pytest.raises(ConfigurationError, match="holds no warm state"):
+        pipeline(small, initial_state="warm")
+    with pytest.raises(ConfigurationError, match="'initial_state': expected 'zero' or 'warm', got 'carried'"):
+        pipeline(small, initial_state="carried")
+
+
+def test_a_pipeline_that_was_saved_without_the_key_is_read(small: str, tmp_path: Path) -> None:
+    nlp = pipeline(small)
+    nlp.to_disk(tmp_path / "saved")
+    config = tmp_path / "saved/config.cfg"
+    lines = [line for line in config.read_text().splitlines() if not line.startswith("initial_state")]
+    config.write_text("\n".join(lines))
+    np.testing.assert_array_equal(spacy.load(tmp_path / "saved")(TEXTS[0]).tensor, nlp(TEXTS[0]).tensor)
+
+
+def test_a_pipeline_pickles(small: str) -> None:
+    nlp = pipeline(small)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(nlp))(TEXTS[0]).tensor, nlp(TEXTS[0]).tensor)
