@@ -122,7 +122,7 @@ def linear(train: Examples, dev: Examples, layer: int) -> np.ndarray:
             progress.update()
             return value
 
-        optimizer.step(loss)  # type: ignore[arg-type]
+        optimizer.step(loss)
     asked = (torch.from_numpy(dev.vectors[layer]) - mean) / deviation @ whiten  # (N of dev, R)
     with torch.no_grad():
         predicted: np.ndarray = names[logits(asked).argmax(dim=-1).numpy()]  # (N of dev,)
