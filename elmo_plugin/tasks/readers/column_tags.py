@@ -194,10 +194,10 @@ class ColumnTagsReader(DatasetReader):
 
     def _check_width(self, file_path: Location, line: int, columns: list[str]) -> None:
         """Both columns must exist and differ: a file split at the wrong delimiter has each token as its own tag."""
-        wanted = {"token_column": self._token_column, "tag_column": self._tag_column}
-        found = {range(len(columns))[index] for index in wanted.values() if -len(columns) <= index < len(columns)}
-        if len(found) < len(wanted):
-            names = " and ".join(f"'{name}' {index}" for name, index in wanted.items())
+        places = {"token_column": self._token_column, "tag_column": self._tag_column}
+        found = {range(len(columns))[index] for index in places.values() if -len(columns) <= index < len(columns)}
+        if len(found) < len(places):
+            names = " and ".join(f"'{name}' {index}" for name, index in places.items())
             delimiter = "spaces and tabs" if self._delimiter is None else repr(self._delimiter)
             expected = f"{names}, two columns, divided by {delimiter}{delimiter_hint(columns, self._delimiter)}"
             raise line_error(file_path, line, columns_found(columns), expected)
