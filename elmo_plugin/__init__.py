@@ -18,11 +18,9 @@ Dimension key: B sentences · T tokens · C characters a token · L layers (LSTM
 D = 2P · H cell · V vocabulary · S streams · U words of a window · in `lstm/` N packed tokens · I its input width.
 """
 
-from elmo_plugin.upstream import apply_repairs
-from elmo_plugin.upstream_interpret import repair_interpreters
+from elmo_plugin.allennlp_compat import apply_repairs
 
 apply_repairs()
-repair_interpreters()
 
 from elmo_plugin import (  # noqa: E402
     analyses,

@@ -1,4 +1,4 @@
-"""AllenNLP 2.10.1's interpreters and attackers, made right from the outside, as `upstream` does with the rest of it."""
+"""Repairs of AllenNLP 2.10.1's saliency interpreters and attackers."""
 
 import types
 from typing import Any
@@ -18,7 +18,7 @@ from allennlp.interpret.saliency_interpreters import (
 )
 from allennlp.nn.util import move_to_device
 
-from elmo_plugin.upstream import Function, _wrap_once
+from elmo_plugin.allennlp_compat.patching import Function, wrap_once
 
 
 def repair_interpreters() -> None:
@@ -37,7 +37,7 @@ def repair_saliency() -> None:
     """
     for module in (integrated_gradient, simple_gradient, smooth_gradient):
         module.numpy = _NumpyOfScores()  # type: ignore[attr-defined]
-    _wrap_once(SimpleGradient, "_aggregate_token_embeddings", _of_a_batch)
+    wrap_once(SimpleGradient, "_aggregate_token_embeddings", _of_a_batch)
 
 
 class _NumpyOfScores:
@@ -64,7 +64,7 @@ def repair_hotflip() -> None:
     It replaces words by words of the vocabulary, so without their ids it cannot work.
     Guard: the indexers that AllenNLP lists go to the original.
     """
-    _wrap_once(Hotflip, "_make_embedder_input", _by_any_indexer)
+    wrap_once(Hotflip, "_make_embedder_input", _by_any_indexer)
 
 
 def _by_any_indexer(original: Function) -> Function:

@@ -1,32 +1,19 @@
-"""AllenNLP 2.10.1, made right on the current stack from the outside.
+"""Repairs of what newer versions of PyTorch, transformers, wandb and Python break in AllenNLP, and of its own bugs."""
 
-AllenNLP is no longer released; PyTorch, transformers, wandb and Python moved on. Each repair below states what a user
-sees without it, why and since when, and its guard: what makes it do nothing where it is not needed. Most wrap one
-function of AllenNLP's in place, so that every way to it (config, Python, subclass) is mended, and the original stays
-reachable as `__wrapped__`.
-
-Not mended: `find-lr` wants matplotlib, which AllenNLP does not declare; `TensorCache` (torch 2.6); `hf://` paths want
-cached-path 1.7 or later.
-"""
-
-import functools
 import importlib
 import inspect
-import json
 import secrets
 import tarfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Optional
 
 import numpy as np
 import torch
-from allennlp.commands import evaluate
-from allennlp.common import Lazy, Params, cached_transformers, from_params
-from allennlp.common.checks import ConfigurationError
+from allennlp.common import cached_transformers
 from allennlp.data.data_loaders import multiprocess_data_loader
 from allennlp.data.data_loaders.multiprocess_data_loader import MultiProcessDataLoader
-from allennlp.models import Model, archival
+from allennlp.models import archival
 from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
 from allennlp.nn import util as nn_util
 from allennlp.training.callbacks.wandb import WandBCallback
@@ -38,35 +25,16 @@ from allennlp.training.moving_average import MovingAverage
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from elmo_plugin.config_keys import check_keys
-
-Function = Callable[..., Any]
+from elmo_plugin.allennlp_compat.patching import Function, wrap_once
 
 # (category, start of the message, module that warns), the latter two regular expressions.
-UPSTREAM_NOISE = (
+NOISE = (
     # `torch.cuda.amp.autocast` and `GradScaler` are deprecated since torch 2.4; the trainer enters the first on every
     # batch, also on a CPU, and Python shows it once for training and once for validation, in the middle of the bar.
     (FutureWarning, r"`torch\.cuda\.amp\.", r"allennlp\.(training\.gradient_descent_trainer|nn\.parallel\.\w+)$"),
     # PyTorch says so at each `pytorch_transformer` encoder, as AllenNLP never builds it `batch_first`.
     (UserWarning, "enable_nested_tensor is True", r"allennlp\.modules\.seq2seq_encoders\.pytorch_transformer_wrapper$"),
 )
-
-
-def apply_repairs() -> None:
-    """Apply every repair of this module: at once, quietly, and any number of times with the effect of one."""
-    trust_numpy_scalars()
-    repair_reduce_on_plateau()
-    repair_spawned_workers()
-    repair_wandb_callback()
-    repair_pretrained_transformers()
-    repair_token_ids_of_elmo()
-    repair_extracted_archives()
-    repair_moving_average()
-    repair_half_precision()
-    check_keys_of_own_components()
-    repair_pretrained_modules()
-    print_metrics_of_evaluate()
-    silence_upstream_noise()
 
 
 def trust_numpy_scalars() -> None:
@@ -94,7 +62,7 @@ def repair_reduce_on_plateau() -> None:
     """
     if "verbose" in inspect.signature(ReduceLROnPlateau).parameters:
         return
-    _wrap_once(ReduceOnPlateauLearningRateScheduler, "__init__", _without_verbose)
+    wrap_once(ReduceOnPlateauLearningRateScheduler, "__init__", _without_verbose)
 
 
 def _without_verbose(original: Function) -> Function:
@@ -119,7 +87,7 @@ def repair_spawned_workers() -> None:
     Guard: none is needed, with the default start method the contexts are the same already.
     """
     for name in ("_start_instance_workers", "_start_batch_workers"):
-        _wrap_once(MultiProcessDataLoader, name, _with_lock_of_context)
+        wrap_once(MultiProcessDataLoader, name, _with_lock_of_context)
 
 
 def _with_lock_of_context(original: Function) -> Function:
@@ -142,7 +110,7 @@ def repair_wandb_callback() -> None:
     Guard: looked up when a run starts, as wandb need not be installed; an older wandb makes the id itself, and a
     recovered run keeps its own.
     """
-    _wrap_once(WandBCallback, "on_start", _with_run_id)
+    wrap_once(WandBCallback, "on_start", _with_run_id)
 
 
 def _with_run_id(original: Function) -> Function:
@@ -165,7 +133,7 @@ def repair_pretrained_transformers() -> None:
     try:
         PreTrainedTokenizerBase(add_special_tokens=False)
     except AttributeError:
-        _wrap_once(cached_transformers, "get_tokenizer", _without_special_tokens)
+        wrap_once(cached_transformers, "get_tokenizer", _without_special_tokens)
 
 
 def _without_special_tokens(original: Function) -> Function:
@@ -184,7 +152,7 @@ def repair_token_ids_of_elmo() -> None:
     sentence of the attacker `hotflip`, which would use the ids, goes to the original. AllenNLP's callers all look the
     function up in `nn.util`.
     """
-    _wrap_once(nn_util, "get_token_ids_from_text_field_tensors", _or_no_ids)
+    wrap_once(nn_util, "get_token_ids_from_text_field_tensors", _or_no_ids)
 
 
 def _or_no_ids(original: Function) -> Function:
@@ -223,7 +191,7 @@ def repair_moving_average() -> None:
     averages those, and writes averages into them.
     Guard: none is needed, the parameters that it was built with are kept.
     """
-    _wrap_once(MovingAverage, "load_state_dict", _with_own_parameters)
+    wrap_once(MovingAverage, "load_state_dict", _with_own_parameters)
 
 
 def _with_own_parameters(original: Function) -> Function:
@@ -242,8 +210,8 @@ def repair_half_precision() -> None:
     as it reaches as far.
     Guard: none is needed, what has a type of its own keeps it.
     """
-    _wrap_once(BagOfEmbeddingsEncoder, "forward", _in_type_of_input)
-    _wrap_once(nn_util, "tiny_value_of_dtype", _with_bfloat16)
+    wrap_once(BagOfEmbeddingsEncoder, "forward", _in_type_of_input)
+    wrap_once(nn_util, "tiny_value_of_dtype", _with_bfloat16)
 
 
 def _in_type_of_input(original: Function) -> Function:
@@ -262,94 +230,11 @@ def _with_bfloat16(original: Function) -> Function:
     return tiny_value_of_dtype
 
 
-def check_keys_of_own_components() -> None:
-    """Check the keys of every component of this package, by the signature of its constructor, before it is built.
-
-    Symptom: `dropout: null` ends in `TypeError: '<' not supported`; `shuffle: null` is taken for false, `crf: 2` for
-    true, `elmo: ''` for the published weights. Cause: `FromParams` checks few types, and never a null.
-    Guard: other people's components are built as before.
-    """
-    _wrap_once(from_params, "create_kwargs", _with_checked_keys)
-
-
-def _with_checked_keys(original: Function) -> Function:
-    package = __name__.partition(".")[0]
-
-    def create_kwargs(constructor: Function, cls: type, params: Params, **extras: Any) -> dict[str, Any]:
-        if cls.__module__.partition(".")[0] == package:
-            check_keys(cls, constructor, params)
-        return original(constructor, cls, params, **extras)
-
-    return create_kwargs
-
-
-def repair_pretrained_modules() -> None:
-    """Let `_pretrained` take the place of a part that its model builds itself, such as `elmo` of `elmo_tagger`.
-
-    Symptom: `TypeError: Subscripted generics cannot be used …`. Cause: AllenNLP asks whether the module is a
-    `Lazy[Elmo]`; it now asks for an `Elmo`. The error of a missing archive says what needs it.
-    Guard: only for `_pretrained`, and for the model type `from_archive`.
-    """
-    _wrap_once(from_params, "pop_and_construct_arg", _with_lazy_modules)
-    _wrap_once(Model, "from_archive", _saying_who_needs_it)
-
-
-def _with_lazy_modules(original: Function) -> Function:
-    def construct(owner: str, name: str, annotation: Any, default: Any, params: Params, **extras: Any) -> Any:
-        if not (isinstance(params.get(name), Params) and "_pretrained" in params.get(name)):
-            return original(owner, name, annotation, default, params, **extras)
-        is_lazy = getattr(annotation, "__origin__", None) is Lazy
-        inside = annotation.__args__[0] if is_lazy else annotation
-        module = _saying_who_needs_it(original)(owner, name, inside, default, params, **extras)
-        return Lazy(lambda **_: module) if is_lazy else module
-
-    return construct
-
-
-def _saying_who_needs_it(original: Function) -> Function:
-    def read(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(*args, **kwargs)
-        except FileNotFoundError as error:
-            wanted = "expected the archive of 'from_archive' or '_pretrained'; --overrides can set its path"
-            raise ConfigurationError(f"{error}: {wanted}") from error
-
-    return read
-
-
-def print_metrics_of_evaluate() -> None:
-    """Let `allennlp evaluate` print its metrics.
-
-    Symptom: the progress bar has some of them. Cause: AllenNLP 2.9 went quiet. Guard: not with `--output-file`.
-    """
-    _wrap_once(evaluate, "evaluate_from_archive", _printing)
-
-
-def _printing(original: Function) -> Function:
-    def evaluate_from_archive(*args: Any, **kwargs: Any) -> Any:
-        metrics = original(*args, **kwargs)
-        if not args[2:] and kwargs.get("metrics_output_file") is None:
-            print(json.dumps(metrics, indent=2, default=str))
-        return metrics
-
-    return evaluate_from_archive
-
-
-def silence_upstream_noise() -> None:
-    """Hide the warnings of `UPSTREAM_NOISE`, which AllenNLP's own lines raise and no config of a user's can end.
+def silence_noise() -> None:
+    """Hide the warnings of `NOISE`, which AllenNLP's own lines raise and no config of a user's can end.
 
     Guard: category, message and module must all match. A filter listed twice is listed once; `warnings.catch_warnings`
     takes at its end what was listed inside it, so a second call may be needed after one.
     """
-    for category, message, module in UPSTREAM_NOISE:
+    for category, message, module in NOISE:
         warnings.filterwarnings("ignore", message=message, category=category, module=module)
-
-
-def _wrap_once(owner: Any, name: str, wrap: Callable[[Function], Function]) -> None:
-    """Put `wrap` of a function in its place, under its name and signature, unless that was done before."""
-    original = getattr(owner, name)
-    if hasattr(original, "_repaired"):
-        return
-    repaired = functools.wraps(original)(wrap(original))
-    repaired._repaired = True  # type: ignore[attr-defined]
-    setattr(owner, name, repaired)

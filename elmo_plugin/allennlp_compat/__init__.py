@@ -1,0 +1,48 @@
+"""Patches for AllenNLP 2.10.1 on current PyTorch, transformers, wandb and Python, applied from the outside.
+
+AllenNLP is no longer released, and the libraries below it moved on. Each repair says what a user sees without it, why
+and since when, and its guard: what makes it do nothing where it is not needed. Most wrap one function of AllenNLP in
+place, so that every way to it (config, Python, subclass) is repaired.
+
+Not repaired: `find-lr` needs matplotlib, which AllenNLP does not declare; `TensorCache` (torch 2.6); `hf://` paths need
+cached-path 1.7 or later.
+"""
+
+from elmo_plugin.allennlp_compat.configs import (
+    check_keys_of_own_components,
+    print_metrics_of_evaluate,
+    repair_pretrained_modules,
+)
+from elmo_plugin.allennlp_compat.interpret import repair_interpreters
+from elmo_plugin.allennlp_compat.libraries import (
+    repair_extracted_archives,
+    repair_half_precision,
+    repair_moving_average,
+    repair_pretrained_transformers,
+    repair_reduce_on_plateau,
+    repair_spawned_workers,
+    repair_token_ids_of_elmo,
+    repair_wandb_callback,
+    silence_noise,
+    trust_numpy_scalars,
+)
+
+__all__ = ["apply_repairs"]
+
+
+def apply_repairs() -> None:
+    """Apply every repair of this package: at once, quietly, and any number of times with the effect of one."""
+    trust_numpy_scalars()
+    repair_reduce_on_plateau()
+    repair_spawned_workers()
+    repair_wandb_callback()
+    repair_pretrained_transformers()
+    repair_token_ids_of_elmo()
+    repair_extracted_archives()
+    repair_moving_average()
+    repair_half_precision()
+    check_keys_of_own_components()
+    repair_pretrained_modules()
+    print_metrics_of_evaluate()
+    repair_interpreters()
+    silence_noise()
