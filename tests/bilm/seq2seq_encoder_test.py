@@ -178,9 +178,9 @@ def test_sentences_are_turned_round_within_their_length() -> None:
     ("changes", "message"),
     [
         ({"kernel": "cudnn"}, "'kernel': no kernel is called 'cudnn'; wanted one of"),
-        ({"num_layers": 0}, "'elmo_lstm': 'lstm.n_layers' is 0; wanted a whole number of 1 or more"),
+        ({"num_layers": 0}, "'num_layers': expected 1 or more, got 0"),
         ({"hidden_size": 8}, "'elmo_lstm': 'lstm.projection_dim' is 8; wanted at most 'lstm.dim', 7"),
-        ({"memory_cell_clip_value": -1.0}, "'elmo_lstm': 'lstm.cell_clip' is -1.0; wanted a positive number"),
+        ({"memory_cell_clip_value": -1.0}, "'memory_cell_clip_value': expected 0 or more, got -1.0"),
     ],
 )
 def test_sizes_that_make_no_sense_are_refused(changes: dict[str, Any], message: str) -> None:
