@@ -52,7 +52,8 @@ class TextShardsReader(DatasetReader):
         max_instances: Optional[int] = None,
         serialization_dir: Optional[str] = None,
     ) -> None:
-        at_least(1, max_sentence_length=max_sentence_length, max_instances=max_instances)
+        at_least(1, max_sentence_length=max_sentence_length)
+        at_least(0, max_instances=max_instances)
         super().__init__(
             max_instances=max_instances,
             manual_distributed_sharding=True,

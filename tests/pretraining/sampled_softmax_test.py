@@ -178,5 +178,5 @@ def test_a_sample_as_large_as_the_vocabulary_or_empty_is_an_error(n_samples: int
 
 
 def test_a_seed_below_zero_is_an_error() -> None:
-    with pytest.raises(ConfigurationError, match="'seed' is -1; wanted at least 0"):
+    with pytest.raises(ConfigurationError, match="'seed': expected 0 or more, got -1"):
         SampledSoftmax(V, P, K, seed=-1)

@@ -223,7 +223,7 @@ def test_under_autocast_the_scores_of_full_are_bfloat16_and_all_after_them_is_fl
 
 
 def test_no_tokens_at_once_are_an_error() -> None:
-    with pytest.raises(ConfigurationError, match="'tokens_at_once' is 0; wanted at least 1"):
+    with pytest.raises(ConfigurationError, match="'tokens_at_once': expected 1 or more, got 0"):
         FullSoftmax(V, P, tokens_at_once=0)
 
 

@@ -120,5 +120,5 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         list(reader().read(str(tmp_path / "*")))
     with pytest.raises(ConfigurationError, match="matches no file"):
         list(reader().read(str(tmp_path / "*.gz")))
-    with pytest.raises(ConfigurationError, match="'max_sentence_length' is 0; wanted 1 or more"):
+    with pytest.raises(ConfigurationError, match="'max_sentence_length': expected 1 or more, got 0"):
         reader(max_sentence_length=0)

@@ -129,7 +129,7 @@ def test_a_text_shorter_than_one_batch_is_refused_for_training_unless_it_is_to_b
 
 def test_sizes_that_no_batch_can_have_are_named(tmp_path: Path) -> None:
     path = write_shards(tmp_path)
-    with pytest.raises(ConfigurationError, match="'streams' is 0; wanted 1 or more"):
+    with pytest.raises(ConfigurationError, match="'streams': expected 1 or more, got 0"):
         streams(path, 0, 5)
-    with pytest.raises(ConfigurationError, match="'window' is -1; wanted 1 or more"):
+    with pytest.raises(ConfigurationError, match="'window': expected 1 or more, got -1"):
         streams(path, 5, -1)

@@ -93,9 +93,9 @@ def test_marks_in_the_text_and_what_allennlp_reserves_are_no_words() -> None:
 
 
 def test_sizes_that_no_vocabulary_has_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'max_size' is 2; wanted 3 or more"):
+    with pytest.raises(ConfigurationError, match="'max_size': expected 3 or more, got 2"):
         select_words(Counter("a"), max_size=2)
-    with pytest.raises(ConfigurationError, match="'min_count' is 0; wanted 1 or more"):
+    with pytest.raises(ConfigurationError, match="'min_count': expected 1 or more, got 0"):
         select_words(Counter("a"), min_count=0)
 
 

@@ -90,7 +90,7 @@ class ColumnTagsReader(DatasetReader):
         max_instances: Optional[int] = None,
         serialization_dir: Optional[str] = None,
     ) -> None:
-        at_least(1, max_instances=max_instances)
+        at_least(0, max_instances=max_instances)
         super().__init__(
             max_instances=max_instances,
             manual_distributed_sharding=True,

@@ -127,7 +127,8 @@ class TextClassificationCsvReader(DatasetReader):
         serialization_dir: Optional[str] = None,
         skip_label_indexing: bool = False,
     ) -> None:
-        at_least(1, max_splits=max_splits, max_sequence_length=max_sequence_length, max_instances=max_instances)
+        at_least(1, max_splits=max_splits, max_sequence_length=max_sequence_length)
+        at_least(0, max_instances=max_instances)
         super().__init__(
             max_instances=max_instances,
             manual_distributed_sharding=True,
