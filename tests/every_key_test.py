@@ -46,7 +46,7 @@ MEANINGS: dict[str, list[Any]] = {
         ([0, 1], "dropout"),
         ([1, 2, 1.5], "div_value"),
         ([None, 1, 2], "max_sequence_length batches_per_epoch hidden_dim projection_dim n_tokens_vocab"),
-        ([None, 1, 2], "save_every_num_batches"),
+        ([None, 1, 2], "save_every_num_batches num_labels"),
         ([None, 0, 1, 2], "keep_most_recent_by_count keep_most_recent_by_age char_cnn.n_highway max_instances"),
         ([None, 0, 1, 2, 1.5], "cell_clip proj_clip"),
         ([None, 0, 1, 2, 1.5, 1e30], "save_every_num_seconds save_every_num_minutes"),
@@ -55,7 +55,7 @@ MEANINGS: dict[str, list[Any]] = {
             [True],
             "has_header shuffle crf verbose_metrics requires_grad do_layer_norm keep_sentence_boundaries trainable",
         ),
-        ([True], "use_skip_connections return_all_layers save_completed_epochs"),
+        ([True], "use_skip_connections return_all_layers save_completed_epochs skip_label_indexing"),
         ([None, True], "lstm.use_skip_connections"),
         (
             [None],
@@ -163,7 +163,10 @@ def components(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[
             ("Vocabulary", "pretrained_bilm"): Component({"pretrained": "english-tiny", "files": str(text)}),
             ("Vocabulary", "bilm-tf"): Component({"file": str(words_file)}),
             ("Vocabulary", "text_shards"): Component({"files": str(text)}),
-            ("Tokenizer", "spacy_blank"): Component(use=lambda tokenizer: tokenizer.tokenize("a b")),
+            **{
+                ("Tokenizer", name): Component(use=lambda tokenizer: tokenizer.tokenize("a b"))
+                for name in ("spacy_blank", "just_tabs")
+            },
             ("TokenIndexer", "elmo_many_langs"): Component(use=indexed),
             ("DatasetReader", "column_tags"): Component(use=lambda reader: list(reader.read(str(columns)))),
             ("DatasetReader", "text_classification_csv"): Component(use=lambda reader: list(reader.read(str(table)))),

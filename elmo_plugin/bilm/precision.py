@@ -15,11 +15,22 @@ CHOICES = [*PRECISIONS, "auto"]
 """What `precision` may be: a type, or `auto` for bfloat16 where the device computes it natively, else float32."""
 
 
-def check_precision(precision: str) -> str:
-    """Return it. Raises `ConfigurationError` for any but `CHOICES`."""
+def check_precision(precision: str, requires_grad: bool = False) -> str:
+    """Return what a config's `precision` means for a biLM, which is float32 where the biLM is tuned.
+
+    Raises `ConfigurationError` for any but `CHOICES`, and for bfloat16 with `requires_grad`.
+    """
     if precision not in CHOICES:
         raise ConfigurationError(f"'precision': expected one of {', '.join(CHOICES)}, got {precision!r}")
-    return precision
+    if requires_grad and precision == "bfloat16":
+        raise ConfigurationError("'precision': expected 'float32' or 'auto' with 'requires_grad', got 'bfloat16'")
+    return "float32" if requires_grad else precision
+
+
+def is_same_on_gpu(precision: str) -> bool:
+    """Return whether it means the same type on the processor, where a model is built, and on a GPU, if there is one."""
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    return not torch.cuda.is_available() or dtype_on(cpu, precision) == dtype_on(gpu, precision)
 
 
 def dtype_on(device: torch.device, precision: str) -> torch.dtype:

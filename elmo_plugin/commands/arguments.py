@@ -9,7 +9,7 @@ from elmo_plugin.config_keys import MOST
 
 def check_values(subparser: argparse.ArgumentParser) -> None:
     """Let each option of a command refuse an empty value, as of a shell variable that is not set, and huge numbers."""
-    subparser.register("type", None, _word)
+    subparser.register("type", None, word)
     subparser.register("type", Path, _path)
     subparser.register("type", int, _whole_number)
 
@@ -51,14 +51,15 @@ def device(text: str) -> int:
     return number
 
 
-def _word(text: str) -> str:
+def word(text: str) -> str:
+    """A value that is not empty."""
     if not text:
         raise argparse.ArgumentTypeError("expected a non-empty value, got ''")
     return text
 
 
 def _path(text: str) -> Path:
-    return Path(_word(text))
+    return Path(word(text))
 
 
 def _whole_number(text: str) -> int:

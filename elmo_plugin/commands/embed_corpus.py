@@ -29,7 +29,7 @@ from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
 from elmo_plugin.bulk_embedding.shards import check_processes
 from elmo_plugin.bulk_embedding.vector_file import refuse_existing
 from elmo_plugin.checkpoints.checkpoint_format import bundled_names
-from elmo_plugin.commands.arguments import add_initial_state, check_values, count, device
+from elmo_plugin.commands.arguments import add_initial_state, check_values, count, device, word
 from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS
 
 DESCRIPTION = """
@@ -142,7 +142,7 @@ def _add_work(subparser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--split",
         "--tokenizer",
-        type=lambda name: OTHER_NAMES.get(name, name),
+        type=lambda name: OTHER_NAMES.get(word(name), name),
         choices=list(SPLITS),
         default="space",
         help="tokens by white space (default), by tabs, or by spaCy's rules for English",

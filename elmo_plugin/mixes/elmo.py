@@ -11,12 +11,12 @@ from allennlp.data import Vocabulary
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, BiLMOutput, InitialState, ZeroState
-from elmo_plugin.bilm.precision import check_precision, dtype_on, warn_of_emulation
+from elmo_plugin.bilm.precision import check_precision, dtype_on, is_same_on_gpu, warn_of_emulation
 from elmo_plugin.config_keys import at_least, probability
 from elmo_plugin.mixes.bilm_source import bilm_keys, resolve_bilm
 from elmo_plugin.mixes.halves import by_halves
 from elmo_plugin.mixes.layer_mix import LayerMix, build_part
-from elmo_plugin.mixes.scalar_mix import ScalarMix
+from elmo_plugin.mixes.scalar_mix import mix_builder
 from elmo_plugin.mixes.sentence_cache import SentenceCache
 
 
@@ -126,7 +126,7 @@ class Elmo(nn.Module, Registrable):
             )
         at_least(1, num_output_representations=num_output_representations)
         model = resolve_bilm(bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir, vocab)
-        key, build = _mix_builder(mix, do_layer_norm, scalar_mix_parameters)
+        key, build = mix_builder(mix, do_layer_norm, scalar_mix_parameters)
         sizes = {"num_layers": model.options.num_layers, "layer_dim": model.options.layer_dim}
         mixes = [build_part(key, build, **sizes) for _ in range(num_output_representations)]
         state = None if initial_state is None else build_part("initial_state", initial_state)
@@ -164,7 +164,7 @@ class Elmo(nn.Module, Registrable):
         super().__init__()
         at_least(1, projection_dim=projection_dim)
         probability(dropout=dropout)
-        self.precision = _precision(precision, requires_grad)
+        self.precision = check_precision(precision, requires_grad)
         self.bilm = bilm.to(dtype_on(next(bilm.parameters()).device, self.precision)).requires_grad_(requires_grad)
         self.bilm.lstm.input_dropout.p = 0.0  # what it was pretrained with
         self.requires_grad = requires_grad
@@ -181,7 +181,7 @@ class Elmo(nn.Module, Registrable):
         if sentence_cache is not None:
             if requires_grad:
                 raise ConfigurationError("'sentence_cache' is for a frozen biLM; found 'requires_grad' true")
-            if _same_everywhere(self.precision):  # else it is opened at the first batch, on the device that computes
+            if is_same_on_gpu(self.precision):  # else it is opened at the first batch, on the device that computes
                 sentence_cache.open_for(self.bilm, self.initial_state)
 
     def get_output_dim(self) -> int:
@@ -276,42 +276,10 @@ class Elmo(nn.Module, Registrable):
         return output._replace(layers=output.layers.to(torch.promote_types(output.layers.dtype, torch.float32)))
 
 
-def _mix_builder(
-    mix: Optional[Lazy[LayerMix]], do_layer_norm: bool, scalar_mix_parameters: Optional[list[float]]
-) -> tuple[str, Lazy[LayerMix]]:
-    """The key that describes the mix, and what builds it."""
-    if mix is None:
-        build = Lazy[LayerMix](
-            ScalarMix,
-            constructor_extras={
-                "initial_scalar_parameters": scalar_mix_parameters,
-                "trainable": scalar_mix_parameters is None,
-                "do_layer_norm": do_layer_norm,
-            },
-        )
-        return ("mix" if scalar_mix_parameters is None else "scalar_mix_parameters"), build
-    if do_layer_norm or scalar_mix_parameters is not None:
-        raise ConfigurationError("'do_layer_norm' and 'scalar_mix_parameters' belong inside 'mix'; found both forms")
-    return "mix", mix
-
-
 def _build_cache(keys: Optional[Union[str, Lazy[SentenceCache]]]) -> Optional[SentenceCache]:
     if keys is None:
         return None
     return build_part("sentence_cache", keys) if isinstance(keys, Lazy) else SentenceCache(keys)
-
-
-def _same_everywhere(precision: str) -> bool:
-    """Whether it means the same type on the processor, where a model is built, and on the GPU, where it may run."""
-    cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    return not torch.cuda.is_available() or dtype_on(cpu, precision) == dtype_on(gpu, precision)
-
-
-def _precision(precision: str, requires_grad: bool) -> str:
-    """The same, checked; a biLM that is tuned is of float32."""
-    if requires_grad and check_precision(precision) == "bfloat16":
-        raise ConfigurationError("'precision': expected 'float32' or 'auto' with 'requires_grad', got 'bfloat16'")
-    return "float32" if requires_grad else check_precision(precision)
 
 
 Elmo.register("elmo")(Elmo)

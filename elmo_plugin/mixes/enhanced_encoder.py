@@ -101,8 +101,7 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         if num_layers is not None:
             if num_elmo_layers is not None:
                 raise ConfigurationError("'num_layers' is the old name of 'num_elmo_layers': expected one, got both")
-            message = "'elmo_enhanced': the key 'num_layers' is now called 'num_elmo_layers'"
-            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            warnings.warn("'num_layers' of 'elmo_enhanced' is now 'num_elmo_layers'", DeprecationWarning, stacklevel=2)
             num_elmo_layers = num_layers
         given = {"num_elmo_layers": num_elmo_layers, "layer_dim": layer_dim}
         if bilm is not None:

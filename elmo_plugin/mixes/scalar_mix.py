@@ -3,6 +3,7 @@
 from typing import Optional
 
 import torch
+from allennlp.common import Lazy
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
@@ -79,3 +80,25 @@ def _normalize(layers: Tensor, mask: Tensor) -> Tensor:
 
 
 LayerMix.register("frozen_random", constructor="frozen_random")(ScalarMix)
+
+
+def mix_builder(
+    mix: Optional[Lazy[LayerMix]], do_layer_norm: bool, scalar_mix_parameters: Optional[list[float]]
+) -> tuple[str, Lazy[LayerMix]]:
+    """Return the key of a config that describes the mix, and what builds it; a trainable `scalar` by default.
+
+    `do_layer_norm` and `scalar_mix_parameters` are AllenNLP's short forms for keys of a `scalar` mix.
+    """
+    if mix is None:
+        build = Lazy[LayerMix](
+            ScalarMix,
+            constructor_extras={
+                "initial_scalar_parameters": scalar_mix_parameters,
+                "trainable": scalar_mix_parameters is None,
+                "do_layer_norm": do_layer_norm,
+            },
+        )
+        return ("mix" if scalar_mix_parameters is None else "scalar_mix_parameters"), build
+    if do_layer_norm or scalar_mix_parameters is not None:
+        raise ConfigurationError("'do_layer_norm' and 'scalar_mix_parameters' belong inside 'mix'; found both forms")
+    return "mix", mix

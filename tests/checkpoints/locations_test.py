@@ -118,7 +118,7 @@ def test_options_alone_are_an_error_and_neither_is_the_published_pair(home: Path
 @pytest.mark.parametrize("key", ["options_file", "weight_file"])
 def test_an_empty_path_is_not_the_published_file(home: Path, key: str) -> None:
     pair = {"options_file": str(home / "options.json"), "weight_file": str(home / "weights.hdf5")}
-    with pytest.raises(ConfigurationError, match=f"'{key}'.*got ''"):
+    with pytest.raises(ConfigurationError, match=f"'{key}'.*got \"\""):
         build_elmo(**{**pair, key: ""})
 
 

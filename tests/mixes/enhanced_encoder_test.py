@@ -352,7 +352,7 @@ def test_sizes_that_are_missing_contradictory_or_impossible_are_an_error(keys: C
 
 
 def test_the_old_name_of_the_number_of_layers_works_and_names_the_new_one() -> None:
-    with pytest.warns(DeprecationWarning, match="'num_layers' is now called 'num_elmo_layers'"):
+    with pytest.warns(DeprecationWarning, match="now 'num_elmo_layers'"):
         assert sizes_of(from_keys(encoder=lstm(D), num_layers=L, layer_dim=D)) == (L, D)
 
 

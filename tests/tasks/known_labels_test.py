@@ -138,14 +138,16 @@ def test_the_loss_is_that_of_the_tags_it_knows(crf: bool) -> None:
         else:
             known = [place for place, index in enumerate(gold) if 0 <= index < n_labels]
             losses.append(-logits[row].log_softmax(dim=-1)[known, tags[row, known]].mean())
-    torch.testing.assert_close(model._loss(logits, tags, mask), sum(losses) / 2, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(model._loss(logits, tags, mask, ignore_o=False), sum(losses) / 2, rtol=1e-5, atol=1e-5)
 
 
 def test_a_batch_without_a_known_label_has_a_loss_of_zero(new_classes: Path) -> None:
     for crf in (True, False):
         model, _ = build_model(experiment(tagger(ELMO, crf=crf), tags_reader(), TOWNS))
         unknown = torch.full((1, 2), -5)
-        loss = model._loss(torch.randn(1, 2, model.labels.size), unknown, torch.ones(1, 2, dtype=torch.bool))
+        loss = model._loss(
+            torch.randn(1, 2, model.labels.size), unknown, torch.ones(1, 2, dtype=torch.bool), ignore_o=False
+        )
         assert loss.item() == pytest.approx(0.0, abs=1e-5)
     model, data = build_model(experiment(classifier(ELMO), csv_reader(), OPINIONS))
     batch = as_tensors(data[:2], model.vocab)
