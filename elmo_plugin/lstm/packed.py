@@ -101,8 +101,9 @@ class Recurrence(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the outputs (N, P), and hidden (B, P) and cell (B, H) after each sentence."""
         dtype = product_type(recurrent)
-        by_recurrent = pack(recurrent.to(dtype), max(sizes, default=0), len(sizes), keep=True)  # (4H, P)
-        by_projection = None if projection is None else projection.to(dtype)  # (P, H)
+        rows, times = max(sizes, default=0), len(sizes)
+        by_recurrent = pack(recurrent.to(dtype), rows, times, keep=True)  # (4H, P)
+        by_projection = None if projection is None else pack(projection.to(dtype), rows, times)  # (P, H)
         activations = cell.new_empty(gates.shape) if keep else None  # (N, 4H)
         cells = cell.new_empty(len(gates), cell.size(1)) if keep else None  # (N, H)
         outputs = hidden.new_empty(len(gates), hidden.size(1))  # (N, P)
