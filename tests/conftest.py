@@ -6,8 +6,21 @@ gzip's level 9, which takes five seconds for the weights of `english-tiny`; leve
 
 import tarfile
 
+import pytest
 import torch
 
 torch.set_num_threads(1)
 *others, _ = tarfile.TarFile.gzopen.__func__.__defaults__  # type: ignore[attr-defined]
 tarfile.TarFile.gzopen.__func__.__defaults__ = (*others, 1)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def native_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor that computes bfloat16 products natively, whatever this one does."""
+    monkeypatch.setattr("elmo_plugin.bilm.precision.has_native_bfloat16", lambda: True)
+
+
+@pytest.fixture
+def emulated_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor that would emulate them."""
+    monkeypatch.setattr("elmo_plugin.bilm.precision.has_native_bfloat16", lambda: False)
