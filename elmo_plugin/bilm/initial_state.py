@@ -42,7 +42,7 @@ class ZeroState(InitialState):
     same_for_every_sentence = True
 
     def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:
-        """Zeros."""
+        """Return an all-zero state for a batch of `batch_size` sentences."""
         return bilm.lstm.zero_state(batch_size, like)
 
 

@@ -42,7 +42,7 @@ class WordMemo:
         return len(self._rows)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all words from the cache."""
         with self._lock:
             self._forget()
 

@@ -61,7 +61,7 @@ class Hdf5File(VectorFile):
         self._has_index = not (use_sentence_keys or forget_sentences)
 
     def write(self, path: Path, sentences: Iterable[EmbeddedSentence], layout: Layout) -> None:
-        """Write them."""
+        """Write the arrays of sentences to a new file."""
 
         def store(file: h5py.File, key: str, sentence: EmbeddedSentence) -> None:
             file.create_dataset(key, data=sentence.vectors, **self._storage(sentence.vectors, layout))

@@ -28,7 +28,7 @@ class NpzFile(VectorFile):
         self._compression = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
 
     def write(self, path: Path, sentences: Iterable[EmbeddedSentence], layout: Layout) -> None:
-        """Write them."""
+        """Write the arrays of sentences to a new file."""
         with zipfile.ZipFile(path, "w") as archive:
             for sentence in sentences:
                 entry = zipfile.ZipInfo(f"{sentence.line}.npy")  # of no date: equal sentences make an equal file

@@ -40,7 +40,7 @@ class ParquetFile(VectorFile):
         self._compression = "zstd" if compress else "none"
 
     def write(self, path: Path, sentences: Iterable[EmbeddedSentence], layout: Layout) -> None:
-        """Write them."""
+        """Write the arrays of sentences to a new file."""
         schema = self._schema(layout)
         groups = constrained_batches(sentences, TOKENS_IN_GROUP, get_len=_length, strict=False)
         with self._parquet.ParquetWriter(path, schema, compression=self._compression, use_dictionary=False) as writer:

@@ -35,7 +35,7 @@ class ManyLangsIndexer(TokenIndexer):
         """The vocabulary has no part in it."""
 
     def get_empty_token_list(self) -> IndexedTokens:
-        """No tokens."""
+        """Return the indices of a text without tokens."""
         return {"elmo_tokens": []}
 
     def tokens_to_indices(self, tokens: list[Token], vocabulary: Vocabulary) -> IndexedTokens:

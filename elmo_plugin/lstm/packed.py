@@ -169,7 +169,7 @@ class TorchPointwise:
         activations: Optional[Tensor],
         clip: Optional[float],
     ) -> Tensor:
-        """See `Pointwise`."""
+        """Compute the cell and o·tanh c; see `Pointwise`."""
         recurrent = recurrent.to(before.dtype)
         values = recurrent.add_(gates) if activations is None else torch.add(recurrent, gates, out=activations)
         i, f, g, o = values.chunk(4, dim=-1)  # (active, H) each
@@ -181,7 +181,7 @@ class TorchPointwise:
         return tanh_(after.clone()).mul_(o)
 
     def output_forward(self, raw: Tensor, output: Tensor, clip: Optional[float]) -> Tensor:
-        """See `Pointwise`."""
+        """Clip the output; see `Pointwise`."""
         output.copy_(raw)
         if clip is not None:
             output.clamp_(-clip, clip)
@@ -190,7 +190,7 @@ class TorchPointwise:
     def output_backward(
         self, d_output: Tensor, d_hidden: Tensor, output: Tensor, clip: Optional[float], d_raw: Tensor
     ) -> None:
-        """See `Pointwise`."""
+        """Compute the gradient before the clip of the output; see `Pointwise`."""
         torch.add(d_output, d_hidden, out=d_raw)
         _stop_at_clip(d_raw, output, clip)
 
@@ -204,7 +204,7 @@ class TorchPointwise:
         d_gates: Tensor,
         clip: Optional[float],
     ) -> None:
-        """See `Pointwise`."""
+        """Compute the gradients of the gates and of the cell before; see `Pointwise`."""
         i, f, g, o = activations.chunk(4, dim=-1)  # (active, H) each
         d_i, d_f, d_g, d_o = d_gates.chunk(4, dim=-1)
         d_emitted, tanh_c = d_emitted.to(after.dtype), tanh_(after.clone())

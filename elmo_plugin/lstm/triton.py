@@ -54,13 +54,13 @@ class TritonPointwise:
         activations: Optional[Tensor],
         clip: Optional[float],
     ) -> Tensor:
-        """See `Pointwise`."""
+        """Compute the cell and o·tanh c; see `Pointwise`."""
         emitted = torch.empty_like(after)  # (active, H)
         launch(cell_forward, after, clip, recurrent, gates, before, after, activations, emitted)
         return emitted
 
     def output_forward(self, raw: Tensor, output: Tensor, clip: Optional[float]) -> Tensor:
-        """See `Pointwise`."""
+        """Clip the output; see `Pointwise`."""
         cast = torch.empty_like(raw)  # (active, P)
         launch(output_forward, output, clip, raw, output, cast)
         return cast
@@ -68,7 +68,7 @@ class TritonPointwise:
     def output_backward(
         self, d_output: Tensor, d_hidden: Tensor, output: Tensor, clip: Optional[float], d_raw: Tensor
     ) -> None:
-        """See `Pointwise`."""
+        """Compute the gradient before the clip of the output; see `Pointwise`."""
         launch(output_backward, output, clip, d_output, d_hidden, output, d_raw)
 
     def cell_backward(
@@ -81,7 +81,7 @@ class TritonPointwise:
         d_gates: Tensor,
         clip: Optional[float],
     ) -> None:
-        """See `Pointwise`."""
+        """Compute the gradients of the gates and of the cell before; see `Pointwise`."""
         launch(cell_backward, after, clip, activations, before, after, d_emitted, d_cell, d_gates)
 
 

@@ -49,7 +49,7 @@ class ElmoCharCnnEmbedder(TokenEmbedder):
             raise ConfigurationError(f"'elmo_char_cnn': {error}") from error
 
     def get_output_dim(self) -> int:
-        """P."""
+        """Return the width of a token vector (P)."""
         return self.encoder.output_dim
 
     def forward(self, elmo_tokens: Tensor) -> Tensor:

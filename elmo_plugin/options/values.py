@@ -25,7 +25,7 @@ def wanted(block: Mapping[str, Any], path: str, key: str) -> Any:
 
 
 def block(options: Mapping[str, Any], path: str, key: str) -> Mapping[str, Any]:
-    """An object."""
+    """Return the object under a key. Raises `OptionsError` for anything else."""
     value = wanted(options, path, key)
     if not isinstance(value, Mapping):
         raise OptionsError(f"'{f'{path}.{key}' if path else key}' is {value!r}; wanted an object")

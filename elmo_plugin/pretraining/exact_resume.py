@@ -28,7 +28,7 @@ class ResumableLoader(Protocol):
     """A data loader that can go on after the batch it gave last."""
 
     def state_dict(self) -> State:
-        """Its place."""
+        """Return the position after the batch that it gave last."""
 
     def load_state_dict(self, state: State) -> None:
         """Go there, and give as many empty batches as lie before it: the trainer skips them."""

@@ -87,5 +87,5 @@ class Throughput:
         return metric
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Set all counts to zero."""
         self._start, self._tokens = None, 0

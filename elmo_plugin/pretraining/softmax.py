@@ -184,7 +184,7 @@ class AdaptiveSoftmax(LmSoftmax):
         return -self.adaptive(_at_least_float32(vectors), targets).output  # (N,)
 
     def tie(self, table: nn.Embedding) -> None:
-        """Raises `ConfigurationError`."""
+        """Raise `ConfigurationError`: rare words have narrower vectors here than a table of words has."""
         raise ConfigurationError(
             "'share_embedding_softmax': found an 'adaptive' softmax, whose vectors of rare words are narrower; "
             "wanted 'full' or 'sampled'"
