@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.text import Sentences
-from elmo_plugin.characters import batch_to_ids
+from elmo_plugin.text import batch_to_ids
 
 BOUNDARIES = 2
 """`<S>` and `</S>`, which the biLM adds."""

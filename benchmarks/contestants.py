@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, ElmoLstm
 from elmo_plugin.bilm.precision import PRECISIONS
+from elmo_plugin.elmo import Elmo
 from elmo_plugin.lstm import KERNELS
-from elmo_plugin.mixes import Elmo
 from elmo_plugin.options import LstmOptions
 
 
@@ -83,7 +83,7 @@ class LoadedAllenNlp:
 
 @dataclass(frozen=True)
 class Ours:
-    """`elmo_plugin.mixes.Elmo` with one kernel and one precision."""
+    """`elmo_plugin.elmo.Elmo` with one kernel and one precision."""
 
     kernel: str = "auto"
     precision: str = "float32"
@@ -140,7 +140,7 @@ def forget(model: nn.Module) -> None:
 
 def forget_words(bilm: BiLM) -> None:
     """Empty the memo of words that a frozen biLM keeps, so that every word is new to it."""
-    bilm.word_memo.clear()
+    bilm.word_cache.clear()
 
 
 def pair(files: Path) -> tuple[str, str]:

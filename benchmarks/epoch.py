@@ -26,7 +26,7 @@ from benchmarks.sizes import SIZES, options_of
 from benchmarks.table import ROOT, Table, commit, instructions, processor, time_cells
 from benchmarks.timing import Call, interleave
 from benchmarks.weights import write_random_weights
-from elmo_plugin.mixes import Elmo, SentenceCache
+from elmo_plugin.elmo import Elmo, SentenceCache
 from elmo_plugin.options import BiLMOptions
 
 DESCRIPTION = """

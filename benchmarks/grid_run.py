@@ -12,8 +12,8 @@ from typing import NamedTuple, Optional
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 
-from elmo_plugin.report import keep
-from elmo_plugin.report.runs import write_object
+from elmo_plugin.analysis import keep
+from elmo_plugin.analysis.runs import write_object
 
 CONFIGS = Path(__file__).resolve().parents[1] / "training_configs"
 DONE = "grid.json"
@@ -114,7 +114,7 @@ def write_sample(run: Run, source: Path) -> None:
 def train(run: Run) -> None:
     """Train a run and leave in its folder what AllenNLP leaves, but no weights, and in their place
 
-    - what `elmo_plugin.report.keep` writes: `layer_weights.json` and, of a classifier, `confusion.json`;
+    - what `elmo_plugin.analysis.keep` writes: `layer_weights.json` and, of a classifier, `confusion.json`;
     - `grid.json`, at last: `task`, `variant`, `seed`, `fraction`, and `metric`, whose best is the score.
 
     What another process has left there half done is thrown away.

@@ -13,7 +13,7 @@ from benchmarks.batches import BOUNDARIES
 from benchmarks.contestants import PRECISIONS
 from benchmarks.text import Sentences
 from benchmarks.timing import Call, interleave
-from elmo_plugin.bilm.spelling_encoder import WORDS_AT_ONCE
+from elmo_plugin.bilm.character_level_encoder import WORDS_AT_ONCE
 from elmo_plugin.options import BiLMOptions, LstmOptions
 
 LIVE = 32

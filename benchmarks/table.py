@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.settings import Settings
 from benchmarks.timing import Timed
-from elmo_plugin.kernels.products import has_native_bfloat16
+from elmo_plugin.linear.products import has_native_bfloat16
 
 ROOT = Path(__file__).resolve().parents[1]
 

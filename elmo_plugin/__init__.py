@@ -1,21 +1,19 @@
 """ELMo as AllenNLP components that jsonnet configs assemble.
 
-     text ──► character ids ──► token vectors ──► biLM layers ──► one vector a token ──► tags, labels
-              characters/            bilm/  (lstm/)      │             mixes/                 tasks/
+     text ──► character ids ──► token vectors ──► biLM layers ──► one vector per token ──► tags, labels
+                  text/              bilm/  (lstm/)      │             elmo/                   models/
                                                          │
      text shards ──► streams ──► biLM under one softmax ──► checkpoints/
                      pretraining/
-     corpus ──► batches of like length ──► layers or a mix ──► hdf5 · npz · parquet
-                     bulk_embedding/
-     finished runs ──► tables and figures on one page
-                       report/
-     text, tags ──► neighbours in context, what each layer alone can tell
-                       analyses/
+     corpus ──► batches of similar length ──► layers or a mix ──► hdf5 · npz · parquet
+                     embedding/
+     finished runs, text, tags ──► tables and figures, neighbours in context, probes of each layer
+                     analysis/
 
-Folder = stage of the data flow, file = kind of component, imports go one way, down.
+A folder is a stage of the data flow, a file is a kind of component, and imports only go down.
 
-Dimension key: B sentences · T tokens · C characters a token · L layers (LSTM layers + 1) · P one direction ·
-D = 2P · H cell · V vocabulary · S streams · U words of a window · in `lstm/` N packed tokens · I its input width.
+Dimension key: B sentences · T tokens · C characters per token · L layers (LSTM layers + 1) · P one direction ·
+D = 2P · H cell · V vocabulary · S streams · U unrolled steps · in `lstm/` N packed tokens · I its input width.
 """
 
 from elmo_plugin.allennlp_compat import apply_repairs
@@ -23,35 +21,35 @@ from elmo_plugin.allennlp_compat import apply_repairs
 apply_repairs()
 
 from elmo_plugin import (  # noqa: E402
-    analyses,
+    analysis,
     bilm,
-    bulk_embedding,
     checkpoints,
     commands,
-    interop,
-    mixes,
+    elmo,
+    embedding,
+    integrations,
+    models,
     pretraining,
-    report,
-    tasks,
+    text,
 )
-from elmo_plugin.bulk_embedding import ElmoEmbedder, load  # noqa: E402
-from elmo_plugin.characters import batch_to_ids  # noqa: E402
-from elmo_plugin.mixes import Elmo  # noqa: E402
+from elmo_plugin.elmo import Elmo  # noqa: E402
+from elmo_plugin.embedding import ElmoEmbedder, load  # noqa: E402
+from elmo_plugin.text import batch_to_ids  # noqa: E402
 
 __all__ = [
     "Elmo",
     "ElmoEmbedder",
-    "analyses",
+    "analysis",
     "batch_to_ids",
     "bilm",
-    "bulk_embedding",
     "checkpoints",
     "commands",
-    "interop",
+    "elmo",
+    "embedding",
+    "integrations",
     "load",
-    "mixes",
+    "models",
     "pretraining",
-    "report",
-    "tasks",
+    "text",
 ]
 __version__ = "0.1.0"

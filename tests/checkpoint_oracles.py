@@ -8,7 +8,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, LexiconEncoder, SpellingEncoder, warm_up
+from elmo_plugin.bilm import BiLM, CharacterLevelEncoder, ManyLangsEncoder, warm_up
 from elmo_plugin.checkpoints import Checkpoint, SavedSoftmax
 from tests.oracles import SENTENCES, lively, options
 
@@ -26,7 +26,7 @@ SOFTMAX = {"type": "adaptive", "cutoffs": [5, 8], "div_value": 4.0}
 def pretrained(warm: bool = False, **changes: Any) -> Checkpoint:
     """A small biLM with a softmax and a vocabulary, both with what could get lost on the way."""
     bilm = lively(BiLM(options(**changes), source="random:0"))
-    if isinstance(bilm.token_encoder, LexiconEncoder) and bilm.token_encoder.word_embedding is not None:
+    if isinstance(bilm.token_encoder, ManyLangsEncoder) and bilm.token_encoder.word_embedding is not None:
         bilm.token_encoder.word_embedding.weight.data[0] = 0.0  # what is masked
     if warm:
         bilm.warm_state = warm_up(bilm, [_ids(bilm)])
@@ -42,7 +42,7 @@ def pretrained(warm: bool = False, **changes: Any) -> Checkpoint:
 
 def _ids(bilm: BiLM) -> Tensor:
     """What such a biLM reads."""
-    if isinstance(bilm.token_encoder, SpellingEncoder):
+    if isinstance(bilm.token_encoder, CharacterLevelEncoder):
         return bilm.token_encoder.batch_to_ids(SENTENCES)
     return torch.tensor([[4, 9, 3, 5], [6, 6, 0, 0]])
 

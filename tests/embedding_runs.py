@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from allennlp.data import Tokenizer
 
-from elmo_plugin.bulk_embedding import Corpus, CorpusEmbedder, Embedder, ShardedCorpusEmbedder, Share, VectorFile, load
-from elmo_plugin.bulk_embedding.corpus import WHOLE
-from elmo_plugin.bulk_embedding.corpus_embedder import Counts
+from elmo_plugin.embedding import Corpus, CorpusEmbedder, Embedder, ShardedCorpusEmbedder, Share, VectorFile, load
+from elmo_plugin.embedding.corpus import WHOLE
+from elmo_plugin.embedding.corpus_embedder import Counts
 
 BATCH = 40
 """Tokens in a batch."""

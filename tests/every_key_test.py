@@ -22,8 +22,8 @@ from allennlp.models import Model
 from torch import Tensor
 
 from elmo_plugin import batch_to_ids
-from elmo_plugin.mixes import Elmo, bilm_source
-from elmo_plugin.mixes.sentence_cache import SentenceCache
+from elmo_plugin.elmo import Elmo, bilm_source
+from elmo_plugin.elmo.sentence_cache import SentenceCache
 from elmo_plugin.pretraining.vocabulary import vocabulary_of
 from tests.oracles import options, write_files
 from tests.task_oracles import small_bilm

@@ -1,4 +1,4 @@
-"""The laws of the house that no linter knows, read off the source with `ast`."""
+"""The rules of this code base that no linter knows, checked on the source with `ast`."""
 
 import ast
 import importlib
@@ -69,6 +69,24 @@ def test_a_function_over_45_lines_is_two_functions() -> None:
     lines = {place: (node.end_lineno or node.lineno) - node.lineno + 1 for place, node in functions()}
     assert not {place: count for place, count in lines.items() if count > 45}
     assert median(lines.values()) <= 12
+
+
+def test_a_package_is_used_through_the_names_in_its_init() -> None:
+    past = []
+    for path, tree in TREES.items():
+        own = ".".join(path.removesuffix(".py").split("/")[:2])
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("elmo_plugin."):
+                package = ".".join((node.module or "").split(".")[:2])
+                public = getattr(importlib.import_module(package), "__all__", None)
+                if package == own or public is None:  # modules directly in elmo_plugin have no `__all__`
+                    continue
+                past += [
+                    f"{path}:{node.lineno} {name.name}"
+                    for name in node.names
+                    if node.module != package or name.name not in public
+                ]
+    assert not past
 
 
 def test_a_class_is_abstract_or_final() -> None:

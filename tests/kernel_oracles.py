@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from elmo_plugin.kernels import linear
+from elmo_plugin.linear import linear
 from elmo_plugin.lstm import Kernel, LstmClips, LstmState, LstmWeights, Packing
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -12,11 +12,11 @@ from allennlp.models import Model
 from numpy.typing import NDArray
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining import BidirectionalLanguageModel, LmSoftmax
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, WordVectorSoftmax
 from elmo_plugin.pretraining.vocabulary import MARKS, vocabulary_of
+from elmo_plugin.text import batch_to_ids
 from tests.oracles import lively, options
 
 Config = dict[str, Any]

@@ -14,7 +14,7 @@ from allennlp.common.util import prepare_environment
 from allennlp.models import Model
 from torch import Tensor, nn
 
-from elmo_plugin.mixes import ElmoEnhancedEncoder, ElmoTokenEmbedder
+from elmo_plugin.elmo import ElmoEnhancedEncoder, ElmoTokenEmbedder
 
 pytest.importorskip("allennlp_models", reason="allennlp-models is not installed; `make setup` installs it")
 for task in ("classification", "pair_classification", "rc", "structured_prediction", "tagging"):

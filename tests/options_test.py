@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.options import BiLMOptions, CharCnnOptions, LexiconOptions, LstmOptions, OptionsError
+from elmo_plugin.options import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions, OptionsError
 
 PUBLISHED: dict[str, Any] = {
     "lstm": {
@@ -83,7 +83,7 @@ char_cnns = st.builds(
 MARKS = ("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>")
 sets = st.sets(st.text(max_size=3), max_size=5)
 lexicons = st.builds(
-    lambda cnn, words, characters, word_dim: LexiconOptions(
+    lambda cnn, words, characters, word_dim: ManyLangsOptions(
         words=tuple({"<oov>", *words}) if word_dim or cnn is None else (),
         word_dim=word_dim or int(cnn is None),
         characters=() if cnn is None else tuple({*MARKS, *characters}),

@@ -97,7 +97,7 @@ def test_its_table_of_names_is_the_registries() -> None:
 
     from elmo_plugin.bilm import InitialState
     from elmo_plugin.checkpoints import CheckpointFormat
-    from elmo_plugin.mixes import LayerMix
+    from elmo_plugin.elmo import LayerMix
     from elmo_plugin.pretraining import LmSoftmax
 
     bases = [Subcommand, DatasetReader, Tokenizer, TokenIndexer, Model, Seq2SeqEncoder, TokenEmbedder, Predictor]

@@ -17,10 +17,10 @@ from allennlp.predictors import Predictor
 
 from benchmarks.text_of import texts
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import build_bilm, load_checkpoint
-from elmo_plugin.mixes import Elmo
+from elmo_plugin.elmo import Elmo
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.text import batch_to_ids
 from tests.task_oracles import allennlp
 
 ROOT = Path(__file__).parent.parent

@@ -19,8 +19,8 @@ from allennlp.models import Model
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, warm_up
-from elmo_plugin.characters import batch_to_ids
-from elmo_plugin.mixes import Elmo
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.text import batch_to_ids
 from tests.oracles import lively, options, write_files
 
 FIXTURES = Path(__file__).parent / "fixtures" / "tasks"

@@ -10,7 +10,7 @@ from allennlp.commands.train import train_model
 from allennlp.common import Params
 
 from elmo_plugin.bilm import BiLM, warm_up
-from elmo_plugin.characters import batch_to_ids
+from elmo_plugin.text import batch_to_ids
 from tests.oracles import lively, options, write_files
 
 ROOT = Path(__file__).parent.parent

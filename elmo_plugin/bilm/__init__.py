@@ -1,28 +1,40 @@
 """CHARACTER IDS → LAYERS: the token encoder, the stacked bidirectional LSTM, and the biLM made of the two."""
 
-from elmo_plugin.bilm.bilm import BiLM, BiLMOutput
+from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, read_extra_state
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
+from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
+from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
+from elmo_plugin.bilm.identity import identity
 from elmo_plugin.bilm.initial_state import CarriedState, InitialState, WarmState, ZeroState, warm_up
-from elmo_plugin.bilm.lexicon_encoder import LexiconEncoder
+from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
+from elmo_plugin.bilm.precision import CHOICES, check_precision, dtype_on, is_same_on_gpu, warn_of_emulation
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
 from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
-from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
 from elmo_plugin.bilm.token_encoder import TokenEncoder
 from elmo_plugin.bilm.word_encoder import WordEncoder
 
 __all__ = [
+    "CHOICES",
     "BiLM",
     "BiLMOutput",
     "CarriedState",
     "CharacterEncoder",
+    "CharacterLevelEncoder",
     "ElmoLstm",
     "InitialState",
-    "LexiconEncoder",
+    "ManyLangsEncoder",
     "ProjectedLstm",
-    "SpellingEncoder",
     "TokenEncoder",
     "WarmState",
     "WordEncoder",
     "ZeroState",
+    "check_precision",
+    "description_to_tensor",
+    "dtype_on",
+    "identity",
+    "is_same_on_gpu",
+    "read_extra_state",
+    "tensor_to_description",
     "warm_up",
+    "warn_of_emulation",
 ]

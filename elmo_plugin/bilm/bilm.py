@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
+from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
-from elmo_plugin.bilm.lexicon_encoder import LexiconEncoder
+from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
 from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
-from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
 from elmo_plugin.bilm.token_encoder import TokenEncoder, TokenTable
+from elmo_plugin.bilm.word_cache import WordCache
 from elmo_plugin.bilm.word_encoder import WordEncoder
-from elmo_plugin.bilm.word_memo import WordMemo
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.options import BiLMOptions
 
@@ -54,7 +54,7 @@ class BiLM(nn.Module):
         if options.char_cnn is not None:
             self.token_encoder = CharacterEncoder(options.char_cnn, width)
         elif options.lexicon is not None:
-            self.token_encoder = LexiconEncoder(options.lexicon, width)
+            self.token_encoder = ManyLangsEncoder(options.lexicon, width)
         elif options.n_tokens_vocab is not None:
             self.token_encoder = WordEncoder(options.n_tokens_vocab, width, options.boundary_ids)
         else:
@@ -62,7 +62,7 @@ class BiLM(nn.Module):
                 "the options hold no 'char_cnn', 'lexicon' or 'n_tokens_vocab': no input is described"
             )
         self.lstm = ElmoLstm(options.lstm, kernel=kernel)
-        self.word_memo = WordMemo()
+        self.word_cache = WordCache()
         self.token_layer: Optional[nn.Module] = None
         self.register_buffer("warm_hidden", None)  # (n_layers, 2, 1, P)
         self.register_buffer("warm_cell", None)  # (n_layers, 2, 1, H)
@@ -131,14 +131,14 @@ class BiLM(nn.Module):
         encoder = self.token_encoder
         weights = list(encoder.parameters())  # none in a replica of `DataParallel`; of inference mode, writes go unseen
         frozen = bool(weights) and not any(weight.requires_grad or weight.is_inference() for weight in weights)
-        if frozen and isinstance(encoder, SpellingEncoder) and ids.numel():
-            return self.word_memo.look_up(encoder, ids)
+        if frozen and isinstance(encoder, CharacterLevelEncoder) and ids.numel():
+            return self.word_cache.look_up(encoder, ids)
         return encoder.look_up(ids)
 
     def ids_of(self, sentences: Sequence[Sequence[str]], word_id: Optional[Callable[[str], int]] = None) -> Tensor:
         """Tokenised sentences to ids on its device: of spellings (B, T, C) or, for words, by `word_id` (B, T)."""
         device = next(self.parameters()).device
-        if isinstance(self.token_encoder, SpellingEncoder):
+        if isinstance(self.token_encoder, CharacterLevelEncoder):
             return self.token_encoder.batch_to_ids(sentences).to(device)
         assert word_id is not None and self.options.n_tokens_vocab is not None
         rows = [torch.tensor([word_id(word) for word in words], dtype=torch.long) for words in sentences]

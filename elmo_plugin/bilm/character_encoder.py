@@ -7,14 +7,13 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Highway
 from torch import Tensor, nn
 
-from elmo_plugin.bilm.spelling_encoder import SpellingEncoder
-from elmo_plugin.characters import BEGIN_OF_SENTENCE, END_OF_SENTENCE, batch_to_ids, boundary_ids, fit_width
-from elmo_plugin.characters.byte_ids import PADDING
-from elmo_plugin.kernels import Linear
+from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
+from elmo_plugin.linear import Linear
 from elmo_plugin.options import N_CHARACTERS, CharCnnOptions
+from elmo_plugin.text import BEGIN_OF_SENTENCE, END_OF_SENTENCE, PADDING, batch_to_ids, boundary_ids, fit_width
 
 
-class CharacterEncoder(SpellingEncoder):
+class CharacterEncoder(CharacterLevelEncoder):
     """Convolutions over a word's characters, max-pooling, highways and a projection (ELMo §3.4).
 
     # Parameters

@@ -6,7 +6,7 @@ from functools import cache
 import torch
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.kernels.products import has_native_bfloat16
+from elmo_plugin.linear import has_native_bfloat16
 
 logger = logging.getLogger(__name__)
 

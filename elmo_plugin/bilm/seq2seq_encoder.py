@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
 from elmo_plugin.bilm.token_encoder import TokenTable
 from elmo_plugin.config_keys import at_least, probability
-from elmo_plugin.kernels import linear
+from elmo_plugin.linear import linear
 from elmo_plugin.lstm import LstmClips, LstmState, LstmWeights, Packing, kernel_by_name
 from elmo_plugin.options import LstmOptions, OptionsError
 

@@ -13,9 +13,15 @@ from typing import Any, BinaryIO, Optional, TypeVar, cast
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm.bilm import read_extra_state
-from elmo_plugin.bilm.extra_state import tensor_to_description
-from elmo_plugin.checkpoints.bounds import UnpackedStream, check_numbers
+from elmo_plugin.bilm import read_extra_state, tensor_to_description
+from elmo_plugin.checkpoints.allennlp_elmo import (
+    CONFIG,
+    OPTIONS_FILE,
+    PACKED,
+    SavedMix,
+    allennlp_checkpoints,
+    saved_mix,
+)
 from elmo_plugin.checkpoints.checkpoint_format import (
     Checkpoint,
     CheckpointFormat,
@@ -24,15 +30,8 @@ from elmo_plugin.checkpoints.checkpoint_format import (
     local_file,
 )
 from elmo_plugin.checkpoints.file_kind import GZIP, what_is_wrong
+from elmo_plugin.checkpoints.limits import UnpackedStream, check_numbers
 from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
-from elmo_plugin.checkpoints.upstream_elmo import (
-    CONFIG,
-    OPTIONS_FILE,
-    PACKED,
-    SavedMix,
-    saved_mix,
-    upstream_checkpoints,
-)
 from elmo_plugin.checkpoints.vocabulary_file import read_words
 from elmo_plugin.checkpoints.word_table import with_vocabulary
 
@@ -93,7 +92,7 @@ def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str
     return next((checkpoint for found, checkpoint in _checkpoints(path, str(path)) if found == source), None)
 
 
-def upstream_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMix]]:
+def allennlp_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMix]]:
     """The biLM and the mix of the first of AllenNLP's own ELMos in an unpacked archive or in the folder of a run.
 
     `None` if its model has none, or one of ours. Errors call the folder by `name`.
@@ -104,7 +103,7 @@ def upstream_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMi
     weights = read_weights(path, f"{name}!{path.name}")
     if any(key.endswith(f"bilm.{DESCRIPTION}") for key in weights):
         return None
-    for place, checkpoint in upstream_checkpoints(weights, path, f"{name}!"):
+    for place, checkpoint in allennlp_checkpoints(weights, path, f"{name}!"):
         return checkpoint, saved_mix(weights, place, path, f"{name}!")
     return None
 
@@ -112,7 +111,7 @@ def upstream_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMi
 def _all_checkpoints(path: Path, name: str) -> list[tuple[str, Checkpoint]]:
     """Source and checkpoint of each biLM, of ours and of AllenNLP's."""
     check_sums(path, name)
-    theirs = upstream_checkpoints(read_weights(path, name), path, name.removesuffix(path.name))
+    theirs = allennlp_checkpoints(read_weights(path, name), path, name.removesuffix(path.name))
     return [*_checkpoints(path, name), *theirs]
 
 

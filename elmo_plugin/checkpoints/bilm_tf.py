@@ -14,7 +14,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.checkpoints.bounds import check_numbers
+from elmo_plugin.atomic_write import atomic_folder
 from elmo_plugin.checkpoints.checkpoint_format import (
     Checkpoint,
     CheckpointFormat,
@@ -24,9 +24,9 @@ from elmo_plugin.checkpoints.checkpoint_format import (
     plain_location,
 )
 from elmo_plugin.checkpoints.file_kind import HDF5, JSON, kind_of, what_is_wrong
+from elmo_plugin.checkpoints.limits import check_numbers
 from elmo_plugin.checkpoints.vocabulary_file import VOCABULARIES, VOCABULARY, read_words, write_words
 from elmo_plugin.checkpoints.weight_map import Link, Shape, bilm_tf_links
-from elmo_plugin.checkpoints.whole_folder import whole_folder
 from elmo_plugin.checkpoints.word_table import with_vocabulary
 from elmo_plugin.options import BiLMOptions, OptionsError
 
@@ -91,7 +91,7 @@ class BilmTf(CheckpointFormat):
                 "words; wanted many-langs or native"
             )
         _refuse_other_vocabularies(checkpoint, target)
-        with whole_folder(target) as partial:
+        with atomic_folder(target) as partial:
             (partial / "weights.hdf5").write_bytes(_weights(checkpoint))
             options = json.dumps(checkpoint.options.to_dict(), indent=2) + "\n"
             (partial / "options.json").write_text(options, encoding="utf-8")

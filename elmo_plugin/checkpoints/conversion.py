@@ -10,13 +10,13 @@ from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import SpellingEncoder, warm_up
-from elmo_plugin.characters.text_file import TextFile
+from elmo_plugin.bilm import CharacterLevelEncoder, warm_up
 from elmo_plugin.checkpoints.bilm_tf import SUFFIXES as HDF5_SUFFIXES
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, Location, build_bilm, load_checkpoint
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import SUFFIX, Native
+from elmo_plugin.text import TextFile
 
 SENTENCES_AT_ONCE = 64
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -110,7 +110,7 @@ def _without(parts: list[str], checkpoint: Checkpoint) -> Checkpoint:
 def _warmed(checkpoint: Checkpoint, text: Path) -> Checkpoint:
     """The checkpoint with the state that the sentences of a text end with."""
     bilm = build_bilm(checkpoint)
-    if not isinstance(bilm.token_encoder, SpellingEncoder):
+    if not isinstance(bilm.token_encoder, CharacterLevelEncoder):
         raise ConfigurationError("a warm state is computed on characters, which this word-input biLM does not read")
     batches = _batches(text, bilm.token_encoder)
     first = list(islice(batches, 1))
@@ -121,7 +121,7 @@ def _warmed(checkpoint: Checkpoint, text: Path) -> Checkpoint:
     return checkpoint._replace(state_dict=bilm.state_dict())
 
 
-def _batches(text: Path, encoder: SpellingEncoder) -> Iterator[Tensor]:
+def _batches(text: Path, encoder: CharacterLevelEncoder) -> Iterator[Tensor]:
     sentences = (line.split() for line in TextFile(text).lines())
     while batch := list(islice(sentences, SENTENCES_AT_ONCE)):
         yield encoder.batch_to_ids(batch)

@@ -16,14 +16,14 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.checkpoints.bounds import check_numbers, check_unpacked
+from elmo_plugin.atomic_write import atomic_folder
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat, Location, local_file
 from elmo_plugin.checkpoints.file_kind import ZIP, what_is_wrong
-from elmo_plugin.checkpoints.lexicon_file import lexicon_text, parse_lexicon
+from elmo_plugin.checkpoints.limits import check_numbers, check_unpacked
+from elmo_plugin.checkpoints.many_langs_vocabulary import parse_vocabulary, vocabulary_text
 from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
 from elmo_plugin.checkpoints.weight_map import Shape, many_langs_links
-from elmo_plugin.checkpoints.whole_folder import whole_folder
-from elmo_plugin.options import BiLMOptions, LexiconOptions, LstmOptions, OptionsError
+from elmo_plugin.options import BiLMOptions, LstmOptions, ManyLangsOptions, OptionsError
 
 Folder = Union[Path, zipfile.Path]
 
@@ -95,8 +95,8 @@ class ManyLangs(CheckpointFormat):
         }
         for name, entries in (("char.dic", lexicon.characters), ("word.dic", lexicon.words)):
             if entries:
-                texts[name] = lexicon_text(entries, f"{Path(folder) / name}")
-        with whole_folder(Path(folder)) as partial:
+                texts[name] = vocabulary_text(entries, f"{Path(folder) / name}")
+        with atomic_folder(Path(folder)) as partial:
             for name, text in texts.items():
                 (partial / name).write_bytes(text.encode())
             for file, weights in _pickled(checkpoint, lexicon):
@@ -195,7 +195,7 @@ def _lexicon(folder: Folder, embedder: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entries(file: Folder) -> list[str]:
-    return parse_lexicon(_text(file), f"{file}")
+    return parse_vocabulary(_text(file), f"{file}")
 
 
 def _text(file: Folder) -> str:
@@ -236,7 +236,7 @@ def _fitting(value: Optional[Any], name: str, wanted: Shape, folder: Folder) -> 
     return values
 
 
-def _writable(options: BiLMOptions) -> LexiconOptions:
+def _writable(options: BiLMOptions) -> ManyLangsOptions:
     """The lexicons of a biLM that upstream could run. Raises `ConfigurationError` for any other."""
     if options.lexicon is None:
         reads = "the bytes of words" if options.char_cnn is not None else "words by a vocabulary file"
@@ -258,7 +258,7 @@ def _encoder(lstm: LstmOptions) -> dict[str, Any]:
     return {"name": KINDS[ENCODER], **sizes}
 
 
-def _embedder(lexicon: LexiconOptions) -> dict[str, Any]:
+def _embedder(lexicon: ManyLangsOptions) -> dict[str, Any]:
     """Their block of the token encoder; the inverse of `_lexicon`."""
     cnn = lexicon.char_cnn
     sizes = {"word_dim": lexicon.word_dim, "char_dim": 0, "max_characters_per_token": lexicon.max_characters_per_token}
@@ -272,7 +272,7 @@ def _json_text(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
-def _pickled(checkpoint: Checkpoint, lexicon: LexiconOptions) -> Iterator[tuple[str, bytes]]:
+def _pickled(checkpoint: Checkpoint, lexicon: ManyLangsOptions) -> Iterator[tuple[str, bytes]]:
     """The content of each pickle by the name of its file."""
     weights: dict[str, dict[str, Tensor]] = {file: {} for file in KINDS}
     for link in many_langs_links(lexicon, checkpoint.options.lstm):

@@ -3,7 +3,6 @@
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -14,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from elmo_plugin.atomic_write import atomic_file
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints.checkpoint_format import (
     Checkpoint,
@@ -104,17 +104,9 @@ class Native(CheckpointFormat):
         target = Path(path)
         if target.suffix != SUFFIX:
             raise ConfigurationError(f"'{target}' is no name for the native format; wanted NAME{SUFFIX}")
-        partial = target.with_name(f"{target.name}.partial")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            tensors = dict(_tensors(checkpoint, dtype))
+        tensors = dict(_tensors(checkpoint, dtype))
+        with atomic_file(target) as partial:
             partial.write_bytes(save(tensors, _with_sums(_metadata(checkpoint, metadata or {}), tensors)))
-            partial.replace(target)
-        except OSError as error:
-            raise ConfigurationError(f"'{target}' cannot be written: {error}") from error
-        finally:
-            with suppress(OSError):  # it is gone if all went well
-                partial.unlink()
 
 
 def _file(location: Location) -> Path:

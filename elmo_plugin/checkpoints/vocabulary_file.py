@@ -5,6 +5,8 @@ from pathlib import Path
 
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.atomic_write import atomic_file
+
 VOCABULARY = "vocabulary.txt"
 VOCABULARIES = (VOCABULARY, "vocab.txt")
 """The names that are looked for beside the weights; the first is the one that we write."""
@@ -27,6 +29,5 @@ def read_words(path: Path, name: str) -> list[str]:
 
 def write_words(words: Iterable[str], path: Path) -> None:
     """Write them, one a line. A file of that name is replaced at once, when all of them are written."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_bytes("".join(f"{word}\n" for word in words).encode())
-    partial.replace(path)
+    with atomic_file(path) as partial:
+        partial.write_bytes("".join(f"{word}\n" for word in words).encode())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from elmo_plugin.options import N_CHARACTERS, BiLMOptions, CharCnnOptions, LexiconOptions, LstmOptions
+from elmo_plugin.options import N_CHARACTERS, BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
 
 Shape = tuple[int, ...]
 Tensors = tuple[Tensor, ...]
@@ -45,7 +45,7 @@ def bilm_tf_links(options: BiLMOptions, one_cell: bool = False) -> list[Link]:
     return [*encoder, *_lstm_links(options.lstm, one_cell), *_warm_links(options.lstm)]
 
 
-def many_langs_links(lexicon: LexiconOptions, lstm: LstmOptions) -> Iterator[Link]:
+def many_langs_links(lexicon: ManyLangsOptions, lstm: LstmOptions) -> Iterator[Link]:
     """All links with ELMoForManyLangs' two pickles, whose names begin with that of the file."""
     ours, theirs = "token_encoder.{}".format, "token_embedder.{}".format
     if lexicon.words:

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from elmo_plugin.bulk_embedding import Embedder, load
 from elmo_plugin.config_keys import MOST
+from elmo_plugin.embedding import Embedder, load
 
 
 def check_values(subparser: argparse.ArgumentParser) -> None:

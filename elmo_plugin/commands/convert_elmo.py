@@ -8,7 +8,7 @@ from pathlib import Path
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.checkpoints.conversion import DTYPES, NO_PLACE, Conversion, convert
+from elmo_plugin.checkpoints import DTYPES, NO_PLACE, Conversion, convert
 from elmo_plugin.commands.arguments import check_values
 
 DESCRIPTION = """

@@ -13,24 +13,25 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import CACHE_DIRECTORY
 from allennlp.data import Tokenizer
 
-from elmo_plugin.bilm.precision import CHOICES
-from elmo_plugin.bulk_embedding import (
+from elmo_plugin.bilm import CHOICES
+from elmo_plugin.checkpoints import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, bundled_names
+from elmo_plugin.commands.arguments import add_initial_state, check_values, count, device, word
+from elmo_plugin.embedding import (
+    MIXES,
+    SMALLEST_WINDOW,
+    TRAINED,
     Corpus,
     CorpusEmbedder,
     Embedder,
     ShardedCorpusEmbedder,
     Share,
     VectorFile,
+    check_processes,
     load,
+    load_by_keys,
+    refuse_existing,
 )
-from elmo_plugin.bulk_embedding.corpus import SMALLEST_WINDOW
-from elmo_plugin.bulk_embedding.embedder import MIXES, TRAINED, load_by_keys
-from elmo_plugin.bulk_embedding.length_batches import TOKENS_PER_BATCH
-from elmo_plugin.bulk_embedding.shards import check_processes
-from elmo_plugin.bulk_embedding.vector_file import refuse_existing
-from elmo_plugin.checkpoints.checkpoint_format import bundled_names
-from elmo_plugin.commands.arguments import add_initial_state, check_values, count, device, word
-from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS
+from elmo_plugin.text import TOKENS_PER_BATCH
 
 DESCRIPTION = """
 Embed a text, one sentence a line, and write the vectors to one file:

@@ -8,10 +8,9 @@ from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
 
-from elmo_plugin.analyses import Query, Search, find_query, search
-from elmo_plugin.analyses.pages import neighbors_page
-from elmo_plugin.bulk_embedding import Corpus
+from elmo_plugin.analysis import Query, Search, find_query, neighbors_page, search
 from elmo_plugin.commands.arguments import add_bilm, check_values, count, load_bilm
+from elmo_plugin.embedding import Corpus
 
 DESCRIPTION = """
 Search a text for the tokens whose vectors in context are nearest, by cosine, to those of a word in a sentence

@@ -7,10 +7,9 @@ from pathlib import Path
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.analyses import Task, probe, pseudoword_task, random_twin, sense_task, tagging_task
-from elmo_plugin.analyses.pages import accuracies_page
+from elmo_plugin.analysis import Task, accuracies_page, probe, pseudoword_task, random_twin, sense_task, tagging_task
 from elmo_plugin.commands.arguments import add_bilm, check_values, count, load_bilm
-from elmo_plugin.tasks import ColumnTagsReader
+from elmo_plugin.models import ColumnTagsReader
 
 DESCRIPTION = """
 Tell tags or senses by each layer of a biLM alone (Tables 5 and 6 of the ELMo paper), and print the accuracies

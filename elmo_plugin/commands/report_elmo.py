@@ -7,8 +7,8 @@ from pathlib import Path
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.analysis import write_report
 from elmo_plugin.commands.arguments import check_values
-from elmo_plugin.report import write_report
 
 DESCRIPTION = """
 Read finished runs of `allennlp train` and write one page about them into a folder:

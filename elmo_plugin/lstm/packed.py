@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmo_plugin.kernels.products import pack, product, product_type, weight_gradient
+from elmo_plugin.linear import pack, product, product_type, weight_gradient
 from elmo_plugin.lstm.types import LstmClips, LstmState
 
 sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward

@@ -95,7 +95,7 @@ class CharCnnOptions:
 
 
 @dataclass(frozen=True)
-class LexiconOptions:
+class ManyLangsOptions:
     """The token encoder of ELMoForManyLangs: it reads characters, words, or both, by lexicons of its own (`lexicon`).
 
     Entry i of a lexicon has id i + 1; 0 is masked. An empty lexicon is not read.
@@ -131,7 +131,7 @@ class LexiconOptions:
         return characters + words + (self.dim + 1) * output_dim
 
     @classmethod
-    def from_dict(cls, lexicon: Mapping[str, Any]) -> "LexiconOptions":
+    def from_dict(cls, lexicon: Mapping[str, Any]) -> "ManyLangsOptions":
         """Read the `lexicon` block."""
         longest = lexicon.get("max_characters_per_token", 50)
         most = count(longest, "lexicon.max_characters_per_token", len(CHARACTER_MARKS[0]) + 2, MOST_CHARACTERS)

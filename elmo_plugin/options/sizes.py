@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from elmo_plugin.options.encoders import N_CHARACTERS, CharCnnOptions, LexiconOptions
+from elmo_plugin.options.encoders import N_CHARACTERS, CharCnnOptions, ManyLangsOptions
 from elmo_plugin.options.values import (
     MOST_LAYERS,
     OptionsError,
@@ -101,7 +101,7 @@ class BiLMOptions:
         `None` for a word-input model and for one with a lexicon.
     n_tokens_vocab : `Optional[int]`
         V, rows of the vocabulary, `<S> </S> <UNK>` included; needed by word-input models and by the softmax.
-    lexicon : `Optional[LexiconOptions]`
+    lexicon : `Optional[ManyLangsOptions]`
         Of a model of ELMoForManyLangs. No key of bilm-tf's.
     boundary_ids : `tuple[int, int]`
         The ids of `<S>` and `</S>` in a word-input model: their lines in its vocabulary file, counted from 1. No key of
@@ -111,7 +111,7 @@ class BiLMOptions:
     lstm: LstmOptions
     char_cnn: Optional[CharCnnOptions] = None
     n_tokens_vocab: Optional[int] = None
-    lexicon: Optional[LexiconOptions] = None
+    lexicon: Optional[ManyLangsOptions] = None
     boundary_ids: tuple[int, int] = BOUNDARY_IDS
 
     @property
@@ -159,7 +159,7 @@ class BiLMOptions:
             lstm=LstmOptions.from_dict(block(options, "", "lstm")),
             char_cnn=None if char_cnn is None else CharCnnOptions.from_dict(char_cnn),
             n_tokens_vocab=None if n_tokens_vocab is None else positive(options, "", "n_tokens_vocab"),
-            lexicon=None if lexicon is None else LexiconOptions.from_dict(lexicon),
+            lexicon=None if lexicon is None else ManyLangsOptions.from_dict(lexicon),
             boundary_ids=boundary_ids(options) if options.get("boundary_ids") is not None else BOUNDARY_IDS,
         )
         check_parameters(sizes.n_parameters)

@@ -1,7 +1,6 @@
 """Checkpoints that a kill or a full disk leaves whole: written beside, renamed, and only then do old ones go."""
 
 import math
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.trainer import Trainer, TrainerCheckpoint
 from torch import distributed
 
+from elmo_plugin.atomic_write import atomic_file
 from elmo_plugin.config_keys import at_least
 
 Point = tuple[int, int]
@@ -130,21 +130,10 @@ class AtomicCheckpointer(Checkpointer):
         # One name for all, so that the next save writes over what a killed one left.
         partial = Path(self._serialization_dir, f"checkpoint_of_{self._rank}.partial")
         try:
-            with open(partial, "wb") as file:
+            with atomic_file(Path(path), partial), open(partial, "wb") as file:
                 torch.save(state, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-            _sync_folder(self._serialization_dir)
-        except (OSError, RuntimeError) as error:
-            partial.unlink(missing_ok=True)
-            reason = _disk_error(error)
-            if reason is None:
-                raise
-            raise ConfigurationError(
-                f"{path}: the checkpoint cannot be saved ({reason}); earlier ones are whole, and --recover goes on "
-                "from the latest"
-            ) from error
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{error}; earlier checkpoints are complete: --recover continues") from error
 
 
 def _batches_per_epoch(trainer: Any) -> Optional[int]:
@@ -153,19 +142,3 @@ def _batches_per_epoch(trainer: Any) -> Optional[int]:
         return math.ceil(len(trainer.data_loader) / trainer._num_gradient_accumulation_steps)
     except TypeError:
         return None
-
-
-def _sync_folder(path: str) -> None:
-    """Make a new name in the folder last, whatever happens to the machine."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _disk_error(error: Optional[BaseException]) -> Optional[OSError]:
-    """The `OSError` behind what `torch.save` raises, which may be a `RuntimeError` about its own file format."""
-    while error is not None and not isinstance(error, OSError):
-        error = error.__context__
-    return error

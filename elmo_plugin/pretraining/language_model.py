@@ -12,13 +12,11 @@ from allennlp.modules import Seq2SeqEncoder
 from allennlp.nn.util import add_sentence_boundary_token_ids
 from torch import Tensor, nn
 
-from elmo_plugin.bilm import BiLM, ElmoLstm
-from elmo_plugin.bilm.precision import check_precision, dtype_on, warn_of_emulation
-from elmo_plugin.bilm.word_encoder import WordEncoder
+from elmo_plugin.bilm import BiLM, ElmoLstm, WordEncoder, check_precision, dtype_on, warn_of_emulation
+from elmo_plugin.checkpoints import bilm_keys, resolve_bilm
 from elmo_plugin.config_keys import probability
 from elmo_plugin.lstm import LstmState
-from elmo_plugin.mixes.bilm_source import bilm_keys, resolve_bilm
-from elmo_plugin.pretraining.no_leak import refuse_leaks
+from elmo_plugin.pretraining.causality import refuse_leaks
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
 from elmo_plugin.pretraining.softmax import LmSoftmax
 from elmo_plugin.pretraining.softmax_source import resolve_softmax

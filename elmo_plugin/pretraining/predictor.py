@@ -11,11 +11,11 @@ from allennlp.models import Model
 from allennlp.nn.util import move_to_device
 from allennlp.predictors import Predictor
 
-from elmo_plugin.characters import instance_words, read_question
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.perplexity import perplexity_of
 from elmo_plugin.pretraining.vocabulary import UNKNOWN_ID
 from elmo_plugin.pretraining.word_ids import WordIds
+from elmo_plugin.text import instance_words, read_question
 
 
 @Predictor.register("bilm")

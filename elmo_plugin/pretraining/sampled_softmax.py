@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from elmo_plugin.config_keys import at_least
-from elmo_plugin.kernels import linear
+from elmo_plugin.linear import linear
 from elmo_plugin.pretraining.softmax import LmSoftmax, WordVectorSoftmax
 
 

@@ -11,6 +11,7 @@ from allennlp.data import DataLoader, DatasetReader
 from elmo_plugin.pretraining.shards import Position
 from elmo_plugin.pretraining.shards_loader import ShardsLoader
 from elmo_plugin.pretraining.text_shards import cut
+from elmo_plugin.text import length_batches
 
 SENTENCES_IN_POOL = 16384
 """Sentences that are sorted by length together."""
@@ -88,17 +89,7 @@ class SentenceBatches(ShardsLoader):
                 start, done = pool[-1][1], 0
 
     def _batches_of_pool(self, sentences: list[list[str]]) -> list[list[list[str]]]:
-        """Sentences, cut where too long, sorted by length and put into batches as large as may be."""
+        """Cut sentences that are too long, sort all by length and put them into batches as large as possible."""
         pool = list(chain.from_iterable(cut(sentence, self.max_sentence_length) for sentence in sentences))
-        pool.sort(key=len)
-        return list(self._cut_into_batches(pool))
-
-    def _cut_into_batches(self, pool: list[list[str]]) -> Iterator[list[list[str]]]:
-        batch: list[list[str]] = []
-        for sentence in pool:  # by rising length
-            if (len(batch) + 1) * (len(sentence) + 1) > self.max_tokens:
-                yield batch
-                batch = []
-            batch.append(sentence)
-        if batch:
-            yield batch
+        batches = length_batches(list(map(len, pool)), self.max_tokens, boundaries=1)
+        return [[pool[index] for index in batch] for batch in batches]

@@ -12,7 +12,7 @@ from typing import NamedTuple, final
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
 
-from elmo_plugin.characters.text_file import TextFile
+from elmo_plugin.text import TextFile
 
 BLOCK = 65536
 """Sentences that are shuffled together, and so the most of them that are in memory at once."""

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from elmo_plugin.bilm.extra_state import description_to_tensor
+from elmo_plugin.bilm import description_to_tensor
 from elmo_plugin.config_keys import at_least
-from elmo_plugin.kernels import linear, with_linear
+from elmo_plugin.linear import linear, with_linear
 
 
 class LmSoftmax(nn.Module, ABC, Registrable):

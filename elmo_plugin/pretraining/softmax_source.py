@@ -5,7 +5,7 @@ from typing import Any, Optional
 from allennlp.common import Lazy, Params
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.mixes.bilm_source import find_checkpoint
+from elmo_plugin.checkpoints import find_checkpoint
 from elmo_plugin.pretraining.softmax import LmSoftmax
 
 

@@ -11,9 +11,7 @@ from allennlp.common.tqdm import Tqdm
 from allennlp.data import Vocabulary
 from allennlp.data.vocabulary import DEFAULT_OOV_TOKEN, DEFAULT_PADDING_TOKEN
 
-from elmo_plugin.checkpoints import load_checkpoint
-from elmo_plugin.checkpoints.checkpoint_format import Location, local_file
-from elmo_plugin.checkpoints.vocabulary_file import read_words
+from elmo_plugin.checkpoints import Location, load_checkpoint, local_file, read_words
 from elmo_plugin.config_keys import at_least
 from elmo_plugin.pretraining.shards import find_shards, read_lines
 

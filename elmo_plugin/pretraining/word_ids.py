@@ -9,7 +9,7 @@ from allennlp.data import TextFieldTensors, Vocabulary
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmo_plugin.characters import word_to_ids
+from elmo_plugin.text import word_to_ids
 
 NAMESPACE = "tokens"
 WORDS_REMEMBERED = 2**18

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from elmo_plugin.bilm import CharacterEncoder
-from elmo_plugin.bilm import spelling_encoder as module
-from elmo_plugin.characters import batch_to_ids, boundary_ids, word_to_ids
+from elmo_plugin.bilm import character_level_encoder as module
+from elmo_plugin.text import batch_to_ids, boundary_ids, word_to_ids
 from tests.oracles import SENTENCES, options
 
 

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from elmo_plugin.bilm import BiLM, BiLMOutput, CarriedState, InitialState, WarmState, ZeroState, warm_up
-from elmo_plugin.characters import batch_to_ids
+from elmo_plugin.elmo import Elmo, ScalarMix
 from elmo_plugin.lstm import LstmState
-from elmo_plugin.mixes import Elmo, ScalarMix
+from elmo_plugin.text import batch_to_ids
 from tests.oracles import SENTENCES, lively, options, reference_elmo
 
 Batch = list[list[str]]

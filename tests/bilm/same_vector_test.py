@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, WarmState, ZeroState, warm_up
-from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, build_bilm
-from elmo_plugin.mixes import Elmo, ScalarMix
+from elmo_plugin.elmo import Elmo, ScalarMix
+from elmo_plugin.text import batch_to_ids
 from tests.oracles import SENTENCES, lively, options
 
 Sentence = list[str]

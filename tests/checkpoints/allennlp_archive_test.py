@@ -12,9 +12,9 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, warm_up
-from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import AllenNlpArchive, archived_checkpoint, build_bilm, load_checkpoint
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.text import batch_to_ids
 from tests.full_disk import disk_of
 from tests.oracles import SENTENCES, lively, options
 

@@ -10,8 +10,8 @@ import torch
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm import BiLM, warm_up
-from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, build_bilm, load_checkpoint
+from elmo_plugin.text import batch_to_ids
 from tests.full_disk import disk_of
 from tests.oracles import SENTENCES, lively, options, tensorflow_file, write_files, write_json
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, ManyLangs, Native, build_bilm, load_checkpoint
 from elmo_plugin.checkpoints.conversion import convert
+from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import (
     LEXICON,
     SOFTMAX,

@@ -53,7 +53,7 @@ def test_it_expects_words_where_english_has_them_in_both_directions(predictor: P
 
 def test_it_knows_verbs_from_nouns_by_what_stands_beside_them(checkpoint: Checkpoint) -> None:
     """`watch` and `fear` of the same use lie nearer to each other than to themselves of the other use."""
-    from elmo_plugin.characters import batch_to_ids
+    from elmo_plugin.text import batch_to_ids
 
     uses = ["I gave him my watch .", "I gave him my hand .", "I will watch him .", "I will see him ."]
     layers = build_bilm(checkpoint)(batch_to_ids([use.split() for use in uses])).layers[-1]  # (B, T, D)

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, build_bilm, load_checkpoint
+from elmo_plugin.text import batch_to_ids
 from tests.oracles import SENTENCES, file_layers, tensorflow_file
 
 CUT = [["a" * 16, "b" * 17, "c" * 18, "d" * 19], ["é" * 9, "日" * 6], ["e" * 300], ["a" * 47, "b" * 48, "c" * 49]]

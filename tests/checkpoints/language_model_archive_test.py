@@ -8,9 +8,9 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import Elmo as ReferenceElmo
 
-from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import AllenNlpArchive, Checkpoint, build_bilm, load_checkpoint
 from elmo_plugin.checkpoints.conversion import convert
+from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import (
     WORDS,
     assert_same_checkpoint,

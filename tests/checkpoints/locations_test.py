@@ -15,10 +15,10 @@ from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import Model
 
-from elmo_plugin.bulk_embedding import load
 from elmo_plugin.checkpoints import BilmTf, Native, load_checkpoint
-from elmo_plugin.mixes import Elmo
-from elmo_plugin.mixes.bilm_source import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, bilm_keys
+from elmo_plugin.checkpoints.resolve import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, bilm_keys
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.embedding import load
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, vocabulary_of
 from tests.checkpoint_oracles import WORDS, assert_same_state, language_model_archive, pretrained
 from tests.many_langs_oracle import config, write_folder

@@ -12,7 +12,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, LexiconEncoder
+from elmo_plugin.bilm import BiLM, ManyLangsEncoder
 from elmo_plugin.checkpoints import ManyLangs, build_bilm, load_checkpoint
 from elmo_plugin.checkpoints.conversion import convert
 from tests.checkpoint_oracles import assert_same_checkpoint
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 def layers_of(bilm: BiLM, sentences: list[list[str]]) -> list[Tensor]:
     """(L, T, D) of each sentence of one batch, without its boundaries."""
-    assert isinstance(bilm.token_encoder, LexiconEncoder)
+    assert isinstance(bilm.token_encoder, ManyLangsEncoder)
     layers = bilm(bilm.token_encoder.batch_to_ids(sentences)).layers  # (L, B, T + 2, D)
     return [layers[:, row, 1 : len(sentence) + 1] for row, sentence in enumerate(sentences)]
 

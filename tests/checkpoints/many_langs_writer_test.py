@@ -10,7 +10,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import LexiconEncoder
+from elmo_plugin.bilm import ManyLangsEncoder
 from elmo_plugin.checkpoints import Checkpoint, ManyLangs, build_bilm, load_checkpoint
 from elmo_plugin.checkpoints.conversion import convert
 from tests.checkpoint_oracles import LEXICON, assert_same_checkpoint, pretrained
@@ -21,7 +21,7 @@ FILES = ["char.dic", "config.json", "encoder.pkl", "sizes.json", "token_embedder
 every_size = pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 
 
-def lexicon_bilm(**changes: Any) -> Checkpoint:
+def many_langs_bilm(**changes: Any) -> Checkpoint:
     """A biLM of ours that reads by lexicons, its weights alone; keys of the lexicon or of the LSTM change it."""
     lexicon = {key: changes.pop(key, value) for key, value in LEXICON.items()}
     return pretrained(char_cnn=None, lexicon=lexicon, **changes)._replace(softmax=None, vocabulary=None)
@@ -57,10 +57,10 @@ def test_its_own_package_reads_what_came_from_it(tmp_path: Path, sizes: dict[str
 
 @pytest.mark.parametrize("changes", [{}, {"n_layers": 1}, {"cell_clip": None, "proj_clip": 0.5}, {"char_cnn": None}])
 def test_its_own_package_runs_a_bilm_of_ours(tmp_path: Path, changes: dict[str, Any]) -> None:
-    checkpoint = lexicon_bilm(**changes)
+    checkpoint = many_langs_bilm(**changes)
     ManyLangs().write(checkpoint, tmp_path)
     bilm = build_bilm(checkpoint)
-    assert isinstance(bilm.token_encoder, LexiconEncoder)
+    assert isinstance(bilm.token_encoder, ManyLangsEncoder)
     layers = bilm(bilm.token_encoder.batch_to_ids(SENTENCES)).layers.detach()  # (L, B, T + 2, D)
     for row, (sentence, wanted) in enumerate(zip(SENTENCES, its_layers(tmp_path, SENTENCES), strict=True)):
         torch.testing.assert_close(layers[:, row, 1 : len(sentence) + 1], wanted, rtol=0, atol=1e-5)
@@ -95,9 +95,9 @@ def test_the_sizes_say_what_its_own_say(tmp_path: Path) -> None:
 
 
 def test_a_zip_file_of_it_is_read_like_the_published_ones(tmp_path: Path) -> None:
-    ManyLangs().write(lexicon_bilm(), tmp_path / "there")
+    ManyLangs().write(many_langs_bilm(), tmp_path / "there")
     archive = shutil.make_archive(str(tmp_path / "one"), "zip", tmp_path / "there")
-    assert_same_checkpoint(load_checkpoint(archive), lexicon_bilm())
+    assert_same_checkpoint(load_checkpoint(archive), many_langs_bilm())
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,15 @@ def test_a_zip_file_of_it_is_read_like_the_published_ones(tmp_path: Path) -> Non
     [
         (pretrained(), "this biLM reads the bytes of words, and those of ELMoForManyLangs read by lexicons; wanted "),
         (pretrained(char_cnn=None, n_tokens_vocab=12), "this biLM reads words by a vocabulary file, and those of "),
-        (lexicon_bilm(use_skip_connections=False), "'lstm.use_skip_connections' is false, and ELMoForManyLangs always"),
-        (lexicon_bilm(dim=8), "'lstm.projection_dim' is 'lstm.dim', and cells of ELMoForManyLangs always project"),
-        (lexicon_bilm(words=["<oov>"]), "'lexicon.words' lacks <pad>, without which ELMoForManyLangs runs no lexicon"),
+        (
+            many_langs_bilm(use_skip_connections=False),
+            "'lstm.use_skip_connections' is false, and ELMoForManyLangs always",
+        ),
+        (many_langs_bilm(dim=8), "'lstm.projection_dim' is 'lstm.dim', and cells of ELMoForManyLangs always project"),
+        (
+            many_langs_bilm(words=["<oov>"]),
+            "'lexicon.words' lacks <pad>, without which ELMoForManyLangs runs no lexicon",
+        ),
     ],
     ids=["bytes", "words", "no skip connections", "no projection", "no padding"],
 )
@@ -119,7 +125,7 @@ def test_a_bilm_that_it_could_not_run_is_refused(tmp_path: Path, checkpoint: Che
 
 @pytest.mark.parametrize("entry", ["", " ", " a", "\tb", "a\tb", "a\nb", "a\x85b", "\u2028", "\r", "\ud800"])
 def test_an_entry_that_would_be_read_as_another_is_refused(tmp_path: Path, entry: str) -> None:
-    message = refusal(lexicon_bilm(words=["<oov>", "<pad>", entry]), tmp_path / "to")
+    message = refusal(many_langs_bilm(words=["<oov>", "<pad>", entry]), tmp_path / "to")
     assert message.startswith(f"'{tmp_path / 'to' / 'word.dic'}' has no place for the entry {entry!r}: ")
     assert not (tmp_path / "to").exists()
 
@@ -128,7 +134,7 @@ def test_a_full_disk_leaves_the_old_folder_and_nothing_else(tmp_path: Path) -> N
     write_folder(tmp_path, config(), as_zip=True)
     before = contents(tmp_path)
     with disk_of(4096):
-        assert refusal(lexicon_bilm(), tmp_path).startswith(
+        assert refusal(many_langs_bilm(), tmp_path).startswith(
             f"'{tmp_path}' cannot be written: [Errno 27] File too large"
         )
     assert contents(tmp_path) == before
@@ -137,13 +143,13 @@ def test_a_full_disk_leaves_the_old_folder_and_nothing_else(tmp_path: Path) -> N
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file/below"):
-        assert refusal(lexicon_bilm(), folder).startswith(f"'{folder}' cannot be written: ")
+        assert refusal(many_langs_bilm(), folder).startswith(f"'{folder}' cannot be written: ")
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
 
 
 def test_it_may_be_written_over_itself_and_over_another(tmp_path: Path) -> None:
     write_folder(tmp_path, config(char_dim=0))
-    for checkpoint in (load_checkpoint(tmp_path), lexicon_bilm()):
+    for checkpoint in (load_checkpoint(tmp_path), many_langs_bilm()):
         ManyLangs().write(checkpoint, tmp_path)
         assert_same_checkpoint(load_checkpoint(tmp_path), checkpoint)
 
@@ -157,7 +163,7 @@ def test_sizes_that_several_models_share_are_found_where_its_own_package_finds_t
     (folder / "shared.json").write_text("{}", encoding="utf-8")  # of the same name, and second
     (folder / "config.json").write_text(json.dumps({"config_path": path.format(absolute=tmp_path)}), encoding="utf-8")
     bilm = build_bilm(load_checkpoint(folder))
-    assert isinstance(bilm.token_encoder, LexiconEncoder)
+    assert isinstance(bilm.token_encoder, ManyLangsEncoder)
     found = bilm(bilm.token_encoder.batch_to_ids([["The", "cat"]])).layers[:, 0, 1:3].detach()  # (L, T, D)
     torch.testing.assert_close(found, its_layers(folder, [["The", "cat"]])[0], rtol=0, atol=1e-5)
 

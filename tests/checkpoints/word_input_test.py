@@ -21,9 +21,9 @@ from allennlp.models.archival import load_archive
 from allennlp.modules import TokenEmbedder
 
 from elmo_plugin.bilm import BiLM, CarriedState, WordEncoder
-from elmo_plugin.bulk_embedding import load
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, Native, build_bilm, load_checkpoint
-from elmo_plugin.mixes import Elmo
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.embedding import load
 from tests.checkpoint_oracles import language_model_archive, pretrained
 from tests.oracles import file_layers, lively, options, tensorflow_file, write_json
 from tests.task_oracles import allennlp, experiment, lstm, tags_reader, text_tensors, train

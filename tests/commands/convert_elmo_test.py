@@ -7,8 +7,8 @@ from allennlp.commands import main
 from safetensors.torch import load_file
 
 from elmo_plugin.bilm import BiLM, warm_up
-from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints import Native, build_bilm, load_checkpoint
+from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, pretrained
 from tests.many_langs_oracle import CHARACTERS, config, write_folder
 from tests.many_langs_oracle import WORDS as many_words

@@ -16,8 +16,8 @@ from allennlp.common.checks import ConfigurationError
 from elmoformanylangs.__main__ import read_corpus
 
 from elmo_plugin.bilm.precision import CHOICES
-from elmo_plugin.bulk_embedding import CorpusEmbedder, Embedder, corpus, load, sentence_key
 from elmo_plugin.commands import embed_corpus
+from elmo_plugin.embedding import CorpusEmbedder, Embedder, corpus, load, sentence_key
 from tests import many_langs_oracle
 from tests.full_disk import disk_of
 from tests.oracles import write_files

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from elmo_plugin.analyses import probe, pseudowords, random_twin, tagging_task
-from elmo_plugin.bulk_embedding import load
-from elmo_plugin.tasks import ColumnTagsReader
+from elmo_plugin.analysis import probe, pseudowords, random_twin, tagging_task
+from elmo_plugin.embedding import load
+from elmo_plugin.models import ColumnTagsReader
 from tests.oracles import write_files
 from tests.task_oracles import TOWNS, L, allennlp, small_bilm
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 
-from elmo_plugin.kernels import products
-from elmo_plugin.kernels.products import Version, pack, product
+from elmo_plugin.linear import products
+from elmo_plugin.linear.products import Version, pack, product
 from elmo_plugin.lstm import LstmClips, LstmState, LstmWeights, packed, reference
 from tests.kernel_oracles import Case, assert_same, cases, in_float32, layer, make_case
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmo_plugin.kernels import Linear, linear, with_linear
-from elmo_plugin.kernels.products import runs_faster, weight_gradient
+from elmo_plugin.linear import Linear, linear, with_linear
+from elmo_plugin.linear.products import runs_faster, weight_gradient
 
 SIZES = [(7, 5, 3), (1, 4, 6), (3, 1, 1), (2, 300, 70), (70, 3, 260), (0, 4, 2)]
 WANT = [(True, True, True), (True, False, False), (False, True, False), (False, False, True), (False, True, True)]

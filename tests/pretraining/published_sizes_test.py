@@ -17,10 +17,10 @@ from allennlp.training import Trainer
 
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
-from elmo_plugin.characters import batch_to_ids
-from elmo_plugin.mixes import Elmo, ScalarMix
+from elmo_plugin.elmo import Elmo, ScalarMix
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretraining import BidirectionalLanguageModel
+from elmo_plugin.text import batch_to_ids
 
 CONFIGS = Path(__file__).parents[2] / "training_configs/pretrain"
 SIZES = {"small": (1024, 128, 1), "medium": (2048, 256, 1), "original": (4096, 512, 2)}

@@ -10,9 +10,9 @@ from allennlp.data import DatasetReader, Instance
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
 
-from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.pretraining.text_shards import TextShardsReader, cut
 from elmo_plugin.pretraining.vocabulary import vocabulary_of
+from elmo_plugin.text import batch_to_ids
 
 LINES = ["the cat sat", "on", "the mat", "", "Gänge 東京 😀 x", "on and on"]
 

@@ -15,9 +15,9 @@ from allennlp.modules.elmo import Elmo as ReferenceElmo
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.characters import batch_to_ids
 from elmo_plugin.checkpoints.conversion import convert
 from elmo_plugin.pretraining import BidirectionalLanguageModel
+from elmo_plugin.text import batch_to_ids
 from tests.language_model_oracles import HELDOUT, WORD_INPUT, Config, experiment, write_corpus
 from tests.oracles import SENTENCES, reference_layers
 from tests.task_oracles import train

@@ -1,0 +1,31 @@
+"""RUNS, LAYERS → PAGES: reports of finished runs, nearest neighbours in context, and probes of each layer."""
+
+from elmo_plugin.analysis.findings import keep
+from elmo_plugin.analysis.labelled_sentences import Examples, LabelledSentence
+from elmo_plugin.analysis.nearest_contexts import Neighbor, Query, Search, find_query, search
+from elmo_plugin.analysis.pages import accuracies_page, neighbors_page
+from elmo_plugin.analysis.probing import Accuracies, Task, probe, random_twin, sense_task, tagging_task
+from elmo_plugin.analysis.pseudowords import pseudoword_task
+from elmo_plugin.analysis.report import Report, write_report
+
+__all__ = [
+    "Accuracies",
+    "Examples",
+    "LabelledSentence",
+    "Neighbor",
+    "Query",
+    "Report",
+    "Search",
+    "Task",
+    "accuracies_page",
+    "find_query",
+    "keep",
+    "neighbors_page",
+    "probe",
+    "pseudoword_task",
+    "random_twin",
+    "search",
+    "sense_task",
+    "tagging_task",
+    "write_report",
+]

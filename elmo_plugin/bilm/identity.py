@@ -1,0 +1,31 @@
+"""What a biLM's answer depends on, but for the sentence: what is kept of one biLM is not taken for another's."""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elmo_plugin.bilm.bilm import BiLM
+from elmo_plugin.bilm.initial_state import InitialState
+from elmo_plugin.linear import product_type
+
+
+def identity(bilm: BiLM, initial_state: InitialState) -> dict[str, Any]:
+    """Sizes, weights, precision and initial state, as values of JSON; the state is the same for every sentence."""
+    weights = [parameter for _, parameter in sorted(bilm.named_parameters())]
+    start = initial_state.before(bilm, 1, weights[0])
+    return {
+        "options": bilm.options.to_dict(),
+        "dtype": str(product_type(weights[0])),
+        "weights": _digest(weights),
+        "initial_state": f"{initial_state.name} {_digest(start)}",
+    }
+
+
+def _digest(tensors: Iterable[Tensor]) -> str:
+    digest = blake2b(digest_size=16)
+    for tensor in tensors:
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

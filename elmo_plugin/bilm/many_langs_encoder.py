@@ -1,0 +1,81 @@
+"""The token encoder of ELMoForManyLangs: a word's characters, the word itself, or both, projected."""
+
+from collections.abc import Sequence
+from typing import Optional
+
+import torch
+from allennlp.common.checks import ConfigurationError
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from elmo_plugin.bilm.character_encoder import CharacterEncoder
+from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
+from elmo_plugin.linear import Linear
+from elmo_plugin.options import ManyLangsOptions
+from elmo_plugin.text import (
+    BEGIN_OF_WORD,
+    BOUNDARY_WORDS,
+    batch_to_code_points,
+    character_ids,
+    spellings,
+    word_ids,
+    word_to_code_points,
+)
+
+
+class ManyLangsEncoder(CharacterLevelEncoder):
+    """`ConvTokenEmbedder` of `elmoformanylangs/modules/token_embedder.py`, reading code points by its own lexicons.
+
+    # Parameters
+
+    options : `ManyLangsOptions`
+    output_dim : `int`
+        P; there is always a projection.
+    """
+
+    def __init__(self, options: ManyLangsOptions, output_dim: int) -> None:
+        super().__init__()
+        self.options = options
+        self.word_vocabulary = {word: row for row, word in enumerate(options.words, start=1)}
+        self.character_vocabulary = {character: row for row, character in enumerate(options.characters, start=1)}
+        self.word_embedding: Optional[nn.Embedding] = None
+        self.characters: Optional[CharacterEncoder] = None
+        if options.words:
+            self.word_embedding = nn.Embedding(len(options.words) + 1, options.word_dim, padding_idx=0)
+        if options.char_cnn is not None:
+            rows, padding = len(options.characters) + 1, self.character_vocabulary["<pad>"]
+            self.characters = CharacterEncoder(options.char_cnn, options.char_cnn.n_filters, rows, padding)
+        self.projection = Linear(options.dim, output_dim)
+
+    def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """The code points of tokenised sentences, (B, T, C − 1)."""
+        return batch_to_code_points(sentences, self.options.max_characters_per_token)
+
+    def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """The code points of `<bos>` and `<eos>`, each (C − 1,), on the device of `ids`."""
+        width = self.options.max_characters_per_token
+        begin, end = (torch.tensor(word_to_code_points(word, width), device=ids.device) for word in BOUNDARY_WORDS)
+        return begin, end
+
+    def fit(self, ids: Tensor) -> Tensor:
+        """Code points of any width as this model reads them, (B, T, C − 1): a word is cut to C − 2 characters.
+
+        Raises `ConfigurationError` for ids of bytes.
+        """
+        if ids.numel() and not bool(((ids[..., 0] == BEGIN_OF_WORD) | (ids[..., 0] == 0)).all()):
+            raise ConfigurationError(
+                "the biLM reads Unicode characters, as the indexer 'elmo_many_langs' gives them; found other ids, "
+                "perhaps those of 'elmo_characters'"
+            )
+        return pad(ids, (0, self.options.max_characters_per_token - 1 - ids.size(-1)))
+
+    def encode_some(self, words: Tensor) -> Tensor:
+        """Code points (N, C − 1) to vectors (N, P)."""
+        spelled, device = spellings(words), words.device
+        parts = []
+        if self.word_embedding is not None:
+            parts.append(self.word_embedding(word_ids(spelled, self.word_vocabulary).to(device)))  # (N, word dim)
+        if self.characters is not None:
+            ids = character_ids(spelled, self.character_vocabulary, self.options.max_characters_per_token)  # (N, C)
+            parts.append(self.characters.encode_some(ids.to(device)))  # (N, filters)
+        return self.projection(torch.cat(parts, dim=-1))  # (N, P)

@@ -1,0 +1,61 @@
+"""The ELMo inside a trained model, ours or AllenNLP's own, and the mix that it was trained with."""
+
+from typing import cast
+
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules.elmo import Elmo as AllenNlpElmo
+from allennlp.modules.elmo import _ElmoBiLm
+from torch import nn
+
+from elmo_plugin.checkpoints import BILM, Checkpoint, SavedMix, allennlp_checkpoint, build_bilm, mix_beside
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.enhanced_encoder import ElmoEnhancedEncoder
+from elmo_plugin.elmo.layer_mix import ConcatenateMix, LayerMix
+from elmo_plugin.elmo.scalar_mix import ScalarMix
+from elmo_plugin.options import BiLMOptions
+
+
+def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
+    """Return the first ELMo of a model and the first mix that it learned.
+
+    AllenNLP's own `Elmo` is copied into one of ours. Raises `ConfigurationError` for a model without ELMo.
+    """
+    for module in model.modules():
+        if isinstance(module, Elmo):
+            return module, _trained_mix(model, module)
+    for module in model.modules():
+        if isinstance(module, AllenNlpElmo) and isinstance(getattr(module, BILM), _ElmoBiLm):
+            elmo = _copy(module, type(model).__name__)
+            return elmo, cast(LayerMix, elmo.mixes[0])
+    raise ConfigurationError(f"the archive's {type(model).__name__} holds no ELMo to embed with")
+
+
+def elmo_of(checkpoint: Checkpoint, saved: SavedMix, source: str) -> Elmo:
+    """An `Elmo` with the weights and the mix of AllenNLP's; its dropout is 0."""
+    bilm = build_bilm(checkpoint, source=source)
+    sizes = bilm.options
+    mix = ScalarMix(
+        sizes.num_layers, sizes.layer_dim, saved.scalar_parameters, trainable=False, do_layer_norm=saved.do_layer_norm
+    )
+    with torch.no_grad():
+        mix.gamma.fill_(saved.gamma)
+    return Elmo.from_parts(bilm, [mix], dropout=0.0)
+
+
+def _copy(theirs: AllenNlpElmo, name: str) -> Elmo:
+    weights = theirs.state_dict()
+    options = BiLMOptions.from_dict(getattr(theirs, BILM)._token_embedder._options)
+    checkpoint = allennlp_checkpoint(weights, f"{BILM}.", options, name)
+    saved = mix_beside(weights, BILM, bool(theirs._scalar_mixes) and theirs._scalar_mixes[0].do_layer_norm, name)
+    return elmo_of(checkpoint, saved, name).to(next(theirs.parameters()).device).eval()
+
+
+def _trained_mix(model: nn.Module, elmo: Elmo) -> LayerMix:
+    """The first mix of a model's ELMo; where that hands on all layers, the first of `elmo_enhanced` behind it."""
+    mix = cast(LayerMix, elmo.mixes[0])
+    if isinstance(mix, ConcatenateMix):
+        for encoder in model.modules():
+            if isinstance(encoder, ElmoEnhancedEncoder):
+                return encoder.input_mix or encoder.output_mix or mix
+    return mix

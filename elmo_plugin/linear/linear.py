@@ -1,0 +1,63 @@
+"""`torch.nn.Linear` by the fastest product there is, gradients included."""
+
+from typing import Any, Optional, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmo_plugin.linear.products import product, product_type, runs_faster, weight_gradient
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+    """As `torch.nn.functional.linear`, autocast included: (N, I), weight (O, I) and bias (O,) to (N, O)."""
+    if not torch.is_grad_enabled():
+        dtype = product_type(weight)
+        return product(values.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
+    if product_type(values) == values.dtype == weight.dtype and len(values) and runs_faster(values):
+        output: Tensor = _Linear.apply(values, weight, bias)
+        return output
+    return functional.linear(values, weight, bias)
+
+
+class Linear(nn.Linear):
+    """`torch.nn.Linear` over rows."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, I) to (N, O)."""
+        return linear(input, self.weight, self.bias)
+
+
+def with_linear(module: Module) -> Module:
+    """The module, each `torch.nn.Linear` below it replaced by `Linear` of the same parameters."""
+    for name, child in module.named_children():
+        if type(child) is nn.Linear:
+            ours = Linear(child.in_features, child.out_features, child.bias is not None, device="meta")
+            ours.weight, ours.bias = child.weight, child.bias
+            setattr(module, name, ours)
+        else:
+            with_linear(child)
+    return module
+
+
+class _Linear(torch.autograd.Function):
+    """Y = X Wᵀ + b; dX = dY W, dW = dYᵀ X, db = the sum of dY over rows."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
+        """(N, I), (O, I), (O,) to (N, O)."""
+        ctx.save_for_backward(values, weight)
+        return product(values, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, d_output: Tensor) -> tuple[Optional[Tensor], ...]:
+        """Gradients of those that want one."""
+        values, weight = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # a gradient of the gradient is wanted
+            return d_output @ weight, d_output.t() @ values, d_output.sum(dim=0) if wanted[2] else None
+        d_values = product(d_output, weight.t()) if wanted[0] else None
+        d_weight = weight_gradient(d_output, values) if wanted[1] else None
+        return d_values, d_weight, d_output.sum(dim=0) if wanted[2] else None

@@ -1,0 +1,22 @@
+"""VECTORS → ANSWERS: readers of tagged and labelled text, the tagger, the classifier, and their predictors."""
+
+from elmo_plugin.models.classifier import ElmoClassifier
+from elmo_plugin.models.enhanced_text import EnhancedText
+from elmo_plugin.models.predictors import ElmoClassifierPredictor, ElmoEmbedderPredictor, ElmoTaggerPredictor
+from elmo_plugin.models.readers import ColumnTagsReader, TextClassificationCsvReader
+from elmo_plugin.models.readers.text_lines import Location
+from elmo_plugin.models.tagger import ElmoTagger
+from elmo_plugin.text import SpacyBlankTokenizer
+
+__all__ = [
+    "ColumnTagsReader",
+    "ElmoClassifier",
+    "ElmoClassifierPredictor",
+    "ElmoEmbedderPredictor",
+    "ElmoTagger",
+    "ElmoTaggerPredictor",
+    "EnhancedText",
+    "Location",
+    "SpacyBlankTokenizer",
+    "TextClassificationCsvReader",
+]

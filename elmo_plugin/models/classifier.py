@@ -1,0 +1,147 @@
+"""A text classifier with ELMo inside: one task RNN, one vector for the text, one label."""
+
+from collections.abc import Sequence
+from typing import Any, Optional, Union
+
+import torch
+from allennlp.common import Lazy
+from allennlp.common.checks import ConfigurationError, check_dimensions_match
+from allennlp.data import TextFieldTensors, Vocabulary
+from allennlp.models import Model
+from allennlp.modules import FeedForward, Seq2SeqEncoder, Seq2VecEncoder, TextFieldEmbedder
+from allennlp.nn import InitializerApplicator
+from allennlp.training.metrics import CategoricalAccuracy, FBetaMeasure
+from torch import Tensor, nn
+
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.models.enhanced_text import PLACES, EnhancedText
+from elmo_plugin.models.known_labels import KnownLabels
+
+
+@Model.register("elmo_classifier")
+class ElmoClassifier(Model):
+    """A task RNN with ELMo at its input, its output or both, pooled into one vector, and a softmax over labels.
+
+    Registered as a `Model` with name `elmo_classifier`.
+
+    # Parameters
+
+    vocab : `Vocabulary`
+    elmo : `Optional[Lazy[Elmo]]`
+        The keys of `Elmo`; null for the baseline without ELMo.
+    encoder : `Seq2SeqEncoder`
+        The task RNN. Its `input_size` is the width of x and, with ELMo at the input, of ELMo.
+    seq2vec_encoder : `Seq2VecEncoder`
+        Pools the tokens; its input is the RNN's output and, with ELMo at the output, ELMo.
+    elmo_at : `Union[str, Sequence[str]]`
+        `input`, `output`, or a list of one or both, each with a mix of its own.
+    text_field_embedder : `Optional[TextFieldEmbedder]`
+        Gives x from all token indexers but ELMo's.
+    feedforward : `Optional[FeedForward]`
+        Before the softmax.
+    dropout : `float`
+        On the RNN's output and on the pooled vector.
+    elmo_indexer : `str`
+        Key of the token indexer whose ids ELMo reads.
+    label_namespace : `str`
+    initializer : `InitializerApplicator`
+    num_labels : `Optional[int]`
+        The number of labels, for a reader with `skip_label_indexing`; the size of the label namespace by default.
+    """
+
+    default_predictor = "elmo_classifier"
+
+    def __init__(
+        self,
+        vocab: Vocabulary,
+        elmo: Optional[Lazy[Elmo]],
+        encoder: Seq2SeqEncoder,
+        seq2vec_encoder: Seq2VecEncoder,
+        elmo_at: Union[str, Sequence[str]] = PLACES,
+        text_field_embedder: Optional[TextFieldEmbedder] = None,
+        feedforward: Optional[FeedForward] = None,
+        dropout: float = 0.0,
+        elmo_indexer: str = "elmo",
+        label_namespace: str = "labels",
+        initializer: InitializerApplicator = InitializerApplicator(),  # noqa: B008
+        num_labels: Optional[int] = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(vocab, **kwargs)
+        self.text = EnhancedText.from_lazy(elmo, elmo_at, encoder, text_field_embedder, dropout, elmo_indexer)
+        self.label_namespace = label_namespace
+        self.seq2vec_encoder = seq2vec_encoder
+        self.feedforward = feedforward
+        self.dropout = nn.Dropout(dropout)
+        wanted, found = self.text.get_output_dim(), seq2vec_encoder.get_input_dim()
+        if found != wanted:
+            raise ConfigurationError(
+                f"the seq2vec encoder's input size is {found}; wanted {wanted}: {encoder.get_output_dim()} "
+                f"of the encoder and {wanted - encoder.get_output_dim()} of ELMo at the output"
+            )
+        pooled = seq2vec_encoder.get_output_dim()
+        if feedforward is not None:
+            check_dimensions_match(
+                pooled, feedforward.get_input_dim(), "seq2vec encoder's output", "feedforward's input"
+            )
+            pooled = feedforward.get_output_dim()
+        self.labels = KnownLabels(vocab, label_namespace, num_labels)
+        self.classification = nn.Linear(pooled, self.labels.size)
+        self.accuracy = CategoricalAccuracy()
+        self.macro_f1 = FBetaMeasure(average="macro", labels=[*range(self.labels.size)])
+        initializer(self)
+
+    def forward(
+        self,
+        tokens: TextFieldTensors,
+        label: Optional[Tensor] = None,
+        metadata: Optional[list[dict[str, Any]]] = None,
+    ) -> dict[str, Any]:
+        """Score and predict.
+
+        # Parameters
+
+        tokens : `TextFieldTensors`
+        label : `Optional[Tensor]` (B,)
+        metadata : `Optional[list[dict[str, Any]]]`
+            With `words`, passed through.
+
+        # Returns
+
+        `logits` and `probs` (B, labels), and `loss`, the mean negative log likelihood of a text. A gold label that
+        training has not seen counts as an error of the classifier, and the loss leaves it out.
+        """
+        encoded, mask = self.text(tokens)
+        pooled = self.dropout(self.seq2vec_encoder(encoded, mask))  # (B, pooled)
+        hidden = self.feedforward(pooled) if self.feedforward else pooled
+        logits = self.classification(hidden)  # (B, labels)
+        output: dict[str, Any] = {"logits": logits, "probs": logits.softmax(dim=-1)}
+        if label is not None:
+            self.labels.check(label, self.training)
+            known = self.labels.are_known(label)
+            gold = label.where(known, -1)
+            losses = nn.functional.cross_entropy(logits, gold, ignore_index=-1, reduction="none")  # (B,)
+            output["loss"] = losses.sum() / known.sum().clamp(min=1)
+            self.accuracy(logits, gold)
+            # Unseen labels are one class more, which is never predicted and whose F1 is no part of the mean.
+            scores = nn.functional.pad(logits, (0, 1), value=-torch.inf)  # (B, labels + 1)
+            self.macro_f1(scores, label.where(known, self.labels.size))
+        if metadata is not None:
+            output["words"] = [each.get("words", []) for each in metadata]
+        return output
+
+    def make_output_human_readable(self, output_dict: dict[str, Any]) -> dict[str, Any]:
+        """Name the best label and give the probability of each."""
+        probs: Tensor = output_dict["probs"]
+        output_dict["label"] = [self.labels.name(index) for index in probs.argmax(dim=-1).tolist()]
+        output_dict["probabilities"] = [
+            {self.labels.name(index): value for index, value in enumerate(row)} for row in probs.tolist()
+        ]
+        return output_dict
+
+    def get_metrics(self, reset: bool = False) -> dict[str, float]:
+        """Accuracy, and F1 averaged over the labels."""
+        # FBetaMeasure refuses to be asked before it has seen anything.
+        seen = self.macro_f1._true_sum is not None
+        macro_f1 = self.macro_f1.get_metric(reset)["fscore"] if seen else 0.0
+        return {"accuracy": self.accuracy.get_metric(reset), "macro_f1": macro_f1}

@@ -1,0 +1,191 @@
+"""A sequence tagger with ELMo inside: the paper's NER system without its character CNN."""
+
+from collections.abc import Sequence
+from typing import Any, Optional, Union
+
+import torch
+from allennlp.common import Lazy
+from allennlp.data import TextFieldTensors, Vocabulary
+from allennlp.models import Model
+from allennlp.modules import ConditionalRandomField, Seq2SeqEncoder, TextFieldEmbedder, TimeDistributed
+from allennlp.modules.conditional_random_field import allowed_transitions
+from allennlp.nn import InitializerApplicator
+from allennlp.nn.util import sequence_cross_entropy_with_logits
+from allennlp.training.metrics import CategoricalAccuracy
+from torch import BoolTensor, Tensor, nn
+
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.models.enhanced_text import PLACES, EnhancedText
+from elmo_plugin.models.known_labels import KnownLabels
+from elmo_plugin.models.span_f1 import SpanF1
+from elmo_plugin.models.spans import check_label_encoding
+
+IMPOSSIBLE = -1e4
+"""The score of a tag that a position cannot have, as AllenNLP's CRF scores forbidden transitions."""
+
+
+@Model.register("elmo_tagger")
+class ElmoTagger(Model):
+    """A task RNN with ELMo at its input, its output or both, and a CRF or a softmax over tags.
+
+    Registered as a `Model` with name `elmo_tagger`.
+
+    # Parameters
+
+    vocab : `Vocabulary`
+    elmo : `Optional[Lazy[Elmo]]`
+        The keys of `Elmo`; null for the baseline without ELMo.
+    encoder : `Seq2SeqEncoder`
+        The task RNN. Its `input_size` is the width of x and, with ELMo at the input, of ELMo.
+    elmo_at : `Union[str, Sequence[str]]`
+        `input`, `output`, or a list of one or both, each with a mix of its own.
+    text_field_embedder : `Optional[TextFieldEmbedder]`
+        Gives x from all token indexers but ELMo's.
+    crf : `bool`
+        A conditional random field with the constraints of `label_encoding`, else a softmax for each token.
+    label_encoding : `Optional[str]`
+        `BIO`, `BIOUL`, `IOB1` or `BMES`: span F1 is measured and spans are predicted; `None` for plain tags.
+    dropout : `float`
+        On the RNN's output.
+    elmo_indexer : `str`
+        Key of the token indexer whose ids ELMo reads.
+    label_namespace : `str`
+    verbose_metrics : `bool`
+        Report span scores for each label and not only overall.
+    initializer : `InitializerApplicator`
+    """
+
+    default_predictor = "elmo_tagger"
+
+    def __init__(
+        self,
+        vocab: Vocabulary,
+        elmo: Optional[Lazy[Elmo]],
+        encoder: Seq2SeqEncoder,
+        elmo_at: Union[str, Sequence[str]] = PLACES,
+        text_field_embedder: Optional[TextFieldEmbedder] = None,
+        crf: bool = True,
+        label_encoding: Optional[str] = None,
+        dropout: float = 0.0,
+        elmo_indexer: str = "elmo",
+        label_namespace: str = "labels",
+        verbose_metrics: bool = False,
+        initializer: InitializerApplicator = InitializerApplicator(),  # noqa: B008
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(vocab, **kwargs)
+        self.text = EnhancedText.from_lazy(elmo, elmo_at, encoder, text_field_embedder, dropout, elmo_indexer)
+        self.label_namespace = label_namespace
+        self.label_encoding = label_encoding
+        self.verbose_metrics = verbose_metrics
+        self.labels = KnownLabels(vocab, label_namespace)
+        labels = vocab.get_index_to_token_vocabulary(label_namespace)
+        check_label_encoding(label_encoding, labels.values())
+        self.tag_projection = TimeDistributed(nn.Linear(self.text.get_output_dim(), len(labels)))
+        constraints = allowed_transitions(label_encoding, labels) if label_encoding else None
+        self.crf = ConditionalRandomField(len(labels), constraints) if crf else None  # type: ignore[arg-type]
+        self.accuracy = CategoricalAccuracy()
+        self.span_f1 = SpanF1(labels.values(), label_encoding) if label_encoding else None
+        initializer(self)
+
+    def forward(
+        self,
+        tokens: TextFieldTensors,
+        tags: Optional[Tensor] = None,
+        metadata: Optional[list[dict[str, Any]]] = None,
+        ignore_loss_on_o_tags: bool = False,
+    ) -> dict[str, Any]:
+        """Score and predict.
+
+        # Parameters
+
+        tokens : `TextFieldTensors`
+        tags : `Optional[Tensor]` (B, T)
+            Gold labels.
+        metadata : `Optional[list[dict[str, Any]]]`
+            With `words`, passed through.
+        ignore_loss_on_o_tags : `bool`
+            Leave it open what the tags O really are; AllenNLP's interpreters ask so for the loss of one span.
+
+        # Returns
+
+        `logits` (B, T, labels), `mask` (B, T), `tags` (label indices, a list for each sentence), and `loss`, the mean
+        over sentences: of a CRF the negative log likelihood, of a softmax the mean of that over a sentence's tokens.
+        A gold label that training has not seen counts as an error of the tagger, and the loss leaves it out.
+        """
+        encoded, mask = self.text(tokens)
+        logits = self.tag_projection(encoded)  # (B, T, labels)
+        predicted = self._decode(logits, mask)
+        output: dict[str, Any] = {"logits": logits, "mask": mask, "tags": predicted}
+        if tags is not None:
+            self.labels.check(tags, self.training)
+            output["loss"] = self._loss(logits, tags, mask, ignore_loss_on_o_tags)
+            self._measure(predicted, logits, tags, mask)
+        if metadata is not None:
+            output["words"] = [each["words"] for each in metadata]
+        return output
+
+    def make_output_human_readable(self, output_dict: dict[str, Any]) -> dict[str, Any]:
+        """Name the tags, and give the probability of each of them: a softmax's own, or a CRF's marginal.
+
+        AllenNLP's CRF is normalised over all sequences of tags, those that the label encoding does not permit too.
+        """
+        probabilities = self._probabilities(output_dict["logits"], output_dict["mask"]).tolist()
+        name = self.vocab.get_token_from_index
+        output_dict["probabilities"] = [
+            [row[tag] for row, tag in zip(rows, tags, strict=False)]
+            for rows, tags in zip(probabilities, output_dict["tags"], strict=True)
+        ]
+        output_dict["tags"] = [[name(tag, self.label_namespace) for tag in tags] for tags in output_dict["tags"]]
+        return output_dict
+
+    def get_metrics(self, reset: bool = False) -> dict[str, float]:
+        """Accuracy of tags and, with a label encoding, precision, recall and F1 of spans."""
+        metrics = {"accuracy": self.accuracy.get_metric(reset)}
+        if self.span_f1 is not None:
+            spans = self.span_f1.get_metric(reset)
+            metrics.update({key: value for key, value in spans.items() if self.verbose_metrics or "overall" in key})
+        return metrics
+
+    def _decode(self, logits: Tensor, mask: BoolTensor) -> list[list[int]]:
+        if self.crf is not None:
+            best: list[Any] = self.crf.viterbi_tags(logits, mask)
+            return [tags for tags, _ in best]
+        lengths: list[int] = mask.sum(dim=1).tolist()
+        return [tags[:length] for tags, length in zip(logits.argmax(dim=-1).tolist(), lengths, strict=True)]
+
+    def _loss(self, logits: Tensor, tags: Tensor, mask: BoolTensor, ignore_o: bool) -> Tensor:
+        given = self.labels.are_known(tags)  # (B, T)
+        if ignore_o:
+            given = given & (tags != self.vocab.get_token_index("O", self.label_namespace))  # type: ignore[assignment]
+        if self.crf is None:
+            return sequence_cross_entropy_with_logits(logits, tags.where(given, 0), mask & given)  # type: ignore[arg-type]
+        if given.all():
+            return -self.crf(logits, tags, mask) / logits.size(0)
+        # The likelihood of the given tags alone: what the CRF gives to all sequences that hold them.
+        indices = torch.arange(logits.size(-1), device=logits.device)
+        excluded = given.unsqueeze(-1) & (tags.unsqueeze(-1) != indices)  # (B, T, labels)
+        log_likelihood = self.crf._input_likelihood(
+            logits.masked_fill(excluded, IMPOSSIBLE), self.crf.transitions, mask
+        ) - self.crf._input_likelihood(logits, self.crf.transitions, mask)  # (B,)
+        return -log_likelihood.mean()
+
+    def _measure(self, predicted: list[list[int]], logits: Tensor, tags: Tensor, mask: BoolTensor) -> None:
+        chosen = torch.zeros_like(logits)  # (B, T, labels), one-hot: AllenNLP's metric takes scores
+        for row, indices in zip(chosen, predicted, strict=True):
+            row[range(len(indices)), indices] = 1.0
+        self.accuracy(chosen, tags.where(self.labels.are_known(tags), -1), mask)
+        if self.span_f1 is not None:
+            gold = [row[: len(best)] for row, best in zip(tags.tolist(), predicted, strict=True)]
+            self.span_f1(*([[*map(self.labels.name, row)] for row in rows] for rows in (predicted, gold)))
+
+    def _probabilities(self, logits: Tensor, mask: BoolTensor) -> Tensor:
+        """Of every label of every token, (B, T, labels)."""
+        if self.crf is None:
+            return logits.softmax(dim=-1)
+        # The marginals of a CRF are the gradient of log Z with respect to its logits.
+        with torch.enable_grad():
+            leaf = logits.detach().requires_grad_()
+            log_partition = self.crf._input_likelihood(leaf, self.crf.transitions, mask).sum()
+            (marginals,) = torch.autograd.grad(log_partition, leaf)
+        return marginals

@@ -1,0 +1,52 @@
+"""TEXT → CHARACTER IDS: the bytes or the Unicode characters of a word as the numbers that a token encoder reads."""
+
+from elmo_plugin.text.byte_ids import (
+    BEGIN_OF_SENTENCE,
+    END_OF_SENTENCE,
+    PADDING,
+    batch_to_ids,
+    boundary_ids,
+    fit_width,
+    word_to_ids,
+)
+from elmo_plugin.text.code_points import (
+    BEGIN_OF_WORD,
+    BOUNDARY_WORDS,
+    batch_to_code_points,
+    character_ids,
+    spellings,
+    word_ids,
+    word_to_code_points,
+)
+from elmo_plugin.text.indexers import ManyLangsIndexer
+from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
+from elmo_plugin.text.predictor_input import instance_words, read_question, without_lone_surrogates
+from elmo_plugin.text.text_file import OpenText, TextFile
+from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
+
+__all__ = [
+    "BEGIN_OF_SENTENCE",
+    "BEGIN_OF_WORD",
+    "BOUNDARIES",
+    "BOUNDARY_WORDS",
+    "END_OF_SENTENCE",
+    "PADDING",
+    "TOKENS_PER_BATCH",
+    "ManyLangsIndexer",
+    "OpenText",
+    "SpacyBlankTokenizer",
+    "TextFile",
+    "batch_to_code_points",
+    "batch_to_ids",
+    "boundary_ids",
+    "character_ids",
+    "fit_width",
+    "instance_words",
+    "length_batches",
+    "read_question",
+    "spellings",
+    "without_lone_surrogates",
+    "word_ids",
+    "word_to_code_points",
+    "word_to_ids",
+]

@@ -1,0 +1,165 @@
+"""Layer weights and confusion matrices of runs that were really trained, against what AllenNLP says of them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.models.archival import load_archive
+
+from elmo_plugin.analysis import keep, write_report
+from elmo_plugin.analysis.confusion import Confusion, confusion
+from elmo_plugin.analysis.layer_weights import layer_weights
+from tests.oracles import options
+from tests.report_runs import tagger_config, write_run
+from tests.task_oracles import OPINIONS, TOWNS, classifier, csv_reader, experiment, tagger, tags_reader, train
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the runs `opinions/both-1` and `towns/output-1`. Tests copy what they change."""
+    folder = tmp_path_factory.mktemp("trained")
+    elmo = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.5}
+    trainer = {"num_epochs": 6, "validation_metric": "+accuracy", "optimizer": {"type": "adam", "lr": 0.03}}
+    glad = experiment(classifier(elmo, dropout=0.5), csv_reader(), OPINIONS, **trainer)
+    places = experiment(
+        tagger(elmo, elmo_at=["output"], text_field_embedder=_words()), tags_reader(), TOWNS, num_epochs=1
+    )
+    train({**glad, "pytorch_seed": 1}, folder / "opinions/both-1")
+    train({**places, "pytorch_seed": 1}, folder / "towns/output-1")
+    return folder
+
+
+def _words() -> dict[str, object]:
+    embedder = {"type": "embedding", "embedding_dim": 16}
+    return {"type": "basic", "token_embedders": {"tokens": embedder}}
+
+
+@pytest.fixture
+def runs(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "runs"))
+
+
+@pytest.mark.parametrize("gone", ["best.th", "model.tar.gz"])
+def test_layer_weights_are_those_of_the_archived_model_from_either_file(runs: Path, gone: str) -> None:
+    folder = runs / "opinions/both-1"
+    mixes = load_archive(folder / "model.tar.gz").model.text.elmo.mixes
+    (folder / gone).unlink()
+    found = layer_weights(folder)
+    assert found is not None and list(found) == ["input", "output"]
+    for (weights, gamma), mix in zip(found.values(), mixes, strict=True):
+        assert weights == mix.scalar_parameters.softmax(dim=0).tolist()
+        assert gamma == mix.gamma.item() != 1.0
+
+
+def test_one_mix_is_at_the_place_that_the_config_says(runs: Path) -> None:
+    found = layer_weights(runs / "towns/output-1")
+    assert found is not None and list(found) == ["output"]
+
+
+@pytest.mark.parametrize("gone", ["best.th", "model.tar.gz"])
+def test_accuracy_and_f1_are_those_that_training_measured(runs: Path, gone: str) -> None:
+    folder = runs / "opinions/both-1"
+    (folder / gone).unlink()
+    matrix = confusion(folder)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert matrix is not None and matrix.labels == sorted(matrix.labels)
+    assert matrix.accuracy == pytest.approx(metrics["best_validation_accuracy"])
+    assert matrix.macro_f1 == pytest.approx(metrics["best_validation_macro_f1"])
+
+
+def test_rows_are_true_labels_and_columns_predicted_ones() -> None:
+    matrix = Confusion(["a", "b", "c"], [[3, 1, 0], [0, 2, 0], [0, 0, 0]])
+    assert matrix.accuracy == 5 / 6
+    assert matrix.macro_f1 == pytest.approx((2 * 3 / (4 + 3) + 2 * 2 / (2 + 3) + 0) / 3)
+
+
+def test_what_is_kept_outlives_the_weights(runs: Path) -> None:
+    folder = runs / "opinions/both-1"
+    before = layer_weights(folder), confusion(folder)
+    keep(folder)
+    for weights in [*folder.glob("*.th"), folder / "model.tar.gz"]:
+        weights.unlink()
+    assert (layer_weights(folder), confusion(folder)) == before
+    assert not list(folder.glob("*.partial"))
+    keep(runs / "towns/output-1")
+    assert not (runs / "towns/output-1/confusion.json").exists()
+
+
+def test_of_a_run_without_weights_nothing_is_said(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "towns/none-1", tagger_config(1), [0.5])
+    assert (layer_weights(folder), confusion(folder)) == (None, None)
+    keep(folder)
+    assert not (folder / "layer_weights.json").exists()
+
+
+@pytest.mark.parametrize("prefix", ["encoder.", "a.deep.encoder."])
+def test_an_enhanced_encoder_says_itself_where_its_mixes_are(tmp_path: Path, prefix: str) -> None:
+    folder = write_run(tmp_path / "run", tagger_config(1), [0.5])
+    weights = {
+        f"{prefix}{place}_mix.{name}": torch.tensor(values)
+        for place, values in (("output", [0.0, 2.0]), ("input", [1.0, 1.0]))
+        for name, values in (("scalar_parameters", values), ("gamma", [values[1]]))
+    }
+    torch.save({**weights, "token_embedder_elmo.elmo.mixes.0.other": torch.ones(1)}, folder / "best.th")
+    found = layer_weights(folder)
+    assert found is not None
+    assert found["input"] == ([0.5, 0.5], 1.0)
+    assert found["output"].weights == pytest.approx([0.1192, 0.8808], abs=1e-4)
+
+
+def test_the_token_embedder_is_at_the_input(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", tagger_config(1), [0.5])
+    mix = "text_field_embedder.token_embedder_elmo.elmo.mixes.0"
+    torch.save({f"{mix}.scalar_parameters": torch.zeros(4), f"{mix}.gamma": torch.ones(1)}, folder / "best.th")
+    assert layer_weights(folder) == {"input": ([0.25] * 4, 1.0)}
+
+
+@pytest.mark.parametrize("file", ["best.th", "model.tar.gz"])
+def test_weights_that_cannot_be_read_are_an_error_that_names_the_file(tmp_path: Path, file: str) -> None:
+    folder = write_run(tmp_path / "run", tagger_config(1), [0.5])
+    (folder / file).write_bytes(b"spoiled")
+    with pytest.raises(ConfigurationError, match=file):
+        layer_weights(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("layer_weights.json", '{"input": {"weights": [1.0]}}'),
+        ("layer_weights.json", '{"input": [1.0]}'),
+        ("layer_weights.json", '{"input": {"weights": [], "gamma": 1}}'),
+        ("layer_weights.json", '{"input": {"weights": ["much"], "gamma": 1}}'),
+        ("confusion.json", '{"labels": ["a"], "counts": [["many"]]}'),
+        ("confusion.json", '{"labels": ["a", "b"], "counts": [[1, 2]]}'),
+        ("confusion.json", '{"labels": []}'),
+        ("confusion.json", '{"labels": ["a"], "counts": 3}'),
+    ],
+)
+def test_a_kept_file_that_is_no_such_thing_is_an_error_that_names_it(tmp_path: Path, file: str, content: str) -> None:
+    (tmp_path / file).write_text(content)
+    with pytest.raises(ConfigurationError, match=rf"^{file}: .*; wanted"):
+        (layer_weights if "layer" in file else confusion)(tmp_path)
+
+
+def test_a_classifier_whose_data_is_gone_is_an_error_that_says_so(runs: Path) -> None:
+    folder = runs / "opinions/both-1"
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "model.tar.gz").unlink()
+    (folder / "config.json").write_text(json.dumps({**config, "validation_data_path": "nowhere.csv"}))
+    with pytest.raises(ConfigurationError, match=r"best\.th could not label the validation data: .*nowhere\.csv"):
+        confusion(folder)
+
+
+def test_the_page_is_the_same_when_the_weights_are_gone(runs: Path, tmp_path: Path) -> None:
+    write_report([runs], tmp_path / "before")
+    assert not list(runs.rglob("confusion.json"))
+    write_report([runs], tmp_path / "kept", keep=True)
+    for weights in [*runs.rglob("*.th"), *runs.rglob("model.tar.gz")]:
+        weights.unlink()
+    write_report([runs], tmp_path / "after")
+    pages = [(tmp_path / name / "report.html").read_bytes() for name in ("before", "kept", "after")]
+    assert pages[0] == pages[1] == pages[2]
+    assert b"Layer weights" in pages[0] and b"Confusion" in pages[0]

@@ -1,0 +1,139 @@
+"""The search against one that sorts every token of the text, in plain NumPy."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Tokenizer
+
+from elmo_plugin.analysis import Neighbor, Query, Search, find_query, search
+from elmo_plugin.analysis.nearest_contexts import Found, _Nearest
+from elmo_plugin.embedding import Corpus, Embedder, corpus, load
+from tests.oracles import write_files
+from tests.task_oracles import small_bilm
+
+TEXT = [
+    "They went to the play .",
+    "The children play by the river .",
+    "",
+    "He sat on the bank of the river .",
+    "The bank lent us money .",
+    "The children play by the river .",
+    "She wrote a play and they play it .",
+    "A boat leaks .",
+    "Money is in the bank , and the bank is by the river .",
+    "The play was long .",
+]
+QUERIES = [find_query("She saw the play .", "play"), find_query("The bank lent us money .", "bank")]
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
+    """The small biLM with all of its layers."""
+    folder = tmp_path_factory.mktemp("bilm")
+    write_files(folder, small_bilm())
+    return load(folder)
+
+
+def text_file(folder: Path) -> Corpus:
+    (folder / "text").write_text("\n".join(TEXT), encoding="utf-8")
+    return Corpus(folder / "text", Tokenizer.by_name("just_spaces")())
+
+
+def cosine(one: np.ndarray, other: np.ndarray) -> float:
+    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+
+
+def expected(embedder: Embedder, query: Query, how: Search) -> tuple[list[Any], list[Any]]:
+    """(line, place) of the neighbours in context, and the words without context: each token alone, then sorted."""
+    wanted = embedder.embed([query.tokens])[0][:, query.place]  # (L, D)
+    contexts: dict[str, tuple[float, tuple[int, int]]] = {}
+    words: dict[str, float] = {}
+    for line, text in enumerate(TEXT[: how.sentences], 1):
+        array = embedder.embed([text.split()])[0]  # (L, T, D)
+        for place, token in enumerate(text.split()):
+            in_context = cosine(array[how.layer, place], wanted[how.layer])
+            is_candidate = text != " ".join(query.tokens) and (token == query.word or not how.same_word)
+            if is_candidate and in_context > contexts.get(text, (-2,))[0] + 1e-6:
+                contexts[text] = (in_context, (line, place))
+            if token != query.word:
+                words[token] = cosine(array[0, place], wanted[0])
+    nearest = sorted(contexts.values(), key=lambda found: (-found[0], found[1]))[: how.k]
+    return [place for _, place in nearest], sorted(words, key=lambda word: -words[word])[: how.k]
+
+
+def places(found: Found) -> tuple[list[Any], list[Any]]:
+    return (
+        [(neighbor.line, neighbor.place) for neighbor in found.in_context],
+        [neighbor.tokens[neighbor.place] for neighbor in found.context_free],
+    )
+
+
+@pytest.mark.parametrize("characters", [2**18, 60], ids=["one window", "many windows"])
+@pytest.mark.parametrize(
+    "how", [Search(2), Search(1, k=3), Search(2, k=2, sentences=4), Search(2, k=1)], ids=lambda how: str(tuple(how))
+)
+def test_it_finds_what_sorting_the_whole_text_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder, how: Search, characters: int
+) -> None:
+    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", characters)
+    found = search(embedder, text_file(tmp_path), QUERIES, how)
+    assert list(map(places, found)) == [expected(embedder, query, how) for query in QUERIES]
+    for query, neighbors in zip(QUERIES, found, strict=True):
+        wanted = embedder.embed([query.tokens])[0]
+        for neighbor in neighbors.in_context:
+            array = embedder.embed([neighbor.tokens])[0]
+            alike = cosine(array[how.layer, neighbor.place], wanted[how.layer, query.place])
+            assert neighbor.cosine == pytest.approx(alike, abs=1e-5)
+
+
+def test_a_sentence_is_found_once_and_that_of_the_query_is_not(tmp_path: Path, embedder: Embedder) -> None:
+    plays, banks = search(embedder, text_file(tmp_path), QUERIES, Search(2, k=100))
+    assert sorted(neighbor.line for neighbor in plays.in_context) == [1, 2, 4, 5, 7, 8, 9, 10]
+    assert sorted(neighbor.line for neighbor in banks.in_context) == [1, 2, 4, 7, 8, 9, 10]
+
+
+def test_what_is_no_longer_among_the_nearest_is_forgotten() -> None:
+    nearest = _Nearest(2, left_out="query")
+    for line in range(100):
+        nearest.offer(f"sentence {line}", Neighbor(line / 100, line, ["a"], 0))
+    assert [neighbor.line for neighbor in nearest.sorted()] == [99, 98]
+    assert nearest._keys == {"query", "sentence 98", "sentence 99"}
+
+
+def test_the_same_word_alone(tmp_path: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[list[str]] = []
+    by_length = Embedder.by_length
+    monkeypatch.setattr(Embedder, "by_length", lambda self, s, *a: read.extend(s) or by_length(self, s, *a))
+    how = Search(2, same_word=True)
+    found = search(embedder, text_file(tmp_path), QUERIES, how)
+    assert all({"play", "bank"} & set(tokens) for tokens in read)
+    for query, neighbors in zip(QUERIES, found, strict=True):
+        assert places(neighbors) == (expected(embedder, query, how)[0], [])
+    assert [len(neighbors.in_context) for neighbors in found] == [4, 2]
+
+
+def test_the_query_is_a_token_of_its_sentence() -> None:
+    sentence = "They play in a play at 5:2 ."
+    assert find_query(sentence, "They") == Query(sentence.split(), 0)
+    assert [find_query(sentence, word).place for word in ("play:1", "play:2", "at:1", "5:2")] == [1, 4, 5, 6]
+    for word in ("They:2", "cat", "cat:1", "pla", ""):
+        with pytest.raises(ConfigurationError, match=f"'word' '{word}' is no token of 'They play"):
+            find_query(sentence, word)
+    for word in ("play", "play:3", "play:0"):
+        with pytest.raises(ConfigurationError, match=r"'play' stands 2 times in .*; wanted one of play:1, play:2"):
+            find_query(sentence, word)
+
+
+@pytest.mark.parametrize("layer", [-1, 3])
+def test_a_layer_that_is_not_there(tmp_path: Path, embedder: Embedder, layer: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"'layer' is {layer}; wanted 0, the token layer, to 2"):
+        search(embedder, text_file(tmp_path), QUERIES, Search(layer))
+
+
+def test_one_mix_is_not_all_layers(tmp_path: Path) -> None:
+    write_files(tmp_path, small_bilm())
+    with pytest.raises(ConfigurationError, match="wanted one that was loaded with 'all'"):
+        search(load(tmp_path, "top"), text_file(tmp_path), QUERIES, Search(2))

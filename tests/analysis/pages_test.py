@@ -1,0 +1,34 @@
+from elmo_plugin.analysis import Accuracies, Neighbor, Query
+from elmo_plugin.analysis.nearest_contexts import Found
+from elmo_plugin.analysis.pages import accuracies_page, neighbors_page
+
+
+def test_neighbours_are_bold_in_their_sentences_beside_words_without_context() -> None:
+    found = Found(
+        [Neighbor(0.98765, 1234, ["*", "The", "a|b", "plays"], 3)],
+        [Neighbor(0.5, 1, ["player_one", "x"], 0), Neighbor(0.25, 2, ["y", "<z>"], 1)],
+    )
+    assert neighbors_page([Query(["A", "play", "."], 1)], [found], 2) == (
+        "# Nearest neighbours in context\n\n## play\n\nA **play** .\n\n"
+        "| layer 2, in context | cosine | line | token layer, without context | cosine |\n"
+        "| --- | ---: | ---: | ---: | ---: |\n"
+        "| \\* The a\\|b **plays** | 0.988 | 1,234 | player\\_one | 0.500 |\n"
+        "|  |  |  | \\<z\\> | 0.250 |\n"
+    )
+
+
+def test_without_words_the_table_is_the_sentences() -> None:
+    found = Found([Neighbor(0.5, 7, ["plays"], 0)], [])
+    page = neighbors_page([Query(["play"], 0), Query(["plays"], 0)], [found, Found([], [])], 1)
+    head = "| layer 1, in context | cosine | line |\n| --- | ---: | ---: |\n"
+    assert page.endswith(f"## play\n\n**play**\n\n{head}| **plays** | 0.500 | 7 |\n\n## plays\n\n**plays**\n\n{head}")
+
+
+def test_a_row_a_layer_and_a_column_a_bilm() -> None:
+    columns = {"tiny": Accuracies(50, [60, 70.126], 1000, 200), "random": Accuracies(50, [55, 65], 1000, 200)}
+    assert accuracies_page("Tags", columns) == (
+        "# What the layers know\n\n## Tags\n\n"
+        "Accuracy on 200 tokens, after training on 1,000, each layer by itself.\n\n"
+        "| layer | tiny | random |\n| --- | ---: | ---: |\n"
+        "| most frequent of the word | 50.00 | 50.00 |\n| 0, token layer | 60.00 | 55.00 |\n| 1 | 70.13 | 65.00 |\n"
+    )

@@ -1,0 +1,163 @@
+"""Each classifier against the same in plain NumPy, and the whole probe on the small biLM."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from elmo_plugin.analysis import Examples, LabelledSentence, Task, probe, random_twin, sense_task, tagging_task
+from elmo_plugin.analysis.labelled_sentences import embed_examples
+from elmo_plugin.analysis.probing import C, linear, most_frequent, nearest_sense
+from elmo_plugin.bilm import BiLM
+from elmo_plugin.checkpoints import BilmTf, Checkpoint, Native
+from elmo_plugin.embedding import Embedder, load
+from elmo_plugin.models import ColumnTagsReader
+from tests.oracles import write_files
+from tests.task_oracles import TOWNS, D, L, small_bilm
+
+
+@pytest.fixture
+def embedder(tmp_path: Path) -> Embedder:
+    """The small biLM with all of its layers."""
+    (tmp_path / "bilm").mkdir()
+    write_files(tmp_path / "bilm", small_bilm())
+    return load(tmp_path / "bilm")
+
+
+def examples(seed: int, words: str, labels: str, width: int = 3) -> Examples:
+    """Two layers: random numbers, and the same around a centre for each label."""
+    named = labels.split()
+    noise = np.random.default_rng(seed).normal(size=(2, len(named), width)).astype("float32")
+    centres = {label: np.random.default_rng(ord(label[-1])).normal(size=width) for label in named}
+    noise[1] += 2 * np.array([centres[label] for label in named])
+    return Examples(np.array(words.split()), np.array(named), noise)
+
+
+def test_the_most_frequent_label_of_each_word_and_of_all_words() -> None:
+    train = examples(0, "a a a b b b b", "x longest longest y y y y")
+    dev = examples(1, "a b new", "x x x")
+    assert most_frequent(train, dev).tolist() == ["longest", "y", "y"]
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_the_nearest_sense_of_the_word(layer: int) -> None:
+    words, labels = "a b a b a b a b " * 6, "a1 b1 a2 b2 a1 b1 a3 much-longer-b2 " * 6
+    train, dev = examples(0, words, labels), examples(1, words + " new", labels + " a1")
+    wanted = []
+    for word, vector in zip(dev.words, dev.vectors[layer], strict=True):
+        best, sense = -2.0, "a1"  # as frequent as b1, and before it
+        for label in sorted(set(train.labels[train.words == word])):
+            average = train.vectors[layer][(train.words == word) & (train.labels == label)].mean(axis=0)
+            alike = average @ vector / np.linalg.norm(average) / np.linalg.norm(vector)
+            best, sense = max((best, sense), (alike, label))
+        wanted.append(sense)
+    assert nearest_sense(train, dev, layer).tolist() == wanted
+    assert "much-longer-b2" in wanted
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_the_linear_classifier_is_a_softmax_with_an_l2_penalty(layer: int) -> None:
+    """As scikit-learn documents it: C times the sum of cross entropies, and half the squared weights."""
+    train, dev = (examples(seed, "w " * 60, "x y z " * 20, width=20) for seed in (0, 1))
+    mean, deviation = train.vectors[layer].mean(axis=0), train.vectors[layer].std(axis=0)
+    x = np.column_stack([(train.vectors[layer] - mean) / deviation, np.ones(60)])  # (60, 21)
+    y = np.array([[label == name for name in "xyz"] for label in train.labels], dtype=float)  # (60, 3)
+    weights, penalty = np.zeros((21, 3)), np.array([[10.0]] * 20 + [[0.0]])  # 1 / C, and none on the biases
+    for _ in range(3000):
+        exponents = np.exp(x @ weights)
+        weights -= 0.01 * (x.T @ (exponents / exponents.sum(axis=1, keepdims=True) - y) + penalty * weights)
+    scores = np.column_stack([(dev.vectors[layer] - mean) / deviation, np.ones(60)]) @ weights  # (60, 3)
+    assert linear(train, dev, layer).tolist() == ["xyz"[best] for best in scores.argmax(axis=1)]
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_the_linear_classifier_says_what_scikit_learns_says(layer: int) -> None:
+    """Over numbers that are twice there, as in the token layer, or all the same, and of very different sizes."""
+    train, dev = (examples(seed, "w " * 1600, "x y z long-label " * 400, width=20) for seed in (0, 1))
+    sizes = np.logspace(-3, 3, 20, dtype=np.float32)
+    train, dev = (
+        each._replace(
+            vectors=np.concatenate(
+                [each.vectors * sizes, each.vectors * sizes, np.full((2, 1600, 1), 7.0)], axis=2
+            ).astype(np.float32)
+        )
+        for each in (train, dev)
+    )
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=1000))
+    wanted = model.fit(train.vectors[layer], train.labels).predict(dev.vectors[layer])
+    assert (linear(train, dev, layer) == wanted).mean() > 0.995
+    assert (wanted == dev.labels).mean() > 0.2
+
+
+def test_a_single_label_is_said_of_every_token() -> None:
+    train, dev = examples(0, "w " * 5, "x " * 5), examples(1, "w " * 3, "x " * 3)
+    assert linear(train, dev, 0).tolist() == ["x"] * 3
+
+
+def test_examples_are_the_labelled_tokens_in_their_order(embedder: Embedder) -> None:
+    sentences = [
+        LabelledSentence(["The", "Bank", "lent", "money", "."], [None, "bank%1", None, "money", None]),
+        LabelledSentence(["No"], [None]),
+        LabelledSentence(["A", "bank"], ["a", "bank%2"]),
+    ]
+    found = embed_examples(embedder, sentences, str.lower)
+    assert found.words.tolist() == ["bank", "money", "a", "bank"]
+    assert found.labels.tolist() == ["bank%1", "money", "a", "bank%2"]
+    assert found.vectors.shape == (L, 4, D)
+    first, _, last = embedder.embed([sentence.tokens for sentence in sentences])
+    np.testing.assert_allclose(found.vectors, np.concatenate([first[:, [1, 3]], last], axis=1), atol=1e-6)
+
+
+def test_it_counts_what_each_layer_gets_right(embedder: Embedder) -> None:
+    task = tagging_task(TOWNS, TOWNS, ColumnTagsReader())
+    found = probe(embedder, task)
+    told = embed_examples(embedder, task.train)
+    assert found.train == found.dev == len(told.labels) == sum(len(sentence.tokens) for sentence in task.train)
+    right = [100 * (linear(told, told, layer) == told.labels).mean() for layer in range(L)]
+    assert found.layers == pytest.approx(right)
+    assert found.most_frequent == pytest.approx(100 * (most_frequent(told, told) == told.labels).mean())
+
+
+def test_a_dev_file_is_not_what_was_learned(embedder: Embedder) -> None:
+    """Labels of another word than in training are all wrong."""
+    train, dev = [LabelledSentence(["a", "b"], ["x", "y"])], [LabelledSentence(["a", "b"], ["y", "x"])]
+    assert probe(embedder, Task(train, dev, nearest_sense, str)) == (0.0, [0.0] * L, 2, 2)
+    assert probe(embedder, Task(train, train, nearest_sense, str)) == (100.0, [100.0] * L, 2, 2)
+
+
+def test_senses_are_read_from_columns_and_words_in_small_letters(tmp_path: Path, embedder: Embedder) -> None:
+    (tmp_path / "train").write_text("Bank\tbank%1\nlent\tO\n\nthe\tO\nbank\tbank%1\n", encoding="utf-8")
+    (tmp_path / "none").write_text("Bank\tO\n", encoding="utf-8")
+    task = sense_task(tmp_path / "train", tmp_path / "train", ColumnTagsReader())
+    assert [sentence.labels for sentence in task.train] == [["bank%1", None], [None, "bank%1"]]
+    assert probe(embedder, task) == (100.0, [100.0] * L, 2, 2)
+    with pytest.raises(ConfigurationError, match="none: found no token with a label other than 'O'"):
+        sense_task(tmp_path / "train", tmp_path / "none", ColumnTagsReader())
+
+
+def test_the_twin_has_random_weights_and_the_biLM_keeps_its_own(tmp_path: Path) -> None:
+    bilm = small_bilm()
+    bilm.warm_state = bilm.lstm.zero_state(1, torch.ones(1, 1, D // 2))
+    Native().write(Checkpoint(bilm.options, bilm.state_dict()), tmp_path / "bilm.safetensors")
+    random = BiLM.random(bilm.options, seed=7)
+    (tmp_path / "random").mkdir()
+    BilmTf().write(Checkpoint(random.options, random.state_dict()), tmp_path / "random")
+    sentences = [["The", "cat", "sat", "."], ["one"]]
+    embedder = load(tmp_path / "bilm.safetensors")
+    before = embedder.embed(sentences)
+    twin, control = random_twin(embedder, seed=7).embed(sentences), load(tmp_path / "random").embed(sentences)
+    for own, again, random_own, wanted in zip(before, embedder.embed(sentences), twin, control, strict=True):
+        np.testing.assert_array_equal(own, again)
+        np.testing.assert_allclose(random_own, wanted, atol=1e-6)
+        assert np.abs(own - wanted).max() > 0.01
+
+
+def test_one_mix_is_not_all_layers(tmp_path: Path) -> None:
+    write_files(tmp_path, small_bilm())
+    with pytest.raises(ConfigurationError, match="wanted one that was loaded with 'all'"):
+        probe(load(tmp_path, "top"), tagging_task(TOWNS, TOWNS, ColumnTagsReader()))

@@ -1,0 +1,75 @@
+"""Pairs that are alike, texts in which they are one word, and a layer that cannot tell them without context."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.analysis import LabelledSentence, probe, pseudoword_task, pseudowords
+from elmo_plugin.analysis.pseudowords import Pair, conflate, draw_pairs
+from elmo_plugin.embedding import load
+from tests.oracles import write_files
+from tests.task_oracles import L, small_bilm
+
+COUNTS = {"the": 9000, "door": 60, "river": 61, "play": 100, "boat": 97, "sea": 300, "ship": 500, "rare": 49}
+COUNTS |= {"London": 60, "well-known": 60, "5th": 60, ",": 450}
+
+
+def test_pairs_occur_alike_and_no_word_is_in_two() -> None:
+    pairs = draw_pairs(COUNTS, pairs=10, seed=0)
+    assert sorted(sorted(pair) for pair in pairs) == [["boat", "play"], ["door", "river"]]
+    many = {word: 50 + len(word) for word in map("".join, zip("abcdefghijklmnop", "qrstuvwxyzabcdef", strict=True))}
+    drawn = [draw_pairs(many, pairs=5, seed=seed) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert max(Counter(word for pair in drawn[0] for word in pair).values()) == 1
+    assert [len(draw_pairs(many, pairs=n, seed=0)) for n in (1, 8, 9)] == [1, 8, 8]
+
+
+def test_a_pair_becomes_one_token_and_the_label_says_which_it_was() -> None:
+    text = ["The door of the banana .", "Nothing .", "door door"]
+    found = conflate((line.split() for line in text), [Pair("banana", "door"), Pair("The", "cat")])
+    assert list(found) == [
+        LabelledSentence(
+            ["The-cat", "banana-door", "of", "the", "banana-door", "."], ["The", "door", None, None, "banana", None]
+        ),
+        LabelledSentence(["banana-door", "banana-door"], ["door", "door"]),
+    ]
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two words, each in contexts of its own, 22 sentences of which two stand there twice."""
+    monkeypatch.setattr(pseudowords, "MIN_COUNT", 8)
+    monkeypatch.setattr(pseudowords, "MAX_COUNT", 12)
+    lines = [line for n in range(10) for line in (f"A{n} door creaks loudly", f"{n} , {n} , ripe banana")]
+    (tmp_path / "text").write_text("\n".join([*lines[:2], *lines]), encoding="utf-8")
+    return tmp_path / "text"
+
+
+def test_one_sentence_of_five_is_for_counting_and_no_sentence_for_both(text: Path) -> None:
+    for seed in (1, 2):
+        task = pseudoword_task(text, pairs=2, seed=seed)
+        assert (len(task.train), len(task.dev)) == (16, 4)
+        assert not {tuple(s.tokens) for s in task.train} & {tuple(s.tokens) for s in task.dev}
+    with pytest.raises(
+        ConfigurationError, match="text: found 2 pairs of words that occur 8 to 12 times in it; wanted 3"
+    ):
+        pseudoword_task(text, pairs=3, seed=1)
+    with pytest.raises(ConfigurationError, match=r"found 0 pairs .*: a longer text, or fewer pairs"):
+        pseudoword_task(text, pairs=1, seed=1, sentences=3)
+    (text.parent / "short").write_text("door banana " * 9, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="short: found 1 sentence with a pseudoword; wanted 5 or more"):
+        pseudoword_task(text.parent / "short", pairs=1, seed=1)
+    with pytest.raises(ConfigurationError, match="found the standard input, wanted a file"):
+        pseudoword_task(Path("-"), pairs=1, seed=1)
+
+
+def test_context_tells_them_and_the_token_layer_cannot(
+    tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pseudowords, "draw_pairs", lambda *_: [Pair("door", "banana")])
+    write_files(tmp_path, small_bilm())
+    found = probe(load(tmp_path), pseudoword_task(text, pairs=1, seed=1))
+    assert found.layers[0] == 50.0
+    assert found.layers[1:] == [100.0] * (L - 1)

@@ -1,0 +1,98 @@
+import math
+from pathlib import Path
+
+import pytest
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.analysis.runs import Task, find_runs
+from tests.report_runs import tagger_config, write_json, write_pretraining, write_run
+
+
+def test_the_folders_name_tells_task_variant_and_seed(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs/towns/no-elmo-7", tagger_config(7), [0.5, 0.75, 0.7])
+    (run,), uncounted = find_runs([tmp_path])
+    assert (run.name, run.task, run.variant, run.seed) == (
+        "runs/towns/no-elmo-7",
+        Task("towns", "accuracy"),
+        "no-elmo",
+        7,
+    )
+    assert (run.fraction, run.score, run.has_elmo, uncounted) == (1.0, 75.0, False, [])
+    assert list(run.epochs) == [1, 2, 3]
+
+
+def test_without_a_seed_in_its_name_the_folder_is_the_variant_and_the_data_the_task(tmp_path: Path) -> None:
+    config = tagger_config(7, {"bilm": {}}, "-loss")
+    write_run(tmp_path / "demo-3", config, [2.5], "loss")
+    (run,), _ = find_runs([tmp_path / "demo-3"])
+    assert (run.task, run.variant, run.seed, run.score) == (Task("towns", "loss", False), "demo-3", 7, 2.5)
+    assert run.has_elmo
+
+
+def test_what_the_grids_driver_says_comes_first(tmp_path: Path) -> None:
+    place = {"task": "ner", "variant": "both", "seed": 2, "fraction": 0.1}
+    write_run(tmp_path / "x-1", tagger_config(1, metric="+loss"), [0.5], "f1-measure-overall", **place)
+    (run,), _ = find_runs([tmp_path])
+    assert (run.task, run.variant, run.seed, run.fraction) == (Task("ner", "f1-measure-overall"), "both", 2, 0.1)
+    assert run.task.label == "span F1, %"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("metrics.json", None, "unfinished: no metrics.json; epochs done: 2"),
+        ("metrics.json", "{", "metrics.json cannot be read: Expecting"),
+        ("metrics.json", "[1]", "metrics.json holds a list; wanted an object"),
+        ("metrics.json", "{}", "metrics.json holds no number 'best_validation_accuracy'"),
+        ("metrics.json", '{"best_validation_accuracy": NaN}', "holds no number"),
+        ("metrics_epoch_1.json", "\x00", "metrics_epoch_1.json cannot be read"),
+        ("config.json", None, "config.json cannot be read: No such file"),
+        ("config.json", "{}", "config.json holds no 'model'"),
+        ("grid.json", '{"seed": "one"}', "grid.json: 'seed' is 'one'"),
+        ("grid.json", '{"fraction": 30}', "'fraction' is 30; wanted more than 0 and at most 1"),
+    ],
+)
+def test_a_broken_run_is_named_with_the_reason_and_not_counted(
+    tmp_path: Path, file: str, content: str | None, said: str
+) -> None:
+    write_run(tmp_path / "towns/none-1", tagger_config(1), [0.5])
+    broken = write_run(tmp_path / "towns/none-2", tagger_config(2), [0.5, 0.6])
+    (broken / file).unlink(missing_ok=True)
+    if content is not None:
+        (broken / file).write_text(content)
+    runs, ((name, reason),) = find_runs([tmp_path])
+    assert [run.name for run in runs] == ["towns/none-1"]
+    assert name == "towns/none-2"
+    assert said in reason
+
+
+def test_a_second_run_of_the_same_seed_is_not_another_seed(tmp_path: Path) -> None:
+    for folder in ("a/towns/none-1", "b/towns/none-1"):
+        write_run(tmp_path / folder, tagger_config(1), [0.5])
+    runs, uncounted = find_runs([tmp_path / "a", tmp_path / "b"])
+    assert [run.name for run in runs] == ["a/towns/none-1"]
+    assert uncounted == [("b/towns/none-1", "task, variant, seed and fraction are those of `a/towns/none-1`")]
+
+
+def test_a_run_that_is_named_twice_is_there_once(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "towns/none-1", tagger_config(1), [0.5])
+    runs, uncounted = find_runs([tmp_path, folder])
+    assert (len(runs), uncounted) == (1, [])
+
+
+def test_folders_without_a_finished_run_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"no finished run in .*; found no run at all"):
+        find_runs([tmp_path])
+    write_json(tmp_path / "begun/config.json", tagger_config(1))
+    with pytest.raises(ConfigurationError, match=r"found begun: unfinished: no metrics\.json; epochs done: 0"):
+        find_runs([tmp_path])
+    with pytest.raises(ConfigurationError, match="'nowhere' is no folder"):
+        find_runs([Path("nowhere")])
+
+
+def test_a_run_of_the_model_bilm_is_pretraining(tmp_path: Path) -> None:
+    write_pretraining(tmp_path / "bilm", [(90.0, 80.0)])
+    (run,), _ = find_runs([tmp_path])
+    assert run.is_pretraining
+    assert run.score == pytest.approx(math.sqrt(7200))
+    assert not run.task.higher_is_better

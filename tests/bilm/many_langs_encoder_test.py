@@ -1,0 +1,123 @@
+"""The token encoder of ELMoForManyLangs inside our biLM: what it shares with that of bytes, and what it refuses."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules import TokenEmbedder
+
+from elmo_plugin.bilm import BiLM, ManyLangsEncoder
+from elmo_plugin.bilm import character_level_encoder as module
+from elmo_plugin.elmo import ElmoTokenEmbedder
+from elmo_plugin.options import BiLMOptions
+from elmo_plugin.text import batch_to_code_points, batch_to_ids
+from tests.many_langs_oracle import CHARACTERS, SENTENCES, WORDS, config, its_layers, write_folder
+from tests.oracles import lively, options
+
+LEXICON: dict[str, Any] = {
+    "max_characters_per_token": 14,
+    "word_dim": 5,
+    "words": WORDS,
+    "characters": CHARACTERS,
+    "char_cnn": {"embedding": {"dim": 4}, "filters": [[1, 4], [3, 8]], "n_highway": 1},
+}
+
+
+def make_bilm(**changes: Any) -> BiLM:
+    lexicon = {**LEXICON, **changes}
+    return lively(BiLM(BiLMOptions.from_dict({"lstm": options().lstm.to_dict(), "lexicon": lexicon})))
+
+
+def make_encoder(**changes: Any) -> ManyLangsEncoder:
+    encoder = make_bilm(**changes).token_encoder
+    assert isinstance(encoder, ManyLangsEncoder)
+    return encoder
+
+
+@pytest.mark.parametrize("changes", [{}, {"word_dim": 0}, {"char_cnn": None}])
+def test_each_word_once_is_the_plain_way_and_so_are_the_gradients(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WORDS_AT_ONCE", 3)
+    encoder = make_encoder(**changes).double()
+    ids = encoder.batch_to_ids([*SENTENCES, ["cat", "cat", "zebra"]])
+    quick, plain = encoder(ids), encoder.encode_some(ids.flatten(0, 1)).unflatten(0, ids.shape[:2])
+    torch.testing.assert_close(quick, plain, rtol=0, atol=1e-12)
+    direction = torch.randn(quick.shape, generator=torch.Generator().manual_seed(1), dtype=torch.double)
+    parameters = list(encoder.parameters())
+    gradients = (torch.autograd.grad((answer * direction).sum(), parameters) for answer in (quick, plain))
+    for ours, wanted in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, wanted, rtol=1e-10, atol=1e-10)
+
+
+def test_convolutions_run_to_the_longest_word_and_one_window_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, seen = make_encoder(), []
+    assert encoder.characters is not None
+    plain = encoder.characters.encode
+    monkeypatch.setattr(encoder.characters, "encode", lambda words: (seen.append(words.shape), plain(words))[1])
+    encoder(encoder.batch_to_ids([["cat", "The"]]))
+    widest = 3
+    assert seen == [torch.Size([module.FEWEST_WORDS, len("cat") + 2 + widest])]
+
+
+def test_a_sentence_has_the_same_layers_in_any_company() -> None:
+    bilm = make_bilm()
+    together = bilm(batch_to_code_points(SENTENCES, 14)).layers
+    for row, sentence in enumerate(SENTENCES):
+        alone = bilm(batch_to_code_points([sentence], 14)).layers[:, 0]
+        torch.testing.assert_close(together[:, row, : len(sentence) + 2], alone, rtol=0, atol=1e-6)
+
+
+def test_a_frozen_one_remembers_words_and_answers_the_same() -> None:
+    bilm = make_bilm()
+    alike = ["\U0001f642", "\uf642"]  # in their last 16 bits
+    ids = batch_to_code_points([["Weg", "Weg", "道", *alike, "cat"]], 14)
+    wanted = bilm(ids).layers
+    bilm.requires_grad_(False)
+    for _ in range(2):
+        torch.testing.assert_close(bilm(ids).layers, wanted, rtol=0, atol=1e-6)
+    assert len(bilm.word_cache) == 7  # five words and two boundaries
+
+
+def test_ids_of_any_width_are_fitted_to_the_model() -> None:
+    encoder = make_encoder(max_characters_per_token=9)
+    wanted = encoder(batch_to_code_points(SENTENCES, 9))
+    for width in (9, 12, 50):
+        assert torch.equal(encoder(encoder.fit(batch_to_code_points(SENTENCES, width))), wanted)
+    short = [["cat", "The"]]
+    narrow, wide = (encoder.fit(batch_to_code_points(short, width)) for width in (5, 9))
+    assert torch.equal(narrow, wide)
+
+
+@pytest.mark.parametrize("sentences", [[["The", "cat"]], [[""], []]])
+def test_ids_of_bytes_are_refused(sentences: list[list[str]]) -> None:
+    with pytest.raises(ConfigurationError, match="as the indexer 'elmo_many_langs' gives them; found other ids"):
+        make_bilm()(batch_to_ids(sentences))
+
+
+def test_a_biLM_of_bytes_fails_on_code_points() -> None:
+    with pytest.raises(ConfigurationError, match="reads bytes, as the indexer 'elmo_characters' gives them"):
+        BiLM(options())(batch_to_code_points([["The"]]))
+
+
+def test_its_options_and_itself_can_be_copied() -> None:
+    bilm = make_bilm()
+    assert BiLMOptions.from_dict(bilm.options.to_dict()) == bilm.options
+    ids = batch_to_code_points(SENTENCES, 14)
+    assert torch.equal(pickle.loads(pickle.dumps(bilm))(ids).layers, bilm(ids).layers)
+    assert "zebra" not in repr(bilm.options) and "日本語" not in repr(bilm.options)
+
+
+def test_a_config_names_the_folder_and_the_embedder_answers_as_the_package(tmp_path: Path) -> None:
+    """By default its package gives the mean of all layers, as the mix `average`."""
+    write_folder(tmp_path, config())
+    keys = {"type": "elmo", "bilm": {"pretrained": str(tmp_path)}, "mix": {"type": "average"}, "dropout": 0.0}
+    embedder = TokenEmbedder.from_params(Params(keys))
+    assert isinstance(embedder, ElmoTokenEmbedder)
+    found = embedder(batch_to_code_points(SENTENCES))  # (B, T, D)
+    for row, layers in enumerate(its_layers(tmp_path, SENTENCES)):
+        torch.testing.assert_close(found[row, : layers.size(1)], layers.mean(dim=0), rtol=0, atol=1e-5)

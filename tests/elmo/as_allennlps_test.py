@@ -1,0 +1,189 @@
+"""`Elmo` as code that was written for `allennlp.modules.elmo.Elmo` uses it: AllenNLP's own is the oracle."""
+
+import inspect
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules import TokenEmbedder
+from allennlp.modules.elmo import Elmo as ReferenceElmo
+from allennlp.modules.elmo import batch_to_ids as reference_batch_to_ids
+from torch import Tensor
+
+import elmo_plugin
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.text import batch_to_code_points, batch_to_ids
+from tests.oracles import SENTENCES, write_files
+from tests.task_oracles import small_bilm
+
+SHORT, LONG = ["The", "sentence", "."], ["ELMo", "helps", "disambiguate", "ELMo", "from", "Elmo", "."]
+IDS = batch_to_ids([SHORT, LONG])  # (2, 7, 50)
+
+
+@pytest.fixture(params=["written by us", "AllenNLP's"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """Options and weights of a small biLM."""
+    if request.param == "written by us":
+        return write_files(tmp_path, small_bilm())
+    return golden("options.json"), golden("lm_weights.hdf5")
+
+
+def golden(name: str) -> str:
+    """A file of AllenNLP's fixture."""
+    folder = os.environ.get("ELMO_FIXTURE")
+    if not folder:
+        pytest.skip("ELMO_FIXTURE names no folder with AllenNLP's fixture")
+    return str(Path(folder) / name)
+
+
+def check_same(found: Any, wanted: dict[str, Any]) -> None:
+    """The answers of both: every number where there is a token, and zeros of ours elsewhere."""
+    assert torch.equal(found["mask"], wanted["mask"])
+    live = wanted["mask"].unsqueeze(-1)
+    pairs = zip(found["elmo_representations"], wanted["elmo_representations"], strict=True)
+    for one, other in pairs:
+        torch.testing.assert_close(one, other * live, atol=1e-5, rtol=0)
+
+
+def test_the_readmes_call(files: tuple[str, str]) -> None:
+    found, wanted = Elmo(*files, 2, dropout=0)(IDS), ReferenceElmo(*files, 2, dropout=0)(IDS)
+    check_same(found, wanted)
+    assert len(found["elmo_representations"]) == 2 and found["mask"].shape == (2, 7)
+    assert elmo_plugin.Elmo is Elmo
+
+
+def test_its_first_parameters_are_allennlps() -> None:
+    theirs = list(inspect.signature(ReferenceElmo).parameters.values())
+    ours = list(inspect.signature(Elmo).parameters.values())[: len(theirs)]
+    assert [each.name for each in ours] == [each.name for each in theirs]
+    assert [each.default for each in ours[3:]] == [each.default for each in theirs[3:]]
+    assert list(inspect.signature(Elmo.forward).parameters) == list(inspect.signature(ReferenceElmo.forward).parameters)
+
+
+def trained_numbers(elmo: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in elmo.parameters() if parameter.requires_grad)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"num_output_representations": 1, "requires_grad": True},
+        {"num_output_representations": 3, "scalar_mix_parameters": [1.0, -1.0, 0.5]},
+        {"num_output_representations": 2, "keep_sentence_boundaries": True},
+        {"num_output_representations": 1, "vocab_to_cache": ["ELMo", "from"]},
+    ],
+    ids=lambda keys: list(keys)[1],
+)
+def test_each_key_by_its_name(files: tuple[str, str], keys: dict[str, Any]) -> None:
+    paths = dict(zip(["options_file", "weight_file"], files, strict=True))
+    elmo, reference = Elmo(**paths, dropout=0.0, **keys), ReferenceElmo(**paths, dropout=0.0, **keys)
+    check_same(elmo(IDS), reference(IDS))
+    assert trained_numbers(elmo) == trained_numbers(reference)
+
+
+def test_all_keys_by_their_position(files: tuple[str, str]) -> None:
+    keys = (*files, 2, False, True, 0.0, None, True, [0.5, 0.0, -0.5])
+    check_same(Elmo(*keys)(IDS[1:]), ReferenceElmo(*keys)(IDS[1:]))  # layer norm of one sentence, boundaries included
+
+
+def test_more_dimensions_are_more_sentences(files: tuple[str, str]) -> None:
+    texts = [[SHORT, LONG], [["1", "2"], list("1234567")], [["1", "2", "3", "4", "50", "60", "70"], ["The"]]]
+    each = [batch_to_ids(sentences) for sentences in texts]  # (2, 7, 50) each
+    elmo = Elmo(*files, 2, dropout=0.0)
+    together = elmo(torch.stack(each, dim=1))  # of (2, 3, 7, 50)
+    for k, ids in enumerate(each):
+        alone = elmo(ids)
+        torch.testing.assert_close(together["mask"][:, k], alone["mask"])
+        torch.testing.assert_close(together["elmo_representations"][0][:, k], alone["elmo_representations"][0])
+
+
+@pytest.mark.parametrize("wrapping", [(), (4,)])
+def test_ids_of_words_beside_those_of_characters(files: tuple[str, str], wrapping: tuple[int, ...]) -> None:
+    words = ["", "", *LONG[:6], "."]  # as a vocabulary has them, padding and the unknown word first
+    word_ids = torch.tensor([[words.index(word) for word in LONG]]).expand(1, *wrapping, 7)  # (1, …, 7)
+    ids = batch_to_ids([LONG]).view(1, *[1 for _ in wrapping], 7, 50).expand(1, *wrapping, 7, 50)
+    cached = ReferenceElmo(*files, 1, dropout=0.0, vocab_to_cache=words)
+    check_same(Elmo(*files, 1, dropout=0.0, vocab_to_cache=words)(ids, word_ids), cached(ids, word_ids))
+
+
+def random_ids(batch_size: int = 3, length: int = 4, low: int = 0) -> Tensor:
+    """As AllenNLP's tests draw them: no words at all."""
+    return torch.from_numpy(np.random.default_rng(0).integers(low, 262, (batch_size, length, 50)))
+
+
+def test_ids_that_were_drawn_at_random(files: tuple[str, str]) -> None:
+    for ids in (random_ids(), random_ids(1, 1), random_ids(low=258)):
+        check_same(Elmo(*files, 1, dropout=0.0)(ids), ReferenceElmo(*files, 1, dropout=0.0)(ids))
+
+
+def test_an_id_of_nothing_inside_and_behind_a_word(files: tuple[str, str]) -> None:
+    ids = batch_to_ids([["a"]])
+    ids[..., 20::2] = 0
+    check_same(Elmo(*files, 1, dropout=0.0)(ids), ReferenceElmo(*files, 1, dropout=0.0)(ids))
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_requires_grad_on_random_ids(files: tuple[str, str], requires_grad: bool) -> None:
+    keys = {"options_file": files[0], "weight_file": files[1], "requires_grad": requires_grad}
+    embedder = TokenEmbedder.from_params(Params({"type": "elmo", **keys}))
+    embedder(random_ids()).sum().backward()
+    gradients = [parameter.grad for name, parameter in embedder.named_parameters() if ".bilm." in name]
+    assert gradients and all((gradient is not None) is requires_grad for gradient in gradients)
+
+
+@pytest.mark.parametrize(("place", "word"), [(0, "<S>"), (2, "</S>")])
+def test_a_boundary_in_the_text_is_the_boundary(files: tuple[str, str], place: int, word: str) -> None:
+    layers, _ = Elmo(*files, 1).layers(reference_batch_to_ids([[word]]))  # (L, 1, 3, D)
+    torch.testing.assert_close(layers[0, 0, 1], layers[0, 0, place])
+
+
+def test_its_answer_is_read_by_name_by_position_and_as_a_dictionary(files: tuple[str, str]) -> None:
+    output = Elmo(*files, 2, dropout=0.0)(IDS)
+    representations, mask = output
+    assert output["elmo_representations"] is output.representations is representations is output[0]
+    assert output["mask"] is output.mask is mask is output[-1]
+    assert "mask" in output and "elmo_representations" in output and "representations" not in output
+    assert dict(output) == {"elmo_representations": representations, "mask": mask}
+    with pytest.raises(KeyError, match="activations"):
+        output["activations"]
+
+
+def test_a_module_of_allennlps_is_refused_with_what_takes_its_place(files: tuple[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"'module': .*got a Linear.*from_parts"):
+        Elmo(None, None, 1, module=torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_representation_is_an_error(count: int, files: tuple[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=f"'num_output_representations': .* got {count}"):
+        Elmo(*files, count)
+    with pytest.raises(ConfigurationError, match="'mixes'"):
+        Elmo.from_parts(small_bilm(), [])
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        (batch_to_code_points(SENTENCES), r"from 0 to 261, got 0 to \d{6}"),
+        (IDS + 262 - IDS.max(), "got 1 to 262"),
+        (IDS - 1, "got -1 to 260"),
+        (IDS.float(), r"torch\.float32"),
+        (IDS[..., 0], r"got shape \(2, 7\)"),
+        (IDS[0, 0], r"got shape \(50,\)"),
+    ],
+)
+def test_what_cannot_be_ids_is_an_error(ids: Tensor, said: str, tmp_path: Path) -> None:
+    elmo = Elmo(*write_files(tmp_path, small_bilm()), 1)
+    with pytest.raises(ConfigurationError, match=said):
+        elmo(ids)
+
+
+def test_the_names_of_its_weights_are_those_of_older_archives() -> None:
+    elmo = Elmo.from_parts(small_bilm(), Elmo(bilm={"options": small_bilm().options.to_dict()}).mixes, projection_dim=2)
+    names = {name for name in elmo.state_dict() if not name.startswith("bilm.")}
+    assert names == {"mixes.0.scalar_parameters", "mixes.0.gamma", "projections.0.weight", "projections.0.bias"}

@@ -1,0 +1,85 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Vocabulary
+from allennlp.modules import TextFieldEmbedder, TokenEmbedder
+
+from elmo_plugin.elmo import ElmoCharCnnEmbedder
+from elmo_plugin.text import batch_to_ids
+from tests.oracles import SENTENCES, reference_elmo
+from tests.task_oracles import small_bilm, text_tensors
+
+SIZES = {"filters": [[1, 4], [2, 8], [3, 8]], "output_dim": 8, "embedding_dim": 4, "n_highway": 2}
+IDS = batch_to_ids(SENTENCES)
+MASK = (IDS > 0).any(dim=-1)
+
+
+def embedder(**keys: Any) -> ElmoCharCnnEmbedder:
+    built = TokenEmbedder.from_params(Params({"type": "elmo_char_cnn", **SIZES, **keys}))
+    assert isinstance(built, ElmoCharCnnEmbedder)
+    return built
+
+
+def trained_embedder() -> ElmoCharCnnEmbedder:
+    """One whose biases are not zero."""
+    cnn = embedder()
+    cnn.encoder.load_state_dict(small_bilm().token_encoder.state_dict())
+    return cnn
+
+
+def test_it_is_the_character_encoder_of_a_bilm(tmp_path: Path) -> None:
+    cnn = trained_embedder()
+    upstream = reference_elmo(tmp_path, small_bilm())._elmo_lstm._token_embedder
+    wanted = upstream(IDS)["token_embedding"]  # (B, T + 2, P)
+    for row, length in enumerate(MASK.sum(dim=1)):
+        torch.testing.assert_close(cnn(IDS)[row, :length], wanted[row, 1 : length + 1], atol=1e-6, rtol=0)
+    assert cnn.get_output_dim() == 8
+
+
+def test_a_word_has_one_vector_whatever_stands_around_it() -> None:
+    cnn = embedder()
+    alone = cnn(batch_to_ids([["cat"]]))[0, 0]
+    torch.testing.assert_close(cnn(IDS)[0, 1], alone, atol=1e-6, rtol=0)
+
+
+def test_it_is_zero_where_there_is_no_token() -> None:
+    assert not trained_embedder()(IDS)[~MASK].any() and trained_embedder()(IDS)[MASK].all(dim=-1).any()
+
+
+def test_all_of_it_learns_with_the_task() -> None:
+    cnn = embedder()
+    cnn(IDS).square().sum().backward()
+    assert all(parameter.requires_grad for parameter in cnn.parameters())
+    assert [name for name, parameter in cnn.named_parameters() if not parameter.grad.any()] == []
+
+
+def test_it_reads_the_ids_of_the_stock_indexer_beside_other_embedders() -> None:
+    words = {"type": "embedding", "embedding_dim": 3, "num_embeddings": 2}
+    params = {"type": "basic", "token_embedders": {"tokens": words, "elmo": {"type": "elmo_char_cnn", **SIZES}}}
+    basic = TextFieldEmbedder.from_params(Params(params), vocab=Vocabulary())
+    found = basic(text_tensors(SENTENCES[:2], Vocabulary()))
+    assert found.shape == (2, 6, 8 + 3)
+    torch.testing.assert_close(found[..., :8], basic.token_embedder_elmo(IDS[:2]))
+
+
+def test_shorter_words_are_a_matter_of_its_sizes() -> None:
+    short = embedder(max_characters_per_token=12)
+    torch.testing.assert_close(short(IDS), short(batch_to_ids(SENTENCES, 12)))
+
+
+@pytest.mark.parametrize(
+    ("keys", "wanted"),
+    [
+        ({"filters": []}, r"'elmo_char_cnn': 'char_cnn\.filters' is \[\]; wanted a list of \[width, channels\] pairs"),
+        ({"activation": "gelu"}, r"'char_cnn\.activation' is 'gelu'; wanted one of relu, tanh"),
+        ({"embedding_dim": 0}, "'embedding_dim': expected 1 or more, got 0"),
+        ({"filters": [[60, 4]]}, r"a width of 60; wanted at most 'max_characters_per_token', 50"),
+    ],
+)
+def test_sizes_that_make_no_sense_are_an_error_that_names_the_key(keys: dict[str, Any], wanted: str) -> None:
+    with pytest.raises(ConfigurationError, match=wanted):
+        embedder(**keys)

@@ -1,0 +1,295 @@
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from elmo_plugin.bilm import CarriedState, WarmState, warm_up
+from elmo_plugin.elmo import AverageMix, ConcatenateMix, Elmo, LastMix, ScalarMix
+from elmo_plugin.text import batch_to_ids
+from tests.oracles import SENTENCES, reference_elmo, reference_layers
+from tests.task_oracles import D, L, bilm_files, build_elmo, random_elmo, small_bilm
+
+IDS = batch_to_ids(SENTENCES)  # (4, 6, 50), an empty sentence among them
+MASK = (IDS > 0).any(dim=-1)  # (4, 6)
+
+
+def own(*mixes: Any, **keys: Any) -> Elmo:
+    """An Elmo around the small biLM, without dropout."""
+    return Elmo.from_parts(small_bilm(), list(mixes or [ScalarMix(L, D)]), **{"dropout": 0.0, **keys})
+
+
+def three_mixes() -> list[Any]:
+    return [AverageMix(L, D), LastMix(L, D), ScalarMix(L, D, [1.0, -1.0, 0.5])]
+
+
+def test_each_output_is_its_own_mix_of_the_layers_without_the_boundaries() -> None:
+    elmo = own(*three_mixes())
+    layers, bounded, _ = elmo.run_bilm(IDS)  # (L, B, T + 2, D)
+    found = elmo(IDS)
+    assert torch.equal(found.mask, MASK) and bounded.sum(dim=1).tolist() == [6, 8, 2, 3]
+    average, last, _ = found.representations
+    for row, length in enumerate(MASK.sum(dim=1)):
+        torch.testing.assert_close(average[row, :length], layers[:, row, 1 : length + 1].mean(dim=0))
+        assert torch.equal(last[row, :length], layers[2, row, 1 : length + 1])
+    assert not any(values[~MASK].any() for values in found.representations)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_one_pass_of_the_bilm_whatever_the_number_of_outputs(count: int) -> None:
+    elmo = random_elmo(num_output_representations=count)
+    passes: list[Any] = []
+    elmo.bilm.register_forward_hook(lambda *_: passes.append(None))
+    assert len(elmo(IDS).representations) == count and len(passes) == 1
+    assert len({id(mix) for mix in elmo.mixes}) == count
+
+
+def test_it_is_upstreams_elmo_on_the_same_files(tmp_path: Path) -> None:
+    wanted = reference_elmo(tmp_path, small_bilm())(IDS)
+    found = own()(IDS)
+    torch.testing.assert_close(found.representations[0], wanted["elmo_representations"][0], atol=1e-5, rtol=0)
+    assert torch.equal(found.mask, wanted["mask"])
+
+
+def train_steps(elmo: Elmo, optimizer: torch.optim.Optimizer, steps: int = 3) -> None:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        sum(values.square().mean() for values in elmo(IDS).representations).backward()
+        optimizer.step()
+
+
+def test_a_frozen_bilm_gets_no_gradient_and_keeps_every_bit() -> None:
+    elmo = own()
+    before = copy.deepcopy(elmo.state_dict())
+    train_steps(elmo, torch.optim.AdamW(elmo.parameters(), lr=0.1, weight_decay=0.1))
+    assert all(parameter.grad is None and not parameter.requires_grad for parameter in elmo.bilm.parameters())
+    for name, value in elmo.state_dict().items():
+        assert torch.equal(value, before[name]) == name.startswith("bilm."), name
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_frozen_bilm_runs_without_keeping_what_gradients_would_need(requires_grad: bool) -> None:
+    elmo = own(requires_grad=requires_grad)
+    seen: list[bool] = []
+    elmo.bilm.register_forward_hook(lambda *_: seen.append(torch.is_grad_enabled()))
+    assert elmo(IDS).representations[0].requires_grad and seen == [requires_grad]
+
+
+def test_requires_grad_tunes_every_parameter_of_the_bilm() -> None:
+    elmo = own(requires_grad=True)
+    before = copy.deepcopy(elmo.bilm.state_dict())
+    train_steps(elmo, torch.optim.SGD(elmo.parameters(), lr=0.1), steps=1)
+    unmoved = [
+        name for name, _ in elmo.bilm.named_parameters() if torch.equal(elmo.bilm.state_dict()[name], before[name])
+    ]
+    assert not unmoved
+
+
+def test_requires_grad_has_upstreams_gradients(tmp_path: Path) -> None:
+    reference = reference_elmo(tmp_path, small_bilm(), requires_grad=True)
+    elmo = own(requires_grad=True)
+    weigh = torch.linspace(-1, 1, D)
+    (reference(IDS)["elmo_representations"][0] * weigh).sum().backward()
+    (elmo(IDS).representations[0] * weigh).sum().backward()
+    for layer, cell in enumerate(reference._elmo_lstm._elmo_lstm.forward_layers):
+        torch.testing.assert_close(
+            elmo.bilm.lstm.forward_layers[layer].weight_ih.grad, cell.input_linearity.weight.grad, atol=1e-4, rtol=1e-4
+        )
+    mixed = torch.cat([weight.grad for weight in reference.scalar_mix_0.scalar_parameters])
+    torch.testing.assert_close(elmo.mixes[0].scalar_parameters.grad, mixed, atol=1e-4, rtol=1e-4)
+
+
+def test_dropout_is_for_training_only() -> None:
+    elmo = own(dropout=0.5)
+    plain = own()(IDS).representations[0]
+    dropped = elmo(IDS).representations[0]
+    kept = dropped != 0
+    torch.testing.assert_close(dropped[kept], 2 * plain[kept])
+    assert 0.3 < kept[MASK].float().mean() < 0.7
+    assert torch.equal(elmo.eval()(IDS).representations[0], plain)
+
+
+def test_each_output_has_a_projection_of_its_own() -> None:
+    elmo = own(AverageMix(L, D), AverageMix(L, D), projection_dim=5)
+    plain = own(AverageMix(L, D))(IDS).representations[0]
+    assert elmo.get_output_dim() == 5
+    first, second = elmo(IDS).representations
+    torch.testing.assert_close(first, torch.nn.functional.linear(plain, *elmo.projections[0].parameters()))
+    torch.testing.assert_close(second, torch.nn.functional.linear(plain, *elmo.projections[1].parameters()))
+    assert not torch.equal(first, second)
+
+
+def test_the_width_is_that_of_the_mix() -> None:
+    assert own(ConcatenateMix(L, D)).get_output_dim() == L * D
+    assert own(ConcatenateMix(L, D), projection_dim=7)(IDS).representations[0].shape == (4, 6, 7)
+
+
+@pytest.mark.parametrize("do_layer_norm", [False, True])
+def test_sentence_boundaries_can_be_kept(tmp_path: Path, do_layer_norm: bool) -> None:
+    reference = reference_elmo(tmp_path, small_bilm(), keep_sentence_boundaries=True, do_layer_norm=do_layer_norm)
+    elmo = own(ScalarMix(L, D, do_layer_norm=do_layer_norm), keep_sentence_boundaries=True)
+    # Upstream's layer norm is over the batch, so there one sentence at a time is the common ground.
+    for ids in IDS[:2].split(1) if do_layer_norm else [IDS]:
+        reference._elmo_lstm._elmo_lstm.reset_states()
+        wanted, found = reference(ids), elmo(ids)
+        live = wanted["mask"].unsqueeze(-1)
+        assert torch.equal(found.mask, wanted["mask"])
+        assert found.representations[0].shape == (len(ids), 8, D)
+        torch.testing.assert_close(
+            found.representations[0], wanted["elmo_representations"][0] * live, atol=1e-5, rtol=0
+        )
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_further_dimensions_are_more_sentences(keep: bool) -> None:
+    elmo = own(*three_mixes(), projection_dim=5, keep_sentence_boundaries=keep)
+    flat = elmo(IDS)
+    for wrapping in ((2, 2), (1, 4, 1)):
+        wrapped = elmo(IDS.view(*wrapping, *IDS.shape[1:]))
+        assert torch.equal(wrapped.mask, flat.mask.view(*wrapping, -1))
+        for found, wanted in zip(wrapped.representations, flat.representations, strict=True):
+            assert torch.equal(found, wanted.view(*wrapping, -1, 5))
+
+
+def test_a_batch_of_nothing_is_nothing() -> None:
+    for ids in (IDS[:, :0], IDS[:0], IDS[2:3]):
+        found = own()(ids)
+        assert found.representations[0].shape == (*ids.shape[:2], D) and not found.representations[0].any()
+
+
+def test_the_same_sentence_gives_the_same_vectors_in_any_batch_and_at_any_time() -> None:
+    elmo = own(ScalarMix(L, D, do_layer_norm=True))
+    together = elmo(IDS).representations[0]
+    again = elmo(IDS.flip(0)).representations[0].flip(0)
+    torch.testing.assert_close(together, again, atol=1e-6, rtol=0)
+    for row, sentence in enumerate(SENTENCES):
+        alone = elmo(batch_to_ids([sentence])).representations[0][0]  # (T, D)
+        torch.testing.assert_close(together[row, : len(sentence)], alone, atol=1e-6, rtol=0)
+
+
+@pytest.mark.usefixtures("native_bfloat16")
+def test_bfloat16_is_close_at_each_layer_and_comes_out_as_float32() -> None:
+    whole, half = own(), own(precision="bfloat16")
+    layers, mask, _ = whole.run_bilm(IDS)
+    close, _, _ = half.run_bilm(IDS)
+    assert {parameter.dtype for parameter in half.bilm.parameters()} == {torch.bfloat16}
+    assert close.dtype == torch.float32 and half(IDS).representations[0].dtype == torch.float32
+    for layer, approximate in zip(layers, close, strict=True):
+        similarity = cosine_similarity(layer[mask], approximate[mask], dim=-1)  # (tokens,)
+        assert similarity.min() > 0.999
+        assert not torch.equal(layer, approximate)
+
+
+@pytest.mark.usefixtures("native_bfloat16")
+def test_bfloat16_works_from_every_initial_state() -> None:
+    bilm = small_bilm()
+    bilm.warm_state = warm_up(bilm, [IDS])
+    warm = Elmo.from_parts(bilm, [LastMix(L, D)], initial_state=WarmState(), precision="bfloat16")
+    carried = own(initial_state=CarriedState(), precision="bfloat16")
+    for elmo in (warm, carried):
+        assert all(elmo(IDS).representations[0].isfinite().all() for _ in range(2))
+
+
+@pytest.mark.usefixtures("emulated_bfloat16")
+@pytest.mark.parametrize("precision", ["bfloat16", "auto"])
+def test_on_a_processor_that_emulates_bfloat16_it_computes_in_float32(precision: str) -> None:
+    elmo = own(precision=precision)
+    assert {parameter.dtype for parameter in elmo.bilm.parameters()} == {torch.float32}
+    assert torch.equal(elmo(IDS).representations[0], own()(IDS).representations[0])
+
+
+@pytest.mark.usefixtures("native_bfloat16")
+def test_auto_is_bfloat16_where_it_is_native() -> None:
+    auto, half = own(precision="auto"), own(precision="bfloat16")
+    assert torch.equal(auto(IDS).representations[0], half(IDS).representations[0])
+
+
+@pytest.mark.usefixtures("emulated_bfloat16")
+def test_on_the_way_to_another_device_it_becomes_what_precision_means_there() -> None:
+    def types(module: torch.nn.Module) -> set[torch.dtype]:
+        return {parameter.dtype for parameter in module.parameters()}
+
+    tagger = torch.nn.ModuleDict({"elmo": own(precision="bfloat16"), "encoder": torch.nn.Linear(2, 2)}).to("meta")
+    assert types(tagger["elmo"].bilm) == {torch.bfloat16}  # type: ignore[union-attr,arg-type]
+    assert types(tagger["elmo"].mixes) == types(tagger["encoder"]) == {torch.float32}  # type: ignore[union-attr,arg-type]
+    assert types(own(precision="auto").to("meta").bilm) == types(own().to("meta").bilm) == {torch.float32}
+    assert types(own(precision="bfloat16").double().to("meta").bilm) == {torch.float64}  # the user's word counts
+    assert types(own(precision="bfloat16").to("meta", torch.float64).bilm) == {torch.float64}
+
+
+def test_carried_is_upstreams_behaviour_from_batch_to_batch(tmp_path: Path) -> None:
+    reference = reference_elmo(tmp_path, small_bilm())
+    elmo = random_elmo(**{**bilm_files(tmp_path), "bilm": None}, initial_state="carried")
+    batches = [IDS[:2], IDS[3:], batch_to_ids([["Why", "?"], ["Oslo"], ["a", "b", "c"]])]
+    differs = []
+    for ids in batches:
+        wanted = reference(ids)["elmo_representations"][0]
+        torch.testing.assert_close(elmo(ids).representations[0], wanted, atol=1e-5, rtol=0)
+        differs.append(not torch.allclose(own()(ids).representations[0], wanted, atol=1e-3))
+    assert differs == [False, True, True]
+
+
+def test_warm_starts_from_the_state_in_the_file_and_is_deterministic(tmp_path: Path) -> None:
+    bilm = small_bilm()
+    bilm.warm_state = warm_up(bilm, [IDS])
+    elmo = Elmo.from_parts(bilm, [LastMix(L, D)], dropout=0.0, initial_state=WarmState())
+    first, second = elmo(IDS).representations[0], elmo(IDS).representations[0]
+    assert torch.equal(first, second)
+    torch.testing.assert_close(first[3:, :1], elmo(IDS[3:]).representations[0][:, :1], atol=1e-6, rtol=0)
+    assert (first - own(LastMix(L, D))(IDS).representations[0])[MASK].abs().max() > 1e-3
+
+
+def test_warm_without_a_warm_state_is_an_error_when_it_is_built(tmp_path: Path) -> None:
+    files = bilm_files(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"'initial_state' is 'warm', but .*weights\.hdf5 holds no warm state"):
+        build_elmo(**files, initial_state="warm")
+
+
+def test_layers_are_the_references(tmp_path: Path) -> None:
+    reference = reference_elmo(tmp_path, small_bilm())
+    layers, _, _ = own().run_bilm(IDS)
+    wanted: Tensor = reference_layers(reference, IDS)
+    torch.testing.assert_close(layers, wanted, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"mix": "learned_function"},
+        {"mix": "average", "projection_dim": 3},
+        {"mix": "average"},
+        {"mix": "last"},
+        {"mix": "concatenate"},
+    ],
+    ids=str,
+)
+def test_it_may_be_of_another_type_as_allennlps(dtype: torch.dtype, keys: dict[str, Any]) -> None:
+    elmo = random_elmo(dropout=0.0, **keys)
+    wanted = elmo(IDS).representations[0]
+    found = elmo.to(dtype)(IDS).representations[0]
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), wanted, rtol=0, atol=1e-6 if dtype == torch.float64 else 0.05)
+
+
+def test_what_comes_out_has_the_type_of_the_model_and_not_of_its_bilm() -> None:
+    elmo = random_elmo(mix="concatenate", precision="bfloat16")
+    assert elmo(IDS).representations[0].dtype == torch.float32
+    for dtype in (torch.bfloat16, torch.float64):
+        assert elmo.to(dtype)(IDS).representations[0].dtype == dtype
+    elmo = random_elmo(mix="concatenate")
+    elmo.bilm.half()
+    assert elmo(IDS).representations[0].dtype == torch.float32
+    assert not any("output_like" in name for name in elmo.state_dict())
+
+
+def test_what_a_bilm_was_pretrained_with_is_not_dropped_in_a_task() -> None:
+    bilm = small_bilm()
+    bilm.lstm.input_dropout.p = 0.5
+    elmo = Elmo.from_parts(bilm, [ScalarMix(L, D)], dropout=0.0).train()
+    assert torch.equal(elmo(IDS).representations[0], elmo(IDS).representations[0])

@@ -1,0 +1,409 @@
+import shutil
+from pathlib import Path
+from typing import Any, Optional
+from unittest.mock import patch
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Vocabulary
+from allennlp.models.archival import load_archive
+from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
+from torch import Tensor
+
+from elmo_plugin.checkpoints import Checkpoint, Native
+from elmo_plugin.elmo import AverageMix, ElmoEnhancedEncoder, LastMix, ScalarMix
+from tests.oracles import SENTENCES, options
+from tests.task_oracles import (
+    OPINIONS,
+    TOWNS,
+    Config,
+    D,
+    L,
+    as_tensors,
+    bilm_files,
+    build_model,
+    csv_reader,
+    experiment,
+    lstm,
+    small_bilm,
+    tags_reader,
+    text_tensors,
+    train,
+    word_embedder,
+)
+
+B, T, X = 3, 5, 7
+MASK = torch.arange(T) < torch.tensor([5, 2, 3]).unsqueeze(1)  # (B, T)
+INPUT_WEIGHTS, OUTPUT_WEIGHTS = [1.0, -1.0, 0.0], [0.0, 2.0, -2.0]
+
+
+def mix(weights: list[float]) -> dict[str, Any]:
+    return {"type": "scalar", "initial_scalar_parameters": weights}
+
+
+def enhanced(encoder: dict[str, Any], **keys: Any) -> ElmoEnhancedEncoder:
+    return from_keys(encoder=encoder, **{"num_elmo_layers": L, "layer_dim": D, "dropout": 0.0, **keys})
+
+
+def from_keys(**keys: Any) -> ElmoEnhancedEncoder:
+    """One from the keys of a config and no others."""
+    torch.manual_seed(2)
+    built = Seq2SeqEncoder.from_params(Params({"type": "elmo_enhanced", **keys}))
+    assert isinstance(built, ElmoEnhancedEncoder)
+    return built
+
+
+def random_parts() -> tuple[Tensor, Tensor]:
+    """Layers (L, B, T, D) and x (B, T, X), zero where there is no token, as they come from embedders."""
+    generator = torch.Generator().manual_seed(3)
+    live = MASK.unsqueeze(-1)
+    layers, x = torch.randn(L, B, T, D, generator=generator), torch.randn(B, T, X, generator=generator)
+    layers[0, ..., D // 2 :] = layers[0, ..., : D // 2]  # a token's vector, twice
+    return layers * live, x * live
+
+
+def side_by_side(layers: Tensor, x: Tensor, layers_at: str) -> Tensor:
+    flat = torch.cat(list(layers), dim=-1)  # (B, T, L · D)
+    return torch.cat([flat, x] if layers_at == "first" else [x, flat], dim=-1)
+
+
+def by_hand(weights: list[float], layers: Tensor) -> Tensor:
+    shares = torch.tensor(weights).softmax(dim=0)
+    return shares[0] * layers[0] + shares[1] * layers[1] + shares[2] * layers[2]  # (B, T, D)
+
+
+@pytest.mark.parametrize("layers_at", ["first", "last"])
+@pytest.mark.parametrize("rnn", ["lstm", "gru"])
+@pytest.mark.parametrize("at_input", [True, False])
+@pytest.mark.parametrize("at_output", [True, False])
+def test_it_is_the_encoder_between_two_concatenations(
+    at_output: bool, at_input: bool, rnn: str, layers_at: str
+) -> None:
+    encoder = enhanced(
+        lstm(X + D * at_input, type=rnn),
+        input_mix=mix(INPUT_WEIGHTS) if at_input else None,
+        output_mix=mix(OUTPUT_WEIGHTS) if at_output else None,
+        layers_at=layers_at,
+    )
+    layers, x = random_parts()
+    read = torch.cat([x, by_hand(INPUT_WEIGHTS, layers)], dim=-1) if at_input else x
+    hidden = encoder.encoder(read, MASK)  # (B, T, 12)
+    wanted = torch.cat([hidden, by_hand(OUTPUT_WEIGHTS, layers)], dim=-1) if at_output else hidden
+    torch.testing.assert_close(encoder(side_by_side(layers, x, layers_at), MASK), wanted)
+    assert encoder.get_input_dim() == L * D + X
+    assert encoder.get_output_dim() == wanted.size(-1) == 12 + D * at_output
+
+
+def test_layers_come_first_unless_the_config_says_last() -> None:
+    layers, x = random_parts()
+    default, last = enhanced(lstm(X + D)), enhanced(lstm(X + D), layers_at="last")
+    first = default(side_by_side(layers, x, "first"), MASK)
+    torch.testing.assert_close(first, last(side_by_side(layers, x, "last"), MASK))
+    assert (first - last(side_by_side(layers, x, "first"), MASK)).abs().max() > 1e-2
+
+
+def test_elmo_may_be_all_that_the_encoder_reads() -> None:
+    encoder = enhanced(lstm(D), input_mix=mix(INPUT_WEIGHTS), output_mix=None)
+    layers, _ = random_parts()
+    hidden = encoder.encoder(by_hand(INPUT_WEIGHTS, layers), MASK)
+    torch.testing.assert_close(encoder(torch.cat(list(layers), dim=-1), MASK), hidden)
+    assert encoder.get_input_dim() == L * D
+
+
+def test_a_mix_that_is_left_out_of_the_config_is_scalar_and_null_is_none() -> None:
+    both, neither = enhanced(lstm(X + D)), enhanced(lstm(X), input_mix=None, output_mix=None)
+    assert isinstance(both.input_mix, ScalarMix) and isinstance(both.output_mix, ScalarMix)
+    assert both.input_mix is not both.output_mix
+    assert neither.input_mix is None and neither.output_mix is None
+    layers, x = random_parts()
+    torch.testing.assert_close(neither(side_by_side(layers, x, "first"), MASK), neither.encoder(x, MASK))
+
+
+def test_the_two_ends_may_have_mixes_of_two_kinds() -> None:
+    encoder = enhanced(lstm(X + D), input_mix="last", output_mix={"type": "average"})
+    assert isinstance(encoder.input_mix, LastMix) and isinstance(encoder.output_mix, AverageMix)
+    layers, x = random_parts()
+    found = encoder(side_by_side(layers, x, "first"), MASK)
+    torch.testing.assert_close(found[..., 12:], layers.mean(dim=0))
+    torch.testing.assert_close(found[..., :12], encoder.encoder(torch.cat([x, layers[2]], dim=-1), MASK))
+
+
+def test_each_end_learns_its_own_mix() -> None:
+    encoder = enhanced(lstm(X + D))
+    layers, x = random_parts()
+    encoder(side_by_side(layers, x, "first"), MASK).square().mean().backward()
+    assert encoder.input_mix is not None and encoder.output_mix is not None
+    gradients = [encoder.input_mix.scalar_parameters.grad, encoder.output_mix.scalar_parameters.grad]
+    assert all(gradient.any() for gradient in gradients) and not torch.allclose(*gradients)
+    assert {name for name, _ in encoder.named_parameters() if name.endswith("scalar_parameters")} == {
+        "input_mix.scalar_parameters",
+        "output_mix.scalar_parameters",
+    }
+
+
+def test_dropout_is_on_elmo_at_both_ends_and_not_on_x_nor_on_the_hidden_vectors() -> None:
+    encoder = enhanced(lstm(X), dropout=0.5, input_mix=None, output_mix="average")
+    layers, x = random_parts()
+    found = encoder(side_by_side(layers, x, "first"), MASK)
+    hidden, elmo_out = found.split([12, D], dim=-1)
+    torch.testing.assert_close(hidden, encoder.encoder(x, MASK))
+    kept = elmo_out != 0
+    torch.testing.assert_close(elmo_out[kept], 2 * layers.mean(dim=0)[kept])
+    assert 0.3 < kept[MASK].float().mean() < 0.7
+    at_input = enhanced(lstm(X + D), dropout=0.5, output_mix=None)
+    before = at_input(side_by_side(layers, x, "first"), MASK)
+    assert not torch.equal(before, at_input(side_by_side(layers, x, "first"), MASK))
+    at_input.eval()
+    again = at_input(side_by_side(layers, x, "first"), MASK)
+    assert torch.equal(again, at_input(side_by_side(layers, x, "first"), MASK))
+
+
+@pytest.mark.parametrize(
+    ("output_mix", "bidirectional", "wanted"), [(None, True, True), (None, False, False), ("last", True, False)]
+)
+def test_it_is_bidirectional_if_the_halves_of_its_output_are_two_directions(
+    output_mix: Optional[str], bidirectional: bool, wanted: bool
+) -> None:
+    assert enhanced(lstm(X + D, bidirectional=bidirectional), output_mix=output_mix).is_bidirectional() is wanted
+
+
+def test_vectors_of_another_width_are_an_error_that_says_what_was_wanted() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        enhanced(lstm(X + D))(torch.zeros(B, T, D + X), MASK)
+    assert str(caught.value) == (
+        '\'elmo_enhanced\' was given vectors of 23; wanted 55: 3 layers of 16 ("mix": "concatenate") and x of 7'
+    )
+
+
+def test_an_encoder_without_room_for_the_input_mix_is_an_error_when_it_is_built() -> None:
+    with pytest.raises(ConfigurationError, match=r"'input_size' is 10; wanted 16 of the input mix"):
+        enhanced(lstm(10))
+
+
+def test_an_unknown_place_of_the_layers_is_an_error_that_lists_both() -> None:
+    with pytest.raises(ConfigurationError, match="'layers_at' is 'middle'; wanted 'first' or 'last'"):
+        enhanced(lstm(X + D), layers_at="middle")
+
+
+@pytest.mark.parametrize("layers_at", ["first", "last"])
+def test_layers_that_are_elsewhere_are_an_error(layers_at: str) -> None:
+    encoder, (layers, x) = enhanced(lstm(X + D), layers_at=layers_at), random_parts()
+    with pytest.raises(ConfigurationError, match=r"found no layers of a biLM .* where 'layers_at' says.* sorted keys"):
+        encoder(side_by_side(layers, x, "last" if layers_at == "first" else "first"), MASK)
+    torch.manual_seed(0)
+    dropped = side_by_side(torch.nn.functional.dropout(layers), x, layers_at)
+    assert encoder(dropped, MASK).shape == encoder(side_by_side(layers, x, layers_at), MASK).shape
+
+
+def test_weights_for_another_number_of_layers_are_an_error() -> None:
+    with pytest.raises(ConfigurationError, match=r"'output_mix': 'initial_scalar_parameters' has 2 numbers; wanted 3"):
+        enhanced(lstm(X + D), output_mix=mix([1.0, 2.0]))
+
+
+def test_behind_the_elmo_embedder_it_runs_the_bilm_once() -> None:
+    words = {"type": "embedding", "embedding_dim": X, "num_embeddings": 2}
+    bilm = {"options": options().to_dict(), "seed": 0}
+    elmo = {"type": "elmo", "bilm": bilm, "mix": "concatenate", "dropout": 0.0}
+    basic = TextFieldEmbedder.from_params(
+        Params({"type": "basic", "token_embedders": {"tokens": words, "elmo": elmo}}), vocab=Vocabulary()
+    )
+    encoder = enhanced(lstm(X + D), input_mix=mix(INPUT_WEIGHTS), output_mix=mix(OUTPUT_WEIGHTS))
+    bilm_module = basic.token_embedder_elmo.elmo.bilm
+    passes: list[Any] = []
+    bilm_module.register_forward_hook(lambda *_: passes.append(None))
+    tensors = text_tensors(SENTENCES[:2], Vocabulary())
+    mask = tensors["tokens"]["tokens"] > 0
+    found = encoder(basic(tensors), mask)
+    assert len(passes) == 1
+    layers = bilm_module(tensors["elmo"]["elmo_tokens"]).layers[:, :, 1:-1] * mask.unsqueeze(-1)  # (L, B, T, D)
+    x = basic.token_embedder_tokens(tensors["tokens"]["tokens"])
+    hidden = encoder.encoder(torch.cat([x, by_hand(INPUT_WEIGHTS, layers)], dim=-1), mask)
+    torch.testing.assert_close(found, torch.cat([hidden, by_hand(OUTPUT_WEIGHTS, layers)], dim=-1))
+
+
+def stock_model(kind: str, files: Config, x: bool, enhanced_keys: Config) -> Config:
+    """A model of AllenNLP's own, with ELMo at the ends of its task RNN that the keys say."""
+    elmo = {"type": "elmo", **files, "mix": "concatenate", "dropout": 0.0}
+    embedder = word_embedder(X, elmo=elmo) if x else {"type": "basic", "token_embedders": {"elmo": elmo}}
+    width = X * x + D * (enhanced_keys.get("input_mix", "scalar") is not None)
+    rnn = lstm(width, type=enhanced_keys.pop("rnn", "lstm"))
+    encoder = {"type": "elmo_enhanced", "encoder": rnn, "num_elmo_layers": L, "layer_dim": D, **enhanced_keys}
+    if kind == "simple_tagger":
+        return {"type": kind, "text_field_embedder": embedder, "encoder": encoder}
+    out = 12 + D * (enhanced_keys.get("output_mix", "scalar") is not None)
+    pooling = {"type": "boe", "embedding_dim": out, "averaged": True}
+    return {"type": kind, "text_field_embedder": embedder, "seq2seq_encoder": encoder, "seq2vec_encoder": pooling}
+
+
+def stock_experiment(kind: str, files: Config, x: bool, **enhanced_keys: Any) -> Config:
+    indexers = {"elmo": {"type": "elmo_characters"}, **({"tokens": {"type": "single_id"}} if x else {})}
+    reader, data = (tags_reader, TOWNS) if kind == "simple_tagger" else (csv_reader, OPINIONS)
+    model = stock_model(kind, files, x, enhanced_keys)
+    return experiment(model, reader(token_indexers=indexers), data, num_epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("x", "keys"),
+    [
+        (True, {"rnn": "lstm"}),
+        (False, {"rnn": "gru"}),
+        (True, {"rnn": "gru", "input_mix": None}),
+        (False, {"rnn": "lstm", "output_mix": None}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["simple_tagger", "basic_classifier"])
+def test_a_stock_model_trains_with_elmo_at_both_ends_by_config_alone(
+    kind: str, x: bool, keys: Config, tmp_path: Path
+) -> None:
+    config = stock_experiment(kind, bilm_files(tmp_path / "bilm"), x, **keys)
+    before, _ = build_model(config)
+    model = train(config, tmp_path / "run")
+    moved = {name: not torch.equal(value, before.get_parameter(name)) for name, value in model.named_parameters()}
+    bilm = {name for name in moved if ".bilm." in name}
+    mixes = {name.rsplit(".", 2)[-2] for name in moved if name.endswith("scalar_parameters")}
+    assert bilm and not any(moved[name] for name in bilm)
+    assert all(moved[name] for name in moved if name.endswith("scalar_parameters"))
+    assert mixes == {"input_mix", "output_mix"} - {key for key, value in keys.items() if value is None}
+
+
+def test_in_a_stock_tagger_one_pass_of_the_bilm_serves_both_ends(tmp_path: Path) -> None:
+    files = bilm_files(tmp_path)
+    weights = {"input_mix": mix(INPUT_WEIGHTS), "output_mix": mix(OUTPUT_WEIGHTS)}
+    model, data = build_model(stock_experiment("simple_tagger", files, True, **weights))
+    bilm = model.text_field_embedder.token_embedder_elmo.elmo.bilm
+    passes: list[Any] = []
+    bilm.register_forward_hook(lambda *_: passes.append(None))
+    batch = as_tensors(data[:3], model.vocab)
+    logits = model(**batch)["logits"]
+    assert len(passes) == 1
+    ids, mask = batch["tokens"]["elmo"]["elmo_tokens"], batch["tokens"]["tokens"]["tokens"] > 0
+    layers = bilm(ids).layers[:, :, 1:-1] * mask.unsqueeze(-1)  # (L, B, T, D)
+    x = model.text_field_embedder.token_embedder_tokens(batch["tokens"]["tokens"]["tokens"])
+    hidden = model.encoder.encoder(torch.cat([x, by_hand(INPUT_WEIGHTS, layers)], dim=-1), mask)
+    joint = torch.cat([hidden, by_hand(OUTPUT_WEIGHTS, layers)], dim=-1)  # (B, T, 12 + D)
+    torch.testing.assert_close(logits, model.tag_projection_layer._module(joint))
+
+
+def test_allennlp_checks_the_width_of_its_input_when_the_model_is_built(tmp_path: Path) -> None:
+    config = stock_experiment("simple_tagger", bilm_files(tmp_path), True)
+    config["model"]["text_field_embedder"]["token_embedders"]["tokens"]["embedding_dim"] = X + 1
+    with pytest.raises(ConfigurationError, match=r"text field embedding dim must match encoder input dim.* 56 and 55"):
+        build_model(config)
+
+
+def test_another_number_of_layers_is_an_error_when_the_model_is_built(tmp_path: Path) -> None:
+    config = stock_experiment("simple_tagger", bilm_files(tmp_path), True, num_elmo_layers=2)
+    with pytest.raises(ConfigurationError, match=r"text field embedding dim must match encoder input dim.* 55 and 39"):
+        build_model(config)
+
+
+def sizes_of(encoder: ElmoEnhancedEncoder) -> tuple[int, int]:
+    return encoder.num_layers, encoder.layer_dim
+
+
+@pytest.mark.parametrize("form", ["string", "pretrained", "pair", "options", "options and seed", "bundled"])
+def test_the_bilm_says_its_sizes(form: str, tmp_path: Path) -> None:
+    files = bilm_files(tmp_path / "bilm")
+    blocks: dict[str, Any] = {
+        "string": files["weight_file"],
+        "pretrained": {"pretrained": str(tmp_path / "bilm")},
+        "pair": files,
+        "options": {"options": options().to_dict()},
+        "options and seed": {"options": options().to_dict(), "seed": 4},
+        "bundled": "english-tiny",
+    }
+    width = 512 if form == "bundled" else D
+    encoder = from_keys(encoder=lstm(X + width), bilm=blocks[form])
+    assert sizes_of(encoder) == (L, width)
+    assert encoder.input_mix is not None and encoder.input_mix.get_output_dim() == width
+
+
+def test_the_sizes_of_the_bilm_are_read_without_its_weights(tmp_path: Path) -> None:
+    files = bilm_files(tmp_path)
+    Path(files["weight_file"]).write_bytes(b"")
+    assert sizes_of(from_keys(encoder=lstm(D), bilm=files["weight_file"])) == (L, D)
+    native = tmp_path / "tiny.safetensors"
+    Native().write(Checkpoint(options(), small_bilm().state_dict()), native)
+    with patch.object(Native, "read", side_effect=AssertionError):
+        assert sizes_of(from_keys(encoder=lstm(D), bilm=str(native))) == (L, D)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({}, "'bilm', or 'num_elmo_layers' and 'layer_dim'.*None.*None"),
+        ({"num_elmo_layers": L}, "'layer_dim': None"),
+        ({"layer_dim": D}, "'num_elmo_layers': None"),
+        ({"bilm": "english-tiny", "layer_dim": D}, "'bilm' stands in place of"),
+        ({"bilm": "english-tiny", "num_elmo_layers": L}, "'bilm' stands in place of"),
+        ({"num_layers": L, "num_elmo_layers": L, "layer_dim": D}, "'num_layers' is the old name of 'num_elmo_layers'"),
+        ({"bilm": {"pretraned": "x"}}, "'bilm': expected .*'pretrained'.* got .*pretraned"),
+        ({"bilm": {"options": {}}}, "'bilm.options'"),
+        ({"bilm": "/no/such/weights.hdf5"}, "/no/such/weights.hdf5"),
+        ({"num_elmo_layers": 0, "layer_dim": D}, "'num_elmo_layers': .* got 0"),
+        ({"num_elmo_layers": L, "layer_dim": -1}, "'layer_dim': .* got -1"),
+    ],
+)
+def test_sizes_that_are_missing_contradictory_or_impossible_are_an_error(keys: Config, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        from_keys(encoder=lstm(600), **keys)
+
+
+def test_the_old_name_of_the_number_of_layers_works_and_names_the_new_one() -> None:
+    with pytest.warns(DeprecationWarning, match="now 'num_elmo_layers'"):
+        assert sizes_of(from_keys(encoder=lstm(D), num_layers=L, layer_dim=D)) == (L, D)
+
+
+@pytest.mark.parametrize(("layers", "width"), [(2, D), (4, D), (6, D // 2), (1, L * D), (2, 24)])
+@pytest.mark.parametrize("kind", ["simple_tagger", "basic_classifier"])
+def test_other_layers_of_the_same_width_are_an_error_when_the_model_is_built(
+    kind: str, layers: int, width: int, tmp_path: Path
+) -> None:
+    config = stock_experiment(kind, bilm_files(tmp_path), True)
+    config["model"]["text_field_embedder"]["token_embedders"]["tokens"]["embedding_dim"] = D + X
+    rnn = lstm(L * D + D + X - layers * width + width)  # what AllenNLP's check of the width is content with
+    encoder = {"type": "elmo_enhanced", "encoder": rnn, "num_elmo_layers": layers, "layer_dim": width}
+    config["model"]["encoder" if kind == "simple_tagger" else "seq2seq_encoder"] = encoder
+    with pytest.raises(
+        ConfigurationError, match=f"'num_elmo_layers' .* expected 3 and 16, .* got {layers} and {width}"
+    ):
+        build_model(config)
+
+
+def test_layers_of_one_of_two_bilms_are_no_error(tmp_path: Path) -> None:
+    other = {"type": "elmo", "bilm": {"options": options(n_layers=1).to_dict()}, "mix": "concatenate", "dropout": 0.0}
+    config = stock_experiment("simple_tagger", bilm_files(tmp_path), True)
+    config["model"]["text_field_embedder"]["token_embedders"]["other"] = other
+    config["dataset_reader"]["token_indexers"]["other"] = {"type": "elmo_characters"}
+    inner = {"type": "elmo_enhanced", "num_elmo_layers": 2, "layer_dim": D, "encoder": lstm(X + D + D)}
+    config["model"]["encoder"] = {**config["model"]["encoder"], "encoder": inner}
+    model, data = build_model(config)
+    assert model(**as_tensors(data[:2], model.vocab))["loss"].isfinite()
+
+
+def test_an_archive_knows_the_sizes_of_its_bilm_when_the_files_are_gone(tmp_path: Path) -> None:
+    files = bilm_files(tmp_path / "bilm")
+    source = {"bilm": files["weight_file"]}
+    config = stock_experiment("simple_tagger", {"bilm": {"pretrained": files["weight_file"]}}, True)
+    encoder = config["model"]["encoder"]
+    config["model"]["encoder"] = {"type": "elmo_enhanced", "encoder": encoder["encoder"], **source}
+    trained = train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "bilm")
+    shutil.move(tmp_path / "run/model.tar.gz", tmp_path / "model.tar.gz")
+    loaded = load_archive(tmp_path / "model.tar.gz").model
+    assert sizes_of(loaded.encoder) == (L, D)  # type: ignore[arg-type]
+    for name, value in trained.named_parameters():
+        assert torch.equal(loaded.get_parameter(name), value)
+
+
+def test_a_run_goes_on_when_the_files_are_gone(tmp_path: Path) -> None:
+    files = bilm_files(tmp_path / "bilm")
+    config = stock_experiment("simple_tagger", {"bilm": {"pretrained": files["weight_file"]}}, True)
+    encoder = config["model"]["encoder"]["encoder"]
+    config["model"]["encoder"] = {"type": "elmo_enhanced", "encoder": encoder, "bilm": files["weight_file"]}
+    train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "bilm")
+    recovered = train(config, tmp_path / "run", recover=True)
+    assert sizes_of(recovered.encoder) == (L, D)  # type: ignore[arg-type]

@@ -1,0 +1,178 @@
+from typing import Any, Optional
+
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules.scalar_mix import ScalarMix as AllenNlpMix
+from allennlp.nn.regularizers import L2Regularizer, RegularizerApplicator
+from torch import Tensor
+
+from elmo_plugin.elmo import ScalarMix
+
+L, B, T, D = 3, 4, 5, 6
+MASK = torch.arange(T) < torch.tensor([5, 2, 1, 3]).unsqueeze(1)  # (B, T)
+WEIGHTS = [0.3, -1.2, 2.0]
+
+
+def random_layers(batch: int = B, scale: float = 1.0) -> Tensor:
+    """Layers of which no two are alike in mean and spread."""
+    values = torch.randn(L, batch, T, D, generator=torch.Generator().manual_seed(7))
+    return values * torch.tensor([0.5, 1.0, 3.0]).view(L, 1, 1, 1) * scale + torch.tensor([4.0, 0.0, -1.0]).view(
+        L, 1, 1, 1
+    )
+
+
+def both(do_layer_norm: bool, weights: Optional[list[float]] = None) -> tuple[ScalarMix, AllenNlpMix]:
+    ours = ScalarMix(L, D, initial_scalar_parameters=weights, do_layer_norm=do_layer_norm)
+    upstream = AllenNlpMix(L, do_layer_norm=do_layer_norm, initial_scalar_parameters=weights)
+    for mix in (ours, upstream):
+        torch.nn.init.constant_(mix.gamma, 0.7)
+    return ours, upstream
+
+
+def gradients(mix: torch.nn.Module, layers: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the layers, w and γ, for a loss that weighs every live number differently."""
+    leaf = layers.clone().requires_grad_()
+    values = mix(leaf if isinstance(mix, ScalarMix) else list(leaf), mask) * mask.unsqueeze(-1)
+    (values * torch.linspace(-1, 2, values.numel()).view_as(values)).sum().backward()
+    parameters = mix.scalar_parameters
+    weights = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    assert leaf.grad is not None
+    return leaf.grad, torch.cat([weight.grad for weight in weights]), mix.gamma.grad
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_without_layer_norm_it_is_upstreams_mix_in_any_batch(weights: Optional[list[float]]) -> None:
+    ours, upstream = both(False, weights)
+    layers = random_layers()
+    torch.testing.assert_close(ours(layers, MASK), upstream(list(layers), MASK))
+    for found, wanted in zip(gradients(ours, layers, MASK), gradients(upstream, layers, MASK), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("sentence", range(B))
+def test_with_layer_norm_a_batch_of_one_is_upstreams(sentence: int) -> None:
+    ours, upstream = both(True, WEIGHTS)
+    layers, mask = random_layers()[:, sentence : sentence + 1], MASK[sentence : sentence + 1]
+    live = mask.unsqueeze(-1)
+    torch.testing.assert_close(ours(layers, mask) * live, upstream(list(layers), mask) * live, atol=1e-5, rtol=0)
+    for found, wanted in zip(gradients(ours, layers, mask), gradients(upstream, layers, mask), strict=True):
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-5)
+
+
+def test_with_layer_norm_a_sentence_is_the_same_in_any_batch() -> None:
+    ours, upstream = both(True, WEIGHTS)
+    layers = random_layers()
+    together = ours(layers, MASK)  # (B, T, D)
+    for sentence, length in enumerate(MASK.sum(dim=1).tolist()):
+        alone = ours(layers[:, sentence : sentence + 1, :length], MASK[sentence : sentence + 1, :length])
+        torch.testing.assert_close(together[sentence, :length], alone[0], atol=1e-6, rtol=0)
+    assert (together - upstream(list(layers), MASK))[MASK].abs().max() > 0.1  # where upstream keeps no such promise
+
+
+def test_with_layer_norm_what_is_masked_neither_counts_nor_shows() -> None:
+    mix = ScalarMix(L, D, do_layer_norm=True)
+    layers = random_layers()
+    noisy = torch.where(MASK[None, :, :, None], layers, 1e3)
+    values = mix(noisy, MASK)
+    torch.testing.assert_close(values, mix(layers, MASK))
+    assert not values[~MASK].any()
+
+
+def test_with_layer_norm_a_sentence_without_tokens_or_without_spread_is_zero_and_not_nan() -> None:
+    mask = torch.tensor([[False] * T, [True] * T])
+    leaf = torch.full((L, 2, T, D), 2.0, requires_grad=True)
+    values = ScalarMix(L, D, do_layer_norm=True)(leaf, mask)
+    values.sum().backward()
+    assert not values.any() and leaf.grad is not None and leaf.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_what_it_starts_from_and_whether_it_learns_are_two_things(
+    weights: Optional[list[float]], trainable: bool
+) -> None:
+    mix = ScalarMix(L, D, initial_scalar_parameters=weights, trainable=trainable)
+    assert mix.scalar_parameters.tolist() == pytest.approx(weights or [0.0] * L)
+    assert mix.gamma.item() == 1.0
+    assert {name: parameter.requires_grad for name, parameter in mix.named_parameters()} == {
+        "scalar_parameters": trainable,
+        "gamma": trainable,
+    }
+
+
+@pytest.mark.parametrize("weights", [[], [1.0, 2.0], [0.0] * 4])
+def test_the_wrong_number_of_weights_is_an_error(weights: list[float]) -> None:
+    wanted = f"'initial_scalar_parameters' has {len(weights)} numbers; wanted 3"
+    with pytest.raises(ConfigurationError, match=wanted):
+        ScalarMix(L, D, initial_scalar_parameters=weights)
+
+
+def test_upstreams_way_to_one_layer_works() -> None:
+    layers = random_layers()
+    mix = ScalarMix(L, D, initial_scalar_parameters=[-9e10, 1, -9e10])
+    assert torch.equal(mix(layers, MASK), layers[1])
+
+
+def test_frozen_random_is_drawn_from_its_seed_and_never_learns() -> None:
+    before = torch.get_rng_state()
+    one, same, other = (ScalarMix.frozen_random(L, D, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(one.scalar_parameters, same.scalar_parameters)
+    assert not torch.equal(one.scalar_parameters, other.scalar_parameters)
+    assert not any(parameter.requires_grad for parameter in one.parameters())
+    assert torch.equal(one(random_layers(), MASK), same(random_layers(), MASK))
+
+
+def test_frozen_random_draws_from_the_standard_normal() -> None:
+    drawn = torch.stack([ScalarMix.frozen_random(L, D, seed=seed).scalar_parameters for seed in range(400)])  # (400, L)
+    assert drawn.mean().item() == pytest.approx(0.0, abs=0.1) and drawn.std().item() == pytest.approx(1.0, abs=0.1)
+
+
+def test_frozen_random_takes_layer_norm_as_scalar_does() -> None:
+    mix = ScalarMix.frozen_random(L, D, seed=3, do_layer_norm=True)
+    same = ScalarMix(L, D, mix.scalar_parameters.tolist(), do_layer_norm=True)
+    assert torch.equal(mix(random_layers(), MASK), same(random_layers(), MASK))
+
+
+def step(regularizer: RegularizerApplicator, weights: list[float]) -> tuple[float, Tensor]:
+    """The penalty of a mix, and what its weights are after a training step."""
+    mix = ScalarMix(L, D, initial_scalar_parameters=weights)
+    optimizer = torch.optim.SGD(mix.parameters(), lr=0.1)
+    penalty = regularizer(mix)
+    (mix(random_layers(scale=1e-3), MASK).square().mean() + penalty).backward()
+    optimizer.step()
+    return torch.as_tensor(penalty).item(), mix.scalar_parameters.detach()
+
+
+def test_the_papers_lambda_is_an_l2_regularizer_that_reaches_the_weights_by_their_name() -> None:
+    regexes: Any = [("scalar_parameters", L2Regularizer(alpha=2.0))]
+    penalty, pulled = step(RegularizerApplicator(regexes), WEIGHTS)
+    free_penalty, free = step(RegularizerApplicator([]), WEIGHTS)
+    assert penalty == pytest.approx(2.0 * sum(weight**2 for weight in WEIGHTS)) and free_penalty == 0.0
+    # The gradient of α Σ w² is 2 α w, so a step of 0.1 takes 0.4 of each weight away.
+    torch.testing.assert_close(free - pulled, torch.tensor(WEIGHTS) * 0.4, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_layer_norm_of_a_long_sentence_in_few_bits_is_that_of_float32(dtype: torch.dtype) -> None:
+    """Its sum of squares is beyond float16."""
+    layers = 20 * torch.randn(2, 1, 400, 64, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(1, 400, dtype=torch.bool)
+    mix = ScalarMix(2, 64, do_layer_norm=True)
+    wanted = mix(layers, mask)
+    found = mix.to(dtype)(layers.to(dtype), mask)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), wanted, rtol=0, atol=0.05)
+
+
+def test_layer_norm_of_one_sentence_is_allennlps_with_the_boundaries_and_bilm_tfs_without() -> None:
+    layers = torch.randn(3, 1, 6, 8, generator=torch.Generator().manual_seed(0))  # with <S> and </S>
+    mask = torch.ones(1, 6, dtype=torch.bool)
+    ours = ScalarMix(3, 8, do_layer_norm=True)
+    torch.testing.assert_close(ours(layers, mask), AllenNlpMix(3, do_layer_norm=True)(list(layers), mask))
+    inner = layers[:, :, 1:-1]
+    centred = inner - inner.mean(dim=(2, 3), keepdim=True)
+    bilm_tfs = (centred / centred.square().mean(dim=(2, 3), keepdim=True).sqrt()).mean(dim=0)  # `weight_layers`
+    torch.testing.assert_close(ours(inner, mask[:, 1:-1]), bilm_tfs)
+    assert (ours(layers, mask)[:, 1:-1] - bilm_tfs).abs().max() > 0.01

@@ -1,0 +1,358 @@
+"""A sentence is run once; what is read is what was computed, and nobody else's."""
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.models.archival import load_archive
+from allennlp.nn.initializers import uniform_unit_scaling
+from torch import Tensor
+
+from elmo_plugin.bilm import BiLM, CarriedState, InitialState, WarmState, WordEncoder, warm_up
+from elmo_plugin.elmo import AverageMix, Elmo, LastMix, ScalarMix, SentenceCache, sentence_cache, sentence_store
+from elmo_plugin.lstm import LstmState
+from elmo_plugin.text import batch_to_ids
+from tests.oracles import SENTENCES, lively, options
+from tests.task_oracles import TOWNS, D, L, experiment, random_elmo, small_bilm, tagger, tags_reader, train
+
+IDS = batch_to_ids(SENTENCES)  # (4, 6, 50), an empty sentence among them
+
+
+def own(cache: Optional[SentenceCache] = None, bilm: Optional[BiLM] = None, **keys: Any) -> Elmo:
+    """An Elmo around the small biLM, without dropout."""
+    return Elmo.from_parts(bilm or small_bilm(), [ScalarMix(L, D)], **{"dropout": 0.0, "sentence_cache": cache, **keys})
+
+
+def cached(path: Path, **keys: Any) -> Elmo:
+    """The same with a cache; a new one, as another run would have."""
+    return own(SentenceCache(str(path)), **keys)
+
+
+def sentences_run(elmo: Elmo) -> list[int]:
+    """How many sentences each pass of the biLM has, from now on."""
+    seen: list[int] = []
+    elmo.bilm.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    return seen
+
+
+def same_to_the_bit(found: tuple[Tensor, Tensor], wanted: tuple[Tensor, Tensor]) -> bool:
+    return all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+
+
+def test_the_bilm_runs_once_and_the_answer_is_the_uncached_one_to_the_bit(tmp_path: Path) -> None:
+    wanted = own().layers(IDS)
+    for passes in ([4], []):
+        elmo = cached(tmp_path)
+        runs = sentences_run(elmo)
+        for _ in range(2):
+            assert same_to_the_bit(elmo.layers(IDS), wanted)
+        assert runs == passes
+
+
+def test_one_cache_serves_all_mixes_in_one_pass(tmp_path: Path) -> None:
+    mixes = [AverageMix(L, D), LastMix(L, D)]
+    wanted = Elmo.from_parts(small_bilm(), mixes, dropout=0.0)(IDS)
+    elmo = Elmo.from_parts(small_bilm(), mixes, dropout=0.0, sentence_cache=SentenceCache(str(tmp_path)))
+    runs = sentences_run(elmo)
+    for _ in range(2):
+        found = elmo(IDS)
+        assert torch.equal(found.mask, wanted.mask)
+        assert all(map(torch.equal, found.representations, wanted.representations))
+    assert runs == [4]
+
+
+def test_only_the_sentences_that_are_missing_are_run_each_of_them_once(tmp_path: Path) -> None:
+    elmo = cached(tmp_path)
+    elmo(IDS[:1])
+    runs = sentences_run(elmo)
+    again = IDS[[3, 1, 0, 3, 2, 3]]
+    layers, mask = elmo.layers(again)
+    assert runs == [3]
+    wanted, wanted_mask = own().layers(again)
+    torch.testing.assert_close(layers, wanted, atol=1e-6, rtol=0)
+    assert torch.equal(mask, wanted_mask)
+
+
+def test_padding_is_no_part_of_a_sentence(tmp_path: Path) -> None:
+    elmo = cached(tmp_path)
+    alone = elmo.layers(batch_to_ids([["one"]]))[0]  # (L, 1, 3, D)
+    runs = sentences_run(elmo)
+    padded = torch.nn.functional.pad(batch_to_ids([["one"]]), (0, 0, 0, 4))  # (1, 5, 50)
+    layers, mask = elmo.layers(padded)
+    assert not runs and torch.equal(layers[:, :, :3], alone)
+    assert mask.tolist() == [[True] * 3 + [False] * 4] and not layers[:, :, 3:].any()
+
+
+def test_ids_of_any_width_are_the_same_sentence(tmp_path: Path) -> None:
+    elmo = cached(tmp_path)
+    wanted = elmo.layers(IDS[:1])
+    runs = sentences_run(elmo)
+    assert same_to_the_bit(elmo.layers(batch_to_ids(SENTENCES[:1], 60)[:, :6]), (wanted[0][:, :, :6], wanted[1][:, :6]))
+    assert not runs
+
+
+def test_half_precision_is_close_takes_half_the_space_and_answers_the_same_each_time(tmp_path: Path) -> None:
+    ids = batch_to_ids([[f"w{i}", f"v{i}", "and", "so", "on"] for i in range(300)])
+    wanted, _ = own().layers(ids)
+    own(SentenceCache(str(tmp_path / "whole"))).layers(ids)
+    first, second = (own(SentenceCache(str(tmp_path / "half"), "float16")).layers(ids)[0] for _ in range(2))
+    assert torch.equal(first, second) and first.dtype == torch.float32
+    torch.testing.assert_close(first, wanted, atol=1e-3, rtol=1e-3)
+    assert not torch.equal(first, wanted)
+    whole, half = ((tmp_path / name / "data.mdb").stat().st_size for name in ("whole", "half"))
+    assert half < 0.6 * whole
+
+
+@pytest.mark.usefixtures("native_bfloat16")
+def test_a_bilm_in_half_precision_loses_nothing_more(tmp_path: Path) -> None:
+    elmo = cached(tmp_path, precision="bfloat16")
+    wanted = own(precision="bfloat16").layers(IDS)
+    for _ in range(2):
+        assert same_to_the_bit(elmo.layers(IDS), wanted)
+
+
+def test_words_as_input(tmp_path: Path) -> None:
+    bilm = lively(BiLM.random(options(char_cnn=None, n_tokens_vocab=90_000), seed=0))
+    assert isinstance(bilm.token_encoder, WordEncoder)
+    ids = torch.tensor([[5, 70_000, 4], [4, 0, 0], [5, 70_000 - 2**16, 4]])  # (3, 3)
+    wanted = own(bilm=bilm).layers(ids)
+    elmo = cached(tmp_path, bilm=bilm)
+    runs = sentences_run(elmo)
+    for _ in range(2):
+        assert same_to_the_bit(elmo.layers(ids), wanted)
+    assert runs == [3]
+
+
+def test_further_dimensions_and_batches_of_nothing(tmp_path: Path) -> None:
+    elmo = cached(tmp_path)
+    for ids in (IDS.view(2, 2, *IDS.shape[1:]), IDS[:, :0], IDS[:0], IDS[2:3], IDS[:1, :0, :0].squeeze(-1)):
+        for _ in range(2):
+            found, wanted = elmo(ids), own()(ids)
+            assert torch.equal(found.representations[0], wanted.representations[0])
+            assert torch.equal(found.mask, wanted.mask)
+
+
+def test_a_token_behind_padding_is_computed_as_ever(tmp_path: Path) -> None:
+    gap = IDS[:2].clone()
+    gap[0, 1] = 0
+    filled = gap.clone()
+    filled[0, 3] = IDS[1, 0]  # the same tokens before the gap, and as many
+    elmo = cached(tmp_path)
+    for ids in (gap, filled):
+        assert same_to_the_bit(elmo.layers(ids), own().layers(ids))
+
+
+def test_a_trained_task_sees_no_difference(tmp_path: Path) -> None:
+    def config(**elmo: Any) -> Any:
+        return experiment(tagger({"bilm": {"options": options().to_dict(), "seed": 0}, **elmo}), tags_reader(), TOWNS)
+
+    plain = train(config(), tmp_path / "plain").state_dict()
+    for name in ("cold", "warm"):
+        found = train(config(sentence_cache=str(tmp_path / "cache")), tmp_path / name)
+        for key, value in found.state_dict().items():
+            torch.testing.assert_close(value, plain[key], atol=1e-5, rtol=0)
+
+
+def refusal(path: Path, **keys: Any) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        cached(path, **keys)
+    return str(caught.value)
+
+
+@pytest.mark.usefixtures("native_bfloat16")
+def test_another_bilm_is_refused_when_it_is_built(tmp_path: Path) -> None:
+    cached(tmp_path)(IDS)
+    other = lively(BiLM.random(options(), seed=0), scale=1.1)
+    message = refusal(tmp_path, bilm=other)
+    assert message.startswith(f"'sentence_cache' {tmp_path} was made with another 'weights': found ")
+    assert ", wanted " in message
+    assert "another 'options'" in refusal(tmp_path, bilm=small_bilm(cell_clip=2))
+    assert "another 'dtype': found torch.float32, wanted torch.bfloat16" in refusal(tmp_path, precision="bfloat16")
+    warm = small_bilm()
+    warm.warm_state = warm_up(warm, [IDS])
+    assert "another 'initial_state': found zero" in refusal(tmp_path, bilm=warm, initial_state=WarmState())
+    assert torch.equal(cached(tmp_path, bilm=warm)(IDS)[0][0], own()(IDS)[0][0])  # has one, and does not start from it
+    with pytest.raises(ConfigurationError, match="another 'precision': found float32, wanted float16"):
+        own(SentenceCache(str(tmp_path), "float16"))
+
+
+@pytest.mark.usefixtures("emulated_bfloat16")
+def test_what_was_computed_counts_and_not_what_was_asked_for(tmp_path: Path) -> None:
+    wanted = cached(tmp_path, precision="bfloat16").layers(IDS)
+    elmo = cached(tmp_path)
+    runs = sentences_run(elmo)
+    assert same_to_the_bit(elmo.layers(IDS), wanted) and not runs
+
+
+@pytest.mark.usefixtures("emulated_bfloat16")
+def test_a_model_that_may_move_to_a_gpu_opens_it_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    cached(tmp_path / "cache", precision="bfloat16")  # would claim it for float32, which a GPU does not compute
+    assert not (tmp_path / "cache").exists()
+    cached(tmp_path / "cache")
+    assert (tmp_path / "cache").exists()
+
+
+def test_every_weight_counts(tmp_path: Path) -> None:
+    cached(tmp_path)
+    for name, _ in small_bilm().named_parameters():
+        other = small_bilm()
+        with torch.no_grad():
+            other.get_parameter(name).view(-1)[-1] += 1e-3
+        assert "another 'weights'" in refusal(tmp_path, bilm=other), name
+
+
+def test_a_warm_start_has_a_cache_of_its_own(tmp_path: Path) -> None:
+    bilm = small_bilm()
+    bilm.warm_state = warm_up(bilm, [IDS])
+    elmo = cached(tmp_path, bilm=bilm, initial_state=WarmState())
+    wanted = own(bilm=bilm, initial_state=WarmState()).layers(IDS)
+    assert all(same_to_the_bit(elmo.layers(IDS), wanted) for _ in range(2))
+    bilm.warm_state = warm_up(bilm, [IDS[:1]])
+    with pytest.raises(ConfigurationError, match="another 'initial_state'"):
+        elmo(IDS)
+
+
+def test_weights_that_change_later_are_noticed(tmp_path: Path) -> None:
+    elmo = cached(tmp_path)
+    elmo(IDS)
+    elmo.load_state_dict(copy.deepcopy(elmo.state_dict()))
+    elmo(IDS)
+    with torch.no_grad():
+        elmo.bilm.lstm.forward_layers[1].bias[3] += 1.0
+    with pytest.raises(ConfigurationError, match="another 'weights'"):
+        elmo(IDS)
+
+
+def write_through_data(weight: Tensor) -> None:
+    weight.data[-1] += 1.0
+
+
+def write_through_numpy(weight: Tensor) -> None:
+    weight.detach().numpy()[-1] += 1.0
+
+
+@pytest.mark.parametrize("write", [write_through_data, write_through_numpy, uniform_unit_scaling])
+@pytest.mark.parametrize("name", ["token_encoder.char_embedding.weight", "lstm.backward_layers.0.weight_hr"])
+def test_writes_that_torch_does_not_count_are_noticed(write: Any, name: str, tmp_path: Path) -> None:
+    elmo = cached(tmp_path)
+    elmo(IDS)
+    write(elmo.bilm.get_parameter(name))
+    with pytest.raises(ConfigurationError, match="another 'weights'"):
+        elmo(IDS)
+
+
+def test_a_warm_state_that_was_written_to_uncounted_is_noticed(tmp_path: Path) -> None:
+    bilm = small_bilm()
+    bilm.warm_state = warm_up(bilm, [IDS])
+    elmo = cached(tmp_path, bilm=bilm, initial_state=WarmState())
+    elmo(IDS)
+    elmo.bilm.warm_hidden.data.mul_(-1)
+    with pytest.raises(ConfigurationError, match="another 'initial_state'"):
+        elmo(IDS)
+
+
+def test_weights_are_read_once_as_long_as_they_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Any] = []
+    identity = sentence_cache.identity
+    monkeypatch.setattr(sentence_cache, "identity", lambda *made_by: read.append(made_by) or identity(*made_by))
+    elmo = cached(tmp_path)
+    for _ in range(3):
+        elmo(IDS)
+    assert len(read) == 1
+
+
+class UsersState(InitialState):
+    """One that does not say whether it is the same for every sentence."""
+
+    def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:
+        return bilm.lstm.zero_state(batch_size, like)
+
+
+def test_what_cannot_be_cached_is_refused(tmp_path: Path) -> None:
+    tuned = refusal(tmp_path / "never", requires_grad=True)
+    assert tuned == "'sentence_cache' is for a frozen biLM; found 'requires_grad' true"
+    for state, name in ((CarriedState(), "carried"), (UsersState(), "UsersState")):
+        unfit = refusal(tmp_path / "never", initial_state=state)
+        assert unfit.endswith(f"the same for every sentence, 'zero' or 'warm'; found '{name}'")
+    assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.parametrize("form", ["path", "keys"])
+def test_a_config_says_a_path_or_keys(form: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "cache")
+    keys = path if form == "path" else {"path": path, "precision": "float16"}
+    elmo = random_elmo(sentence_cache=keys)
+    assert elmo.sentence_cache is not None
+    assert (str(elmo.sentence_cache.path), elmo.sentence_cache.precision) == (
+        path,
+        "float32" if form == "path" else "float16",
+    )
+    elmo(IDS)
+    assert (tmp_path / "cache/data.mdb").exists()
+
+
+def test_keys_that_make_no_sense_are_named() -> None:
+    for keys, said in (
+        ({"path": "x", "precision": "int8"}, "'precision' is 'int8'; wanted one of float32, float16"),
+        ({"path": "x", "precison": "float16"}, "precison"),
+        ({"precision": "float16"}, 'key "path" is required'),
+    ):
+        with pytest.raises(ConfigurationError, match=f"'sentence_cache': .*{said}"):
+            random_elmo(sentence_cache=keys)
+
+
+def test_a_copy_and_a_pickle_open_the_folder_themselves(tmp_path: Path) -> None:
+    elmo = cached(tmp_path)
+    wanted = elmo.layers(IDS)
+    for twin in (copy.deepcopy(elmo), pickle.loads(pickle.dumps(elmo))):
+        runs = sentences_run(twin)
+        assert same_to_the_bit(twin.layers(IDS), wanted) and not runs
+
+
+def archived_with_cache(folder: Path) -> Path:
+    """The archive of a tagger that was trained with a cache beside it, which is there no more."""
+    elmo = {"bilm": {"options": options().to_dict(), "seed": 0}, "sentence_cache": str(folder / "cache/deep")}
+    train(experiment(tagger(elmo), tags_reader(), TOWNS), folder / "run")
+    (folder / "cache").rename(folder / "gone")
+    return folder / "run" / "model.tar.gz"
+
+
+def test_an_archive_makes_its_cache_anew_where_there_is_none(tmp_path: Path) -> None:
+    model = load_archive(archived_with_cache(tmp_path)).model
+    assert (tmp_path / "cache/deep/data.mdb").exists()
+    (elmo,) = (module for module in model.modules() if isinstance(module, Elmo))
+    runs = sentences_run(elmo)
+    assert same_to_the_bit(elmo.layers(IDS), elmo.layers(IDS)) and runs == [4]
+
+
+def test_an_archive_goes_without_its_cache_if_told_so(tmp_path: Path) -> None:
+    archive = archived_with_cache(tmp_path)
+    model = load_archive(archive, overrides={"model.elmo.sentence_cache": None}).model
+    (elmo,) = (module for module in model.modules() if isinstance(module, Elmo))
+    assert elmo.sentence_cache is None and not (tmp_path / "cache").exists()
+
+
+def test_an_archive_goes_without_its_cache_where_it_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = archived_with_cache(tmp_path)
+    said: list[str] = []  # AllenNLP's training takes pytest's log handlers away
+    monkeypatch.setattr(sentence_store.logger, "warning", lambda text, *values: said.append(text % values))
+    (tmp_path / "cache").write_text("a file where the folder was")
+    (elmo,) = (module for module in load_archive(archive).model.modules() if isinstance(module, Elmo))
+    assert [text.split(" (")[0] for text in said] == [f"'{tmp_path}/cache/deep' can be neither made nor read"]
+    runs = sentences_run(elmo)
+    torch.testing.assert_close(elmo.layers(IDS), elmo.layers(IDS))
+    assert runs == [4, 4]
+
+
+def test_what_was_computed_under_autocast_is_not_taken_for_float32(tmp_path: Path) -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        cached(tmp_path).layers(IDS)
+    with pytest.raises(ConfigurationError, match=r"another 'dtype': found torch.bfloat16, wanted torch.float32"):
+        cached(tmp_path)

@@ -1,0 +1,288 @@
+"""The file of a sentence cache among processes that fork, write at once and are killed, and on disks that are full."""
+
+import os
+import resource
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import lmdb
+import pytest
+from allennlp.common.checks import ConfigurationError
+from torch import Tensor, equal
+
+from elmo_plugin.elmo import Elmo, ScalarMix, SentenceCache, sentence_store
+from elmo_plugin.elmo.sentence_store import SentenceStore, open_store
+from elmo_plugin.text import batch_to_ids
+from tests.killer import kill
+from tests.task_oracles import D, L, small_bilm
+
+VALUES = {f"{i:016d}".encode(): bytes([i]) * 5000 for i in range(64)}  # ⅓ MB
+KEYS = list(VALUES)
+
+
+def store(path: Path) -> SentenceStore:
+    opened = open_store(path)
+    assert opened is not None
+    return opened
+
+
+def found(opened: SentenceStore) -> dict[bytes, bytes]:
+    """All of `VALUES` that are there, with the bytes that are."""
+    values: dict[bytes, bytes] = {}
+    opened.read(KEYS, lambda place, value: values.update({KEYS[place]: bytes(value)}))
+    return values
+
+
+def in_a_fork(work: Callable[[], object]) -> int:
+    """Do it in another process, and wait for its end: its exit status, or minus the signal that killed it."""
+    return wait_for(fork(work))
+
+
+def fork(work: Callable[[], object]) -> int:
+    process = os.fork()
+    if not process:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return process
+
+
+def wait_for(process: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+class KillsItsReader(dict[bytes, bytes]):
+    """Values of which a few are handed out before the process that asks is no more."""
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:  # type: ignore[override]
+        """Ten of them."""
+        yield from list(super().items())[:10]
+        kill()
+
+
+def test_a_kill_in_the_middle_of_a_write_leaves_what_was_there_and_all_of_that(tmp_path: Path) -> None:
+    def write_and_die() -> None:
+        mine = store(tmp_path)
+        mine.write({key: VALUES[key] for key in KEYS[:40]})
+        mine.write(KillsItsReader((key, VALUES[key]) for key in KEYS[40:]))
+
+    for _ in range(2):
+        assert in_a_fork(write_and_die) == -signal.SIGKILL
+        assert found(store(tmp_path)) == {key: VALUES[key] for key in KEYS[:40]}
+    store(tmp_path).write(VALUES)
+    assert found(store(tmp_path)) == VALUES
+
+
+def test_a_kill_while_reading_leaves_room_for_readers(tmp_path: Path) -> None:
+    def die_reading() -> None:
+        mine._environment.close()
+        environment = lmdb.open(str(tmp_path))
+        readers = [environment.begin() for _ in range(environment.info()["max_readers"])]
+        assert len(readers) > 100
+        kill()
+
+    mine = store(tmp_path)
+    assert in_a_fork(lambda: mine.write(VALUES)) == 0
+    assert in_a_fork(die_reading) == -signal.SIGKILL
+    assert found(mine) == VALUES
+
+
+def test_what_one_process_writes_another_that_has_it_open_reads(tmp_path: Path) -> None:
+    mine = store(tmp_path)
+    assert not found(mine)
+    assert in_a_fork(lambda: store(tmp_path).write(VALUES)) == 0
+    assert found(mine) == VALUES
+
+
+def test_a_fork_may_use_what_its_parent_opened(tmp_path: Path) -> None:
+    mine = store(tmp_path)
+    mine.write({KEYS[0]: VALUES[KEYS[0]]})
+
+    def is_its_own(place: int, value: memoryview) -> None:
+        assert f"{os.getpid()} " in mine._environment.readers()
+
+    def write_the_rest() -> None:
+        assert found(mine) == {KEYS[0]: VALUES[KEYS[0]]}
+        mine.read(KEYS[:1], is_its_own)
+        mine.write(VALUES)
+
+    assert in_a_fork(write_the_rest) == 0
+    assert found(mine) == VALUES
+
+
+SENTENCES = [[f"w{i}", "of", f"v{i}"][: 1 + i % 3] for i in range(60)]
+
+
+def elmo(path: Path) -> Elmo:
+    return Elmo.from_parts(small_bilm(), [ScalarMix(L, D)], dropout=0.0, sentence_cache=SentenceCache(str(path)))
+
+
+def test_processes_that_read_and_write_at_once_all_get_the_same_answers(tmp_path: Path) -> None:
+    """Each goes through the same sentences, in batches of its own and in an order of its own."""
+
+    def layers(model: Elmo, batch: int, step: int) -> dict[int, Tensor]:
+        rows = list(range(0, len(SENTENCES), step))[batch::7]
+        made, mask = model.layers(batch_to_ids([SENTENCES[row] for row in rows]))
+        return {row: made[:, i, mask[i]] for i, row in enumerate(rows)}
+
+    def check(order: int) -> None:
+        model = elmo(tmp_path / "cache")
+        answers = [layers(model, batch, step) for batch in range(7)[::order] for step in (1, 2)]
+        again = [layers(model, batch, step) for batch in range(7)[::order] for step in (1, 2)]
+        for one, other in zip(answers, again, strict=True):
+            assert all(abs(one[row] - other[row]).max() < 1e-6 for row in one)
+
+    processes = [fork(lambda order=order: check(order)) for order in (1, -1, 1, -1)]
+    assert [wait_for(process) for process in processes] == [0] * 4
+    late = elmo(tmp_path / "cache")
+    late.bilm.register_forward_hook(lambda *_: pytest.fail("the biLM runs"))
+    found_there, _ = late.layers(batch_to_ids(SENTENCES))
+    uncached, _ = Elmo.from_parts(small_bilm(), [ScalarMix(L, D)]).layers(batch_to_ids(SENTENCES))
+    assert abs(found_there - uncached).max() < 1e-6
+
+
+def test_the_file_grows_as_needed_also_under_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sentence_store, "MAP_SIZE", 2**16)
+    mine = store(tmp_path)
+    mine.write({key: VALUES[key] for key in KEYS[:2]})
+    assert in_a_fork(lambda: store(tmp_path).write(VALUES)) == 0
+    assert found(mine) == VALUES
+    more = {key[::-1]: value * 4 for key, value in VALUES.items()}
+    mine.write(more)
+    assert mine.read(list(more), lambda place, value: None) == []
+
+
+def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
+    mine = store(tmp_path)
+    mine.write(VALUES)
+    mine.write(dict.fromkeys(VALUES, b"other"))
+    assert found(mine) == VALUES
+    assert mine.claim(b"first") == b"first" and mine.claim(b"second") == b"first"
+
+
+def test_a_folder_has_one_store_by_whatever_path_until_it_is_made_anew(tmp_path: Path) -> None:
+    first = store(tmp_path / "cache")
+    (tmp_path / "link").symlink_to(tmp_path / "cache")
+    assert store(tmp_path / "link") is first
+    first.write(VALUES)
+    shutil.rmtree(tmp_path / "cache")
+    second = store(tmp_path / "cache")
+    assert second is not first and not found(second)
+
+
+def on_a_full_disk(work: Callable[[], object]) -> int:
+    """Do it in a process whose files cannot grow, which the file system answers as it answers where it is full."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**15, 2**15))
+        work()
+
+    return in_a_fork(limited)
+
+
+def test_a_disk_that_is_full_is_said_once_and_what_is_there_is_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def write() -> None:
+        mine = store(tmp_path)
+        mine.write({KEYS[0]: VALUES[KEYS[0]]})
+        for _ in range(2):
+            mine.write(VALUES)
+        assert found(mine) == {KEYS[0]: VALUES[KEYS[0]]}
+        said = [record.getMessage().split(" (")[0] for record in caplog.records]
+        assert said == [f"'{tmp_path}' cannot be written"]
+
+    assert on_a_full_disk(write) == 0
+    assert found(store(tmp_path)) == {KEYS[0]: VALUES[KEYS[0]]}
+
+
+def test_a_cache_on_a_full_disk_still_answers(tmp_path: Path) -> None:
+    ids = batch_to_ids(SENTENCES)
+    wanted, _ = Elmo.from_parts(small_bilm(), [ScalarMix(L, D)]).layers(ids)
+
+    def answer() -> None:
+        model = elmo(tmp_path)
+        assert all(equal(model.layers(ids)[0], wanted) for _ in range(2))
+
+    assert on_a_full_disk(answer) == 0
+    assert (tmp_path / "data.mdb").stat().st_size <= 2**15
+
+
+@pytest.fixture
+def shelf() -> Iterator[Path]:
+    """A folder that any user may read."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def as_nobody(work: Callable[[], object]) -> int:
+    """Do it in a process of a user who owns nothing, as far as the one of these tests may."""
+
+    def without_rights() -> None:
+        if not os.getuid():
+            os.setuid(65534)
+        work()
+
+    return in_a_fork(without_rights)
+
+
+def test_a_folder_that_cannot_be_written_is_read(shelf: Path) -> None:
+    store(shelf / "cache").write(VALUES)
+    for path in (shelf / "cache/data.mdb", shelf / "cache/lock.mdb", shelf / "cache"):
+        path.chmod(0o555)
+
+    def read() -> None:
+        mine = store(shelf / "cache")
+        assert not mine.writable and found(mine) == VALUES
+        mine.write({b"another": b"value"})
+        assert mine.claim(b"me") == b"me"
+
+    try:
+        assert as_nobody(read) == 0
+    finally:
+        (shelf / "cache").chmod(0o755)
+    assert store(shelf / "cache").read([b"another"], lambda place, value: None) == [0]
+
+
+def test_where_no_folder_can_be_made_there_is_no_store(shelf: Path) -> None:
+    shelf.chmod(0o555)
+
+    def none() -> None:
+        assert open_store(shelf / "cache") is None
+
+    try:
+        assert as_nobody(none) == 0
+    finally:
+        shelf.chmod(0o755)
+
+
+def test_another_file_in_its_place_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").write_bytes(b"no LMDB" * 2000)
+    with pytest.raises(ConfigurationError, match=f"'{tmp_path}/data.mdb' is no LMDB file"):
+        open_store(tmp_path)
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.6, 0.95])
+@pytest.mark.parametrize("mode", [0o755, 0o555])
+def test_a_file_that_was_cut_off_is_refused_and_does_not_end_the_process(shelf: Path, kept: float, mode: int) -> None:
+    cache = shelf / "cache"
+
+    def open_again() -> None:
+        with pytest.raises(ConfigurationError, match=r"data\.mdb' is cut off: found \d+ bytes, wanted \d+"):
+            open_store(cache)
+
+    assert in_a_fork(lambda: store(cache).write(VALUES)) == 0
+    file = cache / "data.mdb"
+    os.truncate(file, int(kept * file.stat().st_size))
+    for path in (file, cache / "lock.mdb", cache):
+        path.chmod(mode)
+    try:
+        assert (in_a_fork if mode == 0o755 else as_nobody)(open_again) == 0
+    finally:
+        cache.chmod(0o755)

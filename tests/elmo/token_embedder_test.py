@@ -1,0 +1,169 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Vocabulary
+from allennlp.modules import TextFieldEmbedder, TokenEmbedder
+from allennlp.modules.token_embedders import ElmoTokenEmbedder as AllenNlpEmbedder
+from allennlp.nn.util import get_text_field_mask
+from torch import Tensor
+
+from elmo_plugin.elmo import ElmoTokenEmbedder
+from elmo_plugin.text import batch_to_ids
+from tests.oracles import SENTENCES, options
+from tests.task_oracles import WORDS, D, L, bilm_files, paragraph_tensors, text_tensors, vocabulary_folder
+
+IDS = batch_to_ids(SENTENCES)
+VOCAB = Vocabulary()
+RANDOM = {"options": options().to_dict(), "seed": 0}
+
+
+def embedder(**keys: Any) -> ElmoTokenEmbedder:
+    built = TokenEmbedder.from_params(Params({"type": "elmo", **keys}))
+    assert isinstance(built, ElmoTokenEmbedder)
+    return built
+
+
+def field_embedder(**embedders: dict[str, Any]) -> TextFieldEmbedder:
+    return TextFieldEmbedder.from_params(Params({"type": "basic", "token_embedders": embedders}), vocab=VOCAB)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"requires_grad": True},
+        {"scalar_mix_parameters": [0.2, -3.0, 1.0]},
+        {"projection_dim": 7},
+        {"do_layer_norm": False, "requires_grad": False, "projection_dim": 9, "scalar_mix_parameters": [1, 1, 0]},
+    ],
+)
+def test_a_config_of_upstreams_embedder_changes_nothing_but_the_type(tmp_path: Path, keys: dict[str, Any]) -> None:
+    config = {**bilm_files(tmp_path), "dropout": 0.0, **keys}
+    ours = embedder(**config)
+    upstream = TokenEmbedder.from_params(Params({"type": "elmo_token_embedder", **config}))
+    if "projection_dim" in keys:
+        ours.elmo.projections[0].load_state_dict(upstream._projection.state_dict())
+    assert ours.get_output_dim() == upstream.get_output_dim()
+    torch.testing.assert_close(ours(IDS), upstream(IDS), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("sentence", [sentence for sentence in SENTENCES if sentence])
+def test_so_does_one_with_layer_norm_for_a_sentence(tmp_path: Path, sentence: list[str]) -> None:
+    config = {**bilm_files(tmp_path), "dropout": 0.0, "do_layer_norm": True, "scalar_mix_parameters": [0.2, -3.0, 1.0]}
+    upstream = TokenEmbedder.from_params(Params({"type": "elmo_token_embedder", **config}))
+    ids = batch_to_ids([sentence])
+    torch.testing.assert_close(embedder(**config)(ids), upstream(ids), atol=1e-5, rtol=0)
+
+
+def test_so_does_one_with_a_vocabulary_to_cache(tmp_path: Path) -> None:
+    words = ["unused", "The", "cat", "sat", "."]
+    config = {**bilm_files(tmp_path), "dropout": 0.0, "vocab_to_cache": words}
+    upstream = AllenNlpEmbedder.from_params(Params(dict(config)))
+    cached = upstream(IDS[:1, :4], torch.tensor([[1, 2, 3, 4]]))
+    torch.testing.assert_close(embedder(**config)(IDS[:1, :4]), cached, atol=1e-5, rtol=0)
+
+
+def test_in_a_text_field_embedder_it_reads_the_characters_of_its_indexer() -> None:
+    basic = field_embedder(elmo={"type": "elmo", "bilm": RANDOM, "dropout": 0.0})
+    tensors = text_tensors(SENTENCES[:2], VOCAB)
+    assert basic.get_output_dim() == D
+    found = basic({"elmo": tensors["elmo"]})
+    torch.testing.assert_close(found, embedder(bilm=RANDOM, dropout=0.0)(IDS[:2]), atol=1e-6, rtol=0)
+
+
+def test_ids_of_allennlps_characters_are_an_error_and_no_ids_of_bytes() -> None:
+    basic = field_embedder(elmo={"type": "elmo", "bilm": RANDOM})
+    for tensors in ({"token_characters": IDS}, {}, {"token_ids": IDS, "type_ids": IDS}):
+        with pytest.raises(ConfigurationError, match="'elmo_characters'"):
+            basic({"elmo": tensors})
+
+
+def test_beside_other_embedders_elmo_comes_first_by_name() -> None:
+    words = {"type": "embedding", "embedding_dim": 3, "num_embeddings": 2}
+    basic = field_embedder(tokens=words, elmo={"type": "elmo", "bilm": RANDOM, "mix": "concatenate", "dropout": 0.0})
+    tensors = text_tensors(SENTENCES[:2], VOCAB)
+    alone = embedder(bilm=RANDOM, mix="concatenate", dropout=0.0)(IDS[:2])
+    found = basic(tensors)
+    assert found.shape == (2, 6, L * D + 3)
+    torch.testing.assert_close(found[..., : L * D], alone, atol=1e-6, rtol=0)
+
+
+def test_a_list_of_sentences_is_embedded_sentence_by_sentence() -> None:
+    basic = field_embedder(elmo={"type": "elmo", "bilm": RANDOM, "dropout": 0.0})
+    tensors = paragraph_tensors([SENTENCES[:2], [SENTENCES[3]]], VOCAB)["elmo"]
+    ids = tensors["elmo_tokens"]
+    assert ids.shape == (2, 2, 6, 50)
+    wrapped = basic({"elmo": tensors}, num_wrapping_dims=1)
+    flat = embedder(bilm=RANDOM, dropout=0.0)(ids.flatten(0, 1))
+    assert torch.equal(wrapped, flat.view(2, 2, 6, D))
+    assert torch.equal(embedder(bilm=RANDOM, dropout=0.0)(ids), wrapped)
+
+
+def test_a_misspelt_key_is_an_error_that_names_it() -> None:
+    with pytest.raises(ConfigurationError, match="wieght_file"):
+        embedder(wieght_file="x", bilm=RANDOM)
+
+
+def word_vocabulary(folder: Path) -> Vocabulary:
+    """AllenNLP's vocabulary, read from the vocabulary file that a biLM was trained with."""
+    params = {"type": "from_files", "directory": str(vocabulary_folder(folder)), "oov_token": "<UNK>"}
+    return Vocabulary.from_params(Params(params))
+
+
+def word_ids(sentences: list[list[str]], vocab: Vocabulary) -> dict[str, dict[str, Tensor]]:
+    return {"elmo": text_tensors(sentences, vocab)["tokens"]}
+
+
+def test_a_word_input_bilm_reads_the_lines_of_its_vocabulary_file(tmp_path: Path) -> None:
+    vocab = word_vocabulary(tmp_path / "vocabulary")
+    lines = WORDS.read_text(encoding="utf-8").split()
+    assert [vocab.get_token_index(word) for word in lines] == list(range(1, len(lines) + 1))
+    sentences = [["the", "cat", "sat", "."], ["the", "dog"]]
+    tensors = word_ids(sentences, vocab)
+    assert tensors["elmo"]["tokens"].tolist() == [[4, 5, 6, 7], [4, 3, 0, 0]]
+    bilm = {"options": options(char_cnn=None, n_tokens_vocab=len(lines)).to_dict(), "seed": 1}
+    basic = field_embedder(elmo={"type": "elmo", "bilm": bilm, "mix": "concatenate", "dropout": 0.0})
+    layers = basic(tensors)[..., :D]  # (B, T, D) of the token layer
+    elmo = basic.token_embedder_elmo.elmo
+    rows = elmo.bilm.token_encoder.embedding.weight[tensors["elmo"]["tokens"]]  # (B, T, P)
+    torch.testing.assert_close(layers, torch.cat([rows, rows], dim=-1))
+    mask = get_text_field_mask(tensors)
+    assert torch.equal(elmo(tensors["elmo"]["tokens"]).mask, mask) and not layers[~mask].any()
+    assert torch.equal(layers[0, 0], layers[1, 0]) and not torch.equal(layers[1, 1], layers[0, 1])
+
+
+def test_a_word_input_bilm_takes_more_dimensions_too(tmp_path: Path) -> None:
+    vocab = word_vocabulary(tmp_path / "vocabulary")
+    bilm = {"options": options(char_cnn=None, n_tokens_vocab=7).to_dict(), "seed": 1}
+    single = embedder(bilm=bilm, dropout=0.0)
+    ids = paragraph_tensors([[["the", "cat"], ["sat"]], [["."]]], vocab)["tokens"]["tokens"]
+    assert ids.shape == (2, 2, 2)
+    torch.testing.assert_close(single(ids), single(ids.flatten(0, 1)).view(2, 2, 2, D))
+
+
+def test_ids_of_another_vocabulary_are_an_error_that_says_so() -> None:
+    bilm = {"options": options(char_cnn=None, n_tokens_vocab=7).to_dict(), "seed": 1}
+    with pytest.raises(ValueError, match="word id 8 in the input; wanted at most 7: read the text with the vocabulary"):
+        embedder(bilm=bilm)(torch.tensor([[1, 8]]))
+
+
+def test_a_number_of_representations_is_for_the_module_alone() -> None:
+    with pytest.raises(ConfigurationError, match="'num_output_representations' is a key of the module `Elmo`"):
+        embedder(num_output_representations=2)
+
+
+def test_boundaries_that_a_models_mask_does_not_know_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    built = embedder(bilm={"options": options().to_dict(), "seed": 0}, keep_sentence_boundaries=True)
+    assert built(batch_to_ids([["Two", "words"]])).shape[:2] == (1, 4)
+    assert "AllenNLP's models take the text's own mask" in caplog.text
+
+
+def test_a_vocabulary_of_another_size_than_the_bilms_is_an_error() -> None:
+    params = {"type": "elmo", "bilm": {"options": options(char_cnn=None, n_tokens_vocab=9).to_dict(), "seed": 0}}
+    vocab = Vocabulary({"tokens": {"one": 1, "two": 1}})
+    with pytest.raises(ConfigurationError, match=r"a vocabulary of 9 lines; found namespaces .*\{'tokens': 4\}"):
+        TokenEmbedder.from_params(Params(params), vocab=vocab)

@@ -1,0 +1,119 @@
+"""AllenNLP's own ELMo inside a trained model: its layers and its mix, for `load` and for the predictor."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.models import Model
+from allennlp.models.archival import load_archive
+from allennlp.modules.elmo import Elmo as AllenNlpElmo
+from allennlp.predictors import Predictor
+
+from elmo_plugin.embedding import load
+from elmo_plugin.text import batch_to_ids
+from tests.oracles import SENTENCES
+from tests.task_oracles import TOWNS, D, bilm_files, experiment, lstm, tags_reader, train
+
+
+def their_tagger(folder: Path, **keys: Any) -> Path:
+    """The archive of an AllenNLP tagger with AllenNLP's ELMo inside, whose mix has learned."""
+    elmo = {"type": "elmo_token_embedder", **bilm_files(folder / "pair"), **keys}
+    width = elmo.get("projection_dim", D)
+    model = {
+        "type": "simple_tagger",
+        "encoder": lstm(width),
+        "text_field_embedder": {"type": "basic", "token_embedders": {"elmo": elmo}},
+    }
+    reader = tags_reader(token_indexers={"elmo": {"type": "elmo_characters"}})
+    train(experiment(model, reader, TOWNS, optimizer={"type": "adam", "lr": 0.1}), folder / "run")
+    return folder / "run/model.tar.gz"
+
+
+def its_elmo(model: Model) -> AllenNlpElmo:
+    (found,) = [module for module in model.modules() if isinstance(module, AllenNlpElmo)]
+    return found.eval()
+
+
+def its_vectors(elmo: AllenNlpElmo, sentence: list[str]) -> np.ndarray:
+    """(T, D) of a sentence alone, from zeros."""
+    elmo._elmo_lstm._elmo_lstm.reset_states()
+    with torch.no_grad():
+        return elmo(batch_to_ids([sentence]))["elmo_representations"][0][0].numpy()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{}, {"do_layer_norm": True}, {"projection_dim": 5}, {"scalar_mix_parameters": [2.0, 0.0, -1.0]}],
+    ids=str,
+)
+def test_the_mix_that_it_has_learned_is_loaded(tmp_path: Path, keys: dict[str, Any]) -> None:
+    archive = their_tagger(tmp_path, **keys)
+    elmo = its_elmo(load_archive(archive).model)
+    if not keys:
+        assert max(abs(float(weight)) for weight in elmo.scalar_mix_0.scalar_parameters) > 0.01
+        assert float(elmo.scalar_mix_0.gamma) != 1
+    for sentence, found in zip(SENTENCES, load(archive, "trained").embed(SENTENCES), strict=True):
+        assert found.shape == (len(sentence), D)
+        if sentence:
+            np.testing.assert_allclose(found, its_vectors(elmo, sentence), atol=1e-5)
+
+
+def test_files_that_are_gone_are_not_missed(tmp_path: Path) -> None:
+    """AllenNLP cannot load such an archive; of the pair only the sizes are needed."""
+    archive = their_tagger(tmp_path)
+    wanted = load(archive, "trained").embed(SENTENCES)
+    (tmp_path / "pair/weights.hdf5").unlink()
+    for found, vectors in zip(load(archive, "trained").embed(SENTENCES), wanted, strict=True):
+        np.testing.assert_array_equal(found, vectors)
+
+
+def test_the_folder_of_its_run_is_read_too(tmp_path: Path) -> None:
+    archive = their_tagger(tmp_path)
+    (found,) = load(archive.parent, "trained").embed(SENTENCES[:1])
+    (wanted,) = load(archive, "trained").embed(SENTENCES[:1])
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_the_predictor_answers_with_its_layers_and_its_mix(tmp_path: Path) -> None:
+    archive = their_tagger(tmp_path)
+    predictor = Predictor.from_path(str(archive), "elmo_embedder")
+    elmo = its_elmo(load_archive(archive).model)
+    answers = predictor.predict_batch_json([{"tokens": sentence} for sentence in SENTENCES])
+    layers = load(archive).embed(SENTENCES)
+    for sentence, answer, (word, first, second) in zip(SENTENCES, answers, layers, strict=True):
+        if not sentence:
+            assert answer["elmo"] == []
+            continue
+        np.testing.assert_allclose(answer["elmo"], its_vectors(elmo, sentence), atol=1e-5)
+        np.testing.assert_allclose(answer["word_emb"], word[:, : D // 2], atol=1e-5)
+        np.testing.assert_allclose(answer["lstm_outputs1"], first, atol=1e-5)
+        np.testing.assert_allclose(answer["lstm_outputs2"], second, atol=1e-5)
+
+
+def test_a_model_without_elmo_is_named(tmp_path: Path) -> None:
+    model = {"type": "simple_tagger", "encoder": lstm(5)}
+    words = {"type": "embedding", "embedding_dim": 5}
+    model["text_field_embedder"] = {"type": "basic", "token_embedders": {"tokens": words}}
+    reader = tags_reader(token_indexers={"tokens": {"type": "single_id"}})
+    train(experiment(model, reader, TOWNS, num_epochs=1), tmp_path / "run")
+    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz': .*SimpleTagger without ELMo"):
+        load(tmp_path / "run/model.tar.gz", "trained")
+    with pytest.raises(ConfigurationError, match="SimpleTagger holds no ELMo"):
+        Predictor.from_path(str(tmp_path / "run/model.tar.gz"), "elmo_embedder")
+
+
+@pytest.mark.parametrize("bilm", ["english-tiny", "weights.hdf5", "folder", "tiny.safetensors"])
+def test_a_bilm_that_is_no_trained_model_is_said_to_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bilm: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bilm_files(tmp_path / "folder")
+    shutil.copy(tmp_path / "folder/weights.hdf5", tmp_path)
+    (tmp_path / "tiny.safetensors").write_bytes((len(json.dumps({})).to_bytes(8, "little")) + b"{}")
+    with pytest.raises(ConfigurationError, match=f"'{bilm}': expected the archive.*'all'"):
+        load(bilm, "trained")

@@ -1,0 +1,264 @@
+"""A text to a file: the vectors of each sentence alone, in flat memory, and the same after any kill."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tracemalloc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Tokenizer
+
+from elmo_plugin.bilm import BiLM
+from elmo_plugin.embedding import (
+    Corpus,
+    EmbeddedSentence,
+    Embedder,
+    Hdf5File,
+    NpzFile,
+    VectorFile,
+    corpus,
+    load,
+)
+from elmo_plugin.embedding.vector_file import Layout
+from tests.embedding_runs import BATCH, CHARACTERS, break_off, embed, write_text
+from tests.oracles import lively, options, write_files
+from tests.task_oracles import D, L, small_bilm, warm_bilm
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the small biLM; windows are small."""
+    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", CHARACTERS)
+    monkeypatch.setattr(corpus, "SMALLEST_WINDOW", CHARACTERS)
+    write_files(tmp_path / "bilm", small_bilm())
+    return tmp_path
+
+
+@pytest.mark.parametrize(("pool", "half"), [(False, False), (False, True), (True, False)])
+def test_each_line_has_the_vectors_of_its_sentence_alone(folder: Path, pool: bool, half: bool) -> None:
+    lines = write_text(folder / "text", 150)
+    counts = embed(folder, "file", Hdf5File(), pool=pool, half=half)
+    assert counts == (150, sum(len(line.split()) for line in lines))
+    alone = load(folder / "bilm")
+    with h5py.File(folder / "file") as file:
+        assert len(file) == 151
+        for number, line in enumerate(lines):
+            (wanted,) = alone.embed([line.split()])
+            if pool:
+                wanted = wanted.mean(axis=1) if line else np.zeros((L, D))
+            found = file[str(number)]
+            assert found.shape == wanted.shape and found.dtype == ("float16" if half else "float32")
+            np.testing.assert_allclose(found, wanted, atol=2e-3 if half else 1e-6)
+    assert sorted(path.name for path in folder.iterdir()) == ["bilm", "file", "text"]
+
+
+def test_a_text_without_a_line_makes_a_file_without_a_sentence(folder: Path) -> None:
+    (folder / "text").write_text("")
+    assert embed(folder, "file", Hdf5File()) == (0, 0)
+    with h5py.File(folder / "file") as file:
+        assert list(file) == ["sentence_to_index"] and file["sentence_to_index"][0] == b"{}"
+
+
+@pytest.mark.parametrize("after", [0, 3, 20, 32])
+def test_a_run_that_was_broken_off_ends_with_the_same_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    write_text(folder / "text", 150)
+    embed(folder, "whole.npz", NpzFile())
+    with monkeypatch.context() as broken:
+        break_off(broken, after)
+        with pytest.raises(KeyboardInterrupt):
+            embed(folder, "resumed.npz", NpzFile())
+    assert not (folder / "resumed.npz").exists()
+    assert (folder / "resumed.npz.part").exists() == (after > 15)
+    batches: list[int] = []
+    vectors = Embedder._vectors
+    monkeypatch.setattr(Embedder, "_vectors", lambda self, s: batches.append(len(s)) or vectors(self, s))
+    assert embed(folder, "resumed.npz", NpzFile()) == embed(folder, "again.npz", NpzFile())
+    assert (folder / "resumed.npz").read_bytes() == (folder / "whole.npz").read_bytes()
+    assert not (folder / "resumed.npz.part").exists()
+
+
+def test_a_window_is_computed_as_if_nothing_had_been_before_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a file is the same after a kill also where the last bits of a word depend on the words beside it."""
+    known: list[int] = []
+    vectors = Embedder._vectors
+    monkeypatch.setattr(
+        Embedder, "_vectors", lambda self, s: known.append(len(self.elmo.bilm.word_cache)) or vectors(self, s)
+    )
+    write_text(folder / "text", 150)
+    windows = len(list(Corpus(folder / "text", Tokenizer.by_name("just_spaces")()).windows()))
+    for _ in range(2):
+        known.clear()
+        embed(folder, "file", NpzFile())
+        (folder / "file").unlink()
+        assert known.count(0) == windows > 2
+
+
+def test_what_is_embedded_is_not_embedded_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_text(folder / "text", 300)
+
+    class Broken(NpzFile):
+        def write(self, *arguments: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(ConfigurationError, match=r"No space left on device; '.*file\.part' keeps what is embedded"):
+        embed(folder, "file", Broken())
+    break_off(monkeypatch, 0)
+    assert embed(folder, "file", NpzFile()).sentences == 300
+
+
+KILLS = ["replace 1", "vectors 1", "vectors 4", "fsync 1", "fsync 2", "fsync 3", "vectors 30", "replace 1"]
+"""Before the journal has its name; within a window; before its arrays are safe, before its line is; before the file
+has its name."""
+KILLED_AND_RESUMED = """
+import os, sys
+from tests.killer import kill
+from elmo_plugin.embedding import Embedder, corpus
+from allennlp.commands import main
+
+def killing(name, function):
+    def call(*arguments, **keys):
+        calls.append(name)
+        if f"{name} {calls.count(name)}" == at:
+            kill()
+        return function(*arguments, **keys)
+    return call
+
+corpus.CHARACTERS_IN_WINDOW = corpus.SMALLEST_WINDOW = int(sys.argv.pop(1))
+Embedder._vectors = killing("vectors", Embedder._vectors)
+os.fsync, os.replace = killing("fsync", os.fsync), killing("replace", os.replace)
+for at in [*sys.argv.pop(1).split(","), "never"]:
+    calls = []
+    child = os.fork()
+    if not child:
+        main()
+        os._exit(0)
+    print("end", os.waitpid(child, 0)[1], flush=True)
+"""
+
+
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_file(folder: Path) -> None:
+    write_text(folder / "text", 300)
+    command = ["embed-corpus", "text", "file.hdf5", "--bilm", "bilm", "--tokens-per-batch", str(BATCH)]
+    result = subprocess.run(
+        [sys.executable, "-c", KILLED_AND_RESUMED, str(CHARACTERS), ",".join(KILLS), *command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    ends = [line for line in result.stdout.splitlines() if line.startswith("end")]
+    assert ends == [f"end {int(signal.SIGKILL)}"] * len(KILLS) + ["end 0"], result.stderr
+    embed(folder, "whole.hdf5", Hdf5File())
+    assert (folder / "file.hdf5").read_bytes() == (folder / "whole.hdf5").read_bytes()
+    assert not (folder / "file.hdf5.part").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"bilm": "other"}, "another 'weights'"),
+        ({"bilm": "warm", "initial_state": "warm"}, "another 'initial_state'"),
+        ({"half": True}, "another 'type of numbers'"),
+        ({"pool": True}, "another 'shape'"),
+        ({"tokens_per_batch": 50}, "another 'tokens per batch'"),
+        ({"batch_size": 3}, "another 'batch size'"),
+        ({"text": "changed"}, "another text, .*: line 3 is not what it was"),
+        ({"text": "longer"}, "another text, .*: line 2 is not what it was"),
+        ({"text": "shorter"}, "another text, .*: line 4 is not what it was"),
+        ({"text": "empty"}, "another text, .*: it had more lines"),
+    ],
+)
+def test_what_another_run_has_begun_is_refused_and_stays(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], found: str
+) -> None:
+    write_files(folder / "other", lively(BiLM.random(options(), seed=0), scale=0.5))
+    write_files(folder / "warm", warm_bilm())
+    lines = write_text(folder / "text", 300)
+    for name, other in {
+        "changed": [*lines[:2], "x", *lines[3:]],
+        "longer": [*lines[:1], *lines],
+        "shorter": lines[:3],
+        "empty": [],
+    }.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in other), encoding="utf-8")
+    with monkeypatch.context() as broken:
+        break_off(broken, 45)
+        with pytest.raises(KeyboardInterrupt):
+            embed(folder, "file", NpzFile())
+    kept = len((folder / "file.part/windows.jsonl").read_bytes().splitlines())
+    with pytest.raises(ConfigurationError, match=found):
+        embed(folder, "file", NpzFile(), **changes)
+    assert not (folder / "file").exists()
+    break_off(monkeypatch, 0)
+    with pytest.raises(KeyboardInterrupt):  # goes on behind what was kept
+        embed(folder, "file", NpzFile())
+    assert len((folder / "file.part/windows.jsonl").read_bytes().splitlines()) == kept > 0
+
+
+def test_a_file_that_is_there_stays(folder: Path) -> None:
+    write_text(folder / "text", 5)
+    (folder / "file").write_text("good")
+    with pytest.raises(ConfigurationError, match="file' is there already; name another output, or delete it"):
+        embed(folder, "file", NpzFile())
+    assert (folder / "file").read_text() == "good" and not (folder / "file.part").exists()
+
+
+def test_a_target_in_no_folder_is_said(folder: Path) -> None:
+    write_text(folder / "text", 5)
+    with pytest.raises(ConfigurationError, match=r"no_folder/file' cannot be written: .*No such file or directory"):
+        embed(folder, "no_folder/file", NpzFile())
+
+
+def test_arrays_and_text_in_memory_do_not_grow_with_the_corpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[weakref.ref[np.ndarray]] = []
+    arrays, peak = 0, 0
+    vectors = Embedder._vectors
+
+    def look() -> None:
+        nonlocal arrays, peak
+        arrays = max(arrays, sum(ref() is not None for ref in alive))
+        peak = max(peak, tracemalloc.get_traced_memory()[1])
+        gc.collect()
+        tracemalloc.reset_peak()
+
+    def watched(self: Embedder, sentences: Any) -> np.ndarray:
+        alive.append(weakref.ref(array := vectors(self, sentences)))
+        look()
+        return array
+
+    class Nothing(VectorFile):
+        def write(self, path: Path, sentences: Any, layout: Layout) -> None:
+            for sentence in sentences:
+                assert isinstance(sentence, EmbeddedSentence)
+            look()
+            path.touch()
+
+    monkeypatch.setattr(Embedder, "_vectors", watched)
+    peaks = []
+    for lines in (20, 100, 500):  # the first fills caches
+        write_text(folder / "text", lines)
+        peak = 0
+        gc.collect()
+        gc.freeze()  # a collection has little to look at, so that there can be one at each look
+        tracemalloc.start()
+        try:
+            embed(folder, f"of {lines}", Nothing())
+        finally:
+            tracemalloc.stop()
+            gc.unfreeze()
+        peaks.append(peak)
+    assert len(alive) > 100 and arrays <= 3
+    assert peaks[2] < 1.2 * peaks[1] + 50_000

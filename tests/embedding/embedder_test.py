@@ -1,0 +1,331 @@
+"""Tokens to arrays, held against `Elmo.layers` of one sentence at a time and against AllenNLP's ELMo."""
+
+import copy
+import multiprocessing
+import pickle
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.models.archival import load_archive
+
+import elmo_plugin
+from elmo_plugin.bilm import BiLM, CarriedState, WordEncoder, ZeroState
+from elmo_plugin.elmo import ConcatenateMix, Elmo, ElmoTokenEmbedder
+from elmo_plugin.embedding import ElmoEmbedder, Embedder, embedder, load
+from elmo_plugin.text import batch_to_ids
+from tests import many_langs_oracle
+from tests.oracles import SENTENCES, lively, options, reference_elmo, reference_layers, write_files
+from tests.task_oracles import TOWNS, D, L, experiment, lstm, small_bilm, tagger, tags_reader, train, warm_bilm
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The small biLM in bilm-tf's files."""
+    write_files(tmp_path / "bilm", small_bilm())
+    return tmp_path / "bilm"
+
+
+def layers_of(sentence: list[str]) -> np.ndarray:
+    """(L, T, D), from the biLM alone and the sentence alone."""
+    elmo = Elmo.from_parts(small_bilm(), [ConcatenateMix(L, D)], dropout=0.0)
+    return elmo.layers(batch_to_ids([sentence]))[0][:, 0, 1 : len(sentence) + 1].numpy()
+
+
+def test_all_layers_are_those_of_each_sentence_alone_in_the_order_given(folder: Path) -> None:
+    arrays = load(folder).embed(SENTENCES)
+    assert [array.shape for array in arrays] == [(L, len(sentence), D) for sentence in SENTENCES]
+    for array, sentence in zip(arrays, SENTENCES, strict=True):
+        assert array.dtype == np.float32 and array.flags.owndata
+        np.testing.assert_allclose(array, layers_of(sentence), atol=1e-6)
+
+
+def test_they_are_allennlps(folder: Path, tmp_path: Path) -> None:
+    wanted = reference_layers(reference_elmo(tmp_path, small_bilm()), batch_to_ids(SENTENCES))  # (L, B, T + 2, D)
+    for row, (array, sentence) in enumerate(zip(load(folder).embed(SENTENCES), SENTENCES, strict=True)):
+        np.testing.assert_allclose(array, wanted[:, row, 1 : len(sentence) + 1].detach(), atol=1e-5)
+
+
+@pytest.mark.parametrize("mix", ["top", "average"])
+def test_the_top_layer_and_the_average_are_of_all_layers(folder: Path, mix: str) -> None:
+    for array, sentence in zip(load(folder, mix).embed(SENTENCES), SENTENCES, strict=True):
+        layers = layers_of(sentence)
+        np.testing.assert_allclose(array, layers[-1] if mix == "top" else layers.mean(axis=0), atol=1e-6)
+
+
+def test_the_trained_mix_is_that_of_the_model_in_the_archive(tmp_path: Path) -> None:
+    elmo = {"bilm": {"options": options().to_dict(), "seed": 3}}
+    config = experiment(tagger(elmo, elmo_at=["input"]), tags_reader(), TOWNS)
+    config["model"]["encoder"]["input_size"] = D
+    train(config, tmp_path / "run")
+    (tmp_path / "run/best.th").unlink()
+    found = load(tmp_path / "run/model.tar.gz", "trained").embed(SENTENCES)
+    model = load_archive(tmp_path / "run/model.tar.gz").model.eval()
+    (trained,) = [module for module in model.modules() if isinstance(module, Elmo)]
+    assert trained.mixes[0].scalar_parameters.abs().max() > 0.001
+    with torch.no_grad():
+        wanted = trained(batch_to_ids(SENTENCES)).representations[0]  # (B, T, D)
+    for row, array in enumerate(found):
+        np.testing.assert_allclose(array, wanted[row, : len(array)], atol=1e-6)
+
+
+def test_a_bilm_of_words_reads_its_own_vocabulary(tmp_path: Path) -> None:
+    bilm = lively(BiLM.random(options(char_cnn=None, n_tokens_vocab=5), seed=0))
+    assert isinstance(bilm.token_encoder, WordEncoder)
+    write_files(tmp_path, bilm)
+    with pytest.raises(ConfigurationError, match=r"weights.*reads words, and its files hold no vocabulary"):
+        load(tmp_path / "weights.hdf5")
+    (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nboat\nleaks\n", encoding="utf-8")
+    known, unknown, empty = load(tmp_path).embed([["boat", "leaks"], ["nothing"], []])
+    with torch.no_grad():
+        wanted = bilm(torch.tensor([[4, 5], [3, 0]])).layers  # (L, 2, 4, D)
+    np.testing.assert_allclose(known, wanted[:, 0, 1:3], atol=1e-6)
+    np.testing.assert_allclose(unknown, wanted[:, 1, 1:2], atol=1e-6)
+    assert empty.shape == (L, 0, D)
+
+
+@pytest.mark.usefixtures("native_bfloat16")
+def test_the_bundled_bilm_goes_by_its_name_from_the_package_itself() -> None:
+    (array,) = elmo_plugin.load("english-tiny").embed([["The", "ship", "sank", "."]])
+    assert array.shape[1] == 4 and array.any()
+    (half,) = elmo_plugin.load("english-tiny", precision="bfloat16").embed([["The", "ship", "sank", "."]])
+    assert half.dtype == np.float32 and not np.array_equal(half, array)
+    np.testing.assert_allclose(half, array, atol=0.1)
+
+
+def test_half_a_surrogate_pair_is_left_out_of_its_word(folder: Path) -> None:
+    half, alone, whole, empty = load(folder).embed([["\ud83dleft", "b"], ["\ud83d"], ["left", "b"], [""]])
+    np.testing.assert_array_equal(half, whole)  # as bilm-tf's `encode("utf-8", "ignore")` does
+    np.testing.assert_array_equal(alone, empty)
+
+
+def test_a_string_is_no_sentence(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match="got the string 'Two words'"):
+        load(folder).embed(["Two words"])
+
+
+def test_of_no_sentences_there_are_no_arrays(folder: Path) -> None:
+    assert load(folder).embed([]) == []
+
+
+def test_what_cannot_be_loaded_is_said(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="'mix' is 'best'; wanted one of all, top, average, trained"):
+        load(folder, "best")
+    with pytest.raises(ConfigurationError, match="'cuda_device' is 99; this machine has"):
+        load(folder, cuda_device=99)
+    (tmp_path / "model.tar.gz").write_bytes(b"no archive")
+    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz': expected the archive of a trained model"):
+        load(tmp_path / "model.tar.gz", "trained")
+    with pytest.raises(ConfigurationError, match=r"'bilm' is .*nowhere.* cannot be had"):
+        load(tmp_path / "nowhere", "trained")
+
+
+def test_a_state_that_is_carried_from_sentence_to_sentence_is_refused() -> None:
+    elmo = Elmo.from_parts(small_bilm(), [ConcatenateMix(L, D)], initial_state=CarriedState())
+    with pytest.raises(ConfigurationError, match=r"'initial_state' is 'carried'.*wanted 'zero' or 'warm'"):
+        Embedder(elmo)
+
+
+def test_a_batch_of_arrays_is_in_memory_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[int] = []
+    vectors = Embedder._vectors
+    monkeypatch.setattr(embedder.Embedder, "_vectors", lambda self, s: batches.append(len(s)) or vectors(self, s))
+    places = load(folder).by_length(SENTENCES, tokens_per_batch=8)
+    assert next(places)[0] == 2 and batches == [2]  # the empty sentence and the one of one token
+    assert [place for place, _ in places] == [3, 0, 1] and batches == [2, 1, 1]
+
+
+def test_the_retired_class_answers_as_it_did(folder: Path) -> None:
+    old = ElmoEmbedder(str(folder / "options.json"), str(folder / "weights.hdf5"))
+    for array, sentence in zip(old.embed_batch(SENTENCES), SENTENCES, strict=True):
+        np.testing.assert_allclose(array, layers_of(sentence), atol=1e-6)
+        np.testing.assert_allclose(old.embed_sentence(sentence), array, atol=1e-6)
+
+
+def test_the_retired_class_reads_a_stream_batch_by_batch(folder: Path) -> None:
+    old = ElmoEmbedder(str(folder / "options.json"), str(folder / "weights.hdf5"))
+    read: list[int] = []
+    stream = (read.append(len(sentence)) or sentence for sentence in SENTENCES)
+    arrays = old.embed_sentences(stream, batch_size=2)
+    assert next(arrays).shape == (L, 4, D) and len(read) == 2
+    assert [array.shape[1] for array in arrays] == [6, 0, 1]
+
+
+def test_sentences_may_come_from_a_generator(folder: Path) -> None:
+    found = load(folder).embed((word for word in sentence) for sentence in SENTENCES)  # type: ignore[arg-type]
+    assert [len(array[0]) for array in found] == [len(sentence) for sentence in SENTENCES]
+
+
+def test_the_trained_mix_behind_elmo_enhanced_is_that_of_its_input(tmp_path: Path) -> None:
+    elmo = {"type": "elmo", "bilm": {"options": options().to_dict(), "seed": 3}, "mix": "concatenate", "dropout": 0.0}
+    weights = {"type": "scalar", "initial_scalar_parameters": [2.0, 0.0, -2.0]}
+    encoder = {"type": "elmo_enhanced", "encoder": lstm(D), "num_elmo_layers": L, "layer_dim": D, "input_mix": weights}
+    model = {"type": "simple_tagger", "encoder": encoder}
+    model["text_field_embedder"] = {"type": "basic", "token_embedders": {"elmo": elmo}}
+    reader = tags_reader(token_indexers={"elmo": {"type": "elmo_characters"}})
+    trained = train(experiment(model, reader, TOWNS), tmp_path / "run")
+    with torch.no_grad():
+        layers = trained.text_field_embedder.token_embedder_elmo.elmo.layers(batch_to_ids(SENTENCES[:1]))  # type: ignore
+        wanted = trained.encoder.input_mix(*layers)[0, 1:-1]  # type: ignore
+    (found,) = load(tmp_path / "run/model.tar.gz", "trained").embed(SENTENCES[:1])
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+@pytest.fixture
+def warm(tmp_path: Path) -> Path:
+    """The small biLM with a warm state, in bilm-tf's files."""
+    write_files(tmp_path / "warm", warm_bilm())
+    return tmp_path / "warm"
+
+
+@pytest.mark.parametrize("mix", ["all", "top", "average"])
+def test_a_warm_start_gives_the_vectors_of_the_token_embedder_elmo(warm: Path, mix: str) -> None:
+    config_mix = {"all": "concatenate", "top": "last", "average": "average"}[mix]
+    keys = {"bilm": {"pretrained": str(warm)}, "dropout": 0.0, "mix": {"type": config_mix}}
+    wanted = ElmoTokenEmbedder.from_params(Params({**keys, "initial_state": "warm"})).eval()
+    ids = batch_to_ids(SENTENCES)
+    with torch.no_grad():
+        vectors = wanted(ids)  # (B, T, width)
+    cold = load(warm, mix).embed(SENTENCES)
+    for row, array in enumerate(load(warm, mix, initial_state="warm").embed(SENTENCES)):
+        found = array if mix != "all" else np.concatenate(list(array), axis=-1)  # (T, width)
+        np.testing.assert_allclose(found, vectors[row, : len(found)], atol=1e-6)
+        assert not len(found) or not np.allclose(array, cold[row], atol=1e-3)
+
+
+def test_the_retired_class_starts_warm_too(warm: Path) -> None:
+    old = ElmoEmbedder(str(warm / "options.json"), str(warm / "weights.hdf5"), initial_state="warm")
+    for found, wanted in zip(
+        old.embed_batch(SENTENCES), load(warm, initial_state="warm").embed(SENTENCES), strict=True
+    ):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("initial_state", ["carried", "hot", "", 1, ["warm"]])
+def test_another_initial_state_is_refused_before_files_are_read(initial_state: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"'initial_state': expected 'zero' or 'warm', got"):
+        load("nowhere", initial_state=initial_state)
+
+
+def test_a_file_without_a_warm_state_is_named(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"'initial_state'.*bilm holds no warm state"):
+        load(folder, initial_state="warm")
+
+
+@pytest.mark.parametrize("chosen", [None, "zero", "warm"])
+def test_a_trained_mix_starts_as_its_model_does_unless_told_otherwise(
+    warm: Path, tmp_path: Path, chosen: Optional[str]
+) -> None:
+    elmo = {"bilm": {"pretrained": str(warm)}, "initial_state": "warm"}
+    train(experiment(tagger(elmo, elmo_at=["input"]), tags_reader(), TOWNS, num_epochs=1), tmp_path / "run")
+    model = load_archive(tmp_path / "run/model.tar.gz").model.eval()
+    (trained,) = [module for module in model.modules() if isinstance(module, Elmo)]
+    if chosen == "zero":
+        trained.initial_state = ZeroState()
+    with torch.no_grad():
+        wanted = trained(batch_to_ids(SENTENCES)).representations[0]  # (B, T, D)
+    for row, array in enumerate(load(tmp_path / "run/model.tar.gz", "trained", initial_state=chosen).embed(SENTENCES)):
+        np.testing.assert_allclose(array, wanted[row, : len(array)], atol=1e-6)
+
+
+def every_kind(folder: Path) -> list[Embedder]:
+    """Embedders with ids of characters, of a vocabulary, of lexicons and of AllenNLP's vocabulary."""
+    write_files(folder / "words", lively(BiLM.random(options(char_cnn=None, n_tokens_vocab=5), seed=0)))
+    (folder / "words/vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nboat\nleaks\n", encoding="utf-8")
+    many_langs_oracle.write_folder(folder / "many", many_langs_oracle.config())
+    elmo = {"bilm": {"options": options().to_dict(), "seed": 3}}
+    train(experiment(tagger(elmo, elmo_at=["input"]), tags_reader(), TOWNS, num_epochs=1), folder / "run")
+    write_files(folder / "characters", warm_bilm())
+    return [
+        load(folder / "characters"),
+        load(folder / "characters", "top", "bfloat16", initial_state="warm"),
+        load(folder / "words", "average"),
+        load(folder / "many"),
+        load(folder / "run/model.tar.gz", "trained"),
+    ]
+
+
+def test_a_pickle_and_a_deep_copy_give_equal_vectors_before_and_after_the_first_use(tmp_path: Path) -> None:
+    for made in every_kind(tmp_path):
+        for _ in range(2):
+            copies = [pickle.loads(pickle.dumps(made)), copy.deepcopy(made)]
+            wanted = made.embed([["boat", "leaks"], ["nothing"], []])
+            for copied in copies:
+                assert repr(copied) == repr(made)
+                for found, array in zip(copied.embed([["boat", "leaks"], ["nothing"], []]), wanted, strict=True):
+                    np.testing.assert_array_equal(found, array)
+
+
+def test_a_process_that_is_spawned_embeds_with_what_it_was_sent(folder: Path) -> None:
+    made = load(folder, "top")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = pool.apply(made.embed, [SENTENCES])
+    for array, wanted in zip(found, made.embed(SENTENCES), strict=True):
+        np.testing.assert_array_equal(array, wanted)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "said"),
+    [
+        ("Two words", "got the string 'Two words'"),
+        (["Two words"], "sentence 0.*got the string 'Two words'"),
+        ([["One"], "Two words"], "sentence 1.*got the string 'Two words'"),
+        (np.array(["Two", "words"]), "sentence 0.*got the string 'Two'"),
+        ([["One", 2]], "sentence 0.*got 2"),
+        ([["One", None]], "sentence 0.*got None"),
+        ([{"tokens": ["One"]}], "sentence 0.*got {'tokens'"),
+        ([[["One"]]], r"sentence 0.*got \['One'\]"),
+        ([[b"One"]], "sentence 0.*got b'One'"),
+        ([None], "sentence 0.*got None"),
+        ([3], "sentence 0.*got 3"),
+        (None, "got None"),
+        (7, "got 7"),
+    ],
+)
+def test_what_is_no_list_of_tokens_is_said_with_its_place(folder: Path, sentences: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        load(folder).embed(sentences)
+
+
+def test_arrays_and_tuples_of_tokens_are_sentences(folder: Path) -> None:
+    (wanted,) = load(folder).embed([["Two", "words"]])
+    for sentences in (np.array([["Two", "words"]]), [("Two", "words")], iter([["Two", "words"]])):
+        (found,) = load(folder).embed(sentences)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"cuda_device": "cuda:0"}, "'cuda_device'.*'cuda:0'"),
+        ({"cuda_device": None}, "'cuda_device'.*None"),
+        ({"cuda_device": -2}, "'cuda_device'.*-2"),
+        ({"mix": ["top"]}, r"'mix'.*\['top'\]"),
+        ({"mix": None}, "'mix'.*None"),
+        ({"precision": None}, "'precision'.*None"),
+    ],
+)
+def test_arguments_of_another_type_are_said(folder: Path, keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        load(folder, **keys)
+
+
+@pytest.mark.parametrize("bilm", [None, 3, ["english-tiny"]])
+def test_a_bilm_that_is_no_path_is_said(bilm: Any) -> None:
+    for mix in ("all", "trained"):
+        with pytest.raises(ConfigurationError, match=r"'bilm'.*path"):
+            load(bilm, mix)
+
+
+def test_its_repr_says_what_it_holds(warm: Path) -> None:
+    assert repr(load("english-tiny", "top")) == (
+        "Embedder('english-tiny', n_layers=2, dim=384, projection_dim=256, layer_dim=512, mix='top', "
+        "precision='float32', initial_state='zero', device='cpu')"
+    )
+    found = repr(load(warm, precision="bfloat16", initial_state="warm"))
+    assert repr(str(warm)) in found and "n_layers=2, dim=24, projection_dim=8" in found
+    assert "mix='all', precision='bfloat16', initial_state='warm'" in found

@@ -1,0 +1,205 @@
+"""The transformer, held against `elmo_plugin.load` and against scikit-learn's own checks."""
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from allennlp.common.checks import ConfigurationError
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import SkipTestWarning
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks
+from sklearn.utils.estimator_checks import check_estimator
+
+import elmo_plugin
+from elmo_plugin.integrations import ElmoVectorizer, scikit_learn
+from tests.oracles import write_files
+from tests.task_oracles import D, L, small_bilm, warm_bilm
+
+TEXTS = ["The ship sank.", "A calm, bright morning!", "", "She sold the bakery."]
+TOKENS = [
+    ["The", "ship", "sank", "."],
+    ["A", "calm", ",", "bright", "morning", "!"],
+    [],
+    ["She", "sold", "the", "bakery", "."],
+]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    """The small biLM in bilm-tf's files."""
+    write_files(tmp_path / "bilm", small_bilm())
+    return str(tmp_path / "bilm")
+
+
+def means(arrays: list[np.ndarray]) -> np.ndarray:
+    """(B, width) of (…, T, D) each, zeros where T is 0."""
+    return np.stack([(array.sum(axis=-2) / max(array.shape[-2], 1)).ravel() for array in arrays])
+
+
+@pytest.mark.parametrize("mix", ["top", "average", "all"])
+def test_its_vectors_are_the_means_of_those_of_load_to_the_bit(mix: str) -> None:
+    found = ElmoVectorizer("english-tiny", mix).fit_transform(TEXTS)
+    wanted = means(elmo_plugin.load("english-tiny", mix).embed(TOKENS))
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_text_alone_has_the_vector_that_it_has_beside_others() -> None:
+    together = ElmoVectorizer().transform(TEXTS)
+    for text, tokens, vector in zip(TEXTS, TOKENS, together, strict=True):
+        (alone,) = ElmoVectorizer().transform([text])
+        np.testing.assert_array_equal(alone, means(elmo_plugin.load("english-tiny", "average").embed([tokens]))[0])
+        np.testing.assert_allclose(alone, vector, atol=1e-6)
+    assert together.any(axis=1).tolist() == [True, True, False, True]
+
+
+def test_texts_come_as_tokens_too_as_arrays_and_by_a_tokenizer_of_ones_own(small: str) -> None:
+    wanted = ElmoVectorizer(small).transform(TOKENS)
+    for texts in (
+        TEXTS,
+        np.array(TEXTS),
+        np.array(TEXTS, dtype=object),
+        [np.array(words, dtype=str) for words in TOKENS],
+    ):
+        np.testing.assert_array_equal(ElmoVectorizer(small).transform(texts), wanted)
+    spaced = [" ".join(words) for words in TOKENS]
+    np.testing.assert_array_equal(ElmoVectorizer(small, tokenizer=str.split).transform(spaced), wanted)
+    assert not np.array_equal(ElmoVectorizer(small, tokenizer=str.split).transform(TEXTS), wanted)
+
+
+def test_max_is_the_largest_of_each_number(small: str) -> None:
+    found = ElmoVectorizer(small, mix="top", pooling="max").transform(TOKENS)
+    arrays = elmo_plugin.load(small, "top").embed(TOKENS)
+    wanted = [array.max(axis=0) if len(array) else np.zeros(D) for array in arrays]
+    np.testing.assert_array_equal(found, np.stack(wanted))
+
+
+def test_check_estimator_passes_as_far_as_it_goes_with_texts() -> None:
+    """Most of its checks bring tables of numbers; it skips them, as it does for scikit-learn's `CountVectorizer`."""
+    with pytest.warns(SkipTestWarning, match="which requires input  of type"):
+        ours, theirs = check_estimator(ElmoVectorizer()), check_estimator(CountVectorizer())
+    assert [(check["check_name"], check["status"]) for check in ours] == [("check_estimator_cloneable", "passed")]
+    assert {check["check_name"] for check in ours} == {check["check_name"] for check in theirs}
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_do_not_raise_errors_in_init_or_set_params,
+        estimator_checks.check_estimator_repr,
+        estimator_checks.check_estimator_tags_renamed,
+        estimator_checks.check_get_params_invariance,
+        estimator_checks.check_mixin_order,
+        estimator_checks.check_no_attributes_set_in_init,
+        estimator_checks.check_parameters_default_constructible,
+        estimator_checks.check_set_params,
+        estimator_checks.check_valid_tag_types,
+    ],
+)
+def test_scikit_learns_checks_of_what_needs_no_table_pass(check: Callable[[str, ElmoVectorizer], None]) -> None:
+    check("ElmoVectorizer", ElmoVectorizer())
+
+
+def test_a_clone_and_a_pickle_hold_names_and_not_weights(small: str) -> None:
+    fitted = ElmoVectorizer(small, mix="top", tokenizer=str.split).fit(TEXTS)
+    wanted = fitted.transform(TEXTS)
+    assert len(pickle.dumps(fitted)) < 1000
+    for copy in (clone(fitted), pickle.loads(pickle.dumps(fitted))):
+        assert copy.get_params() == fitted.get_params() and copy._loaded is None
+        np.testing.assert_array_equal(copy.transform(TEXTS), wanted)
+
+
+def test_weights_are_loaded_once_and_again_when_a_parameter_names_others(
+    small: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    load = scikit_learn.load
+    monkeypatch.setattr(scikit_learn, "load", lambda bilm, mix, *rest: loaded.append(mix) or load(bilm, mix, *rest))
+    vectorizer = ElmoVectorizer(small, mix="top")
+    assert loaded == []
+    vectorizer.fit(TEXTS).transform(TEXTS)
+    vectorizer.set_params(pooling="max").transform(TEXTS)
+    assert loaded == ["top"]
+    found = vectorizer.set_params(mix="all", pooling="mean").transform(TEXTS)
+    assert loaded == ["top", "all"] and found.shape == (len(TEXTS), L * D)
+
+
+def test_a_grid_search_over_the_mix_and_the_pooling_runs_through_a_pipeline(small: str) -> None:
+    pipeline = make_pipeline(ElmoVectorizer(small), LogisticRegression())
+    grid = {"elmovectorizer__mix": ["top", "all"], "elmovectorizer__pooling": ["mean", "max"]}
+    texts, labels = TOKENS * 3, [0, 1, 0, 1] * 3
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(texts, labels)
+    assert len(search.cv_results_["params"]) == 4
+    assert search.predict(texts).shape == (12,)
+
+
+def test_features_have_names_also_beside_those_of_other_columns(small: str) -> None:
+    names = ElmoVectorizer(small).get_feature_names_out()
+    assert names[[0, -1]].tolist() == ["elmovectorizer0", f"elmovectorizer{D - 1}"]
+    assert len(ElmoVectorizer(small, mix="all").get_feature_names_out()) == L * D
+    table = np.array([[text, len(text)] for text in TEXTS], dtype=object)
+    columns = ColumnTransformer([("elmo", ElmoVectorizer(small), 0), ("length", "passthrough", [1])])
+    found = columns.fit_transform(table)
+    assert columns.get_feature_names_out().tolist() == [f"elmo__{name}" for name in names] + ["length__x1"]
+    np.testing.assert_array_equal(found[:, :D].astype(np.float32), ElmoVectorizer(small).transform(TEXTS))
+
+
+def test_no_texts_are_a_matrix_without_rows(small: str) -> None:
+    assert ElmoVectorizer(small).transform([]).shape == (0, D)
+
+
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        ("A lone text.", "found the string 'A lone text.'"),
+        (np.array(TEXTS)[:, None], "found a ndarray of two axes"),
+        (["A text", float("nan")], "row 1 is nan; wanted a text or a list of tokens"),
+        (["A text", None], "row 1 is None; wanted a text or a list of tokens"),
+    ],
+)
+def test_what_is_no_column_of_texts_is_said(small: str, texts: object, found: str) -> None:
+    with pytest.raises(ConfigurationError, match=found):
+        ElmoVectorizer(small).transform(texts)
+
+
+def test_wrong_parameters_are_said_when_it_is_fitted_and_not_before(small: str) -> None:
+    with pytest.raises(ConfigurationError, match="'pooling' is 'sum'; wanted one of mean, max"):
+        ElmoVectorizer(small, pooling="sum").fit(TEXTS)
+    with pytest.raises(ConfigurationError, match="'mix' is 'best'; wanted one of all, top, average, trained"):
+        ElmoVectorizer(small, mix="best").fit(TEXTS)
+
+
+def test_it_starts_warm_if_asked_and_loads_again_when_that_changes(tmp_path: Path, small: str) -> None:
+    write_files(tmp_path / "warm", warm_bilm())
+    vectorizer = ElmoVectorizer(str(tmp_path / "warm"))
+    for state in ("zero", "warm"):
+        wanted = means(elmo_plugin.load(tmp_path / "warm", "average", initial_state=state).embed(TOKENS))
+        found = vectorizer.set_params(initial_state=state).transform(TOKENS)
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(vectorizer)).transform(TOKENS), wanted)
+    with pytest.raises(ConfigurationError, match="holds no warm state"):
+        ElmoVectorizer(small, initial_state="warm").fit(TEXTS)
+    with pytest.raises(ConfigurationError, match="'initial_state': expected 'zero' or 'warm', got 'carried'"):
+        ElmoVectorizer(small, initial_state="carried").fit(TEXTS)
+
+
+def test_a_pickle_that_has_no_initial_state_yet_starts_from_zeros(small: str) -> None:
+    vectorizer = ElmoVectorizer(small)
+    earlier = {name: value for name, value in vectorizer.__getstate__().items() if name != "initial_state"}
+    found = ElmoVectorizer.__new__(ElmoVectorizer)
+    found.__setstate__(earlier)
+    np.testing.assert_array_equal(found.transform(TOKENS), vectorizer.transform(TOKENS))
+
+
+def test_a_pickle_that_names_the_old_package_is_read() -> None:
+    pickled = pickle.dumps(ElmoVectorizer("english-tiny"), protocol=0)  # a protocol without lengths of names
+    old = pickled.replace(b"elmo_plugin.integrations", b"elmo_plugin.interop")
+    with pytest.warns(DeprecationWarning, match="'elmo_plugin.integrations'"):
+        assert isinstance(pickle.loads(old), ElmoVectorizer)

@@ -1,0 +1,296 @@
+"""Promise 5: an archive is self-contained, it loads where the weight file is gone."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.data.data_loaders import SimpleDataLoader
+from allennlp.models import Model
+from allennlp.models.archival import load_archive
+from allennlp.predictors import Predictor
+from allennlp.training.util import evaluate
+
+from elmo_plugin.bilm import BiLM, warm_up
+from elmo_plugin.checkpoints import BilmTf, Checkpoint
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.text import batch_to_ids
+from tests.oracles import SENTENCES, options
+from tests.task_oracles import (
+    OPINIONS,
+    TOWNS,
+    Config,
+    D,
+    as_tensors,
+    bilm_files,
+    build_model,
+    classifier,
+    csv_reader,
+    experiment,
+    lstm,
+    read_data,
+    small_bilm,
+    tagger,
+    tags_reader,
+    train,
+)
+
+ELMO_ONLY = {"elmo": {"type": "elmo_characters"}}
+
+
+def stock_tagger(**elmo: Config) -> Config:
+    """AllenNLP's own tagger on one or more ELMos."""
+    embedders = {name: {"type": "elmo", "dropout": 0.0, **keys} for name, keys in elmo.items()}
+    embedder = {"type": "basic", "token_embedders": embedders}
+    return {"type": "simple_tagger", "text_field_embedder": embedder, "encoder": lstm(D * len(elmo))}
+
+
+def answers(model: Model, config: Config) -> list[dict[str, Any]]:
+    """What a model makes of the data of its experiment."""
+    return model.eval().forward_on_instances(read_data(config))
+
+
+def same(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
+    """Whether two models gave the same scores to the last bit, and the same words for them."""
+    return all(
+        (one["logits"] == other["logits"]).all() and one.get("tags") == other.get("tags")
+        for one, other in zip(found, wanted, strict=True)
+    )
+
+
+def bilms(model: Model) -> list[BiLM]:
+    return [module for module in model.modules() if isinstance(module, BiLM)]
+
+
+EXPERIMENTS = {
+    "elmo_tagger": lambda elmo: experiment(tagger(elmo), tags_reader(), TOWNS),
+    "elmo_classifier": lambda elmo: experiment(classifier(elmo), csv_reader(), OPINIONS),
+    "simple_tagger": lambda elmo: experiment(stock_tagger(elmo=elmo), tags_reader(token_indexers=ELMO_ONLY), TOWNS),
+}
+
+
+@pytest.mark.parametrize("kind", list(EXPERIMENTS))
+@pytest.mark.parametrize("form", ["pair", "pretrained", "random"])
+def test_an_archive_answers_the_same_when_the_files_are_gone(kind: str, form: str, tmp_path: Path) -> None:
+    files = bilm_files(tmp_path / "bilm")
+    random = {"bilm": {"options": options().to_dict(), "seed": 5}}
+    elmo = {"pair": files, "pretrained": {"bilm": {"pretrained": files["weight_file"]}}, "random": random}[form]
+    config = EXPERIMENTS[kind](elmo)
+    model = train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "bilm")
+    moved = tmp_path / "elsewhere.tar.gz"
+    shutil.move(tmp_path / "run" / "model.tar.gz", moved)
+    shutil.rmtree(tmp_path / "run")
+    loaded = load_archive(moved).model
+    assert same(answers(loaded, config), answers(model, config))
+
+
+@pytest.mark.parametrize("kind", list(EXPERIMENTS))
+def test_fine_tuned_weights_are_those_of_the_archive_and_not_of_the_file(kind: str, tmp_path: Path) -> None:
+    config = EXPERIMENTS[kind]({**bilm_files(tmp_path / "bilm"), "requires_grad": True})
+    model = train(config, tmp_path / "run")
+    archive = tmp_path / "run" / "model.tar.gz"
+    for gone in (False, True):
+        if gone:
+            shutil.rmtree(tmp_path / "bilm")
+        loaded = load_archive(archive).model
+        (tuned,) = bilms(loaded)
+        moved = [not torch.equal(value, small_bilm().get_parameter(name)) for name, value in tuned.named_parameters()]
+        assert all(moved) and all(parameter.requires_grad for parameter in tuned.parameters())
+        assert same(answers(loaded, config), answers(model, config))
+
+
+def test_a_model_with_two_bilms_finds_each(tmp_path: Path) -> None:
+    one, other = bilm_files(tmp_path / "one"), bilm_files(tmp_path / "other", dim=32)
+    indexers = {"first": {"type": "elmo_characters"}, "second": {"type": "elmo_characters"}}
+    config = experiment(stock_tagger(first=one, second=other), tags_reader(token_indexers=indexers), TOWNS)
+    model = train(config, tmp_path / "run")
+    for folder in ("one", "other"):
+        shutil.rmtree(tmp_path / folder)
+    loaded = load_archive(tmp_path / "run" / "model.tar.gz").model
+    assert [bilm.options.lstm.cell_dim for bilm in bilms(loaded)] == [24, 32]
+    assert same(answers(loaded, config), answers(model, config))
+
+
+def test_a_model_with_the_same_bilm_twice_keeps_what_each_has_learned(tmp_path: Path) -> None:
+    files = bilm_files(tmp_path / "bilm")
+    indexers = {"first": {"type": "elmo_characters"}, "second": {"type": "elmo_characters"}}
+    embedders = {"first": {**files, "requires_grad": True}, "second": files}
+    config = experiment(stock_tagger(**embedders), tags_reader(token_indexers=indexers), TOWNS)
+    model = train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "bilm")
+    loaded = load_archive(tmp_path / "run" / "model.tar.gz").model
+    first, second = bilms(loaded)
+    assert not torch.equal(first.lstm.forward_layers[0].bias, second.lstm.forward_layers[0].bias)
+    assert torch.equal(second.lstm.forward_layers[0].weight_hh, small_bilm().lstm.forward_layers[0].weight_hh)
+    assert same(answers(loaded, config), answers(model, config))
+
+
+def test_a_warm_state_goes_with_the_weights(tmp_path: Path) -> None:
+    bilm = small_bilm()
+    bilm.warm_state = warm_up(bilm, [batch_to_ids(SENTENCES)])
+    BilmTf().write(Checkpoint(bilm.options, bilm.state_dict()), tmp_path / "bilm")
+    elmo = {"bilm": {"pretrained": str(tmp_path / "bilm")}, "initial_state": "warm"}
+    config = EXPERIMENTS["simple_tagger"](elmo)
+    model = train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "bilm")
+    loaded = load_archive(tmp_path / "run" / "model.tar.gz").model
+    assert torch.equal(bilms(loaded)[0].warm_hidden, bilm.warm_hidden)
+    assert same(answers(loaded, config), answers(model, config))
+
+
+@pytest.mark.usefixtures("native_bfloat16")
+def test_half_precision_goes_into_an_archive_and_out_again(tmp_path: Path) -> None:
+    config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), "precision": "bfloat16"})
+    model = train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "bilm")
+    loaded = load_archive(tmp_path / "run" / "model.tar.gz").model
+    assert {parameter.dtype for parameter in bilms(loaded)[0].parameters()} == {torch.bfloat16}
+    assert same(answers(loaded, config), answers(model, config))
+
+
+def test_the_folder_of_a_run_loads_like_its_archive(tmp_path: Path) -> None:
+    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
+    model = train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "bilm")
+    assert same(answers(load_archive(tmp_path / "run").model, config), answers(model, config))
+
+
+def test_a_predictor_and_an_evaluation_need_the_archive_only(tmp_path: Path) -> None:
+    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
+    train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "bilm")
+    archive = load_archive(tmp_path / "run" / "model.tar.gz")
+    loader = SimpleDataLoader(list(archive.dataset_reader.read(str(TOWNS))), 4, vocab=archive.model.vocab)
+    metrics = evaluate(archive.model, loader)
+    told = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
+    assert metrics["accuracy"] == pytest.approx(told["best_validation_accuracy"])
+    predictor = Predictor.from_archive(archive)
+    assert len(predictor.predict_json({"tokens": ["Tove", "left"]})["tags"]) == 2
+
+
+def test_an_archives_bilm_is_a_source_for_another_model(tmp_path: Path) -> None:
+    config = EXPERIMENTS["simple_tagger"]({**bilm_files(tmp_path / "bilm"), "requires_grad": True})
+    donor = train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "bilm")
+    elmo = Elmo(bilm={"pretrained": str(tmp_path / "run" / "model.tar.gz")})
+    for name, value in bilms(donor)[0].named_parameters():
+        assert torch.equal(elmo.bilm.get_parameter(name), value)
+    second = EXPERIMENTS["elmo_classifier"]({"bilm": {"pretrained": str(tmp_path / "run" / "model.tar.gz")}})
+    model = train(second, tmp_path / "second")
+    shutil.rmtree(tmp_path / "run")
+    loaded = load_archive(tmp_path / "second" / "model.tar.gz").model
+    assert same(answers(loaded, second), answers(model, second))
+
+
+@pytest.mark.parametrize("key", ["options_file", "weight_file"])
+def test_a_wrong_path_is_an_error_before_the_first_step_that_names_it(key: str, tmp_path: Path) -> None:
+    config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), key: "/no/such/file"})
+    with pytest.raises(ConfigurationError, match=rf"'{key}' is '/no/such/file', which cannot be had"):
+        train(config, tmp_path / "run")
+    assert not list((tmp_path / "run").glob("*.th"))
+
+
+def test_an_archive_of_another_source_does_not_stand_in_for_a_wrong_path(tmp_path: Path) -> None:
+    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
+    train(config, tmp_path / "run")
+    overrides = {"model.elmo.weight_file": "/no/such/file"}
+    with pytest.raises(ConfigurationError, match="'/no/such/file', which cannot be had"):
+        load_archive(tmp_path / "run" / "model.tar.gz", overrides=overrides)
+
+
+def go_on(config: Config, folder: Path) -> Model:
+    """`allennlp train --recover` of a run that was stopped after two of its four epochs."""
+    whole = {**config, "trainer": {**config["trainer"], "num_epochs": 4}}
+    (folder / "config.json").write_text(json.dumps(whole), encoding="utf-8")
+    return train(whole, folder, recover=True)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_run_goes_on_where_it_stopped_though_the_files_are_gone(requires_grad: bool, tmp_path: Path) -> None:
+    config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), "requires_grad": requires_grad})
+    train(config, tmp_path / "run")
+    shutil.copytree(tmp_path / "run", tmp_path / "control")
+    wanted = answers(go_on(config, tmp_path / "control"), config)
+    shutil.rmtree(tmp_path / "bilm")
+    found = answers(go_on(config, tmp_path / "run"), config)
+    assert same(found, wanted)
+    assert (tmp_path / "run" / "metrics_epoch_3.json").exists()
+
+
+def test_a_run_that_left_no_weights_says_which_file_it_misses(tmp_path: Path) -> None:
+    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
+    train(config, tmp_path / "run")
+    for weights in (tmp_path / "run").glob("*.th"):
+        weights.unlink()
+    shutil.rmtree(tmp_path / "bilm")
+    with pytest.raises(ConfigurationError, match=r"options\.json', which cannot be had"):
+        go_on(config, tmp_path / "run")
+
+
+def test_a_model_says_what_its_bilm_is(tmp_path: Path) -> None:
+    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
+    model, data = build_model(config)
+    assert bilms(model)[0].source == config["model"]["elmo"]["weight_file"]
+    assert "_extra_state" in " ".join(model.state_dict())
+    assert model(**as_tensors(data[:1], model.vocab))["logits"].size(1) == 8
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_elmo_may_be_a_module_of_another_archive(freeze: bool, tmp_path: Path) -> None:
+    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
+    donor = train(config, tmp_path / "first")
+    shutil.rmtree(tmp_path / "bilm")
+    archive = tmp_path / "first" / "model.tar.gz"
+    pretrained = {"_pretrained": {"archive_file": str(archive), "module_path": "text.elmo", "freeze": freeze}}
+    for kind in ("elmo_tagger", "elmo_classifier"):
+        second = EXPERIMENTS[kind](pretrained)
+        model = train(second, tmp_path / kind)
+        for name, value in donor.text.elmo.named_parameters():
+            is_mix = name.startswith("mixes.")
+            assert model.text.elmo.get_parameter(name).requires_grad == (is_mix and not freeze)
+            assert torch.equal(model.text.elmo.get_parameter(name), value) == (freeze or not is_mix)
+        assert same(answers(load_archive(tmp_path / kind / "model.tar.gz").model, second), answers(model, second))
+    one = EXPERIMENTS["elmo_tagger"](pretrained)
+    one["model"]["elmo_at"] = ["input"]
+    with pytest.raises(ConfigurationError, match=r"'elmo_at': .* mixes, 2, got \['input'\]"):
+        build_model(one)
+
+
+@pytest.mark.parametrize("form", ["from_archive", "_pretrained"])
+def test_an_archive_that_was_made_from_another_says_that_it_needs_it(form: str, tmp_path: Path) -> None:
+    first = tmp_path / "first" / "model.tar.gz"
+    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
+    train(config, tmp_path / "first")
+    if form == "from_archive":
+        second = {**config, "model": {"type": "from_archive", "archive_file": str(first)}}
+        path = "model.archive_file"
+    else:
+        elmo = {"_pretrained": {"archive_file": str(first), "module_path": "text.elmo"}}
+        second, path = EXPERIMENTS["elmo_tagger"](elmo), "model.elmo._pretrained.archive_file"
+    model = train(second, tmp_path / "second")
+    moved = tmp_path / "moved.tar.gz"
+    shutil.move(first, moved)
+    with pytest.raises(ConfigurationError, match=r"first/model\.tar\.gz not found: .*'from_archive'.*--overrides"):
+        load_archive(tmp_path / "second" / "model.tar.gz")
+    loaded = load_archive(tmp_path / "second" / "model.tar.gz", overrides={path: str(moved)}).model
+    assert same(answers(loaded, config), answers(model, config))
+
+
+def test_a_model_that_starts_from_the_weights_of_another_is_self_contained(tmp_path: Path) -> None:
+    files = bilm_files(tmp_path / "bilm")
+    donor = train(EXPERIMENTS["elmo_tagger"](files), tmp_path / "first")
+    second = EXPERIMENTS["elmo_tagger"](files)
+    start = {"type": "pretrained", "weights_file_path": str(tmp_path / "first" / "best.th")}
+    second["model"]["initializer"] = {"regexes": [[".*", start]]}
+    second["trainer"] |= {"num_epochs": 1, "optimizer": {"type": "sgd", "lr": 1e-12}}
+    model = train(second, tmp_path / "second")
+    for name, value in donor.named_parameters():
+        torch.testing.assert_close(model.get_parameter(name), value, atol=1e-6, rtol=0)
+    for folder in ("bilm", "first"):
+        shutil.rmtree(tmp_path / folder)
+    loaded = load_archive(tmp_path / "second" / "model.tar.gz").model
+    assert same(answers(loaded, second), answers(model, second))

@@ -1,0 +1,189 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Instance, Vocabulary
+from sklearn.metrics import accuracy_score, f1_score
+
+from elmo_plugin.elmo import AverageMix, LastMix
+from elmo_plugin.models import ElmoClassifier
+from tests.oracles import options
+from tests.task_oracles import (
+    OPINIONS,
+    Config,
+    D,
+    as_tensors,
+    bilm_files,
+    build_model,
+    classifier,
+    csv_reader,
+    experiment,
+    lstm,
+    train,
+    word_embedder,
+)
+
+ELMO = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
+X = 5
+
+
+def opinions_model(**keys: Any) -> tuple[ElmoClassifier, list[Instance]]:
+    model, data = build_model(experiment(classifier(ELMO, **keys), csv_reader(), OPINIONS))
+    assert isinstance(model, ElmoClassifier)
+    return model, data
+
+
+def pooling(width: int) -> Config:
+    return {"type": "boe", "embedding_dim": width, "averaged": True}
+
+
+def test_it_pools_both_ends_of_the_rnn_from_two_mixes_of_one_pass() -> None:
+    feedforward = {"input_dim": 12 + D, "num_layers": 1, "hidden_dims": 9, "activations": "tanh"}
+    model, data = opinions_model(feedforward=feedforward)
+    elmo = model.text.elmo
+    assert elmo is not None and model.feedforward is not None
+    elmo.mixes = torch.nn.ModuleList([AverageMix(3, D), LastMix(3, D)])
+    passes: list[Any] = []
+    elmo.bilm.register_forward_hook(lambda *_: passes.append(None))
+    batch = as_tensors(data[:3], model.vocab)
+    output = model(**batch)
+    assert len(passes) == 1
+    (average, last), mask = elmo(batch["tokens"]["elmo"]["elmo_tokens"])
+    joint = torch.cat([model.text.encoder(average, mask), last], dim=-1) * mask.unsqueeze(-1)  # (B, T, 12 + D)
+    pooled = joint.sum(dim=1) / mask.sum(dim=1, keepdim=True)
+    logits = model.classification(model.feedforward(pooled))
+    torch.testing.assert_close(output["logits"], logits)
+    torch.testing.assert_close(output["probs"], logits.softmax(dim=-1))
+    torch.testing.assert_close(output["loss"], torch.nn.functional.cross_entropy(logits, batch["label"]))
+
+
+@pytest.mark.parametrize(
+    ("elmo_at", "width", "pooled"),
+    [(["input"], D + X, 12), (["output"], X, 12 + D), (["input", "output"], D + X, 12 + D)],
+)
+def test_it_trains_with_elmo_at_any_of_the_places(elmo_at: Any, width: int, pooled: int, tmp_path: Path) -> None:
+    keys = {"elmo_at": elmo_at, "encoder": lstm(width, type="gru"), "text_field_embedder": word_embedder(X)}
+    config = classifier(ELMO, seq2vec_encoder=pooling(pooled), **keys)
+    model = train(experiment(config, csv_reader(), OPINIONS, num_epochs=1), tmp_path)
+    assert isinstance(model, ElmoClassifier) and model.text.elmo is not None
+    assert len(model.text.elmo.mixes) == len(elmo_at)
+    assert all(mix.scalar_parameters.any() for mix in model.text.elmo.mixes)
+
+
+def test_the_baseline_without_elmo_reads_the_same_text(tmp_path: Path) -> None:
+    keys = {"encoder": lstm(X), "seq2vec_encoder": pooling(12), "text_field_embedder": word_embedder(X)}
+    model = train(experiment(classifier(None, **keys), csv_reader(), OPINIONS), tmp_path)
+    assert not [name for name, _ in model.named_parameters() if "bilm" in name]
+
+
+def test_it_learns_its_few_texts_by_heart(tmp_path: Path) -> None:
+    elmo = {**bilm_files(tmp_path), "dropout": 0.0}
+    model, data = build_model(experiment(classifier(elmo), csv_reader(), OPINIONS))
+    batch = as_tensors(data, model.vocab)
+    optimizer = torch.optim.Adam((parameter for parameter in model.parameters() if parameter.requires_grad), lr=0.03)
+    for _ in range(80):
+        model.zero_grad()
+        model(**batch)["loss"].backward()
+        optimizer.step()
+    model.get_metrics(reset=True)
+    answers = model.forward_on_instances(data)
+    assert [answer["label"] for answer in answers] == [instance["label"].label for instance in data]
+    assert model.get_metrics(reset=True) == pytest.approx({"accuracy": 1.0, "macro_f1": 1.0})
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_accuracy_and_macro_f1_are_sklearns_over_batches(seed: int) -> None:
+    model, _ = opinions_model()
+    generator = torch.Generator().manual_seed(seed)
+    gold, logits = torch.randint(3, (23,), generator=generator), torch.randn(23, 3, generator=generator)
+    if seed == 0:
+        logits[:, 2] = -10.0  # a label that is never predicted
+    for part, scores in zip(gold.split(10), logits.split(10), strict=True):
+        model.accuracy(scores, part)
+        model.macro_f1(scores, part)
+    predicted = logits.argmax(dim=-1)
+    assert model.get_metrics(reset=True) == pytest.approx(
+        {
+            "accuracy": accuracy_score(gold, predicted),
+            "macro_f1": f1_score(gold, predicted, labels=range(3), average="macro", zero_division=0.0),
+        }
+    )
+    assert model.get_metrics() == {"accuracy": 0.0, "macro_f1": 0.0}
+
+
+def test_its_answer_names_the_best_label_and_gives_the_probability_of_each() -> None:
+    model, data = opinions_model()
+    for answer, instance in zip(model.forward_on_instances(data), data, strict=True):
+        assert set(answer["probabilities"]) == {"good", "bad", "mixed"}
+        assert sum(answer["probabilities"].values()) == pytest.approx(1.0)
+        assert answer["label"] == max(answer["probabilities"], key=answer["probabilities"].get)
+        assert answer["words"] == instance["metadata"]["words"]
+
+
+def test_a_text_gets_the_same_probabilities_in_any_batch() -> None:
+    model, data = opinions_model()
+    for instance, together in zip(data, model.forward_on_instances(data), strict=True):
+        alone = model.forward_on_instance(instance)
+        assert alone["probabilities"] == pytest.approx(together["probabilities"], abs=1e-5)
+
+
+def test_dropout_is_on_the_pooled_vector_too() -> None:
+    torch.manual_seed(0)
+    model, data = opinions_model(dropout=0.5, encoder=lstm(D, 8), seq2vec_encoder=pooling(16 + D))
+    batch = as_tensors(data[:2], model.vocab)
+    model.seq2vec_encoder.register_forward_hook(lambda _module, _inputs, pooled: torch.ones_like(pooled))
+    assert torch.equal(model(**batch)["logits"][0], model(**batch)["logits"][1])
+    model.train()
+    assert not torch.equal(model(**batch)["logits"][0], model(**batch)["logits"][1])
+
+
+@pytest.mark.parametrize(
+    ("elmo_at", "width", "wanted"),
+    [
+        (["input", "output"], D, "wanted 28: 12 of the encoder and 16 of ELMo at the output"),
+        (["input"], D, "wanted 12: 12 of the encoder and 0 of ELMo at the output"),
+    ],
+)
+def test_the_wrong_size_of_the_pooling_is_an_error_that_says_the_right_one(
+    elmo_at: Any, width: int, wanted: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        opinions_model(elmo_at=elmo_at, encoder=lstm(width), seq2vec_encoder=pooling(30))
+    assert str(caught.value) == f"the seq2vec encoder's input size is 30; {wanted}"
+
+
+def test_the_wrong_size_of_the_feedforward_is_an_error_that_says_the_right_one() -> None:
+    feedforward = {"input_dim": 30, "num_layers": 1, "hidden_dims": 9, "activations": "tanh"}
+    with pytest.raises(ConfigurationError, match=r"feedforward's input.* 28 and 30"):
+        opinions_model(feedforward=feedforward)
+
+
+def test_the_wrong_size_of_the_encoder_is_an_error_that_says_the_right_one() -> None:
+    with pytest.raises(ConfigurationError, match=r"the encoder's 'input_size' is 30; wanted 16"):
+        opinions_model(encoder=lstm(30))
+
+
+def test_a_misspelt_place_is_an_error_that_lists_the_choices() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"'elmo_at' is \['outputs'\]; wanted one or both of \['input', 'output'\]"
+    ):
+        opinions_model(elmo_at=["outputs"])
+
+
+def test_the_stock_reader_of_json_texts_feeds_it_too(tmp_path: Path) -> None:
+    data = tmp_path / "texts.jsonl"
+    data.write_text('{"text": "a b c", "label": "x"}\n{"text": "c d", "label": "y"}\n', encoding="utf-8")
+    indexers = {"elmo": {"type": "elmo_characters"}}
+    reader = {"type": "text_classification_json", "tokenizer": "just_spaces", "token_indexers": indexers}
+    model = train(experiment(classifier(ELMO), reader, data), tmp_path / "run")
+    assert model.vocab.get_vocab_size("labels") == 2
+
+
+def test_labels_it_was_not_trained_with_have_no_place() -> None:
+    vocab = Vocabulary({"labels": {"only": 1}})
+    config = {key: value for key, value in classifier(ELMO).items() if key != "type"}
+    model = ElmoClassifier.from_params(Params(config), vocab=vocab)
+    assert model.classification.out_features == 1

@@ -1,0 +1,182 @@
+from typing import Any, Optional
+
+import pytest
+import torch
+from allennlp.common import Lazy, Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Vocabulary
+from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
+
+from elmo_plugin.elmo import AverageMix, LastMix
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.models import EnhancedText
+from tests.oracles import SENTENCES, options
+from tests.task_oracles import (
+    OPINIONS,
+    TOWNS,
+    D,
+    build_model,
+    classifier,
+    csv_reader,
+    experiment,
+    lstm,
+    random_elmo,
+    tagger,
+    tags_reader,
+    text_tensors,
+    word_embedder,
+)
+
+X, H = 5, 12
+VOCAB = Vocabulary({"tokens": {"cat": 1, "one": 1}})
+TENSORS = text_tensors(SENTENCES, VOCAB)
+MASK = TENSORS["tokens"]["tokens"] > 0  # (4, 6)
+
+
+def rnn(input_size: int) -> Seq2SeqEncoder:
+    torch.manual_seed(4)
+    return Seq2SeqEncoder.from_params(Params(lstm(input_size)))
+
+
+def words() -> TextFieldEmbedder:
+    torch.manual_seed(5)
+    return TextFieldEmbedder.from_params(Params(word_embedder(X)), vocab=VOCAB)
+
+
+def two_mixes() -> Elmo:
+    """An Elmo whose two outputs are not alike."""
+    elmo = random_elmo(num_output_representations=2)
+    elmo.mixes = torch.nn.ModuleList([AverageMix(3, D), LastMix(3, D)])
+    return elmo
+
+
+def lazy_elmo(**keys: Any) -> Lazy[Elmo]:
+    return Lazy(Elmo, Params({"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0, **keys}))
+
+
+def from_lazy(elmo_at: Any, encoder: Seq2SeqEncoder, elmo: Optional[Lazy[Elmo]], x: bool = False) -> EnhancedText:
+    return EnhancedText.from_lazy(elmo, elmo_at, encoder, words() if x else None, dropout=0.0, elmo_indexer="elmo")
+
+
+@pytest.mark.parametrize("x", [True, False])
+def test_elmo_at_both_ends_is_two_mixes_of_one_pass(x: bool) -> None:
+    elmo = two_mixes()
+    text = EnhancedText(rnn(X * x + D), elmo, text_field_embedder=words() if x else None)
+    passes: list[Any] = []
+    elmo.bilm.register_forward_hook(lambda *_: passes.append(None))
+    found, mask = text(TENSORS)
+    assert len(passes) == 1 and torch.equal(mask, MASK)
+    average, last = elmo(TENSORS["elmo"]["elmo_tokens"]).representations
+    vectors = [words()({"tokens": TENSORS["tokens"]})] if x else []
+    hidden = text.encoder(torch.cat([*vectors, average], dim=-1), MASK)  # (B, T, H)
+    torch.testing.assert_close(found, torch.cat([hidden, last], dim=-1))
+    assert text.get_output_dim() == H + D == found.size(-1)
+
+
+@pytest.mark.parametrize("place", ["input", "output"])
+def test_elmo_at_one_end_is_one_mix(place: str) -> None:
+    text = from_lazy([place], rnn(X + D * (place == "input")), lazy_elmo(mix="average"), x=True)
+    assert text.elmo is not None and len(text.elmo.mixes) == 1
+    found, _ = text(TENSORS)
+    (average,) = text.elmo(TENSORS["elmo"]["elmo_tokens"]).representations
+    x = words()({"tokens": TENSORS["tokens"]})
+    if place == "input":
+        wanted = text.encoder(torch.cat([x, average], dim=-1), MASK)
+    else:
+        wanted = torch.cat([text.encoder(x, MASK), average], dim=-1)
+    torch.testing.assert_close(found, wanted)
+    assert text.get_output_dim() == wanted.size(-1)
+
+
+def test_without_elmo_it_is_the_encoder_over_x_from_the_same_text() -> None:
+    text = from_lazy(["input", "output"], rnn(X), None, x=True)
+    found, mask = text(TENSORS)
+    torch.testing.assert_close(found, text.encoder(words()({"tokens": TENSORS["tokens"]}), MASK))
+    assert torch.equal(mask, MASK) and text.get_output_dim() == H
+
+
+def test_the_order_of_the_places_does_not_matter() -> None:
+    keys = {"mix": {"type": "frozen_random", "seed": 1}}
+    one, other = (
+        from_lazy(elmo_at, rnn(D), lazy_elmo(**keys)) for elmo_at in (["input", "output"], ["output", "input"])
+    )
+    assert one.elmo_at == other.elmo_at == ("input", "output")
+    assert torch.equal(one(TENSORS)[0], other(TENSORS)[0])
+
+
+@pytest.mark.parametrize("make", [tagger, classifier])
+def test_a_config_may_say_one_place_without_a_list(make: Any) -> None:
+    keys = {"seq2vec_encoder": {"type": "boe", "embedding_dim": H}} if make is classifier else {}
+    model = make({"bilm": {"options": options().to_dict()}}, elmo_at="input", **keys)
+    reader, data = (csv_reader(), OPINIONS) if make is classifier else (tags_reader(), TOWNS)
+    built, _ = build_model(experiment(model, reader, data))
+    assert built.text.elmo_at == ("input",)  # type: ignore[union-attr]
+
+
+def test_dropout_is_on_the_hidden_vectors_and_not_on_elmo() -> None:
+    text = EnhancedText(rnn(D), two_mixes(), dropout=0.5)
+    found, _ = text(TENSORS)
+    plain, _ = text.eval()(TENSORS)
+    hidden, elmo = found.split([H, D], dim=-1)
+    kept = hidden != 0
+    assert torch.equal(elmo, plain[..., H:])
+    torch.testing.assert_close(hidden[kept], 2 * plain[..., :H][kept])
+    assert 0.3 < kept[MASK].float().mean() < 0.7
+
+
+@pytest.mark.parametrize("elmo_at", [["inputs"], ["input", "ouput"], [], "inputs", None, 1, {"input": True}, [1]])
+def test_an_unknown_place_is_an_error_that_lists_the_choices(elmo_at: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        from_lazy(elmo_at, rnn(D), lazy_elmo())
+    assert str(caught.value) == f"'elmo_at' is {elmo_at!r}; wanted one or both of ['input', 'output']"
+
+
+@pytest.mark.parametrize("place", ["input", "output"])
+def test_one_place_may_be_said_without_a_list(place: str) -> None:
+    text = from_lazy(place, rnn(X + D * (place == "input")), lazy_elmo(), x=True)
+    assert text.elmo_at == (place,) and text.elmo is not None and len(text.elmo.mixes) == 1
+
+
+@pytest.mark.parametrize(
+    ("elmo_at", "x", "wanted"),
+    [
+        (["input", "output"], True, "wanted 21: 5 of the text field embedder and 16 of ELMo at the input"),
+        (["input"], False, "wanted 16: 0 of the text field embedder and 16 of ELMo at the input"),
+        (["output"], True, "wanted 5: 5 of the text field embedder and 0 of ELMo at the input"),
+    ],
+)
+def test_an_encoder_of_another_width_is_an_error_that_says_the_right_one(elmo_at: Any, x: bool, wanted: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        from_lazy(elmo_at, rnn(30), lazy_elmo(), x=x)
+    assert str(caught.value) == f"the encoder's 'input_size' is 30; {wanted}"
+
+
+def test_a_text_that_elmos_indexer_has_not_read_is_an_error_that_names_those_which_have() -> None:
+    text = EnhancedText(rnn(D), two_mixes(), elmo_indexer="characters")
+    with pytest.raises(ConfigurationError, match=r"token indexer 'characters' .*; found \['elmo', 'tokens'\]"):
+        text(TENSORS)
+
+
+@pytest.mark.parametrize("x", [True, False])
+def test_that_elmos_indexer_has_another_name_is_said_before_anything_else(x: bool) -> None:
+    text = EnhancedText(rnn(X * x + D), two_mixes(), text_field_embedder=words() if x else None)
+    renamed = {"chars": TENSORS["elmo"], "tokens": TENSORS["tokens"]}
+    with pytest.raises(ConfigurationError, match=r"token indexer 'elmo' .*'elmo_indexer'.*\['chars', 'tokens'\]"):
+        text(renamed)
+
+
+def test_ids_of_allennlps_characters_are_an_error_and_no_ids_of_bytes() -> None:
+    text = EnhancedText(rnn(D), two_mixes())
+    with pytest.raises(ConfigurationError, match=r"'elmo_characters'.*got 'token_characters'"):
+        text({"elmo": {"token_characters": TENSORS["elmo"]["elmo_tokens"]}})
+
+
+def test_other_indexers_than_elmos_are_for_the_text_field_embedder() -> None:
+    text = EnhancedText(rnn(X + D), two_mixes(), text_field_embedder=words())
+    with pytest.raises(ConfigurationError, match="tokens"):
+        text({"elmo": TENSORS["elmo"]})
+
+
+def test_boundaries_have_no_tags() -> None:
+    with pytest.raises(ConfigurationError, match="'keep_sentence_boundaries' is true; wanted false"):
+        from_lazy(["input"], rnn(D), lazy_elmo(keep_sentence_boundaries=True))

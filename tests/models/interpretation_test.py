@@ -1,0 +1,566 @@
+"""AllenNLP's interpreters and attackers on our models: gradients against those computed by hand."""
+
+import copy
+import json
+import pickle
+from itertools import product
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import DatasetReader, Instance, Vocabulary
+from allennlp.interpret.attackers import Hotflip, InputReduction
+from allennlp.interpret.saliency_interpreters import (
+    IntegratedGradient,
+    SimpleGradient,
+    SmoothGradient,
+    simple_gradient,
+)
+from allennlp.models import Model
+from allennlp.modules import TokenEmbedder
+from allennlp.nn.util import find_embedding_layer, find_text_field_embedder
+from allennlp.predictors import Predictor, SentenceTaggerPredictor, TextClassifierPredictor
+from torch import Tensor, nn
+
+from elmo_plugin.models import ElmoTagger, SpacyBlankTokenizer
+from tests.oracles import options, reference_elmo
+from tests.task_oracles import (
+    OPINIONS,
+    TOWNS,
+    Config,
+    D,
+    as_tensors,
+    bilm_files,
+    classifier,
+    csv_reader,
+    experiment,
+    lstm,
+    small_bilm,
+    tagger,
+    tags_reader,
+    vocabulary_folder,
+    word_embedder,
+)
+
+QUESTION = {"tokens": ["Tove", "left", "Lower", "Harrow", "."]}
+X = 5
+RANDOM = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
+POOLING = {"type": "boe", "averaged": True}
+SALIENCY = [SimpleGradient, IntegratedGradient, SmoothGradient]
+
+
+def predictor_of(
+    config: Config, vocab: Optional[Vocabulary] = None, predictor_name: Optional[str] = None, **keys: Any
+) -> Any:
+    """A predictor for the untrained model of an experiment, whose weights are far from zero."""
+    reader = DatasetReader.from_params(Params(copy.deepcopy(config["dataset_reader"])))
+    vocab = vocab or Vocabulary.from_instances(reader.read(config["train_data_path"]))
+    torch.manual_seed(3)
+    model = Model.from_params(Params(copy.deepcopy(config["model"])), vocab=vocab)
+    for name, weights in model.named_parameters():
+        if name.startswith(("tag_projection", "classification")):
+            nn.init.normal_(weights)
+    return Predictor.by_name(predictor_name or model.default_predictor or "")(model, reader, **keys)  # type: ignore[call-arg]
+
+
+def tagger_of(elmo: Any = RANDOM, x: bool = True, elmo_at: Any = ("input", "output"), **keys: Any) -> Config:
+    width = X * x + D * (elmo is not None and "input" in elmo_at)
+    words = word_embedder(X) if x else None
+    return tagger(elmo, elmo_at=[*elmo_at], encoder=lstm(width), text_field_embedder=words, **keys)
+
+
+def classifier_of(elmo: Any = RANDOM, x: bool = True, elmo_at: Any = ("input", "output"), **keys: Any) -> Config:
+    width = X * x + D * ("input" in elmo_at)
+    pooling = {**POOLING, "embedding_dim": 12 + D * ("output" in elmo_at)}
+    words = word_embedder(X) if x else None
+    return classifier(
+        elmo, elmo_at=[*elmo_at], encoder=lstm(width), text_field_embedder=words, seq2vec_encoder=pooling, **keys
+    )
+
+
+def tagging(model: Config, **keys: Any) -> Config:
+    return experiment(model, tags_reader(**keys), TOWNS)
+
+
+def classification(model: Config, **keys: Any) -> Config:
+    return experiment(model, csv_reader(**keys), OPINIONS)
+
+
+LAST = {**RANDOM, "mix": "last"}
+CONFIGS = {
+    "crf": tagging(tagger_of()),
+    "softmax": tagging(tagger_of(crf=False)),
+    "elmo alone": tagging(tagger_of(x=False)),
+    "input": tagging(tagger_of(elmo_at=["input"])),
+    "output": tagging(tagger_of(elmo_at=["output"])),
+    "no parameter in the mix": tagging(tagger_of(LAST, x=False, elmo_at=["input"])),
+    "classifier": classification(classifier_of()),
+    "classifier, elmo alone": classification(classifier_of(x=False)),
+    "classifier, input": classification(classifier_of(elmo_at=["input"])),
+    "classifier, output": classification(classifier_of(elmo_at=["output"])),
+    "classifier, no parameter in the mix": classification(classifier_of(LAST, x=False)),
+    "fine-tuned": classification(classifier_of({**RANDOM, "requires_grad": True})),
+    "bfloat16": classification(classifier_of({**RANDOM, "precision": "bfloat16"})),
+}
+
+
+def loss_by_hand(model: Any, whole: Tensor, instance: Instance) -> Tensor:
+    """The loss of a labelled instance, in plain torch, from its whole input (1, T, x and ELMo)."""
+    width = model.text.encoder.get_input_dim()
+    mask = torch.ones(whole.shape[:2], dtype=torch.bool)
+    hidden = torch.cat([model.text.encoder(whole[..., :width], mask), whole[..., width:]], dim=-1)
+    if not isinstance(model, ElmoTagger):
+        return -model.classification(hidden.mean(dim=1)).log_softmax(dim=-1)[0, instance["label"].label]
+    logits = hidden[0] @ model.tag_projection._module.weight.T + model.tag_projection._module.bias  # (T, labels)
+    named = [
+        None if tag == "O" and instance["ignore_loss_on_o_tags"].flag_value else tag for tag in instance["tags"].labels
+    ]
+    index = model.vocab.get_token_to_index_vocabulary("labels")
+    if model.crf is None:
+        lost = [-logits[t].log_softmax(dim=-1)[index[tag]] for t, tag in enumerate(named) if tag is not None]
+        return torch.stack(lost).sum() / len(lost)
+    every = torch.tensor([*product(range(len(index)), repeat=len(named))])  # (sequences, T)
+    crf = model.crf
+    scores = logits.gather(1, every.T).sum(dim=0) + crf.transitions[every[:, :-1], every[:, 1:]].sum(dim=1)
+    scores = scores + crf.start_transitions[every[:, 0]] + crf.end_transitions[every[:, -1]]
+    fits = torch.stack(
+        [every[:, t] == index[tag] for t, tag in enumerate(named) if tag is not None] or [every[:, 0] >= 0]
+    ).all(dim=0)
+    return scores.logsumexp(dim=0) - scores[fits].logsumexp(dim=0)
+
+
+def whole_input(model: Any, instance: Instance) -> Tensor:
+    """`[x; ELMo]` of one instance, put together here."""
+    tokens = as_tensors([instance], model.vocab)["tokens"]
+    text = model.text
+    x = [text.text_field_embedder({"tokens": tokens["tokens"]})] if text.text_field_embedder else []
+    return torch.cat([*x, *text.elmo(*tokens["elmo"].values()).representations], dim=-1).detach()
+
+
+def check_gradients(predictor: Any) -> None:
+    """Those of each labelled instance equal the ones by hand."""
+    for instance in predictor.json_to_labeled_instances(QUESTION):
+        gradients, outputs = predictor.get_gradients([instance])
+        whole = whole_input(predictor._model, instance).requires_grad_()
+        loss = loss_by_hand(predictor._model, whole, instance)
+        (wanted,) = torch.autograd.grad(loss, whole)
+        torch.testing.assert_close(outputs["loss"], loss, atol=1e-4, rtol=1e-4)
+        assert [*gradients] == ["grad_input_1"] and wanted.abs().sum() > 1e-3
+        torch.testing.assert_close(torch.tensor(gradients["grad_input_1"]), wanted, atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_gradients_are_those_of_the_whole_input(name: str) -> None:
+    predictor = predictor_of(CONFIGS[name])
+    asked = {name: weights.requires_grad for name, weights in predictor._model.named_parameters()}
+    check_gradients(predictor)
+    assert asked == {name: weights.requires_grad for name, weights in predictor._model.named_parameters()}
+
+
+def word_input(tmp_path: Path) -> tuple[Config, Vocabulary]:
+    """A config whose biLM reads words, and its vocabulary."""
+    vocab = Vocabulary.from_files(str(vocabulary_folder(tmp_path / "vocabulary")), oov_token="<UNK>")
+    vocab.add_tokens_to_namespace(["O", "B-PER", "I-PER"], "labels")
+    words = vocab.get_vocab_size("tokens") - 1
+    elmo = {"bilm": {"options": options(char_cnn=None, n_tokens_vocab=words).to_dict(), "seed": 2}, "dropout": 0.0}
+    return tagging(tagger_of(elmo, x=False), token_indexers={"elmo": {"type": "single_id"}}), vocab
+
+
+def test_gradients_of_a_bilm_that_reads_words(tmp_path: Path) -> None:
+    check_gradients(predictor_of(*word_input(tmp_path)))
+
+
+@pytest.mark.parametrize("interpretable_layer", ["input", "token_layer"])
+def test_a_bilm_of_many_langs_is_interpreted(tmp_path: Path, interpretable_layer: str) -> None:
+    from tests.many_langs_oracle import SIZES, write_folder
+
+    elmo = {"bilm": {"pretrained": str(write_folder(tmp_path, SIZES["characters and words"]))}, "dropout": 0.0}
+    indexers = {"elmo": {"type": "elmo_many_langs"}, "tokens": {"type": "single_id"}}
+    predictor = predictor_of(tagging(tagger_of(elmo), token_indexers=indexers), interpretable_layer=interpretable_layer)
+    if interpretable_layer == "input":
+        check_gradients(predictor)
+        found = Hotflip(predictor).attack_from_json(QUESTION)
+        assert all(len(tokens) == 5 for tokens in found["final"])
+    for interpreter in SALIENCY:
+        check_scores(interpreter(predictor).saliency_interpret_from_json(QUESTION))
+
+
+def check_scores(found: Config) -> None:
+    """A share for each token."""
+    assert found
+    for scores in found.values():
+        assert np.sum(scores["grad_input_1"]) == pytest.approx(1.0, abs=1e-4) and len(scores["grad_input_1"]) == 5
+        json.dumps(scores)
+
+
+@pytest.mark.parametrize("interpreter", SALIENCY)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_saliency_of_every_model_is_a_share_for_each_token(name: str, interpreter: Any) -> None:
+    check_scores(interpreter(predictor_of(CONFIGS[name])).saliency_interpret_from_json(QUESTION))
+
+
+@pytest.mark.parametrize("name", ["crf", "classifier", "output", "no parameter in the mix"])
+def test_scores_are_the_gradients_times_the_inputs_of_each_token(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = predictor_of(CONFIGS[name])
+    found = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)
+    smoothed = SmoothGradient(predictor)
+    smoothed.stdev = 0.0
+    of_noise = smoothed.saliency_interpret_from_json(QUESTION)
+    for number, instance in enumerate(predictor.json_to_labeled_instances(QUESTION), 1):
+        whole = whole_input(predictor._model, instance).requires_grad_()
+        (gradient,) = torch.autograd.grad(loss_by_hand(predictor._model, whole, instance), whole)
+        for answer, products in ((found, (gradient * whole)[0]), (of_noise, gradient[0])):
+            scores = products.sum(dim=-1).abs()  # (T,)
+            wanted = (scores / scores.sum()).tolist()
+            assert answer[f"instance_{number}"]["grad_input_1"] == pytest.approx(wanted, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["crf", "classifier", "output"])
+def test_integrated_gradients_sum_to_what_the_loss_gains_over_no_input(name: str) -> None:
+    predictor = predictor_of(CONFIGS[name])
+    model = predictor._model
+    for instance in predictor.json_to_labeled_instances(QUESTION):
+        found = IntegratedGradient(predictor)._integrate_gradients(instance)["grad_input_1"]
+        whole = whole_input(model, instance)
+
+        def loss(share: float, whole: Tensor = whole, instance: Instance = instance) -> Tensor:
+            return loss_by_hand(model, share * whole, instance)
+
+        with torch.no_grad():
+            # AllenNLP takes the left end of ten steps: of the integrand, a directional derivative, by hand.
+            steps = [(loss(a + 1e-2) - loss(a - 1e-2)) / 2e-2 for a in np.linspace(0.0, 1.0, 10, endpoint=False)]
+            assert float(found.sum()) == pytest.approx(float(sum(steps) / 10), abs=2e-2)  # type: ignore[arg-type]
+            gain = float(loss(1.0) - loss(0.0))
+        assert float(found.sum()) == pytest.approx(gain, rel=0.25, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["crf", "elmo alone", "classifier", "no parameter in the mix", "bfloat16"])
+def test_the_token_layer_has_the_gradients_of_allennlps_elmo(name: str, tmp_path: Path) -> None:
+    config = copy.deepcopy(CONFIGS[name])
+    files = bilm_files(tmp_path / "bilm")
+    config["model"]["elmo"] = {**{k: v for k, v in config["model"]["elmo"].items() if k != "bilm"}, **files}
+    plain, predictor = predictor_of(config), predictor_of(config, interpretable_layer="token_layer")
+    answer = predictor.predict_json(QUESTION)
+    assert json.dumps(answer["tokens"]) == json.dumps(plain.predict_json(QUESTION)["tokens"])
+    model = predictor._model
+    bilm = reference_elmo(tmp_path, small_bilm())._elmo_lstm
+    loose = 100 if name == "bfloat16" else 1
+    for instance in predictor.json_to_labeled_instances(QUESTION):
+        gradients, _ = predictor.get_gradients([instance])
+        ids = as_tensors([instance], model.vocab)["tokens"]["elmo"]["elmo_tokens"]
+        embedded = bilm._token_embedder(ids)
+        tokens = embedded["token_embedding"].detach().requires_grad_()  # (1, T + 2, P)
+        bilm._elmo_lstm.reset_states()
+        contextual = bilm._elmo_lstm(tokens, embedded["mask"])  # (n_layers, 1, T + 2, D)
+        layers = torch.cat([torch.cat([tokens, tokens], dim=-1).unsqueeze(0), contextual])[:, :, 1:-1]
+        mask = embedded["mask"][:, 1:-1]
+        words = as_tensors([instance], model.vocab)["tokens"]["tokens"]
+        x = [model.text.text_field_embedder({"tokens": words})] if model.text.text_field_embedder else []
+        whole = torch.cat([*x, *(mix(layers, mask) for mix in model.text.elmo.mixes)], dim=-1)
+        (wanted,) = torch.autograd.grad(loss_by_hand(model, whole, instance), tokens)
+        found = torch.tensor(gradients["grad_input_1"])
+        torch.testing.assert_close(found, wanted[:, 1:-1], atol=2e-5 * loose, rtol=1e-3 * loose)
+    for interpreter in SALIENCY:
+        check_scores(interpreter(predictor).saliency_interpret_from_json(QUESTION))
+
+
+@pytest.mark.parametrize("name", ["crf", "classifier"])
+def test_the_token_layer_of_a_batch_leaves_the_answers_as_they_are(name: str, tmp_path: Path) -> None:
+    config = copy.deepcopy(CONFIGS[name])
+    config["model"]["elmo"]["sentence_cache"] = str(tmp_path / "cache")
+    plain = predictor_of(CONFIGS[name])
+    exposed = predictor_of(config, interpretable_layer="token_layer")
+    questions = [QUESTION, {"tokens": ["Tove"]}, {"tokens": ["Mirka", "Mirka", "left"]}]
+    for one, other in zip(plain.predict_batch_json(questions), exposed.predict_batch_json(questions), strict=True):
+        assert one.keys() == other.keys() and one["tokens"] == other["tokens"]
+        key = "probs" if "probs" in one else "probabilities"
+        assert one[key] == pytest.approx(other[key], abs=1e-5)
+    layer = exposed.get_interpretable_layer()
+    with torch.no_grad():
+        seen: list[Tensor] = []
+        layer.register_forward_hook(lambda module, inputs, output: seen.append(output))
+        exposed.predict_batch_json(questions)
+    if name == "classifier":
+        assert seen[0].shape == (3, 5, D // 2) and not seen[0][1, 1:].any() and seen[0][1, 0].any()
+    check_scores(SimpleGradient(exposed).saliency_interpret_from_json(QUESTION))
+
+
+def test_another_layer_is_an_error_that_lists_the_choices() -> None:
+    with pytest.raises(ConfigurationError, match="expected 'input' or 'token_layer', got 'top'"):
+        predictor_of(CONFIGS["crf"], interpretable_layer="top")
+    baseline = tagging(tagger_of(None))
+    with pytest.raises(ConfigurationError, match="expected a model with ELMo"):
+        predictor_of(baseline, interpretable_layer="token_layer")
+    check_scores(SimpleGradient(predictor_of(baseline)).saliency_interpret_from_json(QUESTION))
+
+
+def with_spans(config: Config, **keys: Any) -> Any:
+    """A tagger that finds people wherever it can."""
+    predictor = predictor_of(config, **keys)
+    with torch.no_grad():
+        predictor._model.tag_projection._module.bias[predictor._model.vocab.get_token_index("B-PER", "labels")] += 9
+    return predictor
+
+
+def without_spans(config: Config) -> Any:
+    predictor = predictor_of(config)
+    with torch.no_grad():
+        predictor._model.tag_projection._module.bias[predictor._model.vocab.get_token_index("O", "labels")] += 99
+    return predictor
+
+
+@pytest.mark.parametrize("name", ["crf", "softmax", "elmo alone", "input"])
+@pytest.mark.parametrize("interpretable_layer", ["input", "token_layer"])
+def test_input_reduction_leaves_the_tokens_of_each_span(name: str, interpretable_layer: str) -> None:
+    predictor = with_spans(CONFIGS[name], interpretable_layer=interpretable_layer)
+    spans = predictor.predict_json(QUESTION)["spans"]
+    found = InputReduction(predictor).attack_from_json(QUESTION)
+    assert found["original"] == QUESTION["tokens"] and len(found["final"]) == len(spans) > 1
+    for left, span in zip(found["final"], spans, strict=True):
+        assert set(QUESTION["tokens"][span["start"] : span["end"]]) <= set(left) <= set(QUESTION["tokens"])
+    assert any(len(left) < 5 for left in found["final"])
+
+
+@pytest.mark.parametrize("name", ["classifier", "classifier, elmo alone", "classifier, no parameter in the mix"])
+@pytest.mark.parametrize("interpretable_layer", ["input", "token_layer"])
+def test_input_reduction_leaves_what_the_label_needs(name: str, interpretable_layer: str) -> None:
+    predictor = predictor_of(CONFIGS[name], interpretable_layer=interpretable_layer)
+    found = InputReduction(predictor).attack_from_json(QUESTION)
+    (left,) = found["final"]
+    assert found["original"] == QUESTION["tokens"] and 0 < len(left) < 5
+    assert predictor.predict_json({"tokens": left})["label"] == predictor.predict_json(QUESTION)["label"]
+
+
+def test_a_text_without_tokens_or_spans_has_nothing_to_reduce() -> None:
+    predictor = without_spans(CONFIGS["crf"])
+    with pytest.raises(ConfigurationError, match=r"text with tokens.* no span"):
+        InputReduction(predictor).attack_from_json(QUESTION)
+    for interpreter in (*SALIENCY, InputReduction):
+        ask = "attack_from_json" if interpreter is InputReduction else "saliency_interpret_from_json"
+        with pytest.raises(ConfigurationError, match="text with tokens"):
+            getattr(interpreter(predictor), ask)({"sentence": " "})
+    scores = SimpleGradient(predictor_of(CONFIGS["classifier"])).saliency_interpret_from_json({"sentence": ""})
+    assert scores == {"instance_1": {"grad_input_1": [1.0]}}
+
+
+def labels_of(instances: list[Instance]) -> list[list[str]]:
+    return [instance["tags"].labels for instance in instances]  # type: ignore[attr-defined]
+
+
+def test_each_predicted_span_is_an_instance() -> None:
+    predictor = predictor_of(CONFIGS["crf"])
+    instance = predictor._json_to_instance(QUESTION)
+    tags = ["B-PER", "I-PER", "O", "B-LOC", "O"]
+    found = predictor.predictions_to_labeled_instances(instance, {"tags": tags})
+    first, second = ["B-PER", "I-PER", "O", "O", "O"], ["O", "O", "O", "B-LOC", "O"]
+    assert labels_of(found) == [first, second]
+    assert all(each["ignore_loss_on_o_tags"].flag_value for each in found) and "tags" not in instance
+    # The span that is attacked comes first, as attackers look no further.
+    assert labels_of(predictor.predictions_to_labeled_instances(found[1], {"tags": tags})) == [second, first]
+    (none,) = predictor.predictions_to_labeled_instances(instance, {"tags": ["O"] * 5})
+    assert labels_of([none]) == [["O"] * 5] and not none["ignore_loss_on_o_tags"].flag_value
+    plain = predictor_of(tagging(tagger_of(label_encoding=None)))
+    assert labels_of(plain.predictions_to_labeled_instances(instance, {"tags": tags})) == [tags]
+
+
+def test_bioul_spans_are_those_of_allennlps_predictor() -> None:
+    config = tagging(tagger_of(label_encoding="BIOUL"), convert_to_coding_scheme="BIOUL")
+    predictor = predictor_of(config)
+    instance, tags = predictor._json_to_instance(QUESTION), ["B-PER", "L-PER", "O", "U-LOC", "O"]
+    theirs = SentenceTaggerPredictor.predictions_to_labeled_instances(predictor, instance, {"tags": tags})  # type: ignore[arg-type]
+    ours = predictor.predictions_to_labeled_instances(instance, {"tags": tags})
+    assert len(ours) == 2 and all(one == other for one, other in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("name", ["crf", "softmax", "classifier", "baseline"])
+def test_hotflip_swaps_words_until_the_prediction_changes(name: str) -> None:
+    predictor = predictor_of(CONFIGS[name] if name in CONFIGS else tagging(tagger_of(None)))
+    labeled = predictor.json_to_labeled_instances(QUESTION)
+    found = Hotflip(predictor).attack_from_json(QUESTION)
+    assert found["original"] == QUESTION["tokens"] and len(found["final"]) == len(labeled)
+    for instance, tokens in zip(labeled, found["final"], strict=True):
+        swapped = sum(one != other for one, other in zip(tokens, QUESTION["tokens"], strict=True))
+        assert 0 < swapped <= 4 and tokens[-1] == "."
+        still = labelled(predictor.json_to_labeled_instances({"tokens": tokens}))
+        has_changed = labelled([instance])[0] not in still
+        assert has_changed or swapped == 4, (labelled([instance]), still)
+
+
+def test_hotflip_without_words_says_what_it_lacks() -> None:
+    config = copy.deepcopy(CONFIGS["classifier, elmo alone"])
+    config["dataset_reader"]["token_indexers"] = {"elmo": {"type": "elmo_characters"}}
+    with pytest.raises(ConfigurationError, match=r"'single_id'.* got \['ELMoTokenCharactersIndexer'\]"):
+        Hotflip(predictor_of(config)).attack_from_json(QUESTION)
+    with pytest.raises(ConfigurationError, match="'interpretable_layer' to be 'input'"):
+        Hotflip(predictor_of(CONFIGS["classifier"], interpretable_layer="token_layer")).attack_from_json(QUESTION)
+
+
+def test_hotflip_of_a_bilm_that_reads_words(tmp_path: Path) -> None:
+    found = Hotflip(predictor_of(*word_input(tmp_path))).attack_from_json({"tokens": ["the", "cat", "sat"]})
+    assert all(len(tokens) == 3 for tokens in found["final"])
+
+
+@pytest.mark.parametrize("name", ["crf", "classifier"])
+@pytest.mark.parametrize("interpretable_layer", ["input", "token_layer"])
+def test_where_nothing_changes_the_loss_scores_are_0_and_not_nan(name: str, interpretable_layer: str) -> None:
+    predictor = predictor_of(CONFIGS[name], interpretable_layer=interpretable_layer)
+    last = predictor._model.tag_projection if name == "crf" else predictor._model.classification
+    nn.init.zeros_(next(last.parameters()))
+    for interpreter in SALIENCY:
+        for scores in interpreter(predictor).saliency_interpret_from_json(QUESTION).values():
+            assert scores == {"grad_input_1": [0.0] * 5}
+
+
+def test_without_the_repairs_scores_are_nan_and_of_the_first_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = predictor_of(CONFIGS["classifier"])
+    repaired = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)["instance_1"]["grad_input_1"]
+    aggregate: Any = SimpleGradient._aggregate_token_embeddings
+    monkeypatch.setattr(SimpleGradient, "_aggregate_token_embeddings", staticmethod(aggregate.__wrapped__))
+    monkeypatch.setattr(simple_gradient, "numpy", np)
+    (instance,) = predictor.json_to_labeled_instances(QUESTION)
+    whole = whole_input(predictor._model, instance).requires_grad_()
+    (gradient,) = torch.autograd.grad(loss_by_hand(predictor._model, whole, instance), whole)
+    scores = (gradient * whole[:, :1])[0].sum(dim=-1).abs()  # (T,)
+    theirs = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)["instance_1"]["grad_input_1"]
+    assert theirs == pytest.approx((scores / scores.sum()).tolist(), abs=1e-4) != pytest.approx(repaired, abs=1e-3)
+    nn.init.zeros_(predictor._model.classification.weight)
+    with pytest.warns(RuntimeWarning):
+        theirs = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)["instance_1"]["grad_input_1"]
+    assert np.isnan(theirs).all()
+
+
+def test_nan_gradients_stay_nan() -> None:
+    predictor = predictor_of(CONFIGS["classifier"])
+    predictor._model.classification.weight.data.fill_(float("nan"))
+    (scores,) = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION).values()
+    assert np.isnan(scores["grad_input_1"]).all()
+
+
+def as_theirs(predictor: Any, kind: type) -> Any:
+    """AllenNLP's own predictor for the same model, without the download of its tokenizer."""
+    theirs = object.__new__(kind)
+    theirs.__dict__.update(Predictor(predictor._model, predictor._dataset_reader).__dict__)
+    theirs._tokenizer = SpacyBlankTokenizer()
+    return theirs
+
+
+def test_allennlps_own_predictors_see_the_whole_input_of_our_models() -> None:
+    sentence = {"sentence": " ".join(QUESTION["tokens"])}
+    classifies = predictor_of(CONFIGS["classifier"])
+    tags = with_spans(tagging(tagger_of(label_encoding="BIOUL"), convert_to_coding_scheme="BIOUL"))
+    for ours, kind in ((classifies, TextClassifierPredictor), (tags, SentenceTaggerPredictor)):
+        theirs = as_theirs(ours, kind)
+        assert find_embedding_layer(ours._model) is ours.get_interpretable_layer() is theirs.get_interpretable_layer()
+        tags_of_ours = ours.predict_json(sentence).get("spans", [None])
+        found = SimpleGradient(theirs).saliency_interpret_from_json(sentence)
+        assert len(found) == len(tags_of_ours) > 0
+        for key, scores in SimpleGradient(ours).saliency_interpret_from_json(sentence).items():
+            assert found[key]["grad_input_1"] == pytest.approx(scores["grad_input_1"], abs=1e-5)
+
+
+@TokenEmbedder.register("word_pieces_for_interpretation")
+class WordPieces(TokenEmbedder):
+    """Takes offsets, as a transformer's embedder does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(X))
+
+    def get_output_dim(self) -> int:
+        return X
+
+    def forward(self, tokens: Tensor, offsets: Tensor) -> Tensor:
+        return tokens[:, ::2, None] * self.scale
+
+
+def test_vectors_of_tokens_are_not_taken_for_word_pieces() -> None:
+    """`[x; ELMo]` has one vector a token, whatever x was made of."""
+    model = tagger_of()
+    pieces = {"type": "word_pieces_for_interpretation"}
+    model["text_field_embedder"] = {"type": "basic", "token_embedders": {"tokens": pieces}}
+    predictor = predictor_of(tagging(model))
+    text = predictor._model.text
+    offsets = torch.tensor([[[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]])
+    ids = {"tokens": torch.arange(10).unsqueeze(0).float(), "offsets": offsets}
+    text.whole_input.register_forward_pre_hook(lambda module, inputs: ({**inputs[0], "tokens": ids},))
+    for interpreter in SALIENCY:
+        check_scores(interpreter(predictor).saliency_interpret_from_json(QUESTION))
+
+
+def test_the_whole_input_adds_no_weights_and_is_copied_with_its_model() -> None:
+    model = predictor_of(CONFIGS["crf"])._model
+    assert not [name for name in model.state_dict() if "whole_input" in name]
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        embedder, elmo = twin.text.whole_input._embedders
+        assert embedder is twin.text.text_field_embedder and elmo is twin.text.elmo is not model.text.elmo
+
+
+def stock(embedder: Config, kind: str, width: int) -> Config:
+    """A model of AllenNLP's with ELMo in its text field embedder."""
+    embedders = {"type": "basic", "token_embedders": embedder}
+    if kind == "simple_tagger":
+        model = {"type": kind, "text_field_embedder": embedders, "encoder": lstm(width), "label_encoding": "BIO"}
+        return tagging(model, token_indexers=indexers_of(embedder))
+    model = {
+        "type": kind,
+        "text_field_embedder": embedders,
+        "seq2seq_encoder": lstm(width),
+        "seq2vec_encoder": {**POOLING, "embedding_dim": 12},
+    }
+    return classification(model, token_indexers=indexers_of(embedder))
+
+
+def indexers_of(embedder: Config) -> Config:
+    every = {"elmo": {"type": "elmo_characters"}, "tokens": {"type": "single_id"}}
+    return {name: every[name] for name in embedder}
+
+
+@pytest.mark.parametrize("kind", ["simple_tagger", "basic_classifier"])
+@pytest.mark.parametrize("x", [True, False])
+def test_models_of_allennlp_have_the_gradients_that_they_have_with_its_own_elmo(
+    kind: str, x: bool, tmp_path: Path
+) -> None:
+    elmo = {**bilm_files(tmp_path), "dropout": 0.0}
+    words = {"tokens": {"type": "embedding", "embedding_dim": X}} if x else {}
+    name = "elmo_tagger" if kind == "simple_tagger" else "elmo_classifier"
+    ours, theirs = (
+        predictor_of(stock({"elmo": {"type": embedder, **elmo}, **words}, kind, D + X * x), predictor_name=name)
+        for embedder in ("elmo", "elmo_token_embedder")
+    )
+    rest = {name: value for name, value in ours._model.state_dict().items() if "token_embedder_elmo" not in name}
+    theirs._model.load_state_dict(rest, strict=False)
+    inner: Any = find_text_field_embedder(theirs._model)
+    reset = inner.token_embedder_elmo._elmo._elmo_lstm._elmo_lstm.reset_states
+    inner.register_forward_pre_hook(lambda *_: reset())  # theirs carries states from text to text
+    one, other = (predictor.json_to_labeled_instances(QUESTION) for predictor in (ours, theirs))
+    assert labelled(one) == labelled(other)
+    for mine, yours in zip(one, other, strict=True):
+        found, wanted = (p.get_gradients([each])[0] for p, each in ((ours, mine), (theirs, yours)))
+        assert found.keys() == wanted.keys() == {"grad_input_1"}
+        assert np.abs(wanted["grad_input_1"]).sum() > 1e-3
+        np.testing.assert_allclose(found["grad_input_1"], wanted["grad_input_1"], atol=1e-5, rtol=1e-3)
+    for interpreter in SALIENCY:
+        check_scores(interpreter(ours).saliency_interpret_from_json(QUESTION))
+    InputReduction(ours).attack_from_json(QUESTION)
+
+
+def labelled(instances: list[Instance]) -> list[Any]:
+    """The tags of each, or its label."""
+    return [each["tags"].labels if "tags" in each else each["label"].label for each in instances]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("mix", ["last", "average"])
+def test_models_of_allennlp_with_a_mix_without_parameters_have_gradients(mix: str) -> None:
+    config = stock({"elmo": {"type": "elmo", **RANDOM, "mix": mix}}, "basic_classifier", D)
+    for keys in ({}, {"interpretable_layer": "token_layer"}):
+        predictor = predictor_of(config, predictor_name="elmo_classifier", **keys)
+        for interpreter in SALIENCY:
+            check_scores(interpreter(predictor).saliency_interpret_from_json(QUESTION))
+    elmo: Any = find_text_field_embedder(predictor_of(config, predictor_name="elmo_classifier")._model)
+    ids = torch.full((1, 2, 50), 261)
+    ids[..., 0] = 259
+    assert not elmo.token_embedder_elmo(ids).requires_grad  # a frozen ELMo makes no work for whoever does not ask

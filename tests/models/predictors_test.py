@@ -1,0 +1,403 @@
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Instance, Token
+from allennlp.data.fields import TextField
+from allennlp.predictors import Predictor
+
+from elmo_plugin.bilm import BiLM
+from elmo_plugin.models import ElmoClassifierPredictor, ElmoEmbedderPredictor, ElmoTaggerPredictor
+from elmo_plugin.text import batch_to_ids
+from tests.oracles import options
+from tests.task_oracles import (
+    OPINIONS,
+    TOWNS,
+    Config,
+    D,
+    L,
+    allennlp,
+    bilm_files,
+    classifier,
+    csv_reader,
+    experiment,
+    lstm,
+    opinions_as_json,
+    small_bilm,
+    tagger,
+    tags_reader,
+    train,
+    vocabulary_folder,
+    word_embedder,
+)
+
+RAW = {"sentence": "Tove can't leave Quill."}
+CUT = {"tokens": ["Tove", "ca", "n't", "leave", "Quill", "."]}
+NO_TAGS: Config = {"tokens": [], "tags": [], "probabilities": []}
+BLANK: list[Config] = [{"sentence": ""}, {"sentence": " \n\t "}, {"tokens": []}]
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    """Trained models of every kind, whose biLM's file is gone."""
+    folder = tmp_path_factory.mktemp("archives")
+    files = bilm_files(folder / "bilm")
+    elmo: Config = {**files, "dropout": 0.0}
+    stock_embedder = {"type": "basic", "token_embedders": {"elmo": {"type": "elmo", **elmo}}}
+    stock = {"type": "simple_tagger", "text_field_embedder": stock_embedder, "encoder": lstm(D)}
+    pooling = {"type": "boe", "embedding_dim": D, "averaged": True}
+    stock_classifier = {
+        "type": "basic_classifier",
+        "text_field_embedder": stock_embedder,
+        "seq2vec_encoder": pooling,
+    }
+    bioul = tags_reader(convert_to_coding_scheme="BIOUL")
+    elmo_reader = tags_reader(token_indexers={"elmo": {"type": "elmo_characters"}})
+    json_reader = {**elmo_reader, "type": "text_classification_json", "tokenizer": "just_spaces"}
+    del json_reader["coding_scheme"]
+    baseline = tagger(None, encoder=lstm(5), text_field_embedder=word_embedder(5))
+    configs = {
+        "tagger": experiment(tagger(elmo), tags_reader(), TOWNS),
+        "softmax": experiment(tagger(elmo, crf=False, label_encoding="BIOUL"), bioul, TOWNS),
+        "plain": experiment(tagger(elmo, label_encoding=None), tags_reader(coding_scheme=None), TOWNS),
+        "classifier": experiment(classifier(elmo), csv_reader(tokenizer="spacy_blank"), OPINIONS),
+        "json": experiment(classifier(elmo), json_reader, opinions_as_json(folder)),
+        "stock": experiment(stock, elmo_reader, TOWNS),
+        "stock_classifier": experiment(stock_classifier, json_reader, opinions_as_json(folder)),
+        "baseline": experiment(baseline, tags_reader(), TOWNS),
+    }
+    for name, config in configs.items():
+        train(config, folder / name)
+    for file in files.values():
+        Path(file).unlink()
+    yield {name: folder / name / "model.tar.gz" for name in configs}
+
+
+Load = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def load(archives: dict[str, Path]) -> Load:
+    """The predictor of an archive, each loaded once."""
+
+    @cache
+    def predictor(archive: str, name: Optional[str] = None) -> Predictor:
+        return Predictor.from_path(str(archives[archive]), predictor_name=name)
+
+    return predictor
+
+
+def same(found: Any, wanted: Any) -> bool:
+    """Equal, numbers up to rounding."""
+    if isinstance(wanted, float):
+        return bool(found == pytest.approx(wanted, abs=1e-5))
+    if isinstance(wanted, dict):
+        return found.keys() == wanted.keys() and all(same(found[key], wanted[key]) for key in wanted)
+    if isinstance(wanted, list):
+        return len(found) == len(wanted) and all(map(same, found, wanted))
+    return bool(found == wanted)
+
+
+QUESTIONS = [RAW, BLANK[0], {"tokens": ["Mirka", "saw", "Harrow"]}, *BLANK[1:], CUT]
+
+
+@pytest.mark.parametrize(
+    ("archive", "name"),
+    [
+        ("tagger", "elmo_tagger"),
+        ("softmax", "elmo_tagger"),
+        ("classifier", "elmo_classifier"),
+        ("json", "elmo_classifier"),
+        ("tagger", "elmo_embedder"),
+        ("stock", "elmo_embedder"),
+        ("stock", "elmo_tagger"),
+    ],
+)
+def test_a_batch_has_the_answers_of_its_questions_one_by_one(load: Load, archive: str, name: str) -> None:
+    predictor = load(archive, name)
+    together = predictor.predict_batch_json(QUESTIONS)
+    assert len(together) == len(QUESTIONS)
+    for question, answer in zip(QUESTIONS, together, strict=True):
+        assert same(predictor.predict_json(question), answer)
+    assert predictor.predict_batch_json([]) == []
+    assert same(predictor.predict_batch_json(BLANK), [together[1]] * 3)
+    json.dumps(together)
+
+
+def test_the_default_predictors_are_ours(load: Load) -> None:
+    assert type(load("tagger")) is ElmoTaggerPredictor
+    assert type(load("classifier")) is ElmoClassifierPredictor
+
+
+@pytest.mark.parametrize("archive", ["tagger", "softmax", "baseline"])
+def test_the_tagger_answers_raw_text_and_tokens_alike(load: Load, archive: str) -> None:
+    predictor = load(archive, "elmo_tagger")
+    answer = predictor.predict_json(RAW)
+    assert answer["tokens"] == CUT["tokens"]
+    assert set(answer) == {"tokens", "tags", "probabilities", "spans"}
+    assert len(answer["tags"]) == len(answer["probabilities"]) == 6
+    assert all(0.0 <= probability <= 1.0 for probability in answer["probabilities"])
+    assert same(answer, predictor.predict_json(CUT)) and same(answer, predictor.predict(RAW["sentence"]))
+
+
+def test_spans_are_read_off_the_tags(load: Load) -> None:
+    predictor = load("tagger", "elmo_tagger")
+    words = ["Tove", "Lund", "left", "Lower", "Harrow", "Bay"]
+    tags = ["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "I-LOC"]
+    assert predictor._answer(words, {"tags": tags, "probabilities": [1.0] * 6})["spans"] == [
+        {"label": "PER", "start": 0, "end": 2, "text": "Tove Lund"},
+        {"label": "LOC", "start": 3, "end": 6, "text": "Lower Harrow Bay"},
+    ]
+    bioul = load("softmax", "elmo_tagger")
+    found = bioul._answer(words, {"tags": ["B-PER", "L-PER", "O", "U-LOC", "L-LOC", "U-LOC"], "probabilities": []})
+    assert [(span["label"], span["start"], span["end"]) for span in found["spans"]] == [
+        ("PER", 0, 2),
+        ("LOC", 3, 5),
+        ("LOC", 5, 6),
+    ]
+
+
+def test_plain_tags_have_no_spans(load: Load) -> None:
+    assert set(load("plain", "elmo_tagger").predict_json(RAW)) == {"tokens", "tags", "probabilities"}
+
+
+@pytest.mark.parametrize("question", BLANK)
+def test_a_text_without_tokens_has_no_tags(load: Load, question: Config) -> None:
+    assert load("tagger", "elmo_tagger").predict_json(question) == {**NO_TAGS, "spans": []}
+
+
+@pytest.mark.parametrize("name", ["elmo_tagger", "elmo_embedder"])
+@pytest.mark.parametrize(
+    "question",
+    [{}, {"text": "Tove left."}, {"sentence": 7}, {"tokens": "Tove left."}, {"tokens": ["Tove", 3]}, ["Tove"]],
+)
+def test_another_question_is_an_error_that_says_what_was_wanted(load: Load, name: str, question: Any) -> None:
+    predictor = load("tagger", name)
+    with pytest.raises(ConfigurationError, match=r"expected 'sentence'.* or 'tokens'") as caught:
+        predictor.predict_json(question)
+    assert str(caught.value).endswith(f"got {question}")
+
+
+def test_the_classifier_refuses_another_question_too(load: Load) -> None:
+    predictor = load("classifier")
+    for question in ({}, {"tokens": "ab"}, {"sentence": ["ab"]}, {"tokens": 3, "sentence": "a b"}):
+        with pytest.raises(ConfigurationError, match=r"expected 'sentence'.* or 'tokens'"):
+            predictor.predict_json(question)
+
+
+@pytest.mark.parametrize("archive", ["classifier", "json"])
+def test_the_classifier_names_a_label_for_any_text(load: Load, archive: str) -> None:
+    predictor = load(archive, "elmo_classifier")
+    answers = predictor.predict_batch_json([{"sentence": "Naïve, warm music."}, *BLANK])
+    cut = ["Naïve", ",", "warm", "music", "."] if archive == "classifier" else ["Naïve,", "warm", "music."]
+    assert [answer["tokens"] for answer in answers] == [cut, [""], [""], [""]]
+    for answer in answers:
+        assert set(answer) == {"tokens", "label", "probabilities", "probs"}
+        assert set(answer["probabilities"]) == {"good", "bad", "mixed"}
+        assert answer["label"] == max(answer["probabilities"], key=answer["probabilities"].get)
+        assert answer["probs"] == [*answer["probabilities"].values()]
+    assert same(predictor.predict_json({"tokens": cut}), answers[0])
+
+
+@pytest.mark.parametrize("archive", ["tagger", "stock", "classifier"])
+def test_the_embedder_has_the_keys_and_shapes_of_tf_hub(load: Load, archive: str) -> None:
+    predictor = load(archive, "elmo_embedder")
+    assert isinstance(predictor, ElmoEmbedderPredictor)
+    question = CUT if archive == "classifier" else RAW
+    answer = predictor.predict_json(question)
+    assert set(answer) == {"tokens", "word_emb", "lstm_outputs1", "lstm_outputs2", "elmo", "default"}
+    assert answer["tokens"] == CUT["tokens"]
+    layers = small_bilm()(batch_to_ids([CUT["tokens"]])).layers[:, 0, 1:-1]  # (L, T, D)
+    mix = predictor.elmo.mixes[0]
+    mixed = mix(layers.unsqueeze(1), torch.ones(1, 6, dtype=torch.bool))[0]  # (T, D)
+    wanted = {
+        "word_emb": layers[0, :, : D // 2],  # (T, P)
+        "lstm_outputs1": layers[1],
+        "lstm_outputs2": layers[2],
+        "elmo": mixed,
+        "default": mixed.mean(dim=0),  # (D,)
+    }
+    for key, value in wanted.items():
+        torch.testing.assert_close(torch.tensor(answer[key]), value.detach(), atol=1e-5, rtol=0)
+
+
+def test_the_embedder_gives_a_text_without_tokens_no_vectors_and_a_zero_mean(load: Load) -> None:
+    predictor = load("tagger", "elmo_embedder")
+    for question in BLANK:
+        answer = predictor.predict_json(question)
+        assert answer["default"] == [0.0] * D
+        assert {key: value for key, value in answer.items() if key != "default"} == {
+            "tokens": [],
+            "word_emb": [],
+            "lstm_outputs1": [],
+            "lstm_outputs2": [],
+            "elmo": [],
+        }
+
+
+def test_the_embedder_is_in_evaluation_mode(load: Load) -> None:
+    predictor = load("stock", "elmo_embedder")
+    assert predictor.predict_json(RAW) == predictor.predict_json(RAW)
+
+
+def test_the_embedder_wants_a_model_with_elmo(load: Load) -> None:
+    with pytest.raises(ConfigurationError, match="ElmoTagger holds no ELMo to embed with"):
+        load("baseline", "elmo_embedder")
+
+
+def test_the_embedder_reads_words_where_the_bilm_does(tmp_path: Path) -> None:
+    data = tmp_path / "data.txt"
+    data.write_text("the O\ncat B-X\nsat O\n\na O\ndog B-X\nsat O\n", encoding="utf-8")
+    bilm = {"options": options(char_cnn=None, n_tokens_vocab=7).to_dict(), "seed": 2}
+    reader = tags_reader(token_indexers={"elmo": {"type": "single_id"}})
+    config = experiment(tagger({"bilm": bilm}), reader, data)
+    # Words of the data are not to be added: a row of the biLM for each is all that there is.
+    config["vocabulary"] = {
+        "type": "extend",
+        "directory": str(vocabulary_folder(tmp_path / "vocabulary")),
+        "oov_token": "<UNK>",
+        "min_count": {"tokens": 10**9},
+    }
+    train(config, tmp_path / "run")
+    predictor = Predictor.from_path(str(tmp_path / "run" / "model.tar.gz"), predictor_name="elmo_embedder")
+    answer, empty = predictor.predict_batch_json([{"tokens": ["the", "dog", "sat"]}, {"tokens": []}])
+    twin = BiLM.random(options(char_cnn=None, n_tokens_vocab=7), seed=2)
+    layers = twin(torch.tensor([[4, 3, 6]])).layers[:, 0, 1:-1]  # (L, T, D)
+    for depth in range(1, L):
+        torch.testing.assert_close(torch.tensor(answer[f"lstm_outputs{depth}"]), layers[depth], atol=1e-5, rtol=0)
+    assert empty["elmo"] == []
+
+
+@pytest.mark.parametrize("name", ["elmo_tagger", "elmo_embedder"])
+def test_allennlp_predict_answers_a_file_line_by_line(archives: dict[str, Path], tmp_path: Path, name: str) -> None:
+    questions, answers = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
+    questions.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS), encoding="utf-8")
+    archive = archives["tagger"]
+    allennlp(
+        *("predict", archive, questions, "--predictor", name, "--batch-size", 2, "--silent", "--output-file", answers)
+    )
+    found = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
+    predictor = Predictor.from_path(str(archive), predictor_name=name)
+    assert same(found, predictor.predict_batch_json(QUESTIONS))
+
+
+@pytest.mark.parametrize(
+    ("archive", "name"),
+    [
+        ("tagger", "elmo_tagger"),
+        ("softmax", "elmo_tagger"),
+        ("stock", "elmo_tagger"),
+        ("tagger", "elmo_embedder"),
+        ("stock", "elmo_embedder"),
+        ("classifier", "elmo_classifier"),
+        ("stock_classifier", "elmo_classifier"),
+        ("classifier", "elmo_embedder"),
+    ],
+)
+def test_every_path_gives_the_same_answer(
+    archives: dict[str, Path], load: Load, tmp_path: Path, archive: str, name: str
+) -> None:
+    data = TOWNS
+    if "classifier" in archive:
+        data = opinions_as_json(tmp_path) if archive.startswith("stock") else OPINIONS
+    predictor = load(archive, name)
+    instances = list(predictor._dataset_reader.read(data))
+    questions = [{"tokens": [token.text for token in instance["tokens"].tokens]} for instance in instances]
+    wanted = predictor.predict_batch_json(questions)
+    assert len(wanted) > 3 and all(answer["tokens"] for answer in wanted)
+    assert same([predictor.predict_json(question) for question in questions], wanted)
+    assert same(predictor.predict_batch_instance(instances), wanted)
+    assert same([predictor.predict_instance(instance) for instance in instances], wanted)
+    assert predictor.predict_batch_instance([]) == []
+    for batch in ([], ["--batch-size", 3]):
+        answers = tmp_path / "answers.jsonl"
+        arguments = ["--use-dataset-reader", "--predictor", name, "--silent", "--output-file", answers, *batch]
+        allennlp("predict", archives[archive], data, *arguments)
+        assert same([json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()], wanted)
+
+
+def test_a_gold_label_that_the_model_does_not_know_is_no_matter(load: Load, tmp_path: Path) -> None:
+    tagged = tmp_path / "tagged.txt"
+    tagged.write_text("Tove B-STAR\nleft O\n", encoding="utf-8")
+    tagger = load("tagger")
+    (instance,) = tagger._dataset_reader.read(tagged)
+    assert same(tagger.predict_instance(instance), tagger.predict_json({"tokens": ["Tove", "left"]}))
+    classifier = load("classifier")
+    instance = classifier._dataset_reader.text_to_instance("Tove left", "unheard of")
+    assert same(classifier.predict_instance(instance), classifier.predict_json({"sentence": "Tove left"}))
+
+
+@pytest.mark.parametrize(("archive", "name"), [("tagger", "elmo_tagger"), ("tagger", "elmo_embedder")])
+def test_an_instance_without_a_text_is_an_error_that_names_its_fields(load: Load, archive: str, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"'tokens', got \['premise'\]"):
+        load(archive, name).predict_instance(Instance({"premise": TextField([Token("Tove")])}))
+
+
+def test_a_text_of_a_dataset_without_tokens_is_answered(load: Load) -> None:
+    predictor = load("stock_classifier", "elmo_classifier")
+    instance = predictor._dataset_reader.text_to_instance("", "good")
+    assert instance["tokens"].tokens == []
+    assert same(predictor.predict_instance(instance), predictor.predict_json({"sentence": ""}))
+    assert same(load("tagger").predict_instance(Instance({"tokens": TextField([])})), {**NO_TAGS, "spans": []})
+
+
+def test_another_language_is_an_argument(archives: dict[str, Path]) -> None:
+    predictor = Predictor.from_path(str(archives["tagger"]), predictor_name="elmo_tagger", language="de")
+    assert predictor.predict_json({"sentence": "z.B. heute."})["tokens"] == ["z.B.", "heute", "."]
+
+
+def test_allennlps_own_models_are_answered_for_as_far_as_they_say(load: Load) -> None:
+    answer = load("stock", "elmo_tagger").predict_json(CUT)
+    assert len(answer["probabilities"]) == len(answer["tags"]) == len(CUT["tokens"])
+    assert all(0 < probability <= 1 for probability in answer["probabilities"]) and "spans" not in answer
+    labels = load("stock_classifier", "elmo_classifier").predict_json({"sentence": "Tove left ."})
+    assert labels["label"] == max(labels["probabilities"], key=labels["probabilities"].get)
+    assert sum(labels["probabilities"].values()) == pytest.approx(1.0)
+
+
+def test_a_model_of_another_kind_is_named(load: Load) -> None:
+    with pytest.raises(ConfigurationError, match="wanted a tagger, found a ElmoClassifier, which gives"):
+        load("json", "elmo_tagger")._answer(["Tove"], {"label": "1"})
+    with pytest.raises(ConfigurationError, match="wanted a classifier, found a ElmoTagger, which gives"):
+        load("tagger", "elmo_classifier")._answer(["Tove"], {"tags": []})
+
+
+@pytest.mark.parametrize("archive", ["tagger", "classifier"])
+def test_half_a_surrogate_pair_is_a_character_like_others(load: Load, archive: str) -> None:
+    answer = load(archive).predict_json({"sentence": "\ud83d left \ud83d\ude00"})
+    assert answer["tokens"][0] == "\ufffd" and "\U0001f600" in answer["tokens"]
+
+
+@pytest.mark.parametrize(
+    ("archive", "name"),
+    [
+        ("tagger", "elmo_tagger"),
+        ("tagger", "elmo_embedder"),
+        ("classifier", "elmo_classifier"),
+        ("json", "elmo_classifier"),
+        ("stock_classifier", "elmo_classifier"),
+    ],
+)
+@pytest.mark.parametrize("to_file", [True, False])
+def test_allennlp_predict_writes_the_answer_for_half_a_surrogate_pair(
+    archives: dict[str, Path], tmp_path: Path, capfdbinary: Any, archive: str, name: str, to_file: bool
+) -> None:
+    questions, answers = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
+    questions.write_text('{"tokens": ["\\ud83d", "left"]}\n{"sentence": "\\ud83d left"}\n', encoding="utf-8")
+    output = ["--silent", "--output-file", answers] if to_file else []
+    capfdbinary.readouterr()
+    allennlp("predict", archives[archive], questions, "--predictor", name, *output)
+    written = answers.read_bytes() if to_file else capfdbinary.readouterr().out
+    lines = [line.removeprefix("prediction:  ") for line in written.decode("utf-8").splitlines()]
+    found = [json.loads(line)["tokens"] for line in lines if line.startswith("{")]
+    assert found == [["\ud83d", "left"], ["\ufffd", "left"]]
+
+
+def test_a_line_that_is_no_json_is_shown(load: Load) -> None:
+    with pytest.raises(ConfigurationError, match=r"wanted an object of JSON a line, found '\{\"sentence\": Tove"):
+        load("tagger").load_line('{"sentence": Tove left.}')

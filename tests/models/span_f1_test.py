@@ -1,0 +1,94 @@
+"""Span F1 against AllenNLP's measure of it, in one process and in two."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from allennlp.commands import train as train_command
+from allennlp.commands.evaluate import evaluate_from_archive
+from allennlp.common import Params
+from allennlp.data import Vocabulary
+from allennlp.training.metrics import SpanBasedF1Measure
+
+from elmo_plugin.models.span_f1 import SpanF1
+from elmo_plugin.models.spans import TAGS_TO_SPANS
+from tests.distributed_jobs import in_two_processes, score_spans, start_processes
+from tests.oracles import options
+from tests.task_oracles import TOWNS, experiment, tagger, tags_reader
+
+LABELS = {
+    "BIO": ["O", "B-X", "I-X", "B-Y", "I-Y", "B-C-Y"],
+    "IOB1": ["O", "I-X", "B-X", "I-Y"],
+    "BIOUL": ["O", "B-X", "I-X", "L-X", "U-X", "B-Y", "I-Y", "L-Y", "U-Y"],
+    "BMES": ["B-X", "M-X", "E-X", "S-X", "S-Y"],
+}
+
+
+def sentences(encoding: str, seed: int, count: int = 20) -> list[list[str]]:
+    """Random tags of the lengths 0 to 9, the same lengths for each seed."""
+    draw = random.Random(seed)
+    return [[draw.choice(LABELS[encoding]) for _ in range(place % 10)] for place in range(count)]
+
+
+def theirs(encoding: str, predicted: list[list[str]], gold: list[list[str]]) -> dict[str, float]:
+    vocab = Vocabulary({"labels": dict.fromkeys(LABELS[encoding], 1)})
+    to_spans: Any = TAGS_TO_SPANS[encoding]
+    measure = SpanBasedF1Measure(vocab, "labels", label_encoding=None, tags_to_spans_function=to_spans)
+    index = vocab.get_token_to_index_vocabulary("labels")
+    for found, wanted in zip(predicted, gold, strict=True):
+        if wanted:
+            scores = torch.eye(len(index))[[index[tag] for tag in found]]
+            measure(scores.unsqueeze(0), torch.tensor([[index[tag] for tag in wanted]]))
+    return measure.get_metric()
+
+
+@pytest.mark.parametrize("encoding", LABELS)
+@pytest.mark.parametrize("seed", range(3))
+def test_it_counts_as_allennlp_does(encoding: str, seed: int) -> None:
+    predicted, gold = sentences(encoding, seed), sentences(encoding, seed + 100)
+    metric = SpanF1(LABELS[encoding], encoding)
+    for start in range(0, 20, 7):
+        metric(predicted[start : start + 7], gold[start : start + 7])
+    assert metric.get_metric(reset=True) == pytest.approx(theirs(encoding, predicted, gold))
+    assert metric.get_metric() == {f"{key}-overall": 0.0 for key in ("precision", "recall", "f1-measure")}
+
+
+def test_a_type_that_cannot_be_predicted_counts_overall() -> None:
+    metric = SpanF1(["O", "B-X", "I-X"], "BIO")
+    metric([["B-X", "O", "O"], ["O", "O"]], [["B-X", "B-NEW", "I-NEW"], ["strange", "O"]])
+    scores = metric.get_metric()
+    assert scores["precision-overall"] == pytest.approx(1.0) and scores["recall-overall"] == pytest.approx(1 / 3)
+    assert {key for key in scores if "recall" in key} == {"recall-X", "recall-overall"}
+
+
+@pytest.mark.parametrize("encoding", ["BIO", "BIOUL"])
+def test_two_processes_with_unequal_shares_have_the_scores_of_one(encoding: str, tmp_path: Path) -> None:
+    predicted, gold = sentences(encoding, 1), sentences(encoding, 2)
+    # Batches of each process: as many, of other sizes.
+    shares = [[(0, 9), (9, 13)], [(13, 14), (14, 20)]]
+    batches = [[(predicted[slice(*share)], gold[slice(*share)]) for share in rank] for rank in shares]
+    ranks = in_two_processes(score_spans, tmp_path / "run", LABELS[encoding], encoding, batches)
+    wanted = theirs(encoding, predicted, gold)
+    assert len(wanted) > 3
+    for found in ranks:
+        assert found == pytest.approx(wanted)
+
+
+def test_allennlp_trains_a_tagger_in_two_processes_and_measures_every_sentence_once(tmp_path: Path) -> None:
+    validation = tmp_path / "five.txt"  # three for one process, two for the other
+    validation.write_text("\n\n".join(TOWNS.read_text(encoding="utf-8").strip().split("\n\n")[:5]), encoding="utf-8")
+    elmo = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
+    config = experiment(tagger(elmo, verbose_metrics=True), tags_reader(), TOWNS, num_epochs=1)
+    config |= {"validation_data_path": str(validation), "distributed": {"cuda_devices": [-1, -1]}}
+    with patch.object(train_command.mp, "spawn", start_processes):
+        train_command.train_model(Params(config), str(tmp_path / "run"), include_package=["elmo_plugin"])
+    told = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
+    alone = evaluate_from_archive(tmp_path / "run" / "model.tar.gz", str(validation))
+    assert alone["f1-measure-overall"] > 0
+    for name, value in alone.items():
+        if name != "loss":  # AllenNLP's is the mean of the batches, which are others
+            assert told[f"best_validation_{name}"] == pytest.approx(value, abs=1e-6)

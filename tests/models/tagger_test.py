@@ -1,0 +1,216 @@
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Instance, Vocabulary
+from allennlp.models import Model
+from torch.nn.functional import cross_entropy
+
+from elmo_plugin.elmo import AverageMix, LastMix
+from elmo_plugin.models import ElmoTagger
+from elmo_plugin.models.spans import check_label_encoding
+from tests.oracles import options
+from tests.task_oracles import (
+    TOWNS,
+    Config,
+    D,
+    as_tensors,
+    bilm_files,
+    build_model,
+    experiment,
+    lstm,
+    tagger,
+    tags_reader,
+    train,
+    word_embedder,
+)
+
+ELMO = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
+X = 5
+
+
+def towns_model(**keys: Any) -> tuple[ElmoTagger, list[Instance]]:
+    reader = tags_reader(convert_to_coding_scheme=keys.get("label_encoding", "BIO"))
+    model, data = build_model(experiment(tagger(ELMO, **keys), reader, TOWNS))
+    assert isinstance(model, ElmoTagger)
+    return model, data
+
+
+@pytest.mark.parametrize("crf", [True, False])
+def test_it_scores_both_ends_of_the_rnn_from_two_mixes_of_one_pass(crf: bool) -> None:
+    model, data = towns_model(crf=crf)
+    elmo = model.text.elmo
+    assert elmo is not None
+    elmo.mixes = torch.nn.ModuleList([AverageMix(3, D), LastMix(3, D)])
+    passes: list[Any] = []
+    elmo.bilm.register_forward_hook(lambda *_: passes.append(None))
+    batch = as_tensors(data[:3], model.vocab)
+    output = model(batch["tokens"])
+    assert len(passes) == 1
+    average, last = elmo(batch["tokens"]["elmo"]["elmo_tokens"]).representations
+    hidden = model.text.encoder(average, output["mask"])
+    joint = torch.cat([hidden, last], dim=-1)  # (B, T, 12 + D)
+    torch.testing.assert_close(output["logits"], model.tag_projection._module(joint))
+
+
+@pytest.mark.parametrize(
+    ("elmo_at", "width", "out"),
+    [(["input"], D + X, 12), (["output"], X, 12 + D), (["input", "output"], D + X, 12 + D)],
+)
+@pytest.mark.parametrize("crf", [True, False])
+def test_it_trains_with_elmo_at_any_of_the_places(
+    elmo_at: Any, width: int, out: int, crf: bool, tmp_path: Path
+) -> None:
+    keys = {"elmo_at": elmo_at, "encoder": lstm(width), "text_field_embedder": word_embedder(X), "crf": crf}
+    config = experiment(tagger(ELMO, **keys), tags_reader(), TOWNS, num_epochs=1)
+    before, _ = build_model(config)
+    model = train(config, tmp_path)
+    assert isinstance(model, ElmoTagger) and isinstance(before, ElmoTagger)
+    assert model.tag_projection._module.in_features == out and len(model.text.elmo.mixes) == len(elmo_at)
+    for mix in model.text.elmo.mixes:
+        assert mix.scalar_parameters.any()
+    for name, parameter in before.text.elmo.bilm.named_parameters():
+        assert torch.equal(parameter, model.text.elmo.bilm.get_parameter(name))
+
+
+def test_the_baseline_without_elmo_reads_the_same_text(tmp_path: Path) -> None:
+    config = tagger(None, encoder=lstm(X), text_field_embedder=word_embedder(X))
+    model = train(experiment(config, tags_reader(), TOWNS), tmp_path)
+    assert isinstance(model, ElmoTagger) and model.text.elmo is None
+    assert model.tag_projection._module.in_features == 12
+    assert not [name for name, _ in model.named_parameters() if "bilm" in name]
+
+
+def test_it_learns_its_few_sentences_by_heart(tmp_path: Path) -> None:
+    elmo = {**bilm_files(tmp_path), "dropout": 0.0}
+    model, data = build_model(experiment(tagger(elmo, encoder=lstm(D, 20)), tags_reader(), TOWNS))
+    batch = as_tensors(data, model.vocab)
+    optimizer = torch.optim.Adam((parameter for parameter in model.parameters() if parameter.requires_grad), lr=0.03)
+    for _ in range(120):
+        model.zero_grad()
+        model(**batch)["loss"].backward()
+        optimizer.step()
+    model.get_metrics(reset=True)
+    model(**batch)
+    assert model.get_metrics(reset=True) == pytest.approx(
+        {"accuracy": 1.0, "precision-overall": 1.0, "recall-overall": 1.0, "f1-measure-overall": 1.0}
+    )
+
+
+def test_a_trained_softmax_over_bioul_answers_too(tmp_path: Path) -> None:
+    reader = tags_reader(convert_to_coding_scheme="BIOUL")
+    model = train(experiment(tagger(ELMO, crf=False, label_encoding="BIOUL"), reader, TOWNS), tmp_path)
+    assert 0.0 <= model.get_metrics()["f1-measure-overall"] <= 1.0
+
+
+def test_plain_tags_need_no_encoding(tmp_path: Path) -> None:
+    model = train(experiment(tagger(ELMO, label_encoding=None), tags_reader(coding_scheme=None), TOWNS), tmp_path)
+    assert isinstance(model, ElmoTagger)
+    assert list(model.get_metrics()) == ["accuracy"] and bool(model.crf._constraint_mask.all())
+
+
+def test_probabilities_of_a_crf_leave_no_gradients_behind() -> None:
+    model, data = towns_model()
+    output = model.forward_on_instances(data[:2])
+    assert all(len(each["probabilities"]) == len(each["tags"]) == len(each["words"]) for each in output)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_the_loss_is_the_mean_over_sentences() -> None:
+    for crf in (True, False):
+        model, data = towns_model(crf=crf)
+        batch = as_tensors(data[:2], model.vocab)
+        output = model(**batch)
+        if crf:
+            wanted = -model.crf(output["logits"], batch["tags"], output["mask"]) / 2
+        else:
+            rows = zip(output["logits"], batch["tags"], output["mask"], strict=True)
+            means = [cross_entropy(logits[live], tags[live]) for logits, tags, live in rows]
+            wanted = sum(means) / 2
+        torch.testing.assert_close(output["loss"], wanted)
+
+
+def test_a_sentence_gets_the_same_tags_and_probabilities_in_any_batch() -> None:
+    model, data = towns_model()
+    together = model.forward_on_instances(data)
+    for instance, wanted in zip(data, together, strict=True):
+        alone = model.forward_on_instance(instance)
+        assert alone["tags"] == wanted["tags"] and alone["words"] == wanted["words"]
+        assert alone["probabilities"] == pytest.approx(wanted["probabilities"], abs=1e-5)
+
+
+def test_l2_on_the_mixes_alone_is_the_papers_lambda(tmp_path: Path) -> None:
+    """λ pulls the weights of the mixes to zero, that is to the average, through the `regularizer` of any model."""
+    free = {**ELMO, "mix": {"type": "scalar", "initial_scalar_parameters": [2.0, -2.0, 1.0]}}
+    weights, losses = [], []
+    for name, alpha in (("free", 0.0), ("pulled", 5.0)):
+        penalty = {"regexes": [["scalar_parameters", {"type": "l2", "alpha": alpha}]]}
+        config = experiment(tagger(free, regularizer=penalty), tags_reader(), TOWNS, num_epochs=3)
+        model = train(config, tmp_path / name)
+        assert isinstance(model, ElmoTagger)
+        weights.append([float(mix.scalar_parameters.detach().norm()) for mix in model.text.elmo.mixes])
+        losses.append(torch.as_tensor(model.get_regularization_penalty()).item())
+    assert all(pulled < at_liberty - 0.05 for at_liberty, pulled in zip(*weights, strict=True))
+    assert losses[0] == 0.0 and losses[1] == pytest.approx(5.0 * sum(norm**2 for norm in weights[1]), rel=1e-4)
+
+
+def error_of(config: Config) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        build_model(experiment(config, tags_reader(), TOWNS))
+    return str(caught.value)
+
+
+def test_a_misspelt_place_is_an_error_that_lists_the_choices() -> None:
+    found = error_of(tagger(ELMO, elmo_at=["inptu", "output"]))
+    assert found == "'elmo_at' is ['inptu', 'output']; wanted one or both of ['input', 'output']"
+
+
+def test_the_wrong_size_of_the_encoder_is_an_error_that_says_the_right_one() -> None:
+    found = error_of(tagger(ELMO, text_field_embedder=word_embedder(X)))
+    wanted = "wanted 21: 5 of the text field embedder and 16 of ELMo at the input"
+    assert found == f"the encoder's 'input_size' is 16; {wanted}"
+
+
+@pytest.mark.parametrize("encoding", ["bio", "IOB"])
+def test_an_unknown_label_encoding_is_an_error_that_lists_the_choices(encoding: str) -> None:
+    wanted = f"'label_encoding' is '{encoding}'; wanted null or one of ['BIO', 'IOB1', 'BIOUL', 'BMES']"
+    assert error_of(tagger(ELMO, label_encoding=encoding)) == wanted
+
+
+def test_labels_of_another_encoding_are_an_error_that_names_some() -> None:
+    vocab = Vocabulary()
+    for label in ("DT", "NN", "IN", "O"):
+        vocab.add_token_to_namespace(label, "labels")
+    with pytest.raises(
+        ConfigurationError, match="'label_encoding' is 'BIO', but there are labels like DT, NN; wanted null"
+    ):
+        Model.from_params(Params(tagger(deepcopy(ELMO))), vocab=vocab)
+
+
+def test_a_reader_without_elmos_indexer_is_an_error_that_names_what_it_has() -> None:
+    reader = tags_reader(token_indexers={"tokens": {"type": "single_id"}})
+    model, data = build_model(experiment(tagger(ELMO), reader, TOWNS))
+    with pytest.raises(
+        ConfigurationError, match=r"reads the token indexer 'elmo' \('elmo_indexer'\); found \['tokens'\]"
+    ):
+        model(**as_tensors(data[:1], model.vocab))
+
+
+def test_a_namespace_of_another_name_holds_more_than_labels(tmp_path: Path) -> None:
+    """Unless it ends in `labels` or `tags`, AllenNLP puts padding into it, which no sentence may be tagged with."""
+    reader = tags_reader(label_namespace="entities")
+    config = experiment(tagger(ELMO, label_namespace="entities"), reader, TOWNS)
+    model = train(config, tmp_path)
+    for each in model.eval().forward_on_instances(build_model(config)[1]):
+        assert not [tag for tag in each["tags"] if tag.startswith("@@")]
+
+
+def test_labels_of_bio_are_not_taken_for_bioul() -> None:
+    with pytest.raises(ConfigurationError, match="which marks the last token of a span L; found no such label"):
+        check_label_encoding("BIOUL", ["O", "B-PER", "I-PER"])
+    check_label_encoding("BIOUL", ["O", "U-PER"])
+    check_label_encoding("BIOUL", ["O", "B-PER", "L-PER"])

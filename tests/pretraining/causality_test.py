@@ -1,0 +1,189 @@
+"""No direction sees what it predicts: which contextualizers pass, which are refused, and that it is true of a run."""
+
+import math
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules import Seq2SeqEncoder
+from torch import Tensor
+
+from elmo_plugin.pretraining import BidirectionalLanguageModel, language_model
+from elmo_plugin.pretraining.causality import refuse_leaks
+from elmo_plugin.pretraining.vocabulary import MARKS
+from elmo_plugin.pretraining.word_ids import WordIds
+from tests.language_model_oracles import language_model as build
+from tests.oracles import options
+
+WIDTH = 8
+"""I, and P where that has to be the same."""
+SIZES = {"input_size": WIDTH, "hidden_size": 6}
+ELMO_LSTM = {"type": "elmo_lstm", **SIZES, "cell_size": 10, "num_layers": 2}
+REFERENCE = {"requires_grad": True, "memory_cell_clip_value": 3, "state_projection_clip_value": 3}
+PASSING: dict[str, dict[str, Any]] = {
+    "elmo_lstm": ELMO_LSTM,
+    "elmo_lstm, all layers": {**ELMO_LSTM, "return_all_layers": True, "dropout": 0.5},
+    "lstm": {"type": "lstm", **SIZES, "bidirectional": True},
+    "gru": {"type": "gru", **SIZES, "bidirectional": True, "dropout": 0.0},
+    "stateful lstm": {"type": "lstm", **SIZES, "bidirectional": True, "stateful": True},
+}
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "lstm": ({"type": "lstm", **SIZES, "num_layers": 2, "bidirectional": True}, "forward half of 'LSTM' depends on"),
+    "gru": ({"type": "gru", **SIZES, "num_layers": 2, "bidirectional": True}, "forward half of 'GRU' depends on"),
+    "transformer": (
+        {"type": "pytorch_transformer", "input_dim": WIDTH, "num_layers": 1, "num_attention_heads": 2},
+        "'PytorchTransformer' of one direction",
+    ),
+    "alternating": (
+        {"type": "alternating_lstm", **SIZES, "num_layers": 2},
+        "'StackedAlternatingLstm' of one direction",
+    ),
+    "one way": ({"type": "lstm", **SIZES}, "'LSTM' of one direction; wanted a forward and a backward half"),
+}
+
+
+class Wrapper(Seq2SeqEncoder):
+    """A bidirectional LSTM whose output is spoilt in some way."""
+
+    def __init__(self, spoil: str) -> None:
+        super().__init__()
+        self.inner = encoder(PASSING["lstm"])
+        self.spoil = spoil
+
+    def get_input_dim(self) -> int:
+        return WIDTH
+
+    def get_output_dim(self) -> int:
+        return self.inner.get_output_dim()
+
+    def is_bidirectional(self) -> bool:
+        return True
+
+    def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
+        ahead, behind = self.inner(inputs, mask).chunk(2, dim=-1)  # (B, T, P) each
+        if self.spoil == "swapped":
+            return torch.cat([behind, ahead], dim=-1)
+        if self.spoil == "backward":
+            return torch.cat([ahead, behind + 0.01 * ahead], dim=-1)
+        if self.spoil == "neighbour":  # one step too far, at the first token alone
+            ahead = ahead.clone()
+            ahead[:, 0] = ahead[:, 1]
+        return torch.cat([ahead, behind], dim=-1)
+
+
+def encoder(config: dict[str, Any]) -> Seq2SeqEncoder:
+    """A `Seq2SeqEncoder` of a config."""
+    torch.manual_seed(4)
+    return Seq2SeqEncoder.from_params(Params(dict(config)))
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_directions_that_never_meet_pass_in_either_mode(name: str) -> None:
+    contextualizer = encoder(PASSING[name])
+    for training in (True, False):
+        contextualizer.train(training)
+        refuse_leaks(contextualizer)
+        assert all(module.training == training for module in contextualizer.modules())
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_contextualizer_that_peeks_or_has_one_direction_is_refused_by_name(name: str) -> None:
+    config, told = REFUSED[name]
+    with pytest.raises(ConfigurationError, match=told):
+        refuse_leaks(encoder(config))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "half", "unseen"),
+    [("swapped", "forward", "after"), ("backward", "backward", "before"), ("neighbour", "forward", "after")],
+)
+def test_a_half_that_knows_ever_so_little_of_the_other_side_is_found(spoil: str, half: str, unseen: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"the {half} half of 'Wrapper' depends on tokens {unseen} its own"):
+        refuse_leaks(Wrapper(spoil))
+    refuse_leaks(Wrapper("nothing"))
+
+
+def test_the_check_leaves_no_trace() -> None:
+    """Random numbers go on as they would have, and a stateful encoder has read nothing."""
+    contextualizer, twin = encoder(PASSING["stateful lstm"]), encoder(PASSING["stateful lstm"])
+    torch.manual_seed(11)
+    refuse_leaks(contextualizer)
+    found = torch.rand(4)
+    torch.manual_seed(11)
+    assert torch.equal(found, torch.rand(4))
+    sentence, mask = torch.randn(1, 3, WIDTH), torch.ones(1, 3, dtype=torch.bool)
+    torch.testing.assert_close(contextualizer(sentence, mask), twin(sentence, mask))
+
+
+def test_a_mode_set_by_hand_is_kept_and_a_refusal_keeps_it_too() -> None:
+    contextualizer = encoder(ELMO_LSTM).train()
+    contextualizer.forward_layers.eval()  # type: ignore[union-attr,operator]
+    before = [module.training for module in contextualizer.modules()]
+    refuse_leaks(contextualizer)
+    assert [module.training for module in contextualizer.modules()] == before
+    leaky = encoder(REFUSED["lstm"][0]).train()
+    with pytest.raises(ConfigurationError):
+        refuse_leaks(leaky)
+    assert leaky.training
+
+
+@pytest.mark.parametrize(("layers", "refused"), [(1, False), (2, True)])
+def test_a_language_model_refuses_at_construction(layers: int, refused: bool) -> None:
+    contextualizer = {"type": "lstm", **SIZES, "num_layers": layers, "bidirectional": True}
+    if not refused:
+        assert build(contextualizer=contextualizer).bilm.lstm.is_bidirectional()
+        return
+    with pytest.raises(
+        ConfigurationError, match="'contextualizer': the forward half of 'LSTM' depends on tokens after"
+    ):
+        build(contextualizer=contextualizer)
+
+
+RANDOM_WORDS = [f"w{number}" for number in range(16)]
+LENGTH = 7
+ENTROPY = LENGTH * math.log(16) / (LENGTH + 1)
+"""Nats a token that no direction can do without: a boundary is certain after `LENGTH` words, a word never is."""
+
+
+def random_sentences(seed: int) -> Iterator[list[list[str]]]:
+    """Batches of 32 sentences of `LENGTH` words, each word drawn at random."""
+    random = Random(seed)
+    while True:
+        yield [random.choices(RANDOM_WORDS, k=LENGTH) for _ in range(32)]
+
+
+def train_on_random_words(contextualizer: dict[str, Any], steps: int) -> dict[str, float]:
+    """Perplexities on held-out random words after training on others."""
+    sizes = options(char_cnn=None, dim=16, projection_dim=WIDTH).to_dict()
+    model = build([*MARKS, *RANDOM_WORDS], bilm={"options": sizes}, contextualizer=contextualizer).train()
+    assert isinstance(model, BidirectionalLanguageModel)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    ids = WordIds(model.vocab)
+    for batch, _ in zip(random_sentences(0), range(steps), strict=False):
+        optimizer.zero_grad()
+        model(tokens=ids.of_sentences(batch))["loss"].backward()
+        optimizer.step()
+    model.eval().get_metrics(reset=True)
+    with torch.no_grad():
+        for batch, _ in zip(random_sentences(1), range(60), strict=False):
+            model(tokens=ids.of_sentences(batch))
+    return model.get_metrics(reset=True)
+
+
+def test_random_words_are_not_predicted_better_than_chance() -> None:
+    """13440 words: the standard error of a mean of log likelihoods as flat as these is below 0.005."""
+    found = train_on_random_words({**ELMO_LSTM, "input_size": WIDTH, "hidden_size": WIDTH}, steps=200)
+    for direction in ("forward", "backward"):
+        nats = math.log(found[f"{direction}_perplexity"])
+        assert ENTROPY - 0.01 < nats < ENTROPY + 0.08  # and it did learn where sentences end
+
+
+def test_a_leak_that_slips_past_the_check_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language_model, "refuse_leaks", lambda contextualizer: None)
+    leaky = {"type": "lstm", "input_size": WIDTH, "hidden_size": 16, "num_layers": 2, "bidirectional": True}
+    found = train_on_random_words(leaky, steps=200)
+    assert math.log(found["perplexity"]) < ENTROPY - 0.3

@@ -1,0 +1,85 @@
+"""Lines of a text, empty ones too, and how much of the file lies behind; broken files stand in shards_test."""
+
+import gc
+import gzip
+import io
+import lzma
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.text.text_file import TextFile
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+def test_every_line_is_given_with_its_end(tmp_path: Path, packing: str) -> None:
+    path = tmp_path / f"text{packing}"
+    path.write_bytes(PACKERS[packing]("\ufeffone\n\n \u2028 \r\n日本語".encode()))
+    assert list(TextFile(path).lines()) == ["one\n", "\n", " \u2028 \r\n", "日本語"]
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+def test_the_share_read_grows_from_a_little_to_all(tmp_path: Path, packing: str) -> None:
+    path = tmp_path / f"text{packing}"
+    draw = Random(0)
+    lines = "".join(f"{draw.random()}\n" for number in range(30_000))
+    path.write_bytes(PACKERS[packing](lines.encode()))
+    file = TextFile(path)
+    assert file.share_read() is None
+    shares = [file.share_read() or 0.0 for number, _ in enumerate(file.lines()) if number % 1000 == 0]
+    assert len(shares) == 30 and shares == sorted(shares)
+    assert 0 < shares[0] < 0.3 and 0.3 < shares[15] < 0.8
+    assert file.share_read() == 1
+
+
+def test_a_hyphen_is_the_standard_input_whose_length_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"one\ntwo\xff\n")))
+    file = TextFile(Path("-"))
+    lines = file.lines()
+    assert next(lines) == "one\n" and file.share_read() is None
+    with pytest.raises(ConfigurationError, match="standard input, line 2: found byte 0xff"):
+        next(lines)
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+@pytest.mark.parametrize("name", ["text", "text.txt", "text.gz.1", "text.GZ"])
+def test_what_it_holds_says_whether_it_is_compressed_whatever_its_name(tmp_path: Path, packing: str, name: str) -> None:
+    (tmp_path / name).write_bytes(PACKERS[packing](b"one\nzwei\n"))
+    assert list(TextFile(tmp_path / name).lines()) == ["one\n", "zwei\n"]
+
+
+def test_an_ending_that_names_another_compression_is_not_believed(tmp_path: Path) -> None:
+    (tmp_path / "text.gz").write_bytes(lzma.compress(b"one\n"))
+    assert list(TextFile(tmp_path / "text.gz").lines()) == ["one\n"]
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+def test_the_standard_input_may_be_compressed_and_stays_open(monkeypatch: pytest.MonkeyPatch, packing: str) -> None:
+    buffer = io.BytesIO(PACKERS[packing](b"one\ntwo\n"))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=buffer))
+    assert list(TextFile(Path("-")).lines()) == ["one\n", "two\n"]
+    gc.collect()
+    assert not buffer.closed
+
+
+@pytest.mark.parametrize("text", ["", "\n", "B", "a"])
+def test_a_file_shorter_than_any_mark_of_a_compression_is_text(tmp_path: Path, text: str) -> None:
+    (tmp_path / "text").write_text(text)
+    assert "".join(TextFile(tmp_path / "text").lines()) == text
+
+
+def test_a_pipe_is_read_like_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[gzip.compress(b"one\ntwo\n")])
+    writer.start()
+    assert list(TextFile(tmp_path / "pipe").lines()) == ["one\n", "two\n"]
+    writer.join()

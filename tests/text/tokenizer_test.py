@@ -1,0 +1,55 @@
+import pickle
+
+import pytest
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Tokenizer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
+
+ENGLISH = SpacyBlankTokenizer()
+
+
+def texts(tokenizer: Tokenizer, text: str) -> list[str | None]:
+    return [token.text for token in tokenizer.tokenize(text)]
+
+
+def test_splits_by_the_rules_of_english() -> None:
+    assert texts(ENGLISH, "Dr. Nora doesn't pay $5.") == ["Dr.", "Nora", "does", "n't", "pay", "$", "5", "."]
+
+
+def test_is_built_by_a_config() -> None:
+    tokenizer = Tokenizer.from_params(Params({"type": "spacy_blank", "language": "it"}))
+    assert isinstance(tokenizer, SpacyBlankTokenizer)
+    assert texts(tokenizer, "l'acqua") == ["l'", "acqua"]
+    assert texts(Tokenizer.from_params(Params({"type": "spacy_blank"})), "don't") == ["do", "n't"]
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\n", " \t\u00a0\u3000 \n"])
+def test_whitespace_is_no_token(text: str) -> None:
+    assert texts(ENGLISH, text) == []
+    assert texts(ENGLISH, f"{text}  two \n words {text}") == ["two", "words"]
+
+
+@given(st.text())
+def test_offsets_lead_back_to_the_text(text: str) -> None:
+    tokens = ENGLISH.tokenize(text)
+    assert all(text[token.idx : token.idx_end] == token.text for token in tokens)
+    assert "".join(str(token.text) for token in tokens) == "".join(text.split())
+
+
+def test_a_text_of_more_than_a_million_characters_is_split_whole() -> None:
+    assert len(ENGLISH.tokenize(f"{'a' * 999} " * 1001)) == 1001
+
+
+@pytest.mark.parametrize("language", ["qq", "", "en_core_web_sm", "tokenizer_exceptions"])
+def test_an_unknown_language_is_named(language: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"'language' is '{language}'; wanted one that spaCy can split"):
+        SpacyBlankTokenizer(language)
+
+
+def test_pickles() -> None:
+    copy = pickle.loads(pickle.dumps(SpacyBlankTokenizer("it")))
+    assert texts(copy, "l'acqua") == ["l'", "acqua"]
