@@ -1,13 +1,16 @@
 """PRODUCTS: the fastest matrix product at hand, and `Linear` on top of it. Torch only."""
 
 from elmo_plugin.linear.linear import Linear, linear, with_linear
+from elmo_plugin.linear.number_types import NUMBER_TYPES, number_type
 from elmo_plugin.linear.products import Version, has_native_bfloat16, pack, product, product_type, weight_gradient
 
 __all__ = [
+    "NUMBER_TYPES",
     "Linear",
     "Version",
     "has_native_bfloat16",
     "linear",
+    "number_type",
     "pack",
     "product",
     "product_type",

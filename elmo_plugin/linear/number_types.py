@@ -1,0 +1,15 @@
+"""The types of numbers by the names that configs, the command line and Python use."""
+
+from collections.abc import Collection
+
+import torch
+
+NUMBER_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def number_type(name: str, key: str = "precision", allowed: Collection[str] = tuple(NUMBER_TYPES)) -> torch.dtype:
+    """Return PyTorch's type of that name. Raises `ValueError` naming `key` if it is not one of those allowed."""
+    if name not in allowed:
+        *others, last = map(repr, allowed)
+        raise ValueError(f"'{key}': expected {', '.join(others)} or {last}, got {name!r}")
+    return NUMBER_TYPES[name]
