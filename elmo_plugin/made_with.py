@@ -19,7 +19,7 @@ def check_made_with(place: str, found: Mapping[str, Any], expected: Mapping[str,
         values = "; ".join(
             f"'{key}': expected {_short(expected[key])}, got {_short(found.get(key))}" for key in changed
         )
-        raise ConfigurationError(f"'{place}' was made with other settings than this run ({values}); {advice}")
+        raise ConfigurationError(f"'{place}' was made with other settings than this run ({shown}); {advice}")
 
 
 def _short(value: Any) -> str:
