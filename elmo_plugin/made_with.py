@@ -16,9 +16,7 @@ def check_made_with(place: str, found: Mapping[str, Any], expected: Mapping[str,
     """
     changed = [key for key, value in expected.items() if key not in found or found[key] != value]
     if changed:
-        values = "; ".join(
-            f"'{key}': expected {_short(expected[key])}, got {_short(found.get(key))}" for key in changed
-        )
+        shown = "; ".join(f"'{key}': expected {_short(expected[key])}, got {_short(found.get(key))}" for key in changed)
         raise ConfigurationError(f"'{place}' was made with other settings than this run ({shown}); {advice}")
 
 
