@@ -12,7 +12,8 @@ from allennlp.commands import parse_args
 from allennlp.common import Params
 
 from benchmarks import __main__ as benchmarks
-from benchmarks import epoch, grid
+from benchmarks import epoch
+from experiments import grid, perplexity, text_of
 
 ROOT = Path(__file__).parent.parent
 UV = """#!/bin/bash
@@ -20,7 +21,13 @@ call=$(mktemp -d "$CALLS/XXXXXX")
 env -0 > "$call/environment"
 printf '%s\\0' "$@" > "$call/arguments"
 """
-PARSERS = {"benchmarks": benchmarks.parse, "benchmarks.epoch": epoch.parse, "benchmarks.grid": grid.parse}
+PARSERS = {
+    "benchmarks": benchmarks.parse,
+    "benchmarks.epoch": epoch.parse,
+    "experiments.grid": grid.parse,
+    "experiments.perplexity": perplexity.parse,
+    "experiments.text_of": text_of.parse,
+}
 
 
 class Call(NamedTuple):

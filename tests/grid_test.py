@@ -13,10 +13,11 @@ from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.models import Model
 
-from benchmarks import grid, grid_run
-from benchmarks.grid import EXPERIMENTS, main, parse
-from benchmarks.grid_run import CONFIGS, TASKS, Run, Task, write_sample
 from elmo_plugin.bilm import BiLM
+from experiments import grid
+from experiments import run as grid_run
+from experiments.grid import EXPERIMENTS, main, parse
+from experiments.run import CONFIGS, TASKS, Run, Task, write_sample
 from tests.oracles import lively, options, write_files
 
 ROOT = CONFIGS.parent
@@ -197,7 +198,7 @@ def test_a_run_that_fails_is_named_and_stops_no_other(
 
 
 def test_a_run_ends_with_the_driver_that_started_it() -> None:
-    code = "import time; from benchmarks.grid_run import end_with_parent; end_with_parent(); time.sleep(3600)"
+    code = "import time; from experiments.run import end_with_parent; end_with_parent(); time.sleep(3600)"
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.close()

@@ -12,8 +12,8 @@ from typing import NamedTuple, Optional
 
 from tqdm import tqdm
 
-from benchmarks.grid_run import CONFIGS, TASKS, Run
 from benchmarks.table import Table
+from experiments.run import CONFIGS, TASKS, Run
 
 METRICS = {"accuracy": "accuracy", "f1-measure-overall": "span F1"}
 FRACTIONS = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -92,12 +92,12 @@ experiments have in common are run once.
 Environment variables say where the corpora lie: SST, WNUT17, UD_EWT, CONLL2000, AG_NEWS (training_configs/README.md).
 
 All of it on two cores, later the tables alone:
-  python -m benchmarks.grid runs/grid --jobs 2
-  python -m benchmarks.grid runs/grid --table
+  python -m experiments.grid runs/grid --jobs 2
+  python -m experiments.grid runs/grid --table
 
 One task with a biLM of your own, beside english-tiny:
   ELMO_BILM=my.safetensors ELMO_BILM_LAYERS=2 ELMO_BILM_PROJECTION=256 \\
-    python -m benchmarks.grid runs/grid --tasks sst5 --variants elmo your_bilm
+    python -m experiments.grid runs/grid --tasks sst5 --variants elmo your_bilm
 
 A run leaves in RUNS/task/ its config variant-seed.jsonnet, a log beside it and the folder variant-seed/, with the part
 of the data before the seed if it is not the whole. What is done is not done again, and what was cut off begins anew.
@@ -131,7 +131,7 @@ def train(run: Run) -> tuple[Run, float]:
     values = [str(value) for value in run]
     with run.path(".log").open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.grid_run", *values],
+            [sys.executable, "-m", "experiments.run", *values],
             cwd=CONFIGS.parent,
             env={**os.environ, "OMP_NUM_THREADS": "1"},  # tensors this small gain nothing from threads
             stdin=subprocess.PIPE,  # never written to: it tells the process when this one has ended
@@ -196,7 +196,7 @@ def tables(args: argparse.Namespace) -> Iterator[Table]:
 def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(
-        "python -m benchmarks.grid", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        "python -m experiments.grid", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     variants = sorted(path.stem for path in (CONFIGS / "variants").glob("*.jsonnet"))
     parser.add_argument("runs", metavar="RUNS", type=Path, help="the folder of all runs")
