@@ -1,6 +1,5 @@
 """The examples in docstrings run and print what they say."""
 
-import ast
 import doctest
 import importlib
 from pathlib import Path

@@ -1,0 +1,121 @@
+"""A MkDocs hook that fills the reference pages from the code: components with their keys, and `--help` of the commands.
+
+A page asks for a list by a comment such as `<!-- components TokenEmbedder Seq2SeqEncoder -->` or `<!-- commands -->`.
+"""
+
+import argparse
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from allennlp.commands import Subcommand
+from allennlp.common import Registrable
+from allennlp.common.from_params import infer_params
+
+import elmo_plugin  # noqa: F401
+from elmo_plugin.config_keys import kind_of
+from elmo_plugin.elmo import Elmo
+
+SUPPLIED = {"self", "kwargs", "vocab", "serialization_dir"}
+"""Parameters that AllenNLP passes and no config names."""
+
+
+class Key(NamedTuple):
+    """A key of a component: what it takes, its default as a config writes it, and what its docstring says."""
+
+    name: str
+    kind: str
+    default: str
+    description: str
+
+
+class Component(NamedTuple):
+    """A registered class, with the keys that a config may give it."""
+
+    registry: str
+    name: str
+    cls: type
+    keys: list[Key]
+
+
+def components() -> Iterator[Component]:
+    """Yield every component of this package, by registry and name."""
+    for base in sorted(Registrable._registry, key=lambda base: base.__name__):
+        for name, (cls, constructor_name) in sorted(Registrable._registry[base].items()):
+            if cls.__module__.startswith("elmo_plugin"):
+                yield Component(base.__name__, name, cls, list(_keys(base.__name__, name, cls, constructor_name)))
+
+
+def _keys(registry: str, name: str, cls: type, constructor_name: str | None) -> Iterator[Key]:
+    if registry == "Subcommand":
+        return
+    constructor: Callable[..., Any] = getattr(cls, constructor_name) if constructor_name else cls.__init__
+    documented = parameters_of(constructor) | parameters_of(cls)
+    parameters = {} if constructor is object.__init__ else dict(infer_params(cls, constructor))
+    if (registry, name) == ("TokenEmbedder", "elmo"):  # its keys are those of `Elmo`
+        documented, parameters = parameters_of(Elmo), dict(infer_params(Elmo, Elmo.__init__))
+        del parameters["num_output_representations"]
+    for key, parameter in parameters.items():
+        if key in SUPPLIED or parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        kind = kind_of(parameter.annotation)[0]
+        default = "required" if parameter.default is inspect.Parameter.empty else _as_config(parameter.default)
+        yield Key(key, kind, default, documented.get(key, ""))
+
+
+def _as_config(value: Any) -> str:
+    shown = {None: "null", True: "true", False: "false"}.get(value) if not isinstance(value, int | float) else None
+    if isinstance(value, bool):
+        shown = str(value).lower()
+    return f"`{shown or repr(value)}`"
+
+
+def parameters_of(documented: Any) -> dict[str, str]:
+    """Return the descriptions in the `# Parameters` section of a docstring, by parameter."""
+    docstring = inspect.getdoc(documented) or ""
+    section = re.search(r"# Parameters\n+(.*?)(?:\n# |\Z)", docstring, re.S)
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in section[1].splitlines() if section else []:
+        heading = re.match(r"([\w, *]+)(?: : .*)?$", line)
+        if heading and not line.startswith(" ") and re.fullmatch(r"[a-z_]\w*(, \*{0,2}[a-z_]\w*)*", heading[1].strip()):
+            names = heading[1].strip().split(", ")
+        elif line.startswith("    ") and names:
+            for name in names:
+                found[name] = f"{found.get(name, '')} {line.strip()}".strip()
+        elif line.strip():
+            names = []
+    return found
+
+
+def summary_of(cls: type) -> str:
+    """Return a class's docstring without its parameters."""
+    return (inspect.getdoc(cls) or "").split("# Parameters")[0].strip()
+
+
+def _component_page(registries: list[str]) -> Iterator[str]:
+    for component in components():
+        if component.registry in registries:
+            yield f"### `{component.name}` ({component.registry}) {{ #{component.registry}-{component.name} }}\n"
+            yield summary_of(component.cls) + "\n"
+            if component.keys:
+                yield "| key | takes | default | |\n|---|---|---|---|"
+                for key in component.keys:
+                    description = key.description.replace("|", "\\|")
+                    yield f"| `{key.name}` | {key.kind} | {key.default} | {description} |"
+                yield ""
+
+
+def _command_page() -> Iterator[str]:
+    subparsers = argparse.ArgumentParser(prog="allennlp").add_subparsers()
+    for component in components():
+        if component.registry == "Subcommand":
+            parser = Subcommand.by_name(component.name)().add_subparser(subparsers)  # type: ignore[call-arg]
+            yield f"## `allennlp {component.name}` {{ #{component.name} }}\n\n```text\n{parser.format_help()}```\n"
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace the comments of a page by what they ask for. MkDocs calls it for each page."""
+    filled = re.sub(r"<!-- components ([\w ]+) -->", lambda found: "\n".join(_component_page(found[1].split())), markdown)
+    return re.sub("<!-- commands -->", lambda _: "\n".join(_command_page()), filled)

@@ -1,0 +1,45 @@
+"""What the documentation shows is typed here: the pages' files, commands and Python, and what the README names."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from allennlp.common import Params
+
+from tests.pages import Page, blocks
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+RUN = {"python", "sh"}
+PAGES = sorted(
+    page for page in DOCS.rglob("*.md") if any(block.title or block.language in RUN for block in blocks(page))
+)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working directory with what a checkout has: configs and the list of plugins."""
+    for name in ("training_configs", "experiments", "benchmarks", ".allennlp_plugins"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    before = dict(os.environ)
+    yield tmp_path
+    os.environ.clear()  # what a page exports ends with it
+    os.environ.update(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_a_page_runs_from_top_to_bottom(page: Path, checkout: Path) -> None:
+    running = Page(page)
+    running.run()
+    assert running.n_run
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_complete_configs_are_jsonnet(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page):
+        if block.language == "jsonnet" and block.title is None and block.text.startswith("{"):
+            (tmp_path / "config.jsonnet").write_text(block.text, encoding="utf-8")
+            assert Params.from_file(tmp_path / "config.jsonnet").as_dict()
