@@ -74,6 +74,9 @@ def run_command(command: str) -> None:
         before, sys.argv = sys.argv, words[len(assigned) :]
         try:
             main()
+        except SystemExit as error:  # `--help` ends so
+            if error.code:
+                raise
         finally:
             sys.argv = before
     elif words:
