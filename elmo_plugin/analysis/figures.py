@@ -38,7 +38,8 @@ def scores(experiment: Experiment) -> Figure:
     tables = side_by_side(group for task in experiment.tasks for group in experiment.full(task))
     rows = [(tasks[i : i + 3], len(variants)) for tasks, variants in tables for i in range(0, len(tasks), 3)]
     heights = [0.8 + 0.24 * count for _, count in rows]
-    figure, axes = grid([len(tasks) for tasks, _ in rows], heights, 2.6, label_width(experiment.variants), sharey="row")
+    margin = max(1.2, label_width(experiment.variants))  # the legend needs 3.8 inches
+    figure, axes = grid([len(tasks) for tasks, _ in rows], heights, 2.6, margin, sharey="row")
     panels = dict(zip(chain.from_iterable(tasks for tasks, _ in rows), chain.from_iterable(axes), strict=True))
     for task, axis in panels.items():
         groups = experiment.full(task)
@@ -116,7 +117,7 @@ def learning_curves(experiment: Experiment, task: Task) -> Figure:
     if task.scale == 100:
         axes[0].set_ylim(top=min(100, axes[0].get_ylim()[1]))
     handles = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(4, 2 * len(groups)))
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=2 if len(groups) < 3 else 4)
     figure.supxlabel("epoch", fontsize="medium")
     figure.supylabel(task.label, fontsize="medium")
     return figure
@@ -158,8 +159,9 @@ def layer_weights(mixes: Sequence[tuple[str, Group, Sequence[LearnedMix]]]) -> F
 @styled
 def confusion_matrices(matrices: dict[str, Confusion]) -> Figure:
     """Draw one panel per variant of a task: the share of the texts of each true label that got each label."""
-    side = 1.2 + 0.42 * max(len(matrix.labels) for matrix in matrices.values())
-    figure, axes = wrapped(len(matrices), 3, (side + 0.5, side), sharex=True, sharey=True)
+    names = {label for matrix in matrices.values() for label in matrix.labels}
+    side, margin = 0.5 + 0.45 * len(names), label_width(names) + 0.9
+    figure, axes = wrapped(len(matrices), 3, (side + 0.4, side), margin, sharex=True, sharey=True)
     for axis, (variant, (labels, counts)) in zip(axes, matrices.items(), strict=True):
         shares = [[count / max(1, sum(row)) for count in row] for row in counts]
         mesh = heat_map(axis, shares, labels, labels, "{:.0%}")

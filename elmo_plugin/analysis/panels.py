@@ -59,10 +59,12 @@ def grid(
     return figure, [list(row[:length]) for row, length in zip(axes, lengths, strict=True)]
 
 
-def wrapped(count: int, columns: int, size: tuple[float, float], **share: Any) -> tuple[Figure, list[Any]]:
+def wrapped(
+    count: int, columns: int, size: tuple[float, float], margin: float = 0.0, **share: Any
+) -> tuple[Figure, list[Any]]:
     """Return a figure and `count` panels of `size` inches, at most `columns` side by side."""
     lengths = [min(columns, count - i) for i in range(0, count, columns)]
-    figure, rows = grid(lengths, [size[1]] * len(lengths), size[0], **share)
+    figure, rows = grid(lengths, [size[1]] * len(lengths), size[0], margin, **share)
     panels = [axis for row in rows for axis in row]
     for axis in panels:
         axis.tick_params(labelbottom=True)  # also where panels share an axis and one is not the lowest
@@ -99,7 +101,7 @@ def label_width(labels: Iterable[str]) -> float:
 def colour_bar(figure: Figure, mesh: Any, axes: Sequence[Any], label: str) -> None:
     """Draw the colours of heat maps with their values, at the upper right."""
     shrink = min(1, 2 / figure.get_figheight())
-    figure.colorbar(mesh, ax=axes, label=label, shrink=shrink, aspect=20 * min(1, 1 / shrink), anchor=(0, 1))
+    figure.colorbar(mesh, ax=axes, label=label, shrink=shrink, anchor=(0, 1))
 
 
 def whole_numbers(axis: Any) -> None:

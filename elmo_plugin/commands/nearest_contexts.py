@@ -61,7 +61,7 @@ class NearestContexts(Subcommand):
             metavar="N",
             help="the layer to compare, 0 for the token layer (default: the top layer)",
         )
-        subparser.add_argument("--k", type=count, default=10, help="neighbours per query (default: 10)")
+        subparser.add_argument("--k", type=count, default=10, help="neighbours per query")
         subparser.add_argument("--same-word", action="store_true", help="only tokens with the query's word form")
         subparser.set_defaults(func=run)
         return subparser

@@ -48,9 +48,7 @@ class ProbeLayers(Subcommand):
         check_values(subparser)
         add_bilm(subparser)
         subparser.add_argument("--control", action="store_true", help="add a biLM with random weights")
-        subparser.add_argument(
-            "--seed", type=int, default=1, help="seed of pseudowords and random weights (default: 1)"
-        )
+        subparser.add_argument("--seed", type=int, default=1, help="seed of pseudowords and random weights")
         _add_task(subparser)
         _add_columns(subparser)
         subparser.set_defaults(func=run)
@@ -63,7 +61,7 @@ def _add_task(subparser: argparse.ArgumentParser) -> None:
     group.add_argument("--tags", **files, help="two files of columns")  # type: ignore[arg-type]
     group.add_argument("--senses", **files, help="two files of columns; O means no sense")  # type: ignore[arg-type]
     group.add_argument("--pseudowords", metavar="TEXT", type=Path, help="a text, one tokenised sentence per line")
-    subparser.add_argument("--pairs", type=count, default=100, metavar="N", help="number of pseudowords (default: 100)")
+    subparser.add_argument("--pairs", type=count, default=100, metavar="N", help="number of pseudowords")
 
 
 def _add_columns(subparser: argparse.ArgumentParser) -> None:
