@@ -49,8 +49,7 @@ def scores(experiment: Experiment) -> Figure:
             if total.seeds > 1:
                 dots = [run.score for run in group.runs]
                 axis.plot(dots, [y] * total.seeds, "o", color=colour, alpha=0.35, mew=0, clip_on=False)
-            deviation = None if math.isnan(total.deviation) else total.deviation
-            axis.errorbar(total.mean, y, xerr=deviation, color=colour, marker="|", ms=9, mew=2)
+            axis.errorbar(total.mean, y, xerr=total.deviation, color=colour, marker="|", ms=9, mew=2)
             axis.text(1.02, y, f"{total.mean:.1f}", transform=axis.get_yaxis_transform(), va="center", color=colour)
         axis.set(title=task.name, xlabel=task.label, ylim=(len(groups) - 0.5, -0.5))
         axis.set_yticks(range(len(groups)), labels=[group.variant for group in groups])
@@ -80,7 +79,7 @@ def sample_efficiency(experiment: Experiment, tasks: Sequence[Task]) -> Figure:
             axis.errorbar(
                 [100 * group.fraction for group in groups],
                 [each.mean for each in summaries],
-                [0 if math.isnan(each.deviation) else each.deviation for each in summaries],
+                [each.deviation for each in summaries],  # NaN, for one seed, draws no bar
                 color=colours.get(variant, GREY),
                 marker="o",
                 capsize=2.5,
