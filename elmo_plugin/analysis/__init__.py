@@ -3,7 +3,7 @@
 from elmo_plugin.analysis.findings import keep
 from elmo_plugin.analysis.labelled_sentences import Examples, LabelledSentence
 from elmo_plugin.analysis.nearest_contexts import Neighbor, Query, Search, find_query, search
-from elmo_plugin.analysis.pages import accuracies_page, neighbors_page
+from elmo_plugin.analysis.page import accuracies_page, neighbors_page
 from elmo_plugin.analysis.probing import Accuracies, Task, probe, random_twin, sense_task, tagging_task
 from elmo_plugin.analysis.pseudowords import pseudoword_task
 from elmo_plugin.analysis.report import Report, write_report

@@ -1,4 +1,4 @@
-"""What a classifier takes for what: its best model on the run's validation data."""
+"""Count which labels a classifier confuses: its best model on the run's validation data."""
 
 from collections import Counter
 from pathlib import Path
@@ -13,78 +13,108 @@ from elmo_plugin.analysis.runs import CONFIG, read_object, write_object
 
 FILE = "confusion.json"
 CLASSIFIERS = ("elmo_classifier", "basic_classifier")
-TEXTS_AT_ONCE = 32
+TEXTS_PER_BATCH = 32
 
 
 class Confusion(NamedTuple):
-    """Texts by their label, a row each, and by what they were taken for, a column each, in the order of `labels`."""
+    """The number of texts for each pair of labels: one row per true label, one column per predicted label.
+
+    >>> Confusion(["glad", "sour"], [[3, 1], [0, 4]]).accuracy
+    0.875
+    """
 
     labels: list[str]
     counts: list[list[int]]
 
     @property
     def accuracy(self) -> float:
-        """Share of the texts that were taken for what they are."""
+        """Return the share of texts whose predicted label is the true one."""
         return sum(row[i] for i, row in enumerate(self.counts)) / max(1, sum(map(sum, self.counts)))
 
     @property
     def macro_f1(self) -> float:
-        """The mean over labels of F1 = 2 · hits / (texts of the label + texts taken for it); 0 without either."""
+        """Return the mean over labels of F1 = 2 · hits / (true + predicted); 0 for a label with neither."""
         gold = [sum(row) for row in self.counts]
-        taken = [sum(column) for column in zip(*self.counts, strict=True)]
+        predicted = [sum(column) for column in zip(*self.counts, strict=True)]
         hits = [row[i] for i, row in enumerate(self.counts)]
-        return sum(2 * h / max(1, g + t) for h, g, t in zip(hits, gold, taken, strict=True)) / len(self.labels)
+        return sum(2 * h / max(1, g + p) for h, g, p in zip(hits, gold, predicted, strict=True)) / len(self.labels)
 
 
 def confusion(folder: Path) -> Optional[Confusion]:
-    """The confusion matrix of a run that trained a classifier; `None` of other runs, and where no trace is left.
+    """Return the confusion matrix of a run that trained a classifier; `None` for other runs, and without weights.
 
-    Read from `confusion.json` if that is there; else the model in `model.tar.gz` or `best.th` labels the validation
-    data. Raises `ConfigurationError` if that is not to be had.
+    Reads `confusion.json` if the run has one; else the model in `model.tar.gz` or `best.th` labels the validation
+    data. Labels that are numbers get the names in a `classes.txt` beside that data. Raises `ConfigurationError` if
+    something cannot be read.
     """
+    config = read_object(folder / CONFIG) if (folder / CONFIG).exists() else {}
+    data = Path(str(config.get("validation_data_path")))
     if (folder / FILE).exists():
-        return _read(folder / FILE)
-    config = read_object(folder / CONFIG)
+        return _named(_read(folder / FILE), data)
     source = next((path for path in (folder / "model.tar.gz", folder / "best.th") if path.exists()), None)
-    if config["model"].get("type") not in CLASSIFIERS or source is None:
+    if source is None or config["model"].get("type") not in CLASSIFIERS:
         return None
     try:
-        return _count(load_archive(folder if source.suffix == ".th" else source))
-    except Exception as error:  # the model and the reader of a config may be anyone's
+        return _named(_count(load_archive(folder if source.suffix == ".th" else source)), data)
+    except Exception as error:  # a config may name any model and any reader
         raise ConfigurationError(f"{source.name} could not label the validation data: {error}") from error
 
 
 def write_confusion(folder: Path, matrix: Confusion) -> None:
-    """Keep the confusion matrix of a run in its `confusion.json`."""
+    """Write the confusion matrix of a run to its `confusion.json`."""
     write_object(folder / FILE, matrix._asdict())
 
 
+def add_up(matrices: list[Confusion], labels: list[str]) -> Confusion:
+    """Return the sum of matrices, over `labels`; a matrix counts 0 for labels that it lacks."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for matrix in matrices:
+        for gold, row in zip(matrix.labels, matrix.counts, strict=True):
+            counts.update({(gold, predicted): count for predicted, count in zip(matrix.labels, row, strict=True)})
+    return Confusion(labels, [[counts[gold, predicted] for predicted in labels] for gold in labels])
+
+
 def _read(path: Path) -> Confusion:
-    """Raises `ConfigurationError` unless there is a number for each pair of labels."""
+    """Read `confusion.json`. Raises `ConfigurationError` unless it holds a number for each pair of labels."""
     try:
         matrix = Confusion(**read_object(path))
         size = len(matrix.labels)
+        if not all(isinstance(label, str) for label in matrix.labels):
+            raise TypeError("labels that are not strings")
         if not size or [len(row) for row in matrix.counts] != [size] * size:
-            raise TypeError(f"found {size} labels and other numbers of counts")
+            raise TypeError(f"{size} labels and other numbers of counts")
         if not all(isinstance(count, int) and count >= 0 for row in matrix.counts for count in row):
-            raise TypeError("found counts that are no whole numbers")
+            raise TypeError("counts that are not whole numbers")
     except TypeError as error:
-        raise ConfigurationError(f"{path.name}: {error}; wanted 'labels' and the 'counts' of each pair") from error
+        raise ConfigurationError(
+            f"{path.name}: expected 'labels' and the 'counts' of each pair of labels, got {error}"
+        ) from error
     return matrix
 
 
+def _named(matrix: Confusion, data: Path) -> Confusion:
+    """Replace labels 1, 2, … by the lines of `classes.txt` beside the data, as Zhang et al. (2015) publish theirs."""
+    file = data.parent / "classes.txt"
+    if not file.is_file() or not all(label.isdecimal() for label in matrix.labels):
+        return matrix
+    names = dict(enumerate(file.read_text(encoding="utf-8").split("\n"), start=1))
+    return matrix._replace(labels=[names.get(int(label), "").strip() or label for label in matrix.labels])
+
+
 def _count(archive: Archive) -> Confusion:
-    """Label the validation data, texts of like length together."""
+    """Label the validation data, texts of similar length together."""
     model: Any = archive.model.eval()
     read = archive.validation_dataset_reader.read(archive.config["validation_data_path"])
     instances = sorted(read, key=lambda instance: len(instance["tokens"]))
     namespace = archive.config["model"].get("label_namespace", "labels")
     counts: Counter[tuple[str, str]] = Counter()
-    for group in lazy_groups_of(instances, TEXTS_AT_ONCE):
+    for group in lazy_groups_of(instances, TEXTS_PER_BATCH):
         unlabelled = [Instance({"tokens": instance["tokens"]}) for instance in group]
         for instance, output in zip(group, model.forward_on_instances(unlabelled), strict=True):
             gold: Any = instance["label"]
             counts[str(gold.label), output["label"]] += 1
-    found = {label for pair in counts for label in pair}  # some are not in the vocabulary: unseen ones and integers
+    found = {
+        label for pair in counts for label in pair
+    }  # the vocabulary lacks unseen labels and those that are integers
     labels = sorted({*model.vocab.get_token_to_index_vocabulary(namespace), *found})
-    return Confusion(labels, [[counts[label, taken] for taken in labels] for label in labels])
+    return Confusion(labels, [[counts[gold, predicted] for predicted in labels] for gold in labels])

@@ -1,4 +1,4 @@
-"""Sentences of which some tokens have a label, and the vectors of those tokens."""
+"""Embed sentences of which some tokens have a label, and collect the vectors of those tokens."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional
@@ -10,14 +10,14 @@ from elmo_plugin.embedding import Embedder
 
 
 class LabelledSentence(NamedTuple):
-    """The tokens of a sentence, and a label or `None` for each."""
+    """A tokenised sentence with one label, or `None`, per token."""
 
     tokens: list[str]
     labels: list[Optional[str]]
 
 
 class Examples(NamedTuple):
-    """N tokens with a label.
+    """The words, labels and vectors of N labelled tokens.
 
     *Shape:* words and labels (N,) · vectors (L, N, D).
     """
@@ -30,17 +30,17 @@ class Examples(NamedTuple):
 def embed_examples(
     embedder: Embedder, sentences: Sequence[LabelledSentence], word_form: Callable[[str], str] = str
 ) -> Examples:
-    """The labelled tokens of all sentences in their order; `word_form` of a token is its word.
+    """Return the labelled tokens of all sentences in order; `word_form` maps a token to its word.
 
-    Their vectors are held in memory, 4 · L · D bytes a token; the others' are not.
+    Memory holds only their vectors: 4 · L · D bytes per labelled token.
     """
     chosen = [[label is not None for label in sentence.labels] for sentence in sentences]
     ends = np.cumsum([sum(choice) for choice in chosen])
     num_layers, _, width = embedder.shape
     vectors = np.empty((num_layers, ends[-1], width), dtype=np.float32)  # (L, N, D)
     embedded = embedder.by_length([sentence.tokens for sentence in sentences])
-    for place, array in Tqdm.tqdm(embedded, desc="embedding", unit=" sentences", total=len(sentences)):
-        vectors[:, ends[place] - sum(chosen[place]) : ends[place]] = array[:, chosen[place]]
+    for index, array in Tqdm.tqdm(embedded, desc="embedding", unit=" sentences", total=len(sentences)):
+        vectors[:, ends[index] - sum(chosen[index]) : ends[index]] = array[:, chosen[index]]
     labelled = [(token, label) for sentence in sentences for token, label in zip(*sentence, strict=True)]
     words = [word_form(token) for token, label in labelled if label is not None]
     labels = [label for _, label in labelled if label is not None]

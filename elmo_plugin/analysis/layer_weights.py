@@ -1,4 +1,4 @@
-"""What a run learned of the layers: softmax(w) of each scalar mix (ELMo §3.2; figure 2 of the paper)."""
+"""Read what a run learned about the layers: softmax(w) of each scalar mix (ELMo §3.2; figure 2 of the paper)."""
 
 import re
 import tarfile
@@ -19,17 +19,17 @@ MIX = re.compile(r"(?P<where>.*?)(?P<mix>mixes\.(?P<number>\d+)|(?P<place>input|
 
 
 class LearnedMix(NamedTuple):
-    """softmax(w), a number a layer and the token layer first, and γ."""
+    """softmax(w), one number per layer with the token layer first, and γ."""
 
     weights: list[float]
     gamma: float
 
 
 def layer_weights(folder: Path) -> Optional[dict[str, LearnedMix]]:
-    """The scalar mixes of a run's best model by their places, `input` and `output`; `None` where no trace is left.
+    """Return the scalar mixes of a run's best model, keyed `input` and `output`; `None` if no weights are left.
 
-    Read from `layer_weights.json` if that is there, else from `best.th` or `model.tar.gz`. Raises
-    `ConfigurationError` if what is there cannot be read.
+    Reads `layer_weights.json` if the run has one, else `best.th` or `model.tar.gz`. Raises `ConfigurationError` if the
+    file cannot be read.
     """
     if (folder / FILE).exists():
         return _kept(folder / FILE)
@@ -38,26 +38,26 @@ def layer_weights(folder: Path) -> Optional[dict[str, LearnedMix]]:
 
 
 def write_layer_weights(folder: Path, mixes: dict[str, LearnedMix]) -> None:
-    """Keep the layer weights of a run in its `layer_weights.json`."""
+    """Write the layer weights of a run to its `layer_weights.json`."""
     write_object(folder / FILE, {place: mix._asdict() for place, mix in mixes.items()})
 
 
 def _kept(path: Path) -> dict[str, LearnedMix]:
-    """Raises `ConfigurationError` unless there are numbers for each place."""
+    """Read `layer_weights.json`. Raises `ConfigurationError` unless each place has numbers."""
     try:
         mixes = {
             place: LearnedMix([float(weight) for weight in mix["weights"]], float(mix["gamma"]))
             for place, mix in read_object(path).items()
         }
         if not all(mix.weights for mix in mixes.values()):
-            raise ValueError("found a mix of no layers")
+            raise ValueError("a mix without layers")
         return mixes
     except (TypeError, KeyError, ValueError) as error:
-        raise ConfigurationError(f"{path.name}: {error}; wanted 'weights' and 'gamma' of each place") from error
+        raise ConfigurationError(f"{path.name}: expected 'weights' and 'gamma' for each place, got {error}") from error
 
 
 def _weights(folder: Path) -> Optional[dict[str, Tensor]]:
-    """The state dict of a run's best model, if it is still there."""
+    """Return the state dict of a run's best model, if the run still has it."""
     best, archive = folder / "best.th", folder / "model.tar.gz"
     if best.exists():
         return read_weights(best, best.name)
@@ -68,24 +68,19 @@ def _weights(folder: Path) -> Optional[dict[str, Tensor]]:
             member = members.extractfile("weights.th")
             content = member.read() if member else b""
     except (tarfile.TarError, OSError, EOFError, KeyError, zlib.error) as error:
-        raise ConfigurationError(f"{archive.name} is no archive with a weights.th: {error}") from error
+        raise ConfigurationError(f"{archive.name}: expected an archive with a weights.th, got {error}") from error
     return read_weights(BytesIO(content), f"{archive.name}!weights.th")
 
 
 def _mixes(weights: dict[str, Tensor], model: dict[str, Any]) -> dict[str, LearnedMix]:
-    """The scalar mixes in a state dict; a second one at the same place goes by its own name."""
+    """Find the scalar mixes in a state dict. A second mix at the same place keeps its full name."""
     found: dict[str, LearnedMix] = {}
     for key, parameters in weights.items():
         if mix := MIX.fullmatch(key):
-            place = mix["place"] or _place(mix["where"], int(mix["number"]), model)
-            gamma = float(weights[f"{mix['where']}{mix['mix']}.gamma"])
-            name = f"{mix['where']}{mix['mix']}" if place in found else place
-            found[name] = LearnedMix(parameters.float().softmax(dim=0).tolist(), gamma)
+            name = f"{mix['where']}{mix['mix']}"
+            # Our models have their mixes in the order of `elmo_at`; other models read ELMo at the input.
+            ours = [place for place in PLACES if place in model.get("elmo_at", PLACES)]
+            place = mix["place"] or (ours[int(mix["number"])] if mix["where"].startswith("text.") else "input")
+            gamma = float(weights[f"{name}.gamma"])
+            found[name if place in found else place] = LearnedMix(parameters.float().softmax(dim=0).tolist(), gamma)
     return found
-
-
-def _place(where: str, number: int, model: dict[str, Any]) -> str:
-    """Where the outputs of an `Elmo` go: in our models where `elmo_at` says, in others to the input."""
-    if not where.startswith("text."):
-        return "input"
-    return [place for place in PLACES if place in model.get("elmo_at", PLACES)][number]

@@ -1,4 +1,4 @@
-"""Nearest neighbours of a word in its context, and of the word without any (ELMo §5.3, Table 4)."""
+"""Find the nearest neighbours of a word in its context, and of the word without context (ELMo §5.3, Table 4)."""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -12,30 +12,31 @@ from elmo_plugin.embedding import Corpus, Embedder
 
 
 class Query(NamedTuple):
-    """A tokenised sentence, and the place of the word in it whose neighbours are wanted."""
+    """A tokenised sentence, and the position of the word in it whose neighbours to find."""
 
     tokens: list[str]
-    place: int
+    position: int
 
     @property
     def word(self) -> str:
-        """The word itself."""
-        return self.tokens[self.place]
+        """Return the word."""
+        return self.tokens[self.position]
 
 
 class Neighbor(NamedTuple):
-    """A token of a text: its cosine to the query, its line from 1, its sentence, and its place there."""
+    """A token of a text: its cosine to the query, its line counted from 1, its sentence, and its position there."""
 
     cosine: float
     line: int
     tokens: list[str]
-    place: int
+    position: int
 
 
 class Found(NamedTuple):
     """The neighbours of a query, nearest first.
 
-    `in_context`: by the vectors of a layer, one a sentence. `context_free`: by token vectors, one a word.
+    `in_context` compares vectors of a layer and has one neighbour per sentence. `context_free` compares token vectors
+    and has one neighbour per word.
     """
 
     in_context: list[Neighbor]
@@ -43,10 +44,10 @@ class Found(NamedTuple):
 
 
 class Search(NamedTuple):
-    """How to search: `k` neighbours by the vectors of `layer`, in the first `sentences` lines of a text or in all.
+    """How to search: for `k` neighbours by the vectors of `layer`, in the first `sentences` lines of a text or in all.
 
-    `same_word`: only tokens with the query's word form are neighbours. Token vectors of them are all the same, so
-    that there are no context-free neighbours then, and of the text only sentences with the word are embedded.
+    With `same_word`, only tokens with the query's word form are neighbours. Their token vectors are all equal, so
+    there are no context-free neighbours, and only sentences that contain the word are embedded.
     """
 
     layer: int
@@ -56,42 +57,49 @@ class Search(NamedTuple):
 
 
 def find_query(sentence: str, word: str) -> Query:
-    """The word of a tokenised sentence; `word:2` is the second of that form.
+    """Find a word in a tokenised sentence; `word:2` is its second occurrence.
 
-    Raises `ConfigurationError` if the word is not there, or more than once and without a number.
+    >>> find_query("They play in a play .", "play:2").position
+    4
+
+    Raises `ConfigurationError` if the sentence does not contain the word, or contains it more than once and no number
+    says which one.
     """
     tokens = sentence.split()
     form, _, number = (word, "", "") if word in tokens else word.rpartition(":")
-    places = [place for place, token in enumerate(tokens) if token == form]
-    if number.isdecimal() and 1 <= int(number) <= len(places):
-        return Query(tokens, places[int(number) - 1])
-    if len(places) > 1:
-        wanted = ", ".join(f"{form}:{n}" for n in range(1, len(places) + 1))
-        raise ConfigurationError(f"'word' {form!r} stands {len(places)} times in {sentence!r}; wanted one of {wanted}")
-    if number or not places:
-        raise ConfigurationError(f"'word' {word!r} is no token of {sentence!r}; wanted one of its tokens")
-    return Query(tokens, places[0])
+    positions = [position for position, token in enumerate(tokens) if token == form]
+    if number.isdecimal() and 1 <= int(number) <= len(positions):
+        return Query(tokens, positions[int(number) - 1])
+    if len(positions) > 1:
+        choices = ", ".join(f"{form}:{n}" for n in range(1, len(positions) + 1))
+        raise ConfigurationError(f"'word': {sentence!r} contains {form!r} {len(positions)} times: choose {choices}")
+    if number or not positions:
+        raise ConfigurationError(f"'word': expected a token of {sentence!r}, got {word!r}")
+    return Query(tokens, positions[0])
 
 
 def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Search) -> list[Found]:
-    """The neighbours of each query, nearest by cosine first, in memory that does not grow with the text.
+    """Find the neighbours of each query, nearest by cosine first, in memory that does not grow with the text.
 
-    The query's own sentence is left out, and of sentences that are the same all but the first are. Context-free
-    neighbours are words other than the query's.
+    The query's own sentence does not count, nor do repetitions of a sentence. Context-free neighbours are words other
+    than the query's.
 
     # Parameters
 
-    embedder : of all layers
-    corpus, queries, how : what is read, what is looked for, and how
+    embedder : an embedder that returns all layers
+    corpus : the text to search
+    queries : the words to find neighbours of
+    how : the layer and the limits of the search
 
-    Raises `ConfigurationError` for an embedder of one mix, a layer that it has not, and a text that cannot be read.
+    Raises `ConfigurationError` if the embedder returns one mix of the layers or lacks the layer, and if the text is
+    empty or cannot be read.
     """
     if len(embedder.shape) != 3:
-        raise ConfigurationError("the embedder gives one mix of the layers; wanted one that was loaded with 'all'")
+        raise ConfigurationError("the embedder returns one mix of the layers: load it with the mix 'all'")
     if not 0 <= how.layer < embedder.shape[0]:
-        raise ConfigurationError(f"'layer' is {how.layer}; wanted 0, the token layer, to {embedder.shape[0] - 1}")
+        raise ConfigurationError(f"'layer': expected 0 (the token layer) to {embedder.shape[0] - 1}, got {how.layer}")
     vectors = embedder.embed([query.tokens for query in queries])  # (L, T, D) each
-    hunts = [_Hunt(query, array[:, query.place], how) for query, array in zip(queries, vectors, strict=True)]
+    hunts = [_Hunt(query, array[:, query.position], how) for query, array in zip(queries, vectors, strict=True)]
     for line, tokens, array in _embedded(embedder, corpus, hunts, how):
         for hunt in hunts:
             hunt.visit(line, tokens, array)
@@ -99,7 +107,7 @@ def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Se
 
 
 class _Nearest:
-    """The `k` nearest of all that was offered, one a key; of equals, those that stand first in the text."""
+    """The `k` nearest neighbours so far, one per key. The earlier in the text comes first among equals."""
 
     def __init__(self, k: int, left_out: str) -> None:
         self._k = k
@@ -108,13 +116,13 @@ class _Nearest:
 
     @property
     def least(self) -> float:
-        """A cosine below this one finds no place."""
+        """Return the smallest cosine that still enters."""
         return self._heap[0][0] if len(self._heap) == self._k else -np.inf
 
     def offer(self, key: str, neighbor: Neighbor) -> None:
         if key in self._keys:
             return
-        entry = (neighbor.cosine, -neighbor.line, -neighbor.place, key, neighbor)
+        entry = (neighbor.cosine, -neighbor.line, -neighbor.position, key, neighbor)
         self._keys.add(key)
         if len(self._heap) < self._k:
             heapq.heappush(self._heap, entry)
@@ -126,7 +134,10 @@ class _Nearest:
 
 
 class _Hunt:
-    """One query, its vectors (L, D), and what was found so far."""
+    """One query and the neighbours found so far.
+
+    *Shape:* vectors (L, D).
+    """
 
     def __init__(self, query: Query, vectors: np.ndarray, how: Search) -> None:
         self._query, self._how = query, how
@@ -134,13 +145,13 @@ class _Hunt:
         self.in_context = _Nearest(how.k, left_out=" ".join(query.tokens))
         self.context_free = _Nearest(how.k, left_out=query.word)
 
-    def wants(self, tokens: Sequence[str]) -> bool:
-        """Whether a sentence can hold a neighbour."""
-        return not self._how.same_word or self._query.word in tokens
+    def can_use(self, tokens: Sequence[str]) -> bool:
+        """Return whether a sentence can hold a neighbour."""
+        return bool(tokens) and (not self._how.same_word or self._query.word in tokens)
 
     def visit(self, line: int, tokens: list[str], array: np.ndarray) -> None:
-        """Look at a sentence, whose layers are (L, T, D)."""
-        if not tokens or not self.wants(tokens):
+        """Compare the tokens of a sentence, whose layers are (L, T, D)."""
+        if not self.can_use(tokens):
             return
         cosines = _unit(array[self._how.layer]) @ self._contextual  # (T,)
         if self._how.same_word:
@@ -148,33 +159,38 @@ class _Hunt:
         best = int(cosines.argmax())
         self.in_context.offer(" ".join(tokens), Neighbor(float(cosines[best]), line, tokens, best))
         if not self._how.same_word:
-            alike = _unit(array[0]) @ self._token  # (T,)
-            for place in np.flatnonzero(alike >= self.context_free.least).tolist():
-                self.context_free.offer(tokens[place], Neighbor(float(alike[place]), line, tokens, place))
+            similar = _unit(array[0]) @ self._token  # (T,)
+            for position in np.flatnonzero(similar >= self.context_free.least).tolist():
+                neighbor = Neighbor(float(similar[position]), line, tokens, position)
+                self.context_free.offer(tokens[position], neighbor)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    """Vectors (…, D) of length 1; zeros stay zeros."""
+    """Scale vectors (…, D) to length 1; zeros stay zeros."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(vectors.dtype).tiny)
 
 
 def _embedded(
     embedder: Embedder, corpus: Corpus, hunts: Sequence[_Hunt], how: Search
 ) -> Iterator[tuple[int, list[str], np.ndarray]]:
-    """Line, tokens and layers (L, T, D) of each sentence that can hold a neighbour, window by window of the text."""
+    """Yield line, tokens and layers (L, T, D) of each sentence that can hold a neighbour, window by window."""
+    is_empty = True
     with Tqdm.tqdm(desc="reading", unit=" lines", unit_scale=True, total=how.sentences) as bar:
         for window in corpus.windows():
             within = window.sentences[: None if how.sentences is None else how.sentences - window.start]
+            is_empty = is_empty and not any(sentence.tokens for sentence in within)
             lines = [
                 (line, sentence.tokens)
                 for line, sentence in enumerate(within, window.start + 1)
-                if any(hunt.wants(sentence.tokens) for hunt in hunts)
+                if any(hunt.can_use(sentence.tokens) for hunt in hunts)
             ]
-            for place, array in embedder.by_length([tokens for _, tokens in lines]):
-                yield *lines[place], array
+            for index, array in embedder.by_length([tokens for _, tokens in lines]):
+                yield *lines[index], array
             bar.update(len(within))
             share = corpus.share_read()
             if how.sentences is None and share:
                 bar.total = round(bar.n / share)  # an estimate until the text is read
             if bar.n == how.sentences:
-                return
+                break
+    if is_empty:
+        raise ConfigurationError("the text to search: expected one tokenised sentence per line, got no token")

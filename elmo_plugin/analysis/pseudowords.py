@@ -1,4 +1,4 @@
-"""Words with two senses made of any text: pairs of words put into one (Schütze 1992; Gale, Church & Yarowsky 1992)."""
+"""Make pseudowords: pairs of words merged into one token (Schütze 1992; Gale, Church & Yarowsky 1992)."""
 
 import random
 from collections import Counter
@@ -15,75 +15,74 @@ from elmo_plugin.analysis.probing import Task, nearest_sense
 from elmo_plugin.text import TextFile
 
 MIN_COUNT, MAX_COUNT = 50, 500
-"""How often a word may occur in a text: enough to average over, and not so often that it fills the table."""
+"""The range of counts of a word in the text: enough to average over, and not so many that it dominates."""
 LIKE = 0.9
-"""The rarer word of a pair has at least so many occurrences for each of the other's."""
+"""The least ratio of the rarer word's count to the other word's."""
 DEV_EACH = 5
-"""One of so many sentences is for counting, the others for training."""
+"""One sentence in this many is for evaluation, the others are for training."""
 
 
 class Pair(NamedTuple):
-    """Two words, which are the two senses of their pseudoword."""
+    """Two words that become the two senses of their pseudoword."""
 
     first: str
     second: str
 
     @property
     def pseudoword(self) -> str:
-        """The token that takes the place of both."""
+        """Return the token that replaces both words."""
         return f"{self.first}-{self.second}"
 
 
 def pseudoword_task(text: Path, pairs: int, seed: int, sentences: Optional[int] = None) -> Task:
-    """Which of two words stood at the place of a pseudoword, by the nearest average.
+    """Return the task to tell which of two words a pseudoword replaced, by the nearest average.
 
     # Parameters
 
-    text : of one tokenised sentence a line, read twice
-    pairs : how many
-    seed : of the draw
-    sentences : the first so many lines of the text, or all
+    text : one tokenised sentence per line; read twice
+    pairs : the number of pseudowords
+    seed : the seed of the draw
+    sentences : how many lines of the text to read; `None` reads all
 
-    Raises `ConfigurationError` for a text that cannot be read, or that has too few words to pair.
+    Raises `ConfigurationError` if the text cannot be read or has too few words to pair.
     """
     if str(text) == "-":
-        raise ConfigurationError("a text for pseudowords is read twice; found the standard input, wanted a file")
+        raise ConfigurationError("pseudowords: expected a file, because the text is read twice, got the standard input")
     drawn = draw_pairs(Counter(chain.from_iterable(_sentences(text, sentences))), pairs, seed)
     if len(drawn) < pairs:
         raise ConfigurationError(
-            f"{text}: found {len(drawn)} pairs of words that occur {MIN_COUNT} to {MAX_COUNT} times in it; "
-            f"wanted {pairs}: a longer text, or fewer pairs"
+            f"{text}: expected {pairs} pairs of words that occur {MIN_COUNT} to {MAX_COUNT} times, got {len(drawn)}: "
+            "use a longer text or fewer pairs"
         )
-    made = list(unique_everseen(conflate(_sentences(text, sentences), drawn), key=lambda found: tuple(found.tokens)))
+    made = list(
+        unique_everseen(conflate(_sentences(text, sentences), drawn), key=lambda sentence: tuple(sentence.tokens))
+    )
     if len(made) < DEV_EACH:
-        found = f"{len(made)} sentence{'s' * (len(made) != 1)}"
-        raise ConfigurationError(f"{text}: found {found} with a pseudoword; wanted {DEV_EACH} or more")
-    train = [sentence for place, sentence in enumerate(made, 1) if place % DEV_EACH]
+        raise ConfigurationError(f"{text}: expected {DEV_EACH} or more sentences with a pseudoword, got {len(made)}")
+    train = [sentence for number, sentence in enumerate(made, 1) if number % DEV_EACH]
     return Task(train, made[DEV_EACH - 1 :: DEV_EACH], nearest_sense, str)
 
 
 def draw_pairs(counts: Mapping[str, int], pairs: int, seed: int) -> list[Pair]:
-    """So many pairs, or as many as there are, of words in small letters that occur about as often; none twice."""
+    """Draw up to `pairs` pairs of lower-case words that occur about equally often; each word is in one pair."""
     draw = random.Random(seed)
-    words = sorted(word for word, n in counts.items() if word.isalpha() and word.islower() and _is_usual(n))
-    draw.shuffle(words)  # words as frequent as one another meet by chance, not by the alphabet
+    words = sorted(
+        word for word, n in counts.items() if word.isalpha() and word.islower() and MIN_COUNT <= n <= MAX_COUNT
+    )
+    draw.shuffle(words)  # so that words with equal counts are paired by chance, not by the alphabet
     words.sort(key=counts.__getitem__)
     neighbours = [Pair(*two) for two in grouper(words, 2, incomplete="ignore")]
-    alike = [pair for pair in neighbours if counts[pair.first] >= LIKE * counts[pair.second]]
-    return draw.sample(alike, min(pairs, len(alike)))
+    similar = [pair for pair in neighbours if counts[pair.first] >= LIKE * counts[pair.second]]
+    return draw.sample(similar, min(pairs, len(similar)))
 
 
 def conflate(sentences: Iterable[list[str]], pairs: Iterable[Pair]) -> Iterator[LabelledSentence]:
-    """The sentences with a word of a pair, the pseudoword in its place and the word as the label."""
+    """Yield the sentences that contain a word of a pair, with the pseudoword instead and the word as its label."""
     pseudowords = {word: pair.pseudoword for pair in pairs for word in pair}
     for tokens in sentences:
         labels = [token if token in pseudowords else None for token in tokens]
         if any(labels):
             yield LabelledSentence([pseudowords.get(token, token) for token in tokens], labels)
-
-
-def _is_usual(count: int) -> bool:
-    return MIN_COUNT <= count <= MAX_COUNT
 
 
 def _sentences(text: Path, limit: Optional[int]) -> Iterator[list[str]]:

@@ -1,21 +1,18 @@
-"""From folders to the page: find the runs, read them, say it, write it."""
+"""Write a report about finished runs: find them, read them, draw the figures, fill in the templates."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from elmo_plugin.analysis.findings import find, keep_all
-from elmo_plugin.analysis.page import Picture, html, markdown
-from elmo_plugin.analysis.runs import Run, Uncounted, find_runs
-from elmo_plugin.analysis.sections import sections
-from elmo_plugin.atomic_write import atomic_folder
+from allennlp.common.checks import ConfigurationError
 
-TITLE = "What the runs reached"
-MARKDOWN, HTML = "report.md", "report.html"
+from elmo_plugin.analysis.findings import find, keep_all
+from elmo_plugin.analysis.runs import Run, Uncounted, find_runs
+from elmo_plugin.atomic_write import atomic_folder
 
 
 class Report(NamedTuple):
-    """The runs that a page counts and those that it names without counting them, and the files that were written."""
+    """The runs that the report counts, the runs that it names without counting them, and the files written."""
 
     runs: list[Run]
     uncounted: list[Uncounted]
@@ -23,26 +20,34 @@ class Report(NamedTuple):
 
 
 def write_report(paths: Sequence[Path], output: Path, keep: bool = False) -> Report:
-    """Write the page about all runs in folders into another: `report.md` with its pictures, and `report.html`.
+    """Write a report about all runs in or below `paths`: `report.md` with SVG files, and `report.html` in one file.
 
-    The same runs make the same bytes. The files are written beside their names and renamed together.
+    The same runs make the same bytes. All files are written to a temporary folder and renamed together.
+
+    ```python
+    write_report([Path("runs")], Path("report"))
+    ```
 
     # Parameters
 
     paths : serialization folders of `allennlp train`, or folders that hold some at any depth
-    output : the folder to write into
-    keep : also write what only weights can tell into small files in the runs' folders
+    output : the folder to write to
+    keep : also write what only the weights tell to small files in the runs' folders
 
-    Raises `ConfigurationError` if there is no finished run, if matplotlib is not installed, or if `output` cannot be
-    written.
+    Raises `ConfigurationError` if no run is finished, if the libraries of the `report` extra are not installed, or if
+    `output` cannot be written.
     """
+    try:
+        from elmo_plugin.analysis.rendering import render
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{error.name} is not installed; install it with `pip install 'elmo-plugin[report]'`"
+        ) from error
     runs, uncounted = find_runs(paths)
     findings = find(runs)
     if keep:
         keep_all(findings)
-    page = list(sections(runs, uncounted, findings))
-    contents = {block.name: block.content for section in page for block in section.blocks if isinstance(block, Picture)}
-    contents |= {MARKDOWN: markdown(TITLE, page).encode(), HTML: html(TITLE, page).encode()}
+    contents = render(paths, runs, uncounted, findings)
     with atomic_folder(output) as partial:
         for name, content in contents.items():
             (partial / name).write_bytes(content)

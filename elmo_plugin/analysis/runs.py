@@ -1,4 +1,4 @@
-"""Folders of `allennlp train` → what was reached in them, and which experiment each is a part of."""
+"""Read folders of `allennlp train`: what each run reached, and its place in an experiment."""
 
 import json
 import math
@@ -21,7 +21,7 @@ ALLENNLPS_SEED = 133
 
 
 class Task(NamedTuple):
-    """What runs are compared on: a task and its metric, under AllenNLP's name without a sign."""
+    """A data set and the metric that its runs are compared by. The metric has AllenNLP's name without a sign."""
 
     name: str
     metric: str
@@ -29,37 +29,39 @@ class Task(NamedTuple):
 
     @property
     def scale(self) -> int:
-        """100 for a metric that is a share, which is told in percent."""
+        """Return 100 for metrics between 0 and 1, which the report shows in percent, else 1."""
         return 100 if re.search("accuracy|f1|fscore|precision|recall", self.metric) else 1
 
     @property
     def label(self) -> str:
-        """The metric and its unit, for people."""
+        """Return the metric and its unit as people write them."""
         return PLAIN_NAMES.get(self.metric, self.metric) + (", %" if self.scale == 100 else "")
 
     def of(self, metrics: dict[str, Any], part: str) -> float:
-        """The score in AllenNLP's metrics of a `part`, such as `best_validation`; NaN where there is none."""
+        """Return the score that AllenNLP's metrics hold for a `part` such as `best_validation`; NaN if they do not."""
         value = metrics.get(f"{part}_{self.metric}")
         return self.scale * float(value) if isinstance(value, int | float) else math.nan
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run that has come to its end.
+    """A finished run.
 
     # Parameters
 
     folder : `Path`
     name : `str`
-        The folder below the one that was asked for.
+        The path of the folder, relative to the folder that the user named.
     task, variant, seed, fraction
-        Its place in an experiment: runs that differ in the seed alone are repetitions, and `fraction` is the part of
-        the training data, up to 1.
+        The place in an experiment. Runs that differ only in the seed are repetitions. `fraction` is the share of the
+        training data, at most 1.
     config : `dict[str, Any]`
     metrics : `dict[str, Any]`
-        AllenNLP's, of the end.
+        AllenNLP's `metrics.json`.
     epochs : `dict[int, dict[str, Any]]`
-        AllenNLP's, of the end of each epoch, the first of which is 1.
+        AllenNLP's metrics after each epoch; the first epoch is 1.
+    commit : `str`
+        The commit of the code that trained it, if the run's `grid.json` names one.
     """
 
     folder: Path
@@ -71,40 +73,39 @@ class Run:
     config: dict[str, Any]
     metrics: dict[str, Any]
     epochs: dict[int, dict[str, Any]]
+    commit: str = ""
 
     @property
     def score(self) -> float:
-        """The task's metric on the validation data at the best epoch."""
+        """Return the task's metric on the validation data at the best epoch."""
         return self.task.of(self.metrics, "best_validation")
 
     @property
     def is_pretraining(self) -> bool:
-        """Whether a biLM was trained, and not a task."""
+        """Return whether the run trained a biLM."""
         return self.config["model"].get("type") == "bilm"
 
     @property
     def has_elmo(self) -> bool:
-        """Whether there is ELMo in the model."""
+        """Return whether the model contains ELMo."""
         return _names_elmo(self.config["model"])
 
 
 class Uncounted(NamedTuple):
-    """A run that is left out, and why."""
+    """A run that the report leaves out, and why."""
 
     name: str
     reason: str
 
 
 def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[Uncounted]]:
-    """The finished runs in folders, which are runs or hold runs at any depth, and those that are left out.
+    """Return the finished runs in or below the folders, and the runs that do not count.
 
-    Raises `ConfigurationError` if a path is no folder, or if there is no finished run in any of them.
+    Raises `ConfigurationError` if a path is not a folder, or if no folder holds a finished run.
     """
     for path in paths:
         if not path.is_dir():
-            raise ConfigurationError(
-                f"'{path}' is no folder; wanted runs of `allennlp train`, or folders that hold some"
-            )
+            raise ConfigurationError(f"'{path}': expected a folder with runs of `allennlp train`, got no folder")
     runs: dict[tuple[Any, ...], Run] = {}
     uncounted = []
     for folder, name in _names(paths).items():
@@ -112,23 +113,23 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[Uncounted]]:
             run = _read(folder, name)
             first = runs.setdefault((run.task, run.variant, run.seed, run.fraction), run)
             if first is not run:
-                raise ConfigurationError(f"task, variant, seed and fraction are those of `{first.name}`")
+                raise ConfigurationError(f"task, variant, seed and fraction are those of '{first.name}'")
         except ConfigurationError as error:
             uncounted.append(Uncounted(name, str(error)))
     if not runs:
-        found = "; ".join(f"{run.name}: {run.reason}" for run in uncounted[:5]) or "no run at all"
-        raise ConfigurationError(f"no finished run in {', '.join(map(str, paths))}; found {found}")
+        got = "; ".join(f"{run.name}: {run.reason}" for run in uncounted[:5]) or "no run"
+        raise ConfigurationError(f"{', '.join(map(str, paths))}: expected a finished run, got {got}")
     return list(runs.values()), uncounted
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file. Raises `ConfigurationError` that names the file if there is none."""
+    """Read a JSON object from a file. Raises `ConfigurationError` naming the file if it does not hold one."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path.name} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not isinstance(value, dict):
-        raise ConfigurationError(f"{path.name} holds a {type(value).__name__}; wanted an object")
+        raise ConfigurationError(f"{path.name}: expected a JSON object, got a {type(value).__name__}")
     return value
 
 
@@ -139,7 +140,7 @@ def write_object(path: Path, value: dict[str, Any]) -> None:
 
 
 def _names(paths: Sequence[Path]) -> dict[Path, str]:
-    """The folders of all runs with the shortest names that tell them apart: below what was asked for, or in common."""
+    """Map each run folder to the shortest unique name: relative to the path that was given, or to what all share."""
     found = {folder: path for path in map(Path.resolve, paths) for folder in _run_folders(path)}
     folders = sorted(found)
     names = [f.name if f == found[f] else f.relative_to(found[f]).as_posix() for f in folders]
@@ -150,7 +151,7 @@ def _names(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 def _run_folders(path: Path) -> Iterator[Path]:
-    """A folder if it is a run, else the runs below it."""
+    """Yield the folder itself if it is a run, else the runs below it."""
     for folder, below, files in os.walk(path):
         if any(name in (CONFIG, METRICS) or EPOCH.fullmatch(name) for name in files):
             below.clear()
@@ -166,61 +167,54 @@ def _read(folder: Path, name: str) -> Run:
     if not (folder / METRICS).exists():
         raise ConfigurationError(f"unfinished: no {METRICS}; epochs done: {len(epochs)}")
     place = {**_place_by_name(folder, name, config), **_place_in_grid(folder)}
-    task = _task(place["task"], place["metric"], config)
-    run = Run(
-        folder,
-        name,
-        task,
-        place["variant"],
-        place["seed"],
-        float(place["fraction"]),
-        config,
-        read_object(folder / METRICS),
-        epochs,
-    )
+    metric, signed = place["metric"], config.get("trainer", {}).get("validation_metric")
+    bare = metric.lstrip("+-")
+    # The sign tells; without one, the name.
+    lower = f"-{bare}" in (metric, signed) or (signed != f"+{bare}" and bool(re.search("loss|perplexity", bare)))
+    task = Task(place["task"], bare, not lower)
+    where = (place["variant"], place["seed"], float(place["fraction"]))
+    run = Run(folder, name, task, *where, config, read_object(folder / METRICS), epochs, place["commit"])
     if not math.isfinite(run.score):
-        raise ConfigurationError(f"{METRICS} holds no number 'best_validation_{task.metric}'")
+        raise ConfigurationError(f"{METRICS} holds no number 'best_validation_{bare}'")
     return run
 
 
 def _place_in_grid(folder: Path) -> dict[str, Any]:
-    """What the driver of a grid says of a run, if one started it: task, variant, seed, fraction, metric."""
+    """Return what `grid.json` says about a run, if the driver of a grid wrote one. Other keys are ignored."""
     if not (folder / GRID).exists():
         return {}
     place = read_object(folder / GRID)
-    wanted: dict[str, Any] = {"task": str, "variant": str, "seed": int, "fraction": (int, float), "metric": str}
-    for key, kind in wanted.items():
+    kinds: dict[str, Any] = {
+        "task": (str, "a string"),
+        "variant": (str, "a string"),
+        "seed": (int, "a whole number"),
+        "fraction": ((int, float), "a number"),
+        "metric": (str, "a string"),
+        "commit": (str, "a string"),
+    }
+    for key, (kind, name) in kinds.items():
         if key in place and (not isinstance(place[key], kind) or isinstance(place[key], bool)):
-            name = "a string" if kind is str else "a whole number" if kind is int else "a number"
-            raise ConfigurationError(f"{GRID}: '{key}' is {place[key]!r}; wanted {name}")
+            raise ConfigurationError(f"{GRID}: '{key}': expected {name}, got {place[key]!r}")
     if not 0 < place.get("fraction", 1) <= 1:
-        raise ConfigurationError(f"{GRID}: 'fraction' is {place['fraction']!r}; wanted more than 0 and at most 1")
+        raise ConfigurationError(f"{GRID}: 'fraction': expected more than 0 and at most 1, got {place['fraction']!r}")
     return place
 
 
 def _place_by_name(folder: Path, name: str, config: dict[str, Any]) -> dict[str, Any]:
-    """The same as a folder's name and its config tell: TASK/VARIANT-SEED, or the folder of the data as the task."""
+    """Return what names and the config tell: TASK/VARIANT-SEED, else the folder of the training data is the task."""
     seed = config.get("pytorch_seed", ALLENNLPS_SEED)
     metric = config.get("trainer", {}).get("validation_metric", "-loss")
-    first_metric = metric if isinstance(metric, str) else metric[0]
     stem, _, number = folder.name.rpartition("-")
     if stem and number == str(seed):
         task, variant = folder.parent.name, stem
     else:
         task, variant = Path(str(config.get("train_data_path"))).parent.name or folder.parent.name, name
-    return {"task": task, "variant": variant, "seed": seed, "fraction": 1.0, "metric": first_metric}
-
-
-def _task(name: str, metric: str, config: dict[str, Any]) -> Task:
-    """A metric is the better the higher it is, unless it has a minus or its name says otherwise."""
-    bare = metric.lstrip("+-")
-    signed = config.get("trainer", {}).get("validation_metric")
-    lower = f"-{bare}" in (metric, signed) or (signed != f"+{bare}" and bool(re.search("loss|perplexity", bare)))
-    return Task(name, bare, not lower)
+    place = {"task": task, "variant": variant, "seed": seed, "fraction": 1.0, "commit": ""}
+    return {**place, "metric": metric if isinstance(metric, str) else metric[0]}
 
 
 def _names_elmo(value: Any) -> bool:
-    """Whether something is called `elmo` anywhere in a block of a config."""
+    """Return whether a block of a config has a key `elmo` at any depth."""
     if isinstance(value, dict):
         return value.get("elmo") is not None or any(map(_names_elmo, value.values()))
     return isinstance(value, list) and any(map(_names_elmo, value))

@@ -1,4 +1,4 @@
-"""`allennlp probe-layers`: what each layer of a biLM alone can tell."""
+"""The command `allennlp probe-layers`: measure what each layer of a biLM knows."""
 
 import argparse
 import sys
@@ -12,24 +12,24 @@ from elmo_plugin.commands.arguments import add_bilm, check_values, count, load_b
 from elmo_plugin.models import ColumnTagsReader
 
 DESCRIPTION = """
-Tell tags or senses by each layer of a biLM alone (Tables 5 and 6 of the ELMo paper), and print the accuracies
-as a table in Markdown, below what the words alone tell: the most frequent tag or sense of each in training.
+Predict tags or senses from each layer of a biLM alone (Tables 5 and 6 of the ELMo paper). Print the accuracies
+as a Markdown table, below the accuracy of the words alone: the most frequent tag or sense of each in training.
 
 Tags, by a linear classifier (logistic regression) over the vectors of a layer:
   allennlp probe-layers english-tiny --tags train.conllu dev.conllu --conllu --control
 
-Senses, from files with a token and its sense (or O) a line: that of the word whose average vector in training
-is nearest by cosine; of a word that training has not, the most frequent sense of all:
+Senses, from files with a token and its sense (or O) per line, by the nearest average vector of training, by
+cosine; a word that training lacks gets the most frequent sense of all:
   allennlp probe-layers english-tiny --senses train.txt dev.txt
 
-Senses where no text has any: pseudowords. Pairs of words that are about as frequent, 50 to 500 times in the
-text, become one token, such as door-banana, and the layer must tell which of the two it was. One of five
-sentences is for counting. It is an easier task than senses are: two words drawn by chance have less in common,
-and are often not even the same part of speech.
+Pseudowords, for texts without annotated senses: pairs of about equally frequent words (50 to 500 times in the
+text) become one token, such as door-banana, and the layer must tell which of the two it was. One sentence in
+five is for evaluation. This is easier than senses are: two random words have less in common, and are often
+different parts of speech.
   allennlp probe-layers english-tiny --pseudowords novels.txt --control
 
---control adds a biLM of the same sizes with random weights: what is told by no more than the spelling and a
-random memory of the words around. Of each token of training 4 * L * D bytes are held, 12 kB at the original size.
+--control adds a biLM of the same sizes with random weights: what spelling and a random memory of the
+surrounding words tell. Memory holds 4 * L * D bytes per token of training, 12 kB at the original size.
 """
 
 
@@ -38,17 +38,17 @@ class ProbeLayers(Subcommand):
     """Registered as a `Subcommand` with name `probe-layers`."""
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Say what the command takes."""
+        """Add the command's arguments to the parser."""
         subparser = parser.add_parser(
             self.name,
             description=DESCRIPTION,
-            help="Measure what each layer alone can tell of tags or senses.",
+            help="Measure how well each layer alone predicts tags or senses.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         check_values(subparser)
         add_bilm(subparser)
-        subparser.add_argument("--control", action="store_true", help="a biLM of random weights beside it")
-        subparser.add_argument("--seed", type=int, default=1, help="of pseudowords and random weights")
+        subparser.add_argument("--control", action="store_true", help="add a biLM with random weights")
+        subparser.add_argument("--seed", type=int, default=1, help="seed of pseudowords and random weights")
         _add_task(subparser)
         _add_columns(subparser)
         subparser.set_defaults(func=run)
@@ -56,16 +56,16 @@ class ProbeLayers(Subcommand):
 
 
 def _add_task(subparser: argparse.ArgumentParser) -> None:
-    group = subparser.add_argument_group("what to tell").add_mutually_exclusive_group(required=True)
+    group = subparser.add_argument_group("what to predict").add_mutually_exclusive_group(required=True)
     files = {"nargs": 2, "metavar": ("TRAIN", "DEV")}
     group.add_argument("--tags", **files, help="two files of columns")  # type: ignore[arg-type]
-    group.add_argument("--senses", **files, help="two files of columns, O for no sense")  # type: ignore[arg-type]
-    group.add_argument("--pseudowords", metavar="TEXT", type=Path, help="one tokenised sentence a line")
-    subparser.add_argument("--pairs", type=count, default=100, metavar="N", help="pseudowords")
+    group.add_argument("--senses", **files, help="two files of columns; O means no sense")  # type: ignore[arg-type]
+    group.add_argument("--pseudowords", metavar="TEXT", type=Path, help="a text, one tokenised sentence per line")
+    subparser.add_argument("--pairs", type=count, default=100, metavar="N", help="number of pseudowords")
 
 
 def _add_columns(subparser: argparse.ArgumentParser) -> None:
-    group = subparser.add_argument_group("files of columns, as the reader `column_tags` has it")
+    group = subparser.add_argument_group("files of columns, as the reader `column_tags` reads them")
     group.add_argument("--conllu", action="store_true", help="CoNLL-U: the columns FORM and UPOS")
     group.add_argument("--token-column", type=int, metavar="N", help="from 0 (default: 0, with --conllu 1)")
     group.add_argument("--tag-column", type=int, metavar="N", help="tag or sense (default: -1, with --conllu 3)")
@@ -73,7 +73,7 @@ def _add_columns(subparser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Probe and print; one line and exit code 1 if something is wrong."""
+    """Probe the layers and print the accuracies. Errors are one line and exit code 1."""
     try:
         task, title = _task(args)
         embedder = load_bilm(args)
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _task(args: argparse.Namespace) -> tuple[Task, str]:
-    """What to tell, and its title."""
+    """Return the task and the title of its page."""
     if args.pseudowords:
         title = f"Pseudowords: {args.pairs} pairs of words of {args.pseudowords}"
         return pseudoword_task(args.pseudowords, args.pairs, args.seed, args.sentences), title

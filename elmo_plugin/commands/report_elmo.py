@@ -1,4 +1,4 @@
-"""`allennlp report-elmo`: finished runs to one page."""
+"""The command `allennlp report-elmo`: report on finished runs."""
 
 import argparse
 import sys
@@ -11,15 +11,15 @@ from elmo_plugin.analysis import write_report
 from elmo_plugin.commands.arguments import check_values
 
 DESCRIPTION = """
-Read finished runs of `allennlp train` and write one page about them into a folder:
+Read finished runs of `allennlp train` and write a report about them to a folder:
 
-  report.html  all of it in one file, pictures inside
-  report.md    the same in Markdown, with its pictures in PNG files beside it
+  report.html  the whole report in one file
+  report.md    the report in Markdown, with its figures in SVG files
 
-It has the scores by task and variant, mean ± standard deviation over seeds; the score by the size of the
-training data; the weights that each layer of the biLM was given; learning curves; confusion matrices of
-classifiers; the perplexity of pretraining runs, both directions apart. What no run can tell is left out. A
-run that is unfinished or cannot be read is named and not counted.
+The report shows the scores by task and variant, mean ± standard deviation over seeds; the score by the size
+of the training data; the weights that the tasks learned for the layers of the biLM; learning curves;
+confusion matrices of classifiers; and the perplexity of pretraining runs. A section without data is left out.
+Runs that are unfinished or cannot be read are listed but not counted.
 
 All runs below a folder:
   allennlp report-elmo runs --output report
@@ -27,15 +27,17 @@ All runs below a folder:
 Two of them:
   allennlp report-elmo runs/demo runs/bilm --output report
 
-Task, variant, seed and part of the training data of a run stand in a file grid.json in its folder:
-  {"task": "sst5", "variant": "english-tiny", "seed": 1, "fraction": 0.1, "metric": "accuracy"}
-What that does not say, or where there is none, the names say: TASK/VARIANT-SEED, if the config's seed is
-SEED; else the folder of the training data is the task, and the folder of the run the variant.
+A file grid.json in a run's folder says which task, variant, seed and share of the training data it is, and
+optionally the commit of the code that trained it:
+  {"task": "sst5", "variant": "english-tiny", "seed": 1, "fraction": 0.1, "metric": "accuracy",
+   "commit": "1a2b3c4"}
+Missing values come from names: in TASK/VARIANT-SEED, if SEED is the config's seed; else the folder of the
+training data names the task, and the folder of the run names the variant.
 
 Layer weights and confusion matrices are read from the weights of a run, best.th or model.tar.gz; a
-classifier labels its validation data again. With --keep both are also written to small files in the run's
-folder, layer_weights.json and confusion.json, which are read instead from then on, so that weights may be
-deleted.
+classifier labels its validation data again. A file classes.txt beside that data names classes 1, 2, … line
+by line. With --keep, both are also written to small files in the run's folder, layer_weights.json and
+confusion.json. Later reports read those files, so the weights may be deleted.
 """
 
 
@@ -44,11 +46,11 @@ class ReportElmo(Subcommand):
     """Registered as a `Subcommand` with name `report-elmo`."""
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Say what the command takes."""
+        """Add the command's arguments to the parser."""
         subparser = parser.add_parser(
             self.name,
             description=DESCRIPTION,
-            help="Write a page with tables and plots about finished runs.",
+            help="Write a report with tables and figures about finished runs.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         check_values(subparser)
@@ -57,20 +59,18 @@ class ReportElmo(Subcommand):
             metavar="RUN",
             type=Path,
             nargs="+",
-            help="a folder that `allennlp train` wrote, or one that holds some",
+            help="a folder that `allennlp train` wrote, or a folder of such folders",
         )
+        subparser.add_argument("--output", metavar="FOLDER", type=Path, required=True, help="the folder to write to")
         subparser.add_argument(
-            "--output", metavar="FOLDER", type=Path, required=True, help="the folder to write the page into"
-        )
-        subparser.add_argument(
-            "--keep", action="store_true", help="write what only weights can tell to small files in the runs' folders"
+            "--keep", action="store_true", help="also write layer weights and confusion matrices to the runs' folders"
         )
         subparser.set_defaults(func=run)
         return subparser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the page, and say what was written; one line and exit code 1 if something is wrong."""
+    """Write the report and print what was written. Errors are one line and exit code 1."""
     try:
         report = write_report(args.runs, args.output, args.keep)
     except (ConfigurationError, OSError) as error:

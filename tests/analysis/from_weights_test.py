@@ -13,7 +13,7 @@ from elmo_plugin.analysis import keep, write_report
 from elmo_plugin.analysis.confusion import Confusion, confusion
 from elmo_plugin.analysis.layer_weights import layer_weights
 from tests.oracles import options
-from tests.report_runs import tagger_config, write_run
+from tests.report_runs import tagger_config, write_json, write_run
 from tests.task_oracles import OPINIONS, TOWNS, classifier, csv_reader, experiment, tagger, tags_reader, train
 
 
@@ -68,6 +68,14 @@ def test_accuracy_and_f1_are_those_that_training_measured(runs: Path, gone: str)
     assert matrix is not None and matrix.labels == sorted(matrix.labels)
     assert matrix.accuracy == pytest.approx(metrics["best_validation_accuracy"])
     assert matrix.macro_f1 == pytest.approx(metrics["best_validation_macro_f1"])
+
+
+def test_numbers_get_the_names_in_classes_txt(tmp_path: Path) -> None:
+    (tmp_path / "classes.txt").write_text("World\nSports\n", encoding="utf-8")
+    write_json(tmp_path / "config.json", {"validation_data_path": str(tmp_path / "test.csv")})
+    for labels, names in ((["1", "2"], ["World", "Sports"]), (["2", "3"], ["Sports", "3"]), (["1", "x"], ["1", "x"])):
+        write_json(tmp_path / "confusion.json", {"labels": labels, "counts": [[1, 2], [3, 4]]})
+        assert confusion(tmp_path) == (names, [[1, 2], [3, 4]])
 
 
 def test_rows_are_true_labels_and_columns_predicted_ones() -> None:
@@ -135,12 +143,13 @@ def test_weights_that_cannot_be_read_are_an_error_that_names_the_file(tmp_path: 
         ("confusion.json", '{"labels": ["a"], "counts": [["many"]]}'),
         ("confusion.json", '{"labels": ["a", "b"], "counts": [[1, 2]]}'),
         ("confusion.json", '{"labels": []}'),
+        ("confusion.json", '{"labels": [1], "counts": [[1]]}'),
         ("confusion.json", '{"labels": ["a"], "counts": 3}'),
     ],
 )
 def test_a_kept_file_that_is_no_such_thing_is_an_error_that_names_it(tmp_path: Path, file: str, content: str) -> None:
     (tmp_path / file).write_text(content)
-    with pytest.raises(ConfigurationError, match=rf"^{file}: .*; wanted"):
+    with pytest.raises(ConfigurationError, match=rf"^{file}: expected .*, got"):
         (layer_weights if "layer" in file else confusion)(tmp_path)
 
 

@@ -48,7 +48,7 @@ def cosine(one: np.ndarray, other: np.ndarray) -> float:
 
 def expected(embedder: Embedder, query: Query, how: Search) -> tuple[list[Any], list[Any]]:
     """(line, place) of the neighbours in context, and the words without context: each token alone, then sorted."""
-    wanted = embedder.embed([query.tokens])[0][:, query.place]  # (L, D)
+    wanted = embedder.embed([query.tokens])[0][:, query.position]  # (L, D)
     contexts: dict[str, tuple[float, tuple[int, int]]] = {}
     words: dict[str, float] = {}
     for line, text in enumerate(TEXT[: how.sentences], 1):
@@ -66,8 +66,8 @@ def expected(embedder: Embedder, query: Query, how: Search) -> tuple[list[Any], 
 
 def places(found: Found) -> tuple[list[Any], list[Any]]:
     return (
-        [(neighbor.line, neighbor.place) for neighbor in found.in_context],
-        [neighbor.tokens[neighbor.place] for neighbor in found.context_free],
+        [(neighbor.line, neighbor.position) for neighbor in found.in_context],
+        [neighbor.tokens[neighbor.position] for neighbor in found.context_free],
     )
 
 
@@ -85,7 +85,7 @@ def test_it_finds_what_sorting_the_whole_text_finds(
         wanted = embedder.embed([query.tokens])[0]
         for neighbor in neighbors.in_context:
             array = embedder.embed([neighbor.tokens])[0]
-            alike = cosine(array[how.layer, neighbor.place], wanted[how.layer, query.place])
+            alike = cosine(array[how.layer, neighbor.position], wanted[how.layer, query.position])
             assert neighbor.cosine == pytest.approx(alike, abs=1e-5)
 
 
@@ -95,7 +95,7 @@ def test_a_sentence_is_found_once_and_that_of_the_query_is_not(tmp_path: Path, e
     assert sorted(neighbor.line for neighbor in banks.in_context) == [1, 2, 4, 7, 8, 9, 10]
 
 
-def test_what_is_no_longer_among_the_nearest_is_forgotten() -> None:
+def test_a_neighbor_that_is_no_longer_among_the_nearest_is_forgotten() -> None:
     nearest = _Nearest(2, left_out="query")
     for line in range(100):
         nearest.offer(f"sentence {line}", Neighbor(line / 100, line, ["a"], 0))
@@ -118,22 +118,21 @@ def test_the_same_word_alone(tmp_path: Path, embedder: Embedder, monkeypatch: py
 def test_the_query_is_a_token_of_its_sentence() -> None:
     sentence = "They play in a play at 5:2 ."
     assert find_query(sentence, "They") == Query(sentence.split(), 0)
-    assert [find_query(sentence, word).place for word in ("play:1", "play:2", "at:1", "5:2")] == [1, 4, 5, 6]
+    assert [find_query(sentence, word).position for word in ("play:1", "play:2", "at:1", "5:2")] == [1, 4, 5, 6]
     for word in ("They:2", "cat", "cat:1", "pla", ""):
-        with pytest.raises(ConfigurationError, match=f"'word' '{word}' is no token of 'They play"):
+        with pytest.raises(ConfigurationError, match=f"'word': expected a token of 'They play.*, got '{word}'"):
             find_query(sentence, word)
     for word in ("play", "play:3", "play:0"):
-        with pytest.raises(ConfigurationError, match=r"'play' stands 2 times in .*; wanted one of play:1, play:2"):
+        with pytest.raises(ConfigurationError, match=r"'word': .*'play' 2 times: choose play:1, play:2"):
             find_query(sentence, word)
 
 
-@pytest.mark.parametrize("layer", [-1, 3])
-def test_a_layer_that_is_not_there(tmp_path: Path, embedder: Embedder, layer: int) -> None:
-    with pytest.raises(ConfigurationError, match=f"'layer' is {layer}; wanted 0, the token layer, to 2"):
-        search(embedder, text_file(tmp_path), QUERIES, Search(layer))
-
-
-def test_one_mix_is_not_all_layers(tmp_path: Path) -> None:
-    write_files(tmp_path, small_bilm())
-    with pytest.raises(ConfigurationError, match="wanted one that was loaded with 'all'"):
-        search(load(tmp_path, "top"), text_file(tmp_path), QUERIES, Search(2))
+def test_rejected_searches(tmp_path: Path, embedder: Embedder) -> None:
+    for layer in (-1, 3):
+        with pytest.raises(ConfigurationError, match=f"'layer': expected 0 .* to 2, got {layer}"):
+            search(embedder, text_file(tmp_path), QUERIES, Search(layer))
+    with pytest.raises(ConfigurationError, match="'all'"):
+        search(embedder.with_mix("top"), text_file(tmp_path), QUERIES, Search(2))
+    for text, how in (([], Search(2)), (["", " "], Search(2, same_word=True)), (["", *TEXT], Search(2, sentences=1))):
+        with pytest.raises(ConfigurationError, match="no token"):
+            search(embedder, Corpus(text, Tokenizer.by_name("just_spaces")()), QUERIES, how)

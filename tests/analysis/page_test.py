@@ -1,56 +1,33 @@
-from base64 import b64decode
-from html.parser import HTMLParser
-from typing import Optional
-
-from elmo_plugin.analysis.page import Picture, Section, Table, Text, html, markdown
-
-VOID = {"meta", "img"}
-PAGE = [
-    Section("One & two", [Text("a **b** `c<d>`"), Table(["", "x|y"], [["one", "**1**"]], folded="More")]),
-    Section("Three", [Picture("p.png", b"\x89PNG", 'what "it" shows')]),
-]
+from elmo_plugin.analysis import Accuracies, Neighbor, Query, accuracies_page, neighbors_page
+from elmo_plugin.analysis.nearest_contexts import Found
 
 
-class Outline(HTMLParser):
-    """Every element that was opened; fails where one is closed that is not the last opened."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[tuple[str, dict[str, Optional[str]]]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, Optional[str]]]) -> None:
-        self.seen.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
+def test_neighbours_are_bold_in_their_sentences_beside_words_without_context() -> None:
+    found = Found(
+        [Neighbor(0.98765, 1234, ["*", "The", "a|b", "plays"], 3)],
+        [Neighbor(0.5, 1, ["player_one", "x"], 0), Neighbor(0.25, 2, ["y", "_<z>"], 1)],
+    )
+    assert neighbors_page([Query(["A", "play", "."], 1)], [found], 2) == (
+        "# Nearest neighbours in context\n\n## play\n\nA **play** .\n\n"
+        "| layer 2, in context | cosine | line | token layer, without context | cosine |\n"
+        "| --- | ---: | ---: | ---: | ---: |\n"
+        "| \\* The a\\|b **plays** | 0.988 | 1,234 | player_one | 0.500 |\n"
+        "|  |  |  | \\_\\<z\\> | 0.250 |\n"
+    )
 
 
-def test_markdown_has_tables_that_survive_a_bar_and_links_to_pictures() -> None:
-    text = markdown("Title", PAGE)
-    assert text.startswith("# Title\n\n## One & two\n\na **b** `c<d>`\n\n<details><summary>More</summary>\n\n|")
-    assert "|  | x\\|y |\n| --- | ---: |\n| one | **1** |\n" in text
-    assert text.endswith('## Three\n\n![what "it" shows](p.png)\n')
+def test_without_words_the_table_holds_sentences_and_without_sentences_it_is_left_out() -> None:
+    found = Found([Neighbor(0.5, 7, ["plays"], 0)], [])
+    page = neighbors_page([Query(["play"], 0), Query(["plays"], 0)], [found, Found([], [])], 1)
+    head = "| layer 1, in context | cosine | line |\n| --- | ---: | ---: |\n"
+    assert f"## play\n\n**play**\n\n{head}| **plays** | 0.500 | 7 |\n\n## plays\n\n**plays**\n\nNo other" in page
 
 
-def test_html_is_closed_where_it_was_opened_and_needs_no_other_file() -> None:
-    outline = Outline()
-    text = html("Title", PAGE)
-    outline.feed(text)
-    assert outline.open == []
-    links = [attributes["href"] for tag, attributes in outline.seen if tag == "a"]
-    assert links == ["#" + str(attributes["id"]) for tag, attributes in outline.seen if tag == "section"]
-    ((image),) = [attributes for tag, attributes in outline.seen if tag == "img"]
-    assert image["alt"] == 'what "it" shows'
-    head, content = str(image["src"]).split(",")
-    assert (head, b64decode(content)) == ("data:image/png;base64", b"\x89PNG")
-    assert not [value for _, attributes in outline.seen for value in attributes.values() if "http" in str(value)]
-
-
-def test_html_escapes_and_knows_strong_and_code() -> None:
-    text = html("a < b", PAGE)
-    assert "<title>a &lt; b</title>" in text
-    assert "<p>a <strong>b</strong> <code>c&lt;d&gt;</code></p>" in text
-    assert '<td class="name">one</td><td><strong>1</strong></td>' in text
+def test_one_row_per_layer_and_one_column_per_bilm() -> None:
+    columns = {"tiny": Accuracies(50, [60, 70.126], 1000, 200), "random": Accuracies(50, [55, 65], 1000, 200)}
+    assert accuracies_page("Tags", columns) == (
+        "# What the layers know\n\n## Tags\n\n"
+        "Accuracy on 200 tokens, after training on 1,000, each layer by itself.\n\n"
+        "| layer | tiny | random |\n| --- | ---: | ---: |\n"
+        "| most frequent of the word | 50.00 | 50.00 |\n| 0, token layer | 60.00 | 55.00 |\n| 1 | 70.13 | 65.00 |\n"
+    )

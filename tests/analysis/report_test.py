@@ -1,11 +1,17 @@
 import re
+import sys
+from html.parser import HTMLParser
+from io import BytesIO
 from pathlib import Path
+from typing import Optional
 
 import pytest
 from allennlp.common.checks import ConfigurationError
+from matplotlib.figure import Figure
 from PIL import Image
 
-from elmo_plugin.analysis import Report, write_report
+from elmo_plugin.analysis import Report, rendering, write_report
+from elmo_plugin.analysis.panels import styled
 from tests.report_runs import tagger_config, write_json, write_pretraining, write_run
 
 VARIANTS = {"none": (None, 0.5), "both": ({}, 0.7)}
@@ -19,7 +25,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for seed in (1, 2):
             for fraction in (0.1, 0.3, 1):
                 name = f"{variant}-{fraction}-{seed}"
-                place = {"task": "towns", "variant": variant, "seed": seed, "fraction": fraction}
+                place = {"task": "towns", "variant": variant, "seed": seed, "fraction": fraction, "commit": "1a2b3c4"}
                 scores = [score - 0.3, score - 0.15 + 0.1 * fraction + 0.02 * seed]
                 write_run(folder / name, tagger_config(seed, elmo), scores, **place)
     mixes = {"input": {"weights": [0.2, 0.5, 0.3], "gamma": 1.5}}
@@ -42,70 +48,110 @@ def page(report: Report) -> str:
     return next(path for path in report.files if path.name == "report.md").read_text(encoding="utf-8")
 
 
+def test_the_head_names_date_commit_and_command(page: str, grid: Path) -> None:
+    head = page.partition("##")[0]
+    assert re.search(r"14 finished runs, the newest of \d{4}-\d\d-\d\d, .*1a2b3c4", head)
+    assert f"`allennlp report-elmo {grid} --output" in head
+
+
 def test_scores_are_means_and_deviations_over_seeds_with_the_most_data(page: str) -> None:
-    # of both, 0.7 - 0.15 + 0.1 + 0.02 · seed: 67 and 69, whose deviation is √2
-    assert "over 2 seeds, where no other number stands in brackets" in page
+    # For both, 0.7 - 0.15 + 0.1 + 0.02 · seed: 67 and 69, whose deviation is √2
+    assert "| variant | opinions: accuracy, % |\n| --- | ---: |\n| both | 75.00 (1) |\n\n" in page
     assert (
-        "|  | opinions: accuracy, % | towns: accuracy, % |\n| --- | ---: | ---: |\n"
-        "| none |  | 48.00 ± 1.41 |\n| both | 75.00 (1) | **68.00 ± 1.41** |\n"
+        "| variant | towns: accuracy, % |\n| --- | ---: |\n| none | 48.00 ± 1.41 |\n| both | **68.00 ± 1.41** |\n"
     ) in page
 
 
-def test_scores_by_fraction_say_what_is_as_good_as_all_without_elmo(page: str) -> None:
+def test_scores_by_fraction_name_what_is_as_good_as_all_data_without_elmo(page: str) -> None:
     assert "| towns: accuracy, % | 10 % of the data | 30 % of the data | 100 % of the data |\n" in page
     assert "| both | 59.00 ± 1.41 | 61.00 ± 1.41 | 68.00 ± 1.41 |\n" in page
-    assert "towns: with 10 % of the data **both** reaches 59.0, **none** with 100 % 48.0." in page
+    assert "towns: **both** reaches 59.0 with 10 % of the data; **none** reaches 48.0 with 100 %." in page
 
 
-def test_layer_weights_confusion_and_perplexity_are_told(page: str) -> None:
+def test_layer_weights_confusion_and_perplexity_have_tables(page: str) -> None:
     assert "| input | towns | both | 1.50 | 0.20 | 0.50 | 0.30 |\n" in page
     assert "| opinions | both | 75.00 | 75.00 | 1 |\n" in page
     assert "| bilm | 100.00 | 81.00 | 90.00 | 2.50 | 12,345 | 2 |\n" in page
 
 
-def test_an_unfinished_run_is_named_with_the_reason(page: str) -> None:
-    assert "14 finished runs are counted." in page
-    assert "| `begun` | unfinished: no metrics.json; epochs done: 0 |\n" in page
-
-
-def test_a_run_that_is_half_read_is_counted_and_named(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "towns/none-1", tagger_config(1), [0.5])
+def test_runs_that_are_not_counted_or_not_read_completely_are_named(page: str, tmp_path: Path) -> None:
+    assert "| begun | unfinished: no metrics.json; epochs done: 0 |\n" in page
+    folder = write_run(tmp_path / "towns/<b>-1", tagger_config(1), [0.5])
     (folder / "best.th").write_bytes(b"spoiled")
     write_report([tmp_path], tmp_path / "page")
-    page = (tmp_path / "page/report.md").read_text(encoding="utf-8")
-    assert "1 finished run is counted." in page
-    assert "`towns/none-1`: 'best.th' holds no readable weights" in page
+    single = (tmp_path / "page/report.md").read_text(encoding="utf-8")
+    assert "1 finished run, " in single and "±" not in single and "**Bold**" not in single
+    assert "| towns/\\<b\\>-1 | 'best.th' holds no readable weights" in single
+    assert "&lt;b&gt;-1" in (tmp_path / "page/report.html").read_text(encoding="utf-8")
 
 
 def test_a_page_links_to_the_pictures_beside_it_and_to_no_other(report: Report, page: str) -> None:
-    pictures = [path.name for path in report.files if path.suffix == ".png"]
+    pictures = [path.name for path in report.files if path.suffix == ".svg"]
     assert pictures == [
-        "confusion_opinions_accuracy.png",
-        "layer_weights.png",
-        "learning_curves_opinions_accuracy.png",
-        "learning_curves_towns_accuracy.png",
-        "perplexity.png",
-        "sample_efficiency.png",
-        "scores.png",
+        "confusion_opinions_accuracy.svg",
+        "layer_weights.svg",
+        "learning_curves_opinions_accuracy.svg",
+        "learning_curves_towns_accuracy.svg",
+        "perplexity.svg",
+        "sample_efficiency.svg",
+        "scores.svg",
     ]
     assert pictures == sorted(re.findall(r"\]\((.*?)\)", page))
     assert sorted(report.files) == sorted(report.files[0].parent.iterdir())
     assert sum(path.stat().st_size for path in report.files) < 1_000_000
 
 
-def test_every_picture_shows_something_and_nothing_is_cut_off(report: Report) -> None:
-    for path in report.files:
-        if path.suffix == ".png":
-            picture = Image.open(path).convert("L")
-            colours = picture.getcolors()
-            assert colours is not None and len(colours) > 8, path
-            edges = [picture.crop(box).getextrema() for box in _edges(*picture.size)]
-            assert {low for low, _ in edges} == {255}, path
+class Outline(HTMLParser):
+    """Every element that was opened; fails where one is closed that is not the last opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, Optional[str]]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, Optional[str]]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    handle_startendtag = handle_starttag
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
 
 
-def _edges(width: int, height: int) -> list[tuple[int, int, int, int]]:
-    """The outermost pixels of a picture."""
-    return [(0, 0, width, 1), (0, height - 1, width, height), (0, 0, 1, height), (width - 1, 0, width, height)]
+def test_the_html_page_is_well_formed_and_needs_no_other_file(report: Report) -> None:
+    outline = Outline()
+    outline.feed(next(path for path in report.files if path.name == "report.html").read_text(encoding="utf-8"))
+    assert outline.open == []
+    links = [attributes["href"] for tag, attributes in outline.seen if tag == "a"]
+    assert links == ["#" + str(attributes["id"]) for tag, attributes in outline.seen if tag == "h2"]
+    images = [attributes for tag, attributes in outline.seen if tag == "img"]
+    assert len(images) == 7 and all(image["alt"] for image in images)
+    assert all(str(image["src"]).startswith("data:image/svg+xml;base64,") for image in images)
+    assert not [value for _, attributes in outline.seen for value in attributes.values() if "http" in str(value)]
+
+
+def test_figures_name_what_they_show_and_nothing_is_cut_off(
+    grid: Path, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in report.files if path.suffix == ".svg"}
+    assert all(f">{text}</text>" in texts["scores.svg"] for text in ("none", "both", "towns", "68.0", "with ELMo"))
+    assert all(f">{text}</text>" in texts["confusion_opinions_accuracy.svg"] for text in ("glad", "sour", "75%"))
+    assert ">none</text>" not in texts["layer_weights.svg"]  # the variant has no layer weights
+
+    @styled
+    def check(figure: Figure) -> bytes:
+        file = BytesIO()
+        figure.savefig(file, format="png")
+        picture = Image.open(file).convert("L")
+        width, height = picture.size
+        edges = [(0, 0, width, 1), (0, height - 1, width, height), (0, 0, 1, height), (width - 1, 0, width, height)]
+        assert {picture.crop(edge).getextrema()[0] for edge in edges} == {255}
+        return b""
+
+    monkeypatch.setattr(rendering, "svg", check)
+    write_report([grid], tmp_path / "page")
 
 
 def test_the_same_runs_make_the_same_bytes(
@@ -118,16 +164,23 @@ def test_the_same_runs_make_the_same_bytes(
 
 def test_without_a_count_of_tokens_perplexity_goes_by_epochs(tmp_path: Path) -> None:
     write_pretraining(tmp_path / "runs/sampled", [(float("inf"), 800.0), (90.0, 81.0)])
-    files = [path.name for path in write_report([tmp_path / "runs"], tmp_path / "page").files]
-    assert files == ["perplexity.png", "report.html", "report.md"]
+    files = write_report([tmp_path / "runs"], tmp_path / "page").files
+    assert [path.name for path in files] == ["perplexity.svg", "report.html", "report.md"]
+    assert ">epoch</text>" in files[0].read_text(encoding="utf-8")
 
 
-def test_a_page_that_cannot_be_made_leaves_what_is_there(grid: Path, report: Report, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_made_leaves_the_old_one(
+    grid: Path, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = report.files[0].parent
     before = {path: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(ConfigurationError, match="no finished run"):
+    with pytest.raises(ConfigurationError, match="begun"):
         write_report([grid / "begun"], folder)
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigurationError, match="file' cannot be written"):
         write_report([grid / "opinions"], tmp_path / "file")
+    monkeypatch.delitem(sys.modules, "elmo_plugin.analysis.rendering")
+    monkeypatch.setitem(sys.modules, "markdown_it", None)
+    with pytest.raises(ConfigurationError, match=r"markdown_it.*pip install 'elmo-plugin\[report\]'"):
+        write_report([grid / "opinions"], tmp_path / "page")

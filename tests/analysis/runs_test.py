@@ -30,11 +30,11 @@ def test_without_a_seed_in_its_name_the_folder_is_the_variant_and_the_data_the_t
 
 
 def test_what_the_grids_driver_says_comes_first(tmp_path: Path) -> None:
-    place = {"task": "ner", "variant": "both", "seed": 2, "fraction": 0.1}
+    place = {"task": "ner", "variant": "both", "seed": 2, "fraction": 0.1, "commit": "1a2b3c4"}
     write_run(tmp_path / "x-1", tagger_config(1, metric="+loss"), [0.5], "f1-measure-overall", **place)
     (run,), _ = find_runs([tmp_path])
     assert (run.task, run.variant, run.seed, run.fraction) == (Task("ner", "f1-measure-overall"), "both", 2, 0.1)
-    assert run.task.label == "span F1, %"
+    assert (run.task.label, run.commit) == ("span F1, %", "1a2b3c4")
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,15 @@ def test_what_the_grids_driver_says_comes_first(tmp_path: Path) -> None:
     [
         ("metrics.json", None, "unfinished: no metrics.json; epochs done: 2"),
         ("metrics.json", "{", "metrics.json cannot be read: Expecting"),
-        ("metrics.json", "[1]", "metrics.json holds a list; wanted an object"),
+        ("metrics.json", "[1]", "metrics.json: expected a JSON object, got a list"),
         ("metrics.json", "{}", "metrics.json holds no number 'best_validation_accuracy'"),
         ("metrics.json", '{"best_validation_accuracy": NaN}', "holds no number"),
         ("metrics_epoch_1.json", "\x00", "metrics_epoch_1.json cannot be read"),
         ("config.json", None, "config.json cannot be read: No such file"),
         ("config.json", "{}", "config.json holds no 'model'"),
-        ("grid.json", '{"seed": "one"}', "grid.json: 'seed' is 'one'"),
-        ("grid.json", '{"fraction": 30}', "'fraction' is 30; wanted more than 0 and at most 1"),
+        ("grid.json", '{"seed": "one"}', "grid.json: 'seed': expected a whole number, got 'one'"),
+        ("grid.json", '{"commit": 30}', "grid.json: 'commit': expected a string, got 30"),
+        ("grid.json", '{"fraction": 30}', "'fraction': expected more than 0 and at most 1, got 30"),
     ],
 )
 def test_a_broken_run_is_named_with_the_reason_and_not_counted(
@@ -71,22 +72,17 @@ def test_a_second_run_of_the_same_seed_is_not_another_seed(tmp_path: Path) -> No
         write_run(tmp_path / folder, tagger_config(1), [0.5])
     runs, uncounted = find_runs([tmp_path / "a", tmp_path / "b"])
     assert [run.name for run in runs] == ["a/towns/none-1"]
-    assert uncounted == [("b/towns/none-1", "task, variant, seed and fraction are those of `a/towns/none-1`")]
-
-
-def test_a_run_that_is_named_twice_is_there_once(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "towns/none-1", tagger_config(1), [0.5])
-    runs, uncounted = find_runs([tmp_path, folder])
-    assert (len(runs), uncounted) == (1, [])
+    assert len(find_runs([tmp_path / "a", tmp_path / "a/towns/none-1"])[0]) == 1  # one run, named twice
+    assert uncounted == [("b/towns/none-1", "task, variant, seed and fraction are those of 'a/towns/none-1'")]
 
 
 def test_folders_without_a_finished_run_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"no finished run in .*; found no run at all"):
+    with pytest.raises(ConfigurationError, match=r"expected a finished run, got no run$"):
         find_runs([tmp_path])
     write_json(tmp_path / "begun/config.json", tagger_config(1))
-    with pytest.raises(ConfigurationError, match=r"found begun: unfinished: no metrics\.json; epochs done: 0"):
+    with pytest.raises(ConfigurationError, match=r"begun: unfinished: no metrics\.json; epochs done: 0"):
         find_runs([tmp_path])
-    with pytest.raises(ConfigurationError, match="'nowhere' is no folder"):
+    with pytest.raises(ConfigurationError, match="nowhere"):
         find_runs([Path("nowhere")])
 
 

@@ -18,6 +18,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory: a text and the small biLM."""
     write_files(tmp_path, small_bilm())
     (tmp_path / "text").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    (tmp_path / "empty").write_text("\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -50,10 +51,14 @@ def test_another_layer_the_same_word_and_the_first_sentences(folder: Path, capsy
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("weights.hdf5", "text", *PLAY, "--word", "A"), "found --query 1 times and --word 2 times; wanted a word"),
-        (("weights.hdf5", "text", "--query", "A play .", "--word", "cat"), "'word' 'cat' is no token of 'A play .'"),
-        (("weights.hdf5", "text", *PLAY, "--layer", 3), "'layer' is 3; wanted 0, the token layer, to 2"),
+        (("weights.hdf5", "text", *PLAY, "--word", "A"), "got 1 --query and 2 --word"),
+        (
+            ("weights.hdf5", "text", "--query", "A play .", "--word", "cat"),
+            "'word': expected a token of 'A play .', got 'cat'",
+        ),
+        (("weights.hdf5", "text", *PLAY, "--layer", 3), "'layer': expected 0 (the token layer) to 2, got 3"),
         (("weights.hdf5", "nowhere", *PLAY), "nowhere"),
+        (("weights.hdf5", "empty", *PLAY), "no token"),
         (("nowhere", "text", *PLAY), "nowhere"),
     ],
 )

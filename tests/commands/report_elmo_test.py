@@ -13,15 +13,15 @@ def test_it_says_what_it_wrote_and_how_many_runs_it_counts(tmp_path: Path, capsy
     write_run(tmp_path / "towns/none-2", tagger_config(2), [0.7])
     (write_run(tmp_path / "towns/none-3", tagger_config(3), [0.7]) / "metrics.json").unlink()
     allennlp("report-elmo", tmp_path / "towns/none-1", tmp_path / "towns", "--output", tmp_path / "page")
-    files = "learning_curves_towns_accuracy.png, report.html, report.md, scores.png"
+    files = "learning_curves_towns_accuracy.svg, report.html, report.md, scores.svg"
     assert capsys.readouterr().out == f"{tmp_path}/page: 2 runs, 1 not counted; {files}\n"
     assert "| none | 65.00 ± 7.07 |" in (tmp_path / "page/report.md").read_text(encoding="utf-8")
 
 
 def test_no_run_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"^report-elmo: no finished run in .*; found no run at all$"):
+    with pytest.raises(SystemExit, match=r"^report-elmo: .*: expected a finished run, got no run$"):
         allennlp("report-elmo", tmp_path, "--output", tmp_path / "page")
-    with pytest.raises(SystemExit, match=r"^report-elmo: '.*nowhere' is no folder"):
+    with pytest.raises(SystemExit, match=r"^report-elmo: '.*nowhere'"):
         allennlp("report-elmo", tmp_path / "nowhere", "--output", tmp_path / "page")
     assert not (tmp_path / "page").exists()
 
