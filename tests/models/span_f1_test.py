@@ -14,8 +14,7 @@ from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.training.metrics import SpanBasedF1Measure
 
-from elmo_plugin.models.span_f1 import SpanF1
-from elmo_plugin.models.spans import TAGS_TO_SPANS
+from elmo_plugin.models.spans import TAGS_TO_SPANS, SpanF1
 from tests.distributed_jobs import in_two_processes, score_spans, start_processes
 from tests.oracles import options
 from tests.task_oracles import TOWNS, experiment, tagger, tags_reader
