@@ -132,6 +132,12 @@ class ElmoTaggerPredictor(LabelPredictor):
             )
         return super().get_gradients(instances)
 
+    def json_to_labeled_instances(self, inputs: JsonDict) -> list[Instance]:
+        """See `Predictor`. Raises `ConfigurationError` for a text without tokens."""
+        if not self.words(inputs):
+            raise ConfigurationError(f"expected a text with tokens, got {inputs}")
+        return super().json_to_labeled_instances(inputs)
+
     def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
         """Return one instance per predicted span. All other tags are O and do not count in the loss.
 
@@ -202,11 +208,6 @@ class ElmoClassifierPredictor(LabelPredictor):
 
     The dataset reader tokenizes raw text. `{"tokens": [...]}` is used unchanged. A text without tokens becomes one
     empty word.
-
-    ```python
-    predictor = Predictor.from_path("model.tar.gz", "elmo_classifier")
-    predictor.predict_json({"sentence": "A warm, funny film."})["label"]
-    ```
 
     Registered as a `Predictor` with name `elmo_classifier`. See `LabelPredictor` for its parameters.
     """
