@@ -72,8 +72,14 @@ EXPERIMENTS = {
 }
 
 
-@pytest.mark.parametrize("kind", list(EXPERIMENTS))
-@pytest.mark.parametrize("form", ["pair", "pretrained", "random"])
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        *(("elmo_tagger", form) for form in ("pair", "pretrained", "random")),
+        ("elmo_classifier", "pair"),
+        ("simple_tagger", "pair"),
+    ],
+)
 def test_an_archive_answers_the_same_when_the_files_are_gone(kind: str, form: str, tmp_path: Path) -> None:
     files = bilm_files(tmp_path / "bilm")
     random = {"bilm": {"options": options().to_dict(), "seed": 5}}
@@ -88,7 +94,7 @@ def test_an_archive_answers_the_same_when_the_files_are_gone(kind: str, form: st
     assert same(answers(loaded, config), answers(model, config))
 
 
-@pytest.mark.parametrize("kind", list(EXPERIMENTS))
+@pytest.mark.parametrize("kind", ["elmo_tagger", "simple_tagger"])
 def test_fine_tuned_weights_are_those_of_the_archive_and_not_of_the_file(kind: str, tmp_path: Path) -> None:
     config = EXPERIMENTS[kind]({**bilm_files(tmp_path / "bilm"), "requires_grad": True})
     model = train(config, tmp_path / "run")
@@ -152,24 +158,17 @@ def test_half_precision_goes_into_an_archive_and_out_again(tmp_path: Path) -> No
     assert same(answers(loaded, config), answers(model, config))
 
 
-def test_the_folder_of_a_run_loads_like_its_archive(tmp_path: Path) -> None:
+def test_a_predictor_an_evaluation_and_the_folder_of_a_run_need_no_other_file(tmp_path: Path) -> None:
     config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
     model = train(config, tmp_path / "run")
     shutil.rmtree(tmp_path / "bilm")
     assert same(answers(load_archive(tmp_path / "run").model, config), answers(model, config))
-
-
-def test_a_predictor_and_an_evaluation_need_the_archive_only(tmp_path: Path) -> None:
-    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
-    train(config, tmp_path / "run")
-    shutil.rmtree(tmp_path / "bilm")
     archive = load_archive(tmp_path / "run" / "model.tar.gz")
     loader = SimpleDataLoader(list(archive.dataset_reader.read(str(TOWNS))), 4, vocab=archive.model.vocab)
     metrics = evaluate(archive.model, loader)
     told = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
     assert metrics["accuracy"] == pytest.approx(told["best_validation_accuracy"])
-    predictor = Predictor.from_archive(archive)
-    assert len(predictor.predict_json({"tokens": ["Tove", "left"]})["tags"]) == 2
+    assert len(Predictor.from_archive(archive).predict_json({"tokens": ["Tove", "left"]})["tags"]) == 2
 
 
 def test_an_archives_bilm_is_a_source_for_another_model(tmp_path: Path) -> None:
@@ -189,7 +188,7 @@ def test_an_archives_bilm_is_a_source_for_another_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["options_file", "weight_file"])
 def test_a_wrong_path_is_an_error_before_the_first_step_that_names_it(key: str, tmp_path: Path) -> None:
     config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), key: "/no/such/file"})
-    with pytest.raises(ConfigurationError, match=rf"'{key}' is '/no/such/file', which cannot be had"):
+    with pytest.raises(ConfigurationError, match=rf"'{key}'.*'/no/such/file'"):
         train(config, tmp_path / "run")
     assert not list((tmp_path / "run").glob("*.th"))
 
@@ -198,7 +197,7 @@ def test_an_archive_of_another_source_does_not_stand_in_for_a_wrong_path(tmp_pat
     config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
     train(config, tmp_path / "run")
     overrides = {"model.elmo.weight_file": "/no/such/file"}
-    with pytest.raises(ConfigurationError, match="'/no/such/file', which cannot be had"):
+    with pytest.raises(ConfigurationError, match="'/no/such/file'"):
         load_archive(tmp_path / "run" / "model.tar.gz", overrides=overrides)
 
 
@@ -227,7 +226,7 @@ def test_a_run_that_left_no_weights_says_which_file_it_misses(tmp_path: Path) ->
     for weights in (tmp_path / "run").glob("*.th"):
         weights.unlink()
     shutil.rmtree(tmp_path / "bilm")
-    with pytest.raises(ConfigurationError, match=r"options\.json', which cannot be had"):
+    with pytest.raises(ConfigurationError, match=r"options\.json'"):
         go_on(config, tmp_path / "run")
 
 
