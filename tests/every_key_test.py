@@ -1,8 +1,8 @@
 """Every key of every registered component with wrong types, null, empty values and numbers out of range.
 
 Components and keys come from AllenNLP's registries and the signatures of constructors, so that a test fails for a new
-one that is not described here. Each component is built and used once with the values in `MEANINGS`. Any other value must
-raise a `ConfigurationError` that names the key, or the value if it names a file or a class.
+one that is not described here. Each component is built and used once with the values in `MEANINGS`. Any other value
+must raise a `ConfigurationError` that names the key, or the value if it names a file or a class.
 """
 
 from collections.abc import Callable, Iterator, Mapping

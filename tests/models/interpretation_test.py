@@ -68,44 +68,32 @@ def predictor_of(
     return Predictor.by_name(predictor_name or model.default_predictor or "")(model, reader, **keys)  # type: ignore[call-arg]
 
 
-def tagger_of(elmo: Any = RANDOM, x: bool = True, elmo_at: Any = ("input", "output"), **keys: Any) -> Config:
-    width = X * x + D * (elmo is not None and "input" in elmo_at)
-    words = word_embedder(X) if x else None
-    return tagger(elmo, elmo_at=[*elmo_at], encoder=lstm(width), text_field_embedder=words, **keys)
-
-
-def classifier_of(elmo: Any = RANDOM, x: bool = True, elmo_at: Any = ("input", "output"), **keys: Any) -> Config:
-    width = X * x + D * ("input" in elmo_at)
+def experiment_of(
+    make: Any, elmo: Any = RANDOM, x: bool = True, elmo_at: Any = ("input", "output"), reader: Any = None, **keys: Any
+) -> Config:
+    """The config of an `elmo_tagger` or an `elmo_classifier` with word vectors x and ELMo."""
+    encoder = lstm(X * x + D * (elmo is not None and "input" in elmo_at))
+    keys |= {"elmo_at": [*elmo_at], "encoder": encoder, "text_field_embedder": word_embedder(X) if x else None}
+    if make is tagger:
+        return experiment(tagger(elmo, **keys), tags_reader(**(reader or {})), TOWNS)
     pooling = {**POOLING, "embedding_dim": 12 + D * ("output" in elmo_at)}
-    words = word_embedder(X) if x else None
-    return classifier(
-        elmo, elmo_at=[*elmo_at], encoder=lstm(width), text_field_embedder=words, seq2vec_encoder=pooling, **keys
-    )
-
-
-def tagging(model: Config, **keys: Any) -> Config:
-    return experiment(model, tags_reader(**keys), TOWNS)
-
-
-def classification(model: Config, **keys: Any) -> Config:
-    return experiment(model, csv_reader(**keys), OPINIONS)
+    return experiment(classifier(elmo, seq2vec_encoder=pooling, **keys), csv_reader(**(reader or {})), OPINIONS)
 
 
 LAST = {**RANDOM, "mix": "last"}
 CONFIGS = {
-    "crf": tagging(tagger_of()),
-    "softmax": tagging(tagger_of(crf=False)),
-    "elmo alone": tagging(tagger_of(x=False)),
-    "input": tagging(tagger_of(elmo_at=["input"])),
-    "output": tagging(tagger_of(elmo_at=["output"])),
-    "no parameter in the mix": tagging(tagger_of(LAST, x=False, elmo_at=["input"])),
-    "classifier": classification(classifier_of()),
-    "classifier, elmo alone": classification(classifier_of(x=False)),
-    "classifier, input": classification(classifier_of(elmo_at=["input"])),
-    "classifier, output": classification(classifier_of(elmo_at=["output"])),
-    "classifier, no parameter in the mix": classification(classifier_of(LAST, x=False)),
-    "fine-tuned": classification(classifier_of({**RANDOM, "requires_grad": True})),
-    "bfloat16": classification(classifier_of({**RANDOM, "precision": "bfloat16"})),
+    "crf": experiment_of(tagger),
+    "softmax": experiment_of(tagger, crf=False),
+    "elmo alone": experiment_of(tagger, x=False),
+    "input": experiment_of(tagger, elmo_at=["input"]),
+    "output": experiment_of(tagger, elmo_at=["output"]),
+    "no parameter in the mix": experiment_of(tagger, LAST, x=False, elmo_at=["input"]),
+    "classifier": experiment_of(classifier),
+    "classifier, elmo alone": experiment_of(classifier, x=False),
+    "classifier, output": experiment_of(classifier, elmo_at=["output"]),
+    "classifier, no parameter in the mix": experiment_of(classifier, LAST, x=False),
+    "fine-tuned": experiment_of(classifier, {**RANDOM, "requires_grad": True}),
+    "bfloat16": experiment_of(classifier, {**RANDOM, "precision": "bfloat16"}),
 }
 
 
@@ -180,7 +168,7 @@ def test_a_bilm_that_reads_words_is_explained_and_attacked(tmp_path: Path) -> No
     vocab.add_tokens_to_namespace(["O", "B-PER", "I-PER"], "labels")
     words = vocab.get_vocab_size("tokens") - 1
     elmo = {"bilm": {"options": options(char_cnn=None, n_tokens_vocab=words).to_dict(), "seed": 2}, "dropout": 0.0}
-    config = tagging(tagger_of(elmo, x=False), token_indexers={"elmo": {"type": "single_id"}})
+    config = experiment_of(tagger, elmo, x=False, reader={"token_indexers": {"elmo": {"type": "single_id"}}})
     predictor = predictor_of(config, vocab)
     check_gradients(predictor)
     found = Hotflip(predictor).attack_from_json({"tokens": ["the", "cat", "sat"]})
@@ -193,7 +181,9 @@ def test_a_bilm_of_many_langs_is_explained(tmp_path: Path, interpretable_layer: 
 
     elmo = {"bilm": {"pretrained": str(write_folder(tmp_path, SIZES["characters and words"]))}, "dropout": 0.0}
     indexers = {"elmo": {"type": "elmo_many_langs"}, "tokens": {"type": "single_id"}}
-    predictor = predictor_of(tagging(tagger_of(elmo), token_indexers=indexers), interpretable_layer=interpretable_layer)
+    predictor = predictor_of(
+        experiment_of(tagger, elmo, reader={"token_indexers": indexers}), interpretable_layer=interpretable_layer
+    )
     check_scores(predictor)
     if interpretable_layer == "input":
         check_gradients(predictor)
@@ -281,7 +271,7 @@ def test_the_token_layer_of_a_batch_does_not_change_the_answers(name: str, tmp_p
 def test_an_unknown_layer_and_a_model_without_elmo_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"'interpretable_layer'.*'input' or 'token_layer'.*'top'"):
         predictor_of(CONFIGS["crf"], interpretable_layer="top")
-    baseline = tagging(tagger_of(None))
+    baseline = experiment_of(tagger, None)
     with pytest.raises(ConfigurationError, match=r"'interpretable_layer'.*ELMo"):
         predictor_of(baseline, interpretable_layer="token_layer")
     check_scores(predictor_of(baseline))
@@ -346,12 +336,12 @@ def test_each_predicted_span_is_an_instance() -> None:
     assert labelled(predictor.predictions_to_labeled_instances(found[1], {"tags": tags})) == [second, first]
     (none,) = predictor.predictions_to_labeled_instances(instance, {"tags": ["O"] * T})
     assert labelled([none]) == [["O"] * T] and not none["ignore_loss_on_o_tags"].flag_value
-    plain = predictor_of(tagging(tagger_of(label_encoding=None)))
+    plain = predictor_of(experiment_of(tagger, label_encoding=None))
     assert labelled(plain.predictions_to_labeled_instances(instance, {"tags": tags})) == [tags]
 
 
 def test_bioul_spans_are_those_of_allennlps_predictor() -> None:
-    config = tagging(tagger_of(label_encoding="BIOUL"), convert_to_coding_scheme="BIOUL")
+    config = experiment_of(tagger, label_encoding="BIOUL", reader={"convert_to_coding_scheme": "BIOUL"})
     predictor = predictor_of(config)
     instance, tags = predictor._json_to_instance(QUESTION), ["B-PER", "L-PER", "O", "U-LOC"]
     theirs = SentenceTaggerPredictor.predictions_to_labeled_instances(predictor, instance, {"tags": tags})  # type: ignore[arg-type]
@@ -424,7 +414,9 @@ def as_theirs(predictor: Any, kind: type) -> Any:
 def test_allennlps_own_predictors_see_the_whole_input_of_our_models() -> None:
     sentence = {"sentence": " ".join(QUESTION["tokens"])}
     classifies = predictor_of(CONFIGS["classifier"])
-    tags = biased(tagging(tagger_of(label_encoding="BIOUL"), convert_to_coding_scheme="BIOUL"), "B-PER", 9)
+    tags = biased(
+        experiment_of(tagger, label_encoding="BIOUL", reader={"convert_to_coding_scheme": "BIOUL"}), "B-PER", 9
+    )
     for ours, kind in ((classifies, TextClassifierPredictor), (tags, SentenceTaggerPredictor)):
         theirs = as_theirs(ours, kind)
         assert find_embedding_layer(ours._model) is ours.get_interpretable_layer() is theirs.get_interpretable_layer()
@@ -452,10 +444,10 @@ class WordPieces(TokenEmbedder):
 
 def test_vectors_of_tokens_are_not_taken_for_word_pieces() -> None:
     """`[x; ELMo]` has one vector per token, whatever x is made of."""
-    model = tagger_of()
+    config = experiment_of(tagger)
     pieces = {"type": "word_pieces_for_interpretation"}
-    model["text_field_embedder"] = {"type": "basic", "token_embedders": {"tokens": pieces}}
-    predictor = predictor_of(tagging(model))
+    config["model"]["text_field_embedder"] = {"type": "basic", "token_embedders": {"tokens": pieces}}
+    predictor = predictor_of(config)
     offsets = torch.arange(2 * T).view(1, T, 2)
     ids = {"tokens": torch.arange(2 * T).unsqueeze(0).float(), "offsets": offsets}
     whole = predictor._model.text.whole_input
@@ -472,27 +464,18 @@ def test_the_whole_input_adds_no_weights_and_is_copied_with_its_model() -> None:
 
 
 def stock(embedder: Config, kind: str, width: int) -> Config:
-    """A model of AllenNLP's with ELMo in its text field embedder."""
-    embedders = {"type": "basic", "token_embedders": embedder}
-    if kind == "simple_tagger":
-        model = {"type": kind, "text_field_embedder": embedders, "encoder": lstm(width), "label_encoding": "BIO"}
-        return tagging(model, token_indexers=indexers_of(embedder))
-    model = {
-        "type": kind,
-        "text_field_embedder": embedders,
-        "seq2seq_encoder": lstm(width),
-        "seq2vec_encoder": {**POOLING, "embedding_dim": 12},
-    }
-    return classification(model, token_indexers=indexers_of(embedder))
-
-
-def indexers_of(embedder: Config) -> Config:
+    """An experiment with a model of AllenNLP that has ELMo in its text field embedder."""
     every = {"elmo": {"type": "elmo_characters"}, "tokens": {"type": "single_id"}}
-    return {name: every[name] for name in embedder}
+    indexers = {name: every[name] for name in embedder}
+    model = {"type": kind, "text_field_embedder": {"type": "basic", "token_embedders": embedder}}
+    if kind == "simple_tagger":
+        model |= {"encoder": lstm(width), "label_encoding": "BIO"}
+        return experiment(model, tags_reader(token_indexers=indexers), TOWNS)
+    model |= {"seq2seq_encoder": lstm(width), "seq2vec_encoder": {**POOLING, "embedding_dim": 12}}
+    return experiment(model, csv_reader(token_indexers=indexers), OPINIONS)
 
 
-@pytest.mark.parametrize("kind", ["simple_tagger", "basic_classifier"])
-@pytest.mark.parametrize("x", [True, False])
+@pytest.mark.parametrize(("kind", "x"), [("simple_tagger", True), ("basic_classifier", False)])
 def test_models_of_allennlp_have_the_gradients_that_they_have_with_its_own_elmo(
     kind: str, x: bool, tmp_path: Path
 ) -> None:
@@ -519,9 +502,8 @@ def test_models_of_allennlp_have_the_gradients_that_they_have_with_its_own_elmo(
     InputReduction(ours).attack_from_json(QUESTION)
 
 
-@pytest.mark.parametrize("mix", ["last", "average"])
-def test_models_of_allennlp_with_a_mix_without_parameters_have_gradients(mix: str) -> None:
-    config = stock({"elmo": {"type": "elmo", **RANDOM, "mix": mix}}, "basic_classifier", D)
+def test_models_of_allennlp_with_a_mix_without_parameters_have_gradients() -> None:
+    config = stock({"elmo": {"type": "elmo", **LAST}}, "basic_classifier", D)
     for keys in ({}, {"interpretable_layer": "token_layer"}):
         predictor = predictor_of(config, predictor_name="elmo_classifier", **keys)
         check_scores(predictor)

@@ -53,14 +53,6 @@ TAGS = [["B-PER", "O"], ["B-LST", "I-LST", "O", "B-LOC", "B-MISC"], ["O"]]
 NEW_CLASSES = "good,a fine day\nugly,a long day\nbad,no day\nodd,one day\n"
 
 
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trained tagger with a CRF."""
-    folder = tmp_path_factory.mktemp("tagger")
-    train(experiment(tagger(ELMO), tags_reader(), TOWNS), folder)
-    return folder / "model.tar.gz"
-
-
 @pytest.fixture
 def new_tags(tmp_path: Path) -> Path:
     path = tmp_path / "new.txt"
@@ -88,8 +80,9 @@ def warnings() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize(("crf", "loader"), [(True, "simple"), (True, "workers"), (False, "simple")])
 def test_evaluate_counts_tags_that_training_has_not_seen_as_errors(
-    crf: bool, loader: str, archive: Path, tmp_path: Path, new_tags: Path, warnings: list[str]
+    crf: bool, loader: str, trained_tagger: Path, tmp_path: Path, new_tags: Path, warnings: list[str]
 ) -> None:
+    archive = trained_tagger
     if not crf:
         train(experiment(tagger(ELMO, crf=False), tags_reader(), TOWNS), tmp_path / "run")
         archive = tmp_path / "run" / "model.tar.gz"
@@ -180,10 +173,10 @@ def test_evaluate_counts_classes_that_training_has_not_seen_as_errors(
     assert metrics["loss"] == pytest.approx(-torch.tensor(known).log().mean().item(), abs=1e-5)
 
 
-def test_predict_reads_them_with_the_dataset_reader(archive: Path, tmp_path: Path, new_tags: Path) -> None:
+def test_predict_reads_them_with_the_dataset_reader(trained_tagger: Path, tmp_path: Path, new_tags: Path) -> None:
     output = tmp_path / "answers.jsonl"
     options = ("--use-dataset-reader", "--silent", "--output-file", output)
-    allennlp("predict", archive, new_tags, *options)
+    allennlp("predict", trained_tagger, new_tags, *options)
     assert len(output.read_text(encoding="utf-8").splitlines()) == len(TAGS)
 
 
@@ -210,10 +203,9 @@ def test_validation_data_may_hold_them(reader: str, tmp_path: Path, warnings: li
         train(config, tmp_path / "other")
 
 
-def test_labels_that_extend_vocab_adds_are_errors_too(archive: Path, new_tags: Path) -> None:
-    assert evaluate_from_archive(archive, str(new_tags), extend_vocab=True) == pytest.approx(
-        evaluate_from_archive(archive, str(new_tags)), abs=1e-6
-    )
+def test_labels_that_extend_vocab_adds_are_errors_too(trained_tagger: Path, new_tags: Path) -> None:
+    extended = evaluate_from_archive(trained_tagger, str(new_tags), extend_vocab=True)
+    assert extended == pytest.approx(evaluate_from_archive(trained_tagger, str(new_tags)), abs=1e-6)
 
 
 def test_a_namespace_with_an_unknown_token_does_not_take_them_for_it(new_tags: Path, tmp_path: Path) -> None:

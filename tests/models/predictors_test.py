@@ -43,7 +43,7 @@ BLANK: list[Config] = [{"sentence": ""}, {"sentence": " \n\t "}, {"tokens": []}]
 
 
 @pytest.fixture(scope="module")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+def archives(tmp_path_factory: pytest.TempPathFactory, trained_tagger: Path) -> Iterator[dict[str, Path]]:
     """Trained models of every kind, whose biLM's file is gone."""
     folder = tmp_path_factory.mktemp("archives")
     files = bilm_files(folder / "bilm")
@@ -62,7 +62,6 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pat
     del json_reader["coding_scheme"]
     baseline = tagger(None, encoder=lstm(5), text_field_embedder=word_embedder(5))
     configs = {
-        "tagger": experiment(tagger(elmo), tags_reader(), TOWNS),
         "softmax": experiment(tagger(elmo, crf=False, label_encoding="BIOUL"), bioul, TOWNS),
         "plain": experiment(tagger(elmo, label_encoding=None), tags_reader(coding_scheme=None), TOWNS),
         "classifier": experiment(classifier(elmo), csv_reader(tokenizer="spacy_blank"), OPINIONS),
@@ -75,7 +74,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pat
         train(config, folder / name)
     for file in files.values():
         Path(file).unlink()
-    yield {name: folder / name / "model.tar.gz" for name in configs}
+    yield {"tagger": trained_tagger, **{name: folder / name / "model.tar.gz" for name in configs}}
 
 
 Load = Callable[..., Any]

@@ -136,7 +136,7 @@ def test_l2_on_the_mixes_alone_is_the_papers_lambda(tmp_path: Path) -> None:
     weights, losses = [], []
     for name, alpha in (("free", 0.0), ("pulled", 5.0)):
         penalty = {"regexes": [["scalar_parameters", {"type": "l2", "alpha": alpha}]]}
-        config = experiment(tagger(free, regularizer=penalty), tags_reader(), TOWNS, num_epochs=2)
+        config = experiment(tagger(free, regularizer=penalty), tags_reader(), TOWNS, num_epochs=3)
         model = train(config, tmp_path / name)
         assert isinstance(model, ElmoTagger)
         weights.append([float(mix.scalar_parameters.detach().norm()) for mix in model.text.elmo.mixes])
