@@ -183,7 +183,10 @@ def test_an_archives_bilm_is_a_source_for_another_model(tmp_path: Path) -> None:
     assert same(answers(loaded, second), answers(model, second))
 
 
-@pytest.mark.parametrize("key", ["options_file", "weight_file"])
+FILES = ("options_file", "weight_file")
+
+
+@pytest.mark.parametrize("key", FILES)
 def test_a_wrong_path_is_an_error_before_the_first_step_that_names_it(key: str, tmp_path: Path) -> None:
     config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), key: "/no/such/file"})
     with pytest.raises(ConfigurationError, match=rf"'{key}'.*'/no/such/file'"):
@@ -193,7 +196,7 @@ def test_a_wrong_path_is_an_error_before_the_first_step_that_names_it(key: str, 
 
 def test_an_archive_of_another_source_does_not_stand_in_for_a_wrong_path(trained_tagger: Path) -> None:
     with pytest.raises(ConfigurationError, match="'/no/such/file'"):
-        load_archive(trained_tagger, overrides={"model.elmo.weight_file": "/no/such/file"})
+        load_archive(trained_tagger, overrides={f"model.elmo.{key}": "/no/such/file" for key in FILES})
 
 
 def go_on(config: Config, folder: Path) -> Model:

@@ -30,6 +30,7 @@ from tests.task_oracles import (
     csv_reader,
     experiment,
     lstm,
+    read_data,
     tagger,
     tags_reader,
     train,
@@ -180,26 +181,17 @@ def test_predict_reads_them_with_the_dataset_reader(trained_tagger: Path, tmp_pa
     assert len(output.read_text(encoding="utf-8").splitlines()) == len(TAGS)
 
 
-@pytest.mark.parametrize("reader", ["column_tags", "conll2003"])
-def test_validation_data_may_hold_them(reader: str, tmp_path: Path, warnings: list[str]) -> None:
-    data, validation = TOWNS, tmp_path / "validation.txt"
-    lines = NEW_TAGS.splitlines()
-    keys = tags_reader()
-    if reader == "conll2003":  # token, part of speech, chunk, entity
-        lines = [line.replace(" ", " X O ") for line in lines]
-        data = tmp_path / "train.txt"
-        data.write_text("\n".join(line.replace(" ", " X O ") for line in TOWNS.read_text().splitlines()) + "\n")
-        keys = {"type": "conll2003", "token_indexers": keys["token_indexers"]}
-    validation.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    config = experiment(tagger(ELMO), keys, data)
-    config["validation_data_path"] = str(validation)
+def test_validation_data_may_hold_them_and_training_data_may_not(tmp_path: Path, warnings: list[str]) -> None:
+    validation = tmp_path / "validation.txt"
+    validation.write_text(NEW_TAGS, encoding="utf-8")
+    config = {**experiment(tagger(ELMO), tags_reader(), TOWNS), "validation_data_path": str(validation)}
     train({**config, "datasets_for_vocab_creation": ["train"]}, tmp_path / "run")
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert 0 < metrics["best_validation_accuracy"] < 1
     assert len(warnings) == 1
-    config["train_data_path"], config["validation_data_path"] = str(validation), str(data)
+    config["train_data_path"], config["validation_data_path"] = str(validation), str(TOWNS)
     config["vocabulary"] = {"type": "from_files", "directory": str(tmp_path / "run" / "vocabulary")}
-    with pytest.raises(ConfigurationError, match=r"training data: .*'labels'\), got 'B-LST', 'B-MISC', 'I-LST'"):
+    with pytest.raises(ConfigurationError, match=r"training data: .*'labels'.*'B-LST', 'B-MISC', 'I-LST'"):
         train(config, tmp_path / "other")
 
 
@@ -208,11 +200,16 @@ def test_labels_that_extend_vocab_adds_are_errors_too(trained_tagger: Path, new_
     assert extended == pytest.approx(evaluate_from_archive(trained_tagger, str(new_tags)), abs=1e-6)
 
 
-def test_a_namespace_with_an_unknown_token_does_not_take_them_for_it(new_tags: Path, tmp_path: Path) -> None:
+def test_a_namespace_of_another_name_has_padding_and_unknown_which_are_no_labels(
+    new_tags: Path, tmp_path: Path
+) -> None:
+    """AllenNLP adds both to a namespace unless its name ends in `labels` or `tags`."""
     config = experiment(tagger(ELMO, label_namespace="entities"), tags_reader(label_namespace="entities"), TOWNS)
-    train(config, tmp_path / "run")
+    model = train(config, tmp_path / "run")
     metrics = evaluate_from_archive(tmp_path / "run" / "model.tar.gz", str(new_tags))
     assert 0 <= metrics["f1-measure-overall"] < 1
+    for answer in model.eval().forward_on_instances(read_data(config)):
+        assert not [tag for tag in answer["tags"] if tag.startswith("@@")]
 
 
 def test_allennlps_own_models_keep_their_error(tmp_path: Path, new_tags: Path) -> None:

@@ -170,12 +170,3 @@ def test_a_reader_without_elmos_indexer_is_an_error_that_names_what_it_has() -> 
     model, data = build_model(experiment(tagger(ELMO), reader, TOWNS))
     with pytest.raises(ConfigurationError, match=r"'elmo_indexer'.*'elmo'.*\['tokens'\]"):
         model(**as_tensors(data[:1], model.vocab))
-
-
-def test_a_namespace_of_another_name_holds_more_than_labels(tmp_path: Path) -> None:
-    """Unless it ends in `labels` or `tags`, AllenNLP puts padding into it, which no sentence may be tagged with."""
-    reader = tags_reader(label_namespace="entities")
-    config = experiment(tagger(ELMO, label_namespace="entities"), reader, TOWNS)
-    model = train(config, tmp_path)
-    for each in model.eval().forward_on_instances(build_model(config)[1]):
-        assert not [tag for tag in each["tags"] if tag.startswith("@@")]
