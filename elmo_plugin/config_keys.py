@@ -1,6 +1,6 @@
-"""What a key of a config may hold: its type, checked before AllenNLP reads it, and its range, checked by who uses it.
+"""Checks of config keys: types before AllenNLP reads them, ranges in the constructor that gets them.
 
-Every message names the key, what was expected and what the config has.
+Each error names the key, what was expected, and what the config has.
 """
 
 import inspect
@@ -18,29 +18,31 @@ MOST = 2**63 - 1
 """The largest whole number that torch takes."""
 
 Kind = tuple[str, Callable[[Any], bool]]
-"""What a parameter takes, in words and as a test of a config's value."""
+"""A type of values, in words and as a test of a value in a config."""
 
 KINDS: dict[Any, Kind] = {
     bool: ("true or false", lambda value: isinstance(value, bool)),
-    int: ("a whole number", lambda value: _is_whole(value)),
-    float: ("a number", lambda value: _is_whole(value) or (isinstance(value, float) and math.isfinite(value))),
+    int: ("a whole number", lambda value: _is_int(value)),
+    float: ("a number", lambda value: _is_int(value) or (isinstance(value, float) and math.isfinite(value))),
     str: ("a non-empty string", lambda value: isinstance(value, str | Path) and bool(str(value))),
     type(None): ("null", lambda value: value is None),
 }
 
 
 def check_keys(cls: type, constructor: Callable[..., Any], params: Params) -> None:
-    """Compare the keys of a config with the signature of the constructor that will get them.
+    """Check the keys and values of a config against the signature of the constructor that will get them.
 
-    `FromParams` passes a null on to any parameter, makes a number of true and a list of a string, and does not say
-    where in the config a wrong value stands. Raises `ConfigurationError` that does.
+    `FromParams` passes null to any parameter, turns true into a number and a string into a list, and does not say where
+    in the config a wrong value is. Raises `ConfigurationError` with the path of the key.
     """
     parameters = infer_params(cls, constructor)
     known = [name for name, each in parameters.items() if name != "self" and each.kind is not each.VAR_KEYWORD]
     for key, value in params.params.items():
         if key not in known:
             keys = ", ".join(known) or "none"
-            raise ConfigurationError(f"'{params.history}{key}': unknown key; those of {cls.__name__} are {keys}")
+            raise ConfigurationError(
+                f"'{params.history}{key}': expected a key of {cls.__name__} ({keys}), got an unknown key"
+            )
         parameter = parameters[key]
         if value is not None or parameter.default is not None:
             has_default = value is None and parameter.default is not inspect.Parameter.empty
@@ -57,7 +59,7 @@ def check_keys(cls: type, constructor: Callable[..., Any], params: Params) -> No
 
 
 def check_value(key: str, value: Any, annotation: Any, hint: str = "") -> None:
-    """Raise `ConfigurationError` for a value that is not of a type."""
+    """Raise `ConfigurationError` for a value that does not fit the annotation."""
     expected, is_right = kind_of(annotation)
     if not is_right(value):
         got = json.dumps(value, default=str, ensure_ascii=False)[:200]
@@ -65,7 +67,7 @@ def check_value(key: str, value: Any, annotation: Any, hint: str = "") -> None:
 
 
 def kind_of(annotation: Any) -> Kind:
-    """What a parameter with this annotation takes from a config."""
+    """Return which values of a config fit a parameter with this annotation."""
     arguments = get_args(annotation)
     component = _component(annotation)
     if annotation in KINDS:
@@ -75,7 +77,10 @@ def kind_of(annotation: Any) -> Kind:
         return " or ".join(names), lambda value: any(test(value) for test in tests)
     if get_origin(annotation) in (list, Sequence):
         name, test = kind_of(arguments[0])
-        return f"[{name}, …]", lambda value: _is_list(value) and all(map(test, value))
+        return (
+            f"[{name}, …]",
+            lambda value: isinstance(value, Sequence) and not isinstance(value, str) and all(map(test, value)),
+        )
     if get_origin(annotation) in (dict, Mapping):
         name, test = kind_of(arguments[1])
         return "an object", lambda value: isinstance(value, Mapping) and all(map(test, value.values()))
@@ -90,30 +95,26 @@ def kind_of(annotation: Any) -> Kind:
 
 
 def at_least(least: float, **values: Optional[float]) -> None:
-    """Raise `ConfigurationError` for the first of the keys with a smaller number; null is none."""
+    """Raise `ConfigurationError` for the first key whose number is smaller than `least`. `None` passes."""
     for key, value in values.items():
         if value is not None and not value >= least:
             raise ConfigurationError(f"'{key}': expected {least} or more, got {value}")
 
 
 def probability(**values: float) -> None:
-    """Raise `ConfigurationError` for the first of the keys whose number is not from 0 to 1."""
+    """Raise `ConfigurationError` for the first key whose number is not between 0 and 1."""
     for key, value in values.items():
         if not 0 <= value <= 1:
             raise ConfigurationError(f"'{key}': expected a number from 0 to 1, got {value}")
 
 
 def _component(annotation: Any) -> Optional[type]:
-    """The class that a config builds for a parameter: of `Lazy` its argument, of `Optional` the rest."""
+    """Return the class that a config builds for a parameter, the one inside of `Lazy` and `Optional`."""
     parts = [part for part in get_args(annotation) if part is not type(None)]
     if get_origin(annotation) is Lazy or (get_origin(annotation) is Union and len(parts) == 1):
         return _component(parts[0])
     return annotation if inspect.isclass(annotation) and hasattr(annotation, "from_params") else None
 
 
-def _is_whole(value: Any) -> bool:
+def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)

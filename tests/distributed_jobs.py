@@ -11,7 +11,7 @@ from torch import distributed, multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 
-from elmo_plugin.models.span_f1 import SpanF1
+from elmo_plugin.models.spans import SpanF1
 from elmo_plugin.pretraining import BidirectionalLanguageModel, sentence_batches
 from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
 from elmo_plugin.pretraining.sentence_batches import SENTENCES_IN_POOL

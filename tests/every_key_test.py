@@ -1,8 +1,8 @@
-"""Every key of every registered component with a wrong type, a null, an empty value and numbers out of range.
+"""Every key of every registered component with wrong types, null, empty values and numbers out of range.
 
-Components and keys come from AllenNLP's registries and from the signatures of constructors: one that is not described
-here makes a test fail. A value either means what `MEANINGS` says, and then the component is built and used once, or it
-is a `ConfigurationError` whose message names the key, or the value where that is the name of a file or a class.
+Components and keys come from AllenNLP's registries and the signatures of constructors, so that a test fails for a new
+one that is not described here. Each component is built and used once with the values in `MEANINGS`. Any other value
+must raise a `ConfigurationError` that names the key, or the value if it names a file or a class.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,8 @@ from allennlp.models import Model
 from torch import Tensor
 
 from elmo_plugin import batch_to_ids
-from elmo_plugin.elmo import Elmo, bilm_source
+from elmo_plugin.checkpoints import resolve
+from elmo_plugin.elmo import Elmo
 from elmo_plugin.elmo.sentence_cache import SentenceCache
 from elmo_plugin.pretraining.vocabulary import vocabulary_of
 from tests.oracles import options, write_files
@@ -79,15 +80,15 @@ MEANINGS: dict[str, list[Any]] = {
     ]
     for key in keys.split()
 }
-"""Values of a key, or of `component.key`, that a component is built with."""
+"""The valid values of a key, or of `component.key`."""
 SAID_OF_ANOTHER = {"conllu": "token_column", "label_column": "has_header", "text_columns": "has_header"}
-"""Where a value is wrong beside that of another key, which the message names."""
+"""Keys whose value is wrong beside the value of another key, which the message names."""
 SUPPLIED = {"self", "kwargs", "vocab", "serialization_dir", "model", "dataset_reader", "reader", "data_path"} | {
     *("optimizer", "num_epochs", "num_steps_per_epoch", "regularizer", "ddp_accelerator")
 }
-"""Parameters that are given by AllenNLP's commands, or are its own."""
+"""Parameters that AllenNLP's commands pass, or that AllenNLP defines."""
 NO_CONFIG = {"Subcommand", "CheckpointFormat", "VectorFile"}
-"""Registries whose components no config builds."""
+"""Registries whose components are not built by configs."""
 
 D = 8
 OPTIONS = options(dim=6, projection_dim=4).to_dict()
@@ -98,7 +99,7 @@ MASK = torch.tensor([[True, True], [True, False]])  # (B, T)
 
 
 class Component(NamedTuple):
-    """A valid config, what AllenNLP's commands add to it, and a first use: it shows what building does not."""
+    """A valid config, the arguments that AllenNLP's commands add to it, and a first use of the component."""
 
     keys: Mapping[str, Any] = MappingProxyType({})
     extras: Mapping[str, Any] = MappingProxyType({})
@@ -106,7 +107,7 @@ class Component(NamedTuple):
 
 
 def registered() -> Iterator[tuple[str, str, list[str]]]:
-    """Registry, name and keys of every component of this package that a config can build."""
+    """Yield the registry, name and keys of every component of this package that a config can build."""
     for base, names in Registrable._registry.items():
         for name, (cls, constructor_name) in names.items():
             if cls.__module__.startswith("elmo_plugin") and base.__name__ not in NO_CONFIG:
@@ -125,12 +126,12 @@ BLOCKS: dict[str, tuple[list[str], list[str]]] = {
     "char_cnn": (["options", "char_cnn"], list(OPTIONS["char_cnn"])),
     "embedding": (["options", "char_cnn", "embedding"], list(OPTIONS["char_cnn"]["embedding"])),
 }
-"""Of the block `bilm`, which no constructor describes: where each part of it stands, and its keys."""
+"""The parts of the block `bilm`, which no constructor describes: the path of each part and its keys."""
 
 
 @pytest.fixture(scope="module")
 def components(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], Component]]:
-    """All of them. The published biLM, which is meant where a config names none, is a small one."""
+    """Build all components. A small biLM replaces the published one, the default of a config without a biLM."""
     folder = tmp_path_factory.mktemp("every_key")
     text, columns, table, words_file = (folder / name for name in ("text.txt", "columns.txt", "table.csv", "words.txt"))
     text.write_text("a b c\nd e f g\n" * 20)
@@ -156,8 +157,8 @@ def components(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[
     schedule = {"optimizer": torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)}
     with pytest.MonkeyPatch.context() as patch:
         options_file, weight_file = write_files(folder / "published", small_bilm(dim=6, projection_dim=4))
-        patch.setattr(bilm_source, "PUBLISHED_OPTIONS", options_file)
-        patch.setattr(bilm_source, "PUBLISHED_WEIGHTS", weight_file)
+        patch.setattr(resolve, "PUBLISHED_OPTIONS", options_file)
+        patch.setattr(resolve, "PUBLISHED_WEIGHTS", weight_file)
         patch.chdir(folder)
         yield {
             ("Vocabulary", "pretrained_bilm"): Component({"pretrained": "english-tiny", "files": str(text)}),
@@ -221,20 +222,20 @@ WORDS = {"characters": {"elmo_tokens": IDS}, "words": {"tokens": torch.tensor([[
 
 
 def built(base: str, name: str, keys: Mapping[str, Any], **extras: Any) -> Any:
-    """A component of a config."""
+    """Build a component from a config."""
     (registry,) = (cls for cls in Registrable._registry if cls.__name__ == base)
     return registry.from_params(Params({"type": name, **deepcopy(dict(keys))}), **extras)  # type: ignore[attr-defined]
 
 
 def indexed(indexer: TokenIndexer) -> None:
-    """Two tokens to a tensor."""
+    """Index two tokens."""
     field = TextField([Token("ab"), Token("c")], {"elmo": indexer})
     field.index(Vocabulary())
     field.as_tensor(field.get_padding_lengths())
 
 
 def first_batches(loader: Any, words: Vocabulary) -> None:
-    """Two of them."""
+    """Load two batches."""
     loader.index_with(words)
     batches = iter(loader)
     next(batches)
@@ -242,7 +243,7 @@ def first_batches(loader: Any, words: Vocabulary) -> None:
 
 
 def encoded(encoder: Any) -> Tensor:
-    """Vectors of which the first are a biLM's token layer: both halves the same."""
+    """Encode vectors that begin with the token layer of a biLM, whose two halves are equal."""
     inputs = torch.randn(2, 2, encoder.get_input_dim())
     half = torch.randn(2, 2, getattr(encoder, "layer_dim", 0) // 2)
     inputs[:, :, : 2 * half.size(-1)] = torch.cat([half, half], dim=-1)
@@ -250,19 +251,19 @@ def encoded(encoder: Any) -> Tensor:
 
 
 def scored(softmax: Any) -> None:
-    """A training loss and a likelihood."""
+    """Compute a training loss and a likelihood."""
     softmax.train()
     softmax(torch.randn(4, D), torch.arange(4))
     softmax.nll(torch.randn(4, D), torch.arange(4))
 
 
 def asked(predictor: Any) -> None:
-    """One sentence."""
+    """Predict one sentence."""
     predictor.predict_json({"sentence": "a b"})
 
 
 def check(name: str, key: str, value: Any, build_and_use: Callable[[], Any]) -> None:
-    """It is what `MEANINGS` says, or an error that says what is wrong."""
+    """Build and use the component if `MEANINGS` has the value, and expect an error otherwise."""
     meant = MEANINGS.get(f"{name}.{key}", MEANINGS.get(key, []))
     if any(type(value) is type(each) and value == each for each in meant):
         build_and_use()

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def job(path: Path, folder: Path, changes: str = "{}") -> TrainModel:
-    """What `allennlp train` builds from a config with `changes`, jsonnet, put onto it; for one epoch."""
+    """Build what `allennlp train` builds from a config with `changes` in jsonnet, for one epoch."""
     changed = _jsonnet.evaluate_snippet(
         "changed", f"(import '{path}') + {changes} + {{ trainer+: {{ num_epochs: 1 }} }}"
     )
@@ -41,13 +42,13 @@ def job(path: Path, folder: Path, changes: str = "{}") -> TrainModel:
 
 
 def only(kind: type[nn.Module], model: Model) -> Any:
-    """The one part of a model that is a `kind`."""
+    """Return the only part of a model that is a `kind`."""
     (found,) = (part for part in model.modules() if isinstance(part, kind))
     return found
 
 
 def embedded_and_arrived(model: Model) -> tuple[list[Tensor], list[Tensor]]:
-    """Lists that fill in a run: all layers (B, T, L·D) as `elmo` gives them, and as the RNN's wrapper has them."""
+    """Return lists that a run fills: the layers (B, T, L·D) that `elmo` returns and that `elmo_enhanced` gets."""
     embedded: list[Tensor] = []
     arrived: list[Tensor] = []
     embedder, encoder = only(ElmoTokenEmbedder, model), only(ElmoEnhancedEncoder, model)
@@ -70,24 +71,18 @@ def test_a_model_is_trained_with_elmo_at_both_ends_of_its_rnn(path: Path, tmp_pa
     for end, weights in mixes.items():
         assert weights and not any(torch.equal(old, new) for old, new in zip(before[end], weights, strict=True))
     assert arrived and all(torch.equal(*pair) for pair in zip(embedded, arrived, strict=True))
+    if path.stem == "bcn":  # the layer before its encoder is an identity, and stays one
+        (layer,) = training.model._pre_encode_feedforward._linear_layers
+        assert torch.equal(layer.weight, torch.eye(len(layer.weight))) and not layer.bias.any()
 
 
-@each_config
-@pytest.mark.parametrize("end", ["input", "output"])
+@pytest.mark.parametrize(("path", "end"), zip(CONFIGS, cycle(["input", "output"]), strict=False))
 def test_one_end_and_another_bilm_are_a_field_away(path: Path, end: str, tmp_path: Path) -> None:
     bilms = ROOT / "training_configs/lib/bilms.libsonnet"
     training = job(path, tmp_path, f"{{ elmo_at:: ['{end}'], bilm:: (import '{bilms}').tiny }}")
     encoder = only(ElmoEnhancedEncoder, training.model)
     assert [encoder.input_mix is not None, encoder.output_mix is not None] == [end == "input", end == "output"]
     assert training.run()["training_loss"] > 0
-
-
-def test_the_layer_before_the_encoder_of_bcn_stays_an_identity(tmp_path: Path) -> None:
-    (bcn,) = (path for path in CONFIGS if path.stem == "bcn")
-    training = job(bcn, tmp_path)
-    training.run()
-    (layer,) = training.model._pre_encode_feedforward._linear_layers
-    assert torch.equal(layer.weight, torch.eye(len(layer.weight))) and not layer.bias.any()
 
 
 @each_config

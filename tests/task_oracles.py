@@ -1,4 +1,4 @@
-"""What tests of mixes and tasks share: a small biLM in files, configs around it, AllenNLP's commands in-process."""
+"""Helpers for tests of mixes and models: a small biLM, configs around it, and AllenNLP's commands in-process."""
 
 import json
 import sys
@@ -34,42 +34,42 @@ Config = dict[str, Any]
 
 
 def small_bilm(**changes: Any) -> BiLM:
-    """The biLM of these tests, with weights that work hard."""
+    """A small biLM with large weights."""
     return lively(BiLM.random(options(**changes), seed=0))
 
 
 def bilm_files(folder: Path, **changes: Any) -> Config:
-    """Write it; return the two keys of a config."""
+    """Write the small biLM in the format of bilm-tf. Return the two keys of a config."""
     folder.mkdir(parents=True, exist_ok=True)
     options_file, weight_file = write_files(folder, small_bilm(**changes))
     return {"options_file": options_file, "weight_file": weight_file}
 
 
 def build_elmo(**keys: Any) -> Elmo:
-    """An Elmo from the keys of a config."""
+    """Build an `Elmo` from the keys of a config."""
     return Elmo.from_params(Params(keys))
 
 
 def random_elmo(**keys: Any) -> Elmo:
-    """An Elmo of the small biLM, made in memory and without dropout."""
+    """Build an `Elmo` with random weights and without dropout."""
     return build_elmo(**{"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0, **keys})
 
 
 def text_field(words: Sequence[str]) -> TextField:
-    """Words with ELMo's indexer and a word one."""
+    """Return words with the indexers `elmo` and `tokens`."""
     indexers = {"elmo": ELMoTokenCharactersIndexer(), "tokens": SingleIdTokenIndexer()}
     return TextField([Token(word) for word in words], indexers)
 
 
 def text_tensors(sentences: Sequence[Sequence[str]], vocab: Vocabulary) -> dict[str, dict[str, Tensor]]:
-    """Sentences as a model receives them."""
+    """Return the tensors of sentences."""
     batch = Batch([Instance({"tokens": text_field(words)}) for words in sentences])
     batch.index_instances(vocab)
     return batch.as_tensor_dict()["tokens"]
 
 
 def paragraph_tensors(texts: Sequence[Sequence[Sequence[str]]], vocab: Vocabulary) -> dict[str, dict[str, Tensor]]:
-    """Texts of sentences, one dimension more than `text_tensors`."""
+    """Return the tensors of texts of sentences, with one dimension more than `text_tensors`."""
     fields = [ListField([text_field(words) for words in sentences]) for sentences in texts]
     batch = Batch([Instance({"tokens": field}) for field in fields])
     batch.index_instances(vocab)
@@ -77,7 +77,7 @@ def paragraph_tensors(texts: Sequence[Sequence[Sequence[str]]], vocab: Vocabular
 
 
 def vocabulary_folder(folder: Path) -> Path:
-    """A vocabulary as AllenNLP reads it, with the words of a biLM's own vocabulary file."""
+    """Write a vocabulary in AllenNLP's format with the words of a biLM's vocabulary file."""
     folder.mkdir()
     (folder / "tokens.txt").write_bytes(WORDS.read_bytes())
     (folder / "non_padded_namespaces.txt").write_text("*labels\n*tags\n", encoding="utf-8")
@@ -85,24 +85,24 @@ def vocabulary_folder(folder: Path) -> Path:
 
 
 def lstm(input_size: int, hidden_size: int = 6, **keys: Any) -> Config:
-    """A task RNN in a config; `"type": "gru"` for another."""
+    """Return the config of a task RNN, an LSTM unless `type` is given."""
     return {"type": "lstm", "input_size": input_size, "hidden_size": hidden_size, "bidirectional": True, **keys}
 
 
 def tags_reader(**keys: Any) -> Config:
-    """A reader of `TOWNS` with ELMo's indexer and a word one."""
+    """Return the config of a reader of `TOWNS` with the indexers `elmo` and `tokens`."""
     indexers = {"elmo": {"type": "elmo_characters"}, "tokens": {"type": "single_id"}}
     return {"type": "column_tags", "coding_scheme": "BIO", "token_indexers": indexers, **keys}
 
 
 def csv_reader(**keys: Any) -> Config:
-    """A reader of `OPINIONS` with ELMo's indexer and a word one; of all tokenizers the one that starts fastest."""
+    """Return the config of a reader of `OPINIONS` with the indexers `elmo` and `tokens`, and the fastest tokenizer."""
     indexers = {"elmo": {"type": "elmo_characters"}, "tokens": {"type": "single_id"}}
     return {"type": "text_classification_csv", "tokenizer": "just_spaces", "token_indexers": indexers, **keys}
 
 
 def experiment(model: Config, reader: Config, data: Path, **trainer: Any) -> Config:
-    """A whole config: two epochs by default, validated on what it trains on."""
+    """Return a whole config, for two epochs by default, which validates on its training data."""
     return {
         "dataset_reader": reader,
         "train_data_path": str(data),
@@ -114,7 +114,7 @@ def experiment(model: Config, reader: Config, data: Path, **trainer: Any) -> Con
 
 
 def opinions_as_json(folder: Path) -> Path:
-    """`OPINIONS` as AllenNLP's `text_classification_json` reads them, in a new file."""
+    """Write `OPINIONS` in the format of AllenNLP's `text_classification_json`."""
     path = folder / "opinions.jsonl"
     rows = [line.split(",", 1) for line in OPINIONS.read_text(encoding="utf-8").splitlines()]
     lines = [json.dumps({"label": label, "text": text.strip('"')}) for label, text in rows]
@@ -123,31 +123,31 @@ def opinions_as_json(folder: Path) -> Path:
 
 
 def tagger(elmo: Any, **keys: Any) -> Config:
-    """An `elmo_tagger` whose ELMo is D wide, at both places."""
+    """Return the config of an `elmo_tagger` with ELMo, D wide, at both places."""
     return {"type": "elmo_tagger", "elmo": elmo, "encoder": lstm(D), "label_encoding": "BIO", **keys}
 
 
 def classifier(elmo: Any, **keys: Any) -> Config:
-    """An `elmo_classifier` whose ELMo is D wide, at both places."""
+    """Return the config of an `elmo_classifier` with ELMo, D wide, at both places."""
     pooling = {"type": "boe", "embedding_dim": 12 + D, "averaged": True}
     return {"type": "elmo_classifier", "elmo": elmo, "encoder": lstm(D), "seq2vec_encoder": pooling, **keys}
 
 
 def word_embedder(width: int = 5, **others: Config) -> Config:
-    """A text field embedder of word vectors beside others."""
+    """Return the config of a text field embedder of word vectors and others."""
     words = {"type": "embedding", "embedding_dim": width}
     return {"type": "basic", "token_embedders": {"tokens": words, **others}}
 
 
 def train(config: Config, folder: Path, **keys: Any) -> Model:
-    """`allennlp train`."""
+    """Train a model as `allennlp train` does."""
     model = train_model(Params(deepcopy(config)), str(folder), **keys)
     assert model is not None
     return model
 
 
 def build_model(config: Config) -> tuple[Model, list[Instance]]:
-    """The untrained model of an experiment, and its data."""
+    """Return the untrained model of an experiment and its data."""
     data = read_data(config)
     vocab = Vocabulary.from_instances(data)
     torch.manual_seed(3)
@@ -155,13 +155,13 @@ def build_model(config: Config) -> tuple[Model, list[Instance]]:
 
 
 def read_data(config: Config) -> list[Instance]:
-    """The data of an experiment, from its own reader."""
+    """Read the data of an experiment with its reader."""
     reader = DatasetReader.from_params(Params(deepcopy(config["dataset_reader"])))
     return list(reader.read(config["train_data_path"]))
 
 
 def as_tensors(instances: Sequence[Instance], vocab: Vocabulary) -> dict[str, Any]:
-    """One batch of instances."""
+    """Return one batch of instances."""
     batch = Batch(instances)
     batch.index_instances(vocab)
     return batch.as_tensor_dict()
@@ -174,7 +174,7 @@ def allennlp(*arguments: Any) -> None:
 
 
 def warm_bilm() -> BiLM:
-    """The small biLM with a warm state."""
+    """Return the small biLM with a warm state."""
     bilm = small_bilm()
     bilm.warm_state = warm_up(bilm, [batch_to_ids([["The", "boat", "leaks", "."], ["It", "sinks"]])])
     return bilm

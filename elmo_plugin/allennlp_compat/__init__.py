@@ -1,8 +1,8 @@
-"""Patches for AllenNLP 2.10.1 on current PyTorch, transformers, wandb and Python, applied from the outside.
+"""Patches for AllenNLP 2.10.1 on current PyTorch, transformers, wandb and Python.
 
-AllenNLP is no longer released, and the libraries below it moved on. Each repair says what a user sees without it, why
-and since when, and its guard: what makes it do nothing where it is not needed. Most wrap one function of AllenNLP in
-place, so that every way to it (config, Python, subclass) is repaired.
+AllenNLP is no longer released, and the libraries below it have changed. The docstring of each repair says what a user
+sees without it (symptom), why (cause), and when the repair does nothing (guard). Most repairs replace one function of
+AllenNLP in place, so that configs, Python code and subclasses all get the repaired one.
 
 Not repaired: `find-lr` needs matplotlib, which AllenNLP does not declare; `TensorCache` (torch 2.6); `hf://` paths need
 cached-path 1.7 or later.
@@ -13,7 +13,7 @@ from elmo_plugin.allennlp_compat.configs import (
     print_metrics_of_evaluate,
     repair_pretrained_modules,
 )
-from elmo_plugin.allennlp_compat.interpret import repair_interpreters
+from elmo_plugin.allennlp_compat.interpret import repair_hotflip, repair_saliency
 from elmo_plugin.allennlp_compat.libraries import (
     repair_extracted_archives,
     repair_half_precision,
@@ -31,7 +31,7 @@ __all__ = ["apply_repairs"]
 
 
 def apply_repairs() -> None:
-    """Apply every repair of this package: at once, quietly, and any number of times with the effect of one."""
+    """Apply every repair of this package. Calling it again changes nothing."""
     trust_numpy_scalars()
     repair_reduce_on_plateau()
     repair_spawned_workers()
@@ -44,5 +44,6 @@ def apply_repairs() -> None:
     check_keys_of_own_components()
     repair_pretrained_modules()
     print_metrics_of_evaluate()
-    repair_interpreters()
+    repair_saliency()
+    repair_hotflip()
     silence_noise()

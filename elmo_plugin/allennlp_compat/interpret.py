@@ -1,4 +1,4 @@
-"""Repairs of AllenNLP 2.10.1's saliency interpreters and attackers."""
+"""Repairs of AllenNLP's saliency interpreters and attackers."""
 
 import types
 from typing import Any
@@ -18,30 +18,30 @@ from allennlp.interpret.saliency_interpreters import (
 )
 from allennlp.nn.util import move_to_device
 
-from elmo_plugin.allennlp_compat.patching import Function, wrap_once
-
-
-def repair_interpreters() -> None:
-    """Apply the repairs of this module, any number of times with the effect of one."""
-    repair_saliency()
-    repair_hotflip()
+from elmo_plugin.allennlp_compat.patching import Function, replace_once
 
 
 def repair_saliency() -> None:
     """Let the saliency interpreters score each token by its own vector, and by 0 where all gradients are 0.
 
-    Symptom: `simple-gradient` multiplies every token's gradient by the first token's vector. All three give NaN for a
-    text whose gradients are 0, as those of a model that is certain. Cause: a hook drops the batch dimension, and later
-    it is dropped again; scores are divided by their sum.
-    Guard: none is needed, vectors with a batch dimension and sums other than 0 stay as they are.
+    Symptom: `simple-gradient` multiplies the gradient of every token by the vector of the first token. All three
+    interpreters return NaN for a text whose gradients are all 0, as from a model that is certain. Cause: a hook drops
+    the batch dimension, and the interpreter drops it again; scores are divided by their sum.
+    Guard: vectors that have a batch dimension and sums other than 0 are not changed.
     """
+
+    def aggregate(
+        original: Function, self: SimpleGradient, embeddings: list[torch.Tensor], offsets: list[torch.Tensor]
+    ) -> Any:
+        return original([each.unsqueeze(0) if each.dim() == 2 else each for each in embeddings], offsets)
+
     for module in (integrated_gradient, simple_gradient, smooth_gradient):
-        module.numpy = _NumpyOfScores()  # type: ignore[attr-defined]
-    wrap_once(SimpleGradient, "_aggregate_token_embeddings", _of_a_batch)
+        module.numpy = _NumpyWithSafeNorm()  # type: ignore[attr-defined]
+    replace_once(SimpleGradient, "_aggregate_token_embeddings", aggregate)
 
 
-class _NumpyOfScores:
-    """What the interpreters compute with, in place of the module `numpy`."""
+class _NumpyWithSafeNorm:
+    """Replace the module `numpy` in the interpreters, so that a norm of 0 becomes 1."""
 
     linalg = types.SimpleNamespace(norm=lambda scores, ord: np.linalg.norm(scores, ord=ord) or 1.0)
 
@@ -49,31 +49,21 @@ class _NumpyOfScores:
         return getattr(np, name)
 
 
-def _of_a_batch(original: Function) -> Function:
-    def aggregate(self: SimpleGradient, embeddings: list[torch.Tensor], offsets: list[torch.Tensor]) -> Any:
-        return original([each.unsqueeze(0) if each.dim() == 2 else each for each in embeddings], offsets)
-
-    return aggregate
-
-
 def repair_hotflip() -> None:
-    """Let the attacker `hotflip` use any token indexer beside `single_id`, and say so where that is missing.
+    """Let the attacker `hotflip` use any token indexer beside `single_id`, and report it if `single_id` is missing.
 
-    Symptom: `RuntimeError: ('Unsupported token indexer:', …)`, as of `elmo_many_langs`; for characters alone
-    `NotImplementedError: Our heuristic for guessing the right token ids failed`. Cause: AllenNLP lists three indexers.
-    It replaces words by words of the vocabulary, so without their ids it cannot work.
-    Guard: the indexers that AllenNLP lists go to the original.
+    Symptom: `RuntimeError: ('Unsupported token indexer:', …)`, for example with `elmo_many_langs`; with characters
+    alone `NotImplementedError: Our heuristic for guessing the right token ids failed`. Cause: AllenNLP supports three
+    indexers. Hotflip replaces words by words of the vocabulary, so it needs their ids.
+    Guard: the original handles the indexers that it supports.
     """
-    wrap_once(Hotflip, "_make_embedder_input", _by_any_indexer)
 
-
-def _by_any_indexer(original: Function) -> Function:
-    def make_embedder_input(self: Hotflip, all_tokens: list[str]) -> Any:
+    def make_embedder_input(original: Function, self: Hotflip, all_tokens: list[str]) -> Any:
         indexers: dict[str, TokenIndexer] = self.predictor._dataset_reader._token_indexers  # type: ignore[attr-defined]
         if not any(isinstance(indexer, SingleIdTokenIndexer) for indexer in indexers.values()):
             raise ConfigurationError(
-                "'hotflip' swaps words of a vocabulary: expected the token indexer 'single_id' among those of the "
-                f"dataset reader, got {[type(indexer).__name__ for indexer in indexers.values()]}"
+                "'hotflip' swaps words of a vocabulary: expected the token indexer 'single_id' in the dataset reader, "
+                f"got {[type(indexer).__name__ for indexer in indexers.values()]}"
             )
         try:
             return original(self, all_tokens)
@@ -83,4 +73,4 @@ def _by_any_indexer(original: Function) -> Function:
             tensors = field.batch_tensors([field.as_tensor(field.get_padding_lengths())])
             return move_to_device(tensors, self.cuda_device)
 
-    return make_embedder_input
+    replace_once(Hotflip, "_make_embedder_input", make_embedder_input)

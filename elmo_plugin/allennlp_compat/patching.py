@@ -1,4 +1,4 @@
-"""How a function of AllenNLP's is replaced: in place, once, and with the original still reachable as `__wrapped__`."""
+"""Replace a function of AllenNLP in place."""
 
 import functools
 from collections.abc import Callable
@@ -7,11 +7,19 @@ from typing import Any
 Function = Callable[..., Any]
 
 
-def wrap_once(owner: Any, name: str, wrap: Callable[[Function], Function]) -> None:
-    """Put `wrap` of a function in its place, under its name and signature, unless that was done before."""
+def replace_once(owner: Any, name: str, replacement: Function) -> None:
+    """Replace the function `name` of a class or module, unless it was replaced before.
+
+    `replacement` gets the original as its first argument. The new function keeps the name and the signature, and the
+    original is its `__wrapped__`.
+    """
     original = getattr(owner, name)
     if hasattr(original, "_repaired"):
         return
-    repaired = functools.wraps(original)(wrap(original))
+
+    @functools.wraps(original)
+    def repaired(*args: Any, **kwargs: Any) -> Any:
+        return replacement(original, *args, **kwargs)
+
     repaired._repaired = True  # type: ignore[attr-defined]
     setattr(owner, name, repaired)

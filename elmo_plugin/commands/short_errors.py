@@ -1,4 +1,4 @@
-"""How `allennlp` ends where a config is wrong: with what is wrong, and not with the way there."""
+"""Short errors of the `allennlp` command: the message of a wrong config, without a traceback."""
 
 import logging
 import os
@@ -10,13 +10,13 @@ from allennlp.common.checks import ConfigurationError
 
 
 def shorten_errors() -> None:
-    """Let the command `allennlp` show the message of a `ConfigurationError` alone; `out.log` has the traceback.
+    """Let the `allennlp` command print only the message of a `ConfigurationError`. The traceback goes to `out.log`.
 
-    `ALLENNLP_DEBUG=1`, AllenNLP's own switch, shows the traceback. A program that only imports this package keeps its
-    way to end, and so does any other exception.
+    `ALLENNLP_DEBUG=1`, AllenNLP's own switch, prints the traceback. Other exceptions keep theirs, and so does a program
+    that merely imports this package.
     """
     module: Any = sys.modules["__main__"]
-    # The script `allennlp` imports the first of the two, `python -m allennlp` runs it.
+    # The script `allennlp` imports `allennlp.__main__`, and `python -m allennlp` runs it.
     is_command = "allennlp.__main__" in {*sys.modules, getattr(module.__spec__, "name", None)}
     if not is_command or os.environ.get("ALLENNLP_DEBUG"):
         return
@@ -24,18 +24,18 @@ def shorten_errors() -> None:
 
     def prepare_global_logging(*args: Any, **kwargs: Any) -> None:
         prepare_logging(*args, **kwargs)
-        _shorten_uncaught_errors()  # it has put a hook of its own in the place of ours
+        _install_hook()  # AllenNLP has just replaced the hook by its own
 
     allennlp_logging.prepare_global_logging = prepare_global_logging
-    _shorten_uncaught_errors()
+    _install_hook()
 
 
-def _shorten_uncaught_errors() -> None:
-    usual = sys.excepthook
+def _install_hook() -> None:
+    previous = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
         if not isinstance(error, ConfigurationError):
-            usual(kind, error, traceback)
+            previous(kind, error, traceback)
             return
         uncaught = (kind, error, traceback)
         record = logging.LogRecord("root", logging.CRITICAL, "", 0, "Uncaught exception", (), uncaught)
@@ -43,7 +43,7 @@ def _shorten_uncaught_errors() -> None:
             if isinstance(handler, logging.FileHandler):
                 handler.handle(record)
         print(f"allennlp: {error}", file=sys.stderr)
-        cause = error.__cause__  # where a value fits no type of a `Union`, AllenNLP says there why
+        cause = error.__cause__  # AllenNLP says here why a value fits no type of a `Union`
         while cause is not None and str(cause) not in str(error):
             print(f"  {type(cause).__name__}: {cause}", file=sys.stderr)
             cause = cause.__cause__

@@ -3,8 +3,7 @@
 from elmo_plugin.models.classifier import ElmoClassifier
 from elmo_plugin.models.enhanced_text import EnhancedText
 from elmo_plugin.models.predictors import ElmoClassifierPredictor, ElmoEmbedderPredictor, ElmoTaggerPredictor
-from elmo_plugin.models.readers import ColumnTagsReader, TextClassificationCsvReader
-from elmo_plugin.models.readers.text_lines import Location
+from elmo_plugin.models.readers import ColumnTagsReader, Location, TextClassificationCsvReader
 from elmo_plugin.models.tagger import ElmoTagger
 from elmo_plugin.text import SpacyBlankTokenizer
 

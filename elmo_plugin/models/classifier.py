@@ -1,4 +1,4 @@
-"""A text classifier with ELMo inside: one task RNN, one vector for the text, one label."""
+"""A text classifier with ELMo: one task RNN, one vector per text, one label."""
 
 from collections.abc import Sequence
 from typing import Any, Optional, Union
@@ -20,33 +20,42 @@ from elmo_plugin.models.known_labels import KnownLabels
 
 @Model.register("elmo_classifier")
 class ElmoClassifier(Model):
-    """A task RNN with ELMo at its input, its output or both, pooled into one vector, and a softmax over labels.
+    """Classify texts with a task RNN that has ELMo at its input, its output or both, pooled into one vector.
 
-    Registered as a `Model` with name `elmo_classifier`.
+    Registered as a `Model` with name `elmo_classifier`. In a config, with a biLM whose vectors are 64 wide:
+
+    ```jsonnet
+    model: {
+      type: 'elmo_classifier',
+      elmo: { bilm: 'english-tiny' },
+      encoder: { type: 'lstm', input_size: 64, hidden_size: 50, bidirectional: true },
+      seq2vec_encoder: { type: 'boe', embedding_dim: 100 + 64, averaged: true },
+    },
+    ```
 
     # Parameters
 
     vocab : `Vocabulary`
     elmo : `Optional[Lazy[Elmo]]`
-        The keys of `Elmo`; null for the baseline without ELMo.
+        The keys of `Elmo`, or null for the baseline without ELMo.
     encoder : `Seq2SeqEncoder`
-        The task RNN. Its `input_size` is the width of x and, with ELMo at the input, of ELMo.
+        The task RNN. Its `input_size` is the width of x plus, with ELMo at the input, the width of ELMo.
     seq2vec_encoder : `Seq2VecEncoder`
-        Pools the tokens; its input is the RNN's output and, with ELMo at the output, ELMo.
+        Pools the tokens. Its input is the output of the RNN and, with ELMo at the output, ELMo.
     elmo_at : `Union[str, Sequence[str]]`
-        `input`, `output`, or a list of one or both, each with a mix of its own.
+        `input`, `output`, or a list of one or both. Each has its own mix.
     text_field_embedder : `Optional[TextFieldEmbedder]`
-        Gives x from all token indexers but ELMo's.
+        Embeds x from all token indexers except that of ELMo.
     feedforward : `Optional[FeedForward]`
-        Before the softmax.
+        Applied to the pooled vector before the softmax.
     dropout : `float`
-        On the RNN's output and on the pooled vector.
+        Applied to the output of the RNN and to the pooled vector.
     elmo_indexer : `str`
-        Key of the token indexer whose ids ELMo reads.
+        The token indexer whose ids ELMo reads.
     label_namespace : `str`
     initializer : `InitializerApplicator`
     num_labels : `Optional[int]`
-        The number of labels, for a reader with `skip_label_indexing`; the size of the label namespace by default.
+        The number of labels for a reader with `skip_label_indexing`. The default is the size of the label namespace.
     """
 
     default_predictor = "elmo_classifier"
@@ -73,11 +82,11 @@ class ElmoClassifier(Model):
         self.seq2vec_encoder = seq2vec_encoder
         self.feedforward = feedforward
         self.dropout = nn.Dropout(dropout)
-        wanted, found = self.text.get_output_dim(), seq2vec_encoder.get_input_dim()
-        if found != wanted:
+        width, h_dim = self.text.get_output_dim(), encoder.get_output_dim()
+        if seq2vec_encoder.get_input_dim() != width:
             raise ConfigurationError(
-                f"the seq2vec encoder's input size is {found}; wanted {wanted}: {encoder.get_output_dim()} "
-                f"of the encoder and {wanted - encoder.get_output_dim()} of ELMo at the output"
+                f"the input size of 'seq2vec_encoder': expected {width} ({h_dim} of the encoder and {width - h_dim} of "
+                f"ELMo at the output), got {seq2vec_encoder.get_input_dim()}"
             )
         pooled = seq2vec_encoder.get_output_dim()
         if feedforward is not None:
@@ -97,19 +106,19 @@ class ElmoClassifier(Model):
         label: Optional[Tensor] = None,
         metadata: Optional[list[dict[str, Any]]] = None,
     ) -> dict[str, Any]:
-        """Score and predict.
+        """Score and predict labels.
 
         # Parameters
 
         tokens : `TextFieldTensors`
         label : `Optional[Tensor]` (B,)
         metadata : `Optional[list[dict[str, Any]]]`
-            With `words`, passed through.
+            With `words`, which are returned.
 
         # Returns
 
-        `logits` and `probs` (B, labels), and `loss`, the mean negative log likelihood of a text. A gold label that
-        training has not seen counts as an error of the classifier, and the loss leaves it out.
+        `logits` and `probs` (B, labels), and `loss`, the mean negative log likelihood of the labels. A gold label that
+        training has not seen counts as an error of the classifier, and is left out of the loss.
         """
         encoded, mask = self.text(tokens)
         pooled = self.dropout(self.seq2vec_encoder(encoded, mask))  # (B, pooled)
@@ -123,7 +132,7 @@ class ElmoClassifier(Model):
             losses = nn.functional.cross_entropy(logits, gold, ignore_index=-1, reduction="none")  # (B,)
             output["loss"] = losses.sum() / known.sum().clamp(min=1)
             self.accuracy(logits, gold)
-            # Unseen labels are one class more, which is never predicted and whose F1 is no part of the mean.
+            # Unseen labels form an extra class, which is never predicted and whose F1 is not part of the mean.
             scores = nn.functional.pad(logits, (0, 1), value=-torch.inf)  # (B, labels + 1)
             self.macro_f1(scores, label.where(known, self.labels.size))
         if metadata is not None:
@@ -131,7 +140,7 @@ class ElmoClassifier(Model):
         return output
 
     def make_output_human_readable(self, output_dict: dict[str, Any]) -> dict[str, Any]:
-        """Name the best label and give the probability of each."""
+        """Add the name of the best label and the probability of each label."""
         probs: Tensor = output_dict["probs"]
         output_dict["label"] = [self.labels.name(index) for index in probs.argmax(dim=-1).tolist()]
         output_dict["probabilities"] = [
@@ -140,8 +149,8 @@ class ElmoClassifier(Model):
         return output_dict
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
-        """Accuracy, and F1 averaged over the labels."""
-        # FBetaMeasure refuses to be asked before it has seen anything.
+        """Return the accuracy and the F1 averaged over the labels."""
+        # FBetaMeasure raises an error before its first batch.
         seen = self.macro_f1._true_sum is not None
         macro_f1 = self.macro_f1.get_metric(reset)["fscore"] if seen else 0.0
         return {"accuracy": self.accuracy.get_metric(reset), "macro_f1": macro_f1}

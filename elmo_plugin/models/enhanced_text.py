@@ -18,37 +18,37 @@ PLACES = ("input", "output")
 
 
 class WholeInput(TextFieldEmbedder):
-    """Everything that the layers of a task read of a token: `[x; ELMo]`, with an ELMo for each place that wants one.
+    """Embed everything that the task layers read of a token: `[x; ELMo]`, with one ELMo for each place.
 
-    AllenNLP's interpreters scale this vector and ask for its gradient.
+    AllenNLP's interpreters take the first `TextFieldEmbedder` of a model, scale its output and compute its gradient.
 
     # Parameters
 
     elmo : `Optional[Elmo]`
     text_field_embedder : `Optional[TextFieldEmbedder]`
     elmo_indexer : `str`
-        As in `EnhancedText`, whose modules they stay: the names of their parameters are those of its archives.
+        As in `EnhancedText`. Both modules belong to it, because archives contain their parameters under its names.
     """
 
     def __init__(
         self, elmo: Optional[Elmo], text_field_embedder: Optional[TextFieldEmbedder], elmo_indexer: str
     ) -> None:
         super().__init__()
-        self._embedders = (text_field_embedder, elmo)  # in a tuple they are no modules of this one
+        self._embedders = (text_field_embedder, elmo)  # a tuple, so that they are not submodules
         self.elmo_indexer = elmo_indexer
 
     def get_output_dim(self) -> int:
-        """Return the width of x and of ELMo, once for each of its mixes."""
+        """Return the width of x and of all mixes of ELMo."""
         embedder, elmo = self._embedders
         x_dim = embedder.get_output_dim() if embedder else 0
         return x_dim + (len(elmo.mixes) * elmo.get_output_dim() if elmo else 0)
 
     def forward(self, tokens: TextFieldTensors) -> Tensor:  # type: ignore[override]
-        """A text field's tensors to (B, T, output dim)."""
+        """Embed the tensors of a text field as (B, T, output dim)."""
         embedder, elmo = self._embedders
-        if elmo is not None and self.elmo_indexer not in tokens:  # before the embedder, whose error would not say so
+        if elmo is not None and self.elmo_indexer not in tokens:
             raise ConfigurationError(
-                f"ELMo reads the token indexer '{self.elmo_indexer}' ('elmo_indexer'); found {sorted(tokens)}"
+                f"'elmo_indexer': expected a token indexer '{self.elmo_indexer}' in the reader, got {sorted(tokens)}"
             )
         others = {key: tensors for key, tensors in tokens.items() if key != self.elmo_indexer}
         vectors = [embedder(others)] if embedder else []
@@ -58,22 +58,22 @@ class WholeInput(TextFieldEmbedder):
 
 
 class EnhancedText(nn.Module):
-    """Text to one vector a token, out of a task RNN and, where it is wanted, ELMo.
+    """Encode a text as one vector per token with a task RNN and, optionally, ELMo.
 
     # Parameters
 
     encoder : `Seq2SeqEncoder`
         The task RNN.
     elmo : `Optional[Elmo]`
-        With one mix for each place; `None` is the baseline without ELMo.
+        With one mix for each place, or `None` for the baseline without ELMo.
     elmo_at : `Sequence[str]`
-        Some of `input` and `output`, in this order.
+        `input`, `output` or both, in this order.
     text_field_embedder : `Optional[TextFieldEmbedder]`
-        Gives x from all indexers but ELMo's.
+        Embeds x from all token indexers except that of ELMo.
     dropout : `float`
-        On what comes out of the RNN, before ELMo joins it.
+        Applied to the output of the RNN, before ELMo is concatenated.
     elmo_indexer : `str`
-        Key of the indexer whose ids ELMo reads.
+        The token indexer whose ids ELMo reads.
 
     Raises `ConfigurationError` for an encoder whose input size does not fit.
     """
@@ -89,14 +89,22 @@ class EnhancedText(nn.Module):
     ) -> None:
         super().__init__()
         probability(dropout=dropout)
-        # AllenNLP's interpreters take the first `TextFieldEmbedder` of a model.
-        self.whole_input = WholeInput(elmo, text_field_embedder, elmo_indexer)
+        self.whole_input = WholeInput(elmo, text_field_embedder, elmo_indexer)  # the first submodule, see there
         self.encoder = encoder
         self.elmo = elmo
         self.elmo_at = tuple(elmo_at) if elmo else ()
         self.text_field_embedder = text_field_embedder
         self.dropout = nn.Dropout(dropout)
-        self._check_input_size()
+        x_dim, elmo_dim = text_field_embedder.get_output_dim() if text_field_embedder else 0, self._elmo_dim("input")
+        if x_dim + elmo_dim == 0:
+            raise ConfigurationError(
+                "'elmo_at': expected 'input', or a 'text_field_embedder', got neither, so the encoder has no input"
+            )
+        if encoder.get_input_dim() != x_dim + elmo_dim:
+            raise ConfigurationError(
+                f"'encoder.input_size': expected {x_dim + elmo_dim} ({x_dim} of the text field embedder and {elmo_dim} "
+                f"of ELMo at the input), got {encoder.get_input_dim()}"
+            )
 
     @classmethod
     def from_lazy(
@@ -108,49 +116,37 @@ class EnhancedText(nn.Module):
         dropout: float,
         elmo_indexer: str,
     ) -> "EnhancedText":
-        """Build ELMo with as many mixes as `elmo_at` has places. Raises `ConfigurationError` for an unknown place."""
+        """Build ELMo with one mix for each place in `elmo_at`. Raises `ConfigurationError` for an unknown place."""
         named = [elmo_at] if isinstance(elmo_at, str) else elmo_at
         if not isinstance(named, (list, tuple)) or not named or any(place not in PLACES for place in named):
-            raise ConfigurationError(f"'elmo_at' is {elmo_at!r}; wanted one or both of {list(PLACES)}")
+            raise ConfigurationError(f"'elmo_at': expected one or both of {list(PLACES)}, got {elmo_at!r}")
         places = [place for place in PLACES if place in named]
-        built = None if elmo is None else elmo.construct(num_output_representations=len(places))
-        if built is not None and len(built.mixes) != len(places):
+        if elmo is None:
+            return cls(encoder, None, places, text_field_embedder, dropout, elmo_indexer)
+        built = elmo.construct(num_output_representations=len(places))
+        if len(built.mixes) != len(places):
             raise ConfigurationError(
                 f"'elmo_at': expected as many places as the pretrained ELMo has mixes, {len(built.mixes)}, got {places}"
             )
-        if built is not None and not built.requires_grad:
-            built.bilm.requires_grad_(False)  # `_pretrained` with `freeze: false` thaws what runs without gradients
-        if built is not None and built.keep_sentence_boundaries:
+        if not built.requires_grad:
+            built.bilm.requires_grad_(False)  # `_pretrained` with `freeze: false` unfreezes all parameters
+        if built.keep_sentence_boundaries:
             raise ConfigurationError(
-                "'keep_sentence_boundaries' is true; wanted false: tokens alone have tags and labels"
+                "'keep_sentence_boundaries': expected false, because boundaries have no tags or labels, got true"
             )
         return cls(encoder, built, places, text_field_embedder, dropout, elmo_indexer)
 
     def get_output_dim(self) -> int:
-        """Width of h and, where ELMo is at the output, of ELMo behind it."""
+        """Return the width of `[h; ELMo]`."""
         return self.encoder.get_output_dim() + self._elmo_dim("output")
 
     def forward(self, tokens: TextFieldTensors) -> tuple[Tensor, BoolTensor]:
-        """A text field's tensors to vectors (B, T, output dim) and their mask (B, T)."""
-        inputs = self.whole_input(tokens)  # (B, T, x and ELMo of each place)
+        """Encode the tensors of a text field. Returns vectors (B, T, output dim) and their mask (B, T)."""
+        inputs = self.whole_input(tokens)  # (B, T, x and the ELMo of each place)
         mask = get_text_field_mask(tokens)  # (B, T)
-        read, elmo_out = inputs.split([self.encoder.get_input_dim(), self._elmo_dim("output")], dim=-1)
-        hidden = self.encoder(read, mask)  # (B, T, h)
+        x, elmo_out = inputs.split([self.encoder.get_input_dim(), self._elmo_dim("output")], dim=-1)
+        hidden = self.encoder(x, mask)  # (B, T, h)
         return torch.cat([self.dropout(hidden), elmo_out], dim=-1), mask
 
     def _elmo_dim(self, place: str) -> int:
         return self.elmo.get_output_dim() if self.elmo and place in self.elmo_at else 0
-
-    def _check_input_size(self) -> None:
-        x_dim = self.text_field_embedder.get_output_dim() if self.text_field_embedder else 0
-        wanted, found = x_dim + self._elmo_dim("input"), self.encoder.get_input_dim()
-        if wanted == 0:
-            raise ConfigurationError(
-                "the encoder has nothing to read: found no 'text_field_embedder' and no 'input' in 'elmo_at'; "
-                "wanted one of them"
-            )
-        if found != wanted:
-            raise ConfigurationError(
-                f"the encoder's 'input_size' is {found}; wanted {wanted}: "
-                f"{x_dim} of the text field embedder and {self._elmo_dim('input')} of ELMo at the input"
-            )

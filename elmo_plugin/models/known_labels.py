@@ -1,4 +1,4 @@
-"""The labels that a model predicts, and those of its data that training has not seen."""
+"""The labels that a model can predict, and labels in its data that training has not seen."""
 
 import logging
 from typing import Optional
@@ -12,29 +12,34 @@ from torch import BoolTensor, Tensor
 logger = logging.getLogger(__name__)
 
 UNSEEN = "@@UNSEEN@@"
-"""The name of a label that only another process has read."""
+"""The name of an unseen label that only another process has read."""
 
 
 class KnownLabels:
-    """The labels of a model: indices 0 to `size` - 1. Data may hold others, which the model can only get wrong.
+    """The labels of a model, with indices 0 to `size` − 1. Any other label in the data counts as an error of the model.
 
-    A label field asks the vocabulary for the index of each label, and AllenNLP's answer for a missing one is a
-    `KeyError`. The vocabulary of a model that holds `KnownLabels` answers with a negative index instead. Models without
-    them, which would take such an index for an ordinary one, keep the `KeyError`.
+    A label field asks the vocabulary for the index of each label, and AllenNLP raises `KeyError` for an unseen label.
+    `KnownLabels` makes the vocabulary answer with a negative index instead. The vocabulary of a model without
+    `KnownLabels` still raises, because such a model would use the index.
+
+    >>> vocab = Vocabulary({"labels": {"good": 2, "bad": 1}})
+    >>> labels = KnownLabels(vocab, "labels")
+    >>> labels.size, vocab.get_token_index("ugly", "labels") < 0
+    (2, True)
 
     # Parameters
 
     vocab : `Vocabulary`
     namespace : `str`
     size : `Optional[int]`
-        The number of labels where they are integers; the size of the namespace by default.
+        The number of labels if they are integers. The default is the size of the namespace.
 
-    Raises `ConfigurationError` for no labels at all.
+    Raises `ConfigurationError` if there are no labels.
     """
 
     def __init__(self, vocab: Vocabulary, namespace: str, size: Optional[int] = None) -> None:
         self.namespace = namespace
-        # AllenNLP's vocabulary makes a namespace of every name that it is asked for, and cannot save an empty one.
+        # A lookup would create the namespace, and AllenNLP cannot save an empty one.
         exists = namespace in vocab.get_namespaces()
         self._names = vocab.get_index_to_token_vocabulary(namespace) if exists else {}
         self.size = len(self._names) if size is None else size
@@ -52,17 +57,17 @@ class KnownLabels:
         self._reported: set[int] = set()
 
     def name(self, index: int) -> str:
-        """Return the name of a label by its index, of an unseen one too."""
+        """Return the name of the label with this index, which may be unseen."""
         return self._names.get(index) or self._unseen.get(index, UNSEEN if index < 0 else str(index))
 
     def are_known(self, indices: Tensor) -> BoolTensor:
-        """Return which gold labels the model can predict; the shape is that of `indices`."""
+        """Return which gold labels the model can predict, in the shape of `indices`."""
         return (indices >= 0) & (indices < self.size)  # type: ignore[return-value]
 
     def check(self, indices: Tensor, training: bool) -> None:
-        """Warn of gold labels that the model cannot predict, once of each.
+        """Warn once about each gold label that the model cannot predict.
 
-        Raises `ConfigurationError` in training: the model cannot learn them.
+        Raises `ConfigurationError` in training, because the model cannot learn such a label.
         """
         unseen = set(indices[~self.are_known(indices)].tolist())
         if unseen and training and torch.is_grad_enabled():
@@ -71,7 +76,7 @@ class KnownLabels:
                 f"got {self._list(unseen)}"
             )
         if not unseen <= self._reported:
-            unseen |= self._unseen.keys()  # a loader has mostly indexed all of its data by now
+            unseen |= self._unseen.keys()  # by now the data loader has usually indexed all of its data
             logger.warning("Labels that training has not seen count as errors of the model: %s", self._list(unseen))
             self._reported |= unseen
 
@@ -80,7 +85,7 @@ class KnownLabels:
 
 
 class _Indices(dict[str, int]):
-    """Indices of labels. A missing label gets a negative index, the same one in every process that reads the data."""
+    """Map labels to indices. An unseen label gets a negative index, the same one in every process."""
 
     def __init__(self, indices: dict[str, int]) -> None:
         super().__init__(indices)

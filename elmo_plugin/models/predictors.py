@@ -1,6 +1,7 @@
-"""Answers to JSON and to instances: tags, labels and ELMo vectors for raw text or tokens, empty text included."""
+"""Predictors: tags, labels and ELMo vectors for raw text or tokens, as JSON or as instances of a dataset reader."""
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from json import JSONDecodeError
 from typing import Any, Optional
 
 import numpy as np
@@ -11,63 +12,151 @@ from allennlp.data import DatasetReader, Instance, Token
 from allennlp.data.fields import FlagField, LabelField, SequenceLabelField, TextField
 from allennlp.models import Model
 from allennlp.predictors import Predictor
-from torch import Tensor
+from torch import nn
 
-from elmo_plugin.elmo import trained_elmo
+from elmo_plugin.elmo import Elmo, trained_elmo
+from elmo_plugin.models.enhanced_text import WholeInput
 from elmo_plugin.models.spans import TAGS_TO_SPANS, Spans
-from elmo_plugin.models.text_predictor import LabelPredictor, TextPredictor
-from elmo_plugin.text import instance_words, read_question, without_lone_surrogates
+from elmo_plugin.text import SpacyBlankTokenizer, instance_words, read_question, without_lone_surrogates
+
+INTERPRETABLE_LAYERS = ("input", "token_layer")
+
+
+class TextPredictor(Predictor, ABC):
+    """Answer `{"sentence": "raw text"}`, which spaCy's rules tokenize, or `{"tokens": [...]}`, used unchanged.
+
+    Subclasses turn JSON into an instance, and answer all instances in `predict_batch_instance`.
+    """
+
+    def __init__(self, model: Model, dataset_reader: DatasetReader, language: str = "en") -> None:
+        super().__init__(model, dataset_reader)
+        self.tokenizer = SpacyBlankTokenizer(language)
+
+    def load_line(self, line: str) -> JsonDict:
+        """Parse a line of JSON. Raises `ConfigurationError` for any other line."""
+        try:
+            return super().load_line(line)
+        except JSONDecodeError as error:
+            raise ConfigurationError(f"expected one JSON object per line, got {line[:200]!r}: {error}") from error
+
+    def words(self, json_dict: JsonDict) -> list[str]:
+        """Return the tokens of a question. Raises `ConfigurationError` if it has neither text nor tokens."""
+        question = read_question(json_dict)
+        if isinstance(question, list):
+            return question
+        return [token.ensure_text() for token in self.tokenizer.tokenize(question)]
+
+    def predict(self, sentence: str) -> JsonDict:
+        """Answer raw text."""
+        return self.predict_json({"sentence": sentence})
+
+    def predict_instance(self, instance: Instance) -> JsonDict:
+        """Answer one instance."""
+        return self.predict_batch_instance([instance])[0]
+
+    @abstractmethod
+    def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
+        """Answer instances. Their gold labels are ignored."""
+
+
+class LabelPredictor(TextPredictor):
+    """Predict labels, which AllenNLP's interpreters explain and its attackers try to change.
+
+    # Parameters
+
+    language : `str`, optional (default = `"en"`)
+        The language of raw text, as in `SpacyBlankTokenizer`.
+    interpretable_layer : `str`, optional (default = `"input"`)
+        The layer whose gradients the interpreters use: `input`, the whole input `[x; ELMo]`, or `token_layer`, the
+        token layer of ELMo, whose vectors do not depend on the neighbouring words.
+    """
+
+    def __init__(
+        self, model: Model, dataset_reader: DatasetReader, language: str = "en", interpretable_layer: str = "input"
+    ) -> None:
+        super().__init__(model, dataset_reader, language)
+        if interpretable_layer not in INTERPRETABLE_LAYERS:
+            choices = " or ".join(map(repr, INTERPRETABLE_LAYERS))
+            raise ConfigurationError(f"'interpretable_layer': expected {choices}, got {interpretable_layer!r}")
+        self._layer: Optional[nn.Module] = next(
+            (part for part in model.modules() if isinstance(part, WholeInput)), None
+        )
+        if interpretable_layer == "token_layer":
+            elmo = next((part for part in model.modules() if isinstance(part, Elmo)), None)
+            if elmo is None:
+                raise ConfigurationError(
+                    f"'interpretable_layer': expected a {type(model).__name__} with ELMo, got none"
+                )
+            self._layer = elmo.expose_token_layer()
+
+    def get_interpretable_layer(self) -> nn.Module:
+        """Return the module whose output is explained. For AllenNLP's models it is the text field embedder."""
+        return super().get_interpretable_layer() if self._layer is None else self._layer
+
+    def get_interpretable_text_field_embedder(self) -> nn.Module:
+        """Return the module whose inputs say which word pieces make up a token."""
+        # Our layers have one vector per token, and a module that never runs has no inputs to look at.
+        return super().get_interpretable_text_field_embedder() if self._layer is None else nn.Identity()
+
+    @abstractmethod
+    def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
+        """Return the instance with the predictions of the model as gold labels."""
 
 
 @Predictor.register("elmo_tagger")
 class ElmoTaggerPredictor(LabelPredictor):
-    """Answers `tokens`, `tags`, `probabilities` (one a token) and, for span labels, `spans`.
+    """Predict `tokens`, `tags`, `probabilities` (one per token) and, if the tags encode spans, `spans`.
 
-    A span has its `label`, `start` and `end` (tokens, the end not included) and `text`.
+    A span has its `label`, `start` and `end` (tokens, `end` is exclusive) and `text`.
 
-    Registered as a `Predictor` with name `elmo_tagger`.
+    ```python
+    predictor = Predictor.from_path("model.tar.gz", "elmo_tagger")
+    predictor.predict_json({"sentence": "Greta sailed to Saint Orrin."})["spans"]
+    ```
+
+    Registered as a `Predictor` with name `elmo_tagger`. See `LabelPredictor` for its parameters.
     """
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
-        """Answer for instances in one forward pass; a text without tokens has no tags."""
+        """Answer instances in one forward pass. A text without tokens has no tags."""
         sentences = [instance_words(instance) for instance in instances]
-        asked = [_without(instance, "tags") for instance, words in zip(instances, sentences, strict=True) if words]
-        outputs = iter(Predictor.predict_batch_instance(self, asked) if asked else [])
+        nonempty = [_without(instance, "tags") for instance, words in zip(instances, sentences, strict=True) if words]
+        outputs = iter(Predictor.predict_batch_instance(self, nonempty) if nonempty else [])
         return [self._answer(words, next(outputs) if words else {}) for words in sentences]
 
     def get_gradients(self, instances: list[Instance]) -> tuple[dict[str, Any], dict[str, Any]]:
         """See `Predictor`. Raises `ConfigurationError` for a text without tokens."""
         if not all(map(instance_words, instances)):
             raise ConfigurationError(
-                "expected a text with tokens, got one without; input reduction makes one where no span is predicted"
+                "expected a text with tokens, got none; input reduction removes all tokens if no span is predicted"
             )
         return super().get_gradients(instances)
 
     def json_to_labeled_instances(self, inputs: JsonDict) -> list[Instance]:
         """See `Predictor`. Raises `ConfigurationError` for a text without tokens."""
         if not self.words(inputs):
-            raise ConfigurationError(f"expected a text with tokens, whose tags can be explained, got {inputs}")
+            raise ConfigurationError(f"expected a text with tokens, got {inputs}")
         return super().json_to_labeled_instances(inputs)
 
     def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
-        """Return an instance for each predicted span, in which all other tags are O and do not count in the loss.
+        """Return one instance per predicted span. All other tags are O and do not count in the loss.
 
-        Where no span is predicted, and for tags that code none, it is one instance with all tags.
+        If no span is predicted, or the tags encode no spans, the result is one instance with all tags.
         """
         tags = outputs["tags"][: len(instance_words(instance))]
         namespace = getattr(self._model, "label_namespace", "labels")
         has_outside = "O" in self._model.vocab.get_token_to_index_vocabulary(namespace)
         spans = [
-            [tag if start <= place <= end else "O" for place, tag in enumerate(tags)]
+            [tag if start <= index <= end else "O" for index, tag in enumerate(tags)]
             for _, (start, end) in (self._spans(tags) if has_outside else [])
         ]
         attacked = getattr(instance.fields.get("tags"), "labels", None)
-        # Attackers look at the first instance only: it is of the span that they attack, as long as that is predicted.
+        # Attackers look only at the first instance, so the span that they attack comes first while it is predicted.
         spans.sort(key=lambda labels: labels != attacked)
         labeled = []
         for labels in spans or [tags]:
             new = instance.duplicate()
-            # Attackers compare fields, so that the tags of an attacked text stand beside the very same text.
+            # Attackers compare fields, so the tags of an attacked text must refer to the same text field.
             text = new["tokens"] if attacked is None else instance["tokens"]
             new.add_field("tags", SequenceLabelField(labels, text, namespace), self._model.vocab)  # type: ignore[arg-type]
             new.add_field("ignore_loss_on_o_tags", FlagField(bool(spans)), self._model.vocab)
@@ -77,15 +166,24 @@ class ElmoTaggerPredictor(LabelPredictor):
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         words = self.words(json_dict)
         instance = self._dataset_reader.text_to_instance([Token(word) for word in words])
-        if not words:  # a reader may put an empty token in its place
+        if not words:  # a reader may add an empty token
             instance["tokens"].tokens = []  # type: ignore[attr-defined]
         return instance
 
     def _answer(self, words: list[str], output: JsonDict) -> JsonDict:
         if words and "tags" not in output:
-            raise ConfigurationError(f"wanted a tagger, found a {type(self._model).__name__}, which gives {[*output]}")
-        tags = output.get("tags", [])[: len(words)]  # AllenNLP's own taggers tag the padding of a batch too
-        answer = {"tokens": words, "tags": tags, **self._probabilities(output, len(words))}
+            raise ConfigurationError(
+                f"expected the output of a tagger, got {[*output]} of a {type(self._model).__name__}"
+            )
+        tags = output.get("tags", [])[: len(words)]  # AllenNLP's taggers also tag the padding of a batch
+        answer: JsonDict = {"tokens": words, "tags": tags}
+        # AllenNLP's `simple_tagger` gives `class_probabilities` instead, and its `crf_tagger` gives none.
+        by_tag = output.get("class_probabilities")
+        probabilities = output.get(
+            "probabilities", [] if by_tag is None else [max(row) for row in by_tag[: len(words)]]
+        )
+        if probabilities or not words:
+            answer["probabilities"] = probabilities
         if self._label_encoding is not None:
             answer["spans"] = [
                 {"label": label, "start": start, "end": end + 1, "text": " ".join(words[start : end + 1])}
@@ -100,31 +198,25 @@ class ElmoTaggerPredictor(LabelPredictor):
 
     @property
     def _label_encoding(self) -> Optional[str]:
-        metric = getattr(self._model, "_f1_metric", None)  # where `simple_tagger` has it
+        metric = getattr(self._model, "_f1_metric", None)  # `simple_tagger` keeps its encoding in the metric
         return getattr(self._model, "label_encoding", getattr(metric, "_label_encoding", None))
-
-    def _probabilities(self, output: JsonDict, length: int) -> JsonDict:
-        """Under their key: ours, or those of AllenNLP's `simple_tagger`; its `crf_tagger` has none."""
-        by_tag = output.get("class_probabilities")
-        found = output.get("probabilities", [] if by_tag is None else [max(row) for row in by_tag[:length]])
-        return {"probabilities": found} if found or not length else {}
 
 
 @Predictor.register("elmo_classifier")
 class ElmoClassifierPredictor(LabelPredictor):
-    """Answers `tokens`, `label`, `probabilities`, by label, and `probs`, the same in the order of the labels.
+    """Predict `tokens`, `label`, `probabilities` (by label), and `probs` (the same in the order of the labels).
 
-    Raw text is cut as the dataset reader cuts it, `{"tokens": [...]}` is taken as it is. A text without tokens is read
-    as one empty word.
+    The dataset reader tokenizes raw text. `{"tokens": [...]}` is used unchanged. A text without tokens becomes one
+    empty word.
 
-    Registered as a `Predictor` with name `elmo_classifier`.
+    Registered as a `Predictor` with name `elmo_classifier`. See `LabelPredictor` for its parameters.
     """
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
-        """Answer for instances in one forward pass."""
-        asked = [_with_a_token(_without(instance, "label")) for instance in instances]
-        outputs = Predictor.predict_batch_instance(self, asked) if asked else []
-        return [self._answer(instance_words(instance), output) for instance, output in zip(asked, outputs, strict=True)]
+        """Answer instances in one forward pass."""
+        unlabelled = [_with_a_token(_without(instance, "label")) for instance in instances]
+        outputs = Predictor.predict_batch_instance(self, unlabelled) if unlabelled else []
+        return [self._answer(*pair) for pair in zip(map(instance_words, unlabelled), outputs, strict=True)]
 
     def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
         """Return one instance with the best label."""
@@ -142,25 +234,22 @@ class ElmoClassifierPredictor(LabelPredictor):
 
     def _answer(self, words: list[str], output: JsonDict) -> JsonDict:
         if "label" not in output:
-            found = type(self._model).__name__
-            raise ConfigurationError(f"wanted a classifier, found a {found}, which gives {[*output]}")
-        probs = [float(value) for value in _probs(output)]
-        return {"tokens": words, "label": str(output["label"]), "probabilities": self._by_label(probs), "probs": probs}
-
-    def _by_label(self, probs: list[float]) -> dict[str, float]:
-        """Name them; labels that the data give as numbers have no names in the vocabulary."""
+            raise ConfigurationError(
+                f"expected the output of a classifier, got {[*output]} of a {type(self._model).__name__}"
+            )
         namespaces = (getattr(self._model, name, None) for name in ("label_namespace", "_label_namespace"))
-        namespace = next(filter(None, namespaces), "labels")
-        names = self._model.vocab.get_index_to_token_vocabulary(namespace)
-        return {names.get(index, str(index)): value for index, value in enumerate(probs)}
+        names = self._model.vocab.get_index_to_token_vocabulary(next(filter(None, namespaces), "labels"))
+        probs = _probs(output)
+        by_label = {names.get(index, str(index)): value for index, value in enumerate(probs)}  # integers have no names
+        return {"tokens": words, "label": str(output["label"]), "probabilities": by_label, "probs": probs}
 
 
 @Predictor.register("elmo_embedder")
 class ElmoEmbedderPredictor(TextPredictor):
-    """ELMo vectors out of any model that holds an ELMo, with the keys of the TensorFlow-Hub module.
+    """Return the ELMo vectors of any model that contains ELMo, under the keys of the TensorFlow Hub module `elmo/3`.
 
-    `word_emb` (T, P) is the token layer, `lstm_outputs1` … (T, D) the layers above it, `elmo` (T, D) the model's first
-    mix of them, `default` (D,) the mean of `elmo` over the tokens, zeros where there is none.
+    `word_emb` (T, P) is the token layer, `lstm_outputs1` … (T, D) are the LSTM layers, `elmo` (T, D) is the first mix
+    of the model, and `default` (D,) is the mean of `elmo` over the tokens, or zeros without tokens.
 
     Registered as a `Predictor` with name `elmo_embedder`.
     """
@@ -170,7 +259,7 @@ class ElmoEmbedderPredictor(TextPredictor):
         self.elmo, self.mix = trained_elmo(model)
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
-        """Answer for instances in one biLM pass."""
+        """Answer instances in one biLM pass."""
         if not instances:
             return []
         sentences = [instance_words(instance) for instance in instances]
@@ -181,34 +270,31 @@ class ElmoEmbedderPredictor(TextPredictor):
         answers = []
         for row, words in enumerate(sentences):
             inside = slice(1, len(words) + 1)
-            answers.append({"tokens": words, **_hub_keys(layers[:, row, inside], mixed[row, inside])})
+            token_layer, *lstm_layers = layers[:, row, inside]  # (T, D) each
+            elmo = mixed[row, inside]  # (T, D)
+            answer = {"tokens": words, "word_emb": token_layer[:, : token_layer.size(-1) // 2]}
+            answer |= {f"lstm_outputs{depth}": layer for depth, layer in enumerate(lstm_layers, start=1)}
+            answers.append({**answer, "elmo": elmo, "default": elmo.sum(dim=0) / max(len(words), 1)})
         return sanitize(answers)
 
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
-        """Not by the dataset reader, which for other models than ours may want more than a text."""
+        """Return an instance without the dataset reader, which may need more than a text for other models."""
         return Instance({"tokens": TextField([Token(word) for word in self.words(json_dict)])})
 
 
-def _hub_keys(layers: Tensor, mixed: Tensor) -> dict[str, Any]:
-    """One sentence's layers (L, T, D) and mix (T, D) under the names of TF-Hub's `elmo/3`."""
-    width = layers.size(-1) // 2
-    contextual = {f"lstm_outputs{depth}": layer for depth, layer in enumerate(layers[1:], start=1)}
-    default = mixed.sum(dim=0) / max(len(mixed), 1)
-    return {"word_emb": layers[0, :, :width], **contextual, "elmo": mixed, "default": default}
-
-
-def _probs(output: JsonDict) -> Sequence[float]:
-    """Return the probability of each label: the key of ours and of AllenNLP's `basic_classifier`, or that of `bcn`."""
-    return output["probs"] if "probs" in output else output.get("class_probabilities", [])
+def _probs(output: JsonDict) -> list[float]:
+    """Return the probability of each label, also of AllenNLP's `basic_classifier` and `bcn`."""
+    probs = output["probs"] if "probs" in output else output.get("class_probabilities", [])
+    return [float(value) for value in probs]
 
 
 def _without(instance: Instance, name: str) -> Instance:
-    """Return the instance without a field, if it has that: a gold label may be one that the model does not know."""
+    """Return the instance without a gold label, which the model may not know."""
     return Instance({key: field for key, field in instance.fields.items() if key != name})
 
 
 def _with_a_token(instance: Instance) -> Instance:
-    """Return the instance with an empty word in a text that has no tokens: no RNN reads a sequence of length 0."""
+    """Return the instance with an empty word in a text without tokens, because no RNN reads a sequence of length 0."""
     if instance_words(instance):
         return instance
     return Instance({**instance.fields, "tokens": TextField([Token("")])})

@@ -1,23 +1,40 @@
-"""Tags to spans, of whatever a model predicts."""
+"""Spans and the tags that encode them: IOB1, BIO, BIOUL and BMES; conversion, checks and span F1."""
 
-from collections.abc import Callable, Collection, Iterable
-from typing import Optional
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Optional
 
+import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.data.dataset_readers.dataset_utils import span_utils
+from allennlp.data.dataset_readers.dataset_utils import span_utils, to_bioul
+from allennlp.modules.conditional_random_field.conditional_random_field import is_transition_allowed
+from allennlp.nn.util import dist_reduce_sum
+from allennlp.training.metrics import Metric, SpanBasedF1Measure
 
 Spans = list[tuple[str, tuple[int, int]]]
-"""Labels with the first and the last token of each."""
+"""The label of each span with its first and its last token."""
 
-
-def bioul_tags_to_spans(tags: list[str], classes_to_ignore: list[str]) -> Spans:
-    """Spans of BIOUL tags. Ill-formed ones count too, as AllenNLP counts those of BIO; its own for BIOUL raises."""
-    return span_utils.bio_tags_to_spans(bioul_to_bio(tags), classes_to_ignore)
+# IOB1 marks the begin of a span (B) only behind a span of the same type, BIO (IOB2) always. BIOUL also marks the last
+# token of a span (L) and spans of one token (U).
+PREFIXES = {"IOB1": [*"BIO"], "BIO": [*"BIO"], "BIOUL": [*"BIOUL"]}
+"""The coding schemes that can be read, with the prefixes of their tags."""
+TARGETS = ("BIO", "BIOUL")
+"""The coding schemes that tags can be converted to."""
+ENDS = {"BIOUL": "L", "BMES": "E"}
+"""The prefix for the last token of a longer span."""
 
 
 def bioul_to_bio(tags: Iterable[str]) -> list[str]:
-    """The same spans: U begins one, L goes on with one."""
+    """Return the BIO tags of the same spans.
+
+    >>> bioul_to_bio(["B-PER", "L-PER", "O", "U-LOC"])
+    ['B-PER', 'I-PER', 'O', 'B-LOC']
+    """
     return [{"U": "B", "L": "I"}.get(tag[0], tag[0]) + tag[1:] for tag in tags]
+
+
+def bioul_tags_to_spans(tags: list[str], classes_to_ignore: list[str]) -> Spans:
+    """Return the spans of BIOUL tags. Ill-formed spans count as in BIO, where AllenNLP's function for BIOUL raises."""
+    return span_utils.bio_tags_to_spans(bioul_to_bio(tags), classes_to_ignore)
 
 
 TAGS_TO_SPANS: dict[str, Callable[[list[str], list[str]], Spans]] = {
@@ -28,27 +45,111 @@ TAGS_TO_SPANS: dict[str, Callable[[list[str], list[str]], Spans]] = {
 }
 
 
-ENDS = {"BIOUL": "L", "BMES": "E"}
-"""What the last token of a span of some tokens is marked with, where it is."""
+def convert_tags(tags: list[str], scheme: str, target: str) -> list[str]:
+    """Convert well-formed tags of `scheme` to `target`, BIO or BIOUL."""
+    if scheme == target:
+        return tags
+    bioul = tags if scheme == "BIOUL" else to_bioul(tags, encoding=scheme)
+    return bioul if target == "BIOUL" else bioul_to_bio(bioul)
 
 
-def check_label_encoding(label_encoding: Optional[str], labels: Collection[str]) -> None:
-    """Raise `ConfigurationError` for an unknown encoding, and for labels that are not in it."""
-    if label_encoding is None:
-        return
+def first_invalid_tag(tags: list[str], scheme: str) -> Optional[int]:
+    """Return the index of the first tag that `scheme` does not allow behind the previous tags.
+
+    For a span that the end of the sentence leaves open it is the last tag. In IOB1 each order of tags has a meaning, so
+    only the form of a tag can be wrong.
+    """
+    previous = ("START", "")
+    for index, tag in enumerate(tags):
+        prefix, _, entity = tag.partition("-")
+        if prefix not in PREFIXES[scheme] or (prefix == "O" and tag != "O"):
+            return index
+        if scheme != "IOB1" and not is_transition_allowed(scheme, *previous, prefix, entity):
+            return index
+        previous = (prefix, entity)
+    return None if is_transition_allowed(scheme, *previous, "END", "") else len(tags) - 1
+
+
+def check_label_encoding(label_encoding: str, labels: Collection[str]) -> None:
+    """Raise `ConfigurationError` for an unknown encoding, and for labels that do not belong to it."""
     if label_encoding not in TAGS_TO_SPANS:
-        raise ConfigurationError(f"'label_encoding' is {label_encoding!r}; wanted null or one of {[*TAGS_TO_SPANS]}")
+        raise ConfigurationError(
+            f"'label_encoding': expected null or one of {[*TAGS_TO_SPANS]}, got {label_encoding!r}"
+        )
     prefixes = {label[:1] for label in labels}
     end = ENDS.get(label_encoding)
     if end and prefixes & {"B", "I", "M"} and end not in prefixes:
         raise ConfigurationError(
-            f"'label_encoding' is {label_encoding!r}, which marks the last token of a span {end}; "
-            "found no such label, perhaps they are in 'BIO'"
+            f"'label_encoding' {label_encoding!r}: expected labels that begin with {end} for the last token of a span, "
+            "got none; the labels may be in 'BIO'"
         )
-    # The name of each encoding is made of its prefixes; @@ begins what AllenNLP itself puts into a vocabulary.
+    # The name of each encoding consists of its prefixes. AllenNLP's own entries of a vocabulary begin with @@.
     others = sorted(label for label in labels if label[:1] not in label_encoding and not label.startswith("@@"))
     if others:
         raise ConfigurationError(
-            f"'label_encoding' is {label_encoding!r}, but there are labels like {', '.join(others[:5])}; "
-            "wanted null for labels that code no spans"
+            f"'label_encoding' {label_encoding!r}: expected labels of this encoding, got {', '.join(others[:5])}; "
+            "set null for labels that encode no spans"
         )
+
+
+class SpanF1(Metric):
+    """Precision, recall and F1 of spans, over all processes of a distributed run.
+
+    It counts as AllenNLP's `SpanBasedF1Measure`, which supports only one process. A predicted span is correct if its
+    label, start and end are correct. A tag outside of the encoding is a span by itself.
+
+    >>> metric = SpanF1(["O", "B-PER", "I-PER"], "BIO")
+    >>> metric([["B-PER", "I-PER", "O"]], [["B-PER", "I-PER", "B-PER"]])
+    >>> round(metric.get_metric()["recall-overall"], 2)
+    0.5
+
+    # Parameters
+
+    labels : `Iterable[str]`
+        The tags that can be predicted. Spans of other types count only in the overall scores.
+    label_encoding : `str`
+        A key of `TAGS_TO_SPANS`.
+    """
+
+    supports_distributed = True
+
+    def __init__(self, labels: Iterable[str], label_encoding: str) -> None:
+        self.label_encoding = label_encoding
+        types = {label[2:] for label in labels if label != "O" and label[:1] in label_encoding}
+        self.types = sorted(types | {name.removeprefix("C-") for name in types})  # C- continues a span in SRL
+        self.reset()
+
+    def __call__(self, predicted: Sequence[list[str]], gold: Sequence[list[str]]) -> None:  # type: ignore[override]
+        """Add the tags of sentences. All processes must call it equally often."""
+        counts = torch.zeros_like(self.counts)
+        for predicted_tags, gold_tags in zip(predicted, gold, strict=True):
+            got, expected = self._spans(predicted_tags), self._spans(gold_tags)
+            for row, spans in zip(counts, (got & expected, got - expected, expected - got), strict=True):
+                for name, _ in spans:
+                    row[self.types.index(name) if name in self.types else -1] += 1
+        self.counts += dist_reduce_sum(counts).cpu()
+
+    def get_metric(self, reset: bool = False) -> dict[str, Any]:
+        """Return `precision-`, `recall-` and `f1-measure-` for each type of span seen so far, and for `overall`."""
+        by_type = zip(self.types, self.counts[:, :-1].T.tolist(), strict=True)
+        counts = {name: each for name, each in by_type if any(each)} | {"overall": self.counts.sum(dim=1).tolist()}
+        metrics = {}
+        for name, each in counts.items():
+            scores = SpanBasedF1Measure._compute_metrics(*each)
+            for key, score in zip(("precision", "recall", "f1-measure"), scores, strict=True):
+                metrics[f"{key}-{name}"] = score
+        if reset:
+            self.reset()
+        return metrics
+
+    def reset(self) -> None:
+        """Forget all spans."""
+        # Rows: true positives, false positives, false negatives. Columns: each type, and all other types together.
+        self.counts = torch.zeros(3, len(self.types) + 1, dtype=torch.long)
+
+    def _spans(self, tags: list[str]) -> set[tuple[str, tuple[int, int]]]:
+        if not tags:
+            return set()
+        readable = [tag if tag[:1] in self.label_encoding else f"B-{tag}" for tag in tags]
+        spans: Spans = TAGS_TO_SPANS[self.label_encoding](readable, [])
+        return set(SpanBasedF1Measure._handle_continued_spans(spans))

@@ -1,4 +1,4 @@
-"""A sequence tagger with ELMo inside: the paper's NER system without its character CNN."""
+"""A sequence tagger with ELMo: the NER system of the paper without its character CNN."""
 
 from collections.abc import Sequence
 from typing import Any, Optional, Union
@@ -17,41 +17,49 @@ from torch import BoolTensor, Tensor, nn
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.models.enhanced_text import PLACES, EnhancedText
 from elmo_plugin.models.known_labels import KnownLabels
-from elmo_plugin.models.span_f1 import SpanF1
-from elmo_plugin.models.spans import check_label_encoding
+from elmo_plugin.models.spans import SpanF1, check_label_encoding
 
 IMPOSSIBLE = -1e4
-"""The score of a tag that a position cannot have, as AllenNLP's CRF scores forbidden transitions."""
+"""The score of an impossible tag, the same as of a forbidden transition in AllenNLP's CRF."""
 
 
 @Model.register("elmo_tagger")
 class ElmoTagger(Model):
-    """A task RNN with ELMo at its input, its output or both, and a CRF or a softmax over tags.
+    """Tag tokens with a task RNN that has ELMo at its input, its output or both, and a CRF or a softmax.
 
-    Registered as a `Model` with name `elmo_tagger`.
+    Registered as a `Model` with name `elmo_tagger`. In a config, with a biLM whose vectors are 64 wide:
+
+    ```jsonnet
+    model: {
+      type: 'elmo_tagger',
+      elmo: { bilm: 'english-tiny' },
+      encoder: { type: 'lstm', input_size: 64, hidden_size: 50, bidirectional: true },
+      label_encoding: 'BIO',
+    },
+    ```
 
     # Parameters
 
     vocab : `Vocabulary`
     elmo : `Optional[Lazy[Elmo]]`
-        The keys of `Elmo`; null for the baseline without ELMo.
+        The keys of `Elmo`, or null for the baseline without ELMo.
     encoder : `Seq2SeqEncoder`
-        The task RNN. Its `input_size` is the width of x and, with ELMo at the input, of ELMo.
+        The task RNN. Its `input_size` is the width of x plus, with ELMo at the input, the width of ELMo.
     elmo_at : `Union[str, Sequence[str]]`
-        `input`, `output`, or a list of one or both, each with a mix of its own.
+        `input`, `output`, or a list of one or both. Each has its own mix.
     text_field_embedder : `Optional[TextFieldEmbedder]`
-        Gives x from all token indexers but ELMo's.
+        Embeds x from all token indexers except that of ELMo.
     crf : `bool`
-        A conditional random field with the constraints of `label_encoding`, else a softmax for each token.
+        Whether to use a conditional random field, with the constraints of `label_encoding`, or a softmax per token.
     label_encoding : `Optional[str]`
-        `BIO`, `BIOUL`, `IOB1` or `BMES`: span F1 is measured and spans are predicted; `None` for plain tags.
+        `BIO`, `BIOUL`, `IOB1` or `BMES` to predict spans and measure their F1, or `None` for tags that encode none.
     dropout : `float`
-        On the RNN's output.
+        Applied to the output of the RNN.
     elmo_indexer : `str`
-        Key of the token indexer whose ids ELMo reads.
+        The token indexer whose ids ELMo reads.
     label_namespace : `str`
     verbose_metrics : `bool`
-        Report span scores for each label and not only overall.
+        Whether to report span scores for each label, and not only overall.
     initializer : `InitializerApplicator`
     """
 
@@ -80,7 +88,8 @@ class ElmoTagger(Model):
         self.verbose_metrics = verbose_metrics
         self.labels = KnownLabels(vocab, label_namespace)
         labels = vocab.get_index_to_token_vocabulary(label_namespace)
-        check_label_encoding(label_encoding, labels.values())
+        if label_encoding is not None:
+            check_label_encoding(label_encoding, labels.values())
         self.tag_projection = TimeDistributed(nn.Linear(self.text.get_output_dim(), len(labels)))
         constraints = allowed_transitions(label_encoding, labels) if label_encoding else None
         self.crf = ConditionalRandomField(len(labels), constraints) if crf else None  # type: ignore[arg-type]
@@ -95,7 +104,7 @@ class ElmoTagger(Model):
         metadata: Optional[list[dict[str, Any]]] = None,
         ignore_loss_on_o_tags: bool = False,
     ) -> dict[str, Any]:
-        """Score and predict.
+        """Score and predict tags.
 
         # Parameters
 
@@ -103,15 +112,15 @@ class ElmoTagger(Model):
         tags : `Optional[Tensor]` (B, T)
             Gold labels.
         metadata : `Optional[list[dict[str, Any]]]`
-            With `words`, passed through.
+            With `words`, which are returned.
         ignore_loss_on_o_tags : `bool`
-            Leave it open what the tags O really are; AllenNLP's interpreters ask so for the loss of one span.
+            Leave the tags O out of the loss. AllenNLP's interpreters do so for the loss of one span.
 
         # Returns
 
-        `logits` (B, T, labels), `mask` (B, T), `tags` (label indices, a list for each sentence), and `loss`, the mean
-        over sentences: of a CRF the negative log likelihood, of a softmax the mean of that over a sentence's tokens.
-        A gold label that training has not seen counts as an error of the tagger, and the loss leaves it out.
+        `logits` (B, T, labels), `mask` (B, T), `tags` (a list of label indices per sentence), and `loss`, the mean over
+        sentences of the negative log likelihood of the CRF, or of the mean cross entropy of a sentence's tokens. A gold
+        label that training has not seen counts as an error of the tagger, and is left out of the loss.
         """
         encoded, mask = self.text(tokens)
         logits = self.tag_projection(encoded)  # (B, T, labels)
@@ -126,9 +135,9 @@ class ElmoTagger(Model):
         return output
 
     def make_output_human_readable(self, output_dict: dict[str, Any]) -> dict[str, Any]:
-        """Name the tags, and give the probability of each of them: a softmax's own, or a CRF's marginal.
+        """Add the names of the tags and the probability of each, which for a CRF is its marginal.
 
-        AllenNLP's CRF is normalised over all sequences of tags, those that the label encoding does not permit too.
+        AllenNLP's CRF is normalized over all tag sequences, including those that the label encoding forbids.
         """
         probabilities = self._probabilities(output_dict["logits"], output_dict["mask"]).tolist()
         name = self.vocab.get_token_from_index
@@ -140,7 +149,7 @@ class ElmoTagger(Model):
         return output_dict
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
-        """Accuracy of tags and, with a label encoding, precision, recall and F1 of spans."""
+        """Return the accuracy of tags and, with a label encoding, the precision, recall and F1 of spans."""
         metrics = {"accuracy": self.accuracy.get_metric(reset)}
         if self.span_f1 is not None:
             spans = self.span_f1.get_metric(reset)
@@ -155,23 +164,23 @@ class ElmoTagger(Model):
         return [tags[:length] for tags, length in zip(logits.argmax(dim=-1).tolist(), lengths, strict=True)]
 
     def _loss(self, logits: Tensor, tags: Tensor, mask: BoolTensor, ignore_o: bool) -> Tensor:
-        given = self.labels.are_known(tags)  # (B, T)
+        counted = self.labels.are_known(tags)  # (B, T)
         if ignore_o:
-            given = given & (tags != self.vocab.get_token_index("O", self.label_namespace))  # type: ignore[assignment]
+            counted = counted & (tags != self.vocab.get_token_index("O", self.label_namespace))  # type: ignore[assignment]
         if self.crf is None:
-            return sequence_cross_entropy_with_logits(logits, tags.where(given, 0), mask & given)  # type: ignore[arg-type]
-        if given.all():
+            return sequence_cross_entropy_with_logits(logits, tags.where(counted, 0), mask & counted)  # type: ignore[arg-type]
+        if counted.all():
             return -self.crf(logits, tags, mask) / logits.size(0)
-        # The likelihood of the given tags alone: what the CRF gives to all sequences that hold them.
+        # The likelihood of the counted tags is the sum over all sequences that contain them.
         indices = torch.arange(logits.size(-1), device=logits.device)
-        excluded = given.unsqueeze(-1) & (tags.unsqueeze(-1) != indices)  # (B, T, labels)
+        excluded = counted.unsqueeze(-1) & (tags.unsqueeze(-1) != indices)  # (B, T, labels)
         log_likelihood = self.crf._input_likelihood(
             logits.masked_fill(excluded, IMPOSSIBLE), self.crf.transitions, mask
         ) - self.crf._input_likelihood(logits, self.crf.transitions, mask)  # (B,)
         return -log_likelihood.mean()
 
     def _measure(self, predicted: list[list[int]], logits: Tensor, tags: Tensor, mask: BoolTensor) -> None:
-        chosen = torch.zeros_like(logits)  # (B, T, labels), one-hot: AllenNLP's metric takes scores
+        chosen = torch.zeros_like(logits)  # (B, T, labels), one-hot, because AllenNLP's metric takes scores
         for row, indices in zip(chosen, predicted, strict=True):
             row[range(len(indices)), indices] = 1.0
         self.accuracy(chosen, tags.where(self.labels.are_known(tags), -1), mask)
@@ -180,10 +189,10 @@ class ElmoTagger(Model):
             self.span_f1(*([[*map(self.labels.name, row)] for row in rows] for rows in (predicted, gold)))
 
     def _probabilities(self, logits: Tensor, mask: BoolTensor) -> Tensor:
-        """Of every label of every token, (B, T, labels)."""
+        """Return the probability of each label of each token, (B, T, labels)."""
         if self.crf is None:
             return logits.softmax(dim=-1)
-        # The marginals of a CRF are the gradient of log Z with respect to its logits.
+        # The marginals of a CRF are the gradient of its log partition function with respect to the logits.
         with torch.enable_grad():
             leaf = logits.detach().requires_grad_()
             log_partition = self.crf._input_likelihood(leaf, self.crf.transitions, mask).sum()

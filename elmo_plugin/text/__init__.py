@@ -1,4 +1,4 @@
-"""TEXT → CHARACTER IDS: the bytes or the Unicode characters of a word as the numbers that a token encoder reads."""
+"""TEXT → IDS: text files, tokenizer, indexers, and the byte ids or code points that a token encoder reads."""
 
 from elmo_plugin.text.byte_ids import (
     BEGIN_OF_SENTENCE,

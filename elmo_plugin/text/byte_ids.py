@@ -1,4 +1,4 @@
-"""bilm-tf's character ids: a word is its UTF-8 bytes between two marks, every id raised by one so that 0 is masked.
+"""The character ids of bilm-tf: the UTF-8 bytes of a word between two marks, plus 1, because 0 is the mask.
 
 Source: `UnicodeCharsVocabulary` in bilm-tf's `bilm/data.py`; AllenNLP's `elmo_characters` indexer makes the same ids.
 """
@@ -16,13 +16,16 @@ BEGIN_OF_WORD = 258 + 1
 END_OF_WORD = 259 + 1
 PADDING = 260 + 1
 BOUNDARIES = {"<S>": BEGIN_OF_SENTENCE, "</S>": END_OF_SENTENCE}
-"""Words that stand for the boundaries themselves; upstream: `ELMoCharacterMapper.convert_word_to_char_ids`."""
+"""Words that are sentence boundaries, as in AllenNLP's `ELMoCharacterMapper.convert_word_to_char_ids`."""
 
 
 def word_to_ids(word: str, max_characters: int = 50) -> list[int]:
-    """The ids of one word: begin mark, its first `max_characters − 2` bytes, end mark, padding.
+    """Return the ids of one word: begin mark, its first `max_characters − 2` bytes, end mark, padding.
 
-    Lone surrogates, which UTF-8 cannot say, are dropped, as bilm-tf does; `<S>` and `</S>` are the boundaries.
+    Lone surrogates, which UTF-8 cannot encode, are dropped, as in bilm-tf. `<S>` and `</S>` are the boundaries.
+
+    >>> word_to_ids("ab", max_characters=6)
+    [259, 98, 99, 260, 261, 261]
     """
     if word in BOUNDARIES:
         return boundary_ids(BOUNDARIES[word], max_characters)
@@ -30,14 +33,17 @@ def word_to_ids(word: str, max_characters: int = 50) -> list[int]:
 
 
 def boundary_ids(mark: int, max_characters: int = 50) -> list[int]:
-    """The ids of a sentence boundary, `<S>` or `</S>`: a word of the single character `mark`."""
+    """Return the ids of the sentence boundary `<S>` or `</S>`, a word of the single character `mark`."""
     return _framed([mark], max_characters)
 
 
 def batch_to_ids(sentences: Sequence[Sequence[str]], max_characters: int = 50) -> Tensor:
-    """The ids of tokenised sentences, (B, T, C), padded with 0 to the longest of them.
+    """Return the ids of tokenized sentences, (B, T, C), padded with 0 to the longest sentence.
 
-    The namesake of `allennlp.modules.elmo.batch_to_ids`, for any C.
+    Unlike `allennlp.modules.elmo.batch_to_ids`, it works for any C.
+
+    >>> batch_to_ids([["Two", "words"], ["One"]]).shape
+    torch.Size([2, 2, 50])
     """
     check_sentences(sentences)
     longest = max((len(sentence) for sentence in sentences), default=0)
@@ -49,7 +55,7 @@ def batch_to_ids(sentences: Sequence[Sequence[str]], max_characters: int = 50) -
 
 
 def check_sentences(sentences: Sequence[Sequence[str]]) -> None:
-    """Raise `ConfigurationError` for a string where a list of tokens should be, and for tokens that are no strings."""
+    """Raise `ConfigurationError` unless the sentences are lists of lists of strings."""
     wrong: list[Any]
     if _is_list(sentences):
         wrong = [sentence for sentence in sentences if not _is_list(sentence)]
@@ -67,10 +73,10 @@ def _is_list(values: object) -> bool:
 
 
 def fit_width(ids: Tensor, max_characters: int) -> Tensor:
-    """Cut or widen ids of any C to a model's own: (B, T, C') → (B, T, C).
+    """Cut or widen ids to the C of a model: (B, T, C') → (B, T, C).
 
-    A word that is cut keeps its end mark, so the result equals `word_to_ids(word, max_characters)` as long as
-    the incoming ids held all of the word's bytes that fit.
+    A word that is cut keeps its end mark. The result equals `word_to_ids(word, max_characters)` unless C' was too small
+    for the word.
     """
     width = ids.size(-1)
     if width == max_characters:

@@ -1,6 +1,6 @@
-"""ELMoForManyLangs' ids: a word is its Unicode characters, which lexicons of a biLM's own number.
+"""The ids of ELMoForManyLangs: a word is a sequence of Unicode characters, which each biLM numbers in its own way.
 
-An indexer knows no biLM. What it hands on are code points, the same for all of them; the biLM looks them up.
+An indexer does not know the biLM, so it passes on code points, and the biLM looks them up in its vocabularies.
 Source: `read_list` in `elmoformanylangs/elmo.py` and `create_one_batch` in `elmoformanylangs/frontend.py`.
 """
 
@@ -13,23 +13,22 @@ from elmo_plugin.options import N_CHARACTERS
 from elmo_plugin.text.byte_ids import check_sentences
 
 BEGIN_OF_WORD = N_CHARACTERS
-"""Ids begin where those of bytes end: a biLM that reads bytes fails on them instead of reading nonsense."""
+"""These ids begin where byte ids end, so that a biLM that reads bytes rejects them."""
 FIRST_CODE_POINT = BEGIN_OF_WORD + 1
 BOUNDARY_WORDS = ("<bos>", "<eos>")
-"""Words that stand for the boundaries of a sentence, also where a text holds them."""
+"""Words that are sentence boundaries, also inside a text."""
 BEGIN_MARK, END_MARK = "<eow>", "<bow>"
-"""Which entry of a lexicon stands before a word's characters, and which after: swapped in upstream's code, and so in
-every model trained by it."""
+"""The entries before and after the characters of a word. ELMoForManyLangs swaps them, in code and in trained models."""
 
 
 def word_to_code_points(word: str, max_characters: int = 50) -> list[int]:
-    """The code points of one word: a mark, its first `max_characters − 2` characters, padding; C − 1 of them."""
+    """Return C − 1 ids of one word: a begin mark, its first `max_characters − 2` code points, padding."""
     ids = [BEGIN_OF_WORD, *(ord(character) + FIRST_CODE_POINT for character in word[: max_characters - 2])]
     return ids + [0] * (max_characters - 1 - len(ids))
 
 
 def batch_to_code_points(sentences: Sequence[Sequence[str]], max_characters: int = 50) -> Tensor:
-    """The code points of tokenised sentences, (B, T, C − 1), padded with 0 to the longest of them."""
+    """Return the code points of tokenized sentences, (B, T, C − 1), padded with 0 to the longest sentence."""
     check_sentences(sentences)
     longest = max((len(sentence) for sentence in sentences), default=0)
     ids = torch.zeros(len(sentences), longest, max_characters - 1, dtype=torch.long)  # (B, T, C − 1)
@@ -40,24 +39,28 @@ def batch_to_code_points(sentences: Sequence[Sequence[str]], max_characters: int
 
 
 def spellings(ids: Tensor) -> list[str]:
-    """The words of code points (N, C − 1); padding is the empty word."""
+    """Return the words with these code points (N, C − 1). Padding is the empty word."""
     return ["".join(chr(id - FIRST_CODE_POINT) for id in word if id >= FIRST_CODE_POINT) for word in ids.tolist()]
 
 
-def word_ids(words: Sequence[str], lexicon: Mapping[str, int]) -> Tensor:
-    """The id of each word, (N,); one that the lexicon lacks is `<oov>`."""
-    return torch.tensor([lexicon.get(word, lexicon["<oov>"]) for word in words])  # (N,)
+def word_ids(words: Sequence[str], vocabulary: Mapping[str, int]) -> Tensor:
+    """Return the id of each word, (N,). A word that the vocabulary lacks gets the id of `<oov>`."""
+    return torch.tensor([vocabulary.get(word, vocabulary["<oov>"]) for word in words])  # (N,)
 
 
-def character_ids(words: Sequence[str], lexicon: Mapping[str, int], max_characters: int) -> Tensor:
-    """The ids of each word's characters between two marks, (N, C); a boundary is a word of one character.
+def character_ids(words: Sequence[str], vocabulary: Mapping[str, int], max_characters: int) -> Tensor:
+    """Return the ids of each word's characters between two marks, (N, C). A boundary is a word of one character.
 
-    Words have at most `max_characters − 2` characters.
+    Words must have at most `max_characters − 2` characters.
     """
-    unknown, padding = lexicon["<oov>"], lexicon["<pad>"]
+    unknown, padding = vocabulary["<oov>"], vocabulary["<pad>"]
     rows = []
     for word in words:
         characters = [word] if word in BOUNDARY_WORDS else list(word)
-        ids = [lexicon[BEGIN_MARK], *(lexicon.get(character, unknown) for character in characters), lexicon[END_MARK]]
+        ids = [
+            vocabulary[BEGIN_MARK],
+            *(vocabulary.get(character, unknown) for character in characters),
+            vocabulary[END_MARK],
+        ]
         rows.append(ids + [padding] * (max_characters - len(ids)))
     return torch.tensor(rows)  # (N, C)

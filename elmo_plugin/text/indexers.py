@@ -1,4 +1,4 @@
-"""What a dataset reader makes of tokens for a biLM of ELMoForManyLangs."""
+"""The token indexer for biLMs in the format of ELMoForManyLangs."""
 
 import torch
 from allennlp.common.util import pad_sequence_to_length
@@ -13,38 +13,41 @@ IndexedTokens = dict[str, list[list[int]]]
 
 @TokenIndexer.register("elmo_many_langs")
 class ManyLangsIndexer(TokenIndexer):
-    """A token as its Unicode code points, which the biLM looks up in lexicons of its own: no file is read here.
+    """Represent a token by its Unicode code points, which the biLM looks up in its own vocabularies.
+
+    >>> ManyLangsIndexer(6).tokens_to_indices([Token("ab")], Vocabulary())
+    {'elmo_tokens': [[262, 360, 361, 0, 0]]}
 
     Registered as a `TokenIndexer` with name `elmo_many_langs`.
 
     # Parameters
 
     max_characters_per_token : `int`
-        C of the biLM. Of a larger one words are cut here, at C − 2 characters.
+        C of the biLM. If the biLM has a larger C, words are still cut to C − 2 characters here.
     token_min_padding_length : `int`
-        Fewest tokens of a sentence, padding included.
+        The smallest number of tokens in a padded sentence.
     """
 
     def __init__(self, max_characters_per_token: int = 50, token_min_padding_length: int = 0) -> None:
-        at_least(3, max_characters_per_token=max_characters_per_token)  # two marks among them
+        at_least(3, max_characters_per_token=max_characters_per_token)  # two marks and one character
         at_least(0, token_min_padding_length=token_min_padding_length)
         super().__init__(token_min_padding_length)
         self.max_characters_per_token = max_characters_per_token
 
     def count_vocab_items(self, token: Token, counter: dict[str, dict[str, int]]) -> None:
-        """The vocabulary has no part in it."""
+        """Count nothing, because the vocabulary is not used."""
 
     def get_empty_token_list(self) -> IndexedTokens:
         """Return the indices of a text without tokens."""
         return {"elmo_tokens": []}
 
     def tokens_to_indices(self, tokens: list[Token], vocabulary: Vocabulary) -> IndexedTokens:
-        """Code points of each token."""
+        """Return the code points of each token."""
         width = self.max_characters_per_token
         return {"elmo_tokens": [word_to_code_points(token.ensure_text(), width) for token in tokens]}
 
     def as_padded_tensor_dict(self, tokens: IndexedTokens, padding_lengths: dict[str, int]) -> dict[str, Tensor]:
-        """`elmo_tokens` (T, C − 1)."""
+        """Return `elmo_tokens` (T, C − 1)."""
         nothing = [0] * (self.max_characters_per_token - 1)
         padded = pad_sequence_to_length(tokens["elmo_tokens"], padding_lengths["elmo_tokens"], lambda: nothing)
         return {"elmo_tokens": torch.tensor(padded, dtype=torch.long).view(-1, len(nothing))}  # (T, C − 1)

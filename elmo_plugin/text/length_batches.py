@@ -1,4 +1,4 @@
-"""Batches of sentences of similar length, each as large as a token budget allows."""
+"""Batches of sentences of similar length within a token budget."""
 
 from collections.abc import Iterator, Sequence
 from typing import Optional
@@ -6,7 +6,7 @@ from typing import Optional
 BOUNDARIES = 2
 """The biLM adds `<S>` and `</S>` to each sentence."""
 TOKENS_PER_BATCH = 4096
-"""At the original size the layers of such a batch take 50 MB."""
+"""The layers of such a batch take 50 MB at the original size of the biLM."""
 
 
 def length_batches(
@@ -15,10 +15,13 @@ def length_batches(
     batch_size: Optional[int] = None,
     boundaries: int = BOUNDARIES,
 ) -> Iterator[list[int]]:
-    """Yield batches of sentences of similar length, shortest first: the indices of each batch's sentences.
+    """Yield batches of sentences of similar length, shortest first, as lists of indices into `lengths`.
 
-    A batch of B sentences, the longest with T tokens, has B (T + `boundaries`) ≤ `tokens_per_batch` and
-    B ≤ `batch_size`. A sentence longer than that is a batch by itself.
+    A batch of B sentences with at most T tokens satisfies B (T + `boundaries`) ≤ `tokens_per_batch` and
+    B ≤ `batch_size`. A longer sentence is a batch by itself.
+
+    >>> list(length_batches([5, 1, 4, 50], tokens_per_batch=14))
+    [[1, 2], [0], [3]]
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):

@@ -1,4 +1,4 @@
-"""What a predictor is asked: raw text or tokens, in a line of JSON or in an instance of a dataset reader."""
+"""The input of a predictor: raw text or tokens, as a JSON object or as an instance of a dataset reader."""
 
 from typing import Any, Union
 
@@ -8,9 +8,12 @@ from allennlp.data.fields import TextField
 
 
 def read_question(question: Any) -> Union[str, list[str]]:
-    """Return the text of `{"sentence": "…"}`, or the tokens of `{"tokens": [...]}` as they are.
+    """Return the text of `{"sentence": "…"}`, or the tokens of `{"tokens": [...]}` unchanged.
 
-    Raises `ConfigurationError` if neither key is there with a value of its type.
+    Raises `ConfigurationError` if neither key is present with a value of its type.
+
+    >>> read_question({"tokens": ["The", "boat"]})
+    ['The', 'boat']
     """
     keys = question if isinstance(question, dict) else {}
     tokens, sentence = keys.get("tokens"), keys.get("sentence")
@@ -24,7 +27,7 @@ def read_question(question: Any) -> Union[str, list[str]]:
 
 
 def instance_words(instance: Instance) -> list[str]:
-    """Return the tokens of an instance's field `tokens`. Raises `ConfigurationError` if it has no such text."""
+    """Return the tokens in the field `tokens` of an instance. Raises `ConfigurationError` if it has no such text."""
     field = instance.fields.get("tokens")
     if not isinstance(field, TextField):
         raise ConfigurationError(f"expected an instance with a text in its field 'tokens', got {[*instance.fields]}")
@@ -32,5 +35,5 @@ def instance_words(instance: Instance) -> list[str]:
 
 
 def without_lone_surrogates(text: str) -> str:
-    """Return the text with U+FFFD for each half of a surrogate pair: JSON can spell one, tokenizers cannot read it."""
+    """Return the text with U+FFFD for each lone surrogate, which JSON can spell but tokenizers cannot read."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,4 +1,4 @@
-"""Files of text, plain or compressed by gzip or xz, read line by line in constant memory."""
+"""Text files, plain or compressed with gzip or xz, read line by line in constant memory."""
 
 import gzip
 import lzma
@@ -16,64 +16,73 @@ Unpacker = Callable[..., AbstractContextManager[Any]]
 
 UNPACKERS: dict[str, Unpacker] = {".gz": gzip.open, ".xz": lzma.open}
 MAGIC: dict[bytes, Unpacker] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
-"""What a compressed file begins with, and no UTF-8 text does."""
+"""The first bytes of compressed files. No UTF-8 text begins with them."""
 
 
 class TextFile:
-    """A UTF-8 text. Its first bytes, or the ending of its name, say whether it is compressed.
+    r"""Read a UTF-8 text file, plain or compressed.
+
+    The first bytes of the file, or else the suffix of its name, tell how it is compressed.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "text.gz")
+    ...     _ = path.write_bytes(gzip.compress(b"A line.\nAnother line.\n"))
+    ...     list(TextFile(path).lines())
+    ['A line.\n', 'Another line.\n']
 
     # Parameters
 
     path : `Path`
         `-` is the standard input.
+    name : `Optional[str]`
+        How errors name the file, for example the URL of a local copy. The default is the path.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, name: Optional[str] = None) -> None:
         self.path = path
-        self._name = "standard input" if str(path) == "-" else str(path)
+        self._is_stdin = str(path) == "-"
+        self._name = name or ("standard input" if self._is_stdin else str(path))
         self._raw: Optional[BufferedReader[Any]] = None
 
     def lines(self) -> Iterator[str]:
-        """Its lines, each with its end.
+        r"""Yield each line with its line end.
 
-        A line ends at `\\n` alone, since `str.splitlines` would end one inside a word such as "\\u2028". Raises
-        `ConfigurationError` for a file that cannot be read to its end, and for a line that is no UTF-8 text.
+        A line ends at `\n` only: `str.splitlines` would also split inside words such as "\u2028". A byte order mark is
+        dropped. Raises `ConfigurationError` for a file that cannot be read and for a line that is not UTF-8 text.
         """
-        for number, encoded in enumerate(self._encoded(), 1):
-            yield self._decode(encoded, number)
+        for number, encoded in enumerate(self._encoded_lines(), 1):
+            try:
+                line = encoded.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                got = f"byte 0x{error.object[error.start]:02x} ({error.reason})"
+                raise ConfigurationError(f"{self._name}, line {number}: expected UTF-8 text, got {got}") from error
+            if "\0" in line:
+                raise ConfigurationError(f"{self._name}, line {number}: expected UTF-8 text, got a NUL character")
+            yield line
 
     def share_read(self) -> Optional[float]:
-        """How much of the file, as it lies on the disk, is behind the line given last; `None` if it has no length."""
-        if self._raw is None or str(self.path) == "-" or not self.path.is_file():
+        """Return the share of the file on disk that was read so far, or `None` if its length is unknown."""
+        if self._raw is None or self._is_stdin or not self.path.is_file():
             return None
         return 1.0 if self._raw.closed else self._raw.tell() / self.path.stat().st_size
 
-    def _encoded(self) -> Iterator[bytes]:
-        """The lines as bytes, the compression undone."""
+    def _encoded_lines(self) -> Iterator[bytes]:
+        """Yield the decompressed lines as bytes."""
         try:
-            with _standard_input() if str(self.path) == "-" else open(self.path, "rb") as self._raw:
+            with _standard_input() if self._is_stdin else open(self.path, "rb") as self._raw:
                 head = self._raw.peek()
-                by_ending = UNPACKERS.get(self.path.suffix, nullcontext)
-                unpack = next((unpack for magic, unpack in MAGIC.items() if head.startswith(magic)), by_ending)
+                by_suffix = UNPACKERS.get(self.path.suffix, nullcontext)
+                unpack = next((unpack for magic, unpack in MAGIC.items() if head.startswith(magic)), by_suffix)
                 with unpack(self._raw) as unpacked:
                     yield from unpacked
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise ConfigurationError(f"{self._name}: cannot be read to its end ({error})") from error
 
-    def _decode(self, encoded: bytes, number: int) -> str:
-        try:
-            line = encoded.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            found = f"byte 0x{error.object[error.start]:02x}"
-            wanted = f"UTF-8 ({error.reason})"
-            raise ConfigurationError(f"{self._name}, line {number}: found {found}; wanted {wanted}") from error
-        if "\0" in line:
-            raise ConfigurationError(f"{self._name}, line {number}: found a NUL character; wanted text")
-        return line
-
 
 class OpenText:
-    """A text that the caller has opened, or any lines; nobody knows how many will come.
+    """Read lines from an open file or any other iterable, with the methods of `TextFile`.
 
     # Parameters
 
@@ -84,19 +93,19 @@ class OpenText:
         self._lines = lines
 
     def lines(self) -> Iterator[str]:
-        """Its lines. Raises `ConfigurationError` for one that is no string, as of a file that was opened as bytes."""
+        """Yield each line. Raises `ConfigurationError` for bytes, which a file opened in binary mode gives."""
         for number, line in enumerate(self._lines, 1):
             if not isinstance(line, str):
                 raise ConfigurationError(f"line {number}: expected text, got {repr(line)[:100]}")
             yield line
 
     def share_read(self) -> None:
-        """Return `None`: its length is not known."""
+        """Return `None`, because the number of lines is unknown."""
 
 
 @contextmanager
 def _standard_input() -> Iterator["BufferedReader[Any]"]:
-    """The standard input, which stays open."""
+    """Give a buffered reader of the standard input, and leave the standard input open."""
     reader: BufferedReader[Any] = BufferedReader(cast(RawIOBase, sys.stdin.buffer))
     try:
         yield reader

@@ -1,41 +1,46 @@
-"""spaCy's rule tokenizer without a trained pipeline, so that nothing is downloaded."""
+"""The rule-based tokenizer of spaCy without a trained pipeline, so that nothing is downloaded."""
 
 import spacy
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import Token, Tokenizer
 
-from elmo_plugin.text import without_lone_surrogates
+from elmo_plugin.text.predictor_input import without_lone_surrogates
 
 
 @Tokenizer.register("spacy_blank")
 class SpacyBlankTokenizer(Tokenizer):
-    """Splits a text by the rules that spaCy has for its language. Whitespace is never a token.
+    """Split a text by spaCy's rules for its language. Whitespace is never a token.
 
-    AllenNLP's own `spacy` loads, and downloads, a trained pipeline, of which tokenising uses only these rules.
+    AllenNLP's own `spacy` tokenizer downloads a trained pipeline, of which tokenization only uses these rules.
+
+    >>> SpacyBlankTokenizer().tokenize("Don't panic.")
+    [Do, n't, panic, .]
 
     Registered as a `Tokenizer` with name `spacy_blank`.
 
     # Parameters
 
     language : `str`, optional (default = `"en"`)
-        spaCy's code of the language, `xx` for any. Raises `ConfigurationError` for one that spaCy does not know, or
-        whose rules need a library that is not installed.
+        spaCy's code of the language, or `xx` for any language. Raises `ConfigurationError` for a code that spaCy does
+        not know and for a language whose rules need a library that is not installed.
     """
 
     def __init__(self, language: str = "en") -> None:
         try:
-            # The tokenizer alone: the limit of a pipeline, a million characters, is made for parsers.
+            # Only the tokenizer: a pipeline rejects texts of more than a million characters, a limit meant for parsers.
             self._split = spacy.blank(language).tokenizer
         except (ImportError, AttributeError) as error:
-            raise ConfigurationError(f"'language' is {language!r}; wanted one that spaCy can split: {error}") from error
+            raise ConfigurationError(
+                f"'language': expected a language that spaCy can tokenize, got {language!r}: {error}"
+            ) from error
         self._language = language
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
-        """Pickle the language only: the rules of some hold functions that do not pickle."""
+        """Pickle only the language code, because the rules of some languages hold functions that do not pickle."""
         return type(self), (self._language,)
 
     def tokenize(self, text: str) -> list[Token]:
-        """The tokens of `text`, each with its offsets there; half of a surrogate pair becomes U+FFFD."""
+        """Return the tokens of `text` with their offsets. A lone surrogate becomes U+FFFD."""
         return [
             Token(token.text, token.idx, token.idx + len(token.text))
             for token in self._split(without_lone_surrogates(text))

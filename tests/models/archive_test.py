@@ -61,6 +61,16 @@ def same(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
     )
 
 
+def train_and_load(config: Config, folder: Path, *gone: str) -> Model:
+    """Train in `run`, remove folders, and load the archive, which must give the same answers."""
+    model = train(config, folder / "run")
+    for name in gone:
+        shutil.rmtree(folder / name)
+    loaded = load_archive(folder / "run" / "model.tar.gz").model
+    assert same(answers(loaded, config), answers(model, config))
+    return loaded
+
+
 def bilms(model: Model) -> list[BiLM]:
     return [module for module in model.modules() if isinstance(module, BiLM)]
 
@@ -72,8 +82,14 @@ EXPERIMENTS = {
 }
 
 
-@pytest.mark.parametrize("kind", list(EXPERIMENTS))
-@pytest.mark.parametrize("form", ["pair", "pretrained", "random"])
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        *(("elmo_tagger", form) for form in ("pair", "pretrained", "random")),
+        ("elmo_classifier", "pair"),
+        ("simple_tagger", "pair"),
+    ],
+)
 def test_an_archive_answers_the_same_when_the_files_are_gone(kind: str, form: str, tmp_path: Path) -> None:
     files = bilm_files(tmp_path / "bilm")
     random = {"bilm": {"options": options().to_dict(), "seed": 5}}
@@ -88,7 +104,7 @@ def test_an_archive_answers_the_same_when_the_files_are_gone(kind: str, form: st
     assert same(answers(loaded, config), answers(model, config))
 
 
-@pytest.mark.parametrize("kind", list(EXPERIMENTS))
+@pytest.mark.parametrize("kind", ["elmo_tagger", "simple_tagger"])
 def test_fine_tuned_weights_are_those_of_the_archive_and_not_of_the_file(kind: str, tmp_path: Path) -> None:
     config = EXPERIMENTS[kind]({**bilm_files(tmp_path / "bilm"), "requires_grad": True})
     model = train(config, tmp_path / "run")
@@ -107,12 +123,8 @@ def test_a_model_with_two_bilms_finds_each(tmp_path: Path) -> None:
     one, other = bilm_files(tmp_path / "one"), bilm_files(tmp_path / "other", dim=32)
     indexers = {"first": {"type": "elmo_characters"}, "second": {"type": "elmo_characters"}}
     config = experiment(stock_tagger(first=one, second=other), tags_reader(token_indexers=indexers), TOWNS)
-    model = train(config, tmp_path / "run")
-    for folder in ("one", "other"):
-        shutil.rmtree(tmp_path / folder)
-    loaded = load_archive(tmp_path / "run" / "model.tar.gz").model
+    loaded = train_and_load(config, tmp_path, "one", "other")
     assert [bilm.options.lstm.cell_dim for bilm in bilms(loaded)] == [24, 32]
-    assert same(answers(loaded, config), answers(model, config))
 
 
 def test_a_model_with_the_same_bilm_twice_keeps_what_each_has_learned(tmp_path: Path) -> None:
@@ -120,13 +132,10 @@ def test_a_model_with_the_same_bilm_twice_keeps_what_each_has_learned(tmp_path: 
     indexers = {"first": {"type": "elmo_characters"}, "second": {"type": "elmo_characters"}}
     embedders = {"first": {**files, "requires_grad": True}, "second": files}
     config = experiment(stock_tagger(**embedders), tags_reader(token_indexers=indexers), TOWNS)
-    model = train(config, tmp_path / "run")
-    shutil.rmtree(tmp_path / "bilm")
-    loaded = load_archive(tmp_path / "run" / "model.tar.gz").model
+    loaded = train_and_load(config, tmp_path, "bilm")
     first, second = bilms(loaded)
     assert not torch.equal(first.lstm.forward_layers[0].bias, second.lstm.forward_layers[0].bias)
     assert torch.equal(second.lstm.forward_layers[0].weight_hh, small_bilm().lstm.forward_layers[0].weight_hh)
-    assert same(answers(loaded, config), answers(model, config))
 
 
 def test_a_warm_state_goes_with_the_weights(tmp_path: Path) -> None:
@@ -135,41 +144,29 @@ def test_a_warm_state_goes_with_the_weights(tmp_path: Path) -> None:
     BilmTf().write(Checkpoint(bilm.options, bilm.state_dict()), tmp_path / "bilm")
     elmo = {"bilm": {"pretrained": str(tmp_path / "bilm")}, "initial_state": "warm"}
     config = EXPERIMENTS["simple_tagger"](elmo)
-    model = train(config, tmp_path / "run")
-    shutil.rmtree(tmp_path / "bilm")
-    loaded = load_archive(tmp_path / "run" / "model.tar.gz").model
+    loaded = train_and_load(config, tmp_path, "bilm")
     assert torch.equal(bilms(loaded)[0].warm_hidden, bilm.warm_hidden)
-    assert same(answers(loaded, config), answers(model, config))
 
 
 @pytest.mark.usefixtures("native_bfloat16")
 def test_half_precision_goes_into_an_archive_and_out_again(tmp_path: Path) -> None:
     config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), "precision": "bfloat16"})
-    model = train(config, tmp_path / "run")
-    shutil.rmtree(tmp_path / "bilm")
-    loaded = load_archive(tmp_path / "run" / "model.tar.gz").model
+    loaded = train_and_load(config, tmp_path, "bilm")
     assert {parameter.dtype for parameter in bilms(loaded)[0].parameters()} == {torch.bfloat16}
-    assert same(answers(loaded, config), answers(model, config))
 
 
-def test_the_folder_of_a_run_loads_like_its_archive(tmp_path: Path) -> None:
-    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
-    model = train(config, tmp_path / "run")
-    shutil.rmtree(tmp_path / "bilm")
-    assert same(answers(load_archive(tmp_path / "run").model, config), answers(model, config))
+TAGGER = experiment(tagger(None), tags_reader(), TOWNS)
+"""The data of `trained_tagger`."""
 
 
-def test_a_predictor_and_an_evaluation_need_the_archive_only(tmp_path: Path) -> None:
-    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
-    train(config, tmp_path / "run")
-    shutil.rmtree(tmp_path / "bilm")
-    archive = load_archive(tmp_path / "run" / "model.tar.gz")
+def test_a_predictor_an_evaluation_and_the_folder_of_a_run_need_no_other_file(trained_tagger: Path) -> None:
+    archive, folder = load_archive(trained_tagger), trained_tagger.parent
+    assert same(answers(load_archive(folder).model, TAGGER), answers(archive.model, TAGGER))
     loader = SimpleDataLoader(list(archive.dataset_reader.read(str(TOWNS))), 4, vocab=archive.model.vocab)
     metrics = evaluate(archive.model, loader)
-    told = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
+    told = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     assert metrics["accuracy"] == pytest.approx(told["best_validation_accuracy"])
-    predictor = Predictor.from_archive(archive)
-    assert len(predictor.predict_json({"tokens": ["Tove", "left"]})["tags"]) == 2
+    assert len(Predictor.from_archive(archive).predict_json({"tokens": ["Tove", "left"]})["tags"]) == 2
 
 
 def test_an_archives_bilm_is_a_source_for_another_model(tmp_path: Path) -> None:
@@ -186,20 +183,20 @@ def test_an_archives_bilm_is_a_source_for_another_model(tmp_path: Path) -> None:
     assert same(answers(loaded, second), answers(model, second))
 
 
-@pytest.mark.parametrize("key", ["options_file", "weight_file"])
+FILES = ("options_file", "weight_file")
+
+
+@pytest.mark.parametrize("key", FILES)
 def test_a_wrong_path_is_an_error_before_the_first_step_that_names_it(key: str, tmp_path: Path) -> None:
     config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), key: "/no/such/file"})
-    with pytest.raises(ConfigurationError, match=rf"'{key}' is '/no/such/file', which cannot be had"):
+    with pytest.raises(ConfigurationError, match=rf"'{key}'.*'/no/such/file'"):
         train(config, tmp_path / "run")
     assert not list((tmp_path / "run").glob("*.th"))
 
 
-def test_an_archive_of_another_source_does_not_stand_in_for_a_wrong_path(tmp_path: Path) -> None:
-    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
-    train(config, tmp_path / "run")
-    overrides = {"model.elmo.weight_file": "/no/such/file"}
-    with pytest.raises(ConfigurationError, match="'/no/such/file', which cannot be had"):
-        load_archive(tmp_path / "run" / "model.tar.gz", overrides=overrides)
+def test_an_archive_of_another_source_does_not_stand_in_for_a_wrong_path(trained_tagger: Path) -> None:
+    with pytest.raises(ConfigurationError, match="'/no/such/file'"):
+        load_archive(trained_tagger, overrides={f"model.elmo.{key}": "/no/such/file" for key in FILES})
 
 
 def go_on(config: Config, folder: Path) -> Model:
@@ -221,14 +218,10 @@ def test_a_run_goes_on_where_it_stopped_though_the_files_are_gone(requires_grad:
     assert (tmp_path / "run" / "metrics_epoch_3.json").exists()
 
 
-def test_a_run_that_left_no_weights_says_which_file_it_misses(tmp_path: Path) -> None:
-    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
-    train(config, tmp_path / "run")
-    for weights in (tmp_path / "run").glob("*.th"):
-        weights.unlink()
-    shutil.rmtree(tmp_path / "bilm")
-    with pytest.raises(ConfigurationError, match=r"options\.json', which cannot be had"):
-        go_on(config, tmp_path / "run")
+def test_a_run_that_left_no_weights_says_which_file_it_misses(trained_tagger: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained_tagger.parent, tmp_path / "run", ignore=shutil.ignore_patterns("*.th"))
+    with pytest.raises(ConfigurationError, match=r"options\.json'"):
+        go_on(json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8")), tmp_path / "run")
 
 
 def test_a_model_says_what_its_bilm_is(tmp_path: Path) -> None:
@@ -239,21 +232,15 @@ def test_a_model_says_what_its_bilm_is(tmp_path: Path) -> None:
     assert model(**as_tensors(data[:1], model.vocab))["logits"].size(1) == 8
 
 
-@pytest.mark.parametrize("freeze", [True, False])
-def test_elmo_may_be_a_module_of_another_archive(freeze: bool, tmp_path: Path) -> None:
-    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
-    donor = train(config, tmp_path / "first")
-    shutil.rmtree(tmp_path / "bilm")
-    archive = tmp_path / "first" / "model.tar.gz"
-    pretrained = {"_pretrained": {"archive_file": str(archive), "module_path": "text.elmo", "freeze": freeze}}
-    for kind in ("elmo_tagger", "elmo_classifier"):
-        second = EXPERIMENTS[kind](pretrained)
-        model = train(second, tmp_path / kind)
-        for name, value in donor.text.elmo.named_parameters():
-            is_mix = name.startswith("mixes.")
-            assert model.text.elmo.get_parameter(name).requires_grad == (is_mix and not freeze)
-            assert torch.equal(model.text.elmo.get_parameter(name), value) == (freeze or not is_mix)
-        assert same(answers(load_archive(tmp_path / kind / "model.tar.gz").model, second), answers(model, second))
+@pytest.mark.parametrize(("freeze", "kind"), [(True, "elmo_classifier"), (False, "elmo_tagger")])
+def test_elmo_may_be_a_module_of_another_archive(freeze: bool, kind: str, trained_tagger: Path, tmp_path: Path) -> None:
+    pretrained = {"_pretrained": {"archive_file": str(trained_tagger), "module_path": "text.elmo", "freeze": freeze}}
+    model = train_and_load(EXPERIMENTS[kind](pretrained), tmp_path)
+    for name, value in load_archive(trained_tagger).model.text.elmo.named_parameters():
+        is_mix = name.startswith("mixes.")
+        parameter = model.text.elmo.get_parameter(name)
+        assert parameter.requires_grad == (is_mix and not freeze)
+        assert torch.equal(parameter, value) == (freeze or not is_mix)
     one = EXPERIMENTS["elmo_tagger"](pretrained)
     one["model"]["elmo_at"] = ["input"]
     with pytest.raises(ConfigurationError, match=r"'elmo_at': .* mixes, 2, got \['input'\]"):
@@ -261,12 +248,13 @@ def test_elmo_may_be_a_module_of_another_archive(freeze: bool, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("form", ["from_archive", "_pretrained"])
-def test_an_archive_that_was_made_from_another_says_that_it_needs_it(form: str, tmp_path: Path) -> None:
-    first = tmp_path / "first" / "model.tar.gz"
-    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
-    train(config, tmp_path / "first")
+def test_an_archive_that_was_made_from_another_says_that_it_needs_it(
+    form: str, trained_tagger: Path, tmp_path: Path
+) -> None:
+    first = tmp_path / "first.tar.gz"
+    shutil.copy(trained_tagger, first)
     if form == "from_archive":
-        second = {**config, "model": {"type": "from_archive", "archive_file": str(first)}}
+        second = {**TAGGER, "model": {"type": "from_archive", "archive_file": str(first)}}
         path = "model.archive_file"
     else:
         elmo = {"_pretrained": {"archive_file": str(first), "module_path": "text.elmo"}}
@@ -274,10 +262,10 @@ def test_an_archive_that_was_made_from_another_says_that_it_needs_it(form: str, 
     model = train(second, tmp_path / "second")
     moved = tmp_path / "moved.tar.gz"
     shutil.move(first, moved)
-    with pytest.raises(ConfigurationError, match=r"first/model\.tar\.gz not found: .*'from_archive'.*--overrides"):
+    with pytest.raises(ConfigurationError, match=r"first\.tar\.gz not found: .*'from_archive'.*--overrides"):
         load_archive(tmp_path / "second" / "model.tar.gz")
     loaded = load_archive(tmp_path / "second" / "model.tar.gz", overrides={path: str(moved)}).model
-    assert same(answers(loaded, config), answers(model, config))
+    assert same(answers(loaded, second), answers(model, second))
 
 
 def test_a_model_that_starts_from_the_weights_of_another_is_self_contained(tmp_path: Path) -> None:

@@ -60,13 +60,11 @@ def test_it_pools_both_ends_of_the_rnn_from_two_mixes_of_one_pass() -> None:
     torch.testing.assert_close(output["loss"], torch.nn.functional.cross_entropy(logits, batch["label"]))
 
 
-@pytest.mark.parametrize(
-    ("elmo_at", "width", "pooled"),
-    [(["input"], D + X, 12), (["output"], X, 12 + D), (["input", "output"], D + X, 12 + D)],
-)
-def test_it_trains_with_elmo_at_any_of_the_places(elmo_at: Any, width: int, pooled: int, tmp_path: Path) -> None:
-    keys = {"elmo_at": elmo_at, "encoder": lstm(width, type="gru"), "text_field_embedder": word_embedder(X)}
-    config = classifier(ELMO, seq2vec_encoder=pooling(pooled), **keys)
+@pytest.mark.parametrize("elmo_at", [["input"], ["output"], ["input", "output"]])
+def test_it_trains_with_elmo_at_any_of_the_places(elmo_at: Any, tmp_path: Path) -> None:
+    encoder = lstm(X + D * ("input" in elmo_at), type="gru")
+    keys = {"elmo_at": elmo_at, "encoder": encoder, "text_field_embedder": word_embedder(X)}
+    config = classifier(ELMO, seq2vec_encoder=pooling(12 + D * ("output" in elmo_at)), **keys)
     model = train(experiment(config, csv_reader(), OPINIONS, num_epochs=1), tmp_path)
     assert isinstance(model, ElmoClassifier) and model.text.elmo is not None
     assert len(model.text.elmo.mixes) == len(elmo_at)
@@ -75,7 +73,7 @@ def test_it_trains_with_elmo_at_any_of_the_places(elmo_at: Any, width: int, pool
 
 def test_the_baseline_without_elmo_reads_the_same_text(tmp_path: Path) -> None:
     keys = {"encoder": lstm(X), "seq2vec_encoder": pooling(12), "text_field_embedder": word_embedder(X)}
-    model = train(experiment(classifier(None, **keys), csv_reader(), OPINIONS), tmp_path)
+    model = train(experiment(classifier(None, **keys), csv_reader(), OPINIONS, num_epochs=1), tmp_path)
     assert not [name for name, _ in model.named_parameters() if "bilm" in name]
 
 
@@ -94,7 +92,7 @@ def test_it_learns_its_few_texts_by_heart(tmp_path: Path) -> None:
     assert model.get_metrics(reset=True) == pytest.approx({"accuracy": 1.0, "macro_f1": 1.0})
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_accuracy_and_macro_f1_are_sklearns_over_batches(seed: int) -> None:
     model, _ = opinions_model()
     generator = torch.Generator().manual_seed(seed)
@@ -141,36 +139,18 @@ def test_dropout_is_on_the_pooled_vector_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("elmo_at", "width", "wanted"),
+    ("keys", "facts"),
     [
-        (["input", "output"], D, "wanted 28: 12 of the encoder and 16 of ELMo at the output"),
-        (["input"], D, "wanted 12: 12 of the encoder and 0 of ELMo at the output"),
+        ({"seq2vec_encoder": pooling(30)}, ["'seq2vec_encoder'", "28", "12 of the encoder", "16 of ELMo", "30"]),
+        ({"feedforward": {"input_dim": 30, "num_layers": 1, "hidden_dims": 9, "activations": "tanh"}}, ["28 and 30"]),
+        ({"encoder": lstm(30)}, ["input_size'", "16", "30"]),
+        ({"elmo_at": ["outputs"]}, ["'elmo_at'", "['input', 'output']", "['outputs']"]),
     ],
 )
-def test_the_wrong_size_of_the_pooling_is_an_error_that_says_the_right_one(
-    elmo_at: Any, width: int, wanted: str
-) -> None:
+def test_a_wrong_size_or_place_is_an_error_that_says_the_right_one(keys: Config, facts: list[str]) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        opinions_model(elmo_at=elmo_at, encoder=lstm(width), seq2vec_encoder=pooling(30))
-    assert str(caught.value) == f"the seq2vec encoder's input size is 30; {wanted}"
-
-
-def test_the_wrong_size_of_the_feedforward_is_an_error_that_says_the_right_one() -> None:
-    feedforward = {"input_dim": 30, "num_layers": 1, "hidden_dims": 9, "activations": "tanh"}
-    with pytest.raises(ConfigurationError, match=r"feedforward's input.* 28 and 30"):
-        opinions_model(feedforward=feedforward)
-
-
-def test_the_wrong_size_of_the_encoder_is_an_error_that_says_the_right_one() -> None:
-    with pytest.raises(ConfigurationError, match=r"the encoder's 'input_size' is 30; wanted 16"):
-        opinions_model(encoder=lstm(30))
-
-
-def test_a_misspelt_place_is_an_error_that_lists_the_choices() -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"'elmo_at' is \['outputs'\]; wanted one or both of \['input', 'output'\]"
-    ):
-        opinions_model(elmo_at=["outputs"])
+        opinions_model(**keys)
+    assert all(fact in str(caught.value) for fact in facts), caught.value
 
 
 def test_the_stock_reader_of_json_texts_feeds_it_too(tmp_path: Path) -> None:

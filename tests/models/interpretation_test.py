@@ -46,7 +46,8 @@ from tests.task_oracles import (
     word_embedder,
 )
 
-QUESTION = {"tokens": ["Tove", "left", "Lower", "Harrow", "."]}
+QUESTION = {"tokens": ["Tove", "left", "Harrow", "."]}
+T = 4
 X = 5
 RANDOM = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
 POOLING = {"type": "boe", "averaged": True}
@@ -67,44 +68,32 @@ def predictor_of(
     return Predictor.by_name(predictor_name or model.default_predictor or "")(model, reader, **keys)  # type: ignore[call-arg]
 
 
-def tagger_of(elmo: Any = RANDOM, x: bool = True, elmo_at: Any = ("input", "output"), **keys: Any) -> Config:
-    width = X * x + D * (elmo is not None and "input" in elmo_at)
-    words = word_embedder(X) if x else None
-    return tagger(elmo, elmo_at=[*elmo_at], encoder=lstm(width), text_field_embedder=words, **keys)
-
-
-def classifier_of(elmo: Any = RANDOM, x: bool = True, elmo_at: Any = ("input", "output"), **keys: Any) -> Config:
-    width = X * x + D * ("input" in elmo_at)
+def experiment_of(
+    make: Any, elmo: Any = RANDOM, x: bool = True, elmo_at: Any = ("input", "output"), reader: Any = None, **keys: Any
+) -> Config:
+    """The config of an `elmo_tagger` or an `elmo_classifier` with word vectors x and ELMo."""
+    encoder = lstm(X * x + D * (elmo is not None and "input" in elmo_at))
+    keys |= {"elmo_at": [*elmo_at], "encoder": encoder, "text_field_embedder": word_embedder(X) if x else None}
+    if make is tagger:
+        return experiment(tagger(elmo, **keys), tags_reader(**(reader or {})), TOWNS)
     pooling = {**POOLING, "embedding_dim": 12 + D * ("output" in elmo_at)}
-    words = word_embedder(X) if x else None
-    return classifier(
-        elmo, elmo_at=[*elmo_at], encoder=lstm(width), text_field_embedder=words, seq2vec_encoder=pooling, **keys
-    )
-
-
-def tagging(model: Config, **keys: Any) -> Config:
-    return experiment(model, tags_reader(**keys), TOWNS)
-
-
-def classification(model: Config, **keys: Any) -> Config:
-    return experiment(model, csv_reader(**keys), OPINIONS)
+    return experiment(classifier(elmo, seq2vec_encoder=pooling, **keys), csv_reader(**(reader or {})), OPINIONS)
 
 
 LAST = {**RANDOM, "mix": "last"}
 CONFIGS = {
-    "crf": tagging(tagger_of()),
-    "softmax": tagging(tagger_of(crf=False)),
-    "elmo alone": tagging(tagger_of(x=False)),
-    "input": tagging(tagger_of(elmo_at=["input"])),
-    "output": tagging(tagger_of(elmo_at=["output"])),
-    "no parameter in the mix": tagging(tagger_of(LAST, x=False, elmo_at=["input"])),
-    "classifier": classification(classifier_of()),
-    "classifier, elmo alone": classification(classifier_of(x=False)),
-    "classifier, input": classification(classifier_of(elmo_at=["input"])),
-    "classifier, output": classification(classifier_of(elmo_at=["output"])),
-    "classifier, no parameter in the mix": classification(classifier_of(LAST, x=False)),
-    "fine-tuned": classification(classifier_of({**RANDOM, "requires_grad": True})),
-    "bfloat16": classification(classifier_of({**RANDOM, "precision": "bfloat16"})),
+    "crf": experiment_of(tagger),
+    "softmax": experiment_of(tagger, crf=False),
+    "elmo alone": experiment_of(tagger, x=False),
+    "input": experiment_of(tagger, elmo_at=["input"]),
+    "output": experiment_of(tagger, elmo_at=["output"]),
+    "no parameter in the mix": experiment_of(tagger, LAST, x=False, elmo_at=["input"]),
+    "classifier": experiment_of(classifier),
+    "classifier, elmo alone": experiment_of(classifier, x=False),
+    "classifier, output": experiment_of(classifier, elmo_at=["output"]),
+    "classifier, no parameter in the mix": experiment_of(classifier, LAST, x=False),
+    "fine-tuned": experiment_of(classifier, {**RANDOM, "requires_grad": True}),
+    "bfloat16": experiment_of(classifier, {**RANDOM, "precision": "bfloat16"}),
 }
 
 
@@ -142,84 +131,83 @@ def whole_input(model: Any, instance: Instance) -> Tensor:
 
 
 def check_gradients(predictor: Any) -> None:
-    """Those of each labelled instance equal the ones by hand."""
+    """The gradients of each labelled instance equal those computed by hand."""
     for instance in predictor.json_to_labeled_instances(QUESTION):
         gradients, outputs = predictor.get_gradients([instance])
         whole = whole_input(predictor._model, instance).requires_grad_()
         loss = loss_by_hand(predictor._model, whole, instance)
-        (wanted,) = torch.autograd.grad(loss, whole)
+        (expected,) = torch.autograd.grad(loss, whole)
         torch.testing.assert_close(outputs["loss"], loss, atol=1e-4, rtol=1e-4)
-        assert [*gradients] == ["grad_input_1"] and wanted.abs().sum() > 1e-3
-        torch.testing.assert_close(torch.tensor(gradients["grad_input_1"]), wanted, atol=1e-5, rtol=1e-3)
+        assert [*gradients] == ["grad_input_1"] and expected.abs().sum() > 1e-3
+        torch.testing.assert_close(torch.tensor(gradients["grad_input_1"]), expected, atol=1e-5, rtol=1e-3)
+
+
+def check_scores(predictor: Any) -> None:
+    """Each saliency interpreter gives each token a share of 1."""
+    for kind in SALIENCY:
+        interpreter: Any = kind(predictor)
+        interpreter.num_samples = 2  # of `SmoothGradient`
+        found = interpreter.saliency_interpret_from_json(QUESTION)
+        assert found
+        for scores in found.values():
+            assert np.sum(scores["grad_input_1"]) == pytest.approx(1.0, abs=1e-4) and len(scores["grad_input_1"]) == T
+            json.dumps(scores)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_gradients_are_those_of_the_whole_input(name: str) -> None:
+def test_every_model_is_explained_by_the_gradients_of_its_whole_input(name: str) -> None:
     predictor = predictor_of(CONFIGS[name])
-    asked = {name: weights.requires_grad for name, weights in predictor._model.named_parameters()}
+    trainable = {name: weights.requires_grad for name, weights in predictor._model.named_parameters()}
     check_gradients(predictor)
-    assert asked == {name: weights.requires_grad for name, weights in predictor._model.named_parameters()}
+    check_scores(predictor)
+    assert trainable == {name: weights.requires_grad for name, weights in predictor._model.named_parameters()}
 
 
-def word_input(tmp_path: Path) -> tuple[Config, Vocabulary]:
-    """A config whose biLM reads words, and its vocabulary."""
+def test_a_bilm_that_reads_words_is_explained_and_attacked(tmp_path: Path) -> None:
     vocab = Vocabulary.from_files(str(vocabulary_folder(tmp_path / "vocabulary")), oov_token="<UNK>")
     vocab.add_tokens_to_namespace(["O", "B-PER", "I-PER"], "labels")
     words = vocab.get_vocab_size("tokens") - 1
     elmo = {"bilm": {"options": options(char_cnn=None, n_tokens_vocab=words).to_dict(), "seed": 2}, "dropout": 0.0}
-    return tagging(tagger_of(elmo, x=False), token_indexers={"elmo": {"type": "single_id"}}), vocab
-
-
-def test_gradients_of_a_bilm_that_reads_words(tmp_path: Path) -> None:
-    check_gradients(predictor_of(*word_input(tmp_path)))
+    config = experiment_of(tagger, elmo, x=False, reader={"token_indexers": {"elmo": {"type": "single_id"}}})
+    predictor = predictor_of(config, vocab)
+    check_gradients(predictor)
+    found = Hotflip(predictor).attack_from_json({"tokens": ["the", "cat", "sat"]})
+    assert all(len(tokens) == 3 for tokens in found["final"])
 
 
 @pytest.mark.parametrize("interpretable_layer", ["input", "token_layer"])
-def test_a_bilm_of_many_langs_is_interpreted(tmp_path: Path, interpretable_layer: str) -> None:
+def test_a_bilm_of_many_langs_is_explained(tmp_path: Path, interpretable_layer: str) -> None:
     from tests.many_langs_oracle import SIZES, write_folder
 
     elmo = {"bilm": {"pretrained": str(write_folder(tmp_path, SIZES["characters and words"]))}, "dropout": 0.0}
     indexers = {"elmo": {"type": "elmo_many_langs"}, "tokens": {"type": "single_id"}}
-    predictor = predictor_of(tagging(tagger_of(elmo), token_indexers=indexers), interpretable_layer=interpretable_layer)
+    predictor = predictor_of(
+        experiment_of(tagger, elmo, reader={"token_indexers": indexers}), interpretable_layer=interpretable_layer
+    )
+    check_scores(predictor)
     if interpretable_layer == "input":
         check_gradients(predictor)
         found = Hotflip(predictor).attack_from_json(QUESTION)
-        assert all(len(tokens) == 5 for tokens in found["final"])
-    for interpreter in SALIENCY:
-        check_scores(interpreter(predictor).saliency_interpret_from_json(QUESTION))
-
-
-def check_scores(found: Config) -> None:
-    """A share for each token."""
-    assert found
-    for scores in found.values():
-        assert np.sum(scores["grad_input_1"]) == pytest.approx(1.0, abs=1e-4) and len(scores["grad_input_1"]) == 5
-        json.dumps(scores)
-
-
-@pytest.mark.parametrize("interpreter", SALIENCY)
-@pytest.mark.parametrize("name", CONFIGS)
-def test_saliency_of_every_model_is_a_share_for_each_token(name: str, interpreter: Any) -> None:
-    check_scores(interpreter(predictor_of(CONFIGS[name])).saliency_interpret_from_json(QUESTION))
+        assert all(len(tokens) == T for tokens in found["final"])
 
 
 @pytest.mark.parametrize("name", ["crf", "classifier", "output", "no parameter in the mix"])
-def test_scores_are_the_gradients_times_the_inputs_of_each_token(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_the_gradients_times_the_inputs_of_each_token(name: str) -> None:
     predictor = predictor_of(CONFIGS[name])
-    found = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)
-    smoothed = SmoothGradient(predictor)
-    smoothed.stdev = 0.0
-    of_noise = smoothed.saliency_interpret_from_json(QUESTION)
+    simple = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)
+    smooth = SmoothGradient(predictor)
+    smooth.stdev, smooth.num_samples = 0.0, 1
+    smoothed = smooth.saliency_interpret_from_json(QUESTION)
     for number, instance in enumerate(predictor.json_to_labeled_instances(QUESTION), 1):
         whole = whole_input(predictor._model, instance).requires_grad_()
         (gradient,) = torch.autograd.grad(loss_by_hand(predictor._model, whole, instance), whole)
-        for answer, products in ((found, (gradient * whole)[0]), (of_noise, gradient[0])):
+        for answer, products in ((simple, (gradient * whole)[0]), (smoothed, gradient[0])):
             scores = products.sum(dim=-1).abs()  # (T,)
-            wanted = (scores / scores.sum()).tolist()
-            assert answer[f"instance_{number}"]["grad_input_1"] == pytest.approx(wanted, abs=1e-4)
+            expected = (scores / scores.sum()).tolist()
+            assert answer[f"instance_{number}"]["grad_input_1"] == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["crf", "classifier", "output"])
+@pytest.mark.parametrize("name", ["crf", "classifier"])
 def test_integrated_gradients_sum_to_what_the_loss_gains_over_no_input(name: str) -> None:
     predictor = predictor_of(CONFIGS[name])
     model = predictor._model
@@ -231,21 +219,18 @@ def test_integrated_gradients_sum_to_what_the_loss_gains_over_no_input(name: str
             return loss_by_hand(model, share * whole, instance)
 
         with torch.no_grad():
-            # AllenNLP takes the left end of ten steps: of the integrand, a directional derivative, by hand.
+            # AllenNLP uses the left end of ten steps of the integrand, which is a directional derivative.
             steps = [(loss(a + 1e-2) - loss(a - 1e-2)) / 2e-2 for a in np.linspace(0.0, 1.0, 10, endpoint=False)]
             assert float(found.sum()) == pytest.approx(float(sum(steps) / 10), abs=2e-2)  # type: ignore[arg-type]
-            gain = float(loss(1.0) - loss(0.0))
-        assert float(found.sum()) == pytest.approx(gain, rel=0.25, abs=0.05)
+            assert float(found.sum()) == pytest.approx(float(loss(1.0) - loss(0.0)), rel=0.25, abs=0.05)
 
 
-@pytest.mark.parametrize("name", ["crf", "elmo alone", "classifier", "no parameter in the mix", "bfloat16"])
+@pytest.mark.parametrize("name", ["crf", "classifier", "no parameter in the mix", "bfloat16"])
 def test_the_token_layer_has_the_gradients_of_allennlps_elmo(name: str, tmp_path: Path) -> None:
     config = copy.deepcopy(CONFIGS[name])
     files = bilm_files(tmp_path / "bilm")
     config["model"]["elmo"] = {**{k: v for k, v in config["model"]["elmo"].items() if k != "bilm"}, **files}
-    plain, predictor = predictor_of(config), predictor_of(config, interpretable_layer="token_layer")
-    answer = predictor.predict_json(QUESTION)
-    assert json.dumps(answer["tokens"]) == json.dumps(plain.predict_json(QUESTION)["tokens"])
+    predictor = predictor_of(config, interpretable_layer="token_layer")
     model = predictor._model
     bilm = reference_elmo(tmp_path, small_bilm())._elmo_lstm
     loose = 100 if name == "bfloat16" else 1
@@ -261,158 +246,139 @@ def test_the_token_layer_has_the_gradients_of_allennlps_elmo(name: str, tmp_path
         words = as_tensors([instance], model.vocab)["tokens"]["tokens"]
         x = [model.text.text_field_embedder({"tokens": words})] if model.text.text_field_embedder else []
         whole = torch.cat([*x, *(mix(layers, mask) for mix in model.text.elmo.mixes)], dim=-1)
-        (wanted,) = torch.autograd.grad(loss_by_hand(model, whole, instance), tokens)
+        (expected,) = torch.autograd.grad(loss_by_hand(model, whole, instance), tokens)
         found = torch.tensor(gradients["grad_input_1"])
-        torch.testing.assert_close(found, wanted[:, 1:-1], atol=2e-5 * loose, rtol=1e-3 * loose)
-    for interpreter in SALIENCY:
-        check_scores(interpreter(predictor).saliency_interpret_from_json(QUESTION))
+        torch.testing.assert_close(found, expected[:, 1:-1], atol=2e-5 * loose, rtol=1e-3 * loose)
+    check_scores(predictor)
 
 
 @pytest.mark.parametrize("name", ["crf", "classifier"])
-def test_the_token_layer_of_a_batch_leaves_the_answers_as_they_are(name: str, tmp_path: Path) -> None:
+def test_the_token_layer_of_a_batch_does_not_change_the_answers(name: str, tmp_path: Path) -> None:
     config = copy.deepcopy(CONFIGS[name])
     config["model"]["elmo"]["sentence_cache"] = str(tmp_path / "cache")
     plain = predictor_of(CONFIGS[name])
     exposed = predictor_of(config, interpretable_layer="token_layer")
     questions = [QUESTION, {"tokens": ["Tove"]}, {"tokens": ["Mirka", "Mirka", "left"]}]
+    seen: list[Tensor] = []
+    exposed.get_interpretable_layer().register_forward_hook(lambda module, inputs, output: seen.append(output))
     for one, other in zip(plain.predict_batch_json(questions), exposed.predict_batch_json(questions), strict=True):
         assert one.keys() == other.keys() and one["tokens"] == other["tokens"]
         key = "probs" if "probs" in one else "probabilities"
         assert one[key] == pytest.approx(other[key], abs=1e-5)
-    layer = exposed.get_interpretable_layer()
-    with torch.no_grad():
-        seen: list[Tensor] = []
-        layer.register_forward_hook(lambda module, inputs, output: seen.append(output))
-        exposed.predict_batch_json(questions)
-    if name == "classifier":
-        assert seen[0].shape == (3, 5, D // 2) and not seen[0][1, 1:].any() and seen[0][1, 0].any()
-    check_scores(SimpleGradient(exposed).saliency_interpret_from_json(QUESTION))
+    assert seen[0].shape == (3, T, D // 2) and not seen[0][1, 1:].any() and seen[0][1, 0].any()
 
 
-def test_another_layer_is_an_error_that_lists_the_choices() -> None:
-    with pytest.raises(ConfigurationError, match="expected 'input' or 'token_layer', got 'top'"):
+def test_an_unknown_layer_and_a_model_without_elmo_are_rejected() -> None:
+    with pytest.raises(ConfigurationError, match=r"'interpretable_layer'.*'input' or 'token_layer'.*'top'"):
         predictor_of(CONFIGS["crf"], interpretable_layer="top")
-    baseline = tagging(tagger_of(None))
-    with pytest.raises(ConfigurationError, match="expected a model with ELMo"):
+    baseline = experiment_of(tagger, None)
+    with pytest.raises(ConfigurationError, match=r"'interpretable_layer'.*ELMo"):
         predictor_of(baseline, interpretable_layer="token_layer")
-    check_scores(SimpleGradient(predictor_of(baseline)).saliency_interpret_from_json(QUESTION))
+    check_scores(predictor_of(baseline))
 
 
-def with_spans(config: Config, **keys: Any) -> Any:
-    """A tagger that finds people wherever it can."""
+def biased(config: Config, label: str, bias: float, **keys: Any) -> Any:
+    """A tagger that prefers one label."""
     predictor = predictor_of(config, **keys)
     with torch.no_grad():
-        predictor._model.tag_projection._module.bias[predictor._model.vocab.get_token_index("B-PER", "labels")] += 9
+        predictor._model.tag_projection._module.bias[predictor._model.vocab.get_token_index(label, "labels")] += bias
     return predictor
 
 
-def without_spans(config: Config) -> Any:
-    predictor = predictor_of(config)
-    with torch.no_grad():
-        predictor._model.tag_projection._module.bias[predictor._model.vocab.get_token_index("O", "labels")] += 99
-    return predictor
-
-
-@pytest.mark.parametrize("name", ["crf", "softmax", "elmo alone", "input"])
-@pytest.mark.parametrize("interpretable_layer", ["input", "token_layer"])
+@pytest.mark.parametrize(
+    ("name", "interpretable_layer"), [("crf", "input"), ("crf", "token_layer"), ("softmax", "input")]
+)
 def test_input_reduction_leaves_the_tokens_of_each_span(name: str, interpretable_layer: str) -> None:
-    predictor = with_spans(CONFIGS[name], interpretable_layer=interpretable_layer)
+    predictor = biased(CONFIGS[name], "B-PER", 9, interpretable_layer=interpretable_layer)
     spans = predictor.predict_json(QUESTION)["spans"]
     found = InputReduction(predictor).attack_from_json(QUESTION)
     assert found["original"] == QUESTION["tokens"] and len(found["final"]) == len(spans) > 1
     for left, span in zip(found["final"], spans, strict=True):
         assert set(QUESTION["tokens"][span["start"] : span["end"]]) <= set(left) <= set(QUESTION["tokens"])
-    assert any(len(left) < 5 for left in found["final"])
+    assert any(len(left) < T for left in found["final"])
 
 
-@pytest.mark.parametrize("name", ["classifier", "classifier, elmo alone", "classifier, no parameter in the mix"])
 @pytest.mark.parametrize("interpretable_layer", ["input", "token_layer"])
-def test_input_reduction_leaves_what_the_label_needs(name: str, interpretable_layer: str) -> None:
-    predictor = predictor_of(CONFIGS[name], interpretable_layer=interpretable_layer)
+def test_input_reduction_leaves_what_the_label_needs(interpretable_layer: str) -> None:
+    predictor = predictor_of(CONFIGS["classifier"], interpretable_layer=interpretable_layer)
     found = InputReduction(predictor).attack_from_json(QUESTION)
     (left,) = found["final"]
-    assert found["original"] == QUESTION["tokens"] and 0 < len(left) < 5
+    assert found["original"] == QUESTION["tokens"] and 0 < len(left) < T
     assert predictor.predict_json({"tokens": left})["label"] == predictor.predict_json(QUESTION)["label"]
 
 
 def test_a_text_without_tokens_or_spans_has_nothing_to_reduce() -> None:
-    predictor = without_spans(CONFIGS["crf"])
-    with pytest.raises(ConfigurationError, match=r"text with tokens.* no span"):
+    predictor = biased(CONFIGS["crf"], "O", 99)
+    with pytest.raises(ConfigurationError, match="no span"):
         InputReduction(predictor).attack_from_json(QUESTION)
-    for interpreter in (*SALIENCY, InputReduction):
-        ask = "attack_from_json" if interpreter is InputReduction else "saliency_interpret_from_json"
+    asks = [interpreter(predictor).saliency_interpret_from_json for interpreter in SALIENCY]
+    for ask in [*asks, InputReduction(predictor).attack_from_json]:
         with pytest.raises(ConfigurationError, match="text with tokens"):
-            getattr(interpreter(predictor), ask)({"sentence": " "})
+            ask({"sentence": " "})
     scores = SimpleGradient(predictor_of(CONFIGS["classifier"])).saliency_interpret_from_json({"sentence": ""})
     assert scores == {"instance_1": {"grad_input_1": [1.0]}}
 
 
-def labels_of(instances: list[Instance]) -> list[list[str]]:
-    return [instance["tags"].labels for instance in instances]  # type: ignore[attr-defined]
+def labelled(instances: list[Instance]) -> list[Any]:
+    """The tags of each instance, or its label."""
+    return [each["tags"].labels if "tags" in each else each["label"].label for each in instances]  # type: ignore[attr-defined]
 
 
 def test_each_predicted_span_is_an_instance() -> None:
     predictor = predictor_of(CONFIGS["crf"])
     instance = predictor._json_to_instance(QUESTION)
-    tags = ["B-PER", "I-PER", "O", "B-LOC", "O"]
+    tags = ["B-PER", "I-PER", "O", "B-LOC"]
     found = predictor.predictions_to_labeled_instances(instance, {"tags": tags})
-    first, second = ["B-PER", "I-PER", "O", "O", "O"], ["O", "O", "O", "B-LOC", "O"]
-    assert labels_of(found) == [first, second]
+    first, second = ["B-PER", "I-PER", "O", "O"], ["O", "O", "O", "B-LOC"]
+    assert labelled(found) == [first, second]
     assert all(each["ignore_loss_on_o_tags"].flag_value for each in found) and "tags" not in instance
-    # The span that is attacked comes first, as attackers look no further.
-    assert labels_of(predictor.predictions_to_labeled_instances(found[1], {"tags": tags})) == [second, first]
-    (none,) = predictor.predictions_to_labeled_instances(instance, {"tags": ["O"] * 5})
-    assert labels_of([none]) == [["O"] * 5] and not none["ignore_loss_on_o_tags"].flag_value
-    plain = predictor_of(tagging(tagger_of(label_encoding=None)))
-    assert labels_of(plain.predictions_to_labeled_instances(instance, {"tags": tags})) == [tags]
+    # The attacked span comes first, because attackers look no further.
+    assert labelled(predictor.predictions_to_labeled_instances(found[1], {"tags": tags})) == [second, first]
+    (none,) = predictor.predictions_to_labeled_instances(instance, {"tags": ["O"] * T})
+    assert labelled([none]) == [["O"] * T] and not none["ignore_loss_on_o_tags"].flag_value
+    plain = predictor_of(experiment_of(tagger, label_encoding=None))
+    assert labelled(plain.predictions_to_labeled_instances(instance, {"tags": tags})) == [tags]
 
 
 def test_bioul_spans_are_those_of_allennlps_predictor() -> None:
-    config = tagging(tagger_of(label_encoding="BIOUL"), convert_to_coding_scheme="BIOUL")
+    config = experiment_of(tagger, label_encoding="BIOUL", reader={"convert_to_coding_scheme": "BIOUL"})
     predictor = predictor_of(config)
-    instance, tags = predictor._json_to_instance(QUESTION), ["B-PER", "L-PER", "O", "U-LOC", "O"]
+    instance, tags = predictor._json_to_instance(QUESTION), ["B-PER", "L-PER", "O", "U-LOC"]
     theirs = SentenceTaggerPredictor.predictions_to_labeled_instances(predictor, instance, {"tags": tags})  # type: ignore[arg-type]
     ours = predictor.predictions_to_labeled_instances(instance, {"tags": tags})
     assert len(ours) == 2 and all(one == other for one, other in zip(ours, theirs, strict=True))
 
 
-@pytest.mark.parametrize("name", ["crf", "softmax", "classifier", "baseline"])
+@pytest.mark.parametrize("name", ["crf", "classifier"])
 def test_hotflip_swaps_words_until_the_prediction_changes(name: str) -> None:
-    predictor = predictor_of(CONFIGS[name] if name in CONFIGS else tagging(tagger_of(None)))
+    predictor = predictor_of(CONFIGS[name])
     labeled = predictor.json_to_labeled_instances(QUESTION)
     found = Hotflip(predictor).attack_from_json(QUESTION)
     assert found["original"] == QUESTION["tokens"] and len(found["final"]) == len(labeled)
     for instance, tokens in zip(labeled, found["final"], strict=True):
         swapped = sum(one != other for one, other in zip(tokens, QUESTION["tokens"], strict=True))
-        assert 0 < swapped <= 4 and tokens[-1] == "."
+        assert 0 < swapped < T and tokens[-1] == "."
         still = labelled(predictor.json_to_labeled_instances({"tokens": tokens}))
-        has_changed = labelled([instance])[0] not in still
-        assert has_changed or swapped == 4, (labelled([instance]), still)
+        assert labelled([instance])[0] not in still or swapped == T - 1
 
 
 def test_hotflip_without_words_says_what_it_lacks() -> None:
     config = copy.deepcopy(CONFIGS["classifier, elmo alone"])
     config["dataset_reader"]["token_indexers"] = {"elmo": {"type": "elmo_characters"}}
-    with pytest.raises(ConfigurationError, match=r"'single_id'.* got \['ELMoTokenCharactersIndexer'\]"):
+    with pytest.raises(ConfigurationError, match=r"'single_id'.*ELMoTokenCharactersIndexer"):
         Hotflip(predictor_of(config)).attack_from_json(QUESTION)
-    with pytest.raises(ConfigurationError, match="'interpretable_layer' to be 'input'"):
+    with pytest.raises(ConfigurationError, match=r"'interpretable_layer'.*'input'"):
         Hotflip(predictor_of(CONFIGS["classifier"], interpretable_layer="token_layer")).attack_from_json(QUESTION)
 
 
-def test_hotflip_of_a_bilm_that_reads_words(tmp_path: Path) -> None:
-    found = Hotflip(predictor_of(*word_input(tmp_path))).attack_from_json({"tokens": ["the", "cat", "sat"]})
-    assert all(len(tokens) == 3 for tokens in found["final"])
-
-
-@pytest.mark.parametrize("name", ["crf", "classifier"])
-@pytest.mark.parametrize("interpretable_layer", ["input", "token_layer"])
+@pytest.mark.parametrize(("name", "interpretable_layer"), [("crf", "input"), ("classifier", "token_layer")])
 def test_where_nothing_changes_the_loss_scores_are_0_and_not_nan(name: str, interpretable_layer: str) -> None:
     predictor = predictor_of(CONFIGS[name], interpretable_layer=interpretable_layer)
     last = predictor._model.tag_projection if name == "crf" else predictor._model.classification
     nn.init.zeros_(next(last.parameters()))
     for interpreter in SALIENCY:
         for scores in interpreter(predictor).saliency_interpret_from_json(QUESTION).values():
-            assert scores == {"grad_input_1": [0.0] * 5}
+            assert scores == {"grad_input_1": [0.0] * T}
 
 
 def test_without_the_repairs_scores_are_nan_and_of_the_first_vector(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,10 +397,7 @@ def test_without_the_repairs_scores_are_nan_and_of_the_first_vector(monkeypatch:
     with pytest.warns(RuntimeWarning):
         theirs = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)["instance_1"]["grad_input_1"]
     assert np.isnan(theirs).all()
-
-
-def test_nan_gradients_stay_nan() -> None:
-    predictor = predictor_of(CONFIGS["classifier"])
+    monkeypatch.undo()
     predictor._model.classification.weight.data.fill_(float("nan"))
     (scores,) = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION).values()
     assert np.isnan(scores["grad_input_1"]).all()
@@ -451,20 +414,22 @@ def as_theirs(predictor: Any, kind: type) -> Any:
 def test_allennlps_own_predictors_see_the_whole_input_of_our_models() -> None:
     sentence = {"sentence": " ".join(QUESTION["tokens"])}
     classifies = predictor_of(CONFIGS["classifier"])
-    tags = with_spans(tagging(tagger_of(label_encoding="BIOUL"), convert_to_coding_scheme="BIOUL"))
+    tags = biased(
+        experiment_of(tagger, label_encoding="BIOUL", reader={"convert_to_coding_scheme": "BIOUL"}), "B-PER", 9
+    )
     for ours, kind in ((classifies, TextClassifierPredictor), (tags, SentenceTaggerPredictor)):
         theirs = as_theirs(ours, kind)
         assert find_embedding_layer(ours._model) is ours.get_interpretable_layer() is theirs.get_interpretable_layer()
-        tags_of_ours = ours.predict_json(sentence).get("spans", [None])
+        spans = ours.predict_json(sentence).get("spans", [None])
         found = SimpleGradient(theirs).saliency_interpret_from_json(sentence)
-        assert len(found) == len(tags_of_ours) > 0
+        assert len(found) == len(spans) > 0
         for key, scores in SimpleGradient(ours).saliency_interpret_from_json(sentence).items():
             assert found[key]["grad_input_1"] == pytest.approx(scores["grad_input_1"], abs=1e-5)
 
 
 @TokenEmbedder.register("word_pieces_for_interpretation")
 class WordPieces(TokenEmbedder):
-    """Takes offsets, as a transformer's embedder does."""
+    """Takes offsets, as the embedder of a transformer does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -478,17 +443,16 @@ class WordPieces(TokenEmbedder):
 
 
 def test_vectors_of_tokens_are_not_taken_for_word_pieces() -> None:
-    """`[x; ELMo]` has one vector a token, whatever x was made of."""
-    model = tagger_of()
+    """`[x; ELMo]` has one vector per token, whatever x is made of."""
+    config = experiment_of(tagger)
     pieces = {"type": "word_pieces_for_interpretation"}
-    model["text_field_embedder"] = {"type": "basic", "token_embedders": {"tokens": pieces}}
-    predictor = predictor_of(tagging(model))
-    text = predictor._model.text
-    offsets = torch.tensor([[[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]])
-    ids = {"tokens": torch.arange(10).unsqueeze(0).float(), "offsets": offsets}
-    text.whole_input.register_forward_pre_hook(lambda module, inputs: ({**inputs[0], "tokens": ids},))
-    for interpreter in SALIENCY:
-        check_scores(interpreter(predictor).saliency_interpret_from_json(QUESTION))
+    config["model"]["text_field_embedder"] = {"type": "basic", "token_embedders": {"tokens": pieces}}
+    predictor = predictor_of(config)
+    offsets = torch.arange(2 * T).view(1, T, 2)
+    ids = {"tokens": torch.arange(2 * T).unsqueeze(0).float(), "offsets": offsets}
+    whole = predictor._model.text.whole_input
+    whole.register_forward_pre_hook(lambda module, inputs: ({**inputs[0], "tokens": ids},))
+    check_scores(predictor)
 
 
 def test_the_whole_input_adds_no_weights_and_is_copied_with_its_model() -> None:
@@ -500,27 +464,18 @@ def test_the_whole_input_adds_no_weights_and_is_copied_with_its_model() -> None:
 
 
 def stock(embedder: Config, kind: str, width: int) -> Config:
-    """A model of AllenNLP's with ELMo in its text field embedder."""
-    embedders = {"type": "basic", "token_embedders": embedder}
-    if kind == "simple_tagger":
-        model = {"type": kind, "text_field_embedder": embedders, "encoder": lstm(width), "label_encoding": "BIO"}
-        return tagging(model, token_indexers=indexers_of(embedder))
-    model = {
-        "type": kind,
-        "text_field_embedder": embedders,
-        "seq2seq_encoder": lstm(width),
-        "seq2vec_encoder": {**POOLING, "embedding_dim": 12},
-    }
-    return classification(model, token_indexers=indexers_of(embedder))
-
-
-def indexers_of(embedder: Config) -> Config:
+    """An experiment with a model of AllenNLP that has ELMo in its text field embedder."""
     every = {"elmo": {"type": "elmo_characters"}, "tokens": {"type": "single_id"}}
-    return {name: every[name] for name in embedder}
+    indexers = {name: every[name] for name in embedder}
+    model = {"type": kind, "text_field_embedder": {"type": "basic", "token_embedders": embedder}}
+    if kind == "simple_tagger":
+        model |= {"encoder": lstm(width), "label_encoding": "BIO"}
+        return experiment(model, tags_reader(token_indexers=indexers), TOWNS)
+    model |= {"seq2seq_encoder": lstm(width), "seq2vec_encoder": {**POOLING, "embedding_dim": 12}}
+    return experiment(model, csv_reader(token_indexers=indexers), OPINIONS)
 
 
-@pytest.mark.parametrize("kind", ["simple_tagger", "basic_classifier"])
-@pytest.mark.parametrize("x", [True, False])
+@pytest.mark.parametrize(("kind", "x"), [("simple_tagger", True), ("basic_classifier", False)])
 def test_models_of_allennlp_have_the_gradients_that_they_have_with_its_own_elmo(
     kind: str, x: bool, tmp_path: Path
 ) -> None:
@@ -543,23 +498,15 @@ def test_models_of_allennlp_have_the_gradients_that_they_have_with_its_own_elmo(
         assert found.keys() == wanted.keys() == {"grad_input_1"}
         assert np.abs(wanted["grad_input_1"]).sum() > 1e-3
         np.testing.assert_allclose(found["grad_input_1"], wanted["grad_input_1"], atol=1e-5, rtol=1e-3)
-    for interpreter in SALIENCY:
-        check_scores(interpreter(ours).saliency_interpret_from_json(QUESTION))
+    check_scores(ours)
     InputReduction(ours).attack_from_json(QUESTION)
 
 
-def labelled(instances: list[Instance]) -> list[Any]:
-    """The tags of each, or its label."""
-    return [each["tags"].labels if "tags" in each else each["label"].label for each in instances]  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("mix", ["last", "average"])
-def test_models_of_allennlp_with_a_mix_without_parameters_have_gradients(mix: str) -> None:
-    config = stock({"elmo": {"type": "elmo", **RANDOM, "mix": mix}}, "basic_classifier", D)
+def test_models_of_allennlp_with_a_mix_without_parameters_have_gradients() -> None:
+    config = stock({"elmo": {"type": "elmo", **LAST}}, "basic_classifier", D)
     for keys in ({}, {"interpretable_layer": "token_layer"}):
         predictor = predictor_of(config, predictor_name="elmo_classifier", **keys)
-        for interpreter in SALIENCY:
-            check_scores(interpreter(predictor).saliency_interpret_from_json(QUESTION))
+        check_scores(predictor)
     elmo: Any = find_text_field_embedder(predictor_of(config, predictor_name="elmo_classifier")._model)
     ids = torch.full((1, 2, 50), 261)
     ids[..., 0] = 259

@@ -7,7 +7,6 @@ import pickle
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -31,6 +30,7 @@ from tests.task_oracles import (
     csv_reader,
     experiment,
     lstm,
+    read_data,
     tagger,
     tags_reader,
     train,
@@ -79,13 +79,14 @@ def warnings() -> Iterator[list[str]]:
     logger.removeHandler(handler)
 
 
-@pytest.mark.parametrize("crf", [True, False])
-@pytest.mark.parametrize("loader", ["simple", "workers"])
+@pytest.mark.parametrize(("crf", "loader"), [(True, "simple"), (True, "workers"), (False, "simple")])
 def test_evaluate_counts_tags_that_training_has_not_seen_as_errors(
-    crf: bool, loader: str, tmp_path: Path, new_tags: Path, warnings: list[str]
+    crf: bool, loader: str, trained_tagger: Path, tmp_path: Path, new_tags: Path, warnings: list[str]
 ) -> None:
-    train(experiment(tagger(ELMO, crf=crf), tags_reader(), TOWNS), tmp_path / "run")
-    archive = tmp_path / "run" / "model.tar.gz"
+    archive = trained_tagger
+    if not crf:
+        train(experiment(tagger(ELMO, crf=False), tags_reader(), TOWNS), tmp_path / "run")
+        archive = tmp_path / "run" / "model.tar.gz"
     loaded = load_archive(archive)
     predicted = [each["tags"] for each in loaded.model.forward_on_instances([*loaded.dataset_reader.read(new_tags)])]
     warnings.clear()
@@ -173,50 +174,42 @@ def test_evaluate_counts_classes_that_training_has_not_seen_as_errors(
     assert metrics["loss"] == pytest.approx(-torch.tensor(known).log().mean().item(), abs=1e-5)
 
 
-def test_predict_reads_them_with_the_dataset_reader(tmp_path: Path, new_tags: Path) -> None:
-    train(experiment(tagger(ELMO), tags_reader(), TOWNS), tmp_path / "run")
+def test_predict_reads_them_with_the_dataset_reader(trained_tagger: Path, tmp_path: Path, new_tags: Path) -> None:
     output = tmp_path / "answers.jsonl"
     options = ("--use-dataset-reader", "--silent", "--output-file", output)
-    allennlp("predict", tmp_path / "run" / "model.tar.gz", new_tags, *options)
+    allennlp("predict", trained_tagger, new_tags, *options)
     assert len(output.read_text(encoding="utf-8").splitlines()) == len(TAGS)
 
 
-@pytest.mark.parametrize("reader", ["column_tags", "conll2003"])
-def test_validation_data_may_hold_them(reader: str, tmp_path: Path, warnings: list[str]) -> None:
-    data, validation = TOWNS, tmp_path / "validation.txt"
-    lines = NEW_TAGS.splitlines()
-    keys = tags_reader()
-    if reader == "conll2003":  # token, part of speech, chunk, entity
-        lines = [line.replace(" ", " X O ") for line in lines]
-        data = tmp_path / "train.txt"
-        data.write_text("\n".join(line.replace(" ", " X O ") for line in TOWNS.read_text().splitlines()) + "\n")
-        keys = {"type": "conll2003", "token_indexers": keys["token_indexers"]}
-    validation.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    config = experiment(tagger(ELMO), keys, data)
-    config["validation_data_path"] = str(validation)
+def test_validation_data_may_hold_them_and_training_data_may_not(tmp_path: Path, warnings: list[str]) -> None:
+    validation = tmp_path / "validation.txt"
+    validation.write_text(NEW_TAGS, encoding="utf-8")
+    config = {**experiment(tagger(ELMO), tags_reader(), TOWNS), "validation_data_path": str(validation)}
     train({**config, "datasets_for_vocab_creation": ["train"]}, tmp_path / "run")
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert 0 < metrics["best_validation_accuracy"] < 1
     assert len(warnings) == 1
-    config["train_data_path"], config["validation_data_path"] = str(validation), str(data)
+    config["train_data_path"], config["validation_data_path"] = str(validation), str(TOWNS)
     config["vocabulary"] = {"type": "from_files", "directory": str(tmp_path / "run" / "vocabulary")}
-    with pytest.raises(ConfigurationError, match=r"training data: .*'labels'\), got 'B-LST', 'B-MISC', 'I-LST'"):
+    with pytest.raises(ConfigurationError, match=r"training data: .*'labels'.*'B-LST', 'B-MISC', 'I-LST'"):
         train(config, tmp_path / "other")
 
 
-def test_labels_that_extend_vocab_adds_are_errors_too(tmp_path: Path, new_tags: Path) -> None:
-    train(experiment(tagger(ELMO), tags_reader(), TOWNS), tmp_path / "run")
-    archive = tmp_path / "run" / "model.tar.gz"
-    assert evaluate_from_archive(archive, str(new_tags), extend_vocab=True) == pytest.approx(
-        evaluate_from_archive(archive, str(new_tags)), abs=1e-6
-    )
+def test_labels_that_extend_vocab_adds_are_errors_too(trained_tagger: Path, new_tags: Path) -> None:
+    extended = evaluate_from_archive(trained_tagger, str(new_tags), extend_vocab=True)
+    assert extended == pytest.approx(evaluate_from_archive(trained_tagger, str(new_tags)), abs=1e-6)
 
 
-def test_a_namespace_with_an_unknown_token_does_not_take_them_for_it(new_tags: Path, tmp_path: Path) -> None:
+def test_a_namespace_of_another_name_has_padding_and_unknown_which_are_no_labels(
+    new_tags: Path, tmp_path: Path
+) -> None:
+    """AllenNLP adds both to a namespace unless its name ends in `labels` or `tags`."""
     config = experiment(tagger(ELMO, label_namespace="entities"), tags_reader(label_namespace="entities"), TOWNS)
-    train(config, tmp_path / "run")
+    model = train(config, tmp_path / "run")
     metrics = evaluate_from_archive(tmp_path / "run" / "model.tar.gz", str(new_tags))
     assert 0 <= metrics["f1-measure-overall"] < 1
+    for answer in model.eval().forward_on_instances(read_data(config)):
+        assert not [tag for tag in answer["tags"] if tag.startswith("@@")]
 
 
 def test_allennlps_own_models_keep_their_error(tmp_path: Path, new_tags: Path) -> None:
@@ -237,15 +230,7 @@ def test_the_index_of_an_unseen_label_is_the_same_in_every_process() -> None:
     assert vocab.get_vocab_size("labels") == 2 and KnownLabels(vocab, "labels").name(index) == "I-LST"
 
 
-@pytest.mark.parametrize("make", [tagger, classifier])
-def test_a_namespace_without_labels_is_an_error_that_names_those_there_are(make: Any) -> None:
-    reader, data = (csv_reader(), OPINIONS) if make is classifier else (tags_reader(), TOWNS)
-    for namespace in ("other_labels", "padded"):
-        with pytest.raises(ConfigurationError, match=rf"'label_namespace' '{namespace}': .*'labels'.*'num_labels'"):
-            build_model(
-                experiment(
-                    make(ELMO, label_namespace=namespace, **({} if make is classifier else {"label_encoding": None})),
-                    reader,
-                    data,
-                )
-            )
+@pytest.mark.parametrize("namespace", ["other_labels", "padded"])
+def test_a_namespace_without_labels_is_an_error_that_names_those_there_are(namespace: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"'label_namespace' '{namespace}': .*'labels'.*'num_labels'"):
+        build_model(experiment(classifier(ELMO, label_namespace=namespace), csv_reader(), OPINIONS))

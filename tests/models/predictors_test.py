@@ -43,7 +43,7 @@ BLANK: list[Config] = [{"sentence": ""}, {"sentence": " \n\t "}, {"tokens": []}]
 
 
 @pytest.fixture(scope="module")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+def archives(tmp_path_factory: pytest.TempPathFactory, trained_tagger: Path) -> Iterator[dict[str, Path]]:
     """Trained models of every kind, whose biLM's file is gone."""
     folder = tmp_path_factory.mktemp("archives")
     files = bilm_files(folder / "bilm")
@@ -62,7 +62,6 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pat
     del json_reader["coding_scheme"]
     baseline = tagger(None, encoder=lstm(5), text_field_embedder=word_embedder(5))
     configs = {
-        "tagger": experiment(tagger(elmo), tags_reader(), TOWNS),
         "softmax": experiment(tagger(elmo, crf=False, label_encoding="BIOUL"), bioul, TOWNS),
         "plain": experiment(tagger(elmo, label_encoding=None), tags_reader(coding_scheme=None), TOWNS),
         "classifier": experiment(classifier(elmo), csv_reader(tokenizer="spacy_blank"), OPINIONS),
@@ -75,7 +74,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pat
         train(config, folder / name)
     for file in files.values():
         Path(file).unlink()
-    yield {name: folder / name / "model.tar.gz" for name in configs}
+    yield {"tagger": trained_tagger, **{name: folder / name / "model.tar.gz" for name in configs}}
 
 
 Load = Callable[..., Any]
@@ -109,12 +108,9 @@ QUESTIONS = [RAW, BLANK[0], {"tokens": ["Mirka", "saw", "Harrow"]}, *BLANK[1:], 
 @pytest.mark.parametrize(
     ("archive", "name"),
     [
-        ("tagger", "elmo_tagger"),
         ("softmax", "elmo_tagger"),
-        ("classifier", "elmo_classifier"),
         ("json", "elmo_classifier"),
         ("tagger", "elmo_embedder"),
-        ("stock", "elmo_embedder"),
         ("stock", "elmo_tagger"),
     ],
 )
@@ -134,7 +130,7 @@ def test_the_default_predictors_are_ours(load: Load) -> None:
     assert type(load("classifier")) is ElmoClassifierPredictor
 
 
-@pytest.mark.parametrize("archive", ["tagger", "softmax", "baseline"])
+@pytest.mark.parametrize("archive", ["tagger", "baseline"])
 def test_the_tagger_answers_raw_text_and_tokens_alike(load: Load, archive: str) -> None:
     predictor = load(archive, "elmo_tagger")
     answer = predictor.predict_json(RAW)
@@ -171,23 +167,15 @@ def test_a_text_without_tokens_has_no_tags(load: Load, question: Config) -> None
     assert load("tagger", "elmo_tagger").predict_json(question) == {**NO_TAGS, "spans": []}
 
 
-@pytest.mark.parametrize("name", ["elmo_tagger", "elmo_embedder"])
+@pytest.mark.parametrize(("archive", "name"), [("tagger", "elmo_tagger"), ("classifier", "elmo_classifier")])
 @pytest.mark.parametrize(
     "question",
     [{}, {"text": "Tove left."}, {"sentence": 7}, {"tokens": "Tove left."}, {"tokens": ["Tove", 3]}, ["Tove"]],
 )
-def test_another_question_is_an_error_that_says_what_was_wanted(load: Load, name: str, question: Any) -> None:
-    predictor = load("tagger", name)
-    with pytest.raises(ConfigurationError, match=r"expected 'sentence'.* or 'tokens'") as caught:
-        predictor.predict_json(question)
-    assert str(caught.value).endswith(f"got {question}")
-
-
-def test_the_classifier_refuses_another_question_too(load: Load) -> None:
-    predictor = load("classifier")
-    for question in ({}, {"tokens": "ab"}, {"sentence": ["ab"]}, {"tokens": 3, "sentence": "a b"}):
-        with pytest.raises(ConfigurationError, match=r"expected 'sentence'.* or 'tokens'"):
-            predictor.predict_json(question)
+def test_another_question_is_an_error_that_names_the_keys(load: Load, archive: str, name: str, question: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"'sentence'.*'tokens'") as caught:
+        load(archive, name).predict_json(question)
+    assert str(question) in str(caught.value)
 
 
 @pytest.mark.parametrize("archive", ["classifier", "json"])
@@ -204,12 +192,12 @@ def test_the_classifier_names_a_label_for_any_text(load: Load, archive: str) -> 
     assert same(predictor.predict_json({"tokens": cut}), answers[0])
 
 
-@pytest.mark.parametrize("archive", ["tagger", "stock", "classifier"])
+@pytest.mark.parametrize("archive", ["tagger", "stock"])
 def test_the_embedder_has_the_keys_and_shapes_of_tf_hub(load: Load, archive: str) -> None:
     predictor = load(archive, "elmo_embedder")
     assert isinstance(predictor, ElmoEmbedderPredictor)
-    question = CUT if archive == "classifier" else RAW
-    answer = predictor.predict_json(question)
+    answer = predictor.predict_json(RAW)
+    assert answer == predictor.predict_json(RAW)  # without dropout
     assert set(answer) == {"tokens", "word_emb", "lstm_outputs1", "lstm_outputs2", "elmo", "default"}
     assert answer["tokens"] == CUT["tokens"]
     layers = small_bilm()(batch_to_ids([CUT["tokens"]])).layers[:, 0, 1:-1]  # (L, T, D)
@@ -240,13 +228,8 @@ def test_the_embedder_gives_a_text_without_tokens_no_vectors_and_a_zero_mean(loa
         }
 
 
-def test_the_embedder_is_in_evaluation_mode(load: Load) -> None:
-    predictor = load("stock", "elmo_embedder")
-    assert predictor.predict_json(RAW) == predictor.predict_json(RAW)
-
-
 def test_the_embedder_wants_a_model_with_elmo(load: Load) -> None:
-    with pytest.raises(ConfigurationError, match="ElmoTagger holds no ELMo to embed with"):
+    with pytest.raises(ConfigurationError, match="ElmoTagger"):
         load("baseline", "elmo_embedder")
 
 
@@ -273,34 +256,33 @@ def test_the_embedder_reads_words_where_the_bilm_does(tmp_path: Path) -> None:
     assert empty["elmo"] == []
 
 
-@pytest.mark.parametrize("name", ["elmo_tagger", "elmo_embedder"])
-def test_allennlp_predict_answers_a_file_line_by_line(archives: dict[str, Path], tmp_path: Path, name: str) -> None:
-    questions, answers = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
+def predict(archive: Path, data: Path, folder: Path, *arguments: Any) -> list[Config]:
+    """The answers of `allennlp predict`."""
+    answers = folder / "answers.jsonl"
+    allennlp("predict", archive, data, "--batch-size", 3, "--silent", "--output-file", answers, *arguments)
+    return [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
+
+
+def test_allennlp_predict_answers_a_file_line_by_line(archives: dict[str, Path], load: Load, tmp_path: Path) -> None:
+    questions = tmp_path / "questions.jsonl"
     questions.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS), encoding="utf-8")
-    archive = archives["tagger"]
-    allennlp(
-        *("predict", archive, questions, "--predictor", name, "--batch-size", 2, "--silent", "--output-file", answers)
-    )
-    found = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
-    predictor = Predictor.from_path(str(archive), predictor_name=name)
-    assert same(found, predictor.predict_batch_json(QUESTIONS))
+    found = predict(archives["tagger"], questions, tmp_path)
+    assert same(found, load("tagger").predict_batch_json(QUESTIONS))
 
 
 @pytest.mark.parametrize(
-    ("archive", "name"),
+    ("archive", "name", "by_command"),
     [
-        ("tagger", "elmo_tagger"),
-        ("softmax", "elmo_tagger"),
-        ("stock", "elmo_tagger"),
-        ("tagger", "elmo_embedder"),
-        ("stock", "elmo_embedder"),
-        ("classifier", "elmo_classifier"),
-        ("stock_classifier", "elmo_classifier"),
-        ("classifier", "elmo_embedder"),
+        ("tagger", "elmo_tagger", True),
+        ("stock", "elmo_tagger", False),
+        ("tagger", "elmo_embedder", True),
+        ("classifier", "elmo_classifier", False),
+        ("stock_classifier", "elmo_classifier", True),
+        ("classifier", "elmo_embedder", False),
     ],
 )
 def test_every_path_gives_the_same_answer(
-    archives: dict[str, Path], load: Load, tmp_path: Path, archive: str, name: str
+    archives: dict[str, Path], load: Load, tmp_path: Path, archive: str, name: str, by_command: bool
 ) -> None:
     data = TOWNS
     if "classifier" in archive:
@@ -308,17 +290,14 @@ def test_every_path_gives_the_same_answer(
     predictor = load(archive, name)
     instances = list(predictor._dataset_reader.read(data))
     questions = [{"tokens": [token.text for token in instance["tokens"].tokens]} for instance in instances]
-    wanted = predictor.predict_batch_json(questions)
-    assert len(wanted) > 3 and all(answer["tokens"] for answer in wanted)
-    assert same([predictor.predict_json(question) for question in questions], wanted)
-    assert same(predictor.predict_batch_instance(instances), wanted)
-    assert same([predictor.predict_instance(instance) for instance in instances], wanted)
+    expected = predictor.predict_batch_json(questions)
+    assert len(expected) > 3 and all(answer["tokens"] for answer in expected)
+    assert same([predictor.predict_json(question) for question in questions], expected)
+    assert same(predictor.predict_batch_instance(instances), expected)
+    assert same([predictor.predict_instance(instance) for instance in instances], expected)
     assert predictor.predict_batch_instance([]) == []
-    for batch in ([], ["--batch-size", 3]):
-        answers = tmp_path / "answers.jsonl"
-        arguments = ["--use-dataset-reader", "--predictor", name, "--silent", "--output-file", answers, *batch]
-        allennlp("predict", archives[archive], data, *arguments)
-        assert same([json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()], wanted)
+    if by_command:
+        assert same(predict(archives[archive], data, tmp_path, "--use-dataset-reader", "--predictor", name), expected)
 
 
 def test_a_gold_label_that_the_model_does_not_know_is_no_matter(load: Load, tmp_path: Path) -> None:
@@ -332,10 +311,9 @@ def test_a_gold_label_that_the_model_does_not_know_is_no_matter(load: Load, tmp_
     assert same(classifier.predict_instance(instance), classifier.predict_json({"sentence": "Tove left"}))
 
 
-@pytest.mark.parametrize(("archive", "name"), [("tagger", "elmo_tagger"), ("tagger", "elmo_embedder")])
-def test_an_instance_without_a_text_is_an_error_that_names_its_fields(load: Load, archive: str, name: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"'tokens', got \['premise'\]"):
-        load(archive, name).predict_instance(Instance({"premise": TextField([Token("Tove")])}))
+def test_an_instance_without_a_text_is_an_error_that_names_its_fields(load: Load) -> None:
+    with pytest.raises(ConfigurationError, match=r"'tokens'.*'premise'"):
+        load("tagger").predict_instance(Instance({"premise": TextField([Token("Tove")])}))
 
 
 def test_a_text_of_a_dataset_without_tokens_is_answered(load: Load) -> None:
@@ -361,36 +339,27 @@ def test_allennlps_own_models_are_answered_for_as_far_as_they_say(load: Load) ->
 
 
 def test_a_model_of_another_kind_is_named(load: Load) -> None:
-    with pytest.raises(ConfigurationError, match="wanted a tagger, found a ElmoClassifier, which gives"):
+    with pytest.raises(ConfigurationError, match=r"tagger.*ElmoClassifier"):
         load("json", "elmo_tagger")._answer(["Tove"], {"label": "1"})
-    with pytest.raises(ConfigurationError, match="wanted a classifier, found a ElmoTagger, which gives"):
+    with pytest.raises(ConfigurationError, match=r"classifier.*ElmoTagger"):
         load("tagger", "elmo_classifier")._answer(["Tove"], {"tags": []})
 
 
 @pytest.mark.parametrize("archive", ["tagger", "classifier"])
-def test_half_a_surrogate_pair_is_a_character_like_others(load: Load, archive: str) -> None:
+def test_a_lone_surrogate_is_a_character_like_others(load: Load, archive: str) -> None:
     answer = load(archive).predict_json({"sentence": "\ud83d left \ud83d\ude00"})
     assert answer["tokens"][0] == "\ufffd" and "\U0001f600" in answer["tokens"]
 
 
-@pytest.mark.parametrize(
-    ("archive", "name"),
-    [
-        ("tagger", "elmo_tagger"),
-        ("tagger", "elmo_embedder"),
-        ("classifier", "elmo_classifier"),
-        ("json", "elmo_classifier"),
-        ("stock_classifier", "elmo_classifier"),
-    ],
-)
-@pytest.mark.parametrize("to_file", [True, False])
-def test_allennlp_predict_writes_the_answer_for_half_a_surrogate_pair(
-    archives: dict[str, Path], tmp_path: Path, capfdbinary: Any, archive: str, name: str, to_file: bool
+@pytest.mark.parametrize(("archive", "to_file"), [("tagger", True), ("tagger", False), ("stock_classifier", True)])
+def test_allennlp_predict_writes_the_answer_for_a_lone_surrogate(
+    archives: dict[str, Path], tmp_path: Path, capfdbinary: Any, archive: str, to_file: bool
 ) -> None:
     questions, answers = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
     questions.write_text('{"tokens": ["\\ud83d", "left"]}\n{"sentence": "\\ud83d left"}\n', encoding="utf-8")
     output = ["--silent", "--output-file", answers] if to_file else []
     capfdbinary.readouterr()
+    name = "elmo_classifier" if archive == "stock_classifier" else "elmo_tagger"
     allennlp("predict", archives[archive], questions, "--predictor", name, *output)
     written = answers.read_bytes() if to_file else capfdbinary.readouterr().out
     lines = [line.removeprefix("prediction:  ") for line in written.decode("utf-8").splitlines()]
@@ -398,6 +367,6 @@ def test_allennlp_predict_writes_the_answer_for_half_a_surrogate_pair(
     assert found == [["\ud83d", "left"], ["\ufffd", "left"]]
 
 
-def test_a_line_that_is_no_json_is_shown(load: Load) -> None:
-    with pytest.raises(ConfigurationError, match=r"wanted an object of JSON a line, found '\{\"sentence\": Tove"):
+def test_a_line_that_is_not_json_is_shown(load: Load) -> None:
+    with pytest.raises(ConfigurationError, match=r"JSON.*sentence.*Tove"):
         load("tagger").load_line('{"sentence": Tove left.}')

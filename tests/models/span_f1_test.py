@@ -14,8 +14,7 @@ from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.training.metrics import SpanBasedF1Measure
 
-from elmo_plugin.models.span_f1 import SpanF1
-from elmo_plugin.models.spans import TAGS_TO_SPANS
+from elmo_plugin.models.spans import TAGS_TO_SPANS, SpanF1
 from tests.distributed_jobs import in_two_processes, score_spans, start_processes
 from tests.oracles import options
 from tests.task_oracles import TOWNS, experiment, tagger, tags_reader
@@ -47,7 +46,7 @@ def theirs(encoding: str, predicted: list[list[str]], gold: list[list[str]]) -> 
 
 
 @pytest.mark.parametrize("encoding", LABELS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_it_counts_as_allennlp_does(encoding: str, seed: int) -> None:
     predicted, gold = sentences(encoding, seed), sentences(encoding, seed + 100)
     metric = SpanF1(LABELS[encoding], encoding)
@@ -65,8 +64,8 @@ def test_a_type_that_cannot_be_predicted_counts_overall() -> None:
     assert {key for key in scores if "recall" in key} == {"recall-X", "recall-overall"}
 
 
-@pytest.mark.parametrize("encoding", ["BIO", "BIOUL"])
-def test_two_processes_with_unequal_shares_have_the_scores_of_one(encoding: str, tmp_path: Path) -> None:
+def test_two_processes_with_unequal_shares_have_the_scores_of_one(tmp_path: Path) -> None:
+    encoding = "BIOUL"
     predicted, gold = sentences(encoding, 1), sentences(encoding, 2)
     # Batches of each process: as many, of other sizes.
     shares = [[(0, 9), (9, 13)], [(13, 14), (14, 20)]]

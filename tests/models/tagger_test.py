@@ -16,7 +16,6 @@ from elmo_plugin.models.spans import check_label_encoding
 from tests.oracles import options
 from tests.task_oracles import (
     TOWNS,
-    Config,
     D,
     as_tensors,
     bilm_files,
@@ -57,31 +56,25 @@ def test_it_scores_both_ends_of_the_rnn_from_two_mixes_of_one_pass(crf: bool) ->
     torch.testing.assert_close(output["logits"], model.tag_projection._module(joint))
 
 
-@pytest.mark.parametrize(
-    ("elmo_at", "width", "out"),
-    [(["input"], D + X, 12), (["output"], X, 12 + D), (["input", "output"], D + X, 12 + D)],
-)
-@pytest.mark.parametrize("crf", [True, False])
-def test_it_trains_with_elmo_at_any_of_the_places(
-    elmo_at: Any, width: int, out: int, crf: bool, tmp_path: Path
-) -> None:
-    keys = {"elmo_at": elmo_at, "encoder": lstm(width), "text_field_embedder": word_embedder(X), "crf": crf}
+@pytest.mark.parametrize(("elmo_at", "crf"), [(["input"], True), (["output"], False), (["input", "output"], True)])
+def test_it_trains_with_elmo_at_any_of_the_places(elmo_at: Any, crf: bool, tmp_path: Path) -> None:
+    encoder = lstm(X + D * ("input" in elmo_at))
+    keys = {"elmo_at": elmo_at, "encoder": encoder, "text_field_embedder": word_embedder(X), "crf": crf}
     config = experiment(tagger(ELMO, **keys), tags_reader(), TOWNS, num_epochs=1)
     before, _ = build_model(config)
     model = train(config, tmp_path)
     assert isinstance(model, ElmoTagger) and isinstance(before, ElmoTagger)
-    assert model.tag_projection._module.in_features == out and len(model.text.elmo.mixes) == len(elmo_at)
-    for mix in model.text.elmo.mixes:
-        assert mix.scalar_parameters.any()
+    assert model.tag_projection._module.in_features == 12 + D * ("output" in elmo_at)
+    assert len(model.text.elmo.mixes) == len(elmo_at)
+    assert all(mix.scalar_parameters.any() for mix in model.text.elmo.mixes)
     for name, parameter in before.text.elmo.bilm.named_parameters():
         assert torch.equal(parameter, model.text.elmo.bilm.get_parameter(name))
 
 
 def test_the_baseline_without_elmo_reads_the_same_text(tmp_path: Path) -> None:
     config = tagger(None, encoder=lstm(X), text_field_embedder=word_embedder(X))
-    model = train(experiment(config, tags_reader(), TOWNS), tmp_path)
+    model = train(experiment(config, tags_reader(), TOWNS, num_epochs=1), tmp_path)
     assert isinstance(model, ElmoTagger) and model.text.elmo is None
-    assert model.tag_projection._module.in_features == 12
     assert not [name for name, _ in model.named_parameters() if "bilm" in name]
 
 
@@ -90,7 +83,7 @@ def test_it_learns_its_few_sentences_by_heart(tmp_path: Path) -> None:
     model, data = build_model(experiment(tagger(elmo, encoder=lstm(D, 20)), tags_reader(), TOWNS))
     batch = as_tensors(data, model.vocab)
     optimizer = torch.optim.Adam((parameter for parameter in model.parameters() if parameter.requires_grad), lr=0.03)
-    for _ in range(120):
+    for _ in range(80):
         model.zero_grad()
         model(**batch)["loss"].backward()
         optimizer.step()
@@ -101,15 +94,9 @@ def test_it_learns_its_few_sentences_by_heart(tmp_path: Path) -> None:
     )
 
 
-def test_a_trained_softmax_over_bioul_answers_too(tmp_path: Path) -> None:
-    reader = tags_reader(convert_to_coding_scheme="BIOUL")
-    model = train(experiment(tagger(ELMO, crf=False, label_encoding="BIOUL"), reader, TOWNS), tmp_path)
-    assert 0.0 <= model.get_metrics()["f1-measure-overall"] <= 1.0
-
-
-def test_plain_tags_need_no_encoding(tmp_path: Path) -> None:
-    model = train(experiment(tagger(ELMO, label_encoding=None), tags_reader(coding_scheme=None), TOWNS), tmp_path)
-    assert isinstance(model, ElmoTagger)
+def test_plain_tags_need_no_encoding() -> None:
+    model, data = towns_model(label_encoding=None)
+    model(**as_tensors(data, model.vocab))
     assert list(model.get_metrics()) == ["accuracy"] and bool(model.crf._constraint_mask.all())
 
 
@@ -158,59 +145,28 @@ def test_l2_on_the_mixes_alone_is_the_papers_lambda(tmp_path: Path) -> None:
     assert losses[0] == 0.0 and losses[1] == pytest.approx(5.0 * sum(norm**2 for norm in weights[1]), rel=1e-4)
 
 
-def error_of(config: Config) -> str:
-    with pytest.raises(ConfigurationError) as caught:
-        build_model(experiment(config, tags_reader(), TOWNS))
-    return str(caught.value)
-
-
-def test_a_misspelt_place_is_an_error_that_lists_the_choices() -> None:
-    found = error_of(tagger(ELMO, elmo_at=["inptu", "output"]))
-    assert found == "'elmo_at' is ['inptu', 'output']; wanted one or both of ['input', 'output']"
-
-
-def test_the_wrong_size_of_the_encoder_is_an_error_that_says_the_right_one() -> None:
-    found = error_of(tagger(ELMO, text_field_embedder=word_embedder(X)))
-    wanted = "wanted 21: 5 of the text field embedder and 16 of ELMo at the input"
-    assert found == f"the encoder's 'input_size' is 16; {wanted}"
-
-
-@pytest.mark.parametrize("encoding", ["bio", "IOB"])
-def test_an_unknown_label_encoding_is_an_error_that_lists_the_choices(encoding: str) -> None:
-    wanted = f"'label_encoding' is '{encoding}'; wanted null or one of ['BIO', 'IOB1', 'BIOUL', 'BMES']"
-    assert error_of(tagger(ELMO, label_encoding=encoding)) == wanted
-
-
-def test_labels_of_another_encoding_are_an_error_that_names_some() -> None:
+@pytest.mark.parametrize(
+    ("encoding", "labels", "facts"),
+    [
+        ("bio", ["O"], ["'bio'", "BIO", "IOB1", "BIOUL", "BMES"]),
+        ("BIO", ["DT", "NN", "IN", "O"], ["DT, NN", "'BIO'"]),
+        ("BIOUL", ["O", "B-PER", "I-PER"], ["'BIOUL'", "begin with L"]),
+    ],
+)
+def test_labels_of_another_encoding_are_an_error_that_names_some(
+    encoding: str, labels: list[str], facts: list[str]
+) -> None:
     vocab = Vocabulary()
-    for label in ("DT", "NN", "IN", "O"):
-        vocab.add_token_to_namespace(label, "labels")
-    with pytest.raises(
-        ConfigurationError, match="'label_encoding' is 'BIO', but there are labels like DT, NN; wanted null"
-    ):
-        Model.from_params(Params(tagger(deepcopy(ELMO))), vocab=vocab)
+    vocab.add_tokens_to_namespace(labels, "labels")
+    with pytest.raises(ConfigurationError, match="'label_encoding'") as caught:
+        Model.from_params(Params(tagger(deepcopy(ELMO), label_encoding=encoding)), vocab=vocab)
+    assert all(fact in str(caught.value) for fact in facts)
+    check_label_encoding("BIOUL", ["O", "U-PER"])
+    check_label_encoding("BIOUL", ["O", "B-PER", "L-PER"])
 
 
 def test_a_reader_without_elmos_indexer_is_an_error_that_names_what_it_has() -> None:
     reader = tags_reader(token_indexers={"tokens": {"type": "single_id"}})
     model, data = build_model(experiment(tagger(ELMO), reader, TOWNS))
-    with pytest.raises(
-        ConfigurationError, match=r"reads the token indexer 'elmo' \('elmo_indexer'\); found \['tokens'\]"
-    ):
+    with pytest.raises(ConfigurationError, match=r"'elmo_indexer'.*'elmo'.*\['tokens'\]"):
         model(**as_tensors(data[:1], model.vocab))
-
-
-def test_a_namespace_of_another_name_holds_more_than_labels(tmp_path: Path) -> None:
-    """Unless it ends in `labels` or `tags`, AllenNLP puts padding into it, which no sentence may be tagged with."""
-    reader = tags_reader(label_namespace="entities")
-    config = experiment(tagger(ELMO, label_namespace="entities"), reader, TOWNS)
-    model = train(config, tmp_path)
-    for each in model.eval().forward_on_instances(build_model(config)[1]):
-        assert not [tag for tag in each["tags"] if tag.startswith("@@")]
-
-
-def test_labels_of_bio_are_not_taken_for_bioul() -> None:
-    with pytest.raises(ConfigurationError, match="which marks the last token of a span L; found no such label"):
-        check_label_encoding("BIOUL", ["O", "B-PER", "I-PER"])
-    check_label_encoding("BIOUL", ["O", "U-PER"])
-    check_label_encoding("BIOUL", ["O", "B-PER", "L-PER"])

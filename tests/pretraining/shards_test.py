@@ -153,12 +153,12 @@ def test_counting_reads_a_corpus_once(tmp_path: Path) -> None:
     [
         (b"", ": found no tokens; wanted one sentence a line"),
         (b"\n \n\r\n\xe3\x80\x80", ": found no tokens; wanted one sentence a line"),
-        (b"a b\n\nc \xff\xfe\n", ", line 3: found byte 0xff; wanted UTF-8 (invalid start byte)"),
-        (b"\xef\xbb\xbfab\xff\n", ", line 1: found byte 0xff; wanted UTF-8 (invalid start byte)"),
-        ("a\nGänge\n".encode("latin-1"), ", line 2: found byte 0xe4; wanted UTF-8 (invalid continuation byte)"),
-        (b"a\nb\xe2\x82", ", line 2: found byte 0xe2; wanted UTF-8 (unexpected end of data)"),
-        ("a b\n".encode("utf-16-le"), ", line 1: found a NUL character; wanted text"),
-        (b"a\n\n\0\n", ", line 3: found a NUL character; wanted text"),
+        (b"a b\n\nc \xff\xfe\n", ", line 3: expected UTF-8 text, got byte 0xff (invalid start byte)"),
+        (b"\xef\xbb\xbfab\xff\n", ", line 1: expected UTF-8 text, got byte 0xff (invalid start byte)"),
+        ("a\nGänge\n".encode("latin-1"), ", line 2: expected UTF-8 text, got byte 0xe4 (invalid continuation byte)"),
+        (b"a\nb\xe2\x82", ", line 2: expected UTF-8 text, got byte 0xe2 (unexpected end of data)"),
+        ("a b\n".encode("utf-16-le"), ", line 1: expected UTF-8 text, got a NUL character"),
+        (b"a\n\n\0\n", ", line 3: expected UTF-8 text, got a NUL character"),
     ],
 )
 def test_a_file_that_is_no_text_is_named_with_its_line(tmp_path: Path, encoded: bytes, said: str) -> None:

@@ -46,7 +46,7 @@ def test_a_hyphen_is_the_standard_input_whose_length_nobody_knows(monkeypatch: p
     file = TextFile(Path("-"))
     lines = file.lines()
     assert next(lines) == "one\n" and file.share_read() is None
-    with pytest.raises(ConfigurationError, match="standard input, line 2: found byte 0xff"):
+    with pytest.raises(ConfigurationError, match="standard input, line 2: expected UTF-8 text, got byte 0xff"):
         next(lines)
 
 
@@ -57,9 +57,19 @@ def test_what_it_holds_says_whether_it_is_compressed_whatever_its_name(tmp_path:
     assert list(TextFile(tmp_path / name).lines()) == ["one\n", "zwei\n"]
 
 
-def test_an_ending_that_names_another_compression_is_not_believed(tmp_path: Path) -> None:
+def test_the_first_bytes_overrule_a_suffix_that_names_another_compression(tmp_path: Path) -> None:
     (tmp_path / "text.gz").write_bytes(lzma.compress(b"one\n"))
     assert list(TextFile(tmp_path / "text.gz").lines()) == ["one\n"]
+
+
+@pytest.mark.parametrize(
+    ("content", "got"), [(b"one\n\xff\n", "byte 0xff"), (b"one\ntwo\0\n", "NUL"), (b"one\n\xe2\x82", "byte 0xe2")]
+)
+def test_a_line_that_is_not_text_is_an_error_with_the_given_name(tmp_path: Path, content: bytes, got: str) -> None:
+    (tmp_path / "copy").write_bytes(content)
+    lines = TextFile(tmp_path / "copy", name="https://example.org/text").lines()
+    with pytest.raises(ConfigurationError, match=rf"^https://example\.org/text, line 2: .*got .*{got}"):
+        list(lines)
 
 
 @pytest.mark.parametrize("packing", PACKERS)

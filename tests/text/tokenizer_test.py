@@ -46,7 +46,7 @@ def test_a_text_of_more_than_a_million_characters_is_split_whole() -> None:
 
 @pytest.mark.parametrize("language", ["qq", "", "en_core_web_sm", "tokenizer_exceptions"])
 def test_an_unknown_language_is_named(language: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"'language' is '{language}'; wanted one that spaCy can split"):
+    with pytest.raises(ConfigurationError, match=rf"'language': .*'{language}'"):
         SpacyBlankTokenizer(language)
 
 

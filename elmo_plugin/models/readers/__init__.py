@@ -1,6 +1,7 @@
-"""Dataset readers of the formats that tagged and labelled text comes in."""
+"""Dataset readers of tagged sentences and labelled texts."""
 
 from elmo_plugin.models.readers.column_tags import ColumnTagsReader
+from elmo_plugin.models.readers.rows import Location
 from elmo_plugin.models.readers.text_classification_csv import TextClassificationCsvReader
 
-__all__ = ["ColumnTagsReader", "TextClassificationCsvReader"]
+__all__ = ["ColumnTagsReader", "Location", "TextClassificationCsvReader"]

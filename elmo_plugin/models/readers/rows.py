@@ -1,0 +1,67 @@
+"""Lines and columns of data files, and the errors that name a line."""
+
+import csv
+from collections.abc import Iterator
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Optional, Union
+
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import cached_path
+
+from elmo_plugin.text import TextFile
+
+Location = Union[str, "PathLike[str]"]
+Rows = Iterator[tuple[int, list[str]]]
+"""Line numbers, from 1, with the columns of a row."""
+
+FIELD_SIZE_LIMIT = 2**31 - 1
+"""The longest field of a CSV file in characters. Python's own limit is 131,072."""
+
+
+def read_lines(file_path: Location) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file or URL, plain, .gz or .xz, with their line ends. See `TextFile.lines`."""
+    return TextFile(Path(cached_path(file_path)), name=fspath(file_path)).lines()
+
+
+def quoted_rows(file_path: Location, delimiter: str, quote_char: str) -> Rows:
+    """Yield each row of a CSV file (RFC 4180) that is not blank, with the number of its first line."""
+    csv.field_size_limit(max(csv.field_size_limit(), FIELD_SIZE_LIMIT))  # a setting of the whole process
+    # `strict`, because otherwise a quote that is never closed swallows the rest of the file.
+    reader = csv.reader(read_lines(file_path), delimiter=delimiter, quotechar=quote_char, strict=True)
+    line = 1
+    try:
+        for row in reader:
+            if row and not (len(row) == 1 and row[0].isspace()):
+                yield line, row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        expected = f"fields quoted as a whole with {quote_char}, or 'quote_char' null if quotes are text"
+        raise line_error(file_path, line, expected, f"a row that is not CSV ({error})") from error
+
+
+def plain_rows(file_path: Location, delimiter: str, max_splits: Optional[int]) -> Rows:
+    """Yield each line that is not blank, split at most `max_splits` times, with its number."""
+    for number, line in enumerate(read_lines(file_path), 1):
+        if line.strip():
+            yield number, line.rstrip("\r\n").split(delimiter, -1 if max_splits is None else max_splits)
+
+
+def line_error(file_path: Location, line: int, expected: str, got: str) -> ConfigurationError:
+    """Return an error that names the file and the line."""
+    return ConfigurationError(f"{fspath(file_path)}, line {line}: expected {expected}, got {got}")
+
+
+def show_columns(columns: list[str]) -> str:
+    """Return the number and the content of columns, shortened, for an error."""
+    cut = ", ".join(repr(column if len(column) <= 30 else column[:29] + "…") for column in columns[:8])
+    return f"{len(columns)} column{'s' * (len(columns) != 1)} ({cut}{', …' * (len(columns) > 8)})"
+
+
+def delimiter_hint(columns: list[str], delimiter: Optional[str]) -> str:
+    """Return the end of an error that suggests another delimiter, or an empty string if none is likely."""
+    candidates = ["\t", ";", "|", ",", " "] if len(columns) == 1 else ["\t"]
+    for candidate in candidates:
+        if candidate != delimiter and any(candidate in column for column in columns):
+            return f"; if {candidate!r} separates the columns, set 'delimiter' to it"
+    return ""
