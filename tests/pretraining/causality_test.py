@@ -13,7 +13,7 @@ from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor
 
 from elmo_plugin.pretraining import BidirectionalLanguageModel, language_model
-from elmo_plugin.pretraining.causality import refuse_leaks
+from elmo_plugin.pretraining.causality import check_causality
 from elmo_plugin.pretraining.vocabulary import MARKS
 from elmo_plugin.pretraining.word_ids import WordIds
 from tests.language_model_oracles import language_model as build
@@ -86,7 +86,7 @@ def test_directions_that_never_meet_pass_in_either_mode(name: str) -> None:
     contextualizer = encoder(PASSING[name])
     for training in (True, False):
         contextualizer.train(training)
-        refuse_leaks(contextualizer)
+        check_causality(contextualizer)
         assert all(module.training == training for module in contextualizer.modules())
 
 
@@ -94,7 +94,7 @@ def test_directions_that_never_meet_pass_in_either_mode(name: str) -> None:
 def test_a_contextualizer_that_peeks_or_has_one_direction_is_refused_by_name(name: str) -> None:
     config, told = REFUSED[name]
     with pytest.raises(ConfigurationError, match=told):
-        refuse_leaks(encoder(config))
+        check_causality(encoder(config))
 
 
 @pytest.mark.parametrize(
@@ -103,15 +103,15 @@ def test_a_contextualizer_that_peeks_or_has_one_direction_is_refused_by_name(nam
 )
 def test_a_half_that_knows_ever_so_little_of_the_other_side_is_found(spoil: str, half: str, unseen: str) -> None:
     with pytest.raises(ConfigurationError, match=f"the {half} half of 'Wrapper' depends on tokens {unseen} its own"):
-        refuse_leaks(Wrapper(spoil))
-    refuse_leaks(Wrapper("nothing"))
+        check_causality(Wrapper(spoil))
+    check_causality(Wrapper("nothing"))
 
 
 def test_the_check_leaves_no_trace() -> None:
     """Random numbers go on as they would have, and a stateful encoder has read nothing."""
     contextualizer, twin = encoder(PASSING["stateful lstm"]), encoder(PASSING["stateful lstm"])
     torch.manual_seed(11)
-    refuse_leaks(contextualizer)
+    check_causality(contextualizer)
     found = torch.rand(4)
     torch.manual_seed(11)
     assert torch.equal(found, torch.rand(4))
@@ -123,11 +123,11 @@ def test_a_mode_set_by_hand_is_kept_and_a_refusal_keeps_it_too() -> None:
     contextualizer = encoder(ELMO_LSTM).train()
     contextualizer.forward_layers.eval()  # type: ignore[union-attr,operator]
     before = [module.training for module in contextualizer.modules()]
-    refuse_leaks(contextualizer)
+    check_causality(contextualizer)
     assert [module.training for module in contextualizer.modules()] == before
     leaky = encoder(REFUSED["lstm"][0]).train()
     with pytest.raises(ConfigurationError):
-        refuse_leaks(leaky)
+        check_causality(leaky)
     assert leaky.training
 
 
@@ -183,7 +183,7 @@ def test_random_words_are_not_predicted_better_than_chance() -> None:
 
 
 def test_a_leak_that_slips_past_the_check_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(language_model, "refuse_leaks", lambda contextualizer: None)
+    monkeypatch.setattr(language_model, "check_causality", lambda contextualizer: None)
     leaky = {"type": "lstm", "input_size": WIDTH, "hidden_size": 16, "num_layers": 2, "bidirectional": True}
     found = train_on_random_words(leaky, steps=200)
     assert math.log(found["perplexity"]) < ENTROPY - 0.3

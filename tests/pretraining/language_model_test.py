@@ -94,7 +94,7 @@ def test_the_gradient_is_cut_at_each_window(tmp_path: Path) -> None:
     lines = ["gull left fog", "sea came read"]
     model = language_model(**READING_WORDS).train()
     table = model.bilm.token_encoder.embedding  # type: ignore[union-attr]
-    early, late = (WordIds(model.vocab).look_up([line.split()], 3)[0] for line in lines)
+    early, late = (WordIds(model.vocab).words([line.split()], 3)[0] for line in lines)
 
     def gradients(window: int) -> tuple[torch.Tensor, torch.Tensor]:
         for batch in windows(tmp_path, model, lines, streams=1, window=window):

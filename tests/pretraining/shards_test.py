@@ -38,7 +38,7 @@ def refusal(path: Path) -> str:
     with pytest.raises(ConfigurationError) as error:
         one_pass([path])
     with pytest.raises(ConfigurationError) as counting:
-        SentenceStream([path], shuffle=False).count()
+        SentenceStream([path], shuffle=False).counts
     assert str(counting.value) == str(error.value)
     return str(error.value.message)
 
@@ -63,14 +63,14 @@ def test_a_line_ends_at_a_newline_alone_and_a_token_at_any_white_space(
     path = tmp_path / f"shard{packing}"
     path.write_bytes(PACKERS[packing](text.encode()))
     assert one_pass([path]) == sentences
-    assert SentenceStream([path], shuffle=False).count() == Counts(len(sentences), sum(map(len, sentences)))
+    assert SentenceStream([path], shuffle=False).counts == Counts(len(sentences), sum(map(len, sentences)))
 
 
 def test_a_line_of_100000_tokens_is_one_sentence(tmp_path: Path) -> None:
     tokens = [str(number) for number in range(100_000)]
     paths = write_shards(tmp_path, " ".join(tokens) + "\nnext\n")
     assert one_pass(paths) == [tokens, ["next"]]
-    assert SentenceStream(paths, shuffle=False).count() == Counts(2, 100_001)
+    assert SentenceStream(paths, shuffle=False).counts == Counts(2, 100_001)
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -142,10 +142,10 @@ def test_each_block_of_each_shard_seed_and_epoch_has_an_order_of_its_own(
 def test_counting_reads_a_corpus_once(tmp_path: Path) -> None:
     paths = write_shards(tmp_path, "a b c\nd\n", "e f\n")
     stream = SentenceStream(paths, shuffle=True)
-    assert stream.count() == Counts(sentences=3, tokens=6)
+    assert stream.counts == Counts(sentences=3, tokens=6)
     for path in paths:
         path.unlink()
-    assert stream.count() == Counts(sentences=3, tokens=6)
+    assert stream.counts == Counts(sentences=3, tokens=6)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_packed_file_that_is_cut_or_broken_is_named(tmp_path: Path, packing: s
         path.write_bytes(broken)
         assert refusal(path).startswith(f"{path}: cannot be read to its end (")
     path.write_bytes(packed)
-    assert SentenceStream([path], shuffle=False).count() == Counts(2, 5001)
+    assert SentenceStream([path], shuffle=False).counts == Counts(2, 5001)
 
 
 def test_what_comes_before_an_error_is_read(tmp_path: Path) -> None:
