@@ -19,6 +19,7 @@ from tests import killer  # noqa: F401  (registers `kill`)
 from tests.distributed_jobs import context, in_two_processes
 from tests.pretraining_runs import LOADERS, config, differences, end_of, train
 
+
 class Stopped(Exception):
     """A run was stopped by its test."""
 

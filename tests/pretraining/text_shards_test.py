@@ -116,7 +116,7 @@ def test_worker_processes_read_each_sentence_once(pattern: str) -> None:
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a\n\xff\n")
-    with pytest.raises(ConfigurationError, match=f"{tmp_path}/a.txt, line 2: found byte 0xff; wanted UTF-8"):
+    with pytest.raises(ConfigurationError, match=f"{tmp_path}/a.txt, line 2: .*0xff"):
         list(reader().read(str(tmp_path / "*")))
     with pytest.raises(ConfigurationError, match="matches no file"):
         list(reader().read(str(tmp_path / "*.gz")))
