@@ -241,7 +241,7 @@ def test_a_contextualizer_reads_whole_sentences_and_no_windows(tmp_path: Path) -
     loss, forward, backward = score(model, sentences(model, TRAIN))
     assert loss == pytest.approx((forward + backward) / 2, rel=1e-6)
     batch = next(windows(tmp_path, model, TRAIN, streams=2, window=5))
-    with pytest.raises(ConfigurationError, match=r"'contextualizer'.*Pytorch.*sentence_batches"):
+    with pytest.raises(ConfigurationError, match=r"'contextualizer'.*LstmSeq2SeqEncoder.*sentence_batches"):
         model(**batch)
 
 
