@@ -131,7 +131,7 @@ class FullSoftmax(WordVectorSoftmax):
         return {"type": "full", "tokens_at_once": self.tokens_at_once}
 
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
-        """Return `nll`."""
+        """Return the exact negative log likelihoods (N,)."""
         return self.nll(vectors, targets)
 
 
@@ -185,7 +185,7 @@ class AdaptiveSoftmax(LmSoftmax):
         return {"type": "adaptive", "cutoffs": self.adaptive.cutoffs[:-1], "div_value": self.div_value}
 
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
-        """Return `nll`."""
+        """Return the exact negative log likelihoods (N,)."""
         return self.nll(vectors, targets)
 
     def nll(self, vectors: Tensor, targets: Tensor) -> Tensor:
