@@ -35,8 +35,15 @@ def start_processes(job: Job, args: tuple[Any, ...], nprocs: int) -> None:
 
     They are forked from a server that has imported it once and that never computes, so may be forked anywhere.
     """
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["elmo_plugin", "tests.distributed_jobs"])
+    context()
     multiprocessing.start_processes(job, args, nprocs, start_method="forkserver")
+
+
+def context() -> Any:
+    """What starts processes that way."""
+    forkserver = multiprocessing.get_context("forkserver")
+    forkserver.set_forkserver_preload(["elmo_plugin", "tests.distributed_jobs", "tests.pretraining_runs"])
+    return forkserver
 
 
 def _run(rank: int, job: Job, folder: Path, arguments: tuple[Any, ...]) -> None:

@@ -28,7 +28,7 @@ from elmo_plugin.checkpoints.resolve import (
     resolve_bilm,
 )
 from elmo_plugin.checkpoints.vocabulary_file import read_words
-from elmo_plugin.checkpoints.word_table import WordIds
+from elmo_plugin.checkpoints.word_table import WordIds, in_order_of
 
 __all__ = [
     "BILM",
@@ -57,6 +57,7 @@ __all__ = [
     "bundled_names",
     "convert",
     "find_checkpoint",
+    "in_order_of",
     "load_checkpoint",
     "load_sizes",
     "local_file",

@@ -1,4 +1,4 @@
-"""TEXT SHARDS → TRAINED biLM: streams of sentences, a biLM under one softmax, and a perplexity that can be trusted."""
+"""TEXT SHARDS → TRAINED biLM: vocabulary, data loaders, language model, softmaxes, perplexity and exact resume."""
 
 from elmo_plugin.pretraining.checkpointer import AtomicCheckpointer
 from elmo_plugin.pretraining.exact_resume import ExactResume
@@ -8,8 +8,8 @@ from elmo_plugin.pretraining.predictor import BiLMPredictor
 from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
 from elmo_plugin.pretraining.schedule import WarmUpCosine
 from elmo_plugin.pretraining.sentence_batches import SentenceBatches
+from elmo_plugin.pretraining.shards import TextShardsReader
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax
-from elmo_plugin.pretraining.text_shards import TextShardsReader
 from elmo_plugin.pretraining.unrolled_streams import UnrolledStreams
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
 

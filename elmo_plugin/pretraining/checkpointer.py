@@ -1,4 +1,4 @@
-"""Checkpoints that a kill or a full disk leaves whole: written beside, renamed, and only then do old ones go."""
+"""Checkpoints that survive a kill or a full disk: each is written atomically before an old one is removed."""
 
 import math
 import time
@@ -17,27 +17,29 @@ from elmo_plugin.atomic_write import atomic_file
 from elmo_plugin.config_keys import at_least
 
 Point = tuple[int, int]
-"""Where a checkpoint was saved: epochs completed, and batches of the next one."""
+"""When a checkpoint was saved: the number of completed epochs, and of completed batches of the next one."""
 
 
 @Checkpointer.register("atomic")
 class AtomicCheckpointer(Checkpointer):
-    """AllenNLP's checkpointer, of which each checkpoint is there as a whole or not at all.
+    """AllenNLP's checkpointer, with checkpoints that are complete or do not exist.
 
-    The state of training is written first and that of the model last, each beside its name and then renamed. A
-    checkpoint counts when it has both. In a distributed run the first process decides for all when one is due.
+    The training state is written first and the model state last, each to a temporary file that is then renamed. A
+    checkpoint counts only if both files exist. In distributed training the first process decides when to save.
 
-    None is saved after an epoch's last batch, before validation: AllenNLP's trainer would not go on from there with
-    the training metrics of that epoch. The one of the whole epoch comes next.
+    No checkpoint is saved between an epoch's last batch and its validation, because AllenNLP's trainer cannot resume
+    with that epoch's training metrics. The checkpoint of the whole epoch comes next.
 
     Registered as a `Checkpointer` with name `atomic`.
+
+        trainer: { checkpointer: { type: 'atomic', save_every_num_minutes: 10 }, … },
 
     # Parameters
 
     serialization_dir : `Union[str, Path]`
         From the trainer.
     save_every_num_minutes : `Optional[float]`
-        Save after the first batch that ends this long after the last checkpoint; in distributed training too.
+        Save after the first batch that ends this long after the last checkpoint; also in distributed training.
     kwargs : `Any`
         The other keys of AllenNLP's `default`: `save_completed_epochs` (true), `save_every_num_batches`,
         `keep_most_recent_by_count` (2), `keep_most_recent_by_age`, `save_every_num_seconds`.
@@ -55,29 +57,34 @@ class AtomicCheckpointer(Checkpointer):
         super().__init__(serialization_dir, **kwargs)
         if save_every_num_minutes is not None:
             if self._save_every_num_seconds is not None:
-                raise ConfigurationError("wanted 'save_every_num_minutes' or 'save_every_num_seconds', found both")
+                raise ConfigurationError("expected 'save_every_num_minutes' or 'save_every_num_seconds', got both")
             self._save_every_num_seconds = 60 * save_every_num_minutes
         self.before_saving: list[Callable[[], None]] = []
-        """Called in every process before a checkpoint is saved, which then only the first one does."""
+        """Functions that every process calls before the first process saves a checkpoint."""
 
     def maybe_save_checkpoint(
         self, trainer: Trainer, num_epochs_completed: int, num_batches_in_epoch_completed: int
     ) -> bool:
-        """Save a checkpoint if one is due; tell whether it was."""
-        if num_batches_in_epoch_completed == _batches_per_epoch(trainer):
+        """Save a checkpoint if one is due, and return whether it was."""
+        any_trainer: Any = trainer
+        try:  # the trainer counts several batches of the loader as one if it accumulates gradients
+            last = math.ceil(len(any_trainer.data_loader) / any_trainer._num_gradient_accumulation_steps)
+        except TypeError:
+            last = None
+        if num_batches_in_epoch_completed == last:
             return False
         due = torch.tensor(self._is_due(num_epochs_completed, num_batches_in_epoch_completed), dtype=torch.uint8)
         if is_distributed():
-            due = due.to(trainer.cuda_device)
+            due = due.to(any_trainer.cuda_device)
             distributed.broadcast(due, src=0)
         if due:
             self.save_checkpoint(trainer)
         return bool(due)
 
     def save_checkpoint(self, trainer: Trainer) -> None:
-        """Save one, then remove those that are too many, and what killed runs have left.
+        """Save a checkpoint, then remove checkpoints beyond the number to keep, and files that killed runs left.
 
-        Raises `ConfigurationError` where the disk takes no more; earlier checkpoints are as they were then.
+        Raises `ConfigurationError` if the disk is full. Earlier checkpoints are unchanged then.
         """
         for call in self.before_saving:
             call()
@@ -86,14 +93,14 @@ class AtomicCheckpointer(Checkpointer):
             point = state.trainer_state["epochs_completed"], state.trainer_state["batches_in_epoch_completed"]
             self._write(state.trainer_state, self._training_state_path(*point))
             self._write(state.model_state, self._model_state_path(*point))
-        # Finds both files there, notes the time and removes old checkpoints.
+        # It finds both files, notes the time and removes old checkpoints.
         super().save_checkpoint(trainer)
         if self._is_primary:
-            for half in self._points("training") ^ self._points("model"):
-                self._remove_checkpoint(*half)
+            for incomplete in self._points("training") ^ self._points("model"):
+                self._remove_checkpoint(*incomplete)
 
     def load_checkpoint(self) -> Optional[TrainerCheckpoint]:
-        """The latest one, if there is any; the next is due as long after it as in a run that never stopped."""
+        """Load the latest checkpoint, if any. The next one is due as in a run that never stopped."""
         checkpoint = super().load_checkpoint()
         if checkpoint is not None:
             self._last_save_num_epochs_completed = checkpoint.trainer_state["epochs_completed"]
@@ -114,31 +121,26 @@ class AtomicCheckpointer(Checkpointer):
         return self._points("training") & self._points("model")
 
     def _remove_checkpoint(self, epochs_completed: int, batches_in_epoch_completed: int) -> None:
-        # AllenNLP's own takes those of batches 50 to 59 away with that of batch 5.
+        # AllenNLP's own method removes the checkpoints of batches 50 to 59 with that of batch 5.
         for kind in ("model", "training"):
             name = f"{kind}_state_e{epochs_completed}_b{batches_in_epoch_completed}"
             for path in Path(self._serialization_dir).glob(f"{name}[._]*th"):
                 path.unlink()
 
     def _points(self, kind: str) -> set[Point]:
+        """Return when the files of a kind, "training" or "model", were saved."""
         parse = self._parse_training_state_path if kind == "training" else self._parse_model_state_path
         suffix = f"_w{self._rank}.th" if self.state_is_sharded else ".th"
         paths = Path(self._serialization_dir).glob(f"{kind}_state_e*_b*{suffix}")
         return {point for point in map(parse, paths) if point is not None}
 
     def _write(self, state: dict[str, Any], path: str) -> None:
-        # One name for all, so that the next save writes over what a killed one left.
+        # All checkpoints use the same temporary name, so that the next save overwrites what a killed run left.
         partial = Path(self._serialization_dir, f"checkpoint_of_{self._rank}.partial")
         try:
             with atomic_file(Path(path), partial), open(partial, "wb") as file:
                 torch.save(state, file)
         except ConfigurationError as error:
-            raise ConfigurationError(f"{error}; earlier checkpoints are complete: --recover continues") from error
-
-
-def _batches_per_epoch(trainer: Any) -> Optional[int]:
-    """What the trainer counts as a batch: several of the loader's if gradients are accumulated."""
-    try:
-        return math.ceil(len(trainer.data_loader) / trainer._num_gradient_accumulation_steps)
-    except TypeError:
-        return None
+            raise ConfigurationError(
+                f"{error}; earlier checkpoints are complete: free space and use --recover"
+            ) from error

@@ -1,4 +1,4 @@
-"""Going on after a kill as if there had been none: what AllenNLP's checkpoints leave out."""
+"""Exact resume: what AllenNLP's checkpoints lack to continue a killed run as if it had never stopped."""
 
 import os
 import random
@@ -17,42 +17,46 @@ from allennlp.training.callbacks import TrainerCallback
 from torch import distributed
 from torch.utils.hooks import RemovableHandle
 
+from elmo_plugin.made_with import check_made_with
 from elmo_plugin.pretraining.checkpointer import AtomicCheckpointer
 
 State = dict[str, Any]
-"""Tensors, numbers, strings, lists, tuples and dicts: what `torch.load` reads with `weights_only`."""
+"""Plain values and tensors that `torch.load` reads with `weights_only`."""
 
 
 @runtime_checkable
 class ResumableLoader(Protocol):
-    """A data loader that can go on after the batch it gave last."""
+    """A data loader that can resume after its last batch."""
 
     def state_dict(self) -> State:
-        """Return the position after the batch that it gave last."""
+        """Return the position after the last batch."""
 
     def load_state_dict(self, state: State) -> None:
-        """Go there, and give as many empty batches as lie before it: the trainer skips them."""
+        """Resume at a position. Give an empty batch for each one before it, because the trainer skips those."""
 
 
 @runtime_checkable
 class ResumableModel(Protocol):
-    """A model that carries something from batch to batch besides its state dict."""
+    """A model that carries a state from batch to batch besides its state dict."""
 
     def training_state(self) -> State:
-        """What training carries."""
+        """Return that state."""
 
     def restore_training_state(self, state: State) -> None:
-        """Take it up again."""
+        """Restore that state."""
 
 
 @TrainerCallback.register("exact_resume")
 class ExactResume(TrainerCallback):
     """Makes `allennlp train --recover` end with the weights and metrics of a run that was never stopped.
 
-    A checkpoint then holds, of each process: the data loader's place, the states of the random number generators, what
-    the model carries from batch to batch, and the loss of the epoch so far, which AllenNLP's trainer forgets.
+    For each process, a checkpoint then contains the data loader's position, the states of the random number
+    generators, the state that the model carries from batch to batch, and the loss of the epoch so far, which AllenNLP's
+    trainer forgets.
 
     Registered as a `TrainerCallback` with name `exact_resume`. The checkpointer must be `atomic`.
+
+        trainer: { callbacks: [{ type: 'exact_resume' }], checkpointer: { type: 'atomic' }, … },
     """
 
     def __init__(self, serialization_dir: str) -> None:
@@ -65,7 +69,7 @@ class ExactResume(TrainerCallback):
         self._metrics: dict[str, Any] = {}
 
     def state_dict(self) -> State:
-        """All that this callback restores; called in the first process, after `gather`."""
+        """Return everything that this callback restores. The first process calls it, after `gather`."""
         return {
             "processes": self._gathered if is_distributed() else [self._state_of_process()],
             "metrics": self._metrics,
@@ -73,26 +77,37 @@ class ExactResume(TrainerCallback):
         }
 
     def load_state_dict(self, state_dict: State) -> None:
-        """Keep it for `on_start`, which gives the trainer."""
+        """Keep the state until `on_start`, which has the trainer."""
         self._restored = state_dict
 
     def gather(self) -> None:
-        """Bring the states of all processes together; called in every one of them before a checkpoint is saved."""
+        """Collect the states of all processes. Every process calls it before a checkpoint is saved."""
         if is_distributed():
             self._gathered = [{} for _ in range(distributed.get_world_size())]
             distributed.all_gather_object(self._gathered, self._state_of_process())
 
     def on_start(self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any) -> None:
-        """Restore. Raises `ConfigurationError` for a loader, model, checkpointer or number of processes that cannot."""
+        """Restore the state of a checkpoint.
+
+        Raises `ConfigurationError` if the data loader, the model or the checkpointer cannot resume, or if the number of
+        processes has changed.
+        """
         self.trainer = trainer
-        _expect(trainer.data_loader, ResumableLoader, "data_loader", "'unrolled_streams' or 'sentence_batches'")
-        _expect(trainer.model, ResumableModel, "model", "'bilm'")
-        _expect(trainer._checkpointer, AtomicCheckpointer, "trainer.checkpointer", "'atomic'")
+        parts: list[tuple[str, object, type, str]] = [
+            ("data_loader", trainer.data_loader, ResumableLoader, "'unrolled_streams' or 'sentence_batches'"),
+            ("model", trainer.model, ResumableModel, "'bilm'"),
+            ("trainer.checkpointer", trainer._checkpointer, AtomicCheckpointer, "'atomic'"),
+        ]
+        for key, part, kind, expected in parts:
+            if not isinstance(part, kind):
+                raise ConfigurationError(f"'{key}': expected {expected} for 'exact_resume', got {type(part).__name__}")
         trainer._checkpointer.before_saving.append(self.gather)  # type: ignore[union-attr]
         try:
             len(trainer.data_loader)
         except TypeError as error:
-            raise ConfigurationError(f"'exact_resume' wants a 'data_loader' with 'shuffle': {error}") from error
+            raise ConfigurationError(
+                f"'data_loader': expected 'shuffle' for 'exact_resume', got none: {error}"
+            ) from error
         if self._restored is not None:
             self._restore(self._restored, is_primary)
 
@@ -109,7 +124,7 @@ class ExactResume(TrainerCallback):
         batch_grad_norm: Optional[float] = None,
         **kwargs: Any,
     ) -> None:
-        """Add up the loss, and show the mean of the whole epoch's."""
+        """Add the loss of a batch, and show the mean over the whole epoch."""
         if is_training:
             self._loss += batch_metrics["batch_loss"]
             batch_metrics["loss"] = self._loss / batch_number
@@ -122,7 +137,7 @@ class ExactResume(TrainerCallback):
         is_primary: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Put the loss of the whole epoch in the place of what the trainer has seen since it was started."""
+        """Report the loss of the whole epoch; the trainer's covers only the batches since it was started."""
         loss = dist_reduce_sum(self._loss) / dist_reduce_sum(trainer._batches_in_epoch_completed)
         if metrics["training_loss"] != loss:
             metrics["training_loss"] = loss
@@ -139,7 +154,7 @@ class ExactResume(TrainerCallback):
         is_primary: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Give a run that was killed after its last epoch the metrics of that epoch."""
+        """Add the metrics of the last epoch, which a run that was killed after it lacks."""
         if metrics is not None:
             metrics.update({**self._metrics, **metrics})
         if self._hook is not None:
@@ -147,12 +162,13 @@ class ExactResume(TrainerCallback):
 
     def _restore(self, state: State, is_primary: bool) -> None:
         trainer = self.trainer
-        n_found, n_wanted = len(state["processes"]), distributed.get_world_size() if is_distributed() else 1
-        if n_found != n_wanted:
-            raise ConfigurationError(
-                f"the checkpoint in {self.serialization_dir} is of {n_found} processes and this run of {n_wanted}; "
-                "wanted as many"
-            )
+        world_size = distributed.get_world_size() if is_distributed() else 1
+        check_made_with(
+            self.serialization_dir,
+            {"processes": len(state["processes"])},
+            {"processes": world_size},
+            "--recover needs as many processes as the run was started with",
+        )
         own = state["processes"][distributed.get_rank() if is_distributed() else 0]
         trainer.data_loader.load_state_dict(own["loader"])
         self._loss, self._metrics = own["loss"], state["metrics"]
@@ -160,23 +176,24 @@ class ExactResume(TrainerCallback):
         if state["is_best"]:
             self._keep_as_best(is_primary)
         if trainer._metric_tracker.should_stop_early():
-            # The last epoch was the last: killed after its checkpoint, AllenNLP's trainer would begin another.
+            # AllenNLP's trainer would begin another epoch if it was killed after the checkpoint of the last one.
             trainer._num_epochs = trainer._start_after_epochs_completed
 
     def _state_of_process(self) -> State:
         device = self.trainer.cuda_device
+        _, key, *others = np.random.get_state()
         return {
             "loader": self.trainer.data_loader.state_dict(),
             "model": self.trainer.model.training_state(),
             "loss": self._loss,
             "python": random.getstate(),
-            "numpy": _numpy_state(),
+            "numpy": [torch.from_numpy(np.asarray(key).astype(np.int64)), *others],
             "torch": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
         }
 
     def _before_first_batch(self, own: State) -> None:
-        # Not earlier: the trainer first skips batches, and other callbacks start.
+        # Before that, skipped batches and other callbacks may draw random numbers.
         assert self._hook is not None
         self._hook.remove()
         self.trainer.model.restore_training_state(own["model"])
@@ -187,9 +204,9 @@ class ExactResume(TrainerCallback):
             torch.cuda.set_rng_state(own["cuda"], self.trainer.cuda_device)
 
     def _is_best(self) -> bool:
-        """Whether the trainer is about to keep the weights of this checkpoint as `best.th`.
+        """Return whether the trainer will copy this checkpoint to `best.th`.
 
-        It does so after saving, so a kill between the two leaves that undone.
+        It does so after saving, and may be killed in between.
         """
         trainer = self.trainer
         end_of_epoch = trainer._batches_in_epoch_completed == 0 and trainer._should_validate_this_epoch
@@ -208,14 +225,3 @@ class ExactResume(TrainerCallback):
             average.assign_average_value()
             self.trainer._save_model_state(best)
             average.restore()
-
-
-def _expect(found: object, kind: type, key: str, wanted: str) -> None:
-    if not isinstance(found, kind):
-        raise ConfigurationError(f"'exact_resume' found a '{key}' of {type(found).__name__}; wanted {wanted}")
-
-
-def _numpy_state() -> list[Any]:
-    """The key and what follows it, as `weights_only` can read them."""
-    _, key, *others = np.random.get_state()
-    return [torch.from_numpy(np.asarray(key).astype(np.int64)), *others]

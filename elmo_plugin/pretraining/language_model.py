@@ -1,6 +1,7 @@
-"""The bidirectional language model: a biLM and the softmax over it, trained to say the word beside a token."""
+"""The bidirectional language model: a biLM and the softmax that both of its directions share."""
 
 from contextlib import AbstractContextManager
+from os import fspath
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -13,55 +14,62 @@ from allennlp.nn.util import add_sentence_boundary_token_ids
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, ElmoLstm, WordEncoder, check_precision, dtype_on, warn_of_emulation
-from elmo_plugin.checkpoints import bilm_keys, resolve_bilm
+from elmo_plugin.checkpoints import Checkpoint, bilm_keys, build_bilm, find_checkpoint, in_order_of, resolve_bilm
 from elmo_plugin.config_keys import probability
 from elmo_plugin.lstm import LstmState
-from elmo_plugin.pretraining.causality import refuse_leaks
+from elmo_plugin.pretraining.causality import check_causality
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
-from elmo_plugin.pretraining.softmax import LmSoftmax
-from elmo_plugin.pretraining.softmax_source import resolve_softmax
-from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, words_of
+from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
+from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, BiLMVocabulary, words_of
 
 
 class Predictions(NamedTuple):
-    """What one direction is asked: vectors (N, P), the vocabulary ids (N,) that each should predict, and their places.
+    """The vectors (N, P) of one direction, and the vocabulary ids (N,) that they predict.
 
-    `places` (B, T + 1) of sentences, or (S, U) of a window, is True where there is one of the N, row after row.
+    `present` (B, T + 1) of sentences, or (S, U) of a window, is True for the N predictions, row after row.
     """
 
     vectors: Tensor
     targets: Tensor
-    places: Tensor
+    present: Tensor
 
 
 @Model.register("bilm")
 class BidirectionalLanguageModel(Model):
-    """Both directions of a biLM over one token encoder and under one softmax (ELMo §3.1).
+    """Trains both directions of a biLM over one token encoder and under one softmax (ELMo §3.1).
 
-    The loss is the mean of the two negative log likelihoods a token, in nats.
+    The loss is the mean of the negative log likelihoods of both directions per token, in nats.
 
     Registered as a `Model` with name `bilm`.
+
+        model: {
+          type: 'bilm',
+          bilm: { options: { lstm: { … }, char_cnn: { … } }, seed: 0 },  // or 'runs/bilm/model.tar.gz' to fine-tune
+          softmax: { type: 'sampled', n_samples: 8192 },
+          dropout: 0.1,
+        },
 
     # Parameters
 
     vocab : `Vocabulary`
-        Namespace `tokens`, in the order of bilm-tf's vocabulary file; `text_shards` and `bilm-tf` make such ones.
+        The namespace `tokens` has the order of bilm-tf's vocabulary file, as `text_shards`, `bilm-tf` and
+        `pretrained_bilm` make it.
     bilm : `Union[str, dict[str, Any]]`
-        As in `elmo`: `{"options": {…}, "seed": n}` to start anew, `{"pretrained": …}` or the source alone to go on from
-        any checkpoint. A checkpoint's table of words is put into the order of the vocabulary.
+        As in `elmo`: `{"options": {…}, "seed": n}` trains a new biLM; `{"pretrained": …}`, or the source alone,
+        fine-tunes any checkpoint. A checkpoint's table of words is put into the order of the vocabulary.
     softmax : `Optional[Lazy[LmSoftmax]]`
-        `full`, `sampled` or `adaptive`; by default the one that the biLM came with, or `full`.
+        `full`, `sampled` or `adaptive`. The default is the softmax in the checkpoint, else `full`.
     dropout : `float`
-        Of each LSTM layer's input and of the vectors that predict (bilm-tf's `dropout`).
+        Applied to the input of each LSTM layer and to the vectors that predict (bilm-tf's `dropout`).
     share_embedding_softmax : `bool`
-        Of a word-input biLM: one table of vectors for reading and for predicting.
+        Use one table of vectors to read and to predict words. Only for a biLM that reads words.
     contextualizer : `Optional[Seq2SeqEncoder]`
-        In place of the biLM's LSTM, for whole sentences. It is refused if a direction sees what it predicts.
+        Replaces the biLM's LSTM, for whole sentences. It must pass the causality check.
     precision : `str`
-        Of matrix products: `float32`; `bfloat16`, which is float32 on a processor that would emulate it; or `auto`:
-        bfloat16 where the device computes it natively, else float32.
+        The number type of matrix products: `float32`; `bfloat16`, which falls back to float32 on a processor that would
+        emulate it; or `auto`, which is bfloat16 where the device computes it natively.
     kernel : `str`
-        Name of the LSTM's kernel, or `auto`.
+        The name of the LSTM's kernel, or `auto`.
     """
 
     default_predictor = "bilm"
@@ -82,28 +90,30 @@ class BidirectionalLanguageModel(Model):
         self.precision = check_precision(precision)
         probability(dropout=dropout)
         words = words_of(vocab)
-        keys = bilm_keys(bilm)
-        self.bilm = resolve_bilm(_with_vocabulary_size(keys, len(words)), kernel, serialization_dir, words=words)
-        _check_word_table(self.bilm, len(words))
+        self.bilm, checkpoint = _build_bilm(vocab, words, bilm_keys(bilm), kernel, serialization_dir)
         if contextualizer is not None:
-            self.bilm.lstm = _fitting(contextualizer, self.bilm)
-        if isinstance(self.bilm.lstm, ElmoLstm):  # its directions never meet
+            width, wanted = contextualizer.get_input_dim(), self.bilm.options.lstm.projection_dim
+            if width != wanted:
+                raise ConfigurationError(f"'contextualizer': expected the input size {wanted} of the biLM, got {width}")
+            if not isinstance(contextualizer, ElmoLstm):  # its directions never meet
+                check_causality(contextualizer)
+            self.bilm.lstm = contextualizer  # type: ignore[assignment]
+        if isinstance(self.bilm.lstm, ElmoLstm):
             self.bilm.lstm.input_dropout.p = dropout
-        else:
-            refuse_leaks(self.bilm.lstm)
         self.dropout = nn.Dropout(dropout)
         input_dim = self.bilm.lstm.get_output_dim() // 2  # P
-        self.softmax = resolve_softmax(softmax, keys, words, input_dim, serialization_dir)
+        if softmax is not None:
+            self.softmax = softmax.construct(vocab_size=len(words), input_dim=input_dim)
+        elif checkpoint is not None and checkpoint.softmax is not None:
+            self.softmax = saved_softmax(checkpoint, words, input_dim)
+        else:
+            self.softmax = FullSoftmax(len(words), input_dim)
         if share_embedding_softmax:
-            table = _word_table(self.bilm)
-            self.softmax.tie(table)
-            if "options" in keys:  # a fresh table: N(0, 1/P), because scores by N(0, 1) are far too certain
-                with torch.no_grad():
-                    table.weight.mul_(input_dim**-0.5)
+            _share_table(self.bilm, self.softmax, is_new=checkpoint is None)
         self.perplexity = BidirectionalPerplexity()
         self.throughput = Throughput()
         self.carried: dict[bool, LstmState] = {}
-        """The state after the last window of streams, apart for training (True) and evaluation (False)."""
+        """The state after the last window of streams, for training (True) and for evaluation (False)."""
 
     def forward(
         self, tokens: Optional[TextFieldTensors] = None, windows: Optional[dict[str, Any]] = None
@@ -117,18 +127,22 @@ class BidirectionalLanguageModel(Model):
 
         # Returns
 
-        loss : `Tensor` (), if there is a token to predict
+        loss : `Tensor` (), if the batch has a token to predict
         forward_log_probs, backward_log_probs, mask : `Tensor` (B, T + 1)
-            In evaluation, of sentences. Of n words, the first n + 1 places are those of w₁ … wₙ, `</S>` forward, and
-            of `<S>`, w₁ … wₙ backward: a natural logarithm each, over the full softmax. `mask` says where they are.
+            In evaluation of sentences: natural logarithms over the full softmax. For n words, the first n + 1 values
+            are those of w₁ … wₙ, `</S>` forward, and of `<S>`, w₁ … wₙ backward. `mask` is True for these.
         """
-        with self._autocast():
+        device = next(self.parameters()).device
+        warn_of_emulation(device, self.precision)
+        dtype = dtype_on(device, self.precision)
+        autocast: AbstractContextManager[Any] = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
+        with autocast:
             if windows is not None:
                 forward, backward = self._predict_windows(windows)
             elif tokens is not None:
                 forward, backward = self._predict_sentences(tokens)
             else:
-                raise ConfigurationError("the batch holds neither 'tokens' nor 'windows'")
+                raise ConfigurationError("the batch: expected 'tokens' or 'windows', got neither")
             losses = [self._score(predictions) for predictions in (forward, backward)]  # (N,) each
         if self.softmax.exact or not self.training:
             with torch.no_grad():
@@ -136,14 +150,18 @@ class BidirectionalLanguageModel(Model):
         if self.training:
             self.throughput.add(forward.targets.numel())
         output: dict[str, Tensor] = {}
-        if forward.targets.numel():  # of several processes one may be left with nothing: AllenNLP's mean leaves it out
+        if (
+            forward.targets.numel()
+        ):  # one of several processes may have an empty batch, which AllenNLP's mean leaves out
             output["loss"] = (losses[0].mean() + losses[1].mean()) / 2
         if tokens is not None and not self.training:
-            output |= _by_sentence(losses, forward.places)
+            mask = output["mask"] = forward.present  # (B, T + 1)
+            for name, nats in zip(("forward_log_probs", "backward_log_probs"), losses, strict=True):
+                output[name] = nats.new_zeros(mask.shape).masked_scatter(mask, -nats)  # (B, T + 1)
         return output
 
     def make_output_human_readable(self, output_dict: dict[str, Any]) -> dict[str, Any]:
-        """Log probabilities as a list a sentence, as long as the sentence."""
+        """Convert log probabilities to one list per sentence, without padding."""
         mask = output_dict.pop("mask", None)
         if mask is not None:
             for name in ("forward_log_probs", "backward_log_probs"):
@@ -152,135 +170,118 @@ class BidirectionalLanguageModel(Model):
         return output_dict
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
-        """Perplexities, out-of-vocabulary rate and token count, over the full softmax or not at all; in training also
-        tokens a second. Before the epoch's end, which resets them, only what a progress bar has room for."""
+        """Return perplexities, out-of-vocabulary rate and token count over the full softmax; in training also tokens/s.
+
+        Without `reset`, only the perplexity and tokens/s are returned, for the progress bar.
+        """
         metrics = self.perplexity.get_metric(reset)
         if not reset:
             metrics = {name: metrics[name] for name in ("perplexity",) if name in metrics}
         return {**metrics, **self.throughput.get_metric(reset)} if self.training else metrics
 
     def training_state(self) -> dict[str, Any]:
-        """What training carries from batch to batch beside the weights: the LSTM's state and the metrics' counts."""
+        """Return what training carries from batch to batch besides weights: the LSTM's state and the counts."""
         carried = self.carried.get(True)
         state = None if carried is None else [part.cpu() for part in carried]
         return {"carried": state, "counts": dict(self.perplexity.counts)}
 
     def restore_training_state(self, state: dict[str, Any]) -> None:
-        """Go on from what `training_state` gave."""
+        """Restore a state that `training_state` returned."""
         if state["carried"] is not None:
             self.carried[True] = LstmState(*state["carried"])
         self.perplexity.counts = dict(state["counts"])
 
-    def _autocast(self) -> AbstractContextManager[Any]:
-        device = next(self.parameters()).device
-        warn_of_emulation(device, self.precision)
-        dtype = dtype_on(device, self.precision)
-        return torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32)
-
     def _score(self, predictions: Predictions) -> Tensor:
-        rows = predictions.targets - 1  # (N,), the softmax knows no padding
+        rows = predictions.targets - 1  # (N,), the softmax has no padding
         if self.training:
             return torch.as_tensor(self.softmax(self.dropout(predictions.vectors), rows))  # (N,)
         return self.softmax.nll(predictions.vectors, rows)  # (N,)
 
     def _predict_windows(self, windows: dict[str, Any]) -> tuple[Predictions, Predictions]:
-        """Read one window in each direction, from where the last one ended."""
+        """Read one window in each direction, from the state after the previous window."""
         lstm, encoder = self.bilm.lstm, self.bilm.token_encoder
         if not isinstance(lstm, ElmoLstm):
             raise ConfigurationError(
-                f"'contextualizer' is {type(lstm).__name__}, which carries no state from window to window; wanted "
-                "'elmo_lstm', or a data loader of whole sentences"
+                f"'contextualizer': expected 'elmo_lstm' for 'unrolled_streams', got {type(lstm).__name__}, which "
+                "carries no state from window to window; use 'sentence_batches'"
             )
         both = [windows["forward"], windows["backward"]]
         ids = torch.cat([part["characters" if encoder.input_dims == 3 else "words"] for part in both])  # (2S, U, ·)
         vectors = encoder(encoder.fit(ids)).to(next(lstm.parameters()).dtype).chunk(2)  # (S, U, P) each
-        targets = [part["targets"] for part in both]  # (S, U) each
-        before = self._state_before(bool(windows["first"]), vectors[0])
-        present = [part > 0 for part in targets]  # (S, U) each
-        outputs = [
-            lstm.run_direction(
-                direction,
-                vectors[direction],
-                present[direction].sum(dim=1),
-                LstmState(*(part[:, direction] for part in before)),
-            )
-            for direction in (0, 1)
-        ]
-        states = zip(*(output.state for output in outputs), strict=True)
-        self.carried[self.training] = LstmState(*(torch.stack(parts, dim=1).detach() for parts in states))
-        forward, backward = (
-            Predictions(output.layers[-1][here], wanted[here], here)
-            for output, wanted, here in zip(outputs, targets, present, strict=True)
-        )
-        return forward, backward
-
-    def _state_before(self, first: bool, like: Tensor) -> LstmState:
+        present = [part["targets"] > 0 for part in both]  # (S, U) each
         carried = self.carried.get(self.training)
-        if first or carried is None:
-            return self.bilm.lstm.zero_state(like.size(0), like)
-        return LstmState(*(part.to(like.device) for part in carried))
+        if carried is None or bool(windows["first"]):
+            carried = lstm.zero_state(vectors[0].size(0), vectors[0])
+        predictions, states = [], []
+        for direction, part in enumerate(both):
+            state = LstmState(*(each.to(vectors[0].device)[:, direction] for each in carried))
+            output = lstm.run_direction(direction, vectors[direction], present[direction].sum(dim=1), state)
+            here = present[direction]
+            predictions.append(Predictions(output.layers[-1][here], part["targets"][here], here))
+            states.append(output.state)
+        stacked = (torch.stack(parts, dim=1).detach() for parts in zip(*states, strict=True))
+        self.carried[self.training] = LstmState(*stacked)
+        return predictions[0], predictions[1]
 
     def _predict_sentences(self, tokens: TextFieldTensors) -> tuple[Predictions, Predictions]:
-        """Read whole sentences; the vectors beside a token predict it, up to the boundaries."""
+        """Read whole sentences. The vector at a token predicts the next one in its direction, boundaries included."""
         words = tokens["words"]["tokens"]  # (B, T)
-        present = words > 0  # (B, T)
-        targets, mask = add_sentence_boundary_token_ids(words, present, BEGIN_ID, END_ID)  # type: ignore[arg-type]  # (B, T + 2)
+        targets, mask = add_sentence_boundary_token_ids(words, words > 0, BEGIN_ID, END_ID)  # type: ignore[arg-type]  # (B, T + 2)
         encoder = self.bilm.token_encoder
         ids = tokens["characters"]["elmo_tokens"] if encoder.input_dims == 3 else words  # (B, T, ·)
         vectors = encoder(encoder.bounded(ids)) * mask.unsqueeze(-1)  # (B, T + 2, P)
         vectors = vectors.to(next(self.bilm.lstm.parameters()).dtype)
         outputs = self.bilm.lstm(vectors, mask)  # (B, T + 2, 2P) of the last layer, or (n_layers, B, T + 2, 2P)
         forward, backward = (outputs if outputs.dim() == 3 else outputs[-1]).chunk(2, dim=-1)  # (B, T + 2, P) each
-        inner = mask[:, 1:]  # (B, T + 1): each place but a sentence's first, or each but its last
+        present = mask[:, 1:]  # (B, T + 1): all tokens but the first, or all but the last
         return (
-            Predictions(forward[:, :-1][inner], targets[:, 1:][inner], inner),
-            Predictions(backward[:, 1:][inner], targets[:, :-1][inner], inner),
+            Predictions(forward[:, :-1][present], targets[:, 1:][present], present),
+            Predictions(backward[:, 1:][present], targets[:, :-1][present], present),
         )
 
 
-def _fitting(contextualizer: Seq2SeqEncoder, bilm: BiLM) -> Any:
-    """The same, if it reads the biLM's token vectors."""
-    found, wanted = contextualizer.get_input_dim(), bilm.options.lstm.projection_dim
-    if found != wanted:
-        raise ConfigurationError(
-            f"'contextualizer' reads vectors of {found} dimensions; the biLM's tokens have {wanted}"
-        )
-    return contextualizer
-
-
-def _by_sentence(losses: list[Tensor], places: Tensor) -> dict[str, Tensor]:
-    """Losses (N,) of both directions as log probabilities (B, T + 1), and where they are."""
-    forward, backward = (nats.new_zeros(places.shape).masked_scatter(places, -nats) for nats in losses)  # (B, T + 1)
-    return {"forward_log_probs": forward, "backward_log_probs": backward, "mask": places}
-
-
-def _with_vocabulary_size(keys: dict[str, Any], n_words: int) -> dict[str, Any]:
-    """The `bilm` block, its options completed by V."""
+def _build_bilm(
+    vocab: Vocabulary, words: list[str], keys: dict[str, Any], kernel: str, serialization_dir: Optional[str]
+) -> tuple[BiLM, Optional[Checkpoint]]:
+    """Build the biLM of a config's `bilm` for these words; return the checkpoint that it was read from, if any."""
     options = keys.get("options")
-    if not isinstance(options, dict):
-        return keys
-    stated = options.get("n_tokens_vocab", n_words)
-    if stated != n_words:
-        raise ConfigurationError(f"'bilm.options.n_tokens_vocab' is {stated!r}; the vocabulary has {n_words} words")
-    return {**keys, "options": {**options, "n_tokens_vocab": n_words}}
-
-
-def _check_word_table(bilm: BiLM, n_words: int) -> None:
-    """Raise `ConfigurationError` for a word-input biLM from elsewhere whose words are not those of the vocabulary."""
+    checkpoint = None
+    if "options" in keys:
+        if isinstance(options, dict):
+            stated = options.get("n_tokens_vocab", len(words))
+            if stated != len(words):
+                raise ConfigurationError(
+                    f"'bilm.options.n_tokens_vocab': expected {len(words)}, the size of the vocabulary, got {stated!r}"
+                )
+            keys = {**keys, "options": {**options, "n_tokens_vocab": len(words)}}
+        bilm = resolve_bilm(keys, kernel, serialization_dir)
+    else:
+        checkpoint = vocab.take_checkpoint(keys) if isinstance(vocab, BiLMVocabulary) else None
+        checkpoint = checkpoint or find_checkpoint(keys, serialization_dir)
+        source = fspath(keys.get("pretrained") or keys["weight_file"])
+        bilm = build_bilm(in_order_of(words, checkpoint), kernel, source)
     encoder = bilm.token_encoder
-    if isinstance(encoder, WordEncoder) and encoder.embedding.num_embeddings != n_words + 1:
-        raise ConfigurationError(
-            f"'bilm' reads {encoder.embedding.num_embeddings - 1} words and the vocabulary has {n_words}; wanted the "
-            "vocabulary that it was trained with: type 'pretrained_bilm', or 'bilm-tf' with its file"
-        )
-    if isinstance(encoder, WordEncoder) and encoder.boundary_ids != (BEGIN_ID, END_ID):
-        raise ConfigurationError(
-            f"'bilm': expected <S> and </S> to have the ids {BEGIN_ID} and {END_ID}, got {encoder.boundary_ids}; its "
-            "vocabulary file, by which its words are put in order, must lie beside its weights"
-        )
+    if isinstance(encoder, WordEncoder):
+        n_words = encoder.embedding.num_embeddings - 1  # row 0 is padding
+        if n_words != len(words):
+            raise ConfigurationError(
+                f"'bilm': expected the {len(words)} words of the vocabulary, got {n_words}; use a vocabulary of type "
+                "'pretrained_bilm', or of type 'bilm-tf' with the file that the biLM was trained with"
+            )
+        if encoder.boundary_ids != (BEGIN_ID, END_ID):
+            raise ConfigurationError(
+                f"'bilm': expected the ids {BEGIN_ID} and {END_ID} of <S> and </S>, got {encoder.boundary_ids}; its "
+                "vocabulary file, which says how to reorder its words, must be beside its weights"
+            )
+    return bilm, checkpoint
 
 
-def _word_table(bilm: BiLM) -> nn.Embedding:
-    if not isinstance(bilm.token_encoder, WordEncoder):
-        raise ConfigurationError("'share_embedding_softmax' is true, but the biLM reads characters; wanted words")
-    return bilm.token_encoder.embedding
+def _share_table(bilm: BiLM, softmax: LmSoftmax, is_new: bool) -> None:
+    """Predict words with the table that a word-input biLM reads them with."""
+    encoder = bilm.token_encoder
+    if not isinstance(encoder, WordEncoder):
+        raise ConfigurationError("'share_embedding_softmax': expected a biLM that reads words, got one of characters")
+    softmax.tie(encoder.embedding)
+    if is_new:  # N(0, 1/P) instead of N(0, 1), whose scores are far too certain
+        with torch.no_grad():
+            encoder.embedding.weight.mul_(softmax.input_dim**-0.5)

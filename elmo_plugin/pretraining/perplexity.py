@@ -1,4 +1,4 @@
-"""Perplexity of both directions, with what is needed to trust it beside it."""
+"""The perplexity of both directions, with the counts that are needed to compare it."""
 
 import math
 from time import perf_counter
@@ -14,29 +14,34 @@ COUNTS = ("forward_nats", "backward_nats", "tokens", "unknown")
 
 @Metric.register("bidirectional_perplexity")
 class BidirectionalPerplexity(Metric):
-    """exp of the mean negative log likelihood a token, each direction apart and for the mean of both.
+    """Computes exp of the mean negative log likelihood per token, for each direction and for the mean of both.
 
-    Tokens are those that a direction predicts: the words and one sentence boundary a sentence. `<UNK>` is a word like
-    any other; its share of all tokens, from 0 to 1, is told as `oov_rate`. The mean is over the two log likelihoods, as
-    in ELMo §3.1 and the 39.7 of the published model.
+    The tokens are those that a direction predicts: the words and one boundary per sentence. `<UNK>` counts as a word;
+    `oov_rate` is its share of all tokens, from 0 to 1. The mean is taken over the two log likelihoods, as in ELMo §3.1
+    and for the 39.7 of the published model.
 
     Registered as a `Metric` with name `bidirectional_perplexity`.
+
+    >>> metric = BidirectionalPerplexity()
+    >>> metric(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 3.0]), torch.tensor([False, True]))
+    >>> {name: round(value, 2) for name, value in metric.get_metric().items()}
+    {'perplexity': 4.48, 'forward_perplexity': 2.72, 'backward_perplexity': 7.39, 'oov_rate': 0.5, 'n_tokens': 2}
     """
 
     def __init__(self) -> None:
         self.reset()
 
     def __call__(self, forward: Tensor, backward: Tensor, unknown: Tensor) -> None:  # type: ignore[override]
-        """Add tokens: two negative log likelihoods in nats, and whether the forward target is unknown, (N,) each."""
+        """Add N tokens: both negative log likelihoods in nats, and whether the forward target is unknown, (N,) each."""
         each = (forward, backward, torch.ones_like(forward), unknown)  # in the order of `COUNTS`
-        sums = dist_reduce_sum(torch.stack([values.double().sum() for values in each]))  # (4,), of all processes
+        sums = dist_reduce_sum(torch.stack([values.double().sum() for values in each]))  # (4,), over all processes
         for name, value in zip(COUNTS, sums.tolist(), strict=True):
             self.counts[name] += value
 
     def get_metric(self, reset: bool = False) -> dict[str, Any]:
-        """`perplexity`, `forward_perplexity`, `backward_perplexity`, `oov_rate` and `n_tokens` so far.
+        """Return `perplexity`, `forward_perplexity`, `backward_perplexity`, `oov_rate` and `n_tokens`.
 
-        Nothing at all before the first token: a `sampled` softmax has no perplexity in training.
+        Before the first token the result is empty. It stays empty in training with a `sampled` softmax.
         """
         n_tokens = self.counts["tokens"]
         if not n_tokens:
@@ -54,31 +59,31 @@ class BidirectionalPerplexity(Metric):
         return metrics
 
     def reset(self) -> None:
-        """Forget all tokens."""
+        """Set all counts to zero."""
         self.counts = dict.fromkeys(COUNTS, 0.0)
 
 
 def perplexity_of(nats: float) -> float:
-    """exp of a mean negative log likelihood, infinite where a float ends."""
+    """Return exp of a mean negative log likelihood, or infinity where a float overflows."""
     return math.exp(nats) if nats < 700 else math.inf
 
 
 class Throughput:
-    """Tokens a second since the first batch, of one process."""
+    """Measures the tokens per second of one process since the first batch."""
 
     def __init__(self) -> None:
         self._start: Optional[float] = None
         self._tokens = 0
 
     def add(self, n_tokens: int) -> None:
-        """Count a batch that is done; the first one starts the clock."""
+        """Count a finished batch. The first one only starts the clock."""
         if self._start is None:
             self._start = perf_counter()
         else:
             self._tokens += n_tokens
 
     def get_metric(self, reset: bool = False) -> dict[str, float]:
-        """`tokens/s`, once two batches are done."""
+        """Return `tokens/s`, once two batches are finished."""
         metric = {}
         if self._start is not None and self._tokens:
             metric["tokens/s"] = self._tokens / (perf_counter() - self._start)
@@ -87,5 +92,5 @@ class Throughput:
         return metric
 
     def reset(self) -> None:
-        """Set all counts to zero."""
+        """Stop the clock and set the count to zero."""
         self._start, self._tokens = None, 0

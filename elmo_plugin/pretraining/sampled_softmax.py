@@ -1,4 +1,4 @@
-"""The softmax that the published biLM was trained with: over the right word and a sample of others."""
+"""The softmax that the published biLM was trained with: over the target and a sample of other words."""
 
 import math
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from elmo_plugin.pretraining.softmax import LmSoftmax, WordVectorSoftmax
 
 
 class LogUniformSample(NamedTuple):
-    """Distinct rows (K,) in the order that they turned up in, and how many tries it took to find so many."""
+    """Distinct rows (K,) in the order that they were drawn, and the number of tries that it took."""
 
     rows: Tensor
     n_tries: int
@@ -23,13 +23,15 @@ class LogUniformSample(NamedTuple):
 
 @LmSoftmax.register("sampled")
 class SampledSoftmax(WordVectorSoftmax):
-    """Trains on K words beside the right one, bilm-tf's way: TensorFlow's `sampled_softmax_loss`.
+    """Trains on the target and K sampled words, as bilm-tf does with TensorFlow's `sampled_softmax_loss`.
 
-    The K are drawn by `log_uniform_candidate_sampler` and shared by all tokens of a call. Each score is lowered by the
-    logarithm of how often its word is expected in a sample, and the right word is not scored again where it was drawn.
-    In evaluation `forward` is `nll`, as in bilm-tf.
+    The words are drawn like `log_uniform_candidate_sampler`, and all tokens of a call share them. Each score is lowered
+    by the logarithm of the count that is expected of its word in a sample. A target that was drawn is scored once. In
+    evaluation `forward` returns `nll`, as in bilm-tf.
 
     Registered as a `LmSoftmax` with name `sampled`.
+
+        softmax: { type: 'sampled', n_samples: 8192 },
 
     # Parameters
 
@@ -40,8 +42,8 @@ class SampledSoftmax(WordVectorSoftmax):
     tokens_at_once : `int`
         As in `full`, for evaluation.
     seed : `int`
-        The n-th draw is a function of `seed` and n alone: all processes of a distributed run draw the same words, and
-        a state dict, which holds n, goes on with those that would have come next.
+        The n-th draw depends on `seed` and n alone. All processes of a distributed run therefore draw the same words,
+        and a state dict, which contains n, resumes the sequence.
     """
 
     exact = False
@@ -53,7 +55,7 @@ class SampledSoftmax(WordVectorSoftmax):
         super().__init__(vocab_size, input_dim, tokens_at_once)
         if not 0 < n_samples < vocab_size:
             raise ConfigurationError(
-                f"'n_samples' is {n_samples}; wanted at least 1 and less than the {vocab_size} words of the vocabulary"
+                f"'n_samples': expected at least 1 and less than the vocabulary size {vocab_size}, got {n_samples}"
             )
         at_least(0, seed=seed)
         self.n_samples = n_samples
@@ -64,12 +66,12 @@ class SampledSoftmax(WordVectorSoftmax):
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its block of a config."""
+        """The block of a config that makes this softmax."""
         sizes = {"n_samples": self.n_samples, "tokens_at_once": self.tokens_at_once}
         return {"type": "sampled", **sizes, "seed": self.seed}
 
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
-        """(N, P) and (N,) to (N,)."""
+        """Return the losses (N,) over the sample; in evaluation, `nll`."""
         if not self.training:
             return self.nll(vectors, targets)
         n_tokens = len(targets)
@@ -77,7 +79,9 @@ class SampledSoftmax(WordVectorSoftmax):
         rows = rows.to(targets.device)  # (K,)
         both = torch.cat([targets, rows])  # (N + K,)
         weight = F.embedding(both, self._word_vectors())  # (N + K, P)
-        offset = self.bias[both] - self._expected_count(both, n_tries).log().to(self.bias)  # (N + K,)
+        # 1 - (1 - p)ᵗ, the chance of being among t tries, as in TensorFlow's `range_sampler.cc`
+        expected_count = -torch.expm1(n_tries * torch.log1p(-log_uniform(both, self.vocab_size)))  # (N + K,)
+        offset = self.bias[both] - expected_count.log().to(self.bias)  # (N + K,)
         right = (vectors * weight[:n_tokens]).sum(dim=1) + offset[:n_tokens]  # (N,)
         drawn = linear(vectors, weight[n_tokens:]) + offset[n_tokens:]  # (N, K)
         drawn = drawn.masked_fill(targets.unsqueeze(1) == rows, -math.inf)
@@ -85,54 +89,47 @@ class SampledSoftmax(WordVectorSoftmax):
         return F.cross_entropy(scores, torch.zeros_like(targets), reduction="none")  # (N,)
 
     def draw(self) -> LogUniformSample:
-        """The next K words."""
+        """Draw the next K words."""
         entropy = (self.seed, int(self.n_draws))
         self.n_draws += 1
-        # A generator of torch's looks at no more than 32 bits of its seed.
+        # torch's generator uses 32 bits of its seed.
         (seed,) = np.random.SeedSequence(entropy).generate_state(1)
         return draw_log_uniform(self.vocab_size, self.n_samples, torch.Generator().manual_seed(int(seed)))
 
-    def _expected_count(self, rows: Tensor, n_tries: int) -> Tensor:
-        """1 - (1 - p)ᵗ: the chance of being among t tries, as in TensorFlow's `range_sampler.cc`, (N,)."""
-        chance = log_uniform(rows, self.vocab_size)  # (N,)
-        return -torch.expm1(n_tries * torch.log1p(-chance))
-
 
 def _save_count_as_float(softmax: SampledSoftmax, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """State dicts are averaged and compared, which integers do not allow."""
+    # AllenNLP averages state dicts, which integers do not allow.
     state_dict[f"{prefix}n_draws"] = state_dict[f"{prefix}n_draws"].double()
 
 
 def _load_count_from_float(softmax: SampledSoftmax, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Round the count. One that is too large for float16 was lost, and the draws start again."""
+    # A count that was too large for float16 is infinite; the sequence then starts again.
     count = state_dict.get(f"{prefix}n_draws")
     if count is not None:
         state_dict[f"{prefix}n_draws"] = count.double().nan_to_num(posinf=0.0).round().long()
 
 
 def log_uniform(rows: Tensor, vocab_size: int) -> Tensor:
-    """p(k) = log((k + 2) / (k + 1)) / log(V + 1), nearly Zipf's law, in float64: rows (N,) to chances (N,)."""
+    """Return p(k) = log((k + 2) / (k + 1)) / log(V + 1), nearly Zipf's law, of rows (N,) in float64."""
     return torch.log1p(1 / (rows.double() + 1)) / math.log(vocab_size + 1)
 
 
 def draw_log_uniform(vocab_size: int, n_samples: int, generator: torch.Generator) -> LogUniformSample:
-    """Try words from the log-uniform distribution until `n_samples` distinct ones are found.
+    """Draw words from the log-uniform distribution until `n_samples` are distinct.
 
-    TensorFlow's `log_uniform_candidate_sampler` with `unique`, on all tries at once: the try that first found a word
-    says whether it is among the first `n_samples`.
+    This is TensorFlow's `log_uniform_candidate_sampler` with `unique`, for many tries at once: a word belongs to the
+    sample if the try that drew it first is early enough.
     """
-    # Enough at once if the vocabulary is some times larger than the sample; the first words of more tries are the same.
-    tries = _try(4 * n_samples, vocab_size, generator)
+    tries = torch.empty(0, dtype=torch.long)
+    # The first number is usually enough. More tries begin with the same words, so the sample does not depend on it.
+    n_tries = 4 * n_samples
     while len(tries.unique()) < n_samples:
-        tries = torch.cat([tries, _try(len(tries), vocab_size, generator)])
-    words, place = tries.unique(return_inverse=True)  # (M,), (tries,)
+        uniform = torch.rand(n_tries, dtype=torch.float64, generator=generator)  # (n_tries,)
+        drawn = torch.expm1(uniform * math.log(vocab_size + 1)).long()  # (n_tries,): ⌊(V + 1)ᵘ⌋ - 1
+        tries = torch.cat([tries, drawn.clamp(max=vocab_size - 1)])
+        n_tries = len(tries)
+    words, inverse = tries.unique(return_inverse=True)  # (M,), (tries,)
     order = torch.arange(len(tries))
-    found_by = torch.full_like(words, len(tries)).scatter_reduce_(0, place, order, "amin")  # (M,)
-    first, index = found_by.topk(n_samples, largest=False)  # (K,), (K,)
+    first_try = torch.full_like(words, len(tries)).scatter_reduce_(0, inverse, order, "amin")  # (M,)
+    first, index = first_try.topk(n_samples, largest=False)  # (K,), (K,)
     return LogUniformSample(words[index], int(first[-1]) + 1)
-
-
-def _try(count: int, vocab_size: int, generator: torch.Generator) -> Tensor:
-    """⌊(V + 1)ᵘ⌋ - 1 for u uniform in [0, 1): (count,)."""
-    uniform = torch.rand(count, dtype=torch.float64, generator=generator)  # (count,)
-    return torch.expm1(uniform * math.log(vocab_size + 1)).long().clamp(max=vocab_size - 1)

@@ -1,4 +1,4 @@
-"""The learning rate over a run: up, then down along a cosine."""
+"""The learning rate schedule `warmup_cosine`."""
 
 from math import cos, pi
 from typing import Any, Optional
@@ -10,40 +10,48 @@ from torch.optim import Optimizer
 
 @LearningRateScheduler.register("warmup_cosine")
 class WarmUpCosine(LearningRateScheduler):
-    """Linearly up over the first batches, then down to 0 at the run's last along half a cosine.
+    """Raises the learning rate linearly over the first batches, then lowers it along half a cosine to 0 at the end.
 
-    The trainer knows how many batches a run has, so nothing need be counted for it. (AllenNLP's `cosine_with_warmup`
-    wants to be told, and moves at the end of an epoch only.)
-
-    Source: Loshchilov & Hutter 2017, without restarts.
+    The trainer says how many batches a run has. AllenNLP's `cosine_with_warmup` must be told, and changes the rate
+    only at the end of an epoch. Source: Loshchilov & Hutter 2017, without restarts.
 
     Registered as a `LearningRateScheduler` with name `warmup_cosine`.
+
+    >>> import torch
+    >>> optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    >>> schedule = WarmUpCosine(optimizer, num_epochs=1, num_steps_per_epoch=6, warmup_steps=2)
+    >>> rates = []
+    >>> for batch in range(1, 7):
+    ...     schedule.step_batch(batch)
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 2))
+    >>> rates
+    [0.5, 1.0, 0.85, 0.5, 0.15, 0.0]
 
     # Parameters
 
     optimizer, num_epochs, num_steps_per_epoch
         From the trainer.
     warmup_steps : `int`
-        Batches until the optimizer's own rate is reached.
+        The number of batches until the optimizer's own rate is reached.
     """
 
     def __init__(
         self, optimizer: Optimizer, num_epochs: int, num_steps_per_epoch: Optional[int] = None, warmup_steps: int = 0
     ) -> None:
         if num_steps_per_epoch is None:
-            raise ConfigurationError("'warmup_cosine' needs a data loader that knows how many batches an epoch has")
+            raise ConfigurationError("'warmup_cosine': expected a data loader with a length, got one without")
         self.total_steps = num_epochs * num_steps_per_epoch
         if not 0 <= warmup_steps < self.total_steps:
             raise ConfigurationError(
-                f"'warmup_steps' is {warmup_steps}; wanted 0 or more, and less than the {self.total_steps} batches "
-                "of the run"
+                f"'warmup_steps': expected 0 or more and less than the {self.total_steps} batches of the run, "
+                f"got {warmup_steps}"
             )
         self.warmup_steps = warmup_steps
         self.steps = 0
         super().__init__(optimizer)
 
     def get_values(self) -> list[float]:
-        """The rate of each parameter group now."""
+        """Return the current rate of each parameter group."""
         if self.steps < self.warmup_steps:
             part = self.steps / self.warmup_steps
         else:
@@ -51,14 +59,14 @@ class WarmUpCosine(LearningRateScheduler):
         return [part * value for value in self.base_values]
 
     def step(self, metric: Optional[float] = None) -> None:
-        """Nothing happens at the end of an epoch."""
+        """Do nothing at the end of an epoch."""
 
     def step_batch(self, batch_num_total: Optional[int] = None) -> None:
-        """Set the rate for a batch, counted from 1."""
+        """Set the rates of a batch, counted from 1."""
         self.steps = self.steps + 1 if batch_num_total is None else batch_num_total
         for group, value in zip(self.optimizer.param_groups, self.get_values(), strict=True):
             group[self.param_group_field] = value
 
     def state_dict(self) -> dict[str, Any]:
-        """The batches so far. How long a run warms up and lasts is said by the config that it goes on with."""
+        """Return the number of batches. The length of the run is left to the config that resumes it."""
         return {"steps": self.steps, "base_values": self.base_values}

@@ -1,4 +1,4 @@
-"""Batches of whole sentences of like length, the way a biLM is used."""
+"""The data loader `sentence_batches`: batches of whole sentences of similar length, as a trained biLM reads them."""
 
 from collections.abc import Iterator
 from itertools import chain, islice, zip_longest
@@ -8,9 +8,8 @@ from typing import Any, Optional
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DataLoader, DatasetReader
 
-from elmo_plugin.pretraining.shards import Position
+from elmo_plugin.pretraining.shards import Position, split_sentence
 from elmo_plugin.pretraining.shards_loader import ShardsLoader
-from elmo_plugin.pretraining.text_shards import cut
 from elmo_plugin.text import length_batches
 
 SENTENCES_IN_POOL = 16384
@@ -19,21 +18,25 @@ SENTENCES_IN_POOL = 16384
 
 @DataLoader.register("sentence_batches")
 class SentenceBatches(ShardsLoader):
-    """Batches of sentences of like length, each read from `<S>` to `</S>` and from nothing before it.
+    """Makes batches of sentences of similar length. The biLM reads each from `<S>` to `</S>`, from a zero state.
 
     A batch is `tokens`: `characters` (B, T, C) and `words` (B, T), ids padded with 0, without `<S>` and `</S>`.
-    Of several processes, each takes its turn at the batches; in a single pass the last may be of no sentence.
+    In distributed training the processes take batches in turn. Without `shuffle`, the last batch of a process may be
+    empty.
 
     Registered as a `DataLoader` with name `sentence_batches`.
+
+        data_loader: { type: 'sentence_batches', max_tokens: 2560, shuffle: true },
+        validation_data_loader: { type: 'sentence_batches', max_tokens: 2560, shuffle: false },
 
     # Parameters
 
     reader, data_path, shuffle, seed, batches_per_epoch
         As in `ShardsLoader`.
     max_tokens : `int`
-        A batch has as many sentences as fit: of B sentences, the longest with T words, B (T + 1) is at most this.
+        The token budget of a batch: B sentences, the longest with T words, have B (T + 1) ≤ `max_tokens`.
     max_sentence_length : `int`
-        A longer sentence is cut into pieces of this length.
+        A longer sentence is split into pieces of this length.
     """
 
     def __init__(
@@ -48,48 +51,46 @@ class SentenceBatches(ShardsLoader):
     ) -> None:
         if not 1 <= max_sentence_length < max_tokens:
             raise ConfigurationError(
-                f"'max_sentence_length' is {max_sentence_length} and 'max_tokens' {max_tokens}; wanted one sentence "
-                "of that length, and its end, to fit into a batch"
+                f"'max_sentence_length': expected at least 1 and less than 'max_tokens' ({max_tokens}), "
+                f"got {max_sentence_length}"
             )
         super().__init__(reader, data_path, max_tokens, shuffle, seed, batches_per_epoch)
         self.max_tokens = max_tokens
         self.max_sentence_length = max_sentence_length
-        self._place: dict[str, Any] = {}
+        self._position: dict[str, Any] = {}
 
-    def read_batches(self, place: Optional[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Batches; the pool that a restored place lies in is read once more."""
-        batches = self._batches_of_all(**(place or {}))
-        # At the end of a single pass some processes may be left with a batch of no sentence, as all must give as many.
-        for turn in zip_longest(*[batches] * self.n_ranks, fillvalue=[]):
-            yield {"tokens": self.words.of_sentences(turn[self.rank])}  # type: ignore[union-attr]
+    def read_batches(self, position: Optional[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Yield batches. To resume, the pool that contains the position is read again."""
+        batches = self._batches_of_all_processes(**(position or {}))
+        # At the end of a single pass some processes get an empty batch, because all must give the same number.
+        for step in zip_longest(*[batches] * self.world_size, fillvalue=[]):
+            yield {"tokens": self.word_ids.of_sentences(step[self.rank])}  # type: ignore[union-attr]
 
-    def place(self) -> dict[str, Any]:
-        """The start of the pool, and how many batches the processes have had of it."""
-        return dict(self._place)
+    def position(self) -> dict[str, Any]:
+        """Return the start of the pool, and how many of its batches the processes have taken."""
+        return dict(self._position)
 
     def sizes(self) -> dict[str, int]:
-        """What cuts pools into batches, and how many of these make a step."""
+        """Return what splits a pool into batches, and how many batches make a step."""
         return {
-            "'max_tokens'": self.max_tokens,
-            "'max_sentence_length'": self.max_sentence_length,
-            "processes": self.n_ranks,
+            "max_tokens": self.max_tokens,
+            "max_sentence_length": self.max_sentence_length,
+            "processes": self.world_size,
         }
 
-    def _batches_of_all(self, epoch: int = 0, position: Position = (0, 0), done: int = 0) -> Iterator[list[list[str]]]:
-        """The batches of every process in turn. A pool ends where its pass does, which has each sentence once."""
-        for current in self.passes(epoch, position):
-            start = current.position
-            while pool := list(islice(current.sentences, SENTENCES_IN_POOL)):
-                batches = self._batches_of_pool([sentence for sentence, _ in pool])
+    def _batches_of_all_processes(
+        self, epoch: int = 0, position: Position = (0, 0), done: int = 0
+    ) -> Iterator[list[list[str]]]:
+        """Yield the batches that the processes take in turn. A pool ends with its pass."""
+        for current, start, sentences in self.stream.passes(epoch, position):
+            while pool := list(islice(sentences, SENTENCES_IN_POOL)):
+                pieces = list(
+                    chain.from_iterable(split_sentence(sentence, self.max_sentence_length) for sentence, _ in pool)
+                )
+                batches = list(length_batches(list(map(len, pieces)), self.max_tokens, boundaries=1))
                 if self.endless:
-                    Random(f"{self.stream.seed} {current.epoch} {start}").shuffle(batches)
+                    Random(f"{self.stream.seed} {current} {start}").shuffle(batches)
                 for number in range(done, len(batches)):
-                    self._place = {"epoch": current.epoch, "position": start, "done": number + 1}
-                    yield batches[number]
+                    self._position = {"epoch": current, "position": start, "done": number + 1}
+                    yield [pieces[index] for index in batches[number]]
                 start, done = pool[-1][1], 0
-
-    def _batches_of_pool(self, sentences: list[list[str]]) -> list[list[list[str]]]:
-        """Cut sentences that are too long, sort all by length and put them into batches as large as possible."""
-        pool = list(chain.from_iterable(cut(sentence, self.max_sentence_length) for sentence in sentences))
-        batches = length_batches(list(map(len, pool)), self.max_tokens, boundaries=1)
-        return [[pool[index] for index in batch] for batch in batches]

@@ -1,5 +1,6 @@
-"""Text shards: one tokenised sentence a line, plain, .gz or .xz, read in constant memory and from any position on."""
+"""Text shards: one tokenised sentence per line, plain, .gz or .xz, read in constant memory and from any position."""
 
+import logging
 from collections.abc import Iterator
 from functools import cached_property
 from glob import glob
@@ -7,87 +8,112 @@ from itertools import chain, count, islice
 from os.path import expanduser
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, final
+from typing import NamedTuple, Optional, final
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
+from allennlp.data import DatasetReader, Instance, Token, TokenIndexer
+from allennlp.data.fields import TextField
+from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
 
+from elmo_plugin.config_keys import at_least
 from elmo_plugin.text import TextFile
 
 BLOCK = 65536
-"""Sentences that are shuffled together, and so the most of them that are in memory at once."""
+"""Sentences that are shuffled together. A reader holds at most this many in memory."""
 Position = tuple[int, int]
-"""A place in a pass: how many shards lie behind it, and how many sentences of the shard that it lies in."""
+"""A position in a pass: the number of finished shards, and the number of sentences read from the current shard."""
+
+logger = logging.getLogger(__name__)
 
 
 class Counts(NamedTuple):
-    """How large a corpus is. Sentence boundaries are no tokens."""
+    """The size of a corpus. Sentence boundaries are not counted as tokens."""
 
     sentences: int
     tokens: int
 
 
 def find_shards(pattern: str) -> list[Path]:
-    """The files that a path or a pattern (`*`, `?`, `[…]`, `**` for any depth) names, sorted.
+    """Return the files that a path or a pattern (`*`, `?`, `[…]`, `**` for any depth) matches, sorted.
 
-    Raises `ConfigurationError` when there is none, with what lies where the pattern stops to be true.
+    Raises `ConfigurationError` if no file matches. The error lists the deepest folder of the pattern that exists.
     """
     pattern = expanduser(pattern)
-    if Path(pattern).is_file():  # a name may hold a bracket itself
+    if Path(pattern).is_file():  # a file name may contain a bracket
         return [Path(pattern)]
     shards = sorted({Path(path) for path in glob(pattern, recursive=True) if Path(path).is_file()})
     if not shards:
-        raise ConfigurationError(f"'{pattern}' matches no file; {_deepest_folder(Path(pattern))}")
+        folder = next(folder for folder in (Path(pattern), *Path(pattern).parents) if folder.is_dir())
+        names = sorted(entry.name for entry in folder.iterdir())
+        listed = ", ".join(names[:5]) + ", …" * (len(names) > 5)
+        raise ConfigurationError(
+            f"'{pattern}' matches no file; the folder '{folder.absolute()}' contains {listed or 'nothing'}"
+        )
     return shards
 
 
 def read_lines(shard: Path) -> Iterator[str]:
-    """The lines of a shard that hold a token; `line.split()` are its tokens.
+    """Yield the lines of a shard that contain a token; `line.split()` gives the tokens.
 
-    Raises `ConfigurationError` for a shard that cannot be read to its end, for a line that is no UTF-8 text, and for
-    a shard without tokens.
+    Raises `ConfigurationError` if the shard cannot be read to its end, is not UTF-8, or contains no token.
     """
-    found_any = False
+    is_empty = True
     for line in TextFile(shard).lines():
         if line and not line.isspace():
-            found_any = True
+            is_empty = False
             yield line
-    if not found_any:
-        raise ConfigurationError(f"{shard}: found no tokens; wanted one sentence a line")
+    if is_empty:
+        raise ConfigurationError(f"{shard}: expected one sentence per line, got no tokens")
+
+
+def split_sentence(tokens: list[str], length: int) -> Iterator[list[str]]:
+    """Yield a sentence in pieces of at most `length` tokens."""
+    for start in range(0, len(tokens), length):
+        yield tokens[start : start + length]
 
 
 @final
 class SentenceStream:
-    """The sentences of a corpus, one pass after another, each pass the same whenever it is read.
+    """Reads the sentences of a corpus in passes. A pass always has the same order.
 
-    With `shuffle`, a pass goes through the shards in an order of its own, and through each in blocks of `BLOCK`
-    sentences that are shuffled: a reader holds one block, and to go on where another stopped it rereads one shard.
+    With `shuffle`, each pass reads the shards in another order, and shuffles the sentences of a shard in blocks of
+    `BLOCK`. A reader therefore holds one block in memory and rereads at most one shard to resume.
     """
 
     def __init__(self, shards: list[Path], shuffle: bool, seed: int = 0) -> None:
         if not shards:
-            raise ConfigurationError("'shards' is empty; wanted one file or more")
+            raise ConfigurationError("'shards': expected at least one file, got none")
         self.shards = shards
         self.shuffle = shuffle
         self.seed = seed
 
-    def sentences(self, epoch: int, start: Position = (0, 0)) -> Iterator[tuple[list[str], Position]]:
-        """The tokens of each sentence of one pass, with the position after it.
+    def passes(
+        self, epoch: int = 0, position: Position = (0, 0)
+    ) -> Iterator[tuple[int, Position, Iterator[tuple[list[str], Position]]]]:
+        """Yield the rest of a pass and, with `shuffle`, all later ones: the number, the start and the sentences."""
+        yield epoch, position, self.sentences(epoch, position)
+        if self.shuffle:
+            for later in count(epoch + 1):
+                yield later, (0, 0), self.sentences(later)
 
-        A pass that starts at such a position, over the same shards, is the rest of the pass that gave it.
+    def sentences(self, epoch: int, start: Position = (0, 0)) -> Iterator[tuple[list[str], Position]]:
+        """Yield the tokens of each sentence of a pass, with the position after it.
+
+        To resume a pass, start at the position of the last sentence that was read.
         """
-        first, skipped = start
-        for behind, shard in enumerate(self._order(epoch)[first:], first):
+        order = list(range(len(self.shards)))
+        if self.shuffle:
+            Random(f"{self.seed} {epoch}").shuffle(order)  # the hash of a string is the same in every process
+        finished, skipped = start
+        for index, shard in enumerate(order[finished:], finished):
             for read, line in enumerate(self._lines(epoch, shard, skipped), skipped + 1):
-                yield line.split(), (behind, read)
+                yield line.split(), (index, read)
             skipped = 0
 
-    def count(self) -> Counts:
-        """How many sentences and tokens a pass has: read once, then remembered."""
-        return self._counts
-
     @cached_property
-    def _counts(self) -> Counts:
+    def counts(self) -> Counts:
+        """The number of sentences and tokens of a pass. The first access reads the whole corpus."""
         sentences = tokens = 0
         lines = chain.from_iterable(map(read_lines, self.shards))
         for line in Tqdm.tqdm(lines, desc="counting tokens", unit=" sentences"):
@@ -95,20 +121,14 @@ class SentenceStream:
             tokens += len(line.split())
         return Counts(sentences, tokens)
 
-    def _order(self, epoch: int) -> list[int]:
-        order = list(range(len(self.shards)))
-        if self.shuffle:
-            Random(f"{self.seed} {epoch}").shuffle(order)  # a string: its hash is the same in every process
-        return order
-
     def _lines(self, epoch: int, shard: int, skipped: int) -> Iterator[str]:
         lines = read_lines(self.shards[shard])
         if not self.shuffle:
             yield from islice(lines, skipped, None)
             return
-        blocks_behind, skipped = divmod(skipped, BLOCK)
-        lines = islice(lines, blocks_behind * BLOCK, None)
-        for number in count(blocks_behind):
+        first_block, skipped = divmod(skipped, BLOCK)
+        lines = islice(lines, first_block * BLOCK, None)
+        for number in count(first_block):
             block = list(islice(lines, BLOCK))
             if not block:
                 return
@@ -117,9 +137,69 @@ class SentenceStream:
             skipped = 0
 
 
-def _deepest_folder(path: Path) -> str:
-    """What the deepest folder on the way to a path holds, for an error."""
-    folder = next(folder for folder in (path, *path.parents) if folder.is_dir())
-    names = sorted(entry.name for entry in folder.iterdir())
-    held = ", ".join(names[:5]) + ", …" * (len(names) > 5)
-    return f"the folder '{folder.absolute()}' holds {held or 'nothing'}"
+@DatasetReader.register("text_shards")
+class TextShardsReader(DatasetReader):
+    """Reads sentences from the files that a pattern matches: one tokenised sentence per line, plain, .gz or .xz.
+
+    Each `Instance` has the field `tokens` (`TextField`). Raises `ConfigurationError`, naming the file, for a file that
+    cannot be read.
+
+    Registered as a `DatasetReader` with name `text_shards`.
+
+        dataset_reader: { type: 'text_shards' },
+        train_data_path: 'corpus/train-*.txt.gz',
+
+    # Parameters
+
+    token_indexers : `Dict[str, TokenIndexer]`, optional
+        By default `characters` (`ELMoTokenCharactersIndexer`), which a biLM reads, and `words`
+        (`SingleIdTokenIndexer`), which it predicts.
+    shuffle : `bool`, optional (default = `False`)
+        Shuffle the sentences in constant memory, in the same order each time.
+    seed : `int`, optional (default = `0`)
+        The seed of that order.
+    max_sentence_length : `int`, optional (default = `400`)
+        A longer sentence is split into instances of this many tokens, so that no line can exhaust the memory.
+    max_instances, serialization_dir
+        As in `DatasetReader`.
+    """
+
+    def __init__(
+        self,
+        token_indexers: Optional[dict[str, TokenIndexer]] = None,
+        shuffle: bool = False,
+        seed: int = 0,
+        max_sentence_length: int = 400,
+        max_instances: Optional[int] = None,
+        serialization_dir: Optional[str] = None,
+    ) -> None:
+        at_least(1, max_sentence_length=max_sentence_length)
+        at_least(0, max_instances=max_instances)
+        super().__init__(
+            max_instances=max_instances,
+            manual_distributed_sharding=True,
+            manual_multiprocess_sharding=True,
+            serialization_dir=serialization_dir,
+        )
+        self._token_indexers = token_indexers or {
+            "characters": ELMoTokenCharactersIndexer(),
+            "words": SingleIdTokenIndexer(),
+        }
+        self._shuffle = shuffle
+        self._seed = seed
+        self._max_sentence_length = max_sentence_length
+
+    def text_to_instance(self, tokens: list[str]) -> Instance:
+        """Return an `Instance` of a tokenised sentence of any length."""
+        return Instance({"tokens": TextField([Token(token) for token in tokens])})
+
+    def apply_token_indexers(self, instance: Instance) -> None:
+        """Give the tokens their indexers, in the process that needs them."""
+        instance["tokens"].token_indexers = self._token_indexers  # type: ignore[attr-defined]
+
+    def _read(self, file_path: str) -> Iterator[Instance]:
+        logger.info("Reading text shards %s", file_path)
+        sentences = SentenceStream(find_shards(file_path), self._shuffle, self._seed).sentences(epoch=0)
+        pieces = (piece for tokens, _ in sentences for piece in split_sentence(tokens, self._max_sentence_length))
+        for piece in self.shard_iterable(pieces):
+            yield self.text_to_instance(piece)

@@ -1,4 +1,4 @@
-"""The output layer that both directions of a biLM share: what it is, and the two that train on the likelihood."""
+"""The output layer that both directions of a biLM share: the interface, `full` and `adaptive`."""
 
 import math
 from abc import ABC, abstractmethod
@@ -6,19 +6,20 @@ from functools import partial
 from typing import Any
 
 import torch
-from allennlp.common import Registrable
+from allennlp.common import Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint as recomputed
 
 from elmo_plugin.bilm import description_to_tensor
+from elmo_plugin.checkpoints import Checkpoint
 from elmo_plugin.config_keys import at_least
 from elmo_plugin.linear import linear, with_linear
 
 
 class LmSoftmax(nn.Module, ABC, Registrable):
-    """Predicts a word from what one direction has read up to it; both directions share one (ELMo §3.1, Θ_s).
+    """Predicts a word from the vector of one direction. Both directions share one softmax (ELMo §3.1, Θ_s).
 
     Row r is line r of the vocabulary file, counted from 0: words by falling count, without padding. Losses are in
     nats, and in float32 under `torch.autocast`.
@@ -26,14 +27,14 @@ class LmSoftmax(nn.Module, ABC, Registrable):
     # Parameters
 
     vocab_size : `int`
-        V, words that it chooses from.
+        V, the number of words.
     input_dim : `int`
         P.
     """
 
     default_implementation = "full"
     exact: bool = True
-    """Whether `forward` trains on `nll` itself, so that a training loss can be read as perplexity."""
+    """Whether `forward` returns `nll` in training too, so that a training loss gives a perplexity."""
 
     def __init__(self, vocab_size: int, input_dim: int) -> None:
         super().__init__()
@@ -43,42 +44,42 @@ class LmSoftmax(nn.Module, ABC, Registrable):
     @property
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """Its block of a config, `type` included."""
+        """The block of a config that makes this softmax, `type` included."""
 
     def get_extra_state(self) -> Tensor:
-        """Return the config: a checkpoint says by itself which softmax it holds."""
+        """Return the config, so that a checkpoint says which softmax it contains."""
         return description_to_tensor(self.config)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Nothing: sizes are checked where weights are loaded, and how it is trained may change."""
+        """Do nothing: loading the weights checks the sizes, and training options may differ."""
 
     @abstractmethod
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
-        """The training loss: vectors (N, P) and the rows (N,) that they should predict to losses (N,)."""
+        """Return the training losses (N,) of vectors (N, P) and the rows (N,) that they predict."""
 
     @abstractmethod
     def nll(self, vectors: Tensor, targets: Tensor) -> Tensor:
-        """Negative log likelihood over all V of the rows (N,), by vectors (N, P): what perplexity is made of, (N,)."""
+        """Return negative log likelihoods (N,) over all V words, for vectors (N, P) and rows (N,)."""
 
     @abstractmethod
     def tie(self, table: nn.Embedding) -> None:
-        """Share the weight with a word encoder's table (V + 1, P): row r is the table's r + 1, whose row 0 is padding.
+        """Share the weight with a word encoder's table (V + 1, P), whose row 0 is padding: row r is its row r + 1.
 
         bilm-tf's `share_embedding_softmax`. Raises `ConfigurationError` for a table of another shape, or a softmax
-        that has no vector for each word.
+        without one vector per word.
         """
 
 
 class WordVectorSoftmax(LmSoftmax):
-    """A softmax of the products with one vector for each word, started as bilm-tf's `training.py` does.
+    """The base class of softmaxes with one vector per word, initialised as in bilm-tf's `training.py`.
 
     # Parameters
 
     vocab_size, input_dim : `int`
         V and P.
     tokens_at_once : `int`
-        How many tokens are scored against all V before their scores are forgotten, to be computed again for the
-        gradients: what bounds the memory of `nll`, at about 3 · `tokens_at_once` · V floats.
+        The number of tokens that `nll` scores at once. Scores are recomputed for the gradients, so memory is bounded
+        by about 3 · `tokens_at_once` · V floats.
     """
 
     def __init__(self, vocab_size: int, input_dim: int, tokens_at_once: int = 512) -> None:
@@ -89,63 +90,72 @@ class WordVectorSoftmax(LmSoftmax):
         self.bias = nn.Parameter(torch.zeros(vocab_size))  # (V,)
 
     def nll(self, vectors: Tensor, targets: Tensor) -> Tensor:
-        """(N, P) and (N,) to (N,)."""
+        """Return negative log likelihoods (N,)."""
+
+        def cross_entropy(vectors: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+            scores = linear(vectors, weight, bias)  # (N, V); under autocast bfloat16, and all after it float32
+            return F.cross_entropy(scores, targets, reduction="none")  # (N,)
+
         weight = self._word_vectors()  # (V, P)
+        score = partial(recomputed, cross_entropy, use_reentrant=False, preserve_rng_state=False)
         chunks = zip(vectors.split(self.tokens_at_once), targets.split(self.tokens_at_once), strict=True)
-        forgetful = partial(checkpoint, _cross_entropy, use_reentrant=False, preserve_rng_state=False)
-        return torch.cat([forgetful(*chunk, weight, self.bias) for chunk in chunks])  # (N,)
+        return torch.cat([score(*chunk, weight, self.bias) for chunk in chunks])  # (N,)
 
     def tie(self, table: nn.Embedding) -> None:
-        """Put the table's weight in place of its own; the bias stays its own."""
-        found, wanted = tuple(table.weight.shape), (self.vocab_size + 1, self.input_dim)
-        if found != wanted:
-            raise ConfigurationError(
-                f"'share_embedding_softmax': found a table of words of shape {found}; wanted {wanted} for the softmax"
-            )
+        """Replace the weight by the table's. The bias is not shared."""
+        found, expected = tuple(table.weight.shape), (self.vocab_size + 1, self.input_dim)
+        if found != expected:
+            raise ConfigurationError(f"'share_embedding_softmax': expected a table of shape {expected}, got {found}")
         self.weight = table.weight
 
     def _word_vectors(self) -> Tensor:
-        """The weight (V, P), without the padding that a tied table has above it."""
+        """Return the weight (V, P), without the row of padding that a tied table begins with."""
         padding = len(self.weight) - self.vocab_size
         return self.weight[padding:] if padding else self.weight
 
 
 @LmSoftmax.register("full")
 class FullSoftmax(WordVectorSoftmax):
-    """Trains on the likelihood itself: exact, at V products a token. Registered as a `LmSoftmax` with name `full`."""
+    """Trains on the exact likelihood, with V products per token.
+
+    Registered as a `LmSoftmax` with name `full`.
+
+    >>> softmax = FullSoftmax(vocab_size=10, input_dim=4)
+    >>> softmax(torch.zeros(3, 4), torch.tensor([0, 1, 9])).exp().tolist() == [10.0] * 3
+    True
+    """
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its block of a config."""
+        """The block of a config that makes this softmax."""
         return {"type": "full", "tokens_at_once": self.tokens_at_once}
 
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
-        """(N, P) and (N,) to (N,)."""
+        """Return the exact negative log likelihoods (N,)."""
         return self.nll(vectors, targets)
 
 
-def _cross_entropy(vectors: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Of the softmax over all V, (N,). Under autocast the scores are of its type, and all after them is float32."""
-    scores = linear(vectors, weight, bias)  # (N, V)
-    return F.cross_entropy(scores, targets, reduction="none")  # (N,)
-
-
-def _at_least_float32(values: Tensor) -> Tensor:
+def at_least_float32(values: Tensor) -> Tensor:
+    """Return float16 and bfloat16 as float32, and other types as they are."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 @LmSoftmax.register("adaptive")
 class AdaptiveSoftmax(LmSoftmax):
-    """Scores frequent words at once, rare ones in clusters with narrower vectors (Grave et al. 2017): exact and fast.
+    """Scores frequent words directly, and rare words in clusters with narrower vectors (Grave et al. 2017).
 
-    Registered as a `LmSoftmax` with name `adaptive`.
+    The likelihood is exact and fast. Registered as a `LmSoftmax` with name `adaptive`.
+
+    >>> softmax = AdaptiveSoftmax(vocab_size=100, input_dim=16, cutoffs=[10, 40])
+    >>> softmax(torch.randn(3, 16), torch.tensor([0, 20, 99])).shape
+    torch.Size([3])
 
     # Parameters
 
     vocab_size, input_dim : `int`
         V and P.
     cutoffs : `list[int]`
-        Rows at which a cluster begins, increasing and below V; those before the first are the frequent words.
+        The rows at which clusters begin, increasing and below V. Rows before the first cutoff are the frequent words.
     div_value : `float`
         Cluster i, counted from 1, has vectors of P / `div_value`ⁱ dimensions.
     """
@@ -154,42 +164,59 @@ class AdaptiveSoftmax(LmSoftmax):
         super().__init__(vocab_size, input_dim)
         if not cutoffs or cutoffs != sorted(set(cutoffs)) or cutoffs[0] < 1 or cutoffs[-1] >= vocab_size:
             raise ConfigurationError(
-                f"'cutoffs' is {cutoffs}; wanted increasing numbers from 1 to {vocab_size - 1}, as the vocabulary has "
-                f"{vocab_size} words"
+                f"'cutoffs': expected increasing numbers from 1 to {vocab_size - 1} for a vocabulary of {vocab_size} "
+                f"words, got {cutoffs}"
             )
         if div_value <= 0 or input_dim < div_value ** len(cutoffs):
             raise ConfigurationError(
-                f"'div_value' is {div_value}; wanted one that leaves the vectors of cluster {len(cutoffs)} "
-                f"at least 1 of {input_dim} dimensions"
+                f"'div_value': expected a number above 0 that leaves cluster {len(cutoffs)} at least 1 of {input_dim} "
+                f"dimensions, got {div_value}"
             )
         self.div_value = div_value
         self.adaptive = with_linear(nn.AdaptiveLogSoftmaxWithLoss(input_dim, vocab_size, cutoffs, div_value))
-        # Its log-softmax is taken in the type of the scores, on a CPU under autocast too.
+        # Under autocast the log-softmax would be taken in bfloat16, the type of the scores.
         for module in self.adaptive.modules():
             if isinstance(module, nn.Linear):
-                module.register_forward_hook(_give_at_least_float32)
+                module.register_forward_hook(_convert_output)
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its block of a config."""
+        """The block of a config that makes this softmax."""
         return {"type": "adaptive", "cutoffs": self.adaptive.cutoffs[:-1], "div_value": self.div_value}
 
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
-        """(N, P) and (N,) to (N,)."""
+        """Return the exact negative log likelihoods (N,)."""
         return self.nll(vectors, targets)
 
     def nll(self, vectors: Tensor, targets: Tensor) -> Tensor:
-        """(N, P) and (N,) to (N,)."""
-        # The two log-softmaxes of a rare word are added up in the type of the vectors.
-        return -self.adaptive(_at_least_float32(vectors), targets).output  # (N,)
+        """Return negative log likelihoods (N,)."""
+        # The two log-softmaxes of a rare word are added in the type of the vectors.
+        return -self.adaptive(at_least_float32(vectors), targets).output  # (N,)
 
     def tie(self, table: nn.Embedding) -> None:
-        """Raise `ConfigurationError`: rare words have narrower vectors here than a table of words has."""
+        """Raise `ConfigurationError`, because the vectors of rare words are narrower than those of a table."""
+        raise ConfigurationError("'share_embedding_softmax': expected a softmax 'full' or 'sampled', got 'adaptive'")
+
+
+def _convert_output(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    # A named function, because a model is pickled and copied with its hooks.
+    return at_least_float32(output)
+
+
+def saved_softmax(checkpoint: Checkpoint, words: list[str], input_dim: int) -> LmSoftmax:
+    """Return the softmax that a biLM was trained with.
+
+    Raises `ConfigurationError` if it does not predict these words.
+    """
+    assert checkpoint.softmax is not None
+    if checkpoint.vocabulary != words:
         raise ConfigurationError(
-            "'share_embedding_softmax': found an 'adaptive' softmax, whose vectors of rare words are narrower; "
-            "wanted 'full' or 'sampled'"
+            f"'bilm': expected a softmax over the {len(words)} words of the vocabulary, got one over "
+            f"{len(checkpoint.vocabulary or [])} others; use a vocabulary of type 'pretrained_bilm', or set 'softmax'"
         )
-
-
-def _give_at_least_float32(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    return _at_least_float32(output)
+    config, weights = checkpoint.softmax.config, dict(checkpoint.softmax.state_dict)
+    softmax = LmSoftmax.from_params(Params(dict(config)), vocab_size=len(words), input_dim=input_dim)
+    if "weight" in weights and len(weights["weight"]) == len(words) + 1:
+        weights["weight"] = weights["weight"][1:]  # it was shared with a table of words, whose row 0 is padding
+    softmax.load_state_dict({"_extra_state": softmax.get_extra_state(), **weights})
+    return softmax

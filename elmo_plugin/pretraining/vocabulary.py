@@ -4,32 +4,32 @@ import re
 from collections import Counter
 from itertools import chain
 from pathlib import Path
-from typing import Optional, final
+from typing import Any, Optional, final
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
 from allennlp.data import Vocabulary
 from allennlp.data.vocabulary import DEFAULT_OOV_TOKEN, DEFAULT_PADDING_TOKEN
 
-from elmo_plugin.checkpoints import Location, load_checkpoint, local_file, read_words
+from elmo_plugin.checkpoints import Checkpoint, Location, load_checkpoint, local_file, read_words
 from elmo_plugin.config_keys import at_least
 from elmo_plugin.pretraining.shards import find_shards, read_lines
 
 MARKS = ["<S>", "</S>", "<UNK>"]
-"""The first lines of the file: begin of a sentence, its end, unknown word. Source: bilm-tf's README on training."""
+"""The first lines of a vocabulary file: sentence begin, sentence end, unknown word (bilm-tf's README)."""
 BEGIN_ID, END_ID, UNKNOWN_ID = 1, 2, 3
-"""The ids of the marks in a vocabulary that a language model is trained with."""
-# The marks in an AllenNLP vocabulary: on loading an archive it looks for its own name of the unknown word.
+"""The ids of the marks in the vocabulary of a language model."""
+# AllenNLP looks for its own name of the unknown word when it loads an archive.
 _NAMES = [*MARKS[:2], DEFAULT_OOV_TOKEN]
-_WANTED = ", ".join(MARKS)
-# AllenNLP's own padding and unknown word, and what its files write for a line end, wherever in a word it stands.
+_MARKS = ", ".join(MARKS)
+# AllenNLP's own padding and unknown word, and the text that its files write for a newline inside a word.
 RESERVED = re.compile(f"{DEFAULT_PADDING_TOKEN}|{DEFAULT_OOV_TOKEN}|.*@@NEWLINE@@.*", re.DOTALL)
-# Not Unicode's other spaces: files made by other tools do hold them as words, and each has its id.
+# Unicode's other spaces are allowed: the vocabulary files of other tools contain them as words.
 BLANK = re.compile(r"\s", re.ASCII)
 
 
 def count_words(shards: list[Path]) -> Counter[str]:
-    """How often each token occurs in the shards, which are read line by line."""
+    """Count each token of the shards, which are read line by line."""
     counts: Counter[str] = Counter()
     lines = chain.from_iterable(map(read_lines, shards))
     for line in Tqdm.tqdm(lines, desc="counting words", unit=" sentences"):
@@ -38,37 +38,36 @@ def count_words(shards: list[Path]) -> Counter[str]:
 
 
 def select_words(counts: Counter[str], min_count: int = 1, max_size: Optional[int] = None) -> list[str]:
-    """The lines of a vocabulary file: the marks, then words by falling count, those of one count by themselves.
+    """Return the lines of a vocabulary file: the marks, then words by falling count and by code point.
 
-    `max_size` is the number of lines, the three marks included. A literal mark in the text is no word, nor is a
-    token that AllenNLP's vocabulary keeps for itself. Raises `ConfigurationError` for sizes that no file can have.
+    `max_size` is the number of lines, the marks included. Marks in the text and tokens that AllenNLP reserves are left
+    out. Raises `ConfigurationError` for impossible sizes.
     """
     _check_sizes(min_count, max_size)
-    often = (word for word, count in counts.items() if count >= min_count)
-    words = (word for word in often if word not in MARKS and not RESERVED.fullmatch(word))
+    words = (word for word, count in counts.items() if count >= min_count)
+    words = (word for word in words if word not in MARKS and not RESERVED.fullmatch(word))
     return [*MARKS, *sorted(words, key=lambda word: (-counts[word], word))][:max_size]
 
 
 def read_vocabulary_file(path: Location) -> list[str]:
-    """The lines of a bilm-tf vocabulary file, from a path or URL.
+    """Read the lines of a bilm-tf vocabulary file from a path or URL. A line ends at `\\n` or `\\r\\n`.
 
-    Raises `ConfigurationError` naming file and line for a file that is not UTF-8, that does not begin with the
-    marks, or that has a line twice, an empty line, or a line of more than a word. A line ends at `\\n` or `\\r\\n`.
+    Raises `ConfigurationError` naming file and line if the file is not UTF-8, does not begin with the marks, or has a
+    repeated line, an empty line or a line of more than one word.
     """
     words = read_words(local_file(path, "file"), str(path))
-    _check(words, path)
+    _check_words(words, path)
     return words
 
 
-def vocabulary_of(words: list[str]) -> Vocabulary:
-    """AllenNLP's vocabulary of these lines, in the namespace "tokens": the id of a word is its line, from 1.
+def vocabulary_of(words: list[str]) -> "BiLMVocabulary":
+    """Return AllenNLP's vocabulary of these lines, in the namespace `tokens`. The id of a word is its line, from 1.
 
-    The unknown word goes by AllenNLP's name for it. Raises `ConfigurationError` for lines that are no vocabulary,
-    as `read_vocabulary_file` does.
+    The unknown word has AllenNLP's name. Raises `ConfigurationError` like `read_vocabulary_file`.
     """
-    _check(words, "the list of words")
-    vocab = Vocabulary()
-    # Both come with the unknown word as number 1.
+    _check_words(words, "the list of words")
+    vocab = BiLMVocabulary()
+    # Both begin with the unknown word as number 1.
     vocab.get_token_to_index_vocabulary().clear()
     vocab.get_index_to_token_vocabulary().clear()
     vocab.add_tokens_to_namespace([DEFAULT_PADDING_TOKEN, *_NAMES, *words[3:]])
@@ -76,15 +75,15 @@ def vocabulary_of(words: list[str]) -> Vocabulary:
 
 
 def words_of(vocab: Vocabulary) -> list[str]:
-    """The lines of a vocabulary file, from `vocabulary_of` them or from an archive.
+    """Return the lines that `vocabulary_of` made a vocabulary of; also those of an archive's vocabulary.
 
-    Raises `ConfigurationError` for a vocabulary of another order, which AllenNLP makes unless told otherwise.
+    Raises `ConfigurationError` for a vocabulary of another order, such as AllenNLP's default.
     """
     names = [vocab.get_token_from_index(index) for index in range(1, vocab.get_vocab_size())]
     if names[:3] != _NAMES:
         raise ConfigurationError(
-            f"the vocabulary's words begin with {names[:3]}; wanted {_NAMES}: "
-            "a 'vocabulary' of type 'text_shards' or 'bilm-tf'"
+            f"'vocabulary': expected the words to begin with {_NAMES}, got {names[:3]}; use the type 'text_shards', "
+            "'bilm-tf' or 'pretrained_bilm'"
         )
     return [*MARKS, *names[3:]]
 
@@ -94,59 +93,79 @@ def words_of(vocab: Vocabulary) -> list[str]:
 @Vocabulary.register("bilm-tf", constructor="from_bilm_tf")
 @Vocabulary.register("pretrained_bilm", constructor="from_pretrained_bilm")
 class BiLMVocabulary(Vocabulary):
-    """A vocabulary for pretraining, made from files and not from instances: these would be the whole corpus.
+    """A vocabulary for pretraining. It is made from files, because instances would be the whole corpus.
 
     Registered as a `Vocabulary` with names `text_shards` (`from_text_shards`), `bilm-tf` (`from_bilm_tf`) and
     `pretrained_bilm` (`from_pretrained_bilm`).
+
+        vocabulary: { type: 'text_shards', files: 'corpus/train-*.txt.gz', min_count: 3, max_size: 800000 },
+
+    >>> vocab = BiLMVocabulary.from_pretrained_bilm("english-tiny", files="unused")
+    >>> [vocab.get_token_index(word) for word in ("<S>", "</S>", "never-seen")]
+    [1, 2, 3]
     """
+
+    _read_from: Optional[tuple[str, Checkpoint]] = None
 
     @classmethod
     def from_text_shards(cls, files: str, min_count: int = 1, max_size: Optional[int] = None) -> Vocabulary:
-        """The words of the shards that the pattern `files` names, selected as by `select_words`."""
+        """Select words of the shards that the pattern `files` matches, as `select_words` does."""
         return vocabulary_of(select_words(count_words(find_shards(files)), min_count, max_size))
 
     @classmethod
     def from_bilm_tf(cls, file: str) -> Vocabulary:
-        """The words of a vocabulary file, read as by `read_vocabulary_file`."""
+        """Read the words of a vocabulary file, as `read_vocabulary_file` does."""
         return vocabulary_of(read_vocabulary_file(file))
 
     @classmethod
     def from_pretrained_bilm(
         cls, pretrained: str, files: str, min_count: int = 1, max_size: Optional[int] = None
     ) -> Vocabulary:
-        """The words that a biLM was trained with, to go on with its softmax; those of the shards if it holds none.
+        """Use the words of a biLM's own vocabulary, to fine-tune its softmax. Without one, use those of the shards.
 
-        The marks come first, wherever the biLM's own vocabulary has them.
+        The marks come first, wherever they are in the biLM's own vocabulary.
         """
         _check_sizes(min_count, max_size)
-        words = load_checkpoint(pretrained).vocabulary
-        if words is None:
-            return cls.from_text_shards(files, min_count, max_size)
-        missing = [mark for mark in MARKS if mark not in words]
-        if missing:
-            raise ConfigurationError(
-                f"'{pretrained}': expected {_WANTED} in its vocabulary, got none of {', '.join(missing)}"
-            )
-        return vocabulary_of([*MARKS, *(word for word in words if word not in MARKS)])
+        checkpoint = load_checkpoint(pretrained)
+        if checkpoint.vocabulary is None:
+            words = select_words(count_words(find_shards(files)), min_count, max_size)
+        else:
+            missing = [mark for mark in MARKS if mark not in checkpoint.vocabulary]
+            if missing:
+                raise ConfigurationError(
+                    f"'{pretrained}': expected {_MARKS} in its vocabulary, got none of {', '.join(missing)}"
+                )
+            words = [*MARKS, *(word for word in checkpoint.vocabulary if word not in MARKS)]
+        vocab = vocabulary_of(words)
+        vocab._read_from = pretrained, checkpoint
+        return vocab
+
+    def take_checkpoint(self, keys: dict[str, Any]) -> Optional[Checkpoint]:
+        """Return the checkpoint that the words were read from, once, if `keys` (a config's `bilm`) name the same one.
+
+        Fine-tuning therefore reads its checkpoint once, and nothing holds the weights after the model is built.
+        """
+        source, checkpoint = self._read_from or (None, None)
+        self._read_from = None
+        return checkpoint if keys == {"pretrained": source} else None
 
 
 def _check_sizes(min_count: int, max_size: Optional[int]) -> None:
     at_least(1, min_count=min_count)
-    at_least(len(MARKS), max_size=max_size)  # it counts them
+    at_least(len(MARKS), max_size=max_size)  # it includes them
 
 
-def _check(words: list[str], place: Location) -> None:
+def _check_words(words: list[str], place: Location) -> None:
     if words[:3] != MARKS:
-        raise ConfigurationError(f"{place}: the first lines are {words[:3]}; wanted {_WANTED}, one a line")
+        raise ConfigurationError(f"{place}: expected the first lines to be {_MARKS}, got {words[:3]}")
     lines: dict[str, int] = {}
     for line, word in enumerate(words, 1):
+        problem = None
         if not word or BLANK.search(word):
-            raise _line_error(place, line, repr(word[:50]), "one word")
-        if RESERVED.fullmatch(word):
-            raise _line_error(place, line, repr(word), "a word that AllenNLP's vocabulary does not keep for itself")
-        if lines.setdefault(word, line) != line:
-            raise _line_error(place, line, f"{word!r}, as in line {lines[word]}", "each word once")
-
-
-def _line_error(place: Location, line: int, found: str, wanted: str) -> ConfigurationError:
-    return ConfigurationError(f"{place}, line {line}: found {found}; wanted {wanted}")
+            problem = f"expected one word, got {word[:50]!r}"
+        elif RESERVED.fullmatch(word):
+            problem = f"expected a word that AllenNLP does not reserve, got {word!r}"
+        elif lines.setdefault(word, line) != line:
+            problem = f"expected each word once, got {word!r} as in line {lines[word]}"
+        if problem is not None:
+            raise ConfigurationError(f"{place}, line {line}: {problem}")

@@ -1,4 +1,4 @@
-"""Words to the numbers that a biLM reads and predicts, each word worked out once."""
+"""Converts words to the ids that a biLM reads and predicts."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -12,54 +12,51 @@ from torch import Tensor
 from elmo_plugin.text import word_to_ids
 
 NAMESPACE = "tokens"
-WORDS_REMEMBERED = 2**18
-"""Character ids of this many words are kept, some 40 MB."""
+CACHED_WORDS = 2**18
+"""Words whose character ids are cached; they take about 40 MB."""
 MAX_CHARACTERS = 50
-"""As `elmo_characters` has them; the biLM fits them to its own width."""
+"""As in `elmo_characters`; the biLM fits the ids to its own width."""
 
 
 class WordIds:
-    """Looks words up in a vocabulary of a biLM, and spells them in bilm-tf's character ids.
+    """Looks words up in a biLM's vocabulary, and converts them to bilm-tf's character ids.
+
+    A literal `<S>` or `</S>` in a text is that boundary, as in bilm-tf. A literal `<UNK>` is the unknown word.
 
     # Parameters
 
     vocab : `Vocabulary`
-        Its namespace `tokens` has bilm-tf's order: `<S>` is 1, `</S>` 2, the unknown word 3.
-
-    A literal `<S>` or `</S>` in a text is that boundary, as in bilm-tf; a literal `<UNK>` is the unknown word.
+        Its namespace `tokens` has bilm-tf's order: `<S>` is 1, `</S>` is 2, the unknown word is 3.
     """
 
     def __init__(self, vocab: Vocabulary) -> None:
         self._index = vocab.get_token_to_index_vocabulary(NAMESPACE)
         self._unknown = vocab.get_token_index(vocab._oov_token, NAMESPACE)
-        self._spell = lru_cache(WORDS_REMEMBERED)(_spell)
+        self._character_ids = lru_cache(CACHED_WORDS)(_character_ids)
 
     def of_sentences(self, sentences: Sequence[Sequence[str]]) -> TextFieldTensors:
-        """B sentences as `text_shards` and AllenNLP's loaders give them: `characters` (B, T, C), `words` (B, T)."""
+        """Return B sentences as AllenNLP's loaders give those of `text_shards`: ids (B, T, C) and (B, T)."""
         width = max(map(len, sentences), default=0)  # T
-        characters, words = self.spell(sentences, width), self.look_up(sentences, width)  # (B, T, C), (B, T)
+        characters, words = self.characters(sentences, width), self.words(sentences, width)  # (B, T, C), (B, T)
         return {"characters": {"elmo_tokens": characters}, "words": {"tokens": words}}
 
-    def look_up(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
-        """Vocabulary ids (B, T) of B rows of at most T = `width` words, 0 beyond a row's end.
-
-        AllenNLP's name of the padding, id 0 in its vocabulary, is unknown where a text has it for a word.
-        """
+    def words(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
+        """Return vocabulary ids (B, T) of B rows of at most T = `width` words, padded with 0."""
         ids = torch.zeros(len(rows), width, dtype=torch.long)  # (B, T)
         for target, row in zip(ids, rows, strict=True):
-            target[: len(row)] = torch.tensor(
-                [self._index.get(word) or self._unknown for word in row], dtype=torch.long
-            )
+            # `or`: AllenNLP's padding token has id 0, and is an unknown word in a text.
+            known = [self._index.get(word) or self._unknown for word in row]
+            target[: len(row)] = torch.tensor(known, dtype=torch.long)
         return ids
 
-    def spell(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
-        """Character ids (B, T, C) of B rows of at most T = `width` words, 0 beyond a row's end."""
+    def characters(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
+        """Return character ids (B, T, C) of B rows of at most T = `width` words, padded with 0."""
         ids = np.zeros((len(rows), width, MAX_CHARACTERS), dtype=np.int64)  # (B, T, C)
         for target, row in zip(ids, rows, strict=True):
             if row:
-                target[: len(row)] = [self._spell(word) for word in row]
+                target[: len(row)] = [self._character_ids(word) for word in row]
         return torch.from_numpy(ids)
 
 
-def _spell(word: str) -> NDArray[np.int16]:
+def _character_ids(word: str) -> NDArray[np.int16]:
     return np.array(word_to_ids(word, MAX_CHARACTERS), dtype=np.int16)  # (C,)

@@ -1,4 +1,4 @@
-"""The language model: windows against whole sentences, where gradients stop, precision, and what it refuses."""
+"""The language model: windows against whole sentences, where gradients stop, precision, and invalid configs."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,16 @@ from allennlp.data import Vocabulary
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.pretraining import BidirectionalLanguageModel, TextShardsReader, UnrolledStreams
 from elmo_plugin.pretraining.word_ids import WordIds
-from tests.language_model_oracles import CHARACTERS, HELDOUT, TRAIN, WORD_INPUT, Config, language_model, nats_by_hand
+from tests.language_model_oracles import (
+    CHARACTERS,
+    HELDOUT,
+    TRAIN,
+    WORD_INPUT,
+    WORDS,
+    Config,
+    language_model,
+    nats_by_hand,
+)
 
 SAMPLED = {"type": "sampled", "n_samples": 4}
 ADAPTIVE = {"type": "adaptive", "cutoffs": [4, 9], "div_value": 2.0}
@@ -94,7 +103,7 @@ def test_the_gradient_is_cut_at_each_window(tmp_path: Path) -> None:
     lines = ["gull left fog", "sea came read"]
     model = language_model(**READING_WORDS).train()
     table = model.bilm.token_encoder.embedding  # type: ignore[union-attr]
-    early, late = (WordIds(model.vocab).look_up([line.split()], 3)[0] for line in lines)
+    early, late = (WordIds(model.vocab).words([line.split()], 3)[0] for line in lines)
 
     def gradients(window: int) -> tuple[torch.Tensor, torch.Tensor]:
         for batch in windows(tmp_path, model, lines, streams=1, window=window):
@@ -108,7 +117,7 @@ def test_the_gradient_is_cut_at_each_window(tmp_path: Path) -> None:
     assert first.abs().sum(dim=1).gt(0).all() and second.abs().sum(dim=1).gt(0).all()
 
 
-def test_evaluation_in_the_midst_of_training_starts_anew_and_leaves_the_state_of_training(tmp_path: Path) -> None:
+def test_evaluation_in_the_middle_of_training_starts_from_zero_and_keeps_the_state_of_training(tmp_path: Path) -> None:
     model = language_model().train()
     batches = list(windows(tmp_path, model, TRAIN, streams=2, window=5))
     heldout = list(windows(tmp_path, model, HELDOUT, streams=3, window=4))
@@ -177,8 +186,8 @@ def test_auto_is_bfloat16_where_it_is_native() -> None:
     assert score(auto, sentences(auto, TRAIN)) == score(half, sentences(half, TRAIN))
 
 
-def test_a_run_goes_on_where_bfloat16_is_computed_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first half on a processor with native bfloat16, the second half on one that would emulate it."""
+def test_a_run_resumes_on_a_processor_that_emulates_bfloat16(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first half runs on a processor with native bfloat16."""
     model = language_model(precision="auto").train()
     first, second, *_ = windows(tmp_path, model, TRAIN, streams=2, window=5)
     monkeypatch.setattr(NATIVE, lambda: True)
@@ -207,29 +216,23 @@ def test_training_in_bfloat16_lowers_the_loss() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"precision": "float16"}, "'precision': expected one of .*auto, got 'float16'"),
-        (
-            {"bilm": {"options": {**CHARACTERS, "n_tokens_vocab": 7}}},
-            r"'bilm.options.n_tokens_vocab' is 7; the vocabulary has \d+ words",
-        ),
-        ({"bilm": {"optoins": CHARACTERS}}, r"'bilm': expected .*'pretrained'.* got .*optoins"),
+        ({"precision": "float16"}, "'precision'.*float16"),
+        ({"bilm": {"options": {**CHARACTERS, "n_tokens_vocab": 7}}}, rf"n_tokens_vocab'.* {len(WORDS)}\D.* 7"),
+        ({"bilm": {"optoins": CHARACTERS}}, "'bilm'.*optoins"),
         ({"kernel": "cudnn"}, "'cudnn'"),
-        (
-            {"contextualizer": {**LSTM, "input_size": 7}},
-            "'contextualizer' reads vectors of 7 dimensions; the biLM's tokens have 8",
-        ),
-        ({"softmax": {**SAMPLED, "n_samples": 999}}, "'n_samples' is 999; wanted at least 1 and less than"),
+        ({"contextualizer": {**LSTM, "input_size": 7}}, "'contextualizer'.* 8 .* 7"),
+        ({"softmax": {**SAMPLED, "n_samples": 999}}, "'n_samples'.* 999"),
     ],
 )
-def test_a_config_that_makes_no_sense_is_refused(keys: Config, message: str) -> None:
+def test_a_config_that_makes_no_sense_is_rejected(keys: Config, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         language_model(**keys)
 
 
-def test_a_vocabulary_of_another_order_is_refused() -> None:
-    """AllenNLP's own, in which the unknown word is first and no sentence has boundaries."""
+def test_a_vocabulary_of_another_order_is_rejected() -> None:
+    """In AllenNLP's own the unknown word is first, and there are no boundaries."""
     for given in (Vocabulary({"tokens": {"the": 3, "fog": 2, "sea": 1}}), Vocabulary()):
-        with pytest.raises(ConfigurationError, match=r"the vocabulary's words begin with .*a 'vocabulary' of type"):
+        with pytest.raises(ConfigurationError, match=r"'vocabulary'.*'text_shards'"):
             BidirectionalLanguageModel(given, {"options": CHARACTERS})
 
 
@@ -238,12 +241,12 @@ def test_a_contextualizer_reads_whole_sentences_and_no_windows(tmp_path: Path) -
     loss, forward, backward = score(model, sentences(model, TRAIN))
     assert loss == pytest.approx((forward + backward) / 2, rel=1e-6)
     batch = next(windows(tmp_path, model, TRAIN, streams=2, window=5))
-    with pytest.raises(ConfigurationError, match=r"'contextualizer' is .*, which carries no state from window to"):
+    with pytest.raises(ConfigurationError, match=r"'contextualizer'.*LstmSeq2SeqEncoder.*sentence_batches"):
         model(**batch)
 
 
-def test_a_batch_of_neither_sentences_nor_windows_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="the batch holds neither 'tokens' nor 'windows'"):
+def test_a_batch_of_neither_sentences_nor_windows_is_rejected() -> None:
+    with pytest.raises(ConfigurationError, match="'tokens' or 'windows'"):
         language_model()()
 
 

@@ -172,11 +172,8 @@ def test_draws_differ_from_each_other_and_by_seed_and_leave_torchs_generator_alo
 
 
 @pytest.mark.parametrize("n_samples", [0, V, 8192])
-def test_a_sample_as_large_as_the_vocabulary_or_empty_is_an_error(n_samples: int) -> None:
-    with pytest.raises(ConfigurationError, match=f"'n_samples' is {n_samples}; .* less than the 50 words"):
+def test_a_sample_as_large_as_the_vocabulary_or_empty_and_a_negative_seed_are_rejected(n_samples: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"'n_samples'.* 50, got {n_samples}"):
         SampledSoftmax(V, P, n_samples)
-
-
-def test_a_seed_below_zero_is_an_error() -> None:
-    with pytest.raises(ConfigurationError, match="'seed': expected 0 or more, got -1"):
+    with pytest.raises(ConfigurationError, match=r"'seed'.*-1"):
         SampledSoftmax(V, P, K, seed=-1)

@@ -93,12 +93,10 @@ def test_a_recovered_run_goes_on_with_the_next_step_up_to_the_end_that_its_confi
         scheduler.step_batch(behind + 1)
 
 
-def test_what_leaves_no_way_down_is_named() -> None:
+def test_a_run_without_room_for_the_descent_is_rejected() -> None:
     for warmup in (TOTAL, -1):
-        with pytest.raises(
-            ConfigurationError, match=f"'warmup_steps' is {warmup}; wanted 0 or more, and less than the 60 b"
-        ):
+        with pytest.raises(ConfigurationError, match=f"'warmup_steps'.* 60 .*{warmup}"):
             schedule(optimizer(), warmup)
     config = Params({"type": "warmup_cosine"})
-    with pytest.raises(ConfigurationError, match="needs a data loader that knows how many batches an epoch has"):
+    with pytest.raises(ConfigurationError, match=r"'warmup_cosine'.*data loader"):
         LearningRateScheduler.from_params(config, optimizer=optimizer(), num_epochs=3, num_steps_per_epoch=None)

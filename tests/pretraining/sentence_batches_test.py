@@ -123,8 +123,6 @@ def test_a_text_shorter_than_one_batch_is_one_batch_and_has_each_sentence_once(t
 
 
 @pytest.mark.parametrize(("longest", "max_tokens"), [(20, 20), (0, 20), (-1, 20), (400, 100)])
-def test_sizes_that_fit_no_sentence_are_named(tmp_path: Path, longest: int, max_tokens: int) -> None:
-    with pytest.raises(
-        ConfigurationError, match=f"'max_sentence_length' is {longest} and 'max_tokens' {max_tokens}; wanted"
-    ):
+def test_sizes_that_fit_no_sentence_are_rejected(tmp_path: Path, longest: int, max_tokens: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"'max_sentence_length'.*'max_tokens' .{max_tokens}.*{longest}"):
         batches_of(write_shards(tmp_path), max_tokens=max_tokens, max_sentence_length=longest)

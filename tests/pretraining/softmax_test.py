@@ -1,3 +1,5 @@
+"""The softmaxes `full` and `adaptive`, and what all three have in common: gradients, memory, ties, autocast."""
+
 import copy
 from typing import Any
 from weakref import ref
@@ -58,10 +60,14 @@ def test_full_is_the_cross_entropy_of_all_scores_in_chunks_of_any_size(n_tokens:
         torch.testing.assert_close(softmax.nll(vectors, targets), wanted)
 
 
-@pytest.mark.parametrize("softmax", every_softmax(), ids=lambda softmax: type(softmax).__name__)
+@pytest.mark.parametrize(
+    "softmax",
+    [FullSoftmax(9, 4), SampledSoftmax(9, 4, 5), AdaptiveSoftmax(9, 4, [3, 6], 2.0)],
+    ids=lambda softmax: type(softmax).__name__,
+)
 def test_the_gradients_of_each_are_those_of_finite_differences(softmax: LmSoftmax) -> None:
     softmax = lively(softmax).double()
-    vectors, targets = vectors_and_targets(6, torch.float64)
+    vectors, targets = 3 * torch.randn(5, 4, dtype=torch.float64), torch.tensor([0, 2, 4, 5, 8])
     vectors.requires_grad_()
 
     def losses(vectors: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
@@ -156,12 +162,12 @@ def test_a_tied_softmax_and_its_table_are_restored_and_copied_as_one() -> None:
 
 @pytest.mark.parametrize("shape", [(V, P), (V + 1, P + 1)])
 def test_a_table_of_another_shape_is_an_error(shape: tuple[int, int]) -> None:
-    with pytest.raises(ConfigurationError, match=rf"'share_embedding_.* shape \({shape[0]}, .*; wanted \(61, 16\)"):
+    with pytest.raises(ConfigurationError, match=rf"'share_embedding_softmax'.*\(61, 16\), got \({shape[0]}, "):
         FullSoftmax(V, P).tie(nn.Embedding(*shape))
 
 
 def test_an_adaptive_softmax_has_nothing_to_tie() -> None:
-    with pytest.raises(ConfigurationError, match="'share_embedding_softmax': found an 'adaptive' softmax"):
+    with pytest.raises(ConfigurationError, match=r"'share_embedding_softmax'.*'adaptive'"):
         AdaptiveSoftmax(V, P, CUTOFFS).tie(nn.Embedding(V + 1, P))
 
 
@@ -185,13 +191,13 @@ def test_the_parameters_of_adaptive_keep_their_names() -> None:
 
 @pytest.mark.parametrize("cutoffs", [[], [0, 5], [5, 5], [30, 10], [10, V]])
 def test_cutoffs_that_cut_nothing_are_an_error(cutoffs: list[int]) -> None:
-    with pytest.raises(ConfigurationError, match=r"'cutoffs' is \[.*\]; wanted increasing numbers from 1 to 59"):
+    with pytest.raises(ConfigurationError, match=r"'cutoffs'.* 59 .*\["):
         AdaptiveSoftmax(V, P, cutoffs)
 
 
 @pytest.mark.parametrize("div_value", [0.0, 4.1])
 def test_clusters_without_a_dimension_are_an_error(div_value: float) -> None:
-    with pytest.raises(ConfigurationError, match=f"'div_value' is {div_value}; .* cluster 2 at least 1 of 16"):
+    with pytest.raises(ConfigurationError, match=f"'div_value'.* {div_value}"):
         AdaptiveSoftmax(V, P, CUTOFFS, div_value)
 
 
@@ -222,7 +228,7 @@ def test_under_autocast_the_scores_of_full_are_bfloat16_and_all_after_them_is_fl
     torch.testing.assert_close(found, F.cross_entropy(scores.float(), targets, reduction="none"))
 
 
-def test_no_tokens_at_once_are_an_error() -> None:
+def test_no_tokens_at_once_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match="'tokens_at_once': expected 1 or more, got 0"):
         FullSoftmax(V, P, tokens_at_once=0)
 

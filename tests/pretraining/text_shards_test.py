@@ -10,7 +10,7 @@ from allennlp.data import DatasetReader, Instance
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
 
-from elmo_plugin.pretraining.text_shards import TextShardsReader, cut
+from elmo_plugin.pretraining.shards import TextShardsReader, split_sentence
 from elmo_plugin.pretraining.vocabulary import vocabulary_of
 from elmo_plugin.text import batch_to_ids
 
@@ -41,8 +41,8 @@ def words(instance: Instance) -> str:
     ("length", "wanted"), [(1, ["a", "b", "c", "d"]), (3, ["abc", "d"]), (4, ["abcd"]), (9, ["abcd"])]
 )
 def test_a_sentence_is_cut_into_pieces_that_make_it_up(length: int, wanted: list[str]) -> None:
-    assert ["".join(piece) for piece in cut(list("abcd"), length)] == wanted
-    assert not list(cut([], length))
+    assert ["".join(piece) for piece in split_sentence(list("abcd"), length)] == wanted
+    assert not list(split_sentence([], length))
 
 
 def test_each_line_is_an_instance(pattern: str) -> None:
@@ -116,7 +116,7 @@ def test_worker_processes_read_each_sentence_once(pattern: str) -> None:
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a\n\xff\n")
-    with pytest.raises(ConfigurationError, match=f"{tmp_path}/a.txt, line 2: .*byte 0xff"):
+    with pytest.raises(ConfigurationError, match=f"{tmp_path}/a.txt, line 2: .*0xff"):
         list(reader().read(str(tmp_path / "*")))
     with pytest.raises(ConfigurationError, match="matches no file"):
         list(reader().read(str(tmp_path / "*.gz")))

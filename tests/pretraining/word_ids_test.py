@@ -26,7 +26,7 @@ def test_every_script_and_words_too_long_are_indexed_as_allennlp_does() -> None:
 
 
 def test_a_word_is_spelled_the_same_when_it_is_remembered() -> None:
-    first, again = (IDS.spell([["東京", "a", "東京"]], 3) for _ in range(2))
+    first, again = (IDS.characters([["東京", "a", "東京"]], 3) for _ in range(2))
     assert first.equal(again) and first[0, 0].equal(first[0, 2])
     assert first.dtype == torch.long
 
@@ -47,12 +47,12 @@ def test_a_word_is_spelled_the_same_when_it_is_remembered() -> None:
     ],
 )
 def test_a_literal_mark_is_what_it_stands_for_and_no_word_is_masked(word: str, wanted: int) -> None:
-    assert IDS.look_up([[word]], 2).tolist() == [[wanted, 0]]
-    assert (IDS.spell([[word]], 1) > 0).all()
+    assert IDS.words([[word]], 2).tolist() == [[wanted, 0]]
+    assert (IDS.characters([[word]], 1) > 0).all()
 
 
 def test_literal_boundaries_are_spelled_as_boundaries() -> None:
-    assert IDS.spell([["<S>", "</S>", "<UNK>"]], 3)[0, :, :3].tolist() == [
+    assert IDS.characters([["<S>", "</S>", "<UNK>"]], 3)[0, :, :3].tolist() == [
         [259, 257, 260],
         [259, 258, 260],
         [259, 61, 86],
@@ -62,5 +62,5 @@ def test_literal_boundaries_are_spelled_as_boundaries() -> None:
 def test_a_batch_of_no_sentence_or_an_empty_row_has_its_shape() -> None:
     assert IDS.of_sentences([])["words"]["tokens"].shape == (0, 0)
     assert IDS.of_sentences([])["characters"]["elmo_tokens"].shape == (0, 0, 50)
-    assert IDS.look_up([[], ["a"]], 2).tolist()[0] == [0, 0]
-    assert not IDS.spell([[], ["a"]], 2)[0].any()
+    assert IDS.words([[], ["a"]], 2).tolist()[0] == [0, 0]
+    assert not IDS.characters([[], ["a"]], 2)[0].any()

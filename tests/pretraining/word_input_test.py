@@ -101,19 +101,16 @@ def test_a_model_of_characters_tells_them_apart() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"share_embedding_softmax": True}, "'share_embedding_softmax' is true, but the biLM reads characters"),
-        (
-            {**SHARED, "softmax": {"type": "adaptive", "cutoffs": [4], "div_value": 2.0}},
-            "found an 'adaptive' softmax, .*; wanted 'full' or 'sampled'",
-        ),
+        ({"share_embedding_softmax": True}, "characters"),
+        ({**SHARED, "softmax": {"type": "adaptive", "cutoffs": [4], "div_value": 2.0}}, "'adaptive'"),
         (
             {**SHARED, "contextualizer": {"type": "lstm", "input_size": 8, "hidden_size": 6, "bidirectional": True}},
-            r"'share_embedding_softmax': found a table of words of shape \(\d+, 8\); wanted \(\d+, 6\)",
+            r"\(\d+, 6\), got \(\d+, 8\)",
         ),
     ],
 )
-def test_what_cannot_be_shared_is_refused(keys: Config, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
+def test_what_cannot_be_shared_is_rejected(keys: Config, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"'share_embedding_softmax'.*{message}"):
         language_model(**keys)
 
 
@@ -121,15 +118,13 @@ def test_the_size_of_the_vocabulary_is_filled_in_or_agrees() -> None:
     assert language_model(**READING_WORDS).bilm.options.n_tokens_vocab == len(WORDS)
     stated = options(char_cnn=None, n_tokens_vocab=len(WORDS)).to_dict()
     assert language_model(bilm={"options": stated}).bilm.options.n_tokens_vocab == len(WORDS)
-    with pytest.raises(
-        ConfigurationError, match=f"'bilm.options.n_tokens_vocab' is 5; the vocabulary has {len(WORDS)}"
-    ):
+    with pytest.raises(ConfigurationError, match=rf"'bilm.options.n_tokens_vocab'.* {len(WORDS)}\D.* 5"):
         language_model(bilm={"options": {**stated, "n_tokens_vocab": 5}})
 
 
-def test_a_pretrained_table_of_other_words_is_refused(tmp_path: Path) -> None:
+def test_a_pretrained_table_of_other_words_is_rejected(tmp_path: Path) -> None:
     write_files(tmp_path, BiLM.random(options(char_cnn=None, n_tokens_vocab=len(WORDS) + 2), seed=1))
-    with pytest.raises(ConfigurationError, match=f"'bilm' reads {len(WORDS) + 2} words and the vocabulary has"):
+    with pytest.raises(ConfigurationError, match=f"'bilm'.* {len(WORDS) + 2}"):
         language_model(bilm={"pretrained": str(tmp_path)})
 
 
@@ -186,9 +181,9 @@ def test_fine_tuning_and_its_predictor_read_the_words_of_the_file(tmp_path: Path
     np.testing.assert_allclose(answer["backward_log_probs"], backward, rtol=0, atol=1e-4)
 
 
-def test_words_of_the_same_number_that_are_others_are_refused(tmp_path: Path) -> None:
+def test_other_words_of_the_same_number_are_rejected(tmp_path: Path) -> None:
     folder = write_pair(tmp_path, [*OTHER_ORDER[:-3], "other", "<S>", "<UNK>"])
-    with pytest.raises(ConfigurationError, match=f"'bilm' reads {len(WORDS)} words.*'{OTHER_ORDER[-3]}'"):
+    with pytest.raises(ConfigurationError, match=f"'bilm'.*'{OTHER_ORDER[-3]}'"):
         language_model(bilm=str(folder))
 
 
@@ -198,13 +193,13 @@ def test_a_vocabulary_without_an_unknown_word_cannot_be_predicted_over(tmp_path:
         BiLMVocabulary.from_pretrained_bilm(str(folder), "none")
 
 
-def test_boundaries_of_another_order_without_the_words_are_refused(tmp_path: Path) -> None:
+def test_boundaries_of_another_order_without_the_words_are_rejected(tmp_path: Path) -> None:
     stated = {**WORD_INPUT, "boundary_ids": [2, 1]}
     with pytest.raises(ConfigurationError, match=r"'bilm'.*\(2, 1\)"):
         language_model(bilm={"options": stated})
 
 
-def test_an_own_archive_is_gone_on_with(tmp_path: Path) -> None:
+def test_an_archive_of_ours_is_fine_tuned(tmp_path: Path) -> None:
     """Its words have the order of the file since it was trained."""
     config = experiment(write_corpus(tmp_path), BATCHES, **SHARED)
     trained = train(config, tmp_path / "run")
