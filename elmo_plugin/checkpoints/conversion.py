@@ -69,21 +69,7 @@ def convert(
     checkpoint = load_checkpoint(source)
     if warm_on is not None:
         checkpoint = _with_warm_state(checkpoint, warm_on)
-
-    parts = {
-        SOFTMAX: checkpoint.softmax is not None,
-        VOCABULARY: checkpoint.vocabulary is not None,
-        WARM_STATE: "warm_hidden" in checkpoint.state_dict,
-    }
-    left_out = [part for part in FORMATS[form] if parts[part]]
-    if SOFTMAX in left_out:
-        checkpoint = checkpoint._replace(softmax=None)
-    if VOCABULARY in left_out:
-        checkpoint = checkpoint._replace(vocabulary=None)
-    if WARM_STATE in left_out:
-        weights = {name: value for name, value in checkpoint.state_dict.items() if not name.startswith("warm_")}
-        checkpoint = checkpoint._replace(state_dict=weights)
-
+    checkpoint, left_out = _without_misfits(checkpoint, form)
     if form == "native":
         Native().write(checkpoint, target, numbers)
         return Conversion(checkpoint, left_out, [])
@@ -102,6 +88,24 @@ def _format(target: Path, to: Optional[str]) -> str:
     if form in FOLDERS and target.suffix in FILE_SUFFIXES:
         raise ConfigurationError(f"'{target}': expected a folder for the files of {form}, got the name of a file")
     return form
+
+
+def _without_misfits(checkpoint: Checkpoint, form: str) -> tuple[Checkpoint, list[str]]:
+    """Leave out the parts of a checkpoint that a format has no place for, and return their names."""
+    parts = {
+        SOFTMAX: checkpoint.softmax is not None,
+        VOCABULARY: checkpoint.vocabulary is not None,
+        WARM_STATE: "warm_hidden" in checkpoint.state_dict,
+    }
+    left_out = [part for part in FORMATS[form] if parts[part]]
+    if SOFTMAX in left_out:
+        checkpoint = checkpoint._replace(softmax=None)
+    if VOCABULARY in left_out:
+        checkpoint = checkpoint._replace(vocabulary=None)
+    if WARM_STATE in left_out:
+        weights = {name: value for name, value in checkpoint.state_dict.items() if not name.startswith("warm_")}
+        checkpoint = checkpoint._replace(state_dict=weights)
+    return checkpoint, left_out
 
 
 def _with_warm_state(checkpoint: Checkpoint, text: Path) -> Checkpoint:

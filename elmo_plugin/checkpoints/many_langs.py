@@ -231,7 +231,7 @@ def _check_writable(options: BiLMOptions) -> ManyLangsOptions:
     sizes = options.many_langs
     if sizes is None:
         reads = "the bytes of words" if options.char_cnn is not None else "words by a vocabulary file"
-        wrong = f"expected a biLM with the vocabularies of ELMoForManyLangs, got one that reads {reads}; use bilm-tf"
+        wrong = f"expected one with ELMoForManyLangs' vocabularies, got one that reads {reads}; use bilm-tf or native"
     elif not options.lstm.has_projection:
         wrong = "expected 'lstm.projection_dim' below 'lstm.dim', because ELMoForManyLangs always projects; use native"
     elif not options.lstm.use_skip_connections:

@@ -8,8 +8,7 @@ import torch
 from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checkpoints import load_checkpoint
-from elmo_plugin.checkpoints.conversion import convert
+from elmo_plugin.checkpoints import convert, load_checkpoint
 from tests.checkpoint_oracles import assert_same_checkpoint
 from tests.many_langs_oracle import config, write_folder
 from tests.task_oracles import TOWNS, Config, experiment, read_data, tagger, tags_reader, train
