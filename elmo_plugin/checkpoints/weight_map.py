@@ -89,6 +89,11 @@ class Row:
     optional: bool = False
 
 
+def _row(ours: str, theirs: str, shape: Shape, transform: Transform = SAME) -> Row:
+    """Return a row with one tensor on each side."""
+    return Row((ours,), {theirs: shape}, transform)
+
+
 def read_tensors(
     rows: Iterable[Row], file: Mapping[str, Any], name: str, load: Callable[[str, Any], Tensor]
 ) -> dict[str, Tensor]:
@@ -136,8 +141,7 @@ def bilm_tf_map(options: BiLMOptions, one_cell: bool = False) -> Iterator[Row]:
     """Yield the rows for bilm-tf's hdf5 files; `one_cell` selects TensorFlow's names for a single layer."""
     cell_dim, width = options.lstm.cell_dim, options.lstm.projection_dim
     if options.char_cnn is None:
-        table = {"embedding": (options.n_tokens_vocab or 0, width)}
-        yield Row(("token_encoder.embedding.weight",), table, MASKED_ROW)
+        yield _row("token_encoder.embedding.weight", "embedding", (options.n_tokens_vocab or 0, width), MASKED_ROW)
     else:
         yield from _tensorflow_cnn(options.char_cnn, width)
     for d, direction in enumerate(("forward", "backward")):
@@ -145,9 +149,9 @@ def bilm_tf_map(options: BiLMOptions, one_cell: bool = False) -> Iterator[Row]:
             ours = f"lstm.{direction}_layers.{layer}"
             theirs = f"RNN_{d}/RNN/LSTMCell" if one_cell else f"RNN_{d}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
             yield Row((f"{ours}.weight_ih", f"{ours}.weight_hh"), {f"{theirs}/W_0": (2 * width, 4 * cell_dim)}, GATES)
-            yield Row((f"{ours}.bias",), {f"{theirs}/B": (4 * cell_dim,)}, GATE_BIAS)
+            yield _row(f"{ours}.bias", f"{theirs}/B", (4 * cell_dim,), GATE_BIAS)
             if options.lstm.has_projection:
-                yield Row((f"{ours}.weight_hr",), {f"{theirs}/W_P_0": (cell_dim, width)}, TRANSPOSED)
+                yield _row(f"{ours}.weight_hr", f"{theirs}/W_P_0", (cell_dim, width), TRANSPOSED)
     # Only this package writes a warm state; other readers of the format ignore it.
     for part, size in (("hidden", width), ("cell", cell_dim)):
         yield Row((f"warm_{part}",), {f"warm_state/{part}": (options.lstm.n_layers, 2, 1, size)}, optional=True)
@@ -156,55 +160,62 @@ def bilm_tf_map(options: BiLMOptions, one_cell: bool = False) -> Iterator[Row]:
 def _tensorflow_cnn(cnn: CharCnnOptions, output_dim: int) -> Iterator[Row]:
     size, dim = cnn.n_filters, cnn.embedding_dim
     ours = "token_encoder"
-    yield Row((f"{ours}.char_embedding.weight",), {"char_embed": (N_CHARACTERS - 1, dim)}, MASKED_ROW)
+    yield _row(f"{ours}.char_embedding.weight", "char_embed", (N_CHARACTERS - 1, dim), MASKED_ROW)
     for i, (width, channels) in enumerate(cnn.filters):
-        yield Row((f"{ours}.convolutions.{i}.weight",), {f"CNN/W_cnn_{i}": (1, width, dim, channels)}, CONVOLUTION)
-        yield Row((f"{ours}.convolutions.{i}.bias",), {f"CNN/b_cnn_{i}": (channels,)})
+        yield _row(f"{ours}.convolutions.{i}.weight", f"CNN/W_cnn_{i}", (1, width, dim, channels), CONVOLUTION)
+        yield _row(f"{ours}.convolutions.{i}.bias", f"CNN/b_cnn_{i}", (channels,))
     for k in range(cnn.n_highway):
         for kind, letter, shape in (("weight", "W", (size, size)), ("bias", "b", (size,))):
             theirs = {f"CNN_high_{k}/{letter}_transform": shape, f"CNN_high_{k}/{letter}_carry": shape}
             yield Row((f"{ours}.highways._layers.{k}.{kind}",), theirs, HIGHWAY)
     if size != output_dim:
-        yield Row((f"{ours}.projection.weight",), {"CNN_proj/W_proj": (size, output_dim)}, TRANSPOSED)
-        yield Row((f"{ours}.projection.bias",), {"CNN_proj/b_proj": (output_dim,)})
+        yield _row(f"{ours}.projection.weight", "CNN_proj/W_proj", (size, output_dim), TRANSPOSED)
+        yield _row(f"{ours}.projection.bias", "CNN_proj/b_proj", (output_dim,))
 
 
 def many_langs_map(sizes: ManyLangsOptions, lstm: LstmOptions) -> Iterator[Row]:
     """Yield the rows for ELMoForManyLangs' two pickles; each name begins with that of its pickle."""
     ours, theirs, width = "token_encoder", "token_embedder", lstm.projection_dim
     if sizes.words:
-        table = {f"{theirs}.word_emb_layer.embedding.weight": (len(sizes.words), sizes.word_dim)}
-        yield Row((f"{ours}.word_embedding.weight",), table, MASKED_ROW)
+        yield _row(
+            f"{ours}.word_embedding.weight",
+            f"{theirs}.word_emb_layer.embedding.weight",
+            (len(sizes.words), sizes.word_dim),
+            MASKED_ROW,
+        )
     if sizes.char_cnn is not None:
-        table = {f"{theirs}.char_emb_layer.embedding.weight": (len(sizes.characters), sizes.char_cnn.embedding_dim)}
-        yield Row((f"{ours}.characters.char_embedding.weight",), table, MASKED_ROW)
+        yield _row(
+            f"{ours}.characters.char_embedding.weight",
+            f"{theirs}.char_emb_layer.embedding.weight",
+            (len(sizes.characters), sizes.char_cnn.embedding_dim),
+            MASKED_ROW,
+        )
         yield from _torch_cnn(sizes.char_cnn, f"{ours}.characters", f"{theirs}.convolutions.", f"{theirs}.highways")
-    yield Row((f"{ours}.projection.weight",), {f"{theirs}.projection.weight": (width, sizes.dim)})
-    yield Row((f"{ours}.projection.bias",), {f"{theirs}.projection.bias": (width,)})
+    yield _row(f"{ours}.projection.weight", f"{theirs}.projection.weight", (width, sizes.dim))
+    yield _row(f"{ours}.projection.bias", f"{theirs}.projection.bias", (width,))
     yield from _torch_lstm(lstm, "encoder")
 
 
 def allennlp_map(cnn: CharCnnOptions, lstm: LstmOptions, prefix: str = "") -> Iterator[Row]:
     """Yield the rows for the state dict of AllenNLP's `_ElmoBiLm`, whose names begin with `prefix`."""
     ours, theirs, width = "token_encoder", f"{prefix}_token_embedder", lstm.projection_dim
-    table = {f"{theirs}._char_embedding_weights": (N_CHARACTERS, cnn.embedding_dim)}
-    yield Row((f"{ours}.char_embedding.weight",), table)
+    yield _row(f"{ours}.char_embedding.weight", f"{theirs}._char_embedding_weights", (N_CHARACTERS, cnn.embedding_dim))
     yield from _torch_cnn(cnn, ours, f"{theirs}.char_conv_", f"{theirs}._highways")
     if cnn.n_filters != width:
-        yield Row((f"{ours}.projection.weight",), {f"{theirs}._projection.weight": (width, cnn.n_filters)})
-        yield Row((f"{ours}.projection.bias",), {f"{theirs}._projection.bias": (width,)})
+        yield _row(f"{ours}.projection.weight", f"{theirs}._projection.weight", (width, cnn.n_filters))
+        yield _row(f"{ours}.projection.bias", f"{theirs}._projection.bias", (width,))
     yield from _torch_lstm(lstm, f"{prefix}_elmo_lstm")
 
 
 def _torch_cnn(cnn: CharCnnOptions, ours: str, convolution: str, highways: str) -> Iterator[Row]:
     for i, (width, channels) in enumerate(cnn.filters):
-        theirs, shape = f"{convolution}{i}", (channels, cnn.embedding_dim, width)
-        yield Row((f"{ours}.convolutions.{i}.weight",), {f"{theirs}.weight": shape})
-        yield Row((f"{ours}.convolutions.{i}.bias",), {f"{theirs}.bias": (channels,)})
+        shape = (channels, cnn.embedding_dim, width)
+        yield _row(f"{ours}.convolutions.{i}.weight", f"{convolution}{i}.weight", shape)
+        yield _row(f"{ours}.convolutions.{i}.bias", f"{convolution}{i}.bias", (channels,))
     size = cnn.n_filters
     for k in range(cnn.n_highway):
-        yield Row((f"{ours}.highways._layers.{k}.weight",), {f"{highways}._layers.{k}.weight": (2 * size, size)})
-        yield Row((f"{ours}.highways._layers.{k}.bias",), {f"{highways}._layers.{k}.bias": (2 * size,)})
+        yield _row(f"{ours}.highways._layers.{k}.weight", f"{highways}._layers.{k}.weight", (2 * size, size))
+        yield _row(f"{ours}.highways._layers.{k}.bias", f"{highways}._layers.{k}.bias", (2 * size,))
 
 
 def _torch_lstm(lstm: LstmOptions, theirs: str) -> Iterator[Row]:
@@ -213,7 +224,7 @@ def _torch_lstm(lstm: LstmOptions, theirs: str) -> Iterator[Row]:
     for direction in ("forward", "backward"):
         for layer in range(lstm.n_layers):
             ours, cell = f"lstm.{direction}_layers.{layer}", f"{theirs}.{direction}_layer_{layer}"
-            yield Row((f"{ours}.weight_ih",), {f"{cell}.input_linearity.weight": (gates, width)})
-            yield Row((f"{ours}.weight_hh",), {f"{cell}.state_linearity.weight": (gates, width)})
-            yield Row((f"{ours}.bias",), {f"{cell}.state_linearity.bias": (gates,)})
-            yield Row((f"{ours}.weight_hr",), {f"{cell}.state_projection.weight": (width, lstm.cell_dim)})
+            yield _row(f"{ours}.weight_ih", f"{cell}.input_linearity.weight", (gates, width))
+            yield _row(f"{ours}.weight_hh", f"{cell}.state_linearity.weight", (gates, width))
+            yield _row(f"{ours}.bias", f"{cell}.state_linearity.bias", (gates,))
+            yield _row(f"{ours}.weight_hr", f"{cell}.state_projection.weight", (width, lstm.cell_dim))
