@@ -73,8 +73,8 @@ def test_its_layers_are_those_of_the_trained_model(
 def test_it_becomes_a_file_that_others_read(tmp_path: Path, embedder: ElmoTokenEmbedder, target: str) -> None:
     path = write_archive(tmp_path / "model.tar.gz", embedder, str(tmp_path / "pair/options.json"))
     convert(path, tmp_path / target)
-    wanted = load_checkpoint(path)
-    assert_same_state(load_checkpoint(tmp_path / target).state_dict, wanted.state_dict, 2.5e-7)
+    expected = load_checkpoint(path)
+    assert_same_state(load_checkpoint(tmp_path / target).state_dict, expected.state_dict, 2.5e-7)
 
 
 def test_sizes_that_cannot_be_read_are_named(tmp_path: Path, embedder: ElmoTokenEmbedder) -> None:

@@ -96,7 +96,7 @@ def test_numbers_that_are_in_another_file_or_not_finite_are_rejected(folder: Pat
 
 def test_a_flipped_bit_in_the_numbers_of_a_file_of_ours_is_an_error_and_elsewhere_one_or_no_harm(folder: Path) -> None:
     path = folder / "weights.hdf5"
-    content, wanted = path.read_bytes(), load_checkpoint(folder)
+    content, expected = path.read_bytes(), load_checkpoint(folder)
     with h5py.File(path, "r") as file:
         place = file[f"{CELL}/W_0"].id.get_offset()
     for offset in [place, place + 1000, *range(0, len(content), 997)]:
@@ -107,7 +107,9 @@ def test_a_flipped_bit_in_the_numbers_of_a_file_of_ours_is_an_error_and_elsewher
             assert str(error.message).startswith(f"'weight_file' {path}"), offset
         else:
             assert offset not in (place, place + 1000)
-            assert all(torch.equal(found.state_dict[name], value) for name, value in wanted.state_dict.items()), offset
+            assert all(torch.equal(found.state_dict[name], value) for name, value in expected.state_dict.items()), (
+                offset
+            )
 
 
 def test_options_that_no_machine_can_hold_are_rejected_at_once(folder: Path) -> None:
@@ -199,10 +201,10 @@ def test_other_hdf5_files_may_lie_beside_the_weights(folder: Path) -> None:
 
 
 def test_double_precision_is_read_as_single(folder: Path) -> None:
-    wanted = load_checkpoint(folder).state_dict["token_encoder.projection.weight"]
-    replace_dataset(folder, "CNN_proj/W_proj", wanted.t().double().numpy())
+    expected = load_checkpoint(folder).state_dict["token_encoder.projection.weight"]
+    replace_dataset(folder, "CNN_proj/W_proj", expected.t().double().numpy())
     found = load_checkpoint(folder).state_dict["token_encoder.projection.weight"]
-    assert found.dtype == torch.float32 and torch.equal(found, wanted)
+    assert found.dtype == torch.float32 and torch.equal(found, expected)
 
 
 def test_a_warm_state_is_written_and_read_back(tmp_path: Path) -> None:
@@ -211,8 +213,8 @@ def test_a_warm_state_is_written_and_read_back(tmp_path: Path) -> None:
     write_files(tmp_path, bilm)
     again = build_bilm(load_checkpoint(tmp_path))
     assert again.warm_state is not None and bilm.warm_state is not None
-    for found, wanted in zip(again.warm_state, bilm.warm_state, strict=True):
-        assert torch.equal(found, wanted)
+    for found, expected in zip(again.warm_state, bilm.warm_state, strict=True):
+        assert torch.equal(found, expected)
     with h5py.File(tmp_path / "weights.hdf5", "r") as file:
         assert {name: part.shape for name, part in file["warm_state"].items()} == {
             "hidden": (2, 2, 1, 8),

@@ -90,9 +90,9 @@ def test_what_both_formats_hold_arrives_and_what_does_not_is_said(
     converted = convert(location, target(tmp_path, form), to=to)
     arrives = held & set(SOURCES[form][1])
     assert converted.left_out == [part for part in PARTS if part in held - arrives]
-    found, wanted = load_checkpoint(target(tmp_path, form)), only(arrives, checkpoint)
-    assert_same_state(found.state_dict, wanted.state_dict, 2.5e-7 if "bilm-tf" in (source, form) else 0.0)
-    assert_same_checkpoint(found._replace(state_dict={}), wanted._replace(state_dict={}))
+    found, expected = load_checkpoint(target(tmp_path, form)), only(arrives, checkpoint)
+    assert_same_state(found.state_dict, expected.state_dict, 2.5e-7 if "bilm-tf" in (source, form) else 0.0)
+    assert_same_checkpoint(found._replace(state_dict={}), expected._replace(state_dict={}))
 
 
 @pytest.mark.parametrize("form", ["native", "bilm-tf"])

@@ -64,8 +64,8 @@ def assert_layers(bilm: BiLM, ids: torch.Tensor, folder: Path, sentences: list[l
     """Check that every sentence of a batch has the layers that the oracle computes for it alone."""
     layers = bilm(ids).layers  # (L, B, T + 2, D)
     for row, sentence in enumerate(sentences):
-        wanted = file_layers(folder, sentence).float()  # (L, its own T + 2, D)
-        torch.testing.assert_close(layers[:, row, : len(sentence) + 2], wanted, rtol=0, atol=1e-5)
+        expected = file_layers(folder, sentence).float()  # (L, its own T + 2, D)
+        torch.testing.assert_close(layers[:, row, : len(sentence) + 2], expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("kernel", ["packed", "reference"])

@@ -52,8 +52,8 @@ def test_every_layer_of_every_token_is_that_of_its_own_package(
 ) -> None:
     write_folder(tmp_path, sizes)
     bilm = build_bilm(load_checkpoint(tmp_path)).requires_grad_(not frozen)
-    for found, wanted in zip(layers_of(bilm, SENTENCES), its_layers(tmp_path, SENTENCES), strict=True):
-        torch.testing.assert_close(found.detach(), wanted, rtol=0, atol=1e-5)
+    for found, expected in zip(layers_of(bilm, SENTENCES), its_layers(tmp_path, SENTENCES), strict=True):
+        torch.testing.assert_close(found.detach(), expected, rtol=0, atol=1e-5)
 
 
 def test_a_newer_torchs_pickles_are_read_too(tmp_path: Path) -> None:
@@ -244,12 +244,12 @@ def test_a_flipped_bit_anywhere_in_a_zip_file_is_found(folder: Path, tmp_path: P
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("encoder.pkl", "token_embedder.pkl", "config.json", "sizes.json", "char.dic", "word.dic"):
             archive.write(folder / name, name)
-    content, wanted = path.read_bytes(), load_checkpoint(folder)
+    content, expected = path.read_bytes(), load_checkpoint(folder)
     found = 0
     for place in range(0, len(content), 211):
         path.write_bytes(flipped(content, place))
         try:
-            assert_same_checkpoint(load_checkpoint(path), wanted)  # in a date, or another field of no importance
+            assert_same_checkpoint(load_checkpoint(path), expected)  # in a date, or another field of no importance
         except ConfigurationError as error:
             assert str(error.message).startswith(f"'{path}"), place
             found += 1

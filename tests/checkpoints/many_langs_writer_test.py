@@ -50,10 +50,10 @@ def assert_not_written(checkpoint: Checkpoint, folder: Path, *facts: str) -> Non
 def test_its_own_package_reads_what_came_from_it(tmp_path: Path, sizes: dict[str, Any]) -> None:
     write_folder(tmp_path / "there", sizes)
     convert(tmp_path / "there", tmp_path / "back", to="many-langs")
-    for found, wanted in zip(
+    for found, expected in zip(
         its_layers(tmp_path / "back", SENTENCES), its_layers(tmp_path / "there", SENTENCES), strict=True
     ):
-        assert torch.equal(found, wanted)
+        assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("changes", [{}, {"n_layers": 1}, {"cell_clip": None, "proj_clip": 0.5}, {"char_cnn": None}])
@@ -63,8 +63,8 @@ def test_its_own_package_runs_a_bilm_of_ours(tmp_path: Path, changes: dict[str, 
     bilm = build_bilm(checkpoint)
     assert isinstance(bilm.token_encoder, ManyLangsEncoder)
     layers = bilm(bilm.token_encoder.batch_to_ids(SENTENCES)).layers.detach()  # (L, B, T + 2, D)
-    for row, (sentence, wanted) in enumerate(zip(SENTENCES, its_layers(tmp_path, SENTENCES), strict=True)):
-        torch.testing.assert_close(layers[:, row, 1 : len(sentence) + 1], wanted, rtol=0, atol=1e-5)
+    for row, (sentence, expected) in enumerate(zip(SENTENCES, its_layers(tmp_path, SENTENCES), strict=True)):
+        torch.testing.assert_close(layers[:, row, 1 : len(sentence) + 1], expected, rtol=0, atol=1e-5)
 
 
 @every_size
@@ -72,9 +72,9 @@ def test_to_one_native_file_and_back_no_bit_is_lost(tmp_path: Path, sizes: dict[
     there, native, back = write_folder(tmp_path / "there", sizes), tmp_path / "one.safetensors", tmp_path / "back"
     convert(there, native)
     convert(native, back, to="many-langs")
-    found, wanted = weights(back), weights(there)
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
+    found, expected = weights(back), weights(there)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
         assert torch.equal(found[name], value), name
         assert found[name].untyped_storage().nbytes() == value.nbytes, name
     for name in ("char.dic", "word.dic"):
@@ -89,9 +89,9 @@ def test_to_one_native_file_and_back_no_bit_is_lost(tmp_path: Path, sizes: dict[
 def test_the_sizes_say_what_its_own_say(tmp_path: Path) -> None:
     there = write_folder(tmp_path / "there", config())
     assert ManyLangs().write(load_checkpoint(there), tmp_path / "back") == FILES == sorted(contents(tmp_path / "back"))
-    found, wanted = (json.loads((folder / "sizes.json").read_text()) for folder in (tmp_path / "back", there))
+    found, expected = (json.loads((folder / "sizes.json").read_text()) for folder in (tmp_path / "back", there))
     assert {key: found[key] for key in ("encoder", "token_embedder")} == {
-        key: wanted[key] for key in ("encoder", "token_embedder")
+        key: expected[key] for key in ("encoder", "token_embedder")
     }
 
 

@@ -47,16 +47,16 @@ def test_allennlps_elmo_in_an_old_archive_has_the_layers_of_the_trained_model(tm
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_a_language_model_of_ours_in_the_old_form_is_read(tmp_path: Path, dtype: torch.dtype) -> None:
-    wanted = pretrained()._replace(vocabulary=None)
+    expected = pretrained()._replace(vocabulary=None)
     weights = {
         name: value.to(dtype) if dtype != torch.float32 and value.is_floating_point() else value
-        for name, value in language_model_weights(wanted).items()
+        for name, value in language_model_weights(expected).items()
     }
     save_old(weights, tmp_path / "best.th")
     found = AllenNlpArchive().read(tmp_path)
     if dtype == torch.float32:
-        assert_same_checkpoint(found, wanted)
-    assert found.options == wanted.options
+        assert_same_checkpoint(found, expected)
+    assert found.options == expected.options
 
 
 class Harmful:
@@ -77,7 +77,7 @@ def test_code_in_an_old_pickle_is_not_run(tmp_path: Path) -> None:
     assert not witness.exists()
 
 
-def test_a_tar_file_of_the_first_torches_is_refused(tmp_path: Path) -> None:
+def test_a_tar_file_of_the_first_torches_is_rejected(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "best.th", "w") as members:
         for name in ("sys_info", "pickle", "storages", "tensors"):
             members.addfile(tarfile.TarInfo(name), io.BytesIO())
@@ -118,7 +118,7 @@ def test_the_hand_made_pickle_is_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("with_data", [True, False])
-def test_a_storage_that_claims_more_than_the_file_holds_is_refused(tmp_path: Path, with_data: bool) -> None:
+def test_a_storage_that_claims_more_than_the_file_holds_is_rejected(tmp_path: Path, with_data: bool) -> None:
     """Also if the tensor that is a part of it is small."""
     (tmp_path / "best.th").write_bytes(claimed(2**28, with_data))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
