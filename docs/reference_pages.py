@@ -117,5 +117,7 @@ def _command_page() -> Iterator[str]:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace the comments of a page by what they ask for. MkDocs calls it for each page."""
-    filled = re.sub(r"<!-- components ([\w ]+) -->", lambda found: "\n".join(_component_page(found[1].split())), markdown)
+    filled = re.sub(
+        r"<!-- components ([\w ]+) -->", lambda found: "\n".join(_component_page(found[1].split())), markdown
+    )
     return re.sub("<!-- commands -->", lambda _: "\n".join(_command_page()), filled)

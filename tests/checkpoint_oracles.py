@@ -1,15 +1,17 @@
-"""Checkpoints with all that pretraining leaves, and archives of language models, built by hand."""
+"""Checkpoints with everything that pretraining saves, archives of language models, and checks of both."""
 
 import json
 import tarfile
 from pathlib import Path
 from typing import Any, Optional
 
+import pytest
 import torch
+from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, CharacterLevelEncoder, ManyLangsEncoder, warm_up
-from elmo_plugin.checkpoints import Checkpoint, SavedSoftmax
+from elmo_plugin.checkpoints import Checkpoint, Location, SavedSoftmax, load_checkpoint
 from tests.oracles import SENTENCES, lively, options
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "日本語", "\u2028", "a\x85b", '"', "\\n", "a\xa0b", "🙂", "cat"]
@@ -24,10 +26,10 @@ SOFTMAX = {"type": "adaptive", "cutoffs": [5, 8], "div_value": 4.0}
 
 
 def pretrained(warm: bool = False, **changes: Any) -> Checkpoint:
-    """A small biLM with a softmax and a vocabulary, both with what could get lost on the way."""
+    """Return a small biLM with a softmax and a vocabulary that holds unusual words."""
     bilm = lively(BiLM(options(**changes), source="random:0"))
     if isinstance(bilm.token_encoder, ManyLangsEncoder) and bilm.token_encoder.word_embedding is not None:
-        bilm.token_encoder.word_embedding.weight.data[0] = 0.0  # what is masked
+        bilm.token_encoder.word_embedding.weight.data[0] = 0.0  # the masked row
     if warm:
         bilm.warm_state = warm_up(bilm, [_ids(bilm)])
     generator = torch.Generator().manual_seed(7)
@@ -41,14 +43,14 @@ def pretrained(warm: bool = False, **changes: Any) -> Checkpoint:
 
 
 def _ids(bilm: BiLM) -> Tensor:
-    """What such a biLM reads."""
+    """Return input for such a biLM."""
     if isinstance(bilm.token_encoder, CharacterLevelEncoder):
         return bilm.token_encoder.batch_to_ids(SENTENCES)
     return torch.tensor([[4, 9, 3, 5], [6, 6, 0, 0]])
 
 
 def language_model_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The state dict of the Model `bilm`, or without a softmax of one that holds a biLM only."""
+    """Return the state dict of the Model `bilm`, or of a model with a biLM only if there is no softmax."""
     description = BiLM(checkpoint.options, source="random:0").get_extra_state()
     bilm = {f"bilm.{name}": value for name, value in checkpoint.state_dict.items()}
     if checkpoint.softmax is None:
@@ -59,7 +61,7 @@ def language_model_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 
 def language_model_run(folder: Path, checkpoint: Checkpoint, weights: str = "best.th") -> Path:
-    """The folder of a training run of the Model `bilm`, with its weights under this name."""
+    """Write the folder of a training run of the Model `bilm`, with its weights under this name."""
     (folder / "vocabulary").mkdir(parents=True, exist_ok=True)
     words = [{"<UNK>": "@@UNKNOWN@@"}.get(word, word) for word in checkpoint.vocabulary or []]
     (folder / "vocabulary/tokens.txt").write_bytes("\n".join([*words, ""]).encode())
@@ -71,7 +73,7 @@ def language_model_run(folder: Path, checkpoint: Checkpoint, weights: str = "bes
 
 
 def language_model_archive(path: Path, checkpoint: Checkpoint, without: Optional[str] = None) -> Path:
-    """A `model.tar.gz` of the Model `bilm`, as AllenNLP packs a run; one member may be left out."""
+    """Write a `model.tar.gz` of the Model `bilm`, like AllenNLP packs a run; one member may be left out."""
     run = language_model_run(path.parent / "packed", checkpoint, "weights.th")
     with tarfile.open(path, "w:gz") as archive:
         for name in ("config.json", "weights.th", "vocabulary"):
@@ -80,20 +82,34 @@ def language_model_archive(path: Path, checkpoint: Checkpoint, without: Optional
     return path
 
 
-def assert_same_state(found: dict[str, Tensor], wanted: dict[str, Tensor], atol: float = 0.0) -> None:
-    """The same tensors under the same names; the biLM's description of itself set aside."""
-    assert found.keys() - {"_extra_state"} == wanted.keys()
-    for name, value in wanted.items():
-        assert found[name].dtype == value.dtype, name
-        torch.testing.assert_close(found[name], value, rtol=0, atol=atol, msg=name)
+def assert_same_state(actual: dict[str, Tensor], expected: dict[str, Tensor], atol: float = 0.0) -> None:
+    """Check for the same tensors under the same names, apart from the biLM's description of itself."""
+    assert actual.keys() - {"_extra_state"} == expected.keys()
+    for name, value in expected.items():
+        assert actual[name].dtype == value.dtype, name
+        torch.testing.assert_close(actual[name], value, rtol=0, atol=atol, msg=name)
 
 
-def assert_same_checkpoint(found: Checkpoint, wanted: Checkpoint) -> None:
-    """All four parts, bit for bit."""
-    assert found.options == wanted.options
-    assert found.vocabulary == wanted.vocabulary
-    assert_same_state(found.state_dict, wanted.state_dict)
-    assert (found.softmax is None) == (wanted.softmax is None)
-    if found.softmax is not None and wanted.softmax is not None:
-        assert found.softmax.config == wanted.softmax.config
-        assert_same_state(found.softmax.state_dict, wanted.softmax.state_dict)
+def assert_same_checkpoint(actual: Checkpoint, expected: Checkpoint) -> None:
+    """Check all four parts bit for bit."""
+    assert actual.options == expected.options
+    assert actual.vocabulary == expected.vocabulary
+    assert_same_state(actual.state_dict, expected.state_dict)
+    assert (actual.softmax is None) == (expected.softmax is None)
+    if actual.softmax is not None and expected.softmax is not None:
+        assert actual.softmax.config == expected.softmax.config
+        assert_same_state(actual.softmax.state_dict, expected.softmax.state_dict)
+
+
+def rejection(location: Location) -> str:
+    """Return the message of the `ConfigurationError` that reading a location raises."""
+    with pytest.raises(ConfigurationError) as error:
+        load_checkpoint(location)
+    return str(error.value.message)
+
+
+def assert_rejected(location: Location, *facts: object) -> None:
+    """Check that reading a location raises a `ConfigurationError` that names these facts."""
+    message = rejection(location)
+    for fact in facts:
+        assert str(fact) in message, message

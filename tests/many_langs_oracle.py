@@ -1,4 +1,4 @@
-"""ELMoForManyLangs' own package as the oracle: folders of models that it made, and the layers that it answers."""
+"""ELMoForManyLangs' own package as the oracle: folders of models that it made, and the layers that it computes."""
 
 import json
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ CONFIG: dict[str, Any] = {
     "dropout": 0.1,
 }
 WORDS = ["<oov>", "<bos>", "<eos>", "<pad>", "The", "cat", ".", "日本語", "a" * 12, "\u3000"]
-"""The order of upstream's trainer: marks first. The last word of letters is as long as one may be."""
+"""Marks come first, as in the package's trainer. The longest word has the most characters that are read."""
 CHARACTERS = [*"Thecatsn.日本öï🙂<b", "\u3000", "<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>"]
-"""And marks last."""
+"""Marks come last."""
 SENTENCES = [
     ["The", "cat", "sat", "."],
     ["Ünïcödé", "日本語", "🙂", "naïve", "a" * 300, "x"],
@@ -43,7 +43,7 @@ SENTENCES = [
 
 
 def config(**changes: Any) -> dict[str, Any]:
-    """The small config; keys of its first two blocks change it."""
+    """Return the small config with some keys of its first two blocks changed."""
     changed = deepcopy(CONFIG)
     for key, value in changes.items():
         next(changed[block] for block in ("encoder", "token_embedder") if key in CONFIG[block])[key] = value
@@ -62,7 +62,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 def write_folder(folder: Path, sizes: dict[str, Any], as_zip: bool = False) -> Path:
-    """The files of a model with random weights, as `biLM.py` saves them; its pickles by default in torch 0.4's form."""
+    """Write a model with random weights like `biLM.py` saves it, by default with pickles in torch 0.4's format."""
     folder.mkdir(parents=True, exist_ok=True)
     layers = []
     for name, entries in (("word", WORDS), ("char", CHARACTERS)):
@@ -84,7 +84,7 @@ def write_folder(folder: Path, sizes: dict[str, Any], as_zip: bool = False) -> P
 
 
 def _make_lively(model: Model) -> None:
-    """Weights that make gates, clips and highways work hard."""
+    """Set weights that reach the clips and the nonlinear parts of the gates."""
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -93,6 +93,6 @@ def _make_lively(model: Model) -> None:
 
 
 def its_layers(folder: Path, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-    """What the package answers: (L, T, D) a sentence. Its first batch, as it carries its state to the next."""
-    answers = Embedder(str(folder), batch_size=len(sentences)).sents2elmo(sentences, output_layer=-2)
-    return [torch.from_numpy(answer) for answer in answers]
+    """Return the package's layers (L, T, D) per sentence, from one batch: it carries its state to the next."""
+    layers = Embedder(str(folder), batch_size=len(sentences)).sents2elmo(sentences, output_layer=-2)
+    return [torch.from_numpy(array) for array in layers]

@@ -1,4 +1,4 @@
-"""Sizes: what an `options.json` may say, and what the message says where it says something else."""
+"""Sizes: what an `options.json` may hold, and the errors for wrong values."""
 
 import copy
 from typing import Any
@@ -33,7 +33,7 @@ MISSING = object()
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    """The published options with one key changed, or taken away."""
+    """Return the published options with one key changed or deleted."""
     options = copy.deepcopy(PUBLISHED)
     *blocks, key = path.split(".")
     block = options
@@ -100,60 +100,67 @@ bilms = st.builds(BiLMOptions, lstms, st.none() | char_cnns, st.none() | positiv
 )
 
 
+@settings(max_examples=50)
 @given(bilms)
 def test_to_dict_and_from_dict_are_inverse(options: BiLMOptions) -> None:
     assert BiLMOptions.from_dict(options.to_dict()) == options
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(bilms.filter(lambda options: options.n_parameters < 10**8))
-def test_numbers_to_learn_are_counted_before_they_are_made(options: BiLMOptions) -> None:
-    if options.char_cnn is None and options.lexicon is None and options.n_tokens_vocab is None:
+def test_parameters_are_counted_before_they_are_made(options: BiLMOptions) -> None:
+    if options.char_cnn is None and options.many_langs is None and options.n_tokens_vocab is None:
         return
     with torch.device("meta"):
         made = BiLM(options)
     assert options.n_parameters == sum(parameter.numel() for parameter in made.parameters())
 
 
+def rejection(options: Any) -> str:
+    """Return the message of the `OptionsError` that these options raise."""
+    with pytest.raises(OptionsError) as error:
+        BiLMOptions.from_dict(options)
+    return str(error.value)
+
+
 @pytest.mark.parametrize(
-    ("lexicon", "said"),
+    ("lexicon", "key"),
     [
-        ({}, "'lexicon' has neither 'char_cnn' nor 'word_dim'; wanted characters, words, or both"),
-        ({"word_dim": 2}, "the key 'lexicon.words' is missing; found ['word_dim']"),
-        ({"word_dim": 2, "words": "<oov>"}, "'lexicon.words' is a str; wanted a list of strings"),
-        ({"word_dim": 2, "words": ["<oov>", 3]}, "'lexicon.words' is a list; wanted a list of strings"),
-        ({"word_dim": -2}, "'lexicon.word_dim' is -2; wanted a whole number of 0 or more"),
-        ({"char_cnn": 7}, "'lexicon.char_cnn' is 7; wanted an object"),
+        ({}, "lexicon"),
+        ({"word_dim": 2}, "lexicon.words"),
+        ({"word_dim": 2, "words": "<oov>"}, "lexicon.words"),
+        ({"word_dim": 2, "words": ["<oov>", 3]}, "lexicon.words"),
+        ({"word_dim": -2}, "lexicon.word_dim"),
+        ({"char_cnn": 7}, "lexicon.char_cnn"),
     ],
 )
-def test_a_lexicon_that_makes_no_sense_is_named(lexicon: dict[str, Any], said: str) -> None:
-    with pytest.raises(OptionsError) as error:
-        BiLMOptions.from_dict({"lstm": PUBLISHED["lstm"], "lexicon": lexicon})
-    assert str(error.value) == said
+def test_wrong_sizes_of_elmo_for_many_langs_are_named(lexicon: dict[str, Any], key: str) -> None:
+    assert rejection({"lstm": PUBLISHED["lstm"], "lexicon": lexicon}).startswith(f"'{key}': expected ")
 
 
-def test_a_model_reads_bytes_or_by_lexicon() -> None:
-    with pytest.raises(OptionsError, match="both 'char_cnn' and 'lexicon'"):
-        BiLMOptions.from_dict({**PUBLISHED, "lexicon": {"word_dim": 2, "words": ["<oov>"]}})
+def test_a_model_has_one_token_encoder() -> None:
+    message = rejection({**PUBLISHED, "lexicon": {"word_dim": 2, "words": ["<oov>"]}})
+    assert "'char_cnn'" in message and "'lexicon'" in message
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "fact"),
     [
         ("lstm.dim", 10**9, "the options ask for 18,448,"),
-        ("lstm.n_layers", 1001, "'lstm.n_layers' is 1001; wanted at most 1,000"),
-        ("char_cnn.n_highway", 10**12, "'char_cnn.n_highway' is 1000000000000; wanted at most 1,000"),
+        ("lstm.n_layers", 1001, "'lstm.n_layers': expected at most 1,000"),
+        ("char_cnn.n_highway", 10**12, "'char_cnn.n_highway': expected at most 1,000"),
         ("char_cnn.filters", [[1, 10**6]], "the options ask for 4,00"),
         ("char_cnn.embedding", {"dim": 10**10}, "the options ask for "),
-        ("char_cnn.max_characters_per_token", 10**5, "'char_cnn.max_characters_per_token' is 100000; wanted at most"),
-        ("n_tokens_vocab", 10**12, None),
+        ("char_cnn.max_characters_per_token", 10**5, "'char_cnn.max_characters_per_token': expected at most 10,000"),
     ],
 )
-def test_what_no_machine_can_hold_is_refused(path: str, value: Any, said: str) -> None:
-    sizes = {"lstm": PUBLISHED["lstm"], "n_tokens_vocab": value} if said is None else changed(path, value)
-    with pytest.raises(OptionsError) as error:
-        BiLMOptions.from_dict(sizes)
-    assert str(error.value).startswith(said or "the options ask for 512,")
+def test_what_no_machine_can_hold_is_rejected(path: str, value: Any, fact: str) -> None:
+    assert rejection(changed(path, value)).startswith(fact)
+
+
+def test_a_vocabulary_that_no_machine_can_hold_is_rejected() -> None:
+    message = rejection({"lstm": PUBLISHED["lstm"], "n_tokens_vocab": 10**12})
+    assert message.startswith("the options ask for 512,")
 
 
 @pytest.mark.parametrize(
@@ -200,15 +207,13 @@ def test_both_counts_of_characters_are_the_same_model(n_characters: int) -> None
         ("char_cnn.embedding.dim", "[]"),
     ],
 )
-def test_a_missing_key_is_named_with_those_that_are_there(path: str, beside: str) -> None:
-    with pytest.raises(OptionsError) as error:
-        BiLMOptions.from_dict(changed(path, MISSING))
-    assert f"'{path}' is missing" in str(error.value)
-    assert beside in str(error.value).partition("found")[2]
+def test_a_missing_key_is_named_with_those_that_exist(path: str, beside: str) -> None:
+    message = rejection(changed(path, MISSING))
+    assert message.startswith(f"'{path}': ") and beside in message.partition("got")[2]
 
 
 @pytest.mark.parametrize(
-    ("path", "found", "wanted"),
+    ("path", "value", "expected"),
     [
         ("lstm", [], "an object"),
         ("lstm.dim", 0, "a whole number of 1 or more"),
@@ -219,16 +224,16 @@ def test_a_missing_key_is_named_with_those_that_are_there(path: str, beside: str
         ("lstm.projection_dim", None, "a whole number"),
         ("lstm.n_layers", 0, "a whole number of 1 or more"),
         ("lstm.n_layers", 1.5, "a whole number"),
-        ("lstm.cell_clip", -3, "a positive number, or none"),
-        ("lstm.cell_clip", "", "a positive number, or none"),
-        ("lstm.proj_clip", "3", "a positive number, or none"),
-        ("lstm.proj_clip", True, "a positive number, or none"),
-        ("lstm.proj_clip", float("nan"), "a positive number, or none"),
+        ("lstm.cell_clip", -3, "a positive number or null"),
+        ("lstm.cell_clip", "", "a positive number or null"),
+        ("lstm.proj_clip", "3", "a positive number or null"),
+        ("lstm.proj_clip", True, "a positive number or null"),
+        ("lstm.proj_clip", float("nan"), "a positive number or null"),
         ("lstm.use_skip_connections", "false", "true or false"),
         ("char_cnn", 7, "an object"),
         ("char_cnn.embedding", 16, "an object"),
         ("char_cnn.embedding.dim", "16", "a whole number of 1 or more"),
-        ("char_cnn.activation", "gelu", "one of relu, tanh"),
+        ("char_cnn.activation", "gelu", "relu or tanh"),
         ("char_cnn.n_characters", 256, "261 or 262"),
         ("char_cnn.n_characters", "262", "261 or 262"),
         ("char_cnn.max_characters_per_token", 2, "a whole number of 3 or more"),
@@ -242,27 +247,21 @@ def test_a_missing_key_is_named_with_those_that_are_there(path: str, beside: str
         ("n_tokens_vocab", "many", "a whole number of 1 or more"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_named_with_what_was_wanted(path: str, found: Any, wanted: str) -> None:
-    with pytest.raises(OptionsError) as error:
-        BiLMOptions.from_dict(changed(path, found))
-    said, _, asked = str(error.value).partition("; wanted ")
-    assert said == f"'{path}' is {found!r}"
-    assert wanted in asked
+def test_a_wrong_value_is_named_with_the_expected_one(path: str, value: Any, expected: str) -> None:
+    start, _, got = rejection(changed(path, value)).rpartition(", got ")
+    assert start.startswith(f"'{path}': expected ") and expected in start
+    assert got == repr(value)
 
 
-def test_a_filter_wider_than_a_word_is_refused() -> None:
-    with pytest.raises(OptionsError, match=r"'char_cnn.filters' has a width of 51; .* 'max_characters_per_token', 50"):
-        BiLMOptions.from_dict(changed("char_cnn.filters", [[1, 4], [51, 8]]))
+def test_a_filter_is_at_most_as_wide_as_a_word_and_a_projection_as_the_cell() -> None:
+    message = rejection(changed("char_cnn.filters", [[1, 4], [51, 8]]))
+    assert "'char_cnn.filters'" in message and "'max_characters_per_token', 50" in message and "51" in message
     assert BiLMOptions.from_dict(changed("char_cnn.filters", [[50, 8]])).char_cnn is not None
-
-
-def test_a_projection_wider_than_the_cell_is_refused() -> None:
-    with pytest.raises(OptionsError, match=r"'lstm.projection_dim' is 4097; wanted at most 'lstm.dim', 4096"):
-        BiLMOptions.from_dict(changed("lstm.projection_dim", 4097))
+    message = rejection(changed("lstm.projection_dim", 4097))
+    assert "'lstm.projection_dim'" in message and "4097" in message and "4096" in message
     assert not BiLMOptions.from_dict(changed("lstm.projection_dim", 4096)).lstm.has_projection
 
 
 @pytest.mark.parametrize("options", [[], None, "options.json", 3])
-def test_options_that_are_no_object_are_refused(options: Any) -> None:
-    with pytest.raises(OptionsError, match=f"{type(options).__name__}; wanted an object"):
-        BiLMOptions.from_dict(options)
+def test_options_that_are_no_object_are_rejected(options: Any) -> None:
+    assert f"got a {type(options).__name__}" in rejection(options)

@@ -53,8 +53,8 @@ class BiLM(nn.Module):
         self.token_encoder: TokenEncoder
         if options.char_cnn is not None:
             self.token_encoder = CharacterEncoder(options.char_cnn, width)
-        elif options.lexicon is not None:
-            self.token_encoder = ManyLangsEncoder(options.lexicon, width)
+        elif options.many_langs is not None:
+            self.token_encoder = ManyLangsEncoder(options.many_langs, width)
         elif options.n_tokens_vocab is not None:
             self.token_encoder = WordEncoder(options.n_tokens_vocab, width, options.boundary_ids)
         else:

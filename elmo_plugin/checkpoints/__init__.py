@@ -1,4 +1,7 @@
-"""FILES ↔ BiLM: every format of ELMo weights, read into sizes and a state dict. No other room opens a weight file."""
+"""FILES ↔ BiLM: every format of ELMo weights, read into sizes and a state dict. No other package opens weight files.
+
+Start with `load_checkpoint`, which reads any format, and `resolve_bilm`, which builds the biLM that a config describes.
+"""
 
 from elmo_plugin.checkpoints.allennlp_archive import AllenNlpArchive, allennlp_elmo, archived_checkpoint
 from elmo_plugin.checkpoints.allennlp_elmo import BILM, SavedMix, allennlp_checkpoint, mix_beside
@@ -6,16 +9,13 @@ from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.checkpoint_format import (
     Checkpoint,
     CheckpointFormat,
-    Location,
     SavedSoftmax,
     build_bilm,
-    bundled_folder,
-    bundled_names,
     load_checkpoint,
     load_sizes,
-    local_file,
 )
-from elmo_plugin.checkpoints.conversion import DTYPES, NO_PLACE, Conversion, convert
+from elmo_plugin.checkpoints.conversion import FORMATS, Conversion, convert
+from elmo_plugin.checkpoints.files import Location, bundled_folder, bundled_names, local_file
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import Native
 from elmo_plugin.checkpoints.pickled_weights import read_weights
@@ -27,13 +27,11 @@ from elmo_plugin.checkpoints.resolve import (
     find_checkpoint,
     resolve_bilm,
 )
-from elmo_plugin.checkpoints.vocabulary_file import read_words
-from elmo_plugin.checkpoints.word_table import WordIds, in_order_of
+from elmo_plugin.checkpoints.vocabulary import WordIds, in_order_of, read_words
 
 __all__ = [
     "BILM",
-    "DTYPES",
-    "NO_PLACE",
+    "FORMATS",
     "PUBLISHED_OPTIONS",
     "PUBLISHED_WEIGHTS",
     "AllenNlpArchive",

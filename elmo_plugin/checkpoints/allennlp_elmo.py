@@ -1,4 +1,4 @@
-"""AllenNLP's own ELMo in other people's models: the weights are inside, the sizes in a file that the config names."""
+"""AllenNLP's own ELMo inside other people's models: the model holds the weights, and its config names the sizes."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -6,26 +6,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allennlp.common.checks import ConfigurationError
-from torch import Tensor
 
 from elmo_plugin.checkpoints.bilm_tf import read_options
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, Location, local_file
+from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
+from elmo_plugin.checkpoints.files import local_file
 from elmo_plugin.checkpoints.limits import check_numbers
-from elmo_plugin.checkpoints.weight_map import Shape, allennlp_links
+from elmo_plugin.checkpoints.weight_map import allennlp_map, read_tensors
 from elmo_plugin.options import BiLMOptions
 
 CONFIG = "config.json"
 PACKED = "fta/"
-"""Where AllenNLP before 1.0 put the files that a config names into the archive, under the path of their key."""
+"""AllenNLP before 1.0 copied the files that a config names into this folder of the archive, under their key."""
 OPTIONS_FILE = "options_file"
 MARK = "_token_embedder._char_embedding_weights"
-BILM = "_elmo_lstm"
-"""What `allennlp.modules.elmo.Elmo` calls its biLM; its first mix is beside it."""
-MIX = "scalar_mix_0"
+"""A tensor that every `_ElmoBiLm` has."""
+BILM, MIX = "_elmo_lstm", "scalar_mix_0"
+"""The names of the biLM and of the first mix in `allennlp.modules.elmo.Elmo`."""
 
 
 class SavedMix(NamedTuple):
-    """What the first mix of AllenNLP's `Elmo` has learned, and whether it normalizes the layers."""
+    """Hold what the first mix of AllenNLP's `Elmo` has learned, and whether it normalizes the layers."""
 
     scalar_parameters: list[float]
     gamma: float
@@ -33,36 +33,60 @@ class SavedMix(NamedTuple):
 
 
 def allennlp_checkpoints(weights: Mapping[str, Any], path: Path, name: str) -> Iterator[tuple[str, Checkpoint]]:
-    """Place and checkpoint of each `_ElmoBiLm` in a model's state dict.
+    """Yield the name and the checkpoint of each `_ElmoBiLm` in the state dict of a model.
 
     # Parameters
 
-    weights : the state dict
-    path : its file, with the config and the packed files beside it
-    name : what errors call the folder, a separator at its end
+    weights : `Mapping[str, Any]`
+        The state dict.
+    path : `Path`
+        Its file. The config and the packed files lie beside it.
+    name : `str`
+        How errors name the folder, with a separator at its end.
 
-    Raises `ConfigurationError` if the sizes cannot be had, or are not those of the weights.
+    Raises `ConfigurationError` if the sizes cannot be read or do not fit the weights.
     """
     for key in weights:
         if key.endswith(f"{BILM}.{MARK}"):
-            prefix = key.removesuffix(MARK)
-            options = _options(_options_file(path.parent, name), name)
+            options = _read_sizes(path.parent, name)
             check_numbers(options, path.stat().st_size, f"{name}{path.name}")
+            prefix = key.removesuffix(MARK)
             yield prefix.removesuffix("."), allennlp_checkpoint(weights, prefix, options, name)
 
 
-def saved_mix(weights: Mapping[str, Any], place: str, path: Path, name: str) -> SavedMix:
-    """Read the first mix beside the biLM at `place`; the other parameters are those of `allennlp_checkpoints`.
+def allennlp_checkpoint(weights: Mapping[str, Any], prefix: str, options: BiLMOptions, name: str) -> Checkpoint:
+    """Return the checkpoint of the `_ElmoBiLm` whose tensors begin with `prefix`; `name` is how errors name the model.
 
-    Raises `ConfigurationError` if there is none.
+    Raises `ConfigurationError` if the weights do not fit the options.
+    """
+    if options.char_cnn is None:
+        raise ConfigurationError(
+            f"'{OPTIONS_FILE}' of '{name}': expected a 'char_cnn', because its ELMo reads characters"
+        )
+    rows = list(allennlp_map(options.char_cnn, options.lstm, prefix))
+    # AllenNLP would apply a projection between equal sizes, so it must not be ignored.
+    known = {key for row in rows for key in row.theirs}
+    unread = [key for key in weights if key.startswith(prefix) and "_projection." in key and key not in known]
+    if unread:
+        raise ConfigurationError(f"'{name}': expected no projection between equal sizes, got '{unread[0]}'")
+    return Checkpoint(options, read_tensors(rows, weights, f"'{name}'", lambda _, value: value.float()))
+
+
+def saved_mix(weights: Mapping[str, Any], bilm: str, path: Path, name: str) -> SavedMix:
+    """Read the first mix beside the biLM called `bilm`; see `allennlp_checkpoints` for the other parameters.
+
+    Raises `ConfigurationError` if there is no mix.
     """
     do_layer_norm = any(value is True for value in _values(_config(path.parent, name), "do_layer_norm"))
-    return mix_beside(weights, place, do_layer_norm, name)
+    return mix_beside(weights, bilm, do_layer_norm, name)
 
 
-def mix_beside(weights: Mapping[str, Any], place: str, do_layer_norm: bool, name: str) -> SavedMix:
-    """The same where it is known whether the mix normalizes the layers, which weights do not say."""
-    prefix = f"{place.removesuffix(BILM)}{MIX}."
+def mix_beside(weights: Mapping[str, Any], bilm: str, do_layer_norm: bool, name: str) -> SavedMix:
+    """Read the first mix beside the biLM called `bilm`. The weights do not tell whether it normalizes the layers.
+
+    Raises `ConfigurationError` if there is no mix.
+    """
+    prefix = f"{bilm.removesuffix(BILM)}{MIX}."
     names = [key for key in weights if key.startswith(f"{prefix}scalar_parameters.")]
     if not names or f"{prefix}gamma" not in weights:
         raise ConfigurationError(f"'{name}': expected a mix of layers at '{prefix}' beside its ELMo, got none")
@@ -70,52 +94,17 @@ def mix_beside(weights: Mapping[str, Any], place: str, do_layer_norm: bool, name
     return SavedMix([float(weights[key]) for key in by_layer], float(weights[f"{prefix}gamma"]), do_layer_norm)
 
 
-def _options(options_file: Location, name: str) -> BiLMOptions:
-    options = read_options(local_file(options_file, OPTIONS_FILE))
-    if options.char_cnn is None:
-        raise ConfigurationError(
-            f"'{OPTIONS_FILE}' {options_file} has no 'char_cnn', and the weights of '{name}' read characters"
-        )
-    return options
-
-
-def allennlp_checkpoint(weights: Mapping[str, Any], prefix: str, options: BiLMOptions, name: str) -> Checkpoint:
-    """The checkpoint of the `_ElmoBiLm` whose tensors begin with `prefix`. Raises `ConfigurationError` for others."""
-    assert options.char_cnn is not None
-    state_dict: dict[str, Tensor] = {}
-    links = list(allennlp_links(options.char_cnn, options.lstm))
-    read = {prefix + part for link in links for part in link.datasets}
-    unread = [key for key in weights if key.startswith(prefix) and "_projection." in key and key not in read]
-    if unread:
-        raise ConfigurationError(f"'{name}': found the projection '{unread[0]}'; the '{OPTIONS_FILE}' wants none")
-    for link in links:
-        values = (
-            _fitting(weights.get(prefix + part), prefix + part, shape, name) for part, shape in link.datasets.items()
-        )
-        state_dict.update(zip(link.tensors, link.read(*values), strict=True))
-    return Checkpoint(options, state_dict)
-
-
-def _fitting(value: Any, tensor: str, wanted: Shape, name: str) -> Tensor:
-    found = tuple(value.shape) if isinstance(value, Tensor) else None
-    if not isinstance(value, Tensor) or found != wanted:
-        raise ConfigurationError(
-            f"'{name}', tensor '{tensor}': found shape {found}, the '{OPTIONS_FILE}' wants {wanted}"
-        )
-    return value.float()
-
-
-def _options_file(folder: Path, name: str) -> Location:
-    """The file of the sizes: packed beside the weights, or where the config says."""
-    packed = sorted((folder / PACKED).glob(f"*{OPTIONS_FILE}"))
+def _read_sizes(folder: Path, name: str) -> BiLMOptions:
+    """Read the options file that is packed beside the weights, or else the one that the config names."""
+    packed = [str(path) for path in sorted((folder / PACKED).glob(f"*{OPTIONS_FILE}"))]
     named = {value for value in _values(_config(folder, name), OPTIONS_FILE) if isinstance(value, str)}
-    found = [str(path) for path in packed] or sorted(named)
+    found = packed or sorted(named)
     if len(found) != 1:
-        names = ", ".join(found) or "none"
+        got = ", ".join(found) or "none"
         raise ConfigurationError(
-            f"'{name}{CONFIG}': wanted one '{OPTIONS_FILE}' with the sizes of its ELMo, found {names}"
+            f"'{name}{CONFIG}': expected one '{OPTIONS_FILE}' with the sizes of its ELMo, got {got}"
         )
-    return found[0]
+    return read_options(local_file(found[0], OPTIONS_FILE))
 
 
 def _config(folder: Path, name: str) -> Any:
@@ -126,7 +115,7 @@ def _config(folder: Path, name: str) -> Any:
 
 
 def _values(block: Any, key: str) -> Iterator[Any]:
-    """Every value that stands under a key, however deep."""
+    """Yield every value of a key in a config, at any depth."""
     if isinstance(block, Mapping):
         if key in block:
             yield block[key]

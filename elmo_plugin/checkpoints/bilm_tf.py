@@ -1,4 +1,4 @@
-"""bilm-tf's own format, which every other ELMo tool reads: `options.json` and a vocabulary beside `weights.hdf5`."""
+"""bilm-tf's own format, which every ELMo tool reads: `options.json` and a vocabulary beside `weights.hdf5`."""
 
 import json
 import zlib
@@ -6,7 +6,6 @@ from dataclasses import replace
 from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Optional
 
 import h5py
 import numpy as np
@@ -15,84 +14,100 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.atomic_write import atomic_folder
-from elmo_plugin.checkpoints.checkpoint_format import (
-    Checkpoint,
-    CheckpointFormat,
+from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
+from elmo_plugin.checkpoints.files import (
+    HDF5,
+    JSON,
     Location,
     is_missing,
+    kind_of,
     local_file,
     plain_location,
+    reading_error,
 )
-from elmo_plugin.checkpoints.file_kind import HDF5, JSON, kind_of, what_is_wrong
 from elmo_plugin.checkpoints.limits import check_numbers
-from elmo_plugin.checkpoints.vocabulary_file import VOCABULARIES, VOCABULARY, read_words, write_words
-from elmo_plugin.checkpoints.weight_map import Link, Shape, bilm_tf_links
-from elmo_plugin.checkpoints.word_table import with_vocabulary
+from elmo_plugin.checkpoints.vocabulary import VOCABULARIES, VOCABULARY, read_words, with_vocabulary, write_words
+from elmo_plugin.checkpoints.weight_map import bilm_tf_map, read_tensors, write_tensors
 from elmo_plugin.options import BiLMOptions, OptionsError
 
 SUFFIXES = (".hdf5", ".h5")
 SUM = "crc32"
-"""Attribute of a dataset of ours, the check sum of its numbers as float32. HDF5's own leave out where they lie."""
+"""The attribute of our datasets with the check sum of their numbers. HDF5's own sums do not cover their addresses."""
 
 
 @CheckpointFormat.register("bilm-tf")
 class BilmTf(CheckpointFormat):
-    """A folder with one options and one hdf5 file, or the path or URL of an hdf5 file whose options lie beside it.
+    """A folder with one options file and one hdf5 file, or the path or URL of an hdf5 file with its options beside it.
 
-    A `vocabulary.txt` or `vocab.txt` beside the weights is the biLM's vocabulary. Its softmax is in none of the files:
-    bilm-tf's `dump_weights` leaves it out.
+    A `vocabulary.txt` or `vocab.txt` beside the weights is the biLM's vocabulary. The files hold no softmax, because
+    bilm-tf's `dump_weights` does not write it.
 
     Registered as a `CheckpointFormat` with name `bilm-tf`.
     """
 
     def recognises(self, location: Location) -> bool:
-        """By the ending of the name, or by what a folder holds."""
-        if fspath(location).endswith(SUFFIXES):
-            return True
-        return any(path.suffix in SUFFIXES for path in Path(location).glob("*")) if Path(location).is_dir() else False
+        """Return whether the name ends like an hdf5 file or the folder holds one."""
+        folder = Path(location)
+        is_file = fspath(location).endswith(SUFFIXES)
+        return is_file or (folder.is_dir() and any(path.suffix in SUFFIXES for path in folder.glob("*")))
 
     def read(self, location: Location) -> Checkpoint:
-        """Read both files of the pair that `location` leads to, and the vocabulary if it lies beside them."""
+        """Read the options and the weights at `location`, and the vocabulary if it lies beside them."""
         return self.read_pair(*_pair(plain_location(location)))
 
     def read_sizes(self, location: Location) -> BiLMOptions:
-        """Read the options file alone."""
+        """Read the options file only."""
         return read_options(local_file(_pair(plain_location(location))[0], "options_file"))
 
     def read_pair(self, options_file: Location, weight_file: Location) -> Checkpoint:
-        """Read the two files, wherever each is, and the vocabulary if it lies beside the weights.
+        """Read an options file and a weight file, and the vocabulary if it lies beside the weights.
 
-        Raises `ConfigurationError` where they do not fit each other.
+        Raises `ConfigurationError` if the two do not fit each other.
         """
         options_path, path = local_file(options_file, "options_file"), local_file(weight_file, "weight_file")
-        _refuse_swapped(options_path, path)
+        if kind_of(options_path) == HDF5:
+            advice = "the two are swapped" if kind_of(path) == JSON else "it belongs under 'weight_file'"
+            raise ConfigurationError(
+                f"'options_file' {options_path}: expected {JSON} with the sizes, got {HDF5}; {advice}"
+            )
         options = read_options(options_path)
         try:
             with h5py.File(path, "r") as file:
-                _refuse_other_files(file, path)
-                checkpoint = _read_weights(file, _with_vocabulary_size(options, file), path)
+                checkpoint = _read_weights(file, options, path)
         except ConfigurationError:
             raise
-        except Exception as error:  # of a file that was spoiled h5py may raise anything
-            reason = what_is_wrong(path, HDF5, error)
-            raise ConfigurationError(f"'weight_file' {path} is no complete hdf5 file: {reason}") from error
+        except Exception as error:  # h5py may raise anything for a damaged file
+            reason = reading_error(path, HDF5, error)
+            raise ConfigurationError(f"'weight_file' {path} is not a complete hdf5 file: {reason}") from error
         return _with_vocabulary_beside(plain_location(weight_file), checkpoint)
 
     def write(self, checkpoint: Checkpoint, folder: "PathLike[str]") -> list[str]:
         """Write `options.json`, `weights.hdf5` and, if there is a vocabulary, `vocabulary.txt`; return their names.
 
-        Files of these names that were there before are whole if it fails. Raises `ConfigurationError` if the folder
-        cannot be written, or if the vocabulary of another biLM lies there, which would be taken for this one's.
+        Existing files stay as they are if writing fails. Raises `ConfigurationError` if the folder cannot be written,
+        or if it holds the vocabulary of another biLM, which readers would take for the vocabulary of this one.
         """
-        target = Path(folder)
-        if checkpoint.options.lexicon is not None:
+        if checkpoint.options.many_langs is not None:
             raise ConfigurationError(
-                "bilm-tf's files have no place for lexicons, by which a biLM of ELMoForManyLangs reads characters and "
-                "words; wanted many-langs or native"
+                "the format bilm-tf has no place for the vocabularies of characters and words of ELMoForManyLangs; "
+                "use many-langs or native"
             )
-        _refuse_other_vocabularies(checkpoint, target)
+        target = Path(folder)
+        for name in VOCABULARIES:
+            if not (target / name).exists():
+                continue
+            if checkpoint.vocabulary is None:
+                raise ConfigurationError(f"'{target}' holds a {name}, and the biLM to be written has no vocabulary")
+            is_kept_and_read = name != VOCABULARY and checkpoint.options.reads_words
+            if is_kept_and_read and read_words(target / name, str(target / name)) != checkpoint.vocabulary:
+                raise ConfigurationError(f"'{target}' holds a {name} with other words than the biLM to be written")
+        weights = BytesIO()  # HDF5 cannot even close a file on a full disk
+        with h5py.File(weights, "w") as file:
+            for name, value in write_tensors(bilm_tf_map(checkpoint.options), checkpoint.state_dict):
+                numbers = np.ascontiguousarray(value.numpy())
+                file.create_dataset(name, data=numbers).attrs[SUM] = zlib.crc32(numbers.data)
         with atomic_folder(target) as partial:
-            (partial / "weights.hdf5").write_bytes(_weights(checkpoint))
+            (partial / "weights.hdf5").write_bytes(weights.getbuffer())
             options = json.dumps(checkpoint.options.to_dict(), indent=2) + "\n"
             (partial / "options.json").write_text(options, encoding="utf-8")
             if checkpoint.vocabulary is not None:
@@ -101,23 +116,17 @@ class BilmTf(CheckpointFormat):
 
 
 def read_options(path: Path) -> BiLMOptions:
-    """Read an `options.json`. Raises `ConfigurationError` naming the file and what is wrong with it."""
+    """Read an `options.json`. Raises `ConfigurationError` that names the file for other content."""
     try:
         return BiLMOptions.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"'options_file' {path}: {what_is_wrong(path, JSON, error)}") from error
     except OptionsError as error:
         raise ConfigurationError(f"'options_file' {path}: {error}") from error
-
-
-def _refuse_swapped(options: Path, weights: Path) -> None:
-    if kind_of(options) == HDF5:
-        other = "the two are swapped" if kind_of(weights) == JSON else "it belongs under 'weight_file'"
-        raise ConfigurationError(f"'options_file' {options}: expected {JSON} with the sizes, got {HDF5}; {other}")
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"'options_file' {path}: {reading_error(path, JSON, error)}") from error
 
 
 def _pair(name: str) -> tuple[Location, Location]:
-    """The options and the weights that belong to a folder or to a file of weights."""
+    """Return the options and the weights of a folder or of a weight file."""
     if name.endswith(SUFFIXES) or not Path(name).is_dir():
         return _options_beside(name), name
     folder = Path(name)
@@ -126,131 +135,68 @@ def _pair(name: str) -> tuple[Location, Location]:
     if len(weights) > 1:
         weights = [path for path in weights if path.stem.endswith("weights")]
     if len(options) != 1 or len(weights) != 1:
-        found = ", ".join(sorted(path.name for path in folder.iterdir()))
-        raise ConfigurationError(f"'{folder}': wanted one *options*.json and one *weights.hdf5, found {found}")
+        got = ", ".join(sorted(path.name for path in folder.iterdir()))
+        raise ConfigurationError(f"'{folder}': expected one *options*.json and one *weights.hdf5, got {got}")
     return options[0], weights[0]
 
 
 def _options_beside(weights: str) -> str:
-    """The options of a path or URL of weights: `my_options.json` of `my_weights.hdf5`, or `options.json`."""
+    """Return the options beside a weight file or URL: `my_options.json` for `my_weights.hdf5`, or `options.json`."""
     folder, slash, name = weights.rpartition("/")
     stem = name.rpartition(".")[0] or name
-    names = [f"{stem.removesuffix('weights')}options.json", "options.json"]
-    found = [path for path in (f"{folder}{slash}{name}" for name in names) if not is_missing(path)]
-    if not found:
-        path = local_file(weights, "weight_file")
-        if kind_of(path) not in (None, HDF5):
-            raise ConfigurationError(
-                f"'{weights}': expected an hdf5 file with the weights of a biLM; it is {kind_of(path)}"
-            )
-        looked_for = " or ".join(dict.fromkeys(names))
-        raise ConfigurationError(
-            f"'{weights}': expected the sizes of these weights beside them, in {looked_for}; got neither"
-        )
-    return found[0]
+    names = dict.fromkeys([f"{stem.removesuffix('weights')}options.json", "options.json"])
+    for path in (f"{folder}{slash}{name}" for name in names):
+        if not is_missing(path):
+            return path
+    kind = kind_of(local_file(weights, "weight_file"))
+    if kind not in (None, HDF5):
+        raise ConfigurationError(f"'{weights}': expected an hdf5 file with the weights of a biLM; it is {kind}")
+    raise ConfigurationError(f"'{weights}': expected the options beside it, in {' or '.join(names)}, got neither")
 
 
 def _with_vocabulary_beside(weights: str, checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint with the vocabulary from the folder of its weights, if one is there."""
-    if "://" in weights:
-        return checkpoint
+    """Add the vocabulary in the folder of the weights, if there is one."""
     paths = [path for path in (Path(weights).parent / name for name in VOCABULARIES) if path.exists()]
-    vocabularies = [read_words(path, str(path)) for path in paths[: 2 if checkpoint.options.reads_words else 1]]
-    if not paths:
+    if "://" in weights or not paths:
         return checkpoint
-    if vocabularies[0] != vocabularies[-1]:
-        raise ConfigurationError(f"'{paths[0]}' and '{paths[1]}' differ; keep the one by which the biLM reads words")
-    return with_vocabulary(checkpoint, vocabularies[0], str(paths[0]))
-
-
-def _refuse_other_vocabularies(checkpoint: Checkpoint, folder: Path) -> None:
-    """Raise `ConfigurationError` if a file in the folder would be taken for the vocabulary of what is written there."""
-    for name in VOCABULARIES:
-        path = folder / name
-        if checkpoint.vocabulary is None and path.exists():
-            raise ConfigurationError(f"'{folder}' holds a {name}, and the biLM to be written has no vocabulary")
-        is_read = name != VOCABULARY and checkpoint.options.reads_words
-        if is_read and path.exists() and read_words(path, str(path)) != checkpoint.vocabulary:
-            raise ConfigurationError(
-                f"'{folder}' holds a {name}, which is not the vocabulary of the biLM to be written"
-            )
-
-
-def _refuse_other_files(file: h5py.File, path: Path) -> None:
-    """Raise `ConfigurationError` if a name of the file leads into another file, which is not opened."""
-    links = file.id.links
-    name = links.visit(lambda name, link: name if link.type == h5py.h5l.TYPE_EXTERNAL else None, info=True)
-    if name is not None:
-        target, _ = links.get_val(name)
-        said = f"'{name.decode()}' is a link to another file, {target.decode()}"
-        raise ConfigurationError(f"'weight_file' {path}: {said}")
-
-
-def _with_vocabulary_size(options: BiLMOptions, file: h5py.File) -> BiLMOptions:
-    """Word-input models may leave the size of their vocabulary to the file."""
-    if options.char_cnn is not None or options.n_tokens_vocab is not None or "embedding" not in file:
-        return options
-    return replace(options, n_tokens_vocab=file["embedding"].shape[0])
+    words = read_words(paths[0], str(paths[0]))
+    for other in paths[1:] if checkpoint.options.reads_words else []:
+        if read_words(other, str(other)) != words:
+            raise ConfigurationError(f"'{paths[0]}' and '{other}' differ; keep the one that the biLM was trained with")
+    return with_vocabulary(checkpoint, words, str(paths[0]))
 
 
 def _read_weights(file: h5py.File, options: BiLMOptions, path: Path) -> Checkpoint:
+    name = f"'weight_file' {path}"
+    # A name in the file may lead into another file. Reject it before anything opens that.
+    links = file.id.links
+    external = links.visit(lambda name, link: name if link.type == h5py.h5l.TYPE_EXTERNAL else None, info=True)
+    if external is not None:
+        target, _ = links.get_val(external)
+        raise ConfigurationError(f"{name}: '{external.decode()}' is a link to another file, {target.decode()}")
     if options.char_cnn is None and options.n_tokens_vocab is None:
-        raise ConfigurationError(
-            f"'weight_file' {path} has no dataset 'embedding', which a biLM whose options hold no 'char_cnn' reads"
-        )
+        if "embedding" not in file:
+            raise ConfigurationError(f"{name}: expected a tensor 'embedding', because the options have no 'char_cnn'")
+        options = replace(options, n_tokens_vocab=file["embedding"].shape[0])
     check_numbers(options, path.stat().st_size, f"{path}")
+
     one_cell = options.lstm.n_layers == 1 and "RNN_0/RNN/LSTMCell" in file
-    state_dict: dict[str, Tensor] = {}
-    links = bilm_tf_links(options, one_cell)
-    _refuse_unread_projections(file, options, {name for link in links for name in link.datasets}, path)
-    for link in links:
-        if link.optional and not all(name in file for name in link.datasets):
-            continue
-        values = [_dataset(file, name, shape, path) for name, shape in link.datasets.items()]
-        tensors = (tensor.contiguous() for tensor in link.read(*values))
-        state_dict.update(zip(link.tensors, tensors, strict=True))
-    return Checkpoint(options, state_dict)
-
-
-def _refuse_unread_projections(file: h5py.File, options: BiLMOptions, read: set[str], path: Path) -> None:
-    """Raise `ConfigurationError` for a projection between equal sizes: AllenNLP applies one, bilm-tf has none."""
+    rows = list(bilm_tf_map(options, one_cell))
+    # bilm-tf writes no projection between equal sizes. AllenNLP would apply one, so it must not be ignored.
+    known = {their_name for row in rows for their_name in row.theirs}
     ends = ("/W_P_0",) if options.char_cnn is None else ("/W_P_0", "CNN_proj/W_proj")
-    name = file.visit(lambda name: name if name.endswith(ends) and name not in read else None)
-    if name is not None:
-        raise ConfigurationError(f"'weight_file' {path}: found the projection '{name}'; the options' sizes want none")
+    unread = file.visit(lambda name: name if name.endswith(ends) and name not in known else None)
+    if unread is not None:
+        raise ConfigurationError(f"{name}: expected no projection between equal sizes, got '{unread}'")
 
+    def load(their_name: str, dataset: h5py.Dataset) -> Tensor:
+        if dataset.external or dataset.is_virtual:
+            raise ConfigurationError(f"{name}, tensor '{their_name}': the numbers are in another file")
+        values = np.asarray(dataset[...], dtype=np.float32)
+        if dataset.attrs.get(SUM) not in (None, zlib.crc32(values.data)):
+            raise ConfigurationError(f"{name}, tensor '{their_name}': the check sum does not match")
+        if not np.isfinite(values).all():
+            raise ConfigurationError(f"{name}, tensor '{their_name}': expected finite numbers")
+        return torch.from_numpy(values)
 
-def _dataset(file: h5py.File, name: str, wanted: Shape, path: Path) -> Tensor:
-    dataset: Optional[h5py.Dataset] = file.get(name)
-    if not isinstance(dataset, h5py.Dataset):
-        raise ConfigurationError(f"'weight_file' {path}: dataset '{name}' is missing; wanted shape {wanted}")
-    if dataset.shape != wanted:
-        raise ConfigurationError(
-            f"'weight_file' {path}: dataset '{name}' has shape {dataset.shape}; the options want {wanted}"
-        )
-    if dataset.external or dataset.is_virtual:
-        raise ConfigurationError(f"'weight_file' {path}: the numbers of dataset '{name}' are in another file")
-    values = np.asarray(dataset[...], dtype=np.float32)
-    if dataset.attrs.get(SUM) not in (None, zlib.crc32(values.data)):
-        raise ConfigurationError(f"'weight_file' {path}: dataset '{name}' is not what was written")
-    if not np.isfinite(values).all():
-        raise ConfigurationError(f"'weight_file' {path}: dataset '{name}' holds numbers that are not finite")
-    return torch.from_numpy(values)
-
-
-def _weights(checkpoint: Checkpoint) -> memoryview:
-    """The hdf5 file, made in memory: where a disk is full, HDF5 itself cannot even close one."""
-    content = BytesIO()
-    with h5py.File(content, "w") as file:
-        for link in bilm_tf_links(checkpoint.options):
-            _write_link(file, link, checkpoint.state_dict)
-    return content.getbuffer()
-
-
-def _write_link(file: h5py.File, link: Link, state_dict: dict[str, Tensor]) -> None:
-    if link.optional and not all(name in state_dict for name in link.tensors):
-        return
-    values = link.write(*(state_dict[name].detach().float().cpu() for name in link.tensors))
-    for name, value in zip(link.datasets, values, strict=True):
-        numbers = np.ascontiguousarray(value.numpy())
-        file.create_dataset(name, data=numbers).attrs[SUM] = zlib.crc32(numbers.data)
+    return Checkpoint(options, read_tensors(rows, file, name, load))

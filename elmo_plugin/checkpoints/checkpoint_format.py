@@ -1,42 +1,42 @@
-"""What a format of ELMo weights is, and how a biLM is made from one."""
+"""The interface of a checkpoint format, and the functions that read a checkpoint in any format."""
 
 from abc import ABC, abstractmethod
-from os import PathLike, fspath
-from os.path import expanduser
+from os import fspath
 from pathlib import Path
-from typing import Any, NamedTuple, Optional, Union
-from urllib.parse import unquote
+from typing import Any, NamedTuple, Optional
 
 from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.file_utils import cached_path
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.checkpoints.file_kind import HDF5, JSON, kind_of
+from elmo_plugin.checkpoints.files import HDF5, JSON, Location, bundled_names, is_missing, kind_of, plain_location
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.options import BiLMOptions
 
-Location = Union[str, "PathLike[str]"]
-BUNDLED = Path(__file__).parent / "bundled"
 MOST_NAMES = 10
-"""Names of files that an error lists."""
+"""The number of file names that an error lists."""
 ADVICE = {HDF5: "; its name must end with .hdf5", JSON: "; name the weights that belong to it, or their folder"}
 
 
 class SavedSoftmax(NamedTuple):
-    """The softmax that a biLM was trained with: its block of the config, and its weights by its own names."""
+    """Hold the softmax that a biLM was trained with: its block of the config and its state dict."""
 
     config: dict[str, Any]
     state_dict: dict[str, Tensor]
 
 
 class Checkpoint(NamedTuple):
-    """Sizes and weights together, so that no module is ever half loaded. `state_dict` has `BiLM`'s own names.
+    """Hold the sizes and the weights of a biLM together, so that no module is ever half loaded.
 
-    What the biLM was trained with comes along where the files hold it: its softmax, and the lines of its vocabulary
-    file. These usually begin with `<S>`, `</S>` and `<UNK>`, as bilm-tf's README wants it; where the biLM reads words,
-    `word_table.with_vocabulary` looks up where they are.
+    `state_dict` has the names of `BiLM`. The softmax and the lines of the vocabulary file come along if the files hold
+    them. A vocabulary usually begins with `<S>`, `</S>` and `<UNK>`, as bilm-tf's README recommends.
+
+    >>> checkpoint = load_checkpoint("english-tiny")
+    >>> checkpoint.options.layer_dim, checkpoint.vocabulary[:3]
+    (512, ['<S>', '</S>', '<UNK>'])
+    >>> build_bilm(checkpoint).options.num_layers
+    3
     """
 
     options: BiLMOptions
@@ -46,61 +46,65 @@ class Checkpoint(NamedTuple):
 
 
 class CheckpointFormat(ABC, Registrable):
-    """A way to keep a biLM in files."""
+    """Read a biLM from files of one format."""
 
     @abstractmethod
     def recognises(self, location: Location) -> bool:
-        """Whether a path or URL looks like this format; no reading beyond names."""
+        """Return whether a path or URL looks like this format, by names alone."""
 
     @abstractmethod
     def read(self, location: Location) -> Checkpoint:
-        """Read it. Raises `ConfigurationError` that names the file, what was found and what was wanted."""
+        """Read a biLM. Raises `ConfigurationError` that names the file for one that cannot be read."""
 
     def read_sizes(self, location: Location) -> BiLMOptions:
-        """Read the sizes of the biLM, without its weights where they can be told apart."""
+        """Read the sizes of a biLM, without its weights if the format allows that."""
         return self.read(location).options
 
 
 def load_checkpoint(location: Location) -> Checkpoint:
-    """Read a biLM in whatever format `location` holds, or the bundled one of that name.
+    """Read a biLM in any format, or the bundled biLM of that name.
 
-    Raises `ConfigurationError` if no format knows it.
+    Raises `ConfigurationError` if no format recognises the location.
     """
     return _format_of(location).read(plain_location(location))
 
 
 def load_sizes(location: Location) -> BiLMOptions:
-    """Read the sizes of such a biLM. Raises `ConfigurationError` if no format knows it."""
+    """Read the sizes of a biLM in any format, or of the bundled biLM of that name.
+
+    Raises `ConfigurationError` if no format recognises the location.
+    """
     return _format_of(location).read_sizes(plain_location(location))
 
 
 def _format_of(location: Location) -> CheckpointFormat:
+    """Return the first format that recognises a location. Raises `ConfigurationError` that says what is there."""
     name = plain_location(location)
+    path = Path(name)
     if is_missing(name):
-        bundled = f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}" if Path(name).name == name else ""
+        bundled = f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}" if path.name == name else ""
         raise ConfigurationError(f"'{name}' holds no biLM: there is no such file or folder{bundled}")
     formats = {format: CheckpointFormat.by_name(format)() for format in CheckpointFormat.list_available()}
     for candidate in formats.values():
         if candidate.recognises(name):
             return candidate
-    raise ConfigurationError(
-        f"'{name}' holds no biLM: expected one of the formats {', '.join(formats)}, got {_contents(Path(name))}"
-    )
-
-
-def _contents(path: Path) -> str:
-    """What is found in place of a biLM."""
     if path.suffix == ".th":
-        return "weights without their config; name the folder that they are in, or a model.tar.gz"
-    if not path.is_dir():
+        got = "weights without their config; name the folder that they are in, or a model.tar.gz"
+    elif path.is_dir():
+        names = sorted(file.name for file in path.iterdir())
+        shown = ", ".join(names[:MOST_NAMES]) or "nothing in it"
+        got = f"a folder with {shown}{' …' if len(names) > MOST_NAMES else ''}"
+    else:
         kind = kind_of(path) or "another file"
-        return kind + ADVICE.get(kind, "")
-    names = sorted(file.name for file in path.iterdir())
-    return f"a folder with {', '.join(names[:MOST_NAMES]) or 'nothing in it'}{' …' if len(names) > MOST_NAMES else ''}"
+        got = kind + ADVICE.get(kind, "")
+    raise ConfigurationError(f"'{name}' holds no biLM: expected one of the formats {', '.join(formats)}, got {got}")
 
 
 def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = "") -> BiLM:
-    """A biLM of the checkpoint's sizes with all of its weights. Raises `ConfigurationError` if they are another's."""
+    """Build a biLM with the sizes and the weights of a checkpoint.
+
+    Raises `ConfigurationError` if the weights do not fit the sizes.
+    """
     weights = dict(checkpoint.state_dict)
     bilm = BiLM(checkpoint.options, kernel, fspath(source))
     if "warm_hidden" in weights:
@@ -108,47 +112,8 @@ def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = 
     weights.setdefault("_extra_state", bilm.get_extra_state())
     try:
         bilm.load_state_dict(weights)
-    except RuntimeError as error:  # as of a language model that was trained with a 'contextualizer' of its own
+    except RuntimeError as error:  # for example a language model that was trained with its own 'contextualizer'
         raise ConfigurationError(
-            f"'{fspath(source)}' holds weights that are not those of a biLM of {checkpoint.options}: {error}"
+            f"'{fspath(source)}': expected the weights of a biLM of {checkpoint.options}, got others: {error}"
         ) from error
     return bilm
-
-
-def local_file(location: Location, key: str) -> Path:
-    """The file of a path or URL, fetched if need be. Raises `ConfigurationError` naming `key` if it cannot be had."""
-    try:
-        return Path(cached_path(plain_location(location)))
-    except (FileNotFoundError, ValueError, OSError) as error:
-        raise ConfigurationError(f"'{key}' is '{fspath(location)}', which cannot be had: {error}") from error
-
-
-def plain_location(location: Location) -> str:
-    """Return a `file:` URL or a path with `~` as a plain path, without a slash at its end; other URLs as they are."""
-    name = fspath(location)
-    is_file_url = name.startswith("file://")
-    if is_file_url:
-        name = name.removeprefix("file://")
-        name = name.removeprefix("localhost") if name.startswith("localhost/") else name
-        name = name.removeprefix("/") if name.startswith("/~") else name
-    if "://" in name:
-        return name
-    path = expanduser(name).rstrip("/") or name
-    return unquote(path) if is_file_url and not Path(path).exists() else path
-
-
-def is_missing(location: Location) -> bool:
-    """Whether a path leads nowhere; a URL is taken to lead somewhere, and the name of a bundled biLM does."""
-    name = plain_location(location)
-    return "://" not in name and not (name and Path(name).exists()) and bundled_folder(name) is None
-
-
-def bundled_names() -> list[str]:
-    """The biLMs that come with the package, which `pretrained` takes by name."""
-    return sorted({path.parent.name for path in BUNDLED.glob("*/*.safetensors")})
-
-
-def bundled_folder(location: Location) -> Optional[Path]:
-    """The folder of a biLM that comes with the package; `None` for other names and where a local path has its name."""
-    name = fspath(location)
-    return BUNDLED / name if name in bundled_names() and not Path(name).exists() else None

@@ -1,11 +1,10 @@
-"""From one format to another, with a warm state if asked."""
+"""Convert a biLM from one format to another, and add a warm state on request."""
 
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
-import torch
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
@@ -13,24 +12,24 @@ from torch import Tensor
 from elmo_plugin.bilm import CharacterLevelEncoder, warm_up
 from elmo_plugin.checkpoints.bilm_tf import SUFFIXES as HDF5_SUFFIXES
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, Location, build_bilm, load_checkpoint
+from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, build_bilm, load_checkpoint
+from elmo_plugin.checkpoints.files import Location
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import SUFFIX, Native
+from elmo_plugin.linear import number_type
 from elmo_plugin.text import TextFile
 
-SENTENCES_AT_ONCE = 64
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-
+SENTENCES_PER_BATCH = 64
 SOFTMAX, VOCABULARY, WARM_STATE = "softmax", "vocabulary", "warm state"
-NO_PLACE = {"native": (), "bilm-tf": (SOFTMAX,), "many-langs": (SOFTMAX, VOCABULARY, WARM_STATE)}
-"""The formats that are written, and what each has no place for."""
+FORMATS = {"native": (), "bilm-tf": (SOFTMAX,), "many-langs": (SOFTMAX, VOCABULARY, WARM_STATE)}
+"""The formats that `convert` writes, and the parts of a checkpoint that each of them has no place for."""
 FOLDERS: dict[str, Union[type[BilmTf], type[ManyLangs]]] = {"bilm-tf": BilmTf, "many-langs": ManyLangs}
 FILE_SUFFIXES = (*HDF5_SUFFIXES, ".zip")
-"""A folder of such a name would be taken for a file."""
+"""A folder with such a name would be read as a file."""
 
 
 class Conversion(NamedTuple):
-    """What was written, which parts had no place there, and the names of the files in the folder, if it is one."""
+    """Hold what was written, the parts that were left out, and the names of the files if the target is a folder."""
 
     checkpoint: Checkpoint
     left_out: list[str]
@@ -44,84 +43,87 @@ def convert(
     to: Optional[str] = None,
     dtype: str = "float32",
 ) -> Conversion:
-    """Read a biLM in any format and write it in one that it can be shared in.
+    """Read a biLM in any format and write it in a format that others can read.
 
     # Parameters
 
-    source : path or URL in any format, or the name of a bundled biLM
-    target : the file of a native checkpoint, or the folder where the files of another format go
-    warm_on : a text of tokenised sentences, one a line, to compute the warm state on; plain, .gz, .xz or `-`
-    to : one of `NO_PLACE`; by default `native` where `target` ends with `.safetensors`, else `bilm-tf`
-    dtype : one of `DTYPES`; only native files are of other than float32
+    source : `Location`
+        A path or URL in any format, or the name of a bundled biLM.
+    target : `Path`
+        The file of a native checkpoint, or the folder for the files of another format.
+    warm_on : `Optional[Path]`
+        A text to compute the warm state on, one tokenized sentence per line; plain, `.gz`, `.xz` or `-`.
+    to : `Optional[str]`
+        One of `FORMATS`. The default is `native` if `target` ends with `.safetensors`, else `bilm-tf`.
+    dtype : `str`
+        One of `elmo_plugin.linear.NUMBER_TYPES`. Only native files can hold types other than `float32`.
 
     Raises `ConfigurationError` for files that cannot be read or written, and for a biLM that the format cannot hold.
     """
-    form = _chosen(target, to)
+    form = _format(target, to)
+    numbers = number_type(dtype, "dtype")
     if form != "native" and dtype != "float32":
-        raise ConfigurationError(f"{form}'s files hold float32; wanted the native format for {dtype}")
-    if warm_on is not None and WARM_STATE in NO_PLACE[form]:
-        raise ConfigurationError(f"{form}'s files have no place for a warm state; wanted native or bilm-tf")
+        raise ConfigurationError(f"'dtype': expected float32 for the format {form}, got {dtype}; use the native format")
+    if warm_on is not None and WARM_STATE in FORMATS[form]:
+        raise ConfigurationError(f"'warm_on': the format {form} has no place for a warm state; use native or bilm-tf")
     checkpoint = load_checkpoint(source)
     if warm_on is not None:
-        checkpoint = _warmed(checkpoint, warm_on)
-    left_out = [part for part in NO_PLACE[form] if part in _parts(checkpoint)]
-    written = _without(left_out, checkpoint)
+        checkpoint = _with_warm_state(checkpoint, warm_on)
+    checkpoint, left_out = _without_misfits(checkpoint, form)
     if form == "native":
-        Native().write(written, target, DTYPES[dtype])
-        return Conversion(written, left_out, [])
-    return Conversion(written, left_out, FOLDERS[form]().write(written, target))
+        Native().write(checkpoint, target, numbers)
+        return Conversion(checkpoint, left_out, [])
+    return Conversion(checkpoint, left_out, FOLDERS[form]().write(checkpoint, target))
 
 
-def _chosen(target: Path, to: Optional[str]) -> str:
-    """The format that is meant. Raises `ConfigurationError` for one that is not written, or not under that name."""
+def _format(target: Path, to: Optional[str]) -> str:
+    """Return the format to write. Raises `ConfigurationError` for one that is not written, or not to such a target."""
     form = to or ("native" if target.suffix == SUFFIX else "bilm-tf")
     if form == "allennlp" or target.name.endswith(".tar.gz"):
         raise ConfigurationError(
-            "an archive holds a whole model with its config, and `allennlp train` writes it; wanted one of the formats "
-            f"{', '.join(NO_PLACE)}"
+            f"expected one of the formats {', '.join(FORMATS)}, got an archive, which `allennlp train` writes"
         )
-    if form not in NO_PLACE:
-        raise ConfigurationError(f"the format is '{form}'; wanted one of {', '.join(NO_PLACE)}")
+    if form not in FORMATS:
+        raise ConfigurationError(f"expected one of the formats {', '.join(FORMATS)}, got '{form}'")
     if form in FOLDERS and target.suffix in FILE_SUFFIXES:
-        raise ConfigurationError(f"'{target}' is the name of a file; wanted a folder for the files of {form}")
+        raise ConfigurationError(f"'{target}': expected a folder for the files of {form}, got the name of a file")
     return form
 
 
-def _parts(checkpoint: Checkpoint) -> set[str]:
-    """What a checkpoint has beside its weights."""
-    has = {
+def _without_misfits(checkpoint: Checkpoint, form: str) -> tuple[Checkpoint, list[str]]:
+    """Leave out the parts of a checkpoint that a format has no place for, and return their names."""
+    parts = {
         SOFTMAX: checkpoint.softmax is not None,
         VOCABULARY: checkpoint.vocabulary is not None,
         WARM_STATE: "warm_hidden" in checkpoint.state_dict,
     }
-    return {part for part in has if has[part]}
+    left_out = [part for part in FORMATS[form] if parts[part]]
+    if SOFTMAX in left_out:
+        checkpoint = checkpoint._replace(softmax=None)
+    if VOCABULARY in left_out:
+        checkpoint = checkpoint._replace(vocabulary=None)
+    if WARM_STATE in left_out:
+        weights = {name: value for name, value in checkpoint.state_dict.items() if not name.startswith("warm_")}
+        checkpoint = checkpoint._replace(state_dict=weights)
+    return checkpoint, left_out
 
 
-def _without(parts: list[str], checkpoint: Checkpoint) -> Checkpoint:
-    """What remains of a checkpoint."""
-    weights = checkpoint.state_dict
-    return checkpoint._replace(
-        softmax=None if SOFTMAX in parts else checkpoint.softmax,
-        vocabulary=None if VOCABULARY in parts else checkpoint.vocabulary,
-        state_dict={name: weights[name] for name in weights if WARM_STATE not in parts or not name.startswith("warm_")},
-    )
-
-
-def _warmed(checkpoint: Checkpoint, text: Path) -> Checkpoint:
-    """The checkpoint with the state that the sentences of a text end with."""
+def _with_warm_state(checkpoint: Checkpoint, text: Path) -> Checkpoint:
+    """Add the state that the sentences of a text end with."""
     bilm = build_bilm(checkpoint)
-    if not isinstance(bilm.token_encoder, CharacterLevelEncoder):
-        raise ConfigurationError("a warm state is computed on characters, which this word-input biLM does not read")
-    batches = _batches(text, bilm.token_encoder)
-    first = list(islice(batches, 1))
-    if not first:
-        raise ConfigurationError(f"{text}: found no sentence to warm up on; wanted one a line")
-    batches = chain(first, batches)
-    bilm.warm_state = warm_up(bilm, Tqdm.tqdm(batches, desc="warming up", unit=f" × {SENTENCES_AT_ONCE} sentences"))
-    return checkpoint._replace(state_dict=bilm.state_dict())
-
-
-def _batches(text: Path, encoder: CharacterLevelEncoder) -> Iterator[Tensor]:
+    encoder = bilm.token_encoder
+    if not isinstance(encoder, CharacterLevelEncoder):
+        raise ConfigurationError("'warm_on': expected a biLM that reads characters, got one that reads words")
     sentences = (line.split() for line in TextFile(text).lines())
-    while batch := list(islice(sentences, SENTENCES_AT_ONCE)):
-        yield encoder.batch_to_ids(batch)
+
+    def batches() -> Iterator[Tensor]:
+        while batch := list(islice(sentences, SENTENCES_PER_BATCH)):
+            yield encoder.batch_to_ids(batch)
+
+    unread = batches()
+    first = next(unread, None)
+    if first is None:
+        raise ConfigurationError(f"{text}: expected one sentence per line to compute the warm state on, got none")
+    progress = Tqdm.tqdm(chain([first], unread), desc="warming up", unit=f" × {SENTENCES_PER_BATCH} sentences")
+    bilm.warm_state = warm_up(bilm, progress)
+    return checkpoint._replace(state_dict=bilm.state_dict())

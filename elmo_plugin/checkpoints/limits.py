@@ -1,4 +1,4 @@
-"""How much may come out of a file: trained numbers hardly compress, and what grows a lot was made to do harm."""
+"""Decompression limits: trained numbers hardly compress, so a file that grows a lot was made to do harm."""
 
 from gzip import GzipFile
 from os import fspath
@@ -9,44 +9,39 @@ from allennlp.common.checks import ConfigurationError
 from elmo_plugin.options import BiLMOptions
 
 GROWTH = 8
-"""A number takes eight bytes at most, and packed no less than one."""
+"""A file may grow by this factor: a number has at most eight bytes and compresses to no less than one."""
 ALLOWANCE = 2**20
-"""Bytes of a file that are not numbers, and may compress as well as they do."""
-
-
-def most_unpacked(archive: Path) -> int:
-    """Bytes that may be made of an archive."""
-    return GROWTH * archive.stat().st_size + ALLOWANCE
+"""Bytes that a file may grow beyond that, for texts and headers, which compress well."""
 
 
 def check_unpacked(unpacked: int, archive: Path, name: str) -> None:
-    """Raise `ConfigurationError`, calling what would be unpacked by `name`, if it is too much for its archive."""
-    most = most_unpacked(archive)
+    """Raise `ConfigurationError` if the content called `name` is too large for its archive."""
+    size = archive.stat().st_size
+    most = GROWTH * size + ALLOWANCE
     if unpacked > most:
         raise ConfigurationError(
-            f"'{name}' would be unpacked to {unpacked:,} bytes or more; wanted at most {most:,} of an archive of "
-            f"{archive.stat().st_size:,}"
+            f"'{name}': expected at most {most:,} bytes in an archive of {size:,}, got {unpacked:,} or more"
         )
 
 
 def check_numbers(options: BiLMOptions, stored: int, name: str) -> None:
-    """Raise `ConfigurationError` if options ask for more parameters than the weights of that `name` have bytes."""
+    """Raise `ConfigurationError` if the options ask for more parameters than the file `name` has bytes."""
     if options.n_parameters > stored:
         raise ConfigurationError(
-            f"'{name}' has {stored:,} bytes; wanted one at least for each of the {options.n_parameters:,} parameters "
-            "that the options ask for"
+            f"'{name}': expected weights of at least one byte for each of the {options.n_parameters:,} parameters "
+            f"that the options ask for, got {stored:,} bytes"
         )
 
 
-class UnpackedStream:
-    """An archive's content, read no further than `most_unpacked`.
+class LimitedStream:
+    """Read the content of an archive up to the decompression limit.
 
     # Parameters
 
     stream : `GzipFile`
-        The content.
+        The decompressed content.
     archive : `Path`
-        Where it comes from.
+        The file that it comes from.
     """
 
     def __init__(self, stream: GzipFile, archive: Path) -> None:
@@ -54,15 +49,15 @@ class UnpackedStream:
         self._archive = archive
 
     def read(self, size: int) -> bytes:
-        """The next bytes. Raises `ConfigurationError` if they would be too many."""
+        """Return the next bytes. Raises `ConfigurationError` beyond the limit."""
         check_unpacked(self.tell() + size, self._archive, fspath(self._archive))
         return self._stream.read(size)
 
-    def seek(self, place: int) -> int:
-        """Go to a place. Raises `ConfigurationError` if it is too far away."""
-        check_unpacked(place, self._archive, fspath(self._archive))
-        return self._stream.seek(place)
+    def seek(self, position: int) -> int:
+        """Move to a position. Raises `ConfigurationError` beyond the limit."""
+        check_unpacked(position, self._archive, fspath(self._archive))
+        return self._stream.seek(position)
 
     def tell(self) -> int:
-        """The place of the next byte."""
+        """Return the position of the next byte."""
         return self._stream.tell()

@@ -1,6 +1,7 @@
-"""ELMoForManyLangs' lexicons, `char.dic` and `word.dic`: a line is an entry, a tab and its id.
+"""The vocabularies of ELMoForManyLangs, `char.dic` and `word.dic`: each line is an entry, a tab and its id.
 
-Source: `train` in `elmoformanylangs/biLM.py`, and `Embedder.get_model` in `elmoformanylangs/elmo.py`, which reads them.
+Source: `train` in `elmoformanylangs/biLM.py`, which writes them, and `Embedder.get_model` in
+`elmoformanylangs/elmo.py`, which reads them.
 """
 
 from collections.abc import Sequence
@@ -9,48 +10,47 @@ from typing import Optional
 from allennlp.common.checks import ConfigurationError
 
 NAMELESS = "\u3000"
-"""What a line with an id and no entry stands for: upstream strips its lines, and this character is stripped too."""
+"""The entry of a line that holds an id only: ELMoForManyLangs strips its lines, and this character with them."""
 
 
 def parse_vocabulary(text: str, name: str) -> list[str]:
-    """The entries by their ids. Raises `ConfigurationError`, calling the file by `name`, if it is no lexicon."""
+    """Return the entries in the order of their ids.
+
+    `name` is how errors name the file. Raises `ConfigurationError` if it is not such a vocabulary.
+    """
     entries: dict[str, str] = {}
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
-        parsed = _parsed(line)
+        parsed = _parse_line(line)
         if parsed is None:
-            raise ConfigurationError(f"'{name}', line {number}: found {line!r}; wanted an entry, a tab and an id")
+            raise ConfigurationError(f"'{name}', line {number}: expected an entry, a tab and an id, got {line!r}")
         entry, id = parsed
         entries[id] = entry
-    wanted = [str(id) for id in range(number)]
-    if entries.keys() != set(wanted):
-        raise ConfigurationError(f"'{name}' has {number} lines; wanted the ids 0 to {number - 1}, each once")
-    return [entries[id] for id in wanted]
+    ids = [str(id) for id in range(number)]
+    if entries.keys() != set(ids):
+        raise ConfigurationError(f"'{name}': expected the ids 0 to {number - 1}, each once, in its {number} lines")
+    return [entries[id] for id in ids]
 
 
 def vocabulary_text(entries: Sequence[str], name: str) -> str:
-    """The file `name` of these entries. Raises `ConfigurationError` for one that would be read as another."""
-    for id, entry in enumerate(entries):
-        line = _line(entry, id)
-        # Upstream's lines end wherever Unicode ends one.
-        if line.splitlines() != [line] or _parsed(line) != (entry, str(id)) or not _is_utf8(line):
+    """Return the content of a vocabulary file with these entries.
+
+    `name` is how errors name the file. Raises `ConfigurationError` for an entry that would be read as another.
+    """
+    lines = [f"{entry}\t{id}" for id, entry in enumerate(entries)]
+    for id, (entry, line) in enumerate(zip(entries, lines, strict=True)):
+        is_utf8 = line == line.encode(errors="ignore").decode()  # a lone surrogate is not
+        # ELMoForManyLangs splits lines at every line end that Unicode has.
+        if line.splitlines() != [line] or _parse_line(line) != (entry, str(id)) or not is_utf8:
             raise ConfigurationError(
-                f"'{name}' has no place for the entry {entry!r}: white space is stripped and ends entries and lines"
+                f"'{name}' cannot hold the entry {entry!r}: ELMoForManyLangs strips white space and splits lines and "
+                "entries there"
             )
-    return "".join(f"{_line(entry, id)}\n" for id, entry in enumerate(entries))
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _line(entry: str, id: int) -> str:
-    return f"{entry}\t{id}"
-
-
-def _parsed(line: str) -> Optional[tuple[str, str]]:
-    """Entry and id of a line; `None` if it is none."""
+def _parse_line(line: str) -> Optional[tuple[str, str]]:
+    """Return the entry and the id of a line, or `None` if it has another form."""
     *entry, id = line.strip().split("\t")
     if len(entry) > 1 or not id.isdecimal():
         return None
     return entry[0] if entry else NAMELESS, id
-
-
-def _is_utf8(line: str) -> bool:
-    """Whether it can be encoded; half a surrogate pair cannot."""
-    return line == line.encode(errors="ignore").decode()

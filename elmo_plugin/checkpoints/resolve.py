@@ -1,4 +1,4 @@
-"""From what a config says of a biLM to the biLM itself."""
+"""Build the biLM that a config's `bilm` block describes."""
 
 from collections.abc import Mapping
 from os import PathLike, fspath
@@ -8,12 +8,11 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.checkpoints import Checkpoint, archived_checkpoint, build_bilm, load_checkpoint, load_sizes
-from elmo_plugin.checkpoints.allennlp_archive import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS
+from elmo_plugin.checkpoints.allennlp_archive import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS, archived_checkpoint
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
-from elmo_plugin.checkpoints.checkpoint_format import is_missing
-from elmo_plugin.checkpoints.task_vocabulary import matching_namespaces, with_task_vocabulary
-from elmo_plugin.checkpoints.word_table import in_order_of
+from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, build_bilm, load_checkpoint, load_sizes
+from elmo_plugin.checkpoints.files import is_missing
+from elmo_plugin.checkpoints.vocabulary import matching_namespaces, with_task_vocabulary
 from elmo_plugin.config_keys import check_value
 from elmo_plugin.options import BiLMOptions, OptionsError
 
@@ -26,30 +25,33 @@ FORMS = ({"options_file", "weight_file"}, {"weight_file"}, {"pretrained"}, {"opt
 PATHS = ("pretrained", "options_file", "weight_file")
 
 BilmBlock = Union[str, dict[str, Any]]
-"""What stands under `bilm` in a config: a source by itself, or keys."""
+"""The value of `bilm` in a config: a location, or an object."""
 
 
 def bilm_keys(
     bilm: Optional[BilmBlock], options_file: Optional[str] = None, weight_file: Optional[str] = None
 ) -> dict[str, Any]:
-    """Bring what a config says of the biLM into one of the forms that `resolve_bilm` takes.
+    """Bring the keys of a config that name a biLM into one of the forms that `resolve_bilm` takes.
+
+    >>> bilm_keys("english-tiny")
+    {'pretrained': 'english-tiny'}
 
     # Parameters
 
     bilm : `Optional[BilmBlock]`
-        The block `bilm`. A string is what `pretrained` says.
+        The `bilm` block. A string is short for `pretrained`.
     options_file, weight_file : `Optional[str]`
-        In place of it, a pair in bilm-tf's files. Options are looked for beside weights that are named alone; without
-        either the pair is the published one.
+        Instead of `bilm`, a pair of bilm-tf's files. For weights without options, the options beside them are used.
+        Without any of the three arguments the published pair is used.
 
     Raises `ConfigurationError` for keys that contradict each other.
     """
     if bilm is not None:
         if options_file is not None or weight_file is not None:
-            raise ConfigurationError("'bilm' stands in place of 'options_file' and 'weight_file'; found both")
+            raise ConfigurationError("'bilm': expected either 'bilm' or 'options_file' and 'weight_file', got both")
         if not isinstance(bilm, (str, PathLike, Mapping)):
             raise ConfigurationError(
-                f"'bilm': expected a source, or an object with 'pretrained' or 'options', got {bilm!r}"
+                f"'bilm': expected a location, or an object with 'pretrained' or 'options', got {bilm!r}"
             )
         return dict(bilm) if isinstance(bilm, Mapping) else {"pretrained": fspath(bilm)}
     if weight_file is None:
@@ -66,21 +68,22 @@ def resolve_bilm(
     kernel: str,
     serialization_dir: Optional[str],
     vocab: Optional[Vocabulary] = None,
-    words: Optional[list[str]] = None,
 ) -> BiLM:
     """Build the biLM that a config describes.
+
+    >>> resolve_bilm({"pretrained": "english-tiny"}, kernel="auto", serialization_dir=None).source
+    'english-tiny'
 
     # Parameters
 
     keys : `dict[str, Any]`
-        As `bilm_keys` gives them.
+        The keys, as `bilm_keys` returns them.
     kernel : `str`
+        The name of the LSTM kernel, or `auto`.
     serialization_dir : `Optional[str]`
-        Where AllenNLP trains, or has unpacked an archive; in an archive the biLM is taken from there.
+        The folder that AllenNLP trains in or has unpacked an archive into; an archive's own biLM takes precedence.
     vocab : `Optional[Vocabulary]`
-        The task's vocabulary. It must number the words as a biLM that reads words does.
-    words : `Optional[list[str]]`
-        In place of it, words by which the table of a biLM that reads words is put in order.
+        The vocabulary of the task. It must give the words of a word-input biLM the ids that the biLM expects.
 
     Raises `ConfigurationError` for other keys and for files that cannot be read.
     """
@@ -88,25 +91,65 @@ def resolve_bilm(
     if "options" in keys:
         seed = keys.get("seed", 0)
         check_value("bilm.seed", seed, int)
-        bilm = BiLM.random(_options(keys["options"]), seed, kernel)
+        bilm = BiLM.random(_options(keys), seed, kernel)
         matching_namespaces(bilm.options, vocab)
         return bilm
     checkpoint = _archived(keys, serialization_dir)
-    if checkpoint is None:
-        checkpoint = _read(keys) if vocab is None else with_task_vocabulary(_read(keys), vocab)
+    if checkpoint is not None:
+        matching_namespaces(checkpoint.options, vocab)  # `<S>` and `</S>` keep the ids that they had in training
     else:
-        matching_namespaces(checkpoint.options, vocab)  # the ids of `<S>` and `</S>` stay as they were in training
-    return build_bilm(checkpoint if words is None else in_order_of(words, checkpoint), kernel, _source(keys))
+        checkpoint = _read(keys) if vocab is None else with_task_vocabulary(_read(keys), vocab)
+    return build_bilm(checkpoint, kernel, _source(keys))
 
 
 def find_checkpoint(keys: dict[str, Any], serialization_dir: Optional[str]) -> Checkpoint:
-    """Read the files that `keys` name, or what an archive holds of them."""
+    """Read the biLM that `keys` name, from the archive in `serialization_dir` if it holds one.
+
+    See `resolve_bilm` for the arguments.
+    """
     _check(keys)
     return _archived(keys, serialization_dir) or _read(keys)
 
 
+def bilm_sizes(bilm: BilmBlock, serialization_dir: Optional[str]) -> BiLMOptions:
+    """Return the sizes of the biLM that a config's `bilm` block names, without reading its weights if possible.
+
+    As in `resolve_bilm`, an archive's own biLM takes precedence. Raises `ConfigurationError` for other keys and for
+    files that cannot be read.
+    """
+    keys = bilm_keys(bilm)
+    _check(keys)
+    if "options" in keys:
+        return _options(keys)
+    archived = _archived(keys, serialization_dir)
+    return load_sizes(_source(keys)) if archived is None else archived.options
+
+
+def _check(keys: dict[str, Any]) -> None:
+    """Raise `ConfigurationError` for keys that name no biLM."""
+    if set(keys) not in FORMS:
+        raise ConfigurationError(f"'bilm': expected the key 'pretrained', or 'options' and 'seed', got {sorted(keys)}")
+    for key in PATHS:
+        if key in keys and not (keys[key] and isinstance(keys[key], (str, PathLike))):
+            raise ConfigurationError(
+                f"'{key}': expected a path, a URL or the name of a bundled biLM, got {keys[key]!r}"
+            )
+
+
+def _options(keys: dict[str, Any]) -> BiLMOptions:
+    try:
+        return BiLMOptions.from_dict(keys["options"])
+    except OptionsError as error:
+        raise ConfigurationError(f"'bilm.options': {error}") from error
+
+
+def _source(keys: dict[str, Any]) -> str:
+    """Return the location of the weights as the config gives it; an archive finds its biLM by this name."""
+    return fspath(keys["pretrained"] if "pretrained" in keys else keys["weight_file"])
+
+
 def _archived(keys: dict[str, Any], serialization_dir: Optional[str]) -> Optional[Checkpoint]:
-    """An archive's own weights, as its paths may lead nowhere. A run that is resumed reads its files if it can."""
+    """Read the biLM from an archive, or from a run whose original files no longer exist; `None` otherwise."""
     source = _source(keys)
     archived = archived_checkpoint(serialization_dir, source, ARCHIVED_WEIGHTS)
     if archived is None and is_missing(source):
@@ -120,39 +163,3 @@ def _read(keys: dict[str, Any]) -> Checkpoint:
     if "options_file" in keys:
         return BilmTf().read_pair(keys["options_file"], keys["weight_file"])
     return BilmTf().read(keys["weight_file"])
-
-
-def _check(keys: dict[str, Any]) -> None:
-    if set(keys) not in FORMS:
-        raise ConfigurationError(f"'bilm': expected the key 'pretrained', or 'options' and 'seed', got {sorted(keys)}")
-    for key in PATHS:
-        if key in keys and not (keys[key] and isinstance(keys[key], (str, PathLike))):
-            raise ConfigurationError(
-                f"'{key}': expected a path, a URL or the name of a bundled biLM, got {keys[key]!r}"
-            )
-
-
-def _source(keys: dict[str, Any]) -> str:
-    return fspath(keys["pretrained"] if "pretrained" in keys else keys["weight_file"])
-
-
-def _options(options: dict[str, Any]) -> BiLMOptions:
-    try:
-        return BiLMOptions.from_dict(options)
-    except OptionsError as error:
-        raise ConfigurationError(f"'bilm.options': {error}") from error
-
-
-def bilm_sizes(bilm: BilmBlock, serialization_dir: Optional[str]) -> BiLMOptions:
-    """Return the sizes of the biLM that a config's `bilm` names, without reading its weights where that can be avoided.
-
-    As of the biLM itself, an archive's own come first. Raises `ConfigurationError` for other keys and unfit files.
-    """
-    keys = bilm_keys(bilm)
-    _check(keys)
-    if "options" in keys:
-        return _options(keys["options"])
-    archived = _archived(keys, serialization_dir)
-    if archived is not None:
-        return archived.options
-    return load_sizes(_source(keys))

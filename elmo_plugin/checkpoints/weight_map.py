@@ -1,13 +1,15 @@
-"""What each format calls the numbers of a biLM, and our tensors, as data that is read in both directions.
+"""Tables that map the tensors of each file format to ours, and the two functions that apply a table.
 
-Source: of bilm-tf, the variable names and shapes of `bilm/training.py`, renamed by its `dump_weights`; of
-ELMoForManyLangs, `modules/token_embedder.py` and `modules/elmo.py`; of AllenNLP, `allennlp/modules/elmo.py`.
+Sources: bilm-tf's variable names and shapes in `bilm/training.py`, renamed by `dump_weights`; ELMoForManyLangs'
+`modules/token_embedder.py` and `modules/elmo.py`; AllenNLP's `allennlp/modules/elmo.py`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
+from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.options import N_CHARACTERS, BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
@@ -16,190 +18,213 @@ Shape = tuple[int, ...]
 Tensors = tuple[Tensor, ...]
 
 
-@dataclass(frozen=True)
-class Link:
-    """Some datasets of a file that hold the same numbers as some tensors of a `BiLM`.
+class Transform(NamedTuple):
+    """A pair of inverse functions: `read` takes the file's tensors to ours, `write` takes ours to the file's."""
 
-    # Parameters
-
-    datasets : names and shapes in the file
-    tensors : names in the state dict
-    read, write : from the datasets' values to the tensors', and back
-    optional : whether a file may lack them
-    """
-
-    datasets: Mapping[str, Shape]
-    tensors: tuple[str, ...]
     read: Callable[..., Tensors]
     write: Callable[..., Tensors]
-    optional: bool = False
-
-
-def bilm_tf_links(options: BiLMOptions, one_cell: bool = False) -> list[Link]:
-    """All links with bilm-tf's files. `one_cell`: the names TensorFlow gave when there was one layer only."""
-    if options.char_cnn is not None:
-        encoder = list(_character_links(options.char_cnn, options.lstm.projection_dim))
-    else:
-        embedding = "token_encoder.embedding.weight"
-        encoder = [_masked_row("embedding", (options.n_tokens_vocab or 0, options.lstm.projection_dim), embedding)]
-    return [*encoder, *_lstm_links(options.lstm, one_cell), *_warm_links(options.lstm)]
-
-
-def many_langs_links(lexicon: ManyLangsOptions, lstm: LstmOptions) -> Iterator[Link]:
-    """All links with ELMoForManyLangs' two pickles, whose names begin with that of the file."""
-    ours, theirs = "token_encoder.{}".format, "token_embedder.{}".format
-    if lexicon.words:
-        shape = (len(lexicon.words), lexicon.word_dim)
-        yield _masked_row(theirs("word_emb_layer.embedding.weight"), shape, ours("word_embedding.weight"))
-    if lexicon.char_cnn is not None:
-        shape = (len(lexicon.characters), lexicon.char_cnn.embedding_dim)
-        yield _masked_row(theirs("char_emb_layer.embedding.weight"), shape, ours("characters.char_embedding.weight"))
-        yield from _torch_cnn_links(lexicon.char_cnn, theirs("convolutions.{}"), theirs("highways"), ours("characters"))
-    yield _same(theirs("projection.weight"), (lstm.projection_dim, lexicon.dim), ours("projection.weight"))
-    yield _same(theirs("projection.bias"), (lstm.projection_dim,), ours("projection.bias"))
-    yield from _torch_cell_links(lstm, "encoder")
-
-
-def allennlp_links(cnn: CharCnnOptions, lstm: LstmOptions) -> Iterator[Link]:
-    """All links with the state dict of `_ElmoBiLm`, the part of AllenNLP's `Elmo` that holds the weights."""
-    ours, theirs = "token_encoder.{}".format, "_token_embedder.{}".format
-    yield _same(theirs("_char_embedding_weights"), (N_CHARACTERS, cnn.embedding_dim), ours("char_embedding.weight"))
-    yield from _torch_cnn_links(cnn, theirs("char_conv_{}"), theirs("_highways"), "token_encoder")
-    if cnn.n_filters != lstm.projection_dim:
-        yield _same(theirs("_projection.weight"), (lstm.projection_dim, cnn.n_filters), ours("projection.weight"))
-        yield _same(theirs("_projection.bias"), (lstm.projection_dim,), ours("projection.bias"))
-    yield from _torch_cell_links(lstm, "_elmo_lstm")
-
-
-def _torch_cnn_links(cnn: CharCnnOptions, convolution: str, highways: str, ours: str) -> Iterator[Link]:
-    for i, (width, channels) in enumerate(cnn.filters):
-        name, shape = convolution.format(i), (channels, cnn.embedding_dim, width)
-        yield _same(f"{name}.weight", shape, f"{ours}.convolutions.{i}.weight")
-        yield _same(f"{name}.bias", (channels,), f"{ours}.convolutions.{i}.bias")
-    size = cnn.n_filters
-    for k in range(cnn.n_highway):
-        name, own = f"{highways}._layers.{k}", f"{ours}.highways._layers.{k}"
-        yield _same(f"{name}.weight", (2 * size, size), f"{own}.weight")
-        yield _same(f"{name}.bias", (2 * size,), f"{own}.bias")
-
-
-def _torch_cell_links(lstm: LstmOptions, theirs: str) -> Iterator[Link]:
-    """Both have `LstmCellWithProjection`, which always projects."""
-    gates, width = 4 * lstm.cell_dim, lstm.projection_dim
-    for direction in ("forward", "backward"):
-        for layer in range(lstm.n_layers):
-            name, ours = f"{theirs}.{direction}_layer_{layer}", f"lstm.{direction}_layers.{layer}"
-            yield _same(f"{name}.input_linearity.weight", (gates, width), f"{ours}.weight_ih")
-            yield _same(f"{name}.state_linearity.weight", (gates, width), f"{ours}.weight_hh")
-            yield _same(f"{name}.state_linearity.bias", (gates,), f"{ours}.bias")
-            yield _same(f"{name}.state_projection.weight", (width, lstm.cell_dim), f"{ours}.weight_hr")
-
-
-def _character_links(cnn: CharCnnOptions, output_dim: int) -> Iterator[Link]:
-    name = "token_encoder.{}".format
-    yield _masked_row("char_embed", (N_CHARACTERS - 1, cnn.embedding_dim), name("char_embedding.weight"))
-    for i, (width, channels) in enumerate(cnn.filters):
-        shape = (1, width, cnn.embedding_dim, channels)
-        yield Link({f"CNN/W_cnn_{i}": shape}, (name(f"convolutions.{i}.weight"),), _read_filter, _write_filter)
-        yield _same(f"CNN/b_cnn_{i}", (channels,), name(f"convolutions.{i}.bias"))
-    size = cnn.n_filters
-    for k in range(cnn.n_highway):
-        weights: dict[str, Shape] = {f"CNN_high_{k}/W_transform": (size, size), f"CNN_high_{k}/W_carry": (size, size)}
-        biases: dict[str, Shape] = {f"CNN_high_{k}/b_transform": (size,), f"CNN_high_{k}/b_carry": (size,)}
-        for datasets, kind in ((weights, "weight"), (biases, "bias")):
-            yield Link(datasets, (name(f"highways._layers.{k}.{kind}"),), _read_highway, _write_highway)
-    if size != output_dim:
-        yield _transposed("CNN_proj/W_proj", (size, output_dim), name("projection.weight"))
-        yield _same("CNN_proj/b_proj", (output_dim,), name("projection.bias"))
-
-
-def _lstm_links(lstm: LstmOptions, one_cell: bool) -> Iterator[Link]:
-    cell_dim, width = lstm.cell_dim, lstm.projection_dim
-    for d, direction in enumerate(("forward", "backward")):
-        for layer in range(lstm.n_layers):
-            cell = f"RNN_{d}/RNN/LSTMCell" if one_cell else f"RNN_{d}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
-            ours = f"lstm.{direction}_layers.{layer}"
-            packed = {f"{cell}/W_0": (2 * width, 4 * cell_dim)}
-            yield Link(packed, (f"{ours}.weight_ih", f"{ours}.weight_hh"), _read_kernel, _write_kernel)
-            yield Link({f"{cell}/B": (4 * cell_dim,)}, (f"{ours}.bias",), _read_bias, _write_bias)
-            if lstm.has_projection:
-                yield _transposed(f"{cell}/W_P_0", (cell_dim, width), f"{ours}.weight_hr")
-
-
-def _warm_links(lstm: LstmOptions) -> Iterator[Link]:
-    """Ours alone: other readers of the format pass these two datasets over."""
-    for part, size in (("hidden", lstm.projection_dim), ("cell", lstm.cell_dim)):
-        yield Link({f"warm_state/{part}": (lstm.n_layers, 2, 1, size)}, (f"warm_{part}",), _keep, _keep, optional=True)
-
-
-def _same(dataset: str, shape: Shape, tensor: str) -> Link:
-    return Link({dataset: shape}, (tensor,), _keep, _keep)
-
-
-def _transposed(dataset: str, shape: Shape, tensor: str) -> Link:
-    return Link({dataset: shape}, (tensor,), _transpose, _transpose)
-
-
-def _masked_row(dataset: str, shape: Shape, tensor: str) -> Link:
-    """The file has no row for what is masked; our id 0."""
-    return Link({dataset: shape}, (tensor,), lambda rows: (torch.cat([torch.zeros_like(rows[:1]), rows]),), _unmask)
-
-
-def _unmask(rows: Tensor) -> Tensors:
-    return (rows[1:],)
-
-
-def _keep(values: Tensor) -> Tensors:
-    return (values,)
-
-
-def _transpose(matrix: Tensor) -> Tensors:
-    return (matrix.t(),)
-
-
-def _read_filter(values: Tensor) -> Tensors:
-    return (values[0].permute(2, 1, 0),)  # (1, width, in, out) → (out, in, width)
-
-
-def _write_filter(values: Tensor) -> Tensors:
-    return (values.permute(2, 1, 0).unsqueeze(0),)
-
-
-def _read_highway(transform: Tensor, carry: Tensor) -> Tensors:
-    # TensorFlow's gate is 1 − upstream's, and sigmoid(−z) = 1 − sigmoid(z).
-    return (torch.cat([transform.t(), -carry.t()]) if transform.dim() == 2 else torch.cat([transform, -carry]),)
-
-
-def _write_highway(values: Tensor) -> Tensors:
-    transform, gate = values.chunk(2)
-    return (transform.t(), -gate.t()) if values.dim() == 2 else (transform, -gate)
 
 
 def _swap_gates(values: Tensor) -> Tensor:
-    """TensorFlow's i, j, f, o to torch's i, f, g, o along the first dimension, and back: it is its own inverse."""
+    """Reorder TensorFlow's gates i, j, f, o to torch's i, f, g, o along the first dimension; it is its own inverse."""
     first, second, third, fourth = values.chunk(4)
     return torch.cat([first, third, second, fourth])
 
 
-def _read_kernel(packed: Tensor) -> Tensors:
+def _forget_bias(bias: Tensor) -> Tensor:
+    """Return 1 for the forget gate and 0 elsewhere: TensorFlow adds this at run time, so its files lack it."""
+    ones = torch.zeros_like(bias)
+    ones.chunk(4)[1].fill_(1.0)
+    return ones
+
+
+def _read_gates(packed: Tensor) -> Tensors:
     stacked = _swap_gates(packed.t())  # (4H, 2P)
     return stacked[:, : stacked.size(1) // 2], stacked[:, stacked.size(1) // 2 :]
 
 
-def _write_kernel(weight_ih: Tensor, weight_hh: Tensor) -> Tensors:
-    return (_swap_gates(torch.cat([weight_ih, weight_hh], dim=1)).t(),)
+def _read_highway(transform: Tensor, carry: Tensor) -> Tensors:
+    # TensorFlow's gate is 1 − AllenNLP's, and sigmoid(−z) = 1 − sigmoid(z). `.t()` leaves a bias as it is.
+    return (torch.cat([transform.t(), -carry.t()]),)
 
 
-def _read_bias(bias: Tensor) -> Tensors:
-    return (_swap_gates(bias) + _forget_bias(bias),)
+def _write_highway(values: Tensor) -> Tensors:
+    transform, gate = values.chunk(2)
+    return transform.t(), -gate.t()
 
 
-def _write_bias(bias: Tensor) -> Tensors:
-    return (_swap_gates(bias - _forget_bias(bias)),)
+SAME = Transform(lambda values: (values,), lambda values: (values,))
+TRANSPOSED = Transform(lambda matrix: (matrix.t(),), lambda matrix: (matrix.t(),))
+# Our row 0 is the masked id, for which files have no row.
+MASKED_ROW = Transform(lambda rows: (torch.cat([torch.zeros_like(rows[:1]), rows]),), lambda rows: (rows[1:],))
+# (1, width, in, out) ↔ (out, in, width)
+CONVOLUTION = Transform(
+    lambda values: (values[0].permute(2, 1, 0),), lambda values: (values.permute(2, 1, 0).unsqueeze(0),)
+)
+HIGHWAY = Transform(_read_highway, _write_highway)
+GATES = Transform(_read_gates, lambda input, recurrent: (_swap_gates(torch.cat([input, recurrent], dim=1)).t(),))
+GATE_BIAS = Transform(
+    lambda bias: (_swap_gates(bias) + _forget_bias(bias),), lambda bias: (_swap_gates(bias - _forget_bias(bias)),)
+)
 
 
-def _forget_bias(bias: Tensor) -> Tensor:
-    """TensorFlow adds 1 to the forget gate when it runs, so the file's bias is smaller by one there."""
-    ones = torch.zeros_like(bias)
-    ones.chunk(4)[1].fill_(1.0)
-    return ones
+@dataclass(frozen=True)
+class Row:
+    """A row of a weight map: some tensors of a file that hold the same numbers as some tensors of a `BiLM`.
+
+    # Parameters
+
+    ours : `tuple[str, ...]`
+        Names in the state dict of `BiLM`.
+    theirs : `Mapping[str, Shape]`
+        Names and shapes in the file.
+    transform : `Transform`
+    optional : `bool`
+        Whether a file or a state dict may lack these tensors.
+    """
+
+    ours: tuple[str, ...]
+    theirs: Mapping[str, Shape]
+    transform: Transform = SAME
+    optional: bool = False
+
+
+def _row(ours: str, theirs: str, shape: Shape, transform: Transform = SAME) -> Row:
+    """Return a row with one tensor on each side."""
+    return Row((ours,), {theirs: shape}, transform)
+
+
+def read_tensors(
+    rows: Iterable[Row], file: Mapping[str, Any], name: str, load: Callable[[str, Any], Tensor]
+) -> dict[str, Tensor]:
+    """Return the state dict of a `BiLM` from the tensors of a file.
+
+    # Parameters
+
+    rows : `Iterable[Row]`
+        The weight map of the format.
+    file : `Mapping[str, Any]`
+        The file's tensors by name: anything with a `shape`.
+    name : `str`
+        How errors name the file.
+    load : `Callable[[str, Any], Tensor]`
+        Takes the name and the value of a tensor of the right shape, and returns it in float32.
+
+    Raises `ConfigurationError` for the first tensor that is missing or has another shape.
+    """
+    state_dict: dict[str, Tensor] = {}
+    for row in rows:
+        if row.optional and not all(their_name in file for their_name in row.theirs):
+            continue
+        values = []
+        for their_name, expected in row.theirs.items():
+            value = file.get(their_name)
+            shape = getattr(value, "shape", None)
+            if shape is None or tuple(shape) != expected:
+                got = "no such tensor" if shape is None else tuple(shape)
+                raise ConfigurationError(f"{name}, tensor '{their_name}': expected shape {expected}, got {got}")
+            values.append(load(their_name, value))
+        ours = (tensor.contiguous() for tensor in row.transform.read(*values))
+        state_dict.update(zip(row.ours, ours, strict=True))
+    return state_dict
+
+
+def write_tensors(rows: Iterable[Row], state_dict: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Yield name and value of each tensor of a file, in float32, from the state dict of a `BiLM`."""
+    for row in rows:
+        if not row.optional or all(name in state_dict for name in row.ours):
+            values = row.transform.write(*(state_dict[name].detach().float().cpu() for name in row.ours))
+            yield from zip(row.theirs, values, strict=True)
+
+
+def bilm_tf_map(options: BiLMOptions, one_cell: bool = False) -> Iterator[Row]:
+    """Yield the rows for bilm-tf's hdf5 files; `one_cell` selects TensorFlow's names for a single layer."""
+    cell_dim, width = options.lstm.cell_dim, options.lstm.projection_dim
+    if options.char_cnn is None:
+        yield _row("token_encoder.embedding.weight", "embedding", (options.n_tokens_vocab or 0, width), MASKED_ROW)
+    else:
+        yield from _tensorflow_cnn(options.char_cnn, width)
+    for d, direction in enumerate(("forward", "backward")):
+        for layer in range(options.lstm.n_layers):
+            ours = f"lstm.{direction}_layers.{layer}"
+            theirs = f"RNN_{d}/RNN/LSTMCell" if one_cell else f"RNN_{d}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+            yield Row((f"{ours}.weight_ih", f"{ours}.weight_hh"), {f"{theirs}/W_0": (2 * width, 4 * cell_dim)}, GATES)
+            yield _row(f"{ours}.bias", f"{theirs}/B", (4 * cell_dim,), GATE_BIAS)
+            if options.lstm.has_projection:
+                yield _row(f"{ours}.weight_hr", f"{theirs}/W_P_0", (cell_dim, width), TRANSPOSED)
+    # Only this package writes a warm state; other readers of the format ignore it.
+    for part, size in (("hidden", width), ("cell", cell_dim)):
+        yield Row((f"warm_{part}",), {f"warm_state/{part}": (options.lstm.n_layers, 2, 1, size)}, optional=True)
+
+
+def _tensorflow_cnn(cnn: CharCnnOptions, output_dim: int) -> Iterator[Row]:
+    size, dim = cnn.n_filters, cnn.embedding_dim
+    ours = "token_encoder"
+    yield _row(f"{ours}.char_embedding.weight", "char_embed", (N_CHARACTERS - 1, dim), MASKED_ROW)
+    for i, (width, channels) in enumerate(cnn.filters):
+        yield _row(f"{ours}.convolutions.{i}.weight", f"CNN/W_cnn_{i}", (1, width, dim, channels), CONVOLUTION)
+        yield _row(f"{ours}.convolutions.{i}.bias", f"CNN/b_cnn_{i}", (channels,))
+    for k in range(cnn.n_highway):
+        for kind, letter, shape in (("weight", "W", (size, size)), ("bias", "b", (size,))):
+            theirs = {f"CNN_high_{k}/{letter}_transform": shape, f"CNN_high_{k}/{letter}_carry": shape}
+            yield Row((f"{ours}.highways._layers.{k}.{kind}",), theirs, HIGHWAY)
+    if size != output_dim:
+        yield _row(f"{ours}.projection.weight", "CNN_proj/W_proj", (size, output_dim), TRANSPOSED)
+        yield _row(f"{ours}.projection.bias", "CNN_proj/b_proj", (output_dim,))
+
+
+def many_langs_map(sizes: ManyLangsOptions, lstm: LstmOptions) -> Iterator[Row]:
+    """Yield the rows for ELMoForManyLangs' two pickles; each name begins with that of its pickle."""
+    ours, theirs, width = "token_encoder", "token_embedder", lstm.projection_dim
+    if sizes.words:
+        yield _row(
+            f"{ours}.word_embedding.weight",
+            f"{theirs}.word_emb_layer.embedding.weight",
+            (len(sizes.words), sizes.word_dim),
+            MASKED_ROW,
+        )
+    if sizes.char_cnn is not None:
+        yield _row(
+            f"{ours}.characters.char_embedding.weight",
+            f"{theirs}.char_emb_layer.embedding.weight",
+            (len(sizes.characters), sizes.char_cnn.embedding_dim),
+            MASKED_ROW,
+        )
+        yield from _torch_cnn(sizes.char_cnn, f"{ours}.characters", f"{theirs}.convolutions.", f"{theirs}.highways")
+    yield _row(f"{ours}.projection.weight", f"{theirs}.projection.weight", (width, sizes.dim))
+    yield _row(f"{ours}.projection.bias", f"{theirs}.projection.bias", (width,))
+    yield from _torch_lstm(lstm, "encoder")
+
+
+def allennlp_map(cnn: CharCnnOptions, lstm: LstmOptions, prefix: str = "") -> Iterator[Row]:
+    """Yield the rows for the state dict of AllenNLP's `_ElmoBiLm`, whose names begin with `prefix`."""
+    ours, theirs, width = "token_encoder", f"{prefix}_token_embedder", lstm.projection_dim
+    yield _row(f"{ours}.char_embedding.weight", f"{theirs}._char_embedding_weights", (N_CHARACTERS, cnn.embedding_dim))
+    yield from _torch_cnn(cnn, ours, f"{theirs}.char_conv_", f"{theirs}._highways")
+    if cnn.n_filters != width:
+        yield _row(f"{ours}.projection.weight", f"{theirs}._projection.weight", (width, cnn.n_filters))
+        yield _row(f"{ours}.projection.bias", f"{theirs}._projection.bias", (width,))
+    yield from _torch_lstm(lstm, f"{prefix}_elmo_lstm")
+
+
+def _torch_cnn(cnn: CharCnnOptions, ours: str, convolution: str, highways: str) -> Iterator[Row]:
+    for i, (width, channels) in enumerate(cnn.filters):
+        shape = (channels, cnn.embedding_dim, width)
+        yield _row(f"{ours}.convolutions.{i}.weight", f"{convolution}{i}.weight", shape)
+        yield _row(f"{ours}.convolutions.{i}.bias", f"{convolution}{i}.bias", (channels,))
+    size = cnn.n_filters
+    for k in range(cnn.n_highway):
+        yield _row(f"{ours}.highways._layers.{k}.weight", f"{highways}._layers.{k}.weight", (2 * size, size))
+        yield _row(f"{ours}.highways._layers.{k}.bias", f"{highways}._layers.{k}.bias", (2 * size,))
+
+
+def _torch_lstm(lstm: LstmOptions, theirs: str) -> Iterator[Row]:
+    """Yield the rows for `LstmCellWithProjection`, which AllenNLP and ELMoForManyLangs share; it always projects."""
+    gates, width = 4 * lstm.cell_dim, lstm.projection_dim
+    for direction in ("forward", "backward"):
+        for layer in range(lstm.n_layers):
+            ours, cell = f"lstm.{direction}_layers.{layer}", f"{theirs}.{direction}_layer_{layer}"
+            yield _row(f"{ours}.weight_ih", f"{cell}.input_linearity.weight", (gates, width))
+            yield _row(f"{ours}.weight_hh", f"{cell}.state_linearity.weight", (gates, width))
+            yield _row(f"{ours}.bias", f"{cell}.state_linearity.bias", (gates,))
+            yield _row(f"{ours}.weight_hr", f"{cell}.state_projection.weight", (width, lstm.cell_dim))

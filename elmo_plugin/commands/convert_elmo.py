@@ -1,48 +1,52 @@
-"""`allennlp convert-elmo`: a biLM from one format to another."""
+"""The subcommand `allennlp convert-elmo`."""
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.checkpoints import DTYPES, NO_PLACE, Conversion, convert
+from elmo_plugin.checkpoints import FORMATS, convert
 from elmo_plugin.commands.arguments import check_values
+from elmo_plugin.linear import NUMBER_TYPES
 
 DESCRIPTION = """
 Read a biLM in any format that elmo_plugin knows and write it in one of three:
 
   bilm-tf     a folder with options.json and weights.hdf5, which every ELMo tool reads, and vocabulary.txt
-              if the vocabulary is known; the softmax over words has no place in it
-  many-langs  a folder that ELMoForManyLangs reads, of a biLM with lexicons; its weights alone have a place in it
+              if the vocabulary is known; it has no place for the softmax over words
+  many-langs  a folder that ELMoForManyLangs reads, for a biLM with its vocabularies; it has a place for the
+              weights only
   native      one file NAME.safetensors with everything: biLM, softmax, vocabulary and warm state
 
-The biLM of a run of `allennlp train`, for other tools:
+Export the biLM of an `allennlp train` run for other tools:
   allennlp convert-elmo runs/demo/model.tar.gz my_bilm
 
-The same in one file of half the size; say {"pretrained": "my_bilm.safetensors"} in a config:
+Write the same biLM into one file of half the size; use it in a config as {"pretrained": "my_bilm.safetensors"}:
   allennlp convert-elmo runs/demo/model.tar.gz my_bilm.safetensors --dtype float16
 
-While the run still trains, as it is now:
+Export the current state of a run that still trains:
   allennlp convert-elmo runs/demo so_far.safetensors --force
 
-A model of ELMoForManyLangs as it is published, in one file, and back; bilm-tf's files have no place for its lexicons:
+Convert a published model of ELMoForManyLangs to one file, and back:
   allennlp convert-elmo 144.zip english.safetensors
   allennlp convert-elmo english.safetensors 144 --to many-langs
 
-With a warm initial state, computed on a text, for "initial_state": "warm"; other tools pass it over:
+Compute a warm initial state on a text, for "initial_state": "warm"; other tools ignore it:
   allennlp convert-elmo elmo_weights.hdf5 my_bilm --warm-on sentences.txt
 """
 
 
 @Subcommand.register("convert-elmo")
 class ConvertElmo(Subcommand):
-    """Registered as a `Subcommand` with name `convert-elmo`."""
+    """Convert a biLM from one format to another.
+
+    Registered as a `Subcommand` with name `convert-elmo`.
+    """
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Say what the command takes."""
+        """Add the arguments of the command."""
         subparser = parser.add_parser(
             self.name,
             description=DESCRIPTION,
@@ -59,51 +63,46 @@ class ConvertElmo(Subcommand):
         subparser.add_argument(
             "--to",
             metavar="FORMAT",
-            help=f"{', '.join(NO_PLACE)}; by default native if TO ends with .safetensors, else bilm-tf",
+            help=f"{', '.join(FORMATS)}; the default is native if TO ends with .safetensors, else bilm-tf",
         )
         subparser.add_argument(
-            "--warm-on", type=Path, metavar="TEXT", help="tokenised sentences, one a line, to compute a warm state on"
+            "--warm-on",
+            type=Path,
+            metavar="TEXT",
+            help="compute a warm state on this text, one tokenized sentence per line",
         )
         subparser.add_argument(
             "--dtype",
-            choices=list(DTYPES),
+            choices=list(NUMBER_TYPES),
             default="float32",
-            help="precision of the numbers in a native file, which are read as float32 again",
+            help="number type of a native file; the file is read as float32 again",
         )
-        subparser.add_argument("--force", action="store_true", help="replace what is at TO")
+        subparser.add_argument("--force", action="store_true", help="replace existing files at TO")
         subparser.set_defaults(func=run)
         return subparser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Convert, and say what was written; one line and exit code 1 if something is wrong."""
+    """Convert a biLM and print what was written. Errors are one line on stderr, with exit code 1."""
+    target: Path = args.target
     try:
-        _check_target(args.target, args.force)
-        converted = convert(args.source, args.target, args.warm_on, args.to, args.dtype)
+        if not args.force and (any(target.iterdir()) if target.is_dir() else target.exists()):
+            raise ConfigurationError(f"'{target}' is there already; name another target, or replace it with --force")
+        checkpoint, left_out, files = convert(args.source, target, args.warm_on, args.to, args.dtype)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"convert-elmo: {error}")
-    print(f"{args.target}: {'; '.join(_said(converted))}")
-
-
-def _check_target(target: Path, force: bool) -> None:
-    """Raise `ConfigurationError` where something would be replaced that nobody said to replace."""
-    if not force and (any(target.iterdir()) if target.is_dir() else target.exists()):
-        raise ConfigurationError(f"'{target}' is there already; name another target, or replace it with --force")
-
-
-def _said(converted: Conversion) -> Iterator[str]:
-    """What a file or a folder now holds and what it does not, in words."""
-    checkpoint = converted.checkpoint
     values = sum(tensor.numel() for name, tensor in checkpoint.state_dict.items() if not name.endswith("_extra_state"))
-    yield f"a biLM of {checkpoint.options.lstm.n_layers} layers, {values:,} values"
-    lexicon = checkpoint.options.lexicon
-    if lexicon is not None:
-        yield f"its lexicons, {len(lexicon.characters):,} characters and {len(lexicon.words):,} words"
+    parts = [f"a biLM of {checkpoint.options.lstm.n_layers} layers, {values:,} values"]
+    sizes = checkpoint.options.many_langs
+    if sizes is not None:
+        parts.append(f"its vocabularies, {len(sizes.characters):,} characters and {len(sizes.words):,} words")
     if checkpoint.softmax is not None:
-        yield f"its softmax, {sum(tensor.numel() for tensor in checkpoint.softmax.state_dict.values()):,} values"
+        parts.append(
+            f"its softmax, {sum(tensor.numel() for tensor in checkpoint.softmax.state_dict.values()):,} values"
+        )
     if checkpoint.vocabulary is not None:
-        yield f"its vocabulary, {len(checkpoint.vocabulary):,} lines"
-    for part in converted.left_out:
-        yield f"without its {part}"
-    if converted.files:
-        yield f"in {', '.join(converted.files)}"
+        parts.append(f"its vocabulary, {len(checkpoint.vocabulary):,} lines")
+    parts += [f"without its {part}" for part in left_out]
+    if files:
+        parts.append(f"in {', '.join(files)}")
+    print(f"{target}: {'; '.join(parts)}")

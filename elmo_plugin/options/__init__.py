@@ -1,4 +1,4 @@
-"""The sizes of a biLM, as bilm-tf's `options.json` names them. No torch, no AllenNLP."""
+"""SIZES: the sizes of a biLM under the names of bilm-tf's `options.json`. Neither torch nor AllenNLP is imported."""
 
 from elmo_plugin.options.encoders import N_CHARACTERS, CharCnnOptions, ManyLangsOptions
 from elmo_plugin.options.sizes import BiLMOptions, LstmOptions

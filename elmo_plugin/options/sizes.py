@@ -1,6 +1,6 @@
 """Sizes of the LSTM, the block `lstm`, and of the whole biLM.
 
-Source: `bilm/training.py` and `bilm/model.py` of bilm-tf, which read these keys and default them as here.
+Source of the keys and defaults: `bilm/training.py` and `bilm/model.py` of bilm-tf.
 """
 
 from collections.abc import Mapping
@@ -11,33 +11,34 @@ from elmo_plugin.options.encoders import N_CHARACTERS, CharCnnOptions, ManyLangs
 from elmo_plugin.options.values import (
     MOST_LAYERS,
     OptionsError,
-    block,
     boundary_ids,
     check_parameters,
     clip,
     flag,
+    object_under,
     positive,
 )
 
 BOUNDARY_IDS = (1, 2)
-"""Where bilm-tf's README on training wants `<S>` and `</S>` in a vocabulary file."""
+"""The lines of `<S>` and `</S>` in a vocabulary file as bilm-tf's README recommends it."""
 
 
 @dataclass(frozen=True)
 class LstmOptions:
-    """Sizes of the stacked bidirectional LSTM with projection (`lstm` in `options.json`).
+    """Hold the sizes of the stacked bidirectional LSTM with projection (`lstm` in `options.json`).
 
     # Parameters
 
     cell_dim : `int`
-        H, width of the memory cell (`dim`).
+        H, the width of the memory cell (`dim`).
     projection_dim : `int`
-        P, width of one direction's output and of a token vector.
+        P, the width of one direction's output and of a token vector.
     n_layers : `int`
+        The number of LSTM layers.
     cell_clip, projection_clip : `Optional[float]`
-        Bounds on the cell and on the projected output (`cell_clip`, `proj_clip`); absent, null or 0 for none.
+        The largest absolute values of the cell and of the projected output (`cell_clip`, `proj_clip`).
     use_skip_connections : `bool`
-        Add a layer's input to its output, from the second layer on.
+        Whether a layer's input is added to its output, from the second layer on.
     """
 
     cell_dim: int
@@ -49,12 +50,12 @@ class LstmOptions:
 
     @property
     def has_projection(self) -> bool:
-        """Whether a matrix takes the cell's H to P; bilm-tf leaves it out where the two are equal."""
+        """Return whether a matrix projects H to P; bilm-tf has none if the two are equal."""
         return self.projection_dim != self.cell_dim
 
     @property
     def n_parameters(self) -> int:
-        """Numbers to learn, both directions."""
+        """Return the number of parameters of both directions."""
         gates = 4 * self.cell_dim * (2 * self.projection_dim + 1)
         projection = self.cell_dim * self.projection_dim if self.has_projection else 0
         return 2 * self.n_layers * (gates + projection)
@@ -71,15 +72,15 @@ class LstmOptions:
             use_skip_connections=flag(lstm, "use_skip_connections"),
         )
         if options.projection_dim > options.cell_dim:
-            # bilm-tf would then emit cells of `dim` over token vectors of `projection_dim`: layers of unequal width.
+            # The layers of bilm-tf would then have unequal widths.
             raise OptionsError(
-                f"'lstm.projection_dim' is {options.projection_dim}; wanted at most 'lstm.dim', {options.cell_dim}"
+                f"'lstm.projection_dim': expected at most 'lstm.dim', {options.cell_dim}, got {options.projection_dim}"
             )
         check_parameters(options.n_parameters)
         return options
 
     def to_dict(self) -> dict[str, Any]:
-        """The `lstm` block of `options.json`."""
+        """Return the `lstm` block of `options.json`."""
         return {
             "cell_clip": self.cell_clip,
             "dim": self.cell_dim,
@@ -92,49 +93,53 @@ class LstmOptions:
 
 @dataclass(frozen=True)
 class BiLMOptions:
-    """Sizes of a whole biLM: its LSTM and its token encoder, of characters or of words.
+    """Hold the sizes of a whole biLM: its LSTM and one token encoder.
+
+    >>> options = BiLMOptions.from_dict({"lstm": {"dim": 64, "projection_dim": 16, "n_layers": 2}, "n_tokens_vocab": 9})
+    >>> options.num_layers, options.layer_dim, options.reads_words
+    (3, 32, True)
 
     # Parameters
 
     lstm : `LstmOptions`
     char_cnn : `Optional[CharCnnOptions]`
-        `None` for a word-input model and for one with a lexicon.
+        The character encoder; `None` for other encoders.
     n_tokens_vocab : `Optional[int]`
-        V, rows of the vocabulary, `<S> </S> <UNK>` included; needed by word-input models and by the softmax.
-    lexicon : `Optional[ManyLangsOptions]`
-        Of a model of ELMoForManyLangs. No key of bilm-tf's.
+        V, the size of the vocabulary with `<S> </S> <UNK>`, which word-input models and the softmax need.
+    many_langs : `Optional[ManyLangsOptions]`
+        The encoder of ELMoForManyLangs (`lexicon` in `options.json`). bilm-tf has no such key.
     boundary_ids : `tuple[int, int]`
-        The ids of `<S>` and `</S>` in a word-input model: their lines in its vocabulary file, counted from 1. No key of
-        bilm-tf's, which looks them up in the file each time.
+        The ids of `<S>` and `</S>` in a word-input model: their lines in its vocabulary file, counted from 1. bilm-tf
+        has no such key; it looks them up in the file each time.
     """
 
     lstm: LstmOptions
     char_cnn: Optional[CharCnnOptions] = None
     n_tokens_vocab: Optional[int] = None
-    lexicon: Optional[ManyLangsOptions] = None
+    many_langs: Optional[ManyLangsOptions] = None
     boundary_ids: tuple[int, int] = BOUNDARY_IDS
 
     @property
     def reads_words(self) -> bool:
-        """Whether the biLM reads words by a vocabulary file, and not their characters."""
-        return self.char_cnn is None and self.lexicon is None
+        """Return whether the biLM reads words by a vocabulary file, and not their characters."""
+        return self.char_cnn is None and self.many_langs is None
 
     @property
     def num_layers(self) -> int:
-        """L: the LSTM's layers and the token layer below them."""
+        """Return L: the LSTM layers and the token layer below them."""
         return self.lstm.n_layers + 1
 
     @property
     def layer_dim(self) -> int:
-        """D = 2P: both directions of a layer side by side."""
+        """Return D = 2P, both directions of a layer side by side."""
         return 2 * self.lstm.projection_dim
 
     @property
     def n_parameters(self) -> int:
-        """Numbers to learn."""
+        """Return the number of parameters."""
         width = self.lstm.projection_dim
-        if self.lexicon is not None:
-            return self.lstm.n_parameters + self.lexicon.n_parameters(width)
+        if self.many_langs is not None:
+            return self.lstm.n_parameters + self.many_langs.n_parameters(width)
         if self.char_cnn is None:
             return self.lstm.n_parameters + ((self.n_tokens_vocab or 0) + 1) * width
         size = self.char_cnn.n_filters
@@ -143,37 +148,37 @@ class BiLMOptions:
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> "BiLMOptions":
-        """Read the content of an `options.json`; keys of the training run that say nothing of sizes are ignored.
+        """Read the content of an `options.json`. Keys of the training run that are not sizes are ignored.
 
-        Raises `OptionsError` where a key is missing or makes no sense.
+        Raises `OptionsError` for a key that is missing or has a wrong value.
         """
         if not isinstance(options, Mapping):
-            raise OptionsError(f"the options are {type(options).__name__}; wanted an object with the key 'lstm'")
+            raise OptionsError(f"expected an object with the key 'lstm', got a {type(options).__name__}")
         char_cnn, lexicon = (
-            block(options, "", key) if options.get(key) is not None else None for key in ("char_cnn", "lexicon")
+            object_under(options, "", key) if options.get(key) is not None else None for key in ("char_cnn", "lexicon")
         )
         if char_cnn is not None and lexicon is not None:
-            raise OptionsError("the options have both 'char_cnn' and 'lexicon'; wanted the one inside the other")
+            raise OptionsError("expected 'char_cnn' or 'lexicon', got both")
         n_tokens_vocab = options.get("n_tokens_vocab")
         sizes = cls(
-            lstm=LstmOptions.from_dict(block(options, "", "lstm")),
+            lstm=LstmOptions.from_dict(object_under(options, "", "lstm")),
             char_cnn=None if char_cnn is None else CharCnnOptions.from_dict(char_cnn),
             n_tokens_vocab=None if n_tokens_vocab is None else positive(options, "", "n_tokens_vocab"),
-            lexicon=None if lexicon is None else ManyLangsOptions.from_dict(lexicon),
+            many_langs=None if lexicon is None else ManyLangsOptions.from_dict(lexicon),
             boundary_ids=boundary_ids(options) if options.get("boundary_ids") is not None else BOUNDARY_IDS,
         )
         check_parameters(sizes.n_parameters)
         return sizes
 
     def to_dict(self) -> dict[str, Any]:
-        """The content of an `options.json`; `from_dict` reads it back equal."""
+        """Return the content of an `options.json`; `from_dict` is the inverse."""
         options: dict[str, Any] = {"lstm": self.lstm.to_dict()}
         if self.char_cnn is not None:
             options["char_cnn"] = self.char_cnn.to_dict()
         if self.n_tokens_vocab is not None:
             options["n_tokens_vocab"] = self.n_tokens_vocab
-        if self.lexicon is not None:
-            options["lexicon"] = self.lexicon.to_dict()
+        if self.many_langs is not None:
+            options["lexicon"] = self.many_langs.to_dict()
         if self.boundary_ids != BOUNDARY_IDS:
             options["boundary_ids"] = list(self.boundary_ids)
         return options

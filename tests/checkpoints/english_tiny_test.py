@@ -6,11 +6,11 @@ import pytest
 import torch
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checkpoints import Checkpoint, build_bilm, load_checkpoint
-from elmo_plugin.checkpoints.checkpoint_format import bundled_folder
+from elmo_plugin.checkpoints import Checkpoint, build_bilm, bundled_folder, load_checkpoint
 from elmo_plugin.pretraining import BidirectionalLanguageModel, TextShardsReader
 from elmo_plugin.pretraining.predictor import BiLMPredictor
 from elmo_plugin.pretraining.vocabulary import vocabulary_of
+from elmo_plugin.text import batch_to_ids
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +53,6 @@ def test_it_expects_words_where_english_has_them_in_both_directions(predictor: P
 
 def test_it_knows_verbs_from_nouns_by_what_stands_beside_them(checkpoint: Checkpoint) -> None:
     """`watch` and `fear` of the same use lie nearer to each other than to themselves of the other use."""
-    from elmo_plugin.text import batch_to_ids
-
     uses = ["I gave him my watch .", "I gave him my hand .", "I will watch him .", "I will see him ."]
     layers = build_bilm(checkpoint)(batch_to_ids([use.split() for use in uses])).layers[-1]  # (B, T, D)
     at = [use.split().index(word) + 1 for use, word in zip(uses, ("watch", "hand", "watch", "see"), strict=True)]

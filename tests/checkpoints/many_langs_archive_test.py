@@ -8,8 +8,7 @@ import torch
 from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checkpoints import load_checkpoint
-from elmo_plugin.checkpoints.conversion import convert
+from elmo_plugin.checkpoints import convert, load_checkpoint
 from tests.checkpoint_oracles import assert_same_checkpoint
 from tests.many_langs_oracle import config, write_folder
 from tests.task_oracles import TOWNS, Config, experiment, read_data, tagger, tags_reader, train
@@ -36,10 +35,10 @@ def test_an_archive_answers_and_is_converted_where_the_folder_is_gone(tmp_path: 
 
     loaded = load_archive(archive)
     data = read_data(experiment)
-    for found, wanted in zip(
+    for found, expected in zip(
         loaded.model.eval().forward_on_instances(data), trained.forward_on_instances(data), strict=True
     ):
-        assert found["tags"] == wanted["tags"] and (found["logits"] == wanted["logits"]).all()
+        assert found["tags"] == expected["tags"] and (found["logits"] == expected["logits"]).all()
     tags = Predictor.from_archive(loaded, "elmo_tagger").predict_json({"tokens": WORDS})["tags"]
     assert len(tags) == len(WORDS)
 

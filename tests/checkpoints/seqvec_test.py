@@ -45,14 +45,14 @@ def test_the_sum_of_the_layers_is_as_often_their_average_as_there_are_layers(seq
     allennlp("embed-corpus", "proteins.txt", "residues.hdf5", "--bilm", "seqvec", "--average")
     with h5py.File("residues.hdf5") as file:
         for number, protein in enumerate(PROTEINS):
-            wanted = its_layers(seqvec, protein).sum(axis=0)  # (T, D)
-            np.testing.assert_allclose(3 * file[str(number)][()], wanted, atol=2e-5)
+            expected = its_layers(seqvec, protein).sum(axis=0)  # (T, D)
+            np.testing.assert_allclose(3 * file[str(number)][()], expected, atol=2e-5)
 
 
 def test_a_protein_has_the_mean_over_its_residues(seqvec: Path) -> None:
     allennlp("embed-corpus", "proteins.txt", "proteins.npz", "--bilm", "seqvec", "--average", "--pool")
     with np.load("proteins.npz") as file:
         for number, protein in enumerate(PROTEINS[:-1]):
-            wanted = its_layers(seqvec, protein).sum(axis=0).mean(axis=0)  # (D,)
-            np.testing.assert_allclose(3 * file[str(number)], wanted, atol=2e-5)
+            expected = its_layers(seqvec, protein).sum(axis=0).mean(axis=0)  # (D,)
+            np.testing.assert_allclose(3 * file[str(number)], expected, atol=2e-5)
         assert not file["4"].any()

@@ -14,7 +14,7 @@ from allennlp.data import Instance, Vocabulary
 from allennlp.models import Model, load_archive
 from torch import Tensor, nn
 
-from elmo_plugin.checkpoints.vocabulary_file import write_words
+from elmo_plugin.checkpoints.vocabulary import write_words
 from elmo_plugin.pretraining.shards import TextShardsReader
 from elmo_plugin.pretraining.vocabulary import (
     count_words,

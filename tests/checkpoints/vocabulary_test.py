@@ -1,12 +1,14 @@
 """The vocabulary beside bilm-tf's pair of files."""
 
+import gzip
+import lzma
 from pathlib import Path
 
 import pytest
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.checkpoints import BilmTf, load_checkpoint
-from tests.checkpoint_oracles import WORDS, pretrained
+from tests.checkpoint_oracles import WORDS, assert_rejected, pretrained
 
 
 @pytest.fixture
@@ -16,14 +18,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_vocabulary_lies_beside_the_weights_one_word_a_line(folder: Path) -> None:
+def test_a_vocabulary_lies_beside_the_weights_with_one_word_per_line(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"options.json", "weights.hdf5", "vocabulary.txt"}
     assert (folder / "vocabulary.txt").read_bytes().split(b"\n") == [*(word.encode() for word in WORDS), b""]
-    assert load_checkpoint(folder).vocabulary == WORDS
-    assert load_checkpoint(str(folder / "weights.hdf5")).vocabulary == WORDS
-
-
-def test_without_the_file_there_is_no_vocabulary(folder: Path) -> None:
+    assert load_checkpoint(folder).vocabulary == load_checkpoint(str(folder / "weights.hdf5")).vocabulary == WORDS
     (folder / "vocabulary.txt").unlink()
     assert load_checkpoint(folder).vocabulary is None
 
@@ -33,7 +31,7 @@ def test_without_the_file_there_is_no_vocabulary(folder: Path) -> None:
     [
         (b"", []),
         (b"<S>", ["<S>"]),
-        (b"<S>\n</S>\n", ["<S>", "</S>"]),
+        (b"<S>\n\n</S>\n", ["<S>", "", "</S>"]),
         (b"\xef\xbb\xbf<S>\r\n</S>\r\n", ["<S>", "</S>"]),
         ("a\x85b\u2028\n\x0b\n".encode(), ["a\x85b\u2028", "\x0b"]),
     ],
@@ -43,15 +41,19 @@ def test_a_line_ends_at_a_line_feed_and_nowhere_else(folder: Path, content: byte
     assert load_checkpoint(folder).vocabulary == words
 
 
-def test_a_vocabulary_that_is_no_text_is_named(folder: Path) -> None:
-    (folder / "vocabulary.txt").write_bytes(b"<S>\n\xff\n")
-    with pytest.raises(ConfigurationError, match=r"vocabulary\.txt, line 2: found byte 0xff"):
-        load_checkpoint(folder)
+@pytest.mark.parametrize(
+    ("content", "fact"),
+    [(b"<S>\n\xff\n", "line 2"), (gzip.compress(b"<S>\n"), "gunzip"), (lzma.compress(b"a"), "unxz")],
+)
+def test_a_vocabulary_that_is_not_plain_text_is_named(folder: Path, content: bytes, fact: str) -> None:
+    """A compressed file could fill the memory."""
+    (folder / "vocabulary.txt").write_bytes(content)
+    assert_rejected(folder, "vocabulary.txt", fact)
 
 
 def test_a_vocabulary_of_another_bilm_is_neither_taken_over_nor_lost(folder: Path) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(ConfigurationError, match=f"'{folder}' holds a vocabulary.txt, and the biLM to be written has"):
+    with pytest.raises(ConfigurationError, match=f"'{folder}'.*vocabulary.txt"):
         BilmTf().write(pretrained(n_layers=1)._replace(vocabulary=None), folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     BilmTf().write(pretrained()._replace(vocabulary=["<S>"]), folder)

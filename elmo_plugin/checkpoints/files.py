@@ -1,0 +1,94 @@
+"""Find the files of a biLM by path, URL or bundled name, and tell what kind of file each is."""
+
+from os import PathLike, fspath
+from os.path import expanduser
+from pathlib import Path
+from typing import Optional, Union
+from urllib.parse import unquote
+
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import cached_path
+
+Location = Union[str, "PathLike[str]"]
+"""A path, a URL or the name of a bundled biLM."""
+
+BUNDLED = Path(__file__).parent / "bundled"
+HDF5, JSON, ZIP = "an hdf5 file", "a JSON text", "a zip file"
+GZIP = "compressed with gzip; unpack it with `gunzip`, or with `tar -xzf` if it is an archive"
+XZ = "compressed with xz; unpack it with `unxz`"
+SIGNATURES = {
+    b"\x89HDF\r\n\x1a\n": HDF5,
+    b"\x1f\x8b": GZIP,
+    b"\xfd7zXZ\x00": XZ,
+    b"PK\x03\x04": ZIP,
+    b"version https://git-lfs": "a pointer of Git LFS; fetch the file itself with `git lfs pull`",
+}
+FIRST_BYTES = 512
+
+
+def plain_location(location: Location) -> str:
+    """Return a `file:` URL or a path with `~` as a plain path without a trailing slash, and other URLs unchanged."""
+    name = fspath(location)
+    is_file_url = name.startswith("file://")
+    if is_file_url:
+        name = name.removeprefix("file://")
+        name = name.removeprefix("localhost") if name.startswith("localhost/") else name
+        name = name.removeprefix("/") if name.startswith("/~") else name
+    if "://" in name:
+        return name
+    path = expanduser(name).rstrip("/") or name
+    return unquote(path) if is_file_url and not Path(path).exists() else path
+
+
+def local_file(location: Location, key: str) -> Path:
+    """Return the local path of a file or folder, after downloading a URL.
+
+    Raises `ConfigurationError` that names `key` if the file does not exist or cannot be downloaded.
+    """
+    try:
+        return Path(cached_path(plain_location(location)))
+    except (ValueError, OSError) as error:
+        raise ConfigurationError(f"'{key}' is '{fspath(location)}', which cannot be read: {error}") from error
+
+
+def is_missing(location: Location) -> bool:
+    """Return whether a location is neither an existing path, nor a URL, nor the name of a bundled biLM."""
+    name = plain_location(location)
+    return "://" not in name and not (name and Path(name).exists()) and bundled_folder(name) is None
+
+
+def bundled_names() -> list[str]:
+    """Return the names of the biLMs that come with the package."""
+    return sorted({path.parent.name for path in BUNDLED.glob("*/*.safetensors")})
+
+
+def bundled_folder(location: Location) -> Optional[Path]:
+    """Return the folder of a bundled biLM, or `None` for other names. A local path of that name takes precedence."""
+    name = fspath(location)
+    return BUNDLED / name if name in bundled_names() and not Path(name).exists() else None
+
+
+def kind_of(path: Path) -> Optional[str]:
+    """Return what a file is by its first bytes, with advice on how to unpack it; `None` for an unknown kind."""
+    if path.is_dir():
+        return "a directory"
+    try:
+        with path.open("rb") as file:
+            first = file.read(FIRST_BYTES)
+    except OSError:
+        return None
+    if not first:
+        return "an empty file"
+    for signature, kind in SIGNATURES.items():
+        if first.startswith(signature):
+            return kind
+    text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if b"\0" in text or not text.startswith((b"<", b"{", b"[")):
+        return None
+    return JSON if text[:1] != b"<" else "an HTML page, such as one that reports an error; download the file again"
+
+
+def reading_error(path: Path, expected: Optional[str], error: BaseException) -> str:
+    """Return why a file cannot be read: its actual kind if that is not the expected one, or else the error itself."""
+    kind = kind_of(path)
+    return str(error) if kind is None or kind == expected else f"it is {kind}"
