@@ -1,7 +1,7 @@
-"""How fast and how large: ours beside `allennlp.modules.elmo.Elmo` and beside the bare matrix products.
+"""Speed and memory: ours beside `allennlp.modules.elmo.Elmo` and beside the bare matrix products.
 
-    sizes, text ──► weights, batches ──► contestants, products ──► agreement ──► timing, memory ──► table
-                                         embed · layers · tagger · pretrain · long · growth
+    bilms, text ──► systems, products ──► agreement ──► timing, memory ──► table
+                    embed · layers · tagger · pretrain · long · growth
 
 Run as `python -m benchmarks`; see README.md beside this file.
 """

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Optional
@@ -13,38 +13,37 @@ from allennlp.common.checks import ConfigurationError
 
 from benchmarks import embed, growth, layers, long, pretrain, tagger
 from benchmarks.agreement import Disagreement
+from benchmarks.bilms import SIZES, TOY, options_of, write_random_weights
 from benchmarks.settings import Settings
-from benchmarks.sizes import SIZES, options_of
 from benchmarks.table import Table, head
 from benchmarks.text import read_text
-from benchmarks.weights import write_random_weights
 
 DESCRIPTION = """
-Measure how fast biLMs of random weights embed and train, and how much memory they take: ours, AllenNLP's own
-(allennlp.modules.elmo.Elmo, the same weights), and the limit, which is the matrix products alone.
+Measure how fast biLMs embed and train, and how much memory they use. The biLMs have random weights. Three systems are
+compared: ours, AllenNLP's (allennlp.modules.elmo.Elmo, on the same weights), and the limit, the matrix products alone.
 
-  embed     text to vectors: one batch, a corpus, one sentence; peak memory
-  layers    the character encoder, one LSTM, the whole stack, each against its bare products and torch.nn.LSTM
+  embed     embed one batch, a corpus and one sentence; peak memory
+  layers    the character encoder, one LSTM and the whole stack, beside their bare products and torch.nn.LSTM
   tagger    a training step of a tagger on frozen ELMo
-  pretrain  a training step of the biLM itself: tokens a second, and the share of the machine's peak
+  pretrain  a training step of the biLM: tokens per second, and the share of the machine's peak rate
   long      memory for a line of 20,000 tokens, alone and among short sentences
-  growth    slopes of time and memory as tokens, batches and words grow, and a plot of them
+  growth    how time and memory grow with tokens, batch size and word types, with a plot
 
-Answers are compared before anything is timed: in float32 within 1e-5 of AllenNLP's at every layer, in bfloat16 at a
-cosine of 0.9999 or more. If they differ, it says so and ends with 1. The contestants then take turns, A B A B, and
-what is printed is the median of the rounds; a ratio is the median of the rounds' own ratios.
+Vectors are compared before anything is timed: in float32 they must be within 1e-5 of AllenNLP's at every layer, in
+bfloat16 at a cosine of 0.9999 or more. If they differ, the exit code is 1. The systems take turns, A B A B. Each time
+is the median of the rounds; each ratio is the median of the ratios within the rounds.
 
-A first look, minutes:
+A first look takes minutes:
   python -m benchmarks embed layers --text heldout.txt
 
-All of it, best on a machine that does nothing else; then on a GPU. What README.md in this folder shows was printed by
-the commands in the heads of its tables:
+All benchmarks, best on an idle machine, then on a GPU:
   python -m benchmarks --size original --text heldout.txt --output results.md
   python -m benchmarks embed pretrain --size original --device cuda --text heldout.txt
 
-Threads are torch's: OMP_NUM_THREADS=1 and taskset hold it to a core.
+README.md in this folder has results, each with its command. PyTorch sets the number of threads: use
+OMP_NUM_THREADS=1 and taskset for one core.
 """
-SUBJECTS: dict[str, Callable[[Settings], Iterator[Table]]] = {
+BENCHMARKS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "embed": embed.measure,
     "layers": layers.measure,
     "tagger": tagger.measure,
@@ -55,18 +54,18 @@ SUBJECTS: dict[str, Callable[[Settings], Iterator[Table]]] = {
 
 
 def main(arguments: Optional[list[str]] = None) -> int:
-    """Measure what the command line asks for; 1 if answers differ, 2 if it asks for what there is not."""
+    """Run the benchmarks. Return 1 if systems disagree, 2 if the device or the text does not exist."""
     args = parse(arguments)
     try:
         with TemporaryDirectory() as folder:
             settings = settings_of(args, Path(folder))
             write_random_weights(settings.options, settings.files)
-            report(head(settings), args.output)
-            for subject in args.subjects or SUBJECTS:
-                for table in SUBJECTS[subject](settings):
+            report(head(settings.size, settings.options.lstm, settings.device, settings.text.origin), args.output)
+            for name in args.benchmarks or BENCHMARKS:
+                for table in BENCHMARKS[name](settings):
                     report(table.lines(), args.output)
     except Disagreement as error:
-        print(f"The answers differ, so nothing more is timed. {error}", file=sys.stderr)
+        print(f"The vectors differ, so nothing more is timed. {error}", file=sys.stderr)
         return 1
     except ConfigurationError as error:
         print(error, file=sys.stderr)
@@ -75,36 +74,36 @@ def main(arguments: Optional[list[str]] = None) -> int:
 
 
 def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    sizes = [size for size in SIZES if size != "toy"]  # that one is for tests
     add = parser.add_argument
-    add("subjects", nargs="*", metavar="SUBJECT", help=f"some of {', '.join(SUBJECTS)}; default: all")
-    add("--size", default="small", metavar="|".join(sizes), help="1024/128 or 4096/512, as published; default: small")
+    add("benchmarks", nargs="*", metavar="BENCHMARK", help=f"any of {', '.join(BENCHMARKS)}; default: all")
+    add("--size", default="small", metavar="|".join(SIZES), help="1024/128 or 4096/512, as published; default: small")
     add("--device", default="cpu", choices=["cpu", "cuda"], help="default: cpu")
     add(
         "--text",
         metavar="FILE",
-        help="a path or pattern; a tokenised sentence a line; default: $LM_HELDOUT, or made up",
+        help="a path or pattern; one tokenised sentence per line; default: $LM_HELDOUT, else made-up text",
     )
-    add("--tokens", type=positive, default=50_000, metavar="N", help="of the corpus; default: 50000")
+    add("--tokens", type=positive, default=50_000, metavar="N", help="the size of the corpus; default: 50000")
     add(
-        "--repeats", type=positive, default=9, metavar="N", help="rounds, 3 at most where one takes minutes; default: 9"
+        "--repeats", type=positive, default=9, metavar="N", help="rounds, at most 3 where one takes minutes; default: 9"
     )
-    add("--output", type=Path, metavar="FILE", help="append the tables to this Markdown file; the plot lies beside it")
+    add("--output", type=Path, metavar="FILE", help="append the tables to this Markdown file, and plot beside it")
     args = parser.parse_args(arguments)
-    for name, found, wanted in [("SUBJECT", each, list(SUBJECTS)) for each in args.subjects] + [
-        ("--size", args.size, list(SIZES))
-    ]:
-        if found not in wanted:
-            parser.error(f"{name} is {found!r}; wanted one of {', '.join(each for each in wanted if each != 'toy')}")
+    # `choices` would list the toy size, and argparse does not accept an empty list of benchmarks with it.
+    for name in args.benchmarks:
+        if name not in BENCHMARKS:
+            parser.error(f"BENCHMARK: expected any of {', '.join(BENCHMARKS)}, got {name!r}")
+    if args.size not in (*SIZES, TOY):
+        parser.error(f"--size: expected one of {', '.join(SIZES)}, got {args.size!r}")
     return args
 
 
 def positive(value: str) -> int:
-    """A whole number above 0."""
+    """Parse a whole number above 0."""
     number = int(value)
     if number < 1:
         raise ValueError(value)
@@ -112,9 +111,9 @@ def positive(value: str) -> int:
 
 
 def settings_of(args: argparse.Namespace, folder: Path) -> Settings:
-    """Read and checked. Raises `ConfigurationError` for a device or a text that is not there."""
+    """Read the text and check the device. Raises `ConfigurationError` if either does not exist."""
     if args.device == "cuda" and not torch.cuda.is_available():
-        raise ConfigurationError("--device is 'cuda', and torch finds no GPU; wanted 'cpu', or a machine with one")
+        raise ConfigurationError("--device: expected 'cpu', since PyTorch finds no GPU, got 'cuda'")
     return Settings(
         size=args.size,
         options=options_of(args.size),
@@ -127,8 +126,8 @@ def settings_of(args: argparse.Namespace, folder: Path) -> Settings:
     )
 
 
-def report(lines: Iterator[str], output: Optional[Path]) -> None:
-    """Print, and append to the file."""
+def report(lines: Iterable[str], output: Optional[Path]) -> None:
+    """Print the lines, and append them to the file."""
     text = "".join(f"{line}\n" for line in lines)
     print(text, end="", flush=True)
     if output is not None:

@@ -1,4 +1,4 @@
-"""Whether two contestants give the same answer; only then are they timed."""
+"""Compare the vectors of two systems. They are timed only if they agree."""
 
 from typing import NamedTuple
 
@@ -6,61 +6,56 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-LARGEST_DIFFERENCE = 1e-5
-LEAST_COSINE = 0.9999
+MAX_DIFFERENCE = 1e-5
+MIN_COSINE = 0.9999
 
 
 class Disagreement(Exception):
-    """Two contestants give different answers; the message names them, what was found and what was wanted."""
+    """Two systems compute different vectors or losses."""
 
 
 class Agreement(NamedTuple):
-    """How near an answer is to that of AllenNLP in float32.
+    """How close a system is to AllenNLP in float32.
 
     difference : the largest absolute difference of any value
-    cosine : of a token's vector, the mean over tokens of the layer where that is least
+    cosine : the mean cosine of the token vectors, of the layer where it is lowest
     """
 
     difference: float
     cosine: float
 
     def __str__(self) -> str:
-        """As a table says it."""
         return f"{self.difference:.1e}, {self.cosine:.6f}"
 
 
-def agreement(found: Tensor, wanted: Tensor, mask: Tensor) -> Agreement:
-    """Compare layers (L, B, T, D) where the mask (B, T) has a token."""
-    ours, theirs = found[:, mask].double(), wanted[:, mask].double()  # (L, N, D) each
-    by_layer = cosine_similarity(ours, theirs, dim=-1).mean(dim=-1)  # (L,)
-    return Agreement(float((ours - theirs).abs().max()), float(by_layer.min()))
+def check(name: str, precision: str, actual: Tensor, expected: Tensor, mask: Tensor) -> Agreement:
+    """Compare layers (L, B, T, D) where the mask (B, T) has a token.
 
-
-def check(name: str, precision: str, found: Tensor, wanted: Tensor, mask: Tensor) -> Agreement:
-    """Compare, and raise `Disagreement` if float32 differs by more than 1e-5, or another precision's cosine is less
-    than 0.9999 at a layer."""
-    result = agreement(found, wanted, mask)
-    if precision == "float32" and not result.difference <= LARGEST_DIFFERENCE:
+    Raises `Disagreement` if float32 differs by more than 1e-5, or if the cosine of a layer is below 0.9999.
+    """
+    ours, theirs = actual[:, mask].double(), expected[:, mask].double()  # (L, N, D) each
+    cosines = cosine_similarity(ours, theirs, dim=-1).mean(dim=-1)  # (L,)
+    result = Agreement(float((ours - theirs).abs().max()), float(cosines.min()))
+    if precision == "float32" and not result.difference <= MAX_DIFFERENCE:
         raise Disagreement(
-            f"{name}: differs by {result.difference:.1e} from the float32 answer; wanted at most {LARGEST_DIFFERENCE}"
+            f"{name}: expected a difference from AllenNLP of at most {MAX_DIFFERENCE}, got {result.difference:.1e}"
         )
-    if not result.cosine >= LEAST_COSINE:
+    if not result.cosine >= MIN_COSINE:
         raise Disagreement(
-            f"{name}: at one layer the cosine to the float32 answer is {result.cosine:.6f}; wanted at least "
-            f"{LEAST_COSINE}"
+            f"{name}: expected a cosine to AllenNLP of at least {MIN_COSINE} at every layer, got {result.cosine:.6f}"
         )
     return result
 
 
-def check_scalar(name: str, found: float, wanted: float, tolerance: float) -> float:
-    """The relative difference of two losses; raises `Disagreement` if it is larger than `tolerance`."""
-    difference = abs(found - wanted) / abs(wanted)
+def check_loss(name: str, actual: float, expected: float, tolerance: float) -> float:
+    """Return the relative difference of two losses. Raises `Disagreement` if it is larger than `tolerance`."""
+    difference = abs(actual - expected) / abs(expected)
     if not difference <= tolerance:
-        raise Disagreement(f"{name}: the loss is {found:.6f}; wanted {wanted:.6f} within a part of {tolerance}")
+        raise Disagreement(f"{name}: expected a loss of {expected:.6f} (± {tolerance:.0e} of it), got {actual:.6f}")
     return difference
 
 
-def tokens_of(ids: Tensor) -> Tensor:
-    """Where layers of these ids (B, T, C) have a token, boundaries included: (B, T + 2)."""
+def token_mask(ids: Tensor) -> Tensor:
+    """Return the mask (B, T + 2) of the layers of these ids (B, T, C), where boundaries count as tokens."""
     lengths = (ids > 0).any(dim=-1).sum(dim=1, keepdim=True) + 2  # (B, 1)
     return torch.arange(ids.size(1) + 2, device=ids.device) < lengths

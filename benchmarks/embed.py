@@ -1,21 +1,20 @@
-"""Text to vectors with a frozen biLM: one batch, a corpus, one sentence."""
+"""Embed text with a frozen biLM: one batch, a corpus, one sentence."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, Optional
 
 from torch import Tensor
 
-from benchmarks.agreement import Agreement, check, tokens_of
-from benchmarks.batches import Batching, to_ids
-from benchmarks.contestants import AllenNlp, Contestant, Embedder, Ours, embed_all, everyone, the_default
-from benchmarks.memory import Peak, peak_of
+from benchmarks.agreement import Agreement, check, token_mask
+from benchmarks.memory import peak_of
 from benchmarks.products import BareProducts, limits, shapes_of
 from benchmarks.settings import Settings
-from benchmarks.table import Table, time_cells
-from benchmarks.text import Sentences, first_tokens, one_of_length, spread
+from benchmarks.systems import ALLENNLP, DEFAULT_SYSTEMS, OURS, Embedder, System, all_systems, embed_all
+from benchmarks.table import AGREEMENT, TIMES, Table, time_cells
+from benchmarks.text import Batching, Sentences, first_tokens, one_of_length, spread
 from benchmarks.timing import Call, interleave
 from elmo_plugin.lstm import KERNELS
+from elmo_plugin.text import batch_to_ids
 
 BATCH_SIZE = 32
 SENTENCE_LENGTH = 20
@@ -23,165 +22,136 @@ PART = 5
 """Batch sizes are tried on every fifth sentence."""
 ALLENNLP_BATCHINGS = [Batching(32, "sentences"), Batching(64, "sentences")]
 OUR_BATCHINGS = [Batching(limit, "tokens") for limit in (1024, 2048, 4096, 8192)]
-TIMES = ["median", "min–max", "× AllenNLP"]
 
-
-class Loaded(NamedTuple):
-    """A contestant with its weights."""
-
-    contestant: Contestant
-    embedder: Embedder
-
-    @property
-    def name(self) -> str:
-        """The contestant's."""
-        return self.contestant.name
+Embedders = dict[System, Embedder]
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The three tables, each when it is done."""
+    """Yield the three tables, each as soon as it is measured."""
     yield one_batch(settings)
     yield corpus(settings)
     yield one_sentence(settings)
 
 
 def one_batch(settings: Settings) -> Table:
-    """One and the same batch, every word new, for every kernel and precision; and memory."""
+    """Embed the same batch with every kernel and precision, with an empty word cache; and measure memory."""
     sentences = spread(settings.text.sentences, BATCH_SIZE)
-    ids = to_ids(sentences, settings.device)  # (B, T, C)
-    contestants = load(everyone(settings.device), settings)
-    agreements = compare(contestants, ids)
-    calls = cold_calls(contestants, ids) + limit_calls(settings, [sentences])
-    timed = interleave(calls, settings.repeats, settings.device)
-    peaks = {one.name: peak_of(one.contestant, settings.files, settings.device, [sentences]) for one in contestants}
+    ids = batch_to_ids(sentences).to(settings.device)  # (B, T, C)
+    embedders = load(all_systems(settings.device), settings)
+    agreements = compare(embedders, ids)
+    calls = cold_calls(embedders, ids) + limit_calls(settings, [sentences])
+    times = interleave(calls, settings.repeats, settings.device)
+    memory = {}
+    for system in embedders:
+        peak = peak_of(system, settings.files, settings.device, [sentences])
+        memory[system.name] = [f"{peak.with_model:,.0f}", f"{peak.beside_model:,.0f}"]
+    kernels = {system.kernel for system in embedders}
+    absent = ", ".join(f"`{kernel}`" for kernel in KERNELS if kernel not in kernels) or "none"
     return Table(
         f"One batch of {len(sentences)} sentences",
-        f"{sum(map(len, sentences))} tokens, the longest sentence has {ids.size(1)}; every word is new. "
-        f"Rounds: {settings.repeats}. Memory in MiB: the peak with the model, and that beside the loaded model. "
-        f"Kernels that do not run here: {absent_kernels(contestants)}.",
-        ["", *TIMES, "largest difference, cosine", "peak", "beside the model"],
+        f"{sum(map(len, sentences))} tokens, the longest sentence has {ids.size(1)}; the word cache is empty. "
+        f"Rounds: {settings.repeats}. Memory in MiB: the peak with the model, and the peak beside the loaded model. "
+        f"Kernels that do not run here: {absent}.",
+        ["", *TIMES, AGREEMENT, "peak", "beside the model"],
         [
-            [
-                name,
-                *time_cells(times, timed[AllenNlp().name]),
-                said(agreements.get(name)),
-                *memory_cells(peaks.get(name)),
-            ]
-            for name, times in timed.items()
+            [name, *time_cells(each, times[ALLENNLP.name]), str(agreements.get(name, "")), *memory.get(name, ["", ""])]
+            for name, each in times.items()
         ],
     )
 
 
 def corpus(settings: Settings) -> Table:
-    """A corpus, each side batched its best way; a word is computed once if the contestant can remember it."""
+    """Embed a corpus, each system in batches of its best size. Ours computes each word once."""
     sentences = first_tokens(settings.text.sentences, settings.tokens)
     n_tokens = sum(map(len, sentences))
-    contestants = load(the_default(), settings)
-    best = {one.name: best_batching(one, sentences, settings) for one in contestants}
-    batched = {name: list(batching.split(sentences)) for name, batching in best.items()}
-    largest = max(batched[Ours().name], key=lambda batch: sum(map(len, batch)))
-    agreements = compare(contestants, to_ids(largest, settings.device))
-    calls = []
-    for one in contestants:
-        ids = [to_ids(batch, settings.device) for batch in batched[one.name]]  # (B, T, C) each
-        calls.append(Call(one.name, partial(embed_all, one.embedder, ids), one.embedder.forget))
-    calls += limit_calls(settings, batched[Ours().name])
-    timed = interleave(calls, settings.long_repeats, settings.device, warm_up=False)
+    embedders = load(DEFAULT_SYSTEMS, settings)
+    part = spread(sentences, max(1, len(sentences) // PART))
+    best = {system.name: best_batching(system, embedder, part, settings) for system, embedder in embedders.items()}
+    batches = {name: list(batching.split(sentences)) for name, batching in best.items()}
+    largest = max(batches[OURS.name], key=lambda batch: sum(map(len, batch)))
+    agreements = compare(embedders, batch_to_ids(largest).to(settings.device))
+    calls = [
+        corpus_call(system.name, embedder, batches[system.name], settings) for system, embedder in embedders.items()
+    ]
+    calls += limit_calls(settings, batches[OURS.name])
+    times = interleave(calls, settings.long_repeats, settings.device, warm_up=False)
     return Table(
         f"A corpus of {n_tokens:,} tokens",
-        f"{len(sentences):,} sentences sorted by length; the size of a batch is the best of those tried on every "
-        f"{PART}th sentence. Ids are made before. Rounds: {settings.long_repeats}.",
-        ["", "batch", *TIMES, "tokens/s", "largest difference, cosine"],
+        f"{len(sentences):,} sentences sorted by length; the batch size is the best of those tried on every "
+        f"{PART}th sentence. Ids are computed before. Rounds: {settings.long_repeats}.",
+        ["", "batch", *TIMES, "tokens/s", AGREEMENT],
         [
             [
                 name,
-                str(best.get(name, best[Ours().name])),
-                *time_cells(times, timed[AllenNlp().name]),
-                f"{n_tokens / times.median:,.0f}",
-                said(agreements.get(name)),
+                str(best.get(name, best[OURS.name])),
+                *time_cells(each, times[ALLENNLP.name]),
+                f"{n_tokens / each.median:,.0f}",
+                str(agreements.get(name, "")),
             ]
-            for name, times in timed.items()
+            for name, each in times.items()
         ],
     )
 
 
 def one_sentence(settings: Settings) -> Table:
-    """The time to the vectors of a single sentence, its words new, and its words known."""
+    """Embed a single sentence, with the word cache empty and with all its words cached."""
     sentence = one_of_length(settings.text.sentences, SENTENCE_LENGTH)
-    ids = to_ids([sentence], settings.device)  # (1, T, C)
-    contestants = load(the_default(), settings)
-    agreements = compare(contestants, ids)
-    calls = cold_calls(contestants, ids)
-    for one in load(the_default()[1:], settings):  # apart from those that forget
-        calls.append(Call(f"{one.name}, words known", partial(one.embedder.embed, ids)))
+    ids = batch_to_ids([sentence]).to(settings.device)  # (1, T, C)
+    embedders = load(DEFAULT_SYSTEMS, settings)
+    agreements = compare(embedders, ids)
+    calls = cold_calls(embedders, ids)
+    for system, embedder in load(DEFAULT_SYSTEMS[1:], settings).items():  # with caches of their own
+        calls.append(Call(f"{system.name}, words cached", partial(embedder.embed, ids)))
     calls += limit_calls(settings, [[sentence]])
-    timed = interleave(calls, 4 * settings.repeats, settings.device)
+    times = interleave(calls, 4 * settings.repeats, settings.device)
     return Table(
         f"One sentence of {len(sentence)} tokens",
-        f"Every word is new unless a line says otherwise. Rounds: {4 * settings.repeats}.",
-        ["", *TIMES, "largest difference, cosine"],
+        f"The word cache is empty unless a row says otherwise. Rounds: {4 * settings.repeats}.",
+        ["", *TIMES, AGREEMENT],
         [
-            [name, *time_cells(times, timed[AllenNlp().name]), said(agreements.get(name))]
-            for name, times in timed.items()
+            [name, *time_cells(each, times[ALLENNLP.name]), str(agreements.get(name, ""))]
+            for name, each in times.items()
         ],
     )
 
 
-def absent_kernels(contestants: Sequence[Loaded]) -> str:
-    """Those that none of them runs, as a sentence says them."""
-    present = {one.contestant.kernel for one in contestants if isinstance(one.contestant, Ours)}
-    return ", ".join(f"`{kernel}`" for kernel in KERNELS if kernel not in present) or "none"
+def load(systems: Sequence[System], settings: Settings) -> Embedders:
+    """Read the weights of each system."""
+    return {system: system.load(settings.files, settings.device) for system in systems}
 
 
-def load(contestants: Sequence[Contestant], settings: Settings) -> list[Loaded]:
-    """Read the weights of each."""
-    return [Loaded(each, each.load(settings.files, settings.device)) for each in contestants]
-
-
-def cold_calls(contestants: Sequence[Loaded], ids: Tensor) -> list[Call]:
-    """One batch, every word new."""
-    return [Call(one.name, partial(one.embedder.embed, ids), one.embedder.forget) for one in contestants]
-
-
-def compare(contestants: Sequence[Loaded], ids: Tensor) -> dict[str, Agreement]:
-    """Check the layers of all against those of the first, AllenNLP; raises `Disagreement`."""
-    wanted = contestants[0].embedder.layers(ids)  # (L, B, T + 2, D)
+def compare(embedders: Embedders, ids: Tensor) -> dict[str, Agreement]:
+    """Compare the layers of our systems with AllenNLP's. Raises `Disagreement`."""
+    expected, mask = embedders[ALLENNLP].layers(ids), token_mask(ids)  # (L, B, T + 2, D), (B, T + 2)
     return {
-        one.name: check(one.name, one.contestant.precision, one.embedder.layers(ids), wanted, tokens_of(ids))
-        for one in contestants[1:]
+        system.name: check(system.name, system.precision, embedder.layers(ids), expected, mask)
+        for system, embedder in embedders.items()
+        if system != ALLENNLP
     }
 
 
+def cold_calls(embedders: Embedders, ids: Tensor) -> list[Call]:
+    """Return calls that embed one batch with an empty word cache."""
+    return [Call(system.name, partial(embedder.embed, ids), embedder.clear) for system, embedder in embedders.items()]
+
+
+def corpus_call(name: str, embedder: Embedder, batches: Sequence[Sentences], settings: Settings) -> Call:
+    """Return a call that embeds these batches, starting with an empty word cache."""
+    ids = [batch_to_ids(batch).to(settings.device) for batch in batches]  # (B, T, C) each
+    return Call(name, partial(embed_all, embedder, ids), embedder.clear)
+
+
 def limit_calls(settings: Settings, batches: Sequence[Sentences]) -> list[Call]:
-    """The bare products of these batches."""
+    """Return calls that compute the bare products of these batches."""
     shapes = shapes_of(batches)
-    ways = limits(settings.options.lstm, settings.device)
-    calls = []
-    for product in ways:
-        bare = BareProducts(settings.options, product, settings.device)
-        bare.reserve(shapes)
-        calls.append(Call(bare.name, partial(bare, shapes)))
-    return calls
+    products = limits(settings.options.lstm, settings.device)
+    return [BareProducts(settings.options, product, settings.device).call(shapes) for product in products]
 
 
-def best_batching(one: Loaded, sentences: Sentences, settings: Settings) -> Batching:
-    """The fastest of its batchings on a part of the sentences."""
-    part = spread(sentences, max(1, len(sentences) // PART))
-    tried = ALLENNLP_BATCHINGS if isinstance(one.contestant, AllenNlp) else OUR_BATCHINGS
-    calls = []
-    for batching in tried:
-        ids = [to_ids(batch, settings.device) for batch in batching.split(part)]  # (B, T, C) each
-        calls.append(Call(str(batching), partial(embed_all, one.embedder, ids), one.embedder.forget))
-    one.embedder.embed(ids[0])  # what a first call costs is not the first batching's fault
-    timed = interleave(calls, 1, settings.device, warm_up=False)
-    return min(tried, key=lambda batching: timed[str(batching)].median)
-
-
-def said(agreement: Optional[Agreement]) -> str:
-    """Nothing for what is not compared."""
-    return "" if agreement is None else str(agreement)
-
-
-def memory_cells(peak: Optional[Peak]) -> list[str]:
-    """Nothing for the limit."""
-    return ["", ""] if peak is None else [f"{peak.with_model:,.0f}", f"{peak.beside_model:,.0f}"]
+def best_batching(system: System, embedder: Embedder, part: Sentences, settings: Settings) -> Batching:
+    """Return the fastest batch size of a system on these sentences."""
+    batchings = {str(each): each for each in (ALLENNLP_BATCHINGS if system == ALLENNLP else OUR_BATCHINGS)}
+    calls = [corpus_call(name, embedder, list(each.split(part)), settings) for name, each in batchings.items()]
+    embedder.embed(batch_to_ids(part[:1]).to(settings.device))  # so that no size pays for the first call
+    times = interleave(calls, 1, settings.device, warm_up=False)
+    return batchings[min(times, key=lambda name: times[name].median)]

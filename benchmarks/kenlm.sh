@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Perplexity of a modified Kneser-Ney 5-gram (KenLM), forward and backward, over the vocabulary of a biLM: what
-# english-tiny is measured against. <UNK> is a word like any other, </s> is predicted, as `allennlp evaluate` counts.
+# Perplexity of a modified Kneser-Ney 5-gram model (KenLM), forward and backward, over the vocabulary of a biLM, to
+# compare english-tiny with. As in `allennlp evaluate`, <UNK> is a word like any other, and </s> is predicted.
 #
 #   benchmarks/kenlm.sh FOLDER VOCABULARY KENLM OUT
 #
-#   FOLDER      train-*.txt and heldout.txt, one tokenised sentence a line
+#   FOLDER      train-*.txt and heldout.txt, one tokenised sentence per line
 #   VOCABULARY  bilm-tf's file; `allennlp convert-elmo english-tiny FOLDER` writes one
 #   KENLM       a folder with lmplz, build_binary and query. KenLM is built from its source package:
 #                 apt-get install libboost-all-dev libbz2-dev liblzma-dev zlib1g-dev cmake g++
 #                 pip download --no-binary :all: --no-deps --no-build-isolation kenlm==0.3.0
 #                 tar xzf kenlm-0.3.0.tar.gz && mkdir kenlm-0.3.0/build && cd kenlm-0.3.0/build
 #                 cmake .. -DCMAKE_BUILD_TYPE=Release && make lmplz query build_binary
-#   OUT         some 5 GB of texts and models
+#   OUT         a folder for about 5 GB of texts and models
 set -euo pipefail
 folder=$1 vocabulary=$2 kenlm=$3 out=$4
 mkdir -p "$out"

@@ -1,4 +1,4 @@
-"""The pieces of a biLM apart: the character encoder, one LSTM, the whole stack."""
+"""The parts of a biLM: the character encoder, one LSTM, the whole stack."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,25 +9,24 @@ import torch
 from torch import Tensor
 
 from benchmarks.agreement import Agreement, check
-from benchmarks.batches import to_ids
-from benchmarks.contestants import PRECISIONS, AllenNlp, LoadedAllenNlp, LoadedOurs, Ours, everyone
 from benchmarks.products import DirectionProducts, EncoderProducts, Product, Shapes, Workspace, limits, shapes_of
 from benchmarks.settings import Settings
-from benchmarks.table import Table, time_cells
+from benchmarks.systems import ALLENNLP, PRECISIONS, AllenNlpEmbedder, OurEmbedder, System, all_systems
+from benchmarks.table import AGREEMENT, TIMES, Table, time_cells
 from benchmarks.text import spread
-from benchmarks.timing import Call, Timed, interleave
+from benchmarks.timing import Call, Times, interleave
 from benchmarks.torch_lstm import TorchLstm
-from elmo_plugin.bilm import BiLM, ElmoLstm, TokenEncoder
+from elmo_plugin.bilm import BiLM, ElmoLstm
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.options import LstmOptions
+from elmo_plugin.text import batch_to_ids
 
 BATCH_SIZE = 32
-ALLENNLP = AllenNlp().name
 TORCH = "`torch.nn.LSTM(proj_size)`, no clips"
 
 
 class Batch(NamedTuple):
-    """What the pieces read, the longest sentence first; `bounded` has `<S>` and `</S>`.
+    """The inputs of each part, the longest sentence first; `bounded` has `<S>` and `</S>`.
 
     *Shape:* inner (B, T, C) · bounded (B, T + 2, C) · tokens (B, T + 2, P) · mask (B, T + 2)
     """
@@ -39,190 +38,175 @@ class Batch(NamedTuple):
     shapes: Shapes
 
 
-class Piece(NamedTuple):
-    """One contestant's way through a piece of the model.
+class Entry(NamedTuple):
+    """A row of a table: one system's computation of one part of the biLM.
 
-    `run` gives (·, B, T + 2, ·), which is compared with what `twin` gives, or with AllenNLP's. The limit gives nothing.
+    `run` returns (·, B, T + 2, ·), which is compared with what `twin` returns, or with AllenNLP's. The bare products
+    return nothing.
     """
 
     name: str
     precision: str
     run: Callable[[], Optional[Tensor]]
     twin: Optional[Callable[[], Tensor]] = None
-
-    @property
-    def is_limit(self) -> bool:
-        """Whether these are bare products."""
-        return self.name.startswith("limit")
+    is_limit: bool = False
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The three tables, each when it is done."""
+    """Yield the three tables, each as soon as it is measured."""
     batch = batch_of(settings)
     yield table("The character encoder", encoders(batch, settings), batch, settings)
-    yield table("LSTM, the first layer forward", first_lstms(batch, settings), batch, settings)
+    yield table("LSTM, the first layer forward", first_layers(batch, settings), batch, settings)
     yield table("LSTM, all layers, both directions", stacks(batch, settings), batch, settings)
 
 
 @torch.no_grad()
 def batch_of(settings: Settings) -> Batch:
-    """32 natural sentences, up to the token vectors."""
+    """Return 32 natural sentences and their token vectors."""
     sentences = sorted(spread(settings.text.sentences, BATCH_SIZE), key=len, reverse=True)
-    bounded = to_ids([["<S>", *sentence, "</S>"] for sentence in sentences], settings.device)  # (B, T + 2, C)
-    encoder = our_bilm(Ours(), settings).token_encoder
+    bounded = batch_to_ids([["<S>", *sentence, "</S>"] for sentence in sentences]).to(settings.device)  # (B, T + 2, C)
+    encoder = our_bilm(System(), settings).token_encoder
     mask = encoder.mask(bounded)  # (B, T + 2)
     tokens = encoder(bounded) * mask.unsqueeze(-1)  # (B, T + 2, P)
     (shapes,) = shapes_of([sentences])
-    return Batch(to_ids(sentences, settings.device), bounded, tokens, mask, shapes)
+    return Batch(batch_to_ids(sentences).to(settings.device), bounded, tokens, mask, shapes)
 
 
-def encoders(batch: Batch, settings: Settings) -> Iterator[Piece]:
-    """Characters to token vectors, (1, B, T + 2, P), no word remembered."""
-    theirs = LoadedAllenNlp(settings.files, settings.device).elmo._elmo_lstm._token_embedder
-    yield Piece(ALLENNLP, "float32", lambda: theirs(batch.inner)["token_embedding"].unsqueeze(0))
+def encoders(batch: Batch, settings: Settings) -> Iterator[Entry]:
+    """Yield computations of the token vectors (1, B, T + 2, P) from characters, without a word cache."""
+    theirs = AllenNlpEmbedder(settings.files, settings.device).elmo._elmo_lstm._token_embedder
+    yield Entry(ALLENNLP.name, "float32", lambda: theirs(batch.inner)["token_embedding"].unsqueeze(0))
     for precision in PRECISIONS:
-        encoder = our_bilm(Ours(precision=precision), settings).token_encoder
-        yield Piece(f"ours, {precision}", precision, partial(encode, encoder, batch.bounded))
+        encoder = our_bilm(System(precision=precision), settings).token_encoder
+        run = partial(lambda encoder: encoder(batch.bounded).unsqueeze(0), encoder)
+        yield Entry(f"ours, {precision}", precision, run)
     for product, space in workspaces(settings):
         products = EncoderProducts(settings.options, space)
         yield limit(product, partial(products, batch.shapes.words, batch.shapes.characters))
 
 
-def first_lstms(batch: Batch, settings: Settings) -> Iterator[Piece]:
-    """Token vectors to what the first layer says forward, (1, B, T + 2, P)."""
+def first_layers(batch: Batch, settings: Settings) -> Iterator[Entry]:
+    """Yield computations of the first layer's forward outputs (1, B, T + 2, P) from the token vectors."""
     options = replace(settings.options.lstm, n_layers=1)
     lengths = batch.mask.sum(dim=1)  # (B,)
-    theirs = LoadedAllenNlp(settings.files, settings.device).elmo._elmo_lstm._elmo_lstm.forward_layers[0]
-    in_order = lengths.tolist()
-    yield Piece(ALLENNLP, "float32", lambda: theirs(batch.tokens, in_order)[0].unsqueeze(0))
+    theirs = AllenNlpEmbedder(settings.files, settings.device).elmo._elmo_lstm._elmo_lstm.forward_layers[0]
+    length_list = lengths.tolist()
+    yield Entry(ALLENNLP.name, "float32", lambda: theirs(batch.tokens, length_list)[0].unsqueeze(0))
 
-    def ours(lstm: ElmoLstm) -> Callable[[], Tensor]:
+    def run(lstm: ElmoLstm) -> Callable[[], Tensor]:
         tokens = like(lstm, batch.tokens)  # (B, T + 2, P)
-        before = LstmState(*(part[:, 0] for part in lstm.zero_state(len(tokens), tokens)))
-        return lambda: lstm.run_direction(0, tokens, lengths, before).layers
+        state = LstmState(*(part[:, 0] for part in lstm.zero_state(len(tokens), tokens)))
+        return lambda: lstm.run_direction(0, tokens, lengths, state).layers
 
-    unclipped = our_lstm(Ours(), without_clips(options), settings)
-    torch_lstm = TorchLstm(unclipped)
-    run = partial(torch_lstm.run_direction, 0, batch.tokens, lengths)
-    yield Piece(TORCH, "float32", lambda: torch.stack(run()), twin=ours(unclipped))
-    for contestant in our_contestants(settings):
-        run_ours = ours(our_lstm(contestant, options, settings))
-        yield Piece(contestant.name, contestant.precision, run_ours)
+    unclipped = our_lstm(System(), without_clips(options), settings)
+    run_torch = partial(TorchLstm(unclipped).run_direction, 0, batch.tokens, lengths)
+    yield Entry(TORCH, "float32", run_torch, twin=run(unclipped))
+    for system in all_systems(settings.device)[1:]:
+        yield Entry(system.name, system.precision, run(our_lstm(system, options, settings)))
     for product, space in workspaces(settings):
-        yield limit(product, partial(DirectionProducts(options, space), batch.shapes.live))
+        yield limit(product, partial(DirectionProducts(options, space), batch.shapes.active))
 
 
-def stacks(batch: Batch, settings: Settings) -> Iterator[Piece]:
-    """Token vectors to all layers, (n_layers, B, T + 2, 2P)."""
+def stacks(batch: Batch, settings: Settings) -> Iterator[Entry]:
+    """Yield computations of all layers (n_layers, B, T + 2, 2P) from the token vectors."""
     options = settings.options.lstm
-    theirs = LoadedAllenNlp(settings.files, settings.device)
+    theirs = AllenNlpEmbedder(settings.files, settings.device)
 
     def allennlp() -> Tensor:
-        theirs.forget()
+        theirs.clear()
         layers: Tensor = theirs.elmo._elmo_lstm._elmo_lstm(batch.tokens, batch.mask)
         return layers
 
-    yield Piece(ALLENNLP, "float32", allennlp)
-    unclipped = our_lstm(Ours(), without_clips(options), settings)
-    run = partial(TorchLstm(unclipped), batch.tokens, batch.mask)
-    yield Piece(TORCH, "float32", run, twin=partial(unclipped, batch.tokens, batch.mask))
-    for contestant in our_contestants(settings):
-        lstm = our_lstm(contestant, options, settings)
-        yield Piece(contestant.name, contestant.precision, partial(lstm, like(lstm, batch.tokens), batch.mask))
+    yield Entry(ALLENNLP.name, "float32", allennlp)
+    unclipped = our_lstm(System(), without_clips(options), settings)
+    run_torch = partial(TorchLstm(unclipped), batch.tokens, batch.mask)
+    yield Entry(TORCH, "float32", run_torch, twin=partial(unclipped, batch.tokens, batch.mask))
+    for system in all_systems(settings.device)[1:]:
+        lstm = our_lstm(system, options, settings)
+        yield Entry(system.name, system.precision, partial(lstm, like(lstm, batch.tokens), batch.mask))
     for product, space in workspaces(settings):
         cells = [DirectionProducts(options, space) for _ in range(2 * options.n_layers)]
-        yield limit(product, partial(run_all, cells, batch.shapes.live))
+
+        def run_cells(cells: list[DirectionProducts] = cells) -> None:
+            for cell in cells:
+                cell(batch.shapes.active)
+
+        yield limit(product, run_cells)
 
 
 @torch.no_grad()
-def table(title: str, pieces: Iterator[Piece], batch: Batch, settings: Settings) -> Table:
-    """Compare, time, and put each piece beside AllenNLP and beside the limit of its precision."""
-    every = list(pieces)
+def table(title: str, entries: Iterator[Entry], batch: Batch, settings: Settings) -> Table:
+    """Compare and time the entries, and relate each to AllenNLP and to the limit of its precision."""
+    every = list(entries)
     agreements = compare(every, batch.mask)
-    timed = interleave([Call(piece.name, piece.run) for piece in every], settings.repeats, settings.device)
+    times = interleave([Call(entry.name, entry.run) for entry in every], settings.repeats, settings.device)
     return Table(
         title,
         f"{int(batch.mask.sum())} tokens in {len(batch.mask)} sentences, boundaries included; {batch.shapes.words} "
         f"distinct words. Rounds: {settings.repeats}.",
-        ["", "median", "min–max", "× AllenNLP", "share of the limit", "largest difference, cosine"],
+        ["", *TIMES, "share of the limit", AGREEMENT],
         [
             [
-                piece.name,
-                *time_cells(timed[piece.name], timed[ALLENNLP]),
-                share_of_limit(piece, every, timed),
-                str(agreements.get(piece.name, "")),
+                entry.name,
+                *time_cells(times[entry.name], times[ALLENNLP.name]),
+                share_of_limit(entry, every, times),
+                str(agreements.get(entry.name, "")),
             ]
-            for piece in every
+            for entry in every
         ],
     )
 
 
-def compare(pieces: list[Piece], mask: Tensor) -> dict[str, Agreement]:
-    """Check each piece but the limits against its twin, or against AllenNLP, the first; raises `Disagreement`."""
-    wanted = pieces[0].run()
+def compare(entries: list[Entry], mask: Tensor) -> dict[str, Agreement]:
+    """Compare each entry with its twin, or with AllenNLP, the first one. Raises `Disagreement`."""
+    theirs = entries[0].run()
     agreements = {}
-    for piece in pieces[1:]:
-        found = piece.run()
-        if found is not None:
-            expected = wanted if piece.twin is None else piece.twin()
-            agreements[piece.name] = check(piece.name, piece.precision, found, expected, mask)  # type: ignore[arg-type]
+    for entry in entries[1:]:
+        actual = entry.run()
+        expected = theirs if entry.twin is None else entry.twin()
+        if actual is not None and expected is not None:
+            agreements[entry.name] = check(entry.name, entry.precision, actual, expected, mask)
     return agreements
 
 
-def share_of_limit(piece: Piece, every: list[Piece], timed: dict[str, Timed]) -> str:
-    """The time of the fastest bare products of its precision as a part of its own."""
-    bare = [timed[other.name] for other in every if other.is_limit and other.precision == piece.precision]
-    if piece.is_limit or not bare:
+def share_of_limit(entry: Entry, every: list[Entry], times: dict[str, Times]) -> str:
+    """Return the time of the fastest bare products of the same precision as a share of the entry's time."""
+    bare = [times[other.name] for other in every if other.is_limit and other.precision == entry.precision]
+    if entry.is_limit or not bare:
         return ""
-    fastest = min(bare, key=lambda times: times.median)
-    return f"{timed[piece.name].times_faster_than(fastest):.0%}"
+    fastest = min(bare, key=lambda each: each.median)
+    return f"{times[entry.name].times_faster_than(fastest):.0%}"
 
 
-def encode(encoder: TokenEncoder, ids: Tensor) -> Tensor:
-    """As the one layer that it is, (1, B, T, P)."""
-    return encoder(ids).unsqueeze(0)
-
-
-def limit(product: Product, run: Callable[[], None]) -> Piece:
-    """The bare products as a piece."""
-    return Piece(f"limit: {product.name}", product.precision, run)
-
-
-def run_all(cells: list[DirectionProducts], live: list[int]) -> None:
-    """One after the other."""
-    for cell in cells:
-        cell(live)
+def limit(product: Product, run: Callable[[], None]) -> Entry:
+    """Return the entry of bare products."""
+    return Entry(f"limit: {product.name}", product.precision, run, is_limit=True)
 
 
 def workspaces(settings: Settings) -> Iterator[tuple[Product, Workspace]]:
-    """Each way to multiply, with buffers of its own."""
+    """Yield each limit with buffers of its own."""
     for product in limits(settings.options.lstm, settings.device):
         yield product, Workspace(product, settings.device)
 
 
-def our_contestants(settings: Settings) -> list[Ours]:
-    """Every kernel and precision that runs here."""
-    return [contestant for contestant in everyone(settings.device) if isinstance(contestant, Ours)]
+def our_bilm(system: System, settings: Settings) -> BiLM:
+    """Return the biLM of one of our systems, with its weights."""
+    return OurEmbedder(system, settings.files, settings.device).elmo.bilm
 
 
-def our_bilm(contestant: Ours, settings: Settings) -> BiLM:
-    """With its weights."""
-    return LoadedOurs(contestant, settings.files, settings.device).elmo.bilm
-
-
-def our_lstm(contestant: Ours, options: LstmOptions, settings: Settings) -> ElmoLstm:
-    """A stack of these options with the weights of the biLM's first layers, frozen."""
-    lstm = ElmoLstm(options, kernel=contestant.kernel, return_all_layers=True)
-    weights = our_bilm(contestant, settings).lstm.state_dict()
+def our_lstm(system: System, options: LstmOptions, settings: Settings) -> ElmoLstm:
+    """Return a frozen stack with these options and the weights of the biLM's first layers."""
+    lstm = ElmoLstm(options, kernel=str(system.kernel), return_all_layers=True)
+    weights = our_bilm(system, settings).lstm.state_dict()
     lstm.load_state_dict({name: weights[name] for name in lstm.state_dict()})
-    return lstm.to(settings.device, PRECISIONS[contestant.precision]).requires_grad_(False).eval()
+    return lstm.to(settings.device, PRECISIONS[system.precision]).requires_grad_(False).eval()
 
 
 def without_clips(options: LstmOptions) -> LstmOptions:
-    """The same sizes."""
+    """Return the same sizes without clips."""
     return replace(options, cell_clip=None, projection_clip=None)
 
 
 def like(lstm: ElmoLstm, tokens: Tensor) -> Tensor:
-    """Tokens in the type of the weights."""
+    """Return the tokens in the number type of the weights."""
     return tokens.to(next(lstm.parameters()).dtype)

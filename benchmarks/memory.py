@@ -1,69 +1,75 @@
-"""Peak memory, of one contestant at a time in a process of its own."""
+"""Peak memory of one system at a time, each in a process of its own."""
 
 import ctypes
 import gc
 import multiprocessing
 import resource
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from benchmarks.batches import to_ids
-from benchmarks.contestants import Contestant
+from benchmarks.systems import System
 from benchmarks.text import Sentences
+from elmo_plugin.text import batch_to_ids
 
+T = TypeVar("T")
 MIB = 2**20
 STATUS, CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class Peak(NamedTuple):
-    """MiB at the highest point of embedding: above what the imports took, and above that and the loaded model."""
+    """The most MiB in use while embedding: beside the imports, and beside the imports and the loaded model."""
 
     with_model: float
     beside_model: float
 
 
-def peak_of(contestant: Contestant, files: Path, device: torch.device, batches: Sequence[Sentences]) -> Peak:
-    """Embed batches of sentences one after the other in a fresh process, keeping nothing of them."""
+def peak_of(system: System, files: Path, device: torch.device, batches: Sequence[Sentences]) -> Peak:
+    """Return the peak of a fresh process that embeds these batches one after the other and drops the vectors."""
+    return in_new_process(measure_peak, system, files, device, batches)
+
+
+def in_new_process(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a process of its own, which has no memory of this one."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as process:
-        return process.submit(embed_alone, contestant, files, device, batches).result()
+        return process.submit(function, *arguments).result()
 
 
-def embed_alone(contestant: Contestant, files: Path, device: torch.device, batches: Sequence[Sentences]) -> Peak:
-    """What `peak_of` does, in this process."""
+def measure_peak(system: System, files: Path, device: torch.device, batches: Sequence[Sentences]) -> Peak:
+    """Return the peak of this process."""
     meter = GpuMemory() if device.type == "cuda" else ResidentMemory()
     before = meter.now()
-    embedder = contestant.load(files, device)
+    embedder = system.load(files, device)
     meter.restart()
     loaded = meter.now()
     for batch in batches:
-        embedder.embed(to_ids(batch, device))
+        embedder.embed(batch_to_ids(batch).to(device))
     peak = meter.peak()
     return Peak((peak - before) / MIB, (peak - loaded) / MIB)
 
 
 class ResidentMemory:
-    """Bytes of this process that lie in memory, as Linux counts them."""
+    """Bytes of this process in physical memory, as Linux counts them."""
 
     def now(self) -> int:
-        """After what is free was given back to the system."""
-        give_back()
+        """Return the bytes in use, after the free ones were returned to the system."""
+        return_free_memory()
         return self._status("VmRSS")
 
     def restart(self) -> None:
-        """Count the peak from here on, where the kernel lets us."""
-        give_back()
+        """Measure the peak from now on, if the kernel allows it."""
+        return_free_memory()
         try:
             CLEAR_REFS.write_text("5")
         except OSError:
             return
 
     def peak(self) -> int:
-        """The most since `restart`, or since the process began."""
+        """Return the most bytes since `restart`, or since the process started."""
         try:
             return self._status("VmHWM")
         except LookupError:
@@ -76,24 +82,21 @@ class ResidentMemory:
         raise LookupError(name)
 
 
-def give_back() -> None:
-    """Free memory that nothing refers to; glibc would keep it for the next to ask."""
+def return_free_memory() -> None:
+    """Return free memory to the system; glibc would keep it for the next request."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
 
 
 class GpuMemory:
-    """Bytes that tensors of this process take on the GPU."""
+    """Bytes of this process's tensors on the GPU."""
 
     def now(self) -> int:
-        """At this moment."""
         gc.collect()
         return torch.cuda.memory_allocated()
 
     def restart(self) -> None:
-        """Count the peak from here on."""
         torch.cuda.reset_peak_memory_stats()
 
     def peak(self) -> int:
-        """The most since `restart`."""
         return torch.cuda.max_memory_allocated()

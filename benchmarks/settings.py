@@ -1,4 +1,4 @@
-"""What a subject is told: sizes, device, text, and how often."""
+"""The settings that every benchmark gets."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -10,24 +10,24 @@ from elmo_plugin.options import BiLMOptions
 
 
 class Settings(NamedTuple):
-    """What the command line says, read and checked.
+    """The command line, parsed and checked.
 
     # Parameters
 
     size : `str`
-        A key of `sizes.SIZES`.
+        The name of the biLM's size.
     options : `BiLMOptions`
         The sizes that it stands for.
     files : `Path`
-        Folder with the weights of all contestants, a bilm-tf pair.
+        The folder with the weights that all systems read, in bilm-tf's format.
     device : `torch.device`
     text : `Text`
     tokens : `int`
-        N, of the corpus.
+        The number of tokens of the corpus.
     repeats : `int`
-        Rounds, each of which runs every contestant once.
+        The number of rounds; each round runs every system once.
     plot : `Path`
-        The file that `growth` draws into.
+        The file that `growth` writes its plot to.
     """
 
     size: str
@@ -41,5 +41,5 @@ class Settings(NamedTuple):
 
     @property
     def long_repeats(self) -> int:
-        """Rounds where one of them takes minutes."""
+        """Return the number of rounds where one round takes minutes."""
         return min(self.repeats, 3)

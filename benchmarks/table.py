@@ -1,4 +1,4 @@
-"""Markdown: the head that says what was measured on what, and tables."""
+"""Markdown tables, and the head that says what was measured on which machine."""
 
 import os
 import platform
@@ -8,19 +8,22 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 
-from benchmarks.settings import Settings
-from benchmarks.timing import Timed
-from elmo_plugin.linear.products import has_native_bfloat16
+from benchmarks.timing import Times
+from elmo_plugin.linear import has_native_bfloat16
+from elmo_plugin.options import LstmOptions
 
 ROOT = Path(__file__).resolve().parents[1]
+TIMES = ["median", "min–max", "× AllenNLP"]
+"""The headers of `time_cells`."""
+AGREEMENT = "largest difference, cosine"
 
 
 class Table(NamedTuple):
-    """A table under a title and a remark on what it shows."""
+    """A table with a title and a remark."""
 
     title: str
     remark: str
@@ -28,7 +31,7 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
     def lines(self) -> Iterator[str]:
-        """As Markdown."""
+        """Yield the lines of Markdown."""
         yield from (f"### {self.title}", "", self.remark, "")
         yield f"| {' | '.join(self.header)} |"
         yield f"|---{'|---:' * (len(self.header) - 1)}|"
@@ -36,66 +39,67 @@ class Table(NamedTuple):
         yield ""
 
 
-def head(settings: Settings) -> Iterator[str]:
-    """The machine, the versions, the text."""
-    lstm = settings.options.lstm
-    yield f"## {settings.size} ({lstm.cell_dim}/{lstm.projection_dim}) on {processor(settings.device)}"
-    yield ""
-    yield f"- {date.today().isoformat()}, commit {commit()}"
-    yield f"- cores: {torch.get_num_threads()} used by torch, {len(os.sched_getaffinity(0))} allowed; {instructions()}"
-    yield f"- Python {platform.python_version()}, torch {torch.__version__}, AllenNLP {version('allennlp')}"
-    yield f"- text: {settings.text.origin}"
-    yield f"- `python -m benchmarks {' '.join(arguments())}`"
-    yield ""
+def head(size: str, lstm: LstmOptions, device: torch.device, text: str, module: str = "benchmarks") -> list[str]:
+    """Return the lines that name the biLM, the machine, the versions, the text and the command."""
+    # Folders of this machine are left out.
+    arguments = [Path(argument).name if "/" in argument else argument for argument in sys.argv[1:]]
+    cores = len(os.sched_getaffinity(0))
+    return [
+        f"## {size} ({lstm.cell_dim}/{lstm.projection_dim}) on {processor(device)}",
+        "",
+        f"- {date.today().isoformat()}, commit {commit()}",
+        f"- cores: {torch.get_num_threads()} used by torch, {cores} allowed; {instructions()}",
+        f"- Python {platform.python_version()}, torch {torch.__version__}, AllenNLP {version('allennlp')}",
+        f"- text: {text}",
+        f"- `python -m {' '.join([module, *arguments])}`",
+        "",
+    ]
 
 
 def processor(device: torch.device) -> str:
-    """The name of the GPU, or of the processor."""
+    """Return the name of the GPU or of the processor."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    lines = (line.partition(":") for line in _lines(Path("/proc/cpuinfo")))
-    known = {key.strip(): value.strip() for key, _, value in lines}
-    if "model name" not in known:
+    cpu = cpu_info()
+    if "model name" not in cpu:
         return platform.processor() or platform.machine()
     # A virtual machine may hide the full name; family and model tell the generation.
-    return f"{known['model name']} (family {known.get('cpu family', '?')}, model {known.get('model', '?')})"
+    return f"{cpu['model name']} (family {cpu.get('cpu family', '?')}, model {cpu.get('model', '?')})"
 
 
 def instructions() -> str:
-    """What the processor has for products of low precision."""
-    flags = {flag for line in _lines(Path("/proc/cpuinfo")) if line.startswith("flags") for flag in line.split()}
+    """Return the processor's instructions that matter to products of low precision."""
+    flags = set(cpu_info().get("flags", "").split())
     found = sorted(flags & {"amx_tile", "amx_bf16", "amx_int8", "avx2", "avx512f", "avx512_bf16", "avx512_vnni"})
-    known = ", ".join(found) or "no vector instructions known"
-    return known if has_native_bfloat16() else f"{known}; no native bfloat16: `bfloat16` of ours is float32"
+    listed = ", ".join(found) or "no known vector instructions"
+    return listed if has_native_bfloat16() else f"{listed}; no native bfloat16: `bfloat16` of ours is float32"
+
+
+def cpu_info() -> dict[str, str]:
+    """Return what Linux says of the processor."""
+    file = Path("/proc/cpuinfo")
+    lines = (line.partition(":") for line in (file.read_text().splitlines() if file.exists() else []))
+    return {key.strip(): value.strip() for key, _, value in lines}
 
 
 def commit() -> str:
-    """The short hash, with a mark if files differ from it; `unknown` outside a repository."""
+    """Return the short hash, with a mark if files differ from it; `unknown` outside a repository."""
+
+    def git(*command: str) -> str:
+        return subprocess.run(["git", *command], cwd=ROOT, capture_output=True, check=True, text=True).stdout.strip()
+
     try:
-        return _git("rev-parse", "--short", "HEAD") + " and changes" * bool(_git("status", "--porcelain"))
+        return git("rev-parse", "--short", "HEAD") + " and changes" * bool(git("status", "--porcelain"))
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
 
-def arguments() -> list[str]:
-    """The command line, without the folders of this machine."""
-    return [Path(argument).name if "/" in argument else argument for argument in sys.argv[1:]]
-
-
-def time_cells(timed: Timed, baseline: Optional[Timed]) -> list[str]:
-    """Median, range, and how many times faster than the baseline."""
-    ratio = "" if baseline is None else f"{timed.times_faster_than(baseline):.2f} ×"
-    return [duration(timed.median), f"{duration(min(timed.seconds))}–{duration(max(timed.seconds))}", ratio]
+def time_cells(times: Times, baseline: Times) -> list[str]:
+    """Return the median, the range, and how many times faster than the baseline it is."""
+    low, high = duration(min(times.seconds)), duration(max(times.seconds))
+    return [duration(times.median), f"{low}–{high}", f"{times.times_faster_than(baseline):.2f} ×"]
 
 
 def duration(seconds: float) -> str:
-    """Three digits or so, in milliseconds or seconds."""
+    """Return about three digits, in milliseconds or seconds."""
     return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.2f} s" if seconds < 100 else f"{seconds:.0f} s"
-
-
-def _git(*command: str) -> str:
-    return subprocess.run(["git", *command], cwd=ROOT, capture_output=True, check=True, text=True).stdout.strip()
-
-
-def _lines(file: Path) -> list[str]:
-    return file.read_text().splitlines() if file.exists() else []

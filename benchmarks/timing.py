@@ -1,4 +1,4 @@
-"""Time: contestants in turn, A B A B, in one process."""
+"""Time systems in turn, A B A B, in one process."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -6,57 +6,52 @@ from time import perf_counter
 from typing import NamedTuple
 
 import torch
-
-
-def nothing() -> None:
-    """What most calls need done before them."""
+from tqdm import tqdm
 
 
 class Call(NamedTuple):
-    """Something to time, and what is done before each time without being timed."""
+    """A function to time, and a function that is called before each time and is not timed."""
 
     name: str
     run: Callable[[], object]
-    prepare: Callable[[], object] = nothing
+    prepare: Callable[[], object] = lambda: None
 
 
-class Timed(NamedTuple):
-    """Seconds of each round."""
+class Times(NamedTuple):
+    """The seconds that each round took."""
 
     seconds: list[float]
 
     @property
     def median(self) -> float:
-        """The round in the middle."""
         return median(self.seconds)
 
-    def times_faster_than(self, other: "Timed") -> float:
-        """The median of the rounds' own ratios: what slows a whole round down slows both."""
+    def times_faster_than(self, other: "Times") -> float:
+        """Return the median of the ratios within each round, since whatever slows a round slows both."""
         return median(theirs / ours for theirs, ours in zip(other.seconds, self.seconds, strict=True))
 
 
 def seconds(run: Callable[[], object], device: torch.device) -> float:
-    """Of one call, until the device is done."""
-    synchronize(device)
+    """Return the seconds of one call, until the device has finished."""
+    synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    synchronize()
     start = perf_counter()
     run()
-    synchronize(device)
+    synchronize()
     return perf_counter() - start
 
 
-def synchronize(device: torch.device) -> None:
-    """Wait for a GPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def interleave(calls: Sequence[Call], rounds: int, device: torch.device, warm_up: bool = True) -> dict[str, Timed]:
-    """Time every call once a round, in their order, after a round that does not count unless `warm_up` is false."""
-    timed: dict[str, Timed] = {call.name: Timed([]) for call in calls}
-    for number in range(-warm_up, rounds):
-        for call in calls:
-            call.prepare()
-            elapsed = seconds(call.run, device)
-            if number >= 0:
-                timed[call.name].seconds.append(elapsed)
-    return timed
+def interleave(calls: Sequence[Call], rounds: int, device: torch.device, warm_up: bool = True) -> dict[str, Times]:
+    """Time every call once per round, in order. With `warm_up`, a first round is not counted."""
+    times = {call.name: Times([]) for call in calls}
+    total = (rounds + warm_up) * len(calls)
+    with tqdm(total=total, unit="call", leave=False, disable=None) as progress:  # on stderr, if it is a terminal
+        for number in range(-warm_up, rounds):
+            for call in calls:
+                progress.set_description(f"round {max(0, number + 1)} of {rounds}: {call.name}")
+                call.prepare()
+                elapsed = seconds(call.run, device)
+                if number >= 0:
+                    times[call.name].seconds.append(elapsed)
+                progress.update()
+    return times

@@ -1,1 +1,1 @@
-"""The paper's experiments over the configs of `training_configs/`, and the scripts that their results come from."""
+"""Run the paper's experiments over the configs of `training_configs/`, and print their results."""

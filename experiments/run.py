@@ -1,12 +1,10 @@
-"""One run of a grid: a task, a variant of its config, a seed, a part of the training sentences."""
+"""Train one run of a grid: a task, a variant of its config, a seed and a fraction of the training data."""
 
 import json
-import os
 import random
 import re
 import sys
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple, Optional
 
 from allennlp.commands.train import train_model
@@ -14,16 +12,17 @@ from allennlp.common import Params
 
 from elmo_plugin.analysis import keep
 from elmo_plugin.analysis.runs import write_object
+from experiments.parent_process import end_with_parent
 
 CONFIGS = Path(__file__).resolve().parents[1] / "training_configs"
 DONE = "grid.json"
-"""The file that a run leaves last."""
+"""The file that a finished run has; it is written last."""
 
 
 class Task(NamedTuple):
-    """What is trained on, small enough that a run takes some two minutes of one core.
+    """The sizes of a task, small enough that a run takes about two minutes on one core.
 
-    `separator` is what stands between two sentences, or texts, of the training file.
+    `separator` separates the sentences or texts of the training file.
     """
 
     metric: str
@@ -44,7 +43,7 @@ TASKS = {
 
 
 class Run(NamedTuple):
-    """What tells a run from the others under the folder `runs`; `variant` is a file of training_configs/variants."""
+    """The identity of a run under the folder `runs`; `variant` is a file of training_configs/variants."""
 
     runs: Path
     task: str
@@ -53,32 +52,37 @@ class Run(NamedTuple):
     fraction: float = 1.0
 
     def path(self, suffix: str = "") -> Path:
-        """The run's folder, or with a suffix the file beside it."""
+        """Return the run's folder, or with a suffix the file beside it."""
         fraction = "" if self.fraction == 1 else f"-{self.fraction:g}"
         return self.runs / self.task / f"{self.variant}{fraction}-{self.seed}{suffix}"
 
     def score(self) -> Optional[float]:
-        """The best score on the development set in percent, or `None` if the run has not come to its end."""
+        """Return the best score on the development set in percent, or `None` if the run is not finished."""
         if not (self.path() / DONE).exists():
             return None
         metrics = json.loads((self.path() / "metrics.json").read_text())
         return 100 * float(metrics[f"best_validation_{TASKS[self.task].metric}"])
 
     def size(self) -> int:
-        """How many sentences it trains on, one at least."""
+        """Return the number of sentences to train on, at least one."""
         return max(1, round(self.fraction * TASKS[self.task].train))
 
     def variant_file(self) -> Path:
-        """The config that is run, but for what `config` adds."""
+        """Return the config of the variant, which `config` extends."""
         return CONFIGS / f"variants/{self.variant}.jsonnet"
 
 
 def config(run: Run) -> str:
-    """The variant in jsonnet, with what is particular to a run; the environment variable TASK names the task.
+    """Return the run's config in jsonnet, which extends the variant's. The environment variable TASK names the task.
 
-    Runs of a task that have the same biLM share one sentence cache.
+    Runs of a task with the same biLM share a sentence cache. Epochs on a fraction of the data have as many steps as
+    epochs on all of it.
     """
     task, caches = TASKS[run.task], run.runs / "sentence_caches" / run.task
+    fraction = f"""\
+  data+:: {{ train: {json.dumps(str(run.path(".train")))} }},
+  data_loader+: {{ batches_per_epoch: std.ceil({task.train} / $.batch_size) }},
+"""
     return f"""\
 (import {json.dumps(str(run.variant_file()))}) {{
   seed:: {run.seed},
@@ -87,22 +91,14 @@ def config(run: Run) -> str:
   elmo+:: {{ sentence_cache: {json.dumps(f"{caches}-")} + std.md5(std.toString($.bilm.keys)) }},
   dataset_reader+: {{ max_instances: {task.train} }},
   validation_dataset_reader: $.dataset_reader {{ max_instances: {task.dev} }},
-{fraction_config(run) if run.fraction < 1 else ""}}}
-"""
-
-
-def fraction_config(run: Run) -> str:
-    """What a part of the training data changes: its file, and epochs of as many steps as with all of it."""
-    return f"""\
-  data+:: {{ train: {json.dumps(str(run.path(".train")))} }},
-  data_loader+: {{ batches_per_epoch: std.ceil({TASKS[run.task].train} / $.batch_size) }},
+{fraction if run.fraction < 1 else ""}}}
 """
 
 
 def write_sample(run: Run, source: Path) -> None:
-    """Write the run's part of the first `train` sentences of `source`, drawn by its seed.
+    """Draw the run's fraction of the first `train` sentences of `source` by its seed, and write it.
 
-    All variants of a seed are given the same, and a smaller part lies in a larger one.
+    All variants of a seed get the same sentences, and a larger fraction contains a smaller one.
     """
     task = TASKS[run.task]
     text = re.sub(rb"(?m)^\s+$", b"", source.read_bytes()).decode()  # WNUT-17's blank lines hold a tab
@@ -112,12 +108,12 @@ def write_sample(run: Run, source: Path) -> None:
 
 
 def train(run: Run) -> None:
-    """Train a run and leave in its folder what AllenNLP leaves, but no weights, and in their place
+    """Train a run. Its folder then has AllenNLP's files without the weights, and
 
-    - what `elmo_plugin.analysis.keep` writes: `layer_weights.json` and, of a classifier, `confusion.json`;
-    - `grid.json`, at last: `task`, `variant`, `seed`, `fraction`, and `metric`, whose best is the score.
+    - `layer_weights.json` and, for a classifier, `confusion.json` (see `elmo_plugin.analysis.keep`);
+    - `grid.json`, written last: `task`, `variant`, `seed`, `fraction` and `metric`, whose best value is the score.
 
-    What another process has left there half done is thrown away.
+    Files of an unfinished run are deleted first.
     """
     folder, file = run.path(), run.path(".jsonnet")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -127,20 +123,10 @@ def train(run: Run) -> None:
     file.write_text(config(run), encoding="utf-8")
     train_model(Params.from_file(file, ext_vars=task), folder, force=True, file_friendly_logging=True)
     keep(folder)
-    for file in [*folder.glob("*.th"), folder / "model.tar.gz"]:  # those of all runs together are gigabytes
+    for file in [*folder.glob("*.th"), folder / "model.tar.gz"]:  # the weights of all runs are gigabytes
         file.unlink()
     _, *values = run
     write_object(folder / DONE, {**dict(zip(run._fields[1:], values, strict=True)), "metric": TASKS[run.task].metric})
-
-
-def end_with_parent() -> None:
-    """End this process, at the latest, with the one that started it: that closes the pipe that is read here."""
-
-    def wait() -> None:
-        sys.stdin.read()
-        os._exit(1)
-
-    Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -1,16 +1,20 @@
-"""The commands of the other documents are whole: their blocks are run by a shell in which `uv` only notes its calls."""
+"""The commands of the other pages exist: a shell runs their blocks, with a `uv` that only notes its calls."""
 
+import argparse
+import json
 import os
 import re
 import shlex
 import subprocess
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import pytest
 from allennlp.commands import parse_args
 from allennlp.common import Params
 
+import elmo_plugin  # noqa: F401
 from benchmarks import __main__ as benchmarks
 from benchmarks import epoch
 from experiments import grid, perplexity, text_of
@@ -31,14 +35,22 @@ PARSERS = {
 
 
 class Call(NamedTuple):
-    """What `uv run` was given, and the variables that were set."""
+    """The arguments of a `uv` call and its environment variables."""
 
     arguments: list[str]
     environment: dict[str, str]
 
 
+@pytest.fixture(scope="module")
+def allennlp() -> argparse.ArgumentParser:
+    """AllenNLP's parser. `parse_args` would build it again for every command line."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["allennlp", "test-install"])
+        return parse_args()[0]
+
+
 def calls_of(document: str, folder: Path) -> list[Call]:
-    """Of all its indented blocks, one after the other, in an empty folder."""
+    """Run all indented blocks of a document in an empty folder, and return the calls of `uv`."""
     lines = (ROOT / document).read_text(encoding="utf-8").splitlines()
     (folder / "bin").mkdir()
     (folder / "calls").mkdir()
@@ -54,28 +66,35 @@ def calls_of(document: str, folder: Path) -> list[Call]:
     return calls
 
 
+@cache
+def evaluate(config: str, override_keys: frozenset[str], variables: frozenset[str], task: Optional[str]) -> None:
+    """Evaluate a config once for all calls that override the same keys and set the same variables."""
+    ext_vars = dict.fromkeys(variables, "1") | ({} if task is None else {"TASK": task})
+    Params.from_file(ROOT / config, dict.fromkeys(override_keys, 1), ext_vars)
+
+
 @pytest.mark.parametrize("document", ["training_configs/README.md", "training_configs/RESULTS.md"])
-def test_each_command_names_what_there_is_and_has_all_variables_that_it_needs(
-    document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_each_command_exists_and_has_all_variables_that_it_needs(
+    document: str, tmp_path: Path, allennlp: argparse.ArgumentParser
 ) -> None:
     calls = calls_of(document, tmp_path)
     assert len(calls) >= 10
     for call in calls:
         run, program, *arguments = call.arguments
         assert run == "run"
-        if program == "python" and arguments[0] == "-m":
+        if program == "python":
+            assert arguments[0] == "-m"
             PARSERS[arguments[1]](arguments[2:])
-        elif program == "python":
-            assert (ROOT / arguments[0]).is_file()
         else:
             assert program == "allennlp"
-            monkeypatch.setattr("sys.argv", ["allennlp", *arguments])
-            _, parsed = parse_args()
+            parsed = allennlp.parse_args(arguments)
             if arguments[0] == "train":
-                Params.from_file(ROOT / parsed.param_path, parsed.overrides, ext_vars=call.environment)
+                override_keys = frozenset(json.loads(parsed.overrides or "{}"))
+                variables = frozenset(call.environment)
+                evaluate(parsed.param_path, override_keys, variables, call.environment.get("TASK"))
 
 
-def test_the_tables_of_benchmarks_were_printed_by_commands_that_there_are() -> None:
+def test_the_tables_of_benchmarks_were_printed_by_commands_that_exist() -> None:
     printed_by = re.findall(r"^- `python -m (\S+) (.*)`$", (ROOT / "benchmarks/README.md").read_text(), re.MULTILINE)
     assert len(printed_by) >= 6
     for module, arguments in printed_by:

@@ -1,4 +1,4 @@
-"""The driver of grids, on the demos and for one epoch; real processes only where a process is what is tested."""
+"""The driver of grids, on the demos and for one epoch. Only tests of process handling start processes."""
 
 import json
 import shlex
@@ -26,11 +26,22 @@ DEMOS = {
     "demo_reviews": Task("accuracy", train=20, dev=10, epochs=1, separator="\n"),
 }
 VARIANTS = sorted((CONFIGS / "variants").glob("*.jsonnet"))
+STUB = """
+import json, pathlib, runpy, sys
+runs, task, variant, seed, fraction = sys.argv[1:]
+if task == "ud_pos":
+    runpy.run_module("experiments.run", run_name="__main__")
+folder = pathlib.Path(runs, task, f"{variant}-{seed}")
+folder.mkdir()
+(folder / "metrics.json").write_text(json.dumps({"best_validation_accuracy": 0.4}))
+(folder / "grid.json").write_text("{}")
+"""
+"""A program that trains nothing, but that starts the real one for `ud_pos`."""
 
 
 @pytest.fixture(autouse=True)
 def demos(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two tasks for tests, in this process, and a small biLM for the variant `your_bilm`."""
+    """Add two tasks for tests, and a small biLM for the variant `your_bilm`."""
     bilm = lively(BiLM.random(options(), seed=3))
     folder = tmp_path_factory.mktemp("bilm")
     write_files(folder, bilm)
@@ -44,7 +55,7 @@ def demos(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs are trained here, without the seconds that a process takes to start."""
+    """Train runs in this process, since a new one takes seconds to start."""
 
     def train(run: Run) -> tuple[Run, float]:
         grid_run.train(run)
@@ -54,12 +65,12 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def command(runs: Path, line: str) -> int:
-    """The driver's command line, behind the folder of the runs."""
+    """Run the driver with the folder of the runs and this command line."""
     return main([str(runs), *shlex.split(line)])
 
 
 def built(variant: str) -> Any:
-    """A variant's model over the demo, with layer weights log 1, log 2, log 3."""
+    """Build a variant's model for the demo, with the layer weights log 1, log 2, log 3."""
     params = Params.from_file(CONFIGS / f"variants/{variant}.jsonnet", ext_vars={"TASK": "demo"})
     vocabulary = Vocabulary()
     vocabulary.add_tokens_to_namespace(["O", "B-PER", "I-PER"], "labels")
@@ -71,7 +82,7 @@ def built(variant: str) -> Any:
 
 
 def files(runs: Path) -> dict[str, Any]:
-    """What is in a grid's folder: the names of all files but the caches', and what the scores and weights are."""
+    """Return the names of all files in a grid's folder but the caches, with the content of scores and weights."""
     paths = [path for path in runs.rglob("*") if path.is_file() and "sentence_caches" not in path.parts]
     kept = ("grid.json", "layer_weights.json", "confusion.json")
     values: dict[str, Any] = {str(path.relative_to(runs)): None for path in paths}
@@ -79,7 +90,7 @@ def files(runs: Path) -> dict[str, Any]:
     return values
 
 
-def test_a_grid_that_is_cut_off_goes_on_to_the_same_folders_and_tables(
+def test_an_interrupted_grid_is_resumed_to_the_same_folders_and_tables(
     in_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = "--tasks demo_reviews --variants your_bilm without_elmo --seeds 1 2"
@@ -109,7 +120,7 @@ def test_a_grid_that_is_cut_off_goes_on_to_the_same_folders_and_tables(
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
 
 
-def test_a_run_leaves_what_reports_read_and_no_weights(in_process: None, tmp_path: Path) -> None:
+def test_a_run_writes_what_reports_read_and_no_weights(in_process: None, tmp_path: Path) -> None:
     command(tmp_path, "--tasks demo_reviews demo --variants your_bilm --seeds 3")
     folder = tmp_path / "demo_reviews/your_bilm-3"
     assert json.loads((folder / "grid.json").read_text()) == {
@@ -131,7 +142,7 @@ def test_a_run_leaves_what_reports_read_and_no_weights(in_process: None, tmp_pat
     assert not [*tmp_path.rglob("*.th"), *tmp_path.rglob("*.tar.gz")]
 
 
-def test_a_part_of_the_data_is_trained_on_for_as_many_steps(in_process: None, tmp_path: Path) -> None:
+def test_a_fraction_of_the_data_is_trained_on_for_as_many_steps(in_process: None, tmp_path: Path) -> None:
     run = Run(tmp_path, "demo", "without_elmo", 1, 0.1)
     grid_run.train(run)
     assert run.score() is not None
@@ -141,7 +152,7 @@ def test_a_part_of_the_data_is_trained_on_for_as_many_steps(in_process: None, tm
     assert config["validation_data_path"] == "training_configs/tag/demo/dev.conll"
 
 
-def test_a_part_of_the_data_is_drawn_by_the_seed_from_the_first_sentences(tmp_path: Path) -> None:
+def test_a_fraction_of_the_data_is_drawn_by_the_seed_from_the_first_sentences(tmp_path: Path) -> None:
     source = tmp_path / "train.conll"
     source.write_text("".join(f"\u2028{n} O\r\n. O\n \t\n\n" for n in range(30)), newline="", encoding="utf-8")
 
@@ -157,7 +168,7 @@ def test_a_part_of_the_data_is_drawn_by_the_seed_from_the_first_sentences(tmp_pa
     assert drawn(0.25) == drawn(0.25, "without_elmo") != drawn(0.25, seed=2)
 
 
-def test_what_experiments_have_in_common_is_run_once_seed_by_seed(tmp_path: Path) -> None:
+def test_runs_are_ordered_by_seed_and_shared_by_experiments(tmp_path: Path) -> None:
     arguments = "--tasks demo --seeds 1 2 --experiments layers places"
     runs = grid.grid(parse([str(tmp_path), *shlex.split(arguments)]))
     variants = ["without_elmo", "last_layer", "lambda_1", "lambda_0.001", "elmo", "input_only", "output_only"]
@@ -166,7 +177,7 @@ def test_what_experiments_have_in_common_is_run_once_seed_by_seed(tmp_path: Path
     assert len(everything) == len({run.path() for run in everything}) == 2 * 3 * (10 + 11 + 1)
 
 
-def test_tables_hold_mean_and_deviation_and_say_what_is_missing(
+def test_tables_have_mean_and_deviation_and_the_number_of_missing_seeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for variant, seed, score in [("elmo", 1, 0.5), ("elmo", 2, 0.6), ("input_only", 1, 0.4)]:
@@ -181,24 +192,23 @@ def test_tables_hold_mean_and_deviation_and_say_what_is_missing(
     assert "| `demo_reviews` | 40.00 (1 of 2 seeds) | 55.00 ± 7.07 |  |" in printed
 
 
-def test_a_run_that_fails_is_named_and_stops_no_other(
+def test_a_failed_run_is_named_and_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "sst").mkdir()
-    for part in ("train", "dev"):
-        (tmp_path / f"sst/stsa.fine.{part}").write_text("4 a joy from start to end\n0 dull , and long\n")
-    monkeypatch.setenv("SST", str(tmp_path / "sst"))
+    program = tmp_path / "program.py"
+    program.write_text(STUB)
+    monkeypatch.setattr(grid, "PROGRAM", [sys.executable, str(program)])
     monkeypatch.delenv("UD_EWT", raising=False)
     assert command(tmp_path / "runs", "--tasks ud_pos sst5 --variants without_elmo --seeds 1 --jobs 2") == 1
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     log = tmp_path / "runs/ud_pos/without_elmo-1.log"
-    assert f"ud_pos, without_elmo-1: failed, see {log}" in said.err + said.out
-    assert "undefined external variable: UD_EWT" in log.read_text()
-    assert Run(tmp_path / "runs", "sst5", "without_elmo", 1).score() is not None
+    assert f"ud_pos, without_elmo-1: failed, see {log}" in printed.err + printed.out
+    assert "UD_EWT" in log.read_text()
+    assert Run(tmp_path / "runs", "sst5", "without_elmo", 1).score() == 40
 
 
 def test_a_run_ends_with_the_driver_that_started_it() -> None:
-    code = "import time; from experiments.run import end_with_parent; end_with_parent(); time.sleep(3600)"
+    code = "import time; from experiments.parent_process import *; end_with_parent(); time.sleep(3600)"
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.close()
@@ -212,11 +222,8 @@ def test_lambda_is_the_weight_of_the_squares_of_both_mixes_weights() -> None:
     assert built("elmo").get_regularization_penalty() is None
 
 
-def test_every_column_is_a_variant_and_every_variant_is_short() -> None:
+def test_every_condition_is_a_variant_every_variant_is_short_and_the_help_names_every_experiment() -> None:
     names = {path.stem for path in VARIANTS}
-    assert {column.variant for experiment in EXPERIMENTS.values() for column in experiment.columns} <= names
+    assert {condition.variant for experiment in EXPERIMENTS.values() for condition in experiment.conditions} <= names
     assert {len(path.read_text().splitlines()) for path in VARIANTS} <= {1, 2, 3, 4}
-
-
-def test_the_help_names_every_experiment() -> None:
     assert all(f"  {name} " in grid.DESCRIPTION for name in EXPERIMENTS)

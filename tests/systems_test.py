@@ -1,9 +1,8 @@
-"""The systems of training_configs/systems, from raw corpora to archives: text, biLM, classifiers, a step each."""
+"""The systems of training_configs/systems, from raw corpora to archives: text, biLM and classifiers, one step each."""
 
 import csv
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ TASKS = {
     "ag_news_characters": ROOT / "training_configs/classify/ag_news.jsonnet",
     "imdb_characters": ROOT / "training_configs/classify/imdb.jsonnet",
 }
-"""The config whose reader makes the text of a system."""
+"""The config whose reader writes the text of a system."""
 CLASSIFIERS = [path for path in CONFIGS if path.stem != "pretrain"]
 NEWS = [
     ("1", "Ferry late again, says mayor"),
@@ -40,7 +39,7 @@ NEWS = [
     ("2", "The cup is late"),
 ]
 LONG = " ".join(f"scene {number} is dull, the next is lovely;" for number in range(150))
-"""Three of the blocks that inference reads, and more than a batch of sentences takes whole."""
+"""A review of three of the blocks that inference reads, too long for a batch of sentences."""
 N_LONG = 1500
 REVIEWS = [("pos", "Lovely.<br />Go."), ("neg", "Dull and long."), ("pos", "So lovely!"), ("neg", LONG)]
 FEW: dict[str, dict[str, Any]] = {
@@ -49,25 +48,26 @@ FEW: dict[str, dict[str, Any]] = {
     "sampled": {"n_samples": 5},
     "adaptive": {"cutoffs": [4, 8]},
 }
-"""Of loaders and softmaxes, sizes that a text of a few lines has enough for."""
+"""Sizes of loaders and softmaxes for a text of a few lines."""
 
 
 def variables(folder: Path, system: str) -> dict[str, str]:
-    """What the configs of a system ask the environment for."""
+    """Return the environment variables that the configs of a system read."""
     text = str(folder / system / "text.txt")
-    corpora = {"AG_NEWS": str(folder), "IMDB": str(folder), "SEED": "1"}
+    corpora = {"AG_NEWS": str(folder), "IMDB": str(folder)}
     return {**corpora, "LM_TRAIN": text, "LM_HELDOUT": text, "ELMO_BILM": str(folder / system / "bilm")}
 
 
-def read_config(path: Path, folder: Path, **changes: Any) -> dict[str, Any]:
-    """A config over the corpora in `folder`."""
-    params = Params.from_file(str(path), json.dumps(changes), variables(folder, path.parent.name))
+def read_config(path: Path, folder: Path, seed: int = 1, **changes: Any) -> dict[str, Any]:
+    """Return a config over the corpora in `folder`."""
+    ext_vars = {**variables(folder, path.parent.name), "SEED": str(seed)}
+    params = Params.from_file(str(path), json.dumps(changes), ext_vars)
     content: dict[str, Any] = params.as_dict(quiet=True)
     return content
 
 
 def pretrain(folder: Path, system: str) -> None:
-    """One step of a system's biLM on the text of its task."""
+    """Train a system's biLM for one step on the text of its task."""
     few = {"data_loader.batches_per_epoch": 1, "trainer.num_epochs": 1}
     config = read_config(SYSTEMS / system / "pretrain.jsonnet", folder, **few)
     del config["trainer"]["learning_rate_scheduler"]
@@ -77,8 +77,8 @@ def pretrain(folder: Path, system: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with both corpora and, for each system, the text of its task and a biLM pretrained on it."""
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with both corpora and, for each system, the text of its task and a biLM pretrained on it."""
     folder = tmp_path_factory.mktemp("systems")
     for part in ("train", "dev"):
         with (folder / f"{part}.csv").open("w", newline="", encoding="utf-8") as file:
@@ -93,29 +93,41 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             lines = [f"{line}\n" for line in texts(str(config))]
             (folder / system / "text.txt").write_text("".join(lines), encoding="utf-8")
             pretrain(folder, system)
-    yield folder
+    return folder
 
 
-def train(path: Path, folder: Path, run: Path, **changes: Any) -> dict[str, Any]:
-    """Train a classifier for one epoch of its few texts; return its metrics."""
+def train(path: Path, folder: Path, run: Path, **changes: Any) -> None:
+    """Train a classifier for one epoch of its few texts."""
     few = {"trainer.num_epochs": 1, "trainer.patience": None, **changes}
     train_model(Params(read_config(path, folder, **few)), str(run))
-    metrics: dict[str, Any] = json.loads((run / "metrics.json").read_text())
-    return metrics
 
 
-@pytest.mark.parametrize("path", CLASSIFIERS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_classifier_trains_on_its_bilm_and_needs_it_no_more(path: Path, trained: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(trained, tmp_path / "corpora")
-    metrics = train(path, folder, tmp_path / "run")
+@pytest.fixture(scope="module")
+def classifiers(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the runs of all classifiers. The corpora and biLMs that they were trained with no longer exist."""
+    runs = tmp_path_factory.mktemp("classifiers")
+    folder = shutil.copytree(trained, tmp_path_factory.mktemp("copy") / "systems")
+    for path in CLASSIFIERS:
+        train(path, folder, runs / name_of(path))
+    shutil.rmtree(folder)
+    return runs
+
+
+def name_of(path: Path) -> str:
+    """Return the system and the classifier of a config."""
+    return f"{path.parent.name}/{path.stem}"
+
+
+@pytest.mark.parametrize("name", [name_of(path) for path in CLASSIFIERS])
+def test_a_classifier_is_trained_and_needs_its_bilm_no_more(name: str, classifiers: Path) -> None:
+    metrics = json.loads((classifiers / name / "metrics.json").read_text())
     assert metrics["training_loss"] > 0
     assert {"best_validation_accuracy", "best_validation_macro_f1"} <= set(metrics)
-    shutil.rmtree(folder)
-    predictor = Predictor.from_path(str(tmp_path / "run/model.tar.gz"))
+    predictor = Predictor.from_path(str(classifiers / name / "model.tar.gz"))
     assert predictor.predict("Mayor wins.")["label"] in {"1", "2", "pos", "neg"}
 
 
-def test_a_text_is_what_the_tasks_reader_reads(trained: Path) -> None:
+def test_the_text_is_read_by_the_reader_of_the_task(trained: Path) -> None:
     news = (trained / "ag_news_words/text.txt").read_text(encoding="utf-8").splitlines()
     assert news[:2] == ["Ferry late again , says mayor", 'Harrow " win " the cup']
     reviews = (trained / "imdb_characters/text.txt").read_text(encoding="utf-8").splitlines()
@@ -136,57 +148,58 @@ def test_words_keep_the_ids_that_they_were_pretrained_with(trained: Path, tmp_pa
 
 
 @pytest.mark.parametrize("system", ["ag_news_words", "ag_news_characters"])
-def test_the_bilm_is_that_of_the_run_and_stays_frozen(system: str, trained: Path, tmp_path: Path) -> None:
-    train(SYSTEMS / system / "scalar.jsonnet", trained, tmp_path / "run")
+def test_the_bilm_is_the_pretrained_one_and_stays_frozen(system: str, trained: Path, classifiers: Path) -> None:
     pretrained = load_checkpoint(trained / system / "bilm").state_dict
-    weights = elmo_of(tmp_path / "run").bilm.state_dict()
+    weights = elmo_of(classifiers / system / "scalar").bilm.state_dict()
     for name, weight in pretrained.items():
         if name != "_extra_state":
             assert torch.equal(weights[name], weight), name
 
 
 def elmo_of(run: Path) -> Elmo:
-    """The Elmo in the archive of a run."""
+    """Return the Elmo in the archive of a run."""
     model = load_archive(str(run / "model.tar.gz")).model
     return next(module for module in model.modules() if isinstance(module, Elmo))
 
 
-def mix_of(name: str, trained: Path, run: Path, seed: int = 1) -> dict[str, torch.Tensor]:
-    """The weights of the one mix of a classifier over words, after two epochs."""
-    path = SYSTEMS / f"ag_news_words/{name}.jsonnet"
-    environment = {**variables(trained, path.parent.name), "SEED": str(seed)}
-    train_model(Params.from_file(str(path), json.dumps({"trainer.num_epochs": 2}), environment), str(run))
+def mix_of(run: Path) -> dict[str, torch.Tensor]:
+    """Return the weights of the one mix of a classifier."""
     (mix,) = elmo_of(run).mixes
     return dict(mix.named_parameters())
 
 
-def test_the_three_mixes_are_what_their_names_say(trained: Path, tmp_path: Path) -> None:
-    learned = mix_of("scalar", trained, tmp_path / "learned")["scalar_parameters"]
+def test_each_mix_learns_or_stays_fixed_as_its_config_says(trained: Path, classifiers: Path, tmp_path: Path) -> None:
+    learned = mix_of(classifiers / "ag_news_words/scalar")["scalar_parameters"]
     assert learned.any() and learned.requires_grad
-    drawn = [mix_of("frozen_random", trained, tmp_path / f"drawn{seed}", seed) for seed in (1, 2)]
-    for seed, weights in zip((1, 2), drawn, strict=True):
-        wanted = torch.randn(3, generator=torch.Generator().manual_seed(seed))
-        assert torch.equal(weights["scalar_parameters"], wanted)
-    function = mix_of("learned_function", trained, tmp_path / "function")
+    config = read_config(SYSTEMS / "ag_news_words/frozen_random.jsonnet", trained, seed=2)
+    config["trainer"].update(num_epochs=1, patience=None)
+    train_model(Params(config), str(tmp_path / "seed2"))
+    for seed, run in ((1, classifiers / "ag_news_words/frozen_random"), (2, tmp_path / "seed2")):
+        drawn = torch.randn(3, generator=torch.Generator().manual_seed(seed))
+        assert torch.equal(mix_of(run)["scalar_parameters"], drawn)
+    function = mix_of(classifiers / "ag_news_words/learned_function")
     assert set(function) == {f"function.{layer}.{part}" for layer in (0, 2) for part in ("weight", "bias")}
 
 
-@pytest.mark.parametrize("window", [7, 30, 2000])
-def test_a_long_review_is_pretrained_on_to_its_end(window: int, trained: Path, tmp_path: Path) -> None:
-    """Windows carry the state: where they are cut changes no prediction, and no token is left out."""
-    run = trained / "imdb_characters/bilm"
+def test_windows_carry_the_state_and_reach_the_end_of_a_long_review(trained: Path, tmp_path: Path) -> None:
+    n_tokens = 200
+    words = (trained / "imdb_characters/text.txt").read_text(encoding="utf-8").splitlines()[-1].split()[:n_tokens]
     long = tmp_path / "long.txt"
-    long.write_text((trained / "imdb_characters/text.txt").read_text(encoding="utf-8").splitlines()[-1] + "\n")
-    found = []
-    for width in (window, 50):
-        output = tmp_path / f"{width}.json"
-        loader = {"validation_data_loader.window": width, "validation_data_loader.streams": 1}
-        overrides = {**loader, "model.precision": "float32"}
-        allennlp("evaluate", run / "model.tar.gz", long, "--overrides", json.dumps(overrides), "--output-file", output)
-        found.append(json.loads(output.read_text()))
-    assert found[0]["n_tokens"] == found[1]["n_tokens"] == N_LONG + 1
-    for way in ("forward", "backward"):
-        assert found[0][f"{way}_perplexity"] == pytest.approx(found[1][f"{way}_perplexity"], rel=1e-5)
+    long.write_text(" ".join(words) + "\n", encoding="utf-8")
+    metrics = []
+    for window in (2000, 7, 30):
+        output = tmp_path / f"{window}.json"
+        loader = {"validation_data_loader.window": window, "validation_data_loader.streams": 1}
+        overrides = json.dumps({**loader, "model.precision": "float32"})
+        archive = trained / "imdb_characters/bilm/model.tar.gz"
+        allennlp("evaluate", archive, long, "--overrides", overrides, "--output-file", output)
+        metrics.append(json.loads(output.read_text()))
+    whole, *windows = metrics
+    for cut in windows:
+        assert cut["n_tokens"] == whole["n_tokens"] == n_tokens + 1
+        for direction in ("forward", "backward"):
+            key = f"{direction}_perplexity"
+            assert cut[key] == pytest.approx(whole[key], rel=1e-5)
 
 
 def test_a_long_review_is_classified_whole(trained: Path) -> None:
@@ -196,7 +209,7 @@ def test_a_long_review_is_classified_whole(trained: Path) -> None:
     words = [token.text for token in review["tokens"]]  # type: ignore[attr-defined]
     assert len(words) == N_LONG
     checkpoint = load_checkpoint(trained / "imdb_characters/bilm")
-    with torch.no_grad():  # the kernel that runs reads blocks, the state carried; the reference reads it at once
+    with torch.no_grad():  # the default kernel reads blocks and carries the state; the reference does not
         blocks, whole = (
             build_bilm(checkpoint, kernel)(batch_to_ids([words])).layers for kernel in ("auto", "reference")
         )
@@ -213,6 +226,5 @@ def test_the_small_bilm_of_characters_has_the_stated_sizes(trained: Path) -> Non
     assert bilm.options.lstm.use_skip_connections and bilm.options.char_cnn.n_highway == 1
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_config_is_short(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 15
+def test_a_config_is_short() -> None:
+    assert max(len(path.read_text().splitlines()) for path in CONFIGS) <= 15

@@ -1,4 +1,4 @@
-// The demo: is a review glad or sour? Reviews that we made up.
+// The demo: classify reviews, written for this project, as glad or sour.
 (import '../lib/classifier.libsonnet') {
   data:: (import '../lib/data.libsonnet').demo_reviews,
   hidden_size:: 50,

@@ -1,5 +1,5 @@
-// The biLMs that configs name: the keys of `elmo` and the sizes that the rest of a model is derived from.
-//   keys        what stands under `bilm` in `elmo`
+// BiLMs by name: their keys in `elmo`, and the sizes that the rest of a model is derived from.
+//   keys        the value of `bilm` in `elmo`
 //   num_layers  L, the token layer included
 //   layer_dim   D, both directions
 //   options     all sizes, as in an options.json
@@ -10,10 +10,10 @@ local sizes(options) = {
 };
 local random(options, seed=1) = sizes(options) { keys: { options: options, seed: seed } };
 
-// What a pretraining run has left: ELMO_BILM is its folder, or its archive.
+// The result of a pretraining run: ELMO_BILM is its folder or its archive.
 local from_run(options) = sizes(options) { keys: { pretrained: std.extVar('ELMO_BILM') } };
 
-// The sizes of english-tiny, in one place: it is pretrained with them, and its control has them.
+// The sizes of english-tiny, which its pretraining and its control share.
 local english_tiny = {
   lstm: { dim: 384, projection_dim: 256, n_layers: 2, cell_clip: 3, proj_clip: 3, use_skip_connections: true },
   char_cnn: { embedding: { dim: 16 }, filters: [[1, 32], [2, 32], [3, 64], [4, 128], [5, 128]], n_highway: 1 },
@@ -26,13 +26,13 @@ local english_tiny = {
   // The same sizes, random weights: the control of an experiment.
   random:: random(english_tiny),
 
-  // For tests and demos: as small as makes sense.
+  // For tests and demos: very small.
   tiny:: random(english_tiny {
     lstm+: { dim: 64, projection_dim: 16 },
     char_cnn+: { filters: [[1, 16], [2, 16], [3, 32]] },
   }),
 
-  // Those of ../systems/, each pretrained there on the text of its task.
+  // The biLMs of ../systems/, each pretrained on the text of its task.
   ag_news_words:: from_run({ lstm: english_tiny.lstm { dim: 256, projection_dim: 128 } }),
   ag_news_characters:: from_run(self.ag_news_words.options { char_cnn: english_tiny.char_cnn }),
   imdb_characters:: from_run({

@@ -1,4 +1,4 @@
-// Corpora: a reader and two paths each. Every folder is an environment variable; jsonnet names the one that is missing.
+// Corpora: a reader and two paths each. An environment variable names each folder; jsonnet reports a missing one.
 local columns(folder, suffix, reader) = {
   reader: { type: 'column_tags' } + reader,
   train: folder + '/train.' + suffix,
@@ -11,7 +11,7 @@ local texts(folder, files, reader) = {
 };
 
 {
-  // Tagging. `label_encoding` is null where tags are no spans.
+  // Tagging. `label_encoding` is null if tags are not spans.
   ud_pos:: columns(std.extVar('UD_EWT'), 'conllu', { conllu: true, token_column: 1, tag_column: 3 })
            { label_encoding: null },
   conll2000:: columns(std.extVar('CONLL2000'), 'txt', { tag_column: 2, coding_scheme: 'BIO' })

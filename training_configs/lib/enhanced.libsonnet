@@ -1,5 +1,5 @@
-// ELMo in a model that knows nothing of it: `embedder` hands it all layers beside the words, and an encoder put through
-// `enhanced` takes them apart again, reads ELMo with the words, and has ELMo beside what it gives.
+// ELMo in any AllenNLP model: `embedder` concatenates all layers with the words; an encoder wrapped by `enhanced` splits
+// them again, runs on [x; ELMo] and returns [h; ELMo].
 local text = import 'text.libsonnet';
 
 (import 'experiment.libsonnet') {
@@ -15,7 +15,7 @@ local text = import 'text.libsonnet';
   },
   embedder_size:: $.bilm.num_layers * $.bilm.layer_dim + text.dim($.x),
 
-  // `encoder` reads $.input_size numbers a token. `enhanced` of an `lstm` gives $.output_size.
+  // `encoder` reads $.input_size numbers per token. `enhanced($.lstm(…))` returns $.output_size.
   enhanced(encoder):: {
     type: 'elmo_enhanced',
     bilm: $.bilm.keys,
@@ -25,7 +25,7 @@ local text = import 'text.libsonnet';
   },
   lstm(input_size):: { type: 'lstm', input_size: input_size, hidden_size: $.hidden_size, bidirectional: true },
 
-  local house = super.model,  // of it only what is said of ELMo
+  local house = super.model,  // only its regularizer of layer weights is kept
   model: {
     text_field_embedder: $.embedder,
     [if std.objectHas(house, 'regularizer') then 'regularizer']: house.regularizer,

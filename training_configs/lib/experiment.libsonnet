@@ -1,5 +1,6 @@
 // A whole experiment around a model: data, batches by length, Adam, the best epoch by one metric.
-// Fields with `::` are what an experiment says; the others are what AllenNLP reads.
+// A config sets the fields with `::`; AllenNLP reads the others.
+// Training runs on the CPU; `-o '{"trainer.cuda_device": 0}'` selects the first GPU.
 local text = import 'text.libsonnet';
 
 {
@@ -8,7 +9,7 @@ local text = import 'text.libsonnet';
   bilm:: (import 'bilms.libsonnet').default,  // null for the baseline without ELMo
   elmo_at:: ['input', 'output'],
   elmo:: {},  // further keys of `elmo`: mix, dropout, sentence_cache, …
-  layer_weights_l2:: 0,  // the paper's λ (§3.2): λ‖w‖² of each mix's weights w before their softmax joins the loss
+  layer_weights_l2:: 0,  // the paper's λ (§3.2): λ‖w‖² is added to the loss for each mix's weights w before softmax
   x:: { tokens: text.words(100) },
   hidden_size:: 100,
   batch_size:: 32,
@@ -17,7 +18,7 @@ local text = import 'text.libsonnet';
   learning_rate:: 0.001,
   seed:: 13370,
 
-  // Sizes that follow.
+  // Derived sizes.
   elmo_dim(place):: if $.bilm == null || !std.member($.elmo_at, place) then 0
   else if std.objectHas($.elmo, 'projection_dim') then $.elmo.projection_dim else $.bilm.layer_dim,
   input_size:: text.dim($.x) + $.elmo_dim('input'),

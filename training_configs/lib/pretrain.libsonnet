@@ -1,6 +1,7 @@
 // Pretraining of a biLM: text shards, batches, softmax, optimiser, perplexity on held-out text.
-// Fields with `::` are what an experiment says; the others are what AllenNLP reads.
-// LM_TRAIN: text shards, a path or a pattern, one tokenised sentence a line; LM_HELDOUT: the same, to measure on.
+// A config sets the fields with `::`; AllenNLP reads the others.
+// LM_TRAIN: text shards, a path or a pattern, one tokenised sentence per line; LM_HELDOUT: the same, for evaluation.
+// Training uses a GPU if there is one; `-o '{"trainer.cuda_device": -1}'` selects the CPU.
 {
   options:: error 'pretraining needs `options`, the sizes of a biLM as in an options.json',
   bilm:: { options: $.options, seed: $.seed },
@@ -13,10 +14,10 @@
   epochs:: 10,
   learning_rate:: 0.003,
   warmup_steps:: 500,
-  batches_per_epoch:: null,  // as many as the text has; fewer where it is too long to wait for a perplexity
+  batches_per_epoch:: null,  // null: all batches of the text; fewer evaluate the perplexity more often
   seed:: 13370,
 
-  // Sizes of the published models: Peters et al. 2018 §3.4, and the options files beside their weights.
+  // The sizes of the published models: Peters et al. 2018 §3.4, and the options files of their weights.
   published(dim, projection_dim, n_highway):: {
     lstm: {
       dim: dim,
@@ -33,13 +34,13 @@
     },
   },
 
-  // Whole sentences, as a biLM is used; or streams cut into windows, as bilm-tf trains.
+  // Whole sentences, as in use; or streams that are cut into windows, as in bilm-tf.
   batches:: self.sentences(2560),
   sentences(max_tokens):: { type: 'sentence_batches', max_tokens: max_tokens },
   streams(streams, window):: { type: 'unrolled_streams', streams: streams, window: window },
 
-  // AdamW, up for some batches and down to zero along a cosine; or Adagrad as bilm-tf's training.py has it: accumulators
-  // from 1 and gradients clipped to 10, of a loss that it multiplies by the window's 20 words, so here 1 / 20² and 10 / 20.
+  // AdamW with warm-up and a cosine schedule to zero; or Adagrad as in bilm-tf's training.py: accumulators start at 1 and
+  // gradients are clipped to 10. It multiplies the loss by the window's 20 words, so here it is 1 / 20² and 10 / 20.
   optimizer:: self.adamw,
   adamw:: {
     optimizer: { type: 'adamw', lr: $.learning_rate, betas: [0.9, 0.98], weight_decay: 0.01 },
@@ -70,7 +71,7 @@
   trainer: {
     num_epochs: $.epochs,
     validation_metric: '-perplexity',
-    // A run that was killed ends with --recover as if it had never been.
+    // With --recover, a killed run ends as if it had not been killed.
     callbacks: [{ type: 'exact_resume' }],
     checkpointer: { type: 'atomic', save_every_num_minutes: 10, keep_most_recent_by_count: 2 },
   } + $.optimizer,

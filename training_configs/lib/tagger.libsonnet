@@ -1,4 +1,4 @@
-// A biLSTM tagger: words and characters beside ELMo; a CRF where the tags are spans, else a softmax.
+// A biLSTM tagger: words and characters beside ELMo; a CRF if the tags are spans, else a softmax.
 local text = import 'text.libsonnet';
 
 (import 'experiment.libsonnet') {

@@ -1,4 +1,4 @@
-// The task that the environment variable TASK names, for configs that stand over any of them (../variants).
+// The task that the environment variable TASK names, for configs that extend any task (../variants).
 {
   ag_news: import '../classify/ag_news.jsonnet',
   conll2000_chunking: import '../tag/conll2000_chunking.jsonnet',

@@ -1,6 +1,6 @@
-// x: what a task model knows of a token without ELMo, and the indexers of both.
+// x: the token representations beside ELMo, and the indexers of both.
 {
-  // Words as they are, and a character CNN over their letters (Chiu & Nichols 2016), both learned with the task.
+  // Word vectors, and a character CNN (Chiu & Nichols 2016), both trained with the task.
   words(dim):: {
     indexer: { type: 'single_id', lowercase_tokens: true },
     embedder: { type: 'embedding', embedding_dim: dim },
@@ -17,7 +17,7 @@
     dim: filters,
   },
 
-  // From { key: part } to what AllenNLP's reader and model take.
+  // Convert { key: part } to the keys of AllenNLP's readers and models.
   indexers(x, bilm):: { [key]: x[key].indexer for key in std.objectFields(x) }
                       + (if bilm == null then {} else { elmo: { type: 'elmo_characters' } }),
   embedder(x):: if x == {} then null else { token_embedders: { [key]: x[key].embedder for key in std.objectFields(x) } },

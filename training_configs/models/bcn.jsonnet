@@ -1,6 +1,6 @@
 // ELMo at both ends of the encoder of `bcn` (McCann et al. 2017): five degrees of sentiment.
-// The feedforward layer between embedder and encoder is made to hand on what it gets, and never trained, so that all
-// layers of the biLM reach the encoder. `bcn` refuses an embedder named `elmo`: it has keys for AllenNLP's own.
+// The feedforward layer between embedder and encoder is an identity and is not trained, so that all layers of the biLM
+// reach the encoder. `bcn` rejects an embedder named `elmo`: it has other keys for AllenNLP's ELMo.
 (import '../lib/enhanced.libsonnet') {
   data:: {
     reader: { type: 'sst_tokens' },
@@ -12,7 +12,7 @@
   local linear(input, output) = { input_dim: input, num_layers: 1, hidden_dims: output, activations: 'linear' },
   model+: {
     type: 'bcn',
-    embedding_dropout: 0,  // it would fall on the layers; each end has its own, on the mix
+    embedding_dropout: 0,  // it would apply to the layers; each mix has its own
     pre_encode_feedforward: linear($.embedder_size, $.embedder_size),
     initializer: { regexes: [['_pre_encode_.*weight', 'eye'], ['_pre_encode_.*bias', 'zero']] },
     encoder: $.enhanced($.lstm($.input_size)),

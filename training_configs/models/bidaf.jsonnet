@@ -1,4 +1,4 @@
-// ELMo at both ends of the phrase layer of `bidaf` (Seo et al. 2017): where in a passage is the answer?
+// ELMo at both ends of the phrase layer of `bidaf` (Seo et al. 2017): find the answer in a passage.
 (import '../lib/enhanced.libsonnet') {
   data:: {
     reader: { type: 'squad', tokenizer: 'spacy_blank' },
@@ -7,10 +7,10 @@
   },
   metric:: '+f1',
   sorting_keys:: ['passage', 'question'],
-  local merged = 4 * $.output_size,  // the passage, what it attends to in the question, and products of theirs
+  local merged = 4 * $.output_size,  // the passage, its attention over the question, and their products
   model+: {
     type: 'bidaf',
-    num_highway_layers: 0,  // they would stand before the phrase layer, and mix the layers with the words
+    num_highway_layers: 0,  // they precede the phrase layer, and would mix the layers with the words
     phrase_layer: $.enhanced($.lstm($.input_size)),
     matrix_attention: {
       type: 'linear',

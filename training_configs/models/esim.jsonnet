@@ -1,4 +1,4 @@
-// ELMo at both ends of the first encoder of `esim` (Chen et al. 2017): does a premise entail a hypothesis?
+// ELMo at both ends of the first encoder of `esim` (Chen et al. 2017): textual entailment.
 (import '../lib/enhanced.libsonnet') {
   data:: {
     reader: { type: 'snli', tokenizer: 'spacy_blank' },
@@ -11,7 +11,7 @@
     { input_dim: input, num_layers: 1, hidden_dims: output, activations: activation, dropout: dropout },
   model+: {
     type: 'esim',
-    dropout: 0,  // it would fall on the layers; each end has its own, on the mix
+    dropout: 0,  // it would apply to the layers; each mix has its own
     encoder: $.enhanced($.lstm($.input_size)),
     matrix_attention: 'dot_product',
     projection_feedforward: feedforward(4 * $.output_size, $.hidden_size, dropout=0.5),

@@ -1,5 +1,5 @@
-// ELMo at both ends of the RNN of `srl` (He et al. 2017): who did what to whom?
-// The verb's mark stands behind the words.
+// ELMo at both ends of the RNN of `srl` (He et al. 2017): semantic roles.
+// The verb indicator comes after the word vectors.
 (import '../lib/enhanced.libsonnet') {
   data:: {
     reader: { type: 'srl' },

@@ -1,4 +1,4 @@
-// 2048/256, the sizes of the published `medium` (28.0 M weights): some 300 M tokens and one GPU.
+// 2048/256, the sizes of the published `medium` (28.0 M weights): for about 300 M tokens and one GPU.
 (import '../lib/pretrain.libsonnet') {
   options:: self.published(2048, 256, n_highway=1),
   vocabulary_size:: 200000,

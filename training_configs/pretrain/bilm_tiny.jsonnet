@@ -1,4 +1,4 @@
-// 384/256, 4 M weights and 1.8 M in the softmax: a processor is enough. `english-tiny` was made by it, from 13 M tokens.
+// 384/256, 4 M weights and 1.8 M in the softmax: trains on a CPU. It made `english-tiny` from 13 M tokens.
 (import '../lib/pretrain.libsonnet') {
   options:: (import '../lib/bilms.libsonnet').english_tiny.options,
   vocabulary_size:: 32000,

@@ -1,4 +1,4 @@
-// Words in, words out: one table of vectors reads and predicts (bilm-tf's `share_embedding_softmax`).
+// A biLM that reads words. Input and softmax share their word vectors (bilm-tf's `share_embedding_softmax`).
 (import '../lib/pretrain.libsonnet') {
   options:: { lstm: (import '../lib/bilms.libsonnet').english_tiny.options.lstm },
   vocabulary_size:: 32000,

@@ -1,6 +1,5 @@
-// Go on from any biLM, ELMO_BILM, on the text of a domain (Peters et al. 2018, supplement: perplexity falls, on most texts
-// by half or more).
-// Its own vocabulary and softmax are taken up where the files hold them; else words are counted, and a softmax is begun.
+// Fine-tune the biLM ELMO_BILM on the text of a domain (Peters et al. 2018, supplement: perplexity falls, on most texts by
+// half or more). It keeps its vocabulary and softmax if the files have them; otherwise the text's words get a new softmax.
 (import '../lib/pretrain.libsonnet') {
   local start = std.extVar('ELMO_BILM'),
   bilm:: { pretrained: start },

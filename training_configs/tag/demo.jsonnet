@@ -1,4 +1,4 @@
-// The demo: a frozen ELMo at the input and the output of a biLSTM-CRF, on people and places that we made up.
+// The demo: frozen ELMo at the input and the output of a biLSTM-CRF; tag people and places in made-up sentences.
 (import '../lib/tagger.libsonnet') {
   data:: (import '../lib/data.libsonnet').demo_tags,
   x:: { tokens: (import '../lib/text.libsonnet').words(20) },

@@ -1,2 +1,2 @@
-// The mean of all layers, nothing learned.
+// The mean of all layers; nothing is learned.
 (import '../lib/task.libsonnet') { elmo+:: { mix: 'average' } }

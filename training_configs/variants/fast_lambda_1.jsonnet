@@ -1,2 +1,2 @@
-// λ = 1 on layer weights that learn fast enough to feel it.
+// λ = 1 with a learning rate at which it has an effect.
 (import 'fast_layer_weights.jsonnet') { layer_weights_l2:: 1 }

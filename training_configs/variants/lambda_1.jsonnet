@@ -1,2 +1,2 @@
-// λ = 1 (paper, §3.2 and Table 2): λ‖w‖² joins the loss, so that the layers' weights stay near an average.
+// λ = 1 (paper, §3.2 and Table 2): λ‖w‖² is added to the loss, so that the mix stays near an average.
 (import '../lib/task.libsonnet') { layer_weights_l2:: 1 }

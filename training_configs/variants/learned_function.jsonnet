@@ -1,2 +1,2 @@
-// A feed-forward network over the layers in place of their weighted sum.
+// A feed-forward network over the layers instead of their weighted sum.
 (import '../lib/task.libsonnet') { elmo+:: { mix: 'learned_function' } }

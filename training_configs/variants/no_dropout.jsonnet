@@ -1,2 +1,2 @@
-// No dropout on what ELMo gives (paper, §3.3); the task RNN keeps its own.
+// No dropout on the ELMo vectors (paper, §3.3); the task RNN keeps its own.
 (import '../lib/task.libsonnet') { elmo+:: { dropout: 0 } }

@@ -1,2 +1,2 @@
-// The control: a biLM of the same sizes that has learned nothing, drawn anew for each seed.
+// The control: an untrained biLM of the same sizes, with other random weights for each seed.
 (import '../lib/task.libsonnet') { bilm:: (import '../lib/bilms.libsonnet').random { keys+: { seed: $.seed } } }

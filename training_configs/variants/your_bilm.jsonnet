@@ -1,2 +1,2 @@
-// With a biLM of your own: ELMO_BILM, ELMO_BILM_LAYERS, ELMO_BILM_PROJECTION.
+// A biLM of your own: ELMO_BILM, ELMO_BILM_LAYERS, ELMO_BILM_PROJECTION.
 (import '../lib/task.libsonnet') { bilm:: (import '../lib/bilms.libsonnet').from_environment }

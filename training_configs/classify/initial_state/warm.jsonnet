@@ -1,4 +1,4 @@
-// What the LSTMs start a sentence from, warm, seen at its clearest: ELMo alone, no x.
+// The initial state of the LSTMs: warm. ELMo alone, without x, shows its effect most clearly.
 (import '../ag_news.jsonnet') {
   bilm:: (import '../../lib/bilms.libsonnet').from_environment,
   x:: {},

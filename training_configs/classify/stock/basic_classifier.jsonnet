@@ -1,4 +1,4 @@
-// ELMo at both ends of AllenNLP's own `basic_classifier`, with no change to the model.
+// ELMo at both ends of AllenNLP's `basic_classifier`; the model is unchanged.
 local bilm = (import '../../lib/bilms.libsonnet').default;
 local words = (import '../../lib/text.libsonnet').words(20);
 

@@ -1,4 +1,4 @@
-// The same with ELMo alone: no other token indexer, no other embedder.
+// ELMo alone: no other token indexer and no other embedder.
 (import 'basic_classifier.jsonnet') {
   x:: {},
   words_dim:: 0,

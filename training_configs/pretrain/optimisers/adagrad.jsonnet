@@ -1,4 +1,4 @@
-// A million tokens with Adagrad as bilm-tf trains, see `adagrad` in the template; adamw.jsonnet has the same text.
+// A million tokens with Adagrad as in bilm-tf (`adagrad` in ../../lib); the text is that of adamw.jsonnet.
 (import '../bilm_tiny.jsonnet') {
   optimizer:: self.adagrad,
   batches_per_epoch:: 80,

@@ -1,4 +1,4 @@
-// A million tokens with AdamW, up and then down along a cosine; adagrad.jsonnet has the same text in the same order.
+// A million tokens with AdamW, warm-up and a cosine schedule; text and order are those of adagrad.jsonnet.
 (import '../bilm_tiny.jsonnet') {
   optimizer:: self.adamw,
   warmup_steps:: 40,

@@ -1,4 +1,4 @@
-// As ../ag_news_words, but that it reads characters.
+// As in ../ag_news_words, but the biLM reads characters.
 (import '../ag_news_words/pretrain.jsonnet') {
   options:: (import '../../lib/bilms.libsonnet').ag_news_characters.options,
   model+: { share_embedding_softmax: false },

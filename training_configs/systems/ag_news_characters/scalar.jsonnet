@@ -1,4 +1,4 @@
-// Topics of AG News from ELMo alone, of a biLM that reads characters; λ is learned.
+// Topics of AG News from ELMo alone. The biLM reads characters; the layer weights are learned.
 // AG_NEWS, ELMO_BILM and SEED as in ../ag_news_words.
 (import '../../classify/ag_news.jsonnet') {
   bilm:: (import '../../lib/bilms.libsonnet').ag_news_characters,

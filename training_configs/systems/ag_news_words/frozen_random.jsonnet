@@ -1,2 +1,2 @@
-// λ drawn once, from the run's seed, and never learned.
+// Layer weights drawn once, from the run's seed, and never trained.
 (import 'scalar.jsonnet') { elmo:: { mix: { type: 'frozen_random', seed: $.seed } } }

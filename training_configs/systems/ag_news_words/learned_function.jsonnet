@@ -1,2 +1,2 @@
-// A learned function of the layers in place of λ.
+// A learned function of the layers instead of layer weights.
 (import 'scalar.jsonnet') { elmo:: { mix: 'learned_function' } }

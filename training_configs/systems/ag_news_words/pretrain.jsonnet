@@ -1,4 +1,4 @@
-// A biLM of words, 256/128, on the text of AG News: one table of vectors reads and predicts.
+// A biLM that reads words, 256/128, trained on the text of AG News. Input and softmax share their word vectors.
 (import '../../lib/pretrain.libsonnet') {
   options:: (import '../../lib/bilms.libsonnet').ag_news_words.options,
   vocabulary_size:: 20000,

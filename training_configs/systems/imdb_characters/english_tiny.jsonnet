@@ -1,2 +1,2 @@
-// With the biLM of the package.
+// The biLM that comes with the package.
 (import 'elmo.jsonnet') { bilm:: (import '../../lib/bilms.libsonnet').english_tiny }

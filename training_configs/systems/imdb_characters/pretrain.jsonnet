@@ -1,5 +1,5 @@
-// A small biLM of characters, 128/64, on the text of reviews. A review is one line of the text, however long:
-// it is read in windows, and each window goes on from the state that the last one ended with.
+// A small biLM that reads characters, 128/64, trained on the text of reviews. A review is one line of any length; it is
+// read in windows, and each window starts from the final state of the previous one.
 (import '../../lib/pretrain.libsonnet') {
   options:: (import '../../lib/bilms.libsonnet').imdb_characters.options,
   vocabulary_size:: 20000,
@@ -7,6 +7,6 @@
   batches:: self.streams(64, 40),
   precision:: 'auto',
   warmup_steps:: 100,
-  batches_per_epoch:: 460,  // one pass over 21,650 reviews, in five parts
+  batches_per_epoch:: 460,  // a fifth of a pass over 21,650 reviews
   epochs:: 5,
 }

@@ -1,2 +1,2 @@
-// Without ELMo, the same task RNN.
+// The same task RNN without ELMo.
 (import 'elmo.jsonnet') { bilm:: null }

@@ -1,4 +1,4 @@
-// What the LSTMs start a sentence from, zero, seen at its clearest: ELMo alone, no x.
+// The initial state of the LSTMs: zero. ELMo alone, without x, shows its effect most clearly.
 (import '../ud_pos.jsonnet') {
   bilm:: (import '../../lib/bilms.libsonnet').from_environment,
   x:: {},

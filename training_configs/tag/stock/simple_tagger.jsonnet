@@ -1,4 +1,4 @@
-// ELMo at both ends of AllenNLP's own `simple_tagger`, with no change to the model: `elmo_enhanced` wraps its task RNN.
+// ELMo at both ends of AllenNLP's `simple_tagger`; the model is unchanged, `elmo_enhanced` wraps its task RNN.
 local bilm = (import '../../lib/bilms.libsonnet').default;
 local words = (import '../../lib/text.libsonnet').words(20);
 local data = (import '../../lib/data.libsonnet').demo_tags;

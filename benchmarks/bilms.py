@@ -1,0 +1,48 @@
+"""The biLMs that are measured: sizes read from `training_configs/pretrain`, with random weights."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from allennlp.common import Params
+
+from elmo_plugin.bilm import BiLM
+from elmo_plugin.checkpoints import BilmTf, Checkpoint
+from elmo_plugin.options import BiLMOptions
+
+CONFIGS = Path(__file__).resolve().parents[1] / "training_configs" / "pretrain"
+SIZES = {"small": "bilm_small", "original": "bilm_original"}
+"""The published sizes, 1024/128 and 4096/512, and the config that pretrains each."""
+TOY = "toy"
+"""A size for tests: `bilm_tiny` with these changes."""
+TOY_CHANGES: dict[str, Any] = {
+    "model.bilm.options.lstm.dim": 64,
+    "model.bilm.options.lstm.projection_dim": 32,
+    "model.bilm.options.char_cnn.filters": [[1, 8], [2, 16], [3, 24]],
+    "model.softmax.cutoffs": [50],
+    "vocabulary.max_size": 200,
+}
+LSTM_SCALE = 1.5
+"""Factor on the initial LSTM weights. At 1 the outputs of the layers are a tenth of a trained biLM's and hide
+differences. At 2 the layers are chaotic: rounding errors grow from token to token, unlike in a trained biLM."""
+
+
+def pretraining_config(size: str, text: str) -> Params:
+    """Return the config that pretrains a biLM of this size, with `text` as training and held-out text."""
+    name, changes = ("bilm_tiny", TOY_CHANGES) if size == TOY else (SIZES[size], {})
+    return Params.from_file(CONFIGS / f"{name}.jsonnet", changes, {"LM_TRAIN": text, "LM_HELDOUT": text})
+
+
+def options_of(size: str) -> BiLMOptions:
+    """Return the sizes of the biLM."""
+    return BiLMOptions.from_dict(pretraining_config(size, "")["model"]["bilm"]["options"].as_dict())
+
+
+@torch.no_grad()
+def write_random_weights(options: BiLMOptions, folder: Path) -> None:
+    """Write `options.json` and `weights.hdf5` of an untrained biLM, which every system reads."""
+    bilm = BiLM.random(options, seed=1)
+    for name, parameter in bilm.lstm.named_parameters():
+        if "weight" in name:
+            parameter.mul_(LSTM_SCALE)
+    BilmTf().write(Checkpoint(options, bilm.state_dict()), folder)
