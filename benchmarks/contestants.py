@@ -115,7 +115,7 @@ class LoadedOurs:
     @torch.no_grad()
     def layers(self, ids: Tensor) -> Tensor:
         """(B, T, C) to (L, B, T + 2, D)."""
-        return self.elmo.run_bilm(ids).layers
+        return self.elmo.run_bilm(ids)[0]
 
     def forget(self) -> None:
         """Words that were computed before."""

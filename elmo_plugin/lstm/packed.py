@@ -31,8 +31,8 @@ class Pointwise(Protocol):
     ) -> Tensor:
         """Compute [i f g o] = [σ σ tanh σ](gates + recurrent) and c = clip(f·before + i·g), and return o·tanh c.
 
-        c is written to `after`, which may be `before`; i, f, g and o are written to `activations` (active, 4H) unless it is `None`.
-        `recurrent` (active, 4H) may be overwritten.
+        c is written to `after`, which may be `before`; i, f, g and o are written to `activations` (active, 4H) unless
+        it is `None`. `recurrent` (active, 4H) may be overwritten.
         """
 
     def output_forward(self, raw: Tensor, output: Tensor, clip: Optional[float]) -> Tensor:

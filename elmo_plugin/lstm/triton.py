@@ -1,7 +1,7 @@
 """The kernel `fused` for GPUs: one Triton kernel between two matrix products of the recurrence, instead of ten.
 
-Each program computes `BLOCK` numbers of a step, (active, H) or (active, P). Tensors are contiguous. The kernels use only
-`tl`, so that Triton's interpreter can run them without a GPU.
+Each program computes `BLOCK` numbers of a step, (active, H) or (active, P). Tensors are contiguous. The kernels use
+only `tl`, so that Triton's interpreter can run them without a GPU.
 """
 
 from typing import Any, Optional, Union
@@ -177,7 +177,7 @@ def cell_backward(
     TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Compute the gradients of the gates (active, 4H) and of `before` from those of o tanh c and of the cell (active, H)."""
+    """Compute the gradients of the gates (active, 4H) and of `before` from those of o tanh c and of the cell."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = n < numbers
     first = n + 3 * (n // width) * width  # the positions of i in (active, 4H)

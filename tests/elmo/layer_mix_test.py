@@ -15,7 +15,7 @@ def random_layers() -> Tensor:
 
 
 def build(**params: object) -> LayerMix:
-    return LayerMix.from_params(Params(params), num_layers=L, layer_dim=D)
+    return LayerMix.from_params(Params(params), num_elmo_layers=L, layer_dim=D)
 
 
 def test_average_is_the_mean_of_all_layers() -> None:
