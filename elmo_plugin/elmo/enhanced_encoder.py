@@ -140,8 +140,9 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         """Encode inputs (B, T, L · D + x) with their mask (B, T): return (B, T, h + D)."""
         if inputs.size(-1) != self.get_input_dim():
             raise ConfigurationError(
-                f"the input of 'elmo_enhanced': expected vectors of {self.get_input_dim()}, {self.num_elmo_layers} layers "
-                f'of {self.layer_dim} ("mix": "concatenate") and x of {self.x_dim}, got {inputs.size(-1)}'
+                f"the input of 'elmo_enhanced': expected vectors of {self.get_input_dim()}, "
+                f'{self.num_elmo_layers} layers of {self.layer_dim} ("mix": "concatenate") and x of {self.x_dim}, '
+                f"got {inputs.size(-1)}"
             )
         sizes = [self.num_elmo_layers * self.layer_dim, self.x_dim]
         flat, x = inputs.split(sizes, dim=-1) if self.layers_first else inputs.split(sizes[::-1], dim=-1)[::-1]

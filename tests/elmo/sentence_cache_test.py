@@ -353,5 +353,5 @@ def test_an_archive_goes_without_its_cache_where_it_cannot_be_made(
 def test_what_was_computed_under_autocast_is_not_taken_for_float32(tmp_path: Path) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         cached(tmp_path).layers(IDS)
-    with pytest.raises(ConfigurationError, match="'dtype': expected 'torch.float32', got 'torch.bfloat16'"):
+    with pytest.raises(ConfigurationError, match=r"'dtype': expected 'torch.float32', got 'torch.bfloat16'"):
         cached(tmp_path)
