@@ -344,7 +344,7 @@ def test_an_archive_goes_without_its_cache_where_it_cannot_be_made(
     monkeypatch.setattr(sentence_store.logger, "warning", lambda text, *values: said.append(text % values))
     (tmp_path / "cache").write_text("a file where the folder was")
     (elmo,) = (module for module in load_archive(archive).model.modules() if isinstance(module, Elmo))
-    assert [text.split(" (")[0] for text in said] == [f"'{tmp_path}/cache/deep' can be neither made nor read"]
+    assert [text.split(" (")[0] for text in said] == [f"'{tmp_path}/cache/deep' can be neither created nor read"]
     runs = sentences_run(elmo)
     torch.testing.assert_close(elmo.layers(IDS), elmo.layers(IDS))
     assert runs == [4, 4]
