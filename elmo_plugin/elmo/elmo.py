@@ -39,7 +39,7 @@ class Elmo(nn.Module, Registrable):
         >>> elmo = Elmo(bilm="english-tiny", num_output_representations=2, dropout=0.0)
         >>> at_input, at_output = elmo(batch_to_ids([["Two", "words"]]))["elmo_representations"]
         >>> at_input.shape
-        torch.Size([1, 2, 64])
+        torch.Size([1, 2, 512])
 
     # Parameters
 

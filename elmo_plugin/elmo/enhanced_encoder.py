@@ -26,9 +26,9 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
     or beside others, whose vectors are x. So ELMo reaches the output of any model's task RNN by config alone.
 
         >>> from allennlp.modules.seq2seq_encoders import LstmSeq2SeqEncoder
-        >>> encoder = ElmoEnhancedEncoder.from_config(LstmSeq2SeqEncoder(74, 20), bilm="english-tiny")
-        >>> encoder.get_input_dim(), encoder.get_output_dim()  # 3 layers of 64 and x of 10; h and ELMo_out
-        (202, 84)
+        >>> encoder = ElmoEnhancedEncoder.from_config(LstmSeq2SeqEncoder(522, 20), bilm="english-tiny")
+        >>> encoder.get_input_dim(), encoder.get_output_dim()  # 3 layers of 512 and x of 10; h and ELMo_out
+        (1546, 532)
 
     Registered as a `Seq2SeqEncoder` with name `elmo_enhanced`.
 
