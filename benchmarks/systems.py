@@ -95,7 +95,7 @@ class OurEmbedder:
 
     @torch.no_grad()
     def layers(self, ids: Tensor) -> Tensor:
-        return self.elmo.run_bilm(ids).layers
+        return self.elmo.run_bilm(ids)[0]
 
     def clear(self) -> None:
         clear(self.elmo)

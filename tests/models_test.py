@@ -54,7 +54,7 @@ def embedded_and_arrived(model: Model) -> tuple[list[Tensor], list[Tensor]]:
     embedder, encoder = only(ElmoTokenEmbedder, model), only(ElmoEnhancedEncoder, model)
     embedder.register_forward_hook(lambda module, inputs, output: embedded.append(output))
     encoder.register_forward_pre_hook(
-        lambda module, inputs: arrived.append(inputs[0][..., : encoder.num_layers * encoder.layer_dim])
+        lambda module, inputs: arrived.append(inputs[0][..., : encoder.num_elmo_layers * encoder.layer_dim])
     )
     return embedded, arrived
 

@@ -1,4 +1,4 @@
-"""The biLM: token vectors and the layers above them, for whole sentences between `<S>` and `</S>`."""
+"""The biLM: token vectors and LSTM layers of whole sentences, between `<S>` and `</S>`."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional
@@ -32,9 +32,9 @@ class BiLMOutput(NamedTuple):
 
 
 class BiLM(nn.Module):
-    """A bidirectional language model without its softmax: what ELMo takes from it (ELMo §3.1).
+    """A bidirectional language model without its softmax, whose layers ELMo mixes (ELMo §3.1).
 
-    Layer 0 is the token vector, doubled to the width of the others; layer k is `[forward; backward]` of LSTM layer k.
+    Layer 0 is the token vector twice, side by side. Layer k is `[forward; backward]` of LSTM layer k.
 
     # Parameters
 
@@ -42,7 +42,7 @@ class BiLM(nn.Module):
     kernel : `str`
         Name of the kernel, or `auto`.
     source : `str`
-        Where its weights came from, as the config says it; an archive finds them again by this name.
+        The source of the weights, as the config names it. An archive identifies them by this name.
     """
 
     def __init__(self, options: BiLMOptions, kernel: str = "auto", source: str = "") -> None:
@@ -69,23 +69,23 @@ class BiLM(nn.Module):
 
     @classmethod
     def random(cls, options: BiLMOptions, seed: int, kernel: str = "auto") -> "BiLM":
-        """A biLM that has learned nothing, the same for the same seed: the control of an experiment."""
+        """Return a biLM with random weights, which depend only on the seed: the control of an experiment."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return cls(options, kernel, source=f"random:{seed}")
 
     @property
     def warm_state(self) -> Optional[LstmState]:
-        """The calibrated initial state stored with the weights, for one sentence; `None` if there is none."""
+        """Return the calibrated initial state stored with the weights, for one sentence, or `None`."""
         return None if self.warm_hidden is None else LstmState(self.warm_hidden, self.warm_cell)
 
     @warm_state.setter
     def warm_state(self, state: LstmState) -> None:
-        """Store it with the weights."""
+        """Store the initial state with the weights."""
         self.warm_hidden, self.warm_cell = state
 
     def forward(self, ids: Tensor, state: Optional[LstmState] = None) -> BiLMOutput:
-        """Run it.
+        """Compute all layers of a batch.
 
         # Parameters
 
@@ -110,8 +110,8 @@ class BiLM(nn.Module):
     def expose_token_layer(self) -> nn.Module:
         """Return a module whose output is the token layer (B, T, P) without `<S>` and `</S>`, for hooks.
 
-        What hooks make of it is what the LSTMs read. From now on each token's vector is multiplied by itself, and no
-        longer once for all tokens of a word, so it is slower.
+        The LSTMs read what hooks return. From now on the biLM is slower, because the input product is computed for
+        each token instead of each distinct word.
         """
         self.token_layer = self.token_layer or TokenLayer()
         return self.token_layer
@@ -127,16 +127,18 @@ class BiLM(nn.Module):
         return torch.cat([tokens[:, :1], replaced, tokens[:, -1:]], dim=1)  # (B, T + 2, P)
 
     def _look_up(self, ids: Tensor) -> TokenTable:
-        """Each word's vector computed once a batch; by a frozen encoder of spellings, once and for all."""
+        """Look up word vectors: computed once per batch, or only once if a character-level encoder is frozen."""
         encoder = self.token_encoder
-        weights = list(encoder.parameters())  # none in a replica of `DataParallel`; of inference mode, writes go unseen
+        weights = list(
+            encoder.parameters()
+        )  # a replica of `DataParallel` has none; writes in inference mode are not seen
         frozen = bool(weights) and not any(weight.requires_grad or weight.is_inference() for weight in weights)
         if frozen and isinstance(encoder, CharacterLevelEncoder) and ids.numel():
             return self.word_cache.look_up(encoder, ids)
         return encoder.look_up(ids)
 
     def ids_of(self, sentences: Sequence[Sequence[str]], word_id: Optional[Callable[[str], int]] = None) -> Tensor:
-        """Tokenised sentences to ids on its device: of spellings (B, T, C) or, for words, by `word_id` (B, T)."""
+        """Return the ids of tokenized sentences: of characters (B, T, C), or of words (B, T), by `word_id`."""
         device = next(self.parameters()).device
         if isinstance(self.token_encoder, CharacterLevelEncoder):
             return self.token_encoder.batch_to_ids(sentences).to(device)
@@ -152,7 +154,7 @@ class BiLM(nn.Module):
         return pad_sequence(rows, batch_first=True).to(device)  # (B, T)
 
     def get_extra_state(self) -> Tensor:
-        """Return sizes and source: a state dict that describes itself needs no options file beside it."""
+        """Return sizes and source, so that a state dict needs no options file beside it."""
         return description_to_tensor({"options": self.options.to_dict(), "source": self.source})
 
     def set_extra_state(self, state: Tensor) -> None:
@@ -162,14 +164,16 @@ class BiLM(nn.Module):
         except (ValueError, KeyError) as error:
             raise ConfigurationError(f"the biLM's '_extra_state' in the state dict: {error}") from error
         if options != self.options:
-            raise ConfigurationError(f"the weights are those of a biLM of {options}; wanted {self.options}")
+            raise ConfigurationError(
+                f"the biLM's '_extra_state' in the state dict: expected {self.options}, got {options}"
+            )
 
 
 class TokenLayer(nn.Module):
-    """Returns the token layer of a biLM as it is. It exists for hooks, as those of AllenNLP's interpreters."""
+    """Returns the token layer of a biLM unchanged. It exists for hooks, such as those of AllenNLP's interpreters."""
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(B, T, P) to (B, T, P)."""
+        """Return the tokens (B, T, P)."""
         if not isinstance(tokens, Tensor):  # `hotflip` asks for the vectors of a vocabulary
             raise ConfigurationError(
                 "a biLM's token layer embeds no vocabulary; expected the 'interpretable_layer' to be 'input' here"
@@ -178,6 +182,6 @@ class TokenLayer(nn.Module):
 
 
 def read_extra_state(state: Tensor) -> tuple[BiLMOptions, str]:
-    """The sizes and the source that a biLM left in its state dict (`BiLM.get_extra_state`)."""
+    """Return the sizes and the source in a biLM's state dict (`BiLM.get_extra_state`)."""
     description = tensor_to_description(state)
     return BiLMOptions.from_dict(description["options"]), description["source"]

@@ -1,4 +1,4 @@
-"""What a biLM's answer depends on, but for the sentence: what is kept of one biLM is not taken for another's."""
+"""The identity of a biLM: everything that its layers depend on, apart from the sentence."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -13,7 +13,7 @@ from elmo_plugin.linear import product_type
 
 
 def identity(bilm: BiLM, initial_state: InitialState) -> dict[str, Any]:
-    """Sizes, weights, precision and initial state, as values of JSON; the state is the same for every sentence."""
+    """Return sizes, weights, precision and initial state as JSON values. All sentences must share the state."""
     weights = [parameter for _, parameter in sorted(bilm.named_parameters())]
     start = initial_state.before(bilm, 1, weights[0])
     return {

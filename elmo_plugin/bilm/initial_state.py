@@ -1,4 +1,4 @@
-"""What the LSTMs remember before the first token of a sentence."""
+"""The state of the LSTMs before the first token of a sentence."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -18,21 +18,20 @@ class InitialState(ABC, Registrable):
 
     default_implementation = "zero"
     same_for_every_sentence: bool = False
-    """Whether a sentence's vectors depend on the sentence alone, so that they may be kept; one that does not say so
-    is taken for one where they do not."""
+    """Whether the vectors of a sentence depend on that sentence only, so that they may be cached."""
 
     @property
     def name(self) -> str:
-        """What a config calls it."""
+        """Return its registered name."""
         named = (name for name in InitialState.list_available() if InitialState.by_name(name) is type(self))
         return next(named, type(self).__name__)
 
     @abstractmethod
     def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:
-        """The state for a batch about to be read, (n_layers, 2, B, ·), on the device and in the type of `like`."""
+        """Return the state for the next batch, (n_layers, 2, B, ·), on the device and in the type of `like`."""
 
     def after(self, state: LstmState) -> None:
-        """Told the state that the batch ended with; most have no use for it."""
+        """Receive the final state of the batch. Most initial states ignore it."""
 
 
 @InitialState.register("zero")
@@ -48,7 +47,7 @@ class ZeroState(InitialState):
 
 @InitialState.register("warm")
 class WarmState(InitialState):
-    """A calibrated state stored with the weights, the same for every sentence: as if some text had gone before.
+    """A calibrated state stored with the weights, the same for every sentence.
 
     Registered as an `InitialState` with name `warm`.
     """
@@ -56,7 +55,7 @@ class WarmState(InitialState):
     same_for_every_sentence = True
 
     def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:
-        """The biLM's own warm state for each sentence. Raises `ConfigurationError` if it has none."""
+        """Return the biLM's warm state for each sentence. Raises `ConfigurationError` if it has none."""
         warm = bilm.warm_state
         if warm is None:
             raise ConfigurationError(
@@ -68,10 +67,10 @@ class WarmState(InitialState):
 
 @InitialState.register("carried")
 class CarriedState(InitialState):
-    """The reference's behaviour: row b starts where row b of the batch before ended, so answers depend on history.
+    """AllenNLP's behaviour: row b starts where row b of the last batch ended, so vectors depend on earlier batches.
 
-    Upstream: `_EncoderBase._get_initial_states` and `_update_states` in `allennlp/modules/encoder_base.py`; rows that
-    were never seen start from zeros, rows that a small batch does not reach keep their state.
+    It follows `_EncoderBase._get_initial_states` and `_update_states` in `allennlp/modules/encoder_base.py`: new rows
+    start from zeros, and rows that a small batch does not reach keep their state.
 
     Registered as an `InitialState` with name `carried`.
     """
@@ -80,7 +79,7 @@ class CarriedState(InitialState):
         self._state: Optional[LstmState] = None
 
     def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:
-        """The state that each row was left with."""
+        """Return the state in which the last batch left each row."""
         state = bilm.lstm.zero_state(batch_size, like)
         for part, kept in zip(state, self._state or (), strict=False):
             rows = min(batch_size, kept.size(2))
@@ -88,7 +87,7 @@ class CarriedState(InitialState):
         return state
 
     def after(self, state: LstmState) -> None:
-        """Keep the state of each row, cut from its graph."""
+        """Keep the state of each row, detached from its graph."""
         new = LstmState(*(part.detach() for part in state))
         if self._state is not None:
             rows = new.hidden.size(2)
@@ -99,7 +98,7 @@ class CarriedState(InitialState):
 
 @torch.no_grad()
 def warm_up(bilm: BiLM, batches: Iterable[Tensor]) -> LstmState:
-    """The mean state that sentences of a text end with, when each batch starts from the mean of those before it.
+    """Return the mean final state of the sentences of a text. Each batch starts from the mean of earlier batches.
 
     In training a sentence starts where another one ended, so this is the centre of what the LSTMs started from.
 
@@ -121,5 +120,5 @@ def warm_up(bilm: BiLM, batches: Iterable[Tensor]) -> LstmState:
         share = ids.size(0) / sentences
         mean = LstmState(*ended) if mean is None else LstmState(*map(torch.lerp, mean, ended, [share, share]))
     if mean is None:
-        raise ConfigurationError("found no sentence to warm up on; wanted one at least")
+        raise ConfigurationError("the text to warm up on: expected at least one sentence, got none")
     return mean

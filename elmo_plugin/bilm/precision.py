@@ -1,4 +1,4 @@
-"""The number types of a biLM's matrix products, and which of them a config's `precision` means on which device."""
+"""The number type of a biLM's matrix products: the meaning of a config's `precision` on each device."""
 
 import logging
 from functools import cache
@@ -6,19 +6,19 @@ from functools import cache
 import torch
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.linear import has_native_bfloat16
+from elmo_plugin.linear import has_native_bfloat16, number_type
 
 logger = logging.getLogger(__name__)
 
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+PRECISIONS = {name: number_type(name) for name in ("float32", "bfloat16")}
 CHOICES = [*PRECISIONS, "auto"]
-"""What `precision` may be: a type, or `auto` for bfloat16 where the device computes it natively, else float32."""
+"""The values of `precision`. `auto` is bfloat16 where the device computes it natively, else float32."""
 
 
 def check_precision(precision: str, requires_grad: bool = False) -> str:
-    """Return what a config's `precision` means for a biLM, which is float32 where the biLM is tuned.
+    """Return the `precision` of a biLM: that of the config, or float32 if the biLM is fine-tuned.
 
-    Raises `ConfigurationError` for any but `CHOICES`, and for bfloat16 with `requires_grad`.
+    Raises `ConfigurationError` for a value that is not in `CHOICES`, and for bfloat16 with `requires_grad`.
     """
     if precision not in CHOICES:
         raise ConfigurationError(f"'precision': expected one of {', '.join(CHOICES)}, got {precision!r}")
@@ -28,17 +28,17 @@ def check_precision(precision: str, requires_grad: bool = False) -> str:
 
 
 def is_same_on_gpu(precision: str) -> bool:
-    """Return whether it means the same type on the processor, where a model is built, and on a GPU, if there is one."""
+    """Return whether `precision` is the same type on the processor, where a model is built, and on a GPU, if any."""
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     return not torch.cuda.is_available() or dtype_on(cpu, precision) == dtype_on(gpu, precision)
 
 
 def dtype_on(device: torch.device, precision: str) -> torch.dtype:
-    """Return the type of the matrix products that a config's `precision` means on this device.
+    """Return the type of matrix products for a config's `precision` on this device.
 
-    On a processor that would only emulate bfloat16, several times slower than float32, it is float32.
+    A processor that would emulate bfloat16, several times slower than float32, computes in float32.
     """
-    if precision in PRECISIONS and (precision == "float32" or device.type != "cpu"):
+    if precision == "float32" or (precision == "bfloat16" and device.type != "cpu"):
         return PRECISIONS[precision]
     if device.type == "cpu":
         return torch.bfloat16 if has_native_bfloat16() else torch.float32
@@ -47,7 +47,7 @@ def dtype_on(device: torch.device, precision: str) -> torch.dtype:
 
 
 def warn_of_emulation(device: torch.device, precision: str) -> None:
-    """Log, once a process, that bfloat16 was asked for and float32 is computed."""
+    """Log, once per process, that bfloat16 was requested and float32 is computed."""
     if precision == "bfloat16" and dtype_on(device, precision) == torch.float32:
         _warn()
 
@@ -55,6 +55,6 @@ def warn_of_emulation(device: torch.device, precision: str) -> None:
 @cache
 def _warn() -> None:
     logger.warning(
-        "'precision' is 'bfloat16', which this processor would emulate, several times slower than float32: computing "
-        "in float32. 'auto' does the same without this warning."
+        "'precision' is 'bfloat16', but this processor would emulate it, several times slower than float32; float32 is "
+        "used instead. 'auto' does the same without this warning."
     )

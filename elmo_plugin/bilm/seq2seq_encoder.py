@@ -1,4 +1,4 @@
-"""The contextualizer: stacked LSTMPs in two directions that never meet."""
+"""The contextualizer of a biLM: stacked LSTMPs in two independent directions."""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -13,7 +13,7 @@ from elmo_plugin.bilm.projected_lstm import ProjectedLstm
 from elmo_plugin.bilm.token_encoder import TokenTable
 from elmo_plugin.config_keys import at_least, probability
 from elmo_plugin.linear import linear
-from elmo_plugin.lstm import LstmClips, LstmState, LstmWeights, Packing, kernel_by_name
+from elmo_plugin.lstm import KERNELS, LstmClips, LstmState, LstmWeights, Packing, fastest_kernel, kernel_by_name
 from elmo_plugin.options import LstmOptions, OptionsError
 
 TOKENS_PER_BLOCK = 512
@@ -26,14 +26,18 @@ CONFIG_KEYS = {
     "cell_clip": "memory_cell_clip_value",
     "proj_clip": "state_projection_clip_value",
 }
-"""What an options file and a config call the same size."""
+"""The same sizes by their names in an options file and in a config."""
 
 
 class ElmoLstm(Seq2SeqEncoder):
     """The biLM's stacked bidirectional LSTM with projections, clips and residual connections (ELMo §3.1, §3.4).
 
-    Forward layer k reads forward layer k − 1 only, and backward likewise, so that each half of the output may be
-    asked to predict what the other one has read.
+    Forward layer k reads only forward layer k − 1, and likewise backward, so each half of the output can be trained to
+    predict what the other half has read.
+
+        >>> lstm = ElmoLstm(LstmOptions(cell_dim=64, projection_dim=16))
+        >>> lstm(torch.randn(2, 5, 16), torch.ones(2, 5, dtype=torch.bool)).shape
+        torch.Size([2, 5, 32])
 
     Registered as a `Seq2SeqEncoder` with name `elmo_lstm`.
 
@@ -41,14 +45,14 @@ class ElmoLstm(Seq2SeqEncoder):
 
     options : `LstmOptions`
     input_size : `Optional[int]`
-        I, width of the input; P by default.
+        The width of the input (I); P by default.
     kernel : `str`
         Name of the kernel, or `auto`.
     return_all_layers : `bool`
-        Give every layer, (n_layers, B, T, 2P), and not only the last, (B, T, 2P).
+        Return every layer (n_layers, B, T, 2P) instead of only the last (B, T, 2P).
     dropout : `float`
-        In training, of each layer's input, and so of what is added to its output; upstream: `DropoutWrapper` around
-        `ResidualWrapper` in bilm-tf's `training.py`.
+        In training, the dropout rate of each layer's input. It applies to the residual connection too, as bilm-tf's
+        `training.py` puts `DropoutWrapper` around `ResidualWrapper`.
     """
 
     def __init__(
@@ -130,7 +134,7 @@ class ElmoLstm(Seq2SeqEncoder):
         )
 
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
-        """(B, T, I) with its mask (B, T) to (B, T, 2P), or to (n_layers, B, T, 2P) if all layers were asked for."""
+        """Read inputs (B, T, I) with their mask (B, T): return (B, T, 2P), or all layers (n_layers, B, T, 2P)."""
         layers, _ = self.run(inputs, mask.sum(dim=1), self.zero_state(inputs.size(0), inputs))
         return (layers if self.return_all_layers else layers[-1]).to(inputs.dtype)
 
@@ -147,90 +151,80 @@ class ElmoLstm(Seq2SeqEncoder):
 
         layers : `Tensor` (n_layers, B, T, 2P), zero beyond a sentence's length
         state : `LstmState`
-            The state after the last token of each sentence; for the backward direction, after its first.
+            The state after the last token that each direction reads: a sentence's last token, and its first.
         """
         table = tokens if isinstance(tokens, TokenTable) else TokenTable.of(tokens)
-        steps = table.where.size(1)
-        forward, backward = (
-            self._run_direction(direction, table, packing, LstmState(*(part[:, direction] for part in state)))
-            for direction, packing in enumerate(Packing.both_directions(lengths, steps))
-        )
-        layers = torch.cat([forward.layers, backward.layers], dim=-1)  # (n_layers, B, T, 2P)
-        both = (torch.stack(parts, dim=1) for parts in zip(forward.state, backward.state, strict=True))
-        return layers, LstmState(*both)
+        outputs = []
+        for direction, packing in enumerate(Packing.both_directions(lengths, table.where.size(1))):
+            before = LstmState(*(part[:, direction] for part in state))
+            outputs.append(self._read(direction, table, packing, before))
+        layers, states = zip(*outputs, strict=True)
+        both = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
+        return torch.cat(layers, dim=-1), LstmState(*both)
 
     def run_direction(self, direction: int, tokens: Tensor, lengths: Tensor, state: LstmState) -> "DirectionOutput":
-        """Read tokens (B, T, I), given in the reading order of a direction (0 forward, 1 backward), in that direction.
+        """Read sentences in one direction (0 forward, 1 backward), given in the reading order of that direction.
 
-        `state` is (n_layers, B, P) and (n_layers, B, H).
+        *Shape:* tokens (B, T, I) · lengths (B,) · state (n_layers, B, P) and (n_layers, B, H).
         """
         packing, _ = Packing.both_directions(lengths, tokens.size(1))
-        return self._run_direction(direction, TokenTable.of(tokens), packing, state)
+        return self._read(direction, TokenTable.of(tokens), packing, state)
 
-    def _run_direction(
-        self, direction: int, tokens: TokenTable, packing: Packing, state: LstmState
-    ) -> "DirectionOutput":
-        """Run one layer after the other over packed tokens. Dropout of a layer's input is also of the residual."""
-        steps = tokens.where.size(1)
+    def _read(self, direction: int, tokens: TokenTable, packing: Packing, state: LstmState) -> "DirectionOutput":
+        """Run one layer after the other over packed tokens. Dropout of a layer's input also drops from the residual."""
+        kernel = fastest_kernel(packing.order.device) if self.kernel is KERNELS["auto"] else self.kernel
+        clips = LstmClips(self.options.cell_clip, self.options.projection_clip)
         where: Optional[Tensor] = tokens.where.flatten()[packing.positions]  # (N,)
         values = tokens.vectors  # (M, I), the token vectors of `where`; above the first layer, (N, P)
         layers, hiddens, cells = [], [], []
         for depth, layer in enumerate((self.forward_layers, self.backward_layers)[direction]):
             if self.input_dropout.training and self.input_dropout.p:
                 values, where = self.input_dropout(values if where is None else values[where]), None
-            before = LstmState(*(part[depth][packing.order] for part in state))  # (B, P), (B, H)
             weights: LstmWeights = layer.weights  # type: ignore[assignment]
-            outputs, after = self._run_layer(weights, values, where, packing.sizes, before)  # (N, P)
-            if depth and self.options.use_skip_connections:
-                outputs = outputs + values
-            values, where = outputs, None
-            layers.append(packing.unpack(outputs, steps))  # (B, T, P)
+            after = LstmState(*(part[depth][packing.order] for part in state))  # (B, P), (B, H)
+            blocks = []
+            for gates, sizes in _input_products(weights, values, where, packing.sizes):
+                block, after = kernel(gates, sizes, weights.recurrent, weights.projection, after, clips)
+                blocks.append(block)
+            outputs = torch.cat(blocks)  # (N, P)
+            values, where = outputs + values if depth and self.options.use_skip_connections else outputs, None
+            layers.append(packing.unpack(values, tokens.where.size(1)))  # (B, T, P)
             hiddens.append(packing.unsort(after.hidden))
             cells.append(packing.unsort(after.cell))
         return DirectionOutput(torch.stack(layers), LstmState(torch.stack(hiddens), torch.stack(cells)))
 
-    def _run_layer(
-        self, weights: LstmWeights, values: Tensor, where: Optional[Tensor], sizes: list[int], state: LstmState
-    ) -> tuple[Tensor, LstmState]:
-        """Run one layer over packed tokens: those of `values`, or its rows `where` (N,).
-
-        Without gradients it goes block by block, in memory that does not grow with the text, and computes the input
-        product of a word that occurs twice in a block once.
-        """
-        clips = LstmClips(self.options.cell_clip, self.options.projection_clip)
-        recurrent, projection = weights.recurrent, weights.projection
-        if torch.is_grad_enabled():
-            tokens = (values if where is None else values[where]).to(weights.input.dtype)  # (N, I)
-            gates = linear(tokens, weights.input, weights.bias)  # (N, 4H)
-            return self.kernel(gates, sizes, recurrent, projection, state, clips)
-        outputs = [values.new_empty(0, self.options.projection_dim, dtype=state.hidden.dtype)]
-        for block, block_sizes in _blocks(sizes):
-            if where is None:
-                gates = linear(values[block], weights.input, weights.bias)  # (tokens of the block, 4H)
-            else:
-                rows, back = where[block].unique(return_inverse=True)  # (distinct,), (tokens of the block,)
-                gates = linear(values[rows], weights.input, weights.bias)[back]
-            output, state = self.kernel(gates, block_sizes, recurrent, projection, state, clips)
-            outputs.append(output)
-        return torch.cat(outputs), state
-
 
 class DirectionOutput(NamedTuple):
-    """The outputs of one direction: layers (n_layers, B, T, P), zero beyond a sentence's length, and the state after.
+    """The outputs of one direction: layers (n_layers, B, T, P), zero beyond a sentence's length, and the final state.
 
-    Both are in reading order: for the backward direction, layers of `run` are in the order of the text again.
+    The layers of `run_direction` are in reading order; inside `run`, those of both directions are in text order.
     """
 
     layers: Tensor
     state: LstmState
 
 
-def _blocks(sizes: list[int]) -> Iterator[tuple[slice, list[int]]]:
-    """Cut time steps into blocks of about `TOKENS_PER_BLOCK` tokens: the tokens of each, and its sizes."""
+def _input_products(
+    weights: LstmWeights, values: Tensor, where: Optional[Tensor], sizes: list[int]
+) -> Iterator[tuple[Tensor, list[int]]]:
+    """Yield W x + b (tokens, 4H) of packed tokens, and their `sizes`; the tokens are `values`, or its rows `where`.
+
+    With gradients, all tokens come at once. Without, they come in blocks of about `TOKENS_PER_BLOCK`, in memory that
+    does not grow with the text, and a word that occurs twice in a block goes through one product.
+    """
+    if torch.is_grad_enabled() or not sizes:
+        tokens = (values if where is None else values[where]).to(weights.input.dtype)  # (N, I)
+        yield linear(tokens, weights.input, weights.bias), sizes
+        return
     start, first = 0, 0
     for step, end in enumerate(accumulate(sizes), 1):
         if end - start >= TOKENS_PER_BLOCK or step == len(sizes):
-            yield slice(start, end), sizes[first:step]
+            if where is None:
+                gates = linear(values[start:end], weights.input, weights.bias)  # (tokens of the block, 4H)
+            else:
+                rows, back = where[start:end].unique(return_inverse=True)  # (distinct,), (tokens of the block,)
+                gates = linear(values[rows], weights.input, weights.bias)[back]
+            yield gates, sizes[first:step]
             start, first = end, step
 
 

@@ -1,4 +1,4 @@
-"""What the first layer of a biLM is: ids to token vectors, of characters or of words."""
+"""The first layer of a biLM: token vectors from ids of characters or words."""
 
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class TokenTable(NamedTuple):
-    """The vectors of distinct words, and the row of each token: a repeated word need not be computed twice.
+    """The vectors of distinct words, and the row of each token, so that a repeated word is computed once.
 
     *Shape:* vectors (M, P) · where (B, T).
     """
@@ -19,7 +19,7 @@ class TokenTable(NamedTuple):
 
     @classmethod
     def of(cls, tokens: Tensor) -> "TokenTable":
-        """Tokens (B, T, P) of which none is known to repeat."""
+        """Return a table with one row per token (B, T, P)."""
         rows = torch.arange(tokens[..., 0].numel(), device=tokens.device)  # (B·T,)
         return cls(tokens.flatten(0, 1), rows.view(tokens.shape[:2]))
 
@@ -29,33 +29,33 @@ class TokenTable(NamedTuple):
 
 
 class TokenEncoder(nn.Module, ABC):
-    """Makes context-free token vectors, and knows the ids that it reads."""
+    """Computes context-free token vectors from ids."""
 
     input_dims: int
-    """Dimensions of its ids: 3 for characters (B, T, C), 2 for words (B, T)."""
+    """The number of dimensions of its ids: 3 for characters (B, T, C), 2 for words (B, T)."""
 
     @abstractmethod
     def boundaries(self, ids: Tensor) -> tuple[Any, Any]:
-        """The ids of `<S>` and `</S>`, on the device of `ids`."""
+        """Return the ids of `<S>` and `</S>`, on the device of `ids`."""
 
     @abstractmethod
     def fit(self, ids: Tensor) -> Tensor:
-        """Ids as an indexer makes them, in the form that this encoder reads."""
+        """Return the ids of an indexer in the form that this encoder reads."""
 
     @abstractmethod
     def mask(self, ids: Tensor) -> Tensor:
-        """Where there is a token, (B, T)."""
+        """Return where there is a token (B, T)."""
 
     @abstractmethod
     def look_up(self, ids: Tensor) -> TokenTable:
-        """Ids to a table of vectors, (M, P), and which of them each token is, (B, T)."""
+        """Return a table of vectors (M, P) and the row of each token (B, T)."""
 
     def bounded(self, ids: Tensor) -> Tensor:
-        """Ids as an indexer makes them, in this encoder's form and with `<S>` and `</S>` around each sentence."""
+        """Return the ids of an indexer in this encoder's form, with `<S>` and `</S>` around each sentence."""
         fitted = self.fit(ids)  # (B, T, ·)
         present, (begin, end) = self.mask(fitted), self.boundaries(fitted)
         return add_sentence_boundary_token_ids(fitted, present, begin, end)[0]  # type: ignore[arg-type]  # (B, T + 2, ·)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Ids to token vectors, (B, T, P)."""
+        """Return the vector of each token (B, T, P)."""
         return self.look_up(ids).dense()

@@ -1,4 +1,4 @@
-"""The vectors of words that a frozen token encoder has met, so that only new ones are computed."""
+"""A cache of word vectors: a frozen character-level encoder computes each word only once."""
 
 from threading import Lock
 from typing import Optional
@@ -12,74 +12,74 @@ from elmo_plugin.bilm.token_encoder import TokenTable
 from elmo_plugin.linear import Version, product_type
 
 CAPACITY = 32768
-"""Words kept, 64 MB at the original size. When they are more it starts anew, and frequent words are soon back."""
+"""The number of words kept, 64 MB at the original size. A full cache is cleared; frequent words soon return."""
 
 Fingerprint = tuple[tuple[object, ...], ...]
 
 
 class WordCache:
-    """Every word's vector is computed, once; weights that were changed or moved make it forget.
+    """The vectors of the words seen so far. The cache is cleared when a weight changes or moves.
 
-    Threads may share it. A copy of it, also by pickle, starts empty.
+    Threads may share a cache. A copy, or an unpickled cache, starts empty.
 
     # Parameters
 
     capacity : `int`
-        Words that it keeps. A batch that alone has more is answered all the same.
+        The number of words that it keeps. A single batch may have more.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self.capacity = capacity
         self._lock = Lock()
-        self._forget()
+        self._clear()
 
     def __reduce__(self) -> tuple[type, tuple[int]]:
-        """What a copy is made from."""
+        """Copy or unpickle as an empty cache."""
         return WordCache, (self.capacity,)
 
     def __len__(self) -> int:
-        """Words that it knows."""
+        """Return the number of cached words."""
         return len(self._rows)
 
     def clear(self) -> None:
         """Remove all words from the cache."""
         with self._lock:
-            self._forget()
+            self._clear()
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._rows: dict[bytes, int] = {}
-        self._vectors: Optional[Tensor] = None  # (rows, P), those beyond the words known are free
+        self._vectors: Optional[Tensor] = None  # (rows, P); rows after the cached words are free
         self._made_by: Fingerprint = ()
 
     @torch.no_grad()
     def look_up(self, encoder: CharacterLevelEncoder, ids: Tensor) -> TokenTable:
-        """Ids (B, T, C) to the vectors of all words known, (M, P), and which of them each is, (B, T)."""
-        spelled = _spellings(ids)
+        """Return the vectors of all cached words (M, P), and the row of each token, from ids (B, T, C)."""
+        words = _word_bytes(ids)
         with self._lock:
-            self._learn(encoder, ids, spelled)
+            self._learn(encoder, ids, words)
             assert self._vectors is not None
-            rows = torch.tensor([self._rows[word] for word in spelled], device=ids.device)  # (B·T,)
+            rows = torch.tensor([self._rows[word] for word in words], device=ids.device)  # (B·T,)
             return TokenTable(self._vectors, rows.view(ids.shape[:2]))
 
-    def _learn(self, encoder: CharacterLevelEncoder, ids: Tensor, spelled: list[bytes]) -> None:
-        """Compute the words that are not known."""
+    def _learn(self, encoder: CharacterLevelEncoder, ids: Tensor, words: list[bytes]) -> None:
+        """Compute the words that are not in the cache."""
         made_by = fingerprint(encoder)
         if made_by != self._made_by:
-            self._forget()
+            self._clear()
             self._made_by = made_by
-        new = self._new_words(spelled)
+        new = self._new_words(words)
         if self._rows and len(self._rows) + len(new) > self.capacity:
             self._rows, self._vectors = {}, None
-            new = self._new_words(spelled)
+            new = self._new_words(words)
         if new:
             self._add(new, encoder.encode_all(ids.flatten(0, 1)[list(new.values())]))  # (new words, P)
 
-    def _new_words(self, spelled: list[bytes]) -> dict[bytes, int]:
-        """Words not known, each with a place where it stands."""
-        return {word: place for place, word in enumerate(spelled) if word not in self._rows}
+    def _new_words(self, words: list[bytes]) -> dict[bytes, int]:
+        """Return the words that are not in the cache, each with one of its positions."""
+        return {word: position for position, word in enumerate(words) if word not in self._rows}
 
     def _add(self, words: dict[bytes, int], vectors: Tensor) -> None:
-        """Known vectors are never written over: an answer given out stays as it was."""
+        """Append vectors. Rows in use are never overwritten, so tables returned before stay valid."""
         start, end = len(self._rows), len(self._rows) + len(vectors)
         if self._vectors is None or end > len(self._vectors):
             grown = vectors.new_empty(max(end, min(2 * end, self.capacity)), vectors.size(1))  # (rows, P)
@@ -91,13 +91,13 @@ class WordCache:
 
 
 def fingerprint(encoder: CharacterLevelEncoder) -> Fingerprint:
-    """Changes when a weight is replaced, moved, converted or written to, with autocast and `torch.inference_mode`."""
+    """Return a value that changes with the weights, their device and type, autocast and `torch.inference_mode`."""
     weights = list(encoder.parameters())
     mode = (torch.is_inference_mode_enabled(), product_type(weights[0]))
     return mode, *((Version(weight), weight.device) for weight in weights)
 
 
-def _spellings(ids: Tensor) -> list[bytes]:
-    """Each word's ids (B, T, C) as bytes, one word after the other."""
-    spelled = np.ascontiguousarray(ids.flatten(0, 1).to("cpu", torch.int32).numpy())  # (B·T, C)
-    return [word.tobytes() for word in spelled]
+def _word_bytes(ids: Tensor) -> list[bytes]:
+    """Return the ids (B, T, C) of each word as bytes."""
+    words = np.ascontiguousarray(ids.flatten(0, 1).to("cpu", torch.int32).numpy())  # (B·T, C)
+    return [word.tobytes() for word in words]

@@ -43,7 +43,7 @@ class WordEncoder(TokenEncoder):
         """Word ids (B, T) and the whole table. Raises `ValueError` for an id that the table has no row for."""
         if ids.numel() and int(ids.max()) >= self.embedding.num_embeddings:
             raise ValueError(
-                f"word id {int(ids.max())} in the input; wanted at most {self.embedding.num_embeddings - 1}: "
+                f"word id {int(ids.max())} in the input; expected at most {self.embedding.num_embeddings - 1}: "
                 "read the text with the vocabulary that the biLM was trained with. If it has no <UNK>, the text "
                 "may have no other words"
             )

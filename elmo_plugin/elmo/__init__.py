@@ -1,10 +1,11 @@
-"""LAYERS → ONE VECTOR A TOKEN: the mixes, ELMo itself, and the two components that put it into other models."""
+"""LAYERS → ONE VECTOR PER TOKEN: the mixes, `Elmo`, and the two components that put it into other models."""
 
 from elmo_plugin.elmo.char_cnn_embedder import ElmoCharCnnEmbedder
-from elmo_plugin.elmo.elmo import Elmo, ElmoOutput
+from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.enhanced_encoder import ElmoEnhancedEncoder
 from elmo_plugin.elmo.layer_mix import AverageMix, ConcatenateMix, LastMix, LayerMix
 from elmo_plugin.elmo.learned_function import LearnedFunctionMix
+from elmo_plugin.elmo.output import ElmoOutput
 from elmo_plugin.elmo.scalar_mix import ScalarMix
 from elmo_plugin.elmo.sentence_cache import SentenceCache
 from elmo_plugin.elmo.token_embedder import ElmoTokenEmbedder

@@ -1,9 +1,10 @@
-"""What a mix of layers is, and the ones that have nothing to learn."""
+"""The base class of all mixes of layers, and the mixes without parameters."""
 
+import warnings
 from abc import ABC, abstractmethod
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from allennlp.common import Lazy, Registrable
+from allennlp.common import Lazy, Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
@@ -13,69 +14,89 @@ Part = TypeVar("Part")
 
 
 class LayerMix(nn.Module, ABC, Registrable):
-    """Makes one vector a token of a biLM's layers (ELMo §3.2).
+    """Combines the layers of a biLM into one vector per token (ELMo §3.2).
+
+        >>> import torch
+        >>> mix = LayerMix.by_name("average")(3, 64)
+        >>> mix(torch.randn(3, 2, 5, 64), torch.ones(2, 5, dtype=torch.bool)).shape
+        torch.Size([2, 5, 64])
 
     # Parameters
 
-    num_layers : `int`
-        L, the token layer included.
+    num_elmo_layers : `int`
+        The number of layers (L): the LSTM layers and the token layer. Configs may still call it `num_layers`.
     layer_dim : `int`
-        D.
+        The width of a layer (D).
     """
 
     default_implementation = "scalar"
 
-    def __init__(self, num_layers: int, layer_dim: int) -> None:
+    def __init__(self, num_elmo_layers: int, layer_dim: int) -> None:
         super().__init__()
-        at_least(1, num_layers=num_layers, layer_dim=layer_dim)
-        self.num_layers = num_layers
+        at_least(1, num_elmo_layers=num_elmo_layers, layer_dim=layer_dim)
+        self.num_elmo_layers = num_elmo_layers
         self.layer_dim = layer_dim
 
+    @classmethod
+    def from_params(
+        cls, params: Params, constructor_to_call: Any = None, constructor_to_inspect: Any = None, **extras: Any
+    ) -> "LayerMix":
+        """Build it from the keys of a config. `num_layers` is the old name of `num_elmo_layers`."""
+        if isinstance(params, Params) and "num_layers" in params:
+            extras["num_layers"] = params.pop_int("num_layers")
+        if "num_layers" in extras and "num_elmo_layers" not in extras:
+            warnings.warn("'num_layers' of a mix is now 'num_elmo_layers'", DeprecationWarning, stacklevel=2)
+            extras["num_elmo_layers"] = extras["num_layers"]
+        if "num_elmo_layers" in extras:  # a mix of a user may take it by its old name
+            extras["num_layers"] = extras["num_elmo_layers"]
+        mix: LayerMix = super().from_params(params, constructor_to_call, constructor_to_inspect, **extras)
+        return mix
+
     def get_output_dim(self) -> int:
-        """Width of the vector it makes: D, unless the mix says otherwise."""
+        """Return the width of the mixed vectors: D, unless a subclass says otherwise."""
         return self.layer_dim
 
     @abstractmethod
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
-        """Layers (L, B, T, D) with their mask (B, T) to (B, T, output dim)."""
+        """Mix layers (L, B, T, D) with their mask (B, T): return (B, T, output dim)."""
 
 
 @LayerMix.register("average")
 class AverageMix(LayerMix):
-    """The mean of all layers: the paper's λ = 1 in the limit (§5.1). Registered as a `LayerMix` with name `average`."""
+    """The mean of all layers, the limit of the paper's λ = 1 (§5.1). Registered as a `LayerMix` with name `average`."""
 
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
-        """(L, B, T, D) to (B, T, D)."""
+        """Return the mean (B, T, D) of layers (L, B, T, D)."""
         return layers.mean(dim=0)
 
 
 @LayerMix.register("last")
 class LastMix(LayerMix):
-    """The top layer alone, as TagLM and CoVe use it (§5.1). Registered as a `LayerMix` with name `last`."""
+    """The top layer, which TagLM and CoVe use (§5.1). Registered as a `LayerMix` with name `last`."""
 
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
-        """(L, B, T, D) to (B, T, D)."""
+        """Return the last (B, T, D) of layers (L, B, T, D)."""
         return layers[-1]
 
 
 @LayerMix.register("concatenate")
 class ConcatenateMix(LayerMix):
-    """All layers side by side, for someone behind to mix: `elmo_enhanced`, above all.
+    """All layers side by side, for a later module such as `elmo_enhanced` to mix.
 
     Registered as a `LayerMix` with name `concatenate`.
     """
 
     def get_output_dim(self) -> int:
-        """L · D."""
-        return self.num_layers * self.layer_dim
+        """Return the width of all layers (L · D)."""
+        return self.num_elmo_layers * self.layer_dim
 
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
-        """(L, B, T, D) to (B, T, L · D), layer 0 first."""
+        """Concatenate layers (L, B, T, D): return (B, T, L · D), layer 0 first."""
         return layers.permute(1, 2, 0, 3).flatten(2)
 
 
 def build_part(key: str, part: Lazy[Part], **sizes: int) -> Part:
-    """What a config has under `key`, for these sizes. Raises `ConfigurationError` that names the key."""
+    """Build what a config has under `key`, for these sizes. Errors name the key."""
     try:
         return part.construct(**sizes)
     except ConfigurationError as error:

@@ -1,56 +1,76 @@
-"""A batch that is too large for the memory, answered by halves."""
+"""Batches that run out of memory are split in two and retried."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
 
+from elmo_plugin.elmo.output import ElmoOutput
+
 TOKENS_AT_ONCE = 16384
-"""Tokens, padding included, of a batch that is run as one: its layers take 200 MB at the original size."""
+"""The largest batch, in tokens with padding, that runs as one: its layers take 200 MB at the original size."""
 
 OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
-"""What PyTorch's errors say; the one of a GPU alone has a class."""
+"""Parts of PyTorch's error messages. Only the error of a GPU has a class of its own."""
 
-Run = Callable[[Tensor], list[Tensor]]
+Forward = Callable[[Any, Tensor, Optional[Tensor]], ElmoOutput]
 
 
-def by_halves(run: Run, ids: Tensor, present: Tensor) -> list[Tensor]:
-    """The answers of a run over a batch, of the long half and the short half apart where the whole is too large.
+def split_on_out_of_memory(forward: Forward) -> Forward:
+    """Wrap `Elmo.forward`: split a batch that is too large, or runs out of memory, into shorter and longer sentences.
 
-    # Parameters
-
-    run : `Run`
-        Ids (B, T, …) to tensors (B, T + k, …), each row of its own.
-    ids : `Tensor` (B, T, …)
-    present : `Tensor` (B, T)
-        Where there is a token.
-
-    Raises what `run` raises, for want of memory only if it was for a single sentence.
+    With gradients, or if a sentence depends on those before it, a batch runs as it is. If a single sentence runs out of
+    memory, its error is raised.
     """
+
+    @wraps(forward)
+    def split_forward(elmo: Any, inputs: Tensor, word_inputs: Optional[Tensor] = None) -> ElmoOutput:
+        encoder = elmo.bilm.token_encoder
+        batch = inputs.shape[: inputs.dim() - encoder.input_dims + 1]  # (B,), or more dimensions
+        if torch.is_grad_enabled() or not elmo.initial_state.same_for_every_sentence or batch.numel() < 2:
+            return forward(elmo, inputs, word_inputs)
+        ids = inputs.flatten(0, len(batch) - 1)  # (B, T, …)
+        if ids.size(0) * ids.size(1) <= TOKENS_AT_ONCE:
+            try:
+                return forward(elmo, inputs, word_inputs)
+            except RuntimeError as error:
+                if not _is_out_of_memory(error):
+                    raise
+        *representations, mask = _run_in_parts(forward, elmo, ids, encoder.mask(ids))
+        return ElmoOutput([values.unflatten(0, batch) for values in representations], mask.unflatten(0, batch))
+
+    return split_forward
+
+
+def _run_in_parts(forward: Forward, elmo: Any, ids: Tensor, present: Tensor) -> list[Tensor]:
+    """Return the representations and the mask of ids (B, T, …), computed in parts of similar length."""
+    steps = torch.arange(1, present.size(1) + 1, device=ids.device)  # (T,)
+    lengths = (present * steps).amax(dim=1)  # (B,), up to the last token
     whole: list[Tensor] = []
-    for rows, steps, answers in _parts(run, ids, present):
-        if len(rows) == len(ids):
-            return answers
-        if not whole:
-            beyond = ids.size(1) - steps
-            whole = [answer.new_zeros(len(ids), answer.size(1) + beyond, *answer.shape[2:]) for answer in answers]
-        for joined, answer in zip(whole, answers, strict=True):
-            joined[rows, : answer.size(1)] = answer
+    parts = list(lengths.argsort().tensor_split(2))
+    while parts:
+        rows = parts.pop()
+        # The last column is padding, unless the part is as long as the batch. It shows the vectors of all padding.
+        columns = min(int(lengths[rows].max()) + 1, ids.size(1))
+        if len(rows) == 1 or len(rows) * columns <= TOKENS_AT_ONCE:
+            try:
+                output = forward(elmo, ids[rows, :columns], None)
+            except RuntimeError as error:
+                if len(rows) == 1 or not _is_out_of_memory(error):
+                    raise
+            else:
+                values = [*output.representations, output.mask]
+                beyond = ids.size(1) - columns
+                whole = whole or [each.new_empty(len(ids), each.size(1) + beyond, *each.shape[2:]) for each in values]
+                for joined, each in zip(whole, values, strict=True):
+                    joined[rows, : each.size(1)] = each
+                    joined[rows, each.size(1) :] = each[:, -1:]
+                continue
+        parts += rows.tensor_split(2)
     return whole
 
 
-def _parts(run: Run, ids: Tensor, present: Tensor) -> Iterator[tuple[Tensor, int, list[Tensor]]]:
-    """Rows, their steps T, and the run's answers for them: one after another, so that only one is held at a time."""
-    if len(ids) < 2 or present.numel() <= TOKENS_AT_ONCE:
-        try:
-            yield torch.arange(len(ids), device=ids.device), ids.size(1), run(ids)
-            return
-        except RuntimeError as error:
-            if len(ids) < 2 or not any(words in str(error) for words in OUT_OF_MEMORY):
-                raise
-    last = present * torch.arange(1, present.size(1) + 1, device=present.device)  # (B, T), where a token stands
-    lengths = last.amax(dim=1)  # (B,)
-    for rows in lengths.argsort().tensor_split(2):
-        longest = max(int(lengths[rows].max()), 1)
-        for inner, steps, answers in _parts(run, ids[rows, :longest], present[rows, :longest]):
-            yield rows[inner], steps, answers
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    return any(words in str(error) for words in OUT_OF_MEMORY)

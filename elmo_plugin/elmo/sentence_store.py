@@ -1,4 +1,4 @@
-"""Values by key in a folder on disk, for many processes at once: LMDB, which a kill leaves as the last commit did."""
+"""A key-value store in a folder, shared by processes: an LMDB file, which stays intact when a process is killed."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ from allennlp.common.checks import ConfigurationError
 logger = logging.getLogger(__name__)
 
 MAP_SIZE = 2**30
-"""Bytes of address space that a file gets at first; doubled as often as needed."""
+"""The address space of a new file in bytes; it is doubled when the file is full."""
 IDENTITY = b"identity"
 UNREADABLE = (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError)
 
@@ -22,16 +22,16 @@ Result = TypeVar("Result")
 
 
 class SentenceStore:
-    """A folder's LMDB file. Nothing in it is ever overwritten: of two processes that write a key, the first wins.
+    """The LMDB file of a folder. No value is overwritten: if two processes write a key, the first value stays.
 
-    Where it cannot be written, what is there is still read. Use `open_store`: LMDB wants a file opened once a process.
+    A file that cannot be written is still read. Use `open_store`, because a process must open an LMDB file only once.
 
     # Parameters
 
     path : `Path`
-        The folder; made if there is none.
+        The folder; it is created if it does not exist.
 
-    Raises `ConfigurationError` for a file that is no LMDB, `OSError` or `lmdb.Error` where none can be had.
+    Raises `ConfigurationError` for a file that is not LMDB, and `OSError` or `lmdb.Error` if none can be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,33 +40,33 @@ class SentenceStore:
         self._open()
 
     def claim(self, identity: bytes) -> bytes:
-        """What the file says that its values were made by, which is `identity` if it did not say yet."""
-        found = self._transact(_get_identity)
-        if found is None:
+        """Return the identity that the file holds; a file without one gets `identity`."""
+        stored = self._transact(_get_identity)
+        if stored is None:
             self.write({IDENTITY: identity})
-            found = self._transact(_get_identity)
-        return found or identity
+            stored = self._transact(_get_identity)
+        return stored or identity
 
     def read(self, keys: Sequence[bytes], receive: Callable[[int, Any], None]) -> list[int]:
-        """Give each key's place and value to `receive`; return the places of the keys that are not there.
+        """Pass the index and the value of each key to `receive`, and return the indices of the missing keys.
 
-        All in one transaction. A value is a buffer, good for the one call.
+        All values come from one transaction. A value is a buffer that is valid only during the call.
         """
 
         def read_all(transaction: lmdb.Transaction) -> list[int]:
             missing = []
-            for place, key in enumerate(keys):
+            for index, key in enumerate(keys):
                 value = transaction.get(key)
                 if value is None:
-                    missing.append(place)
+                    missing.append(index)
                 else:
-                    receive(place, value)
+                    receive(index, value)
             return missing
 
         return self._transact(read_all)
 
     def write(self, values: Mapping[bytes, Any]) -> None:
-        """Add buffers, all or none. After a failure, as of a full disk, there is a warning and no further attempt."""
+        """Add all buffers or none. After a failure, such as a full disk, it warns and never writes again."""
 
         def put_all(transaction: lmdb.Transaction) -> None:
             for key, value in values.items():
@@ -76,7 +76,7 @@ class SentenceStore:
             try:
                 self._transact(put_all, write=True)
             except lmdb.Error as error:
-                logger.warning("'%s' cannot be written (%s): it is read, and nothing joins it", self.path, error)
+                logger.warning("'%s' cannot be written (%s): it is read, and no sentence is added", self.path, error)
                 self.writable = False
 
     def _open(self) -> None:
@@ -84,7 +84,7 @@ class SentenceStore:
         self._environment, self.writable = _open_environment(self.path)
 
     def _transact(self, action: Callable[[lmdb.Transaction], Result], write: bool = False) -> Result:
-        if self._pid != os.getpid():  # LMDB must be opened anew behind a fork
+        if self._pid != os.getpid():  # LMDB must be opened again after a fork
             self._environment.close()
             self._open()
         with self._lock:
@@ -95,9 +95,9 @@ class SentenceStore:
                 except lmdb.MapFullError:
                     self._environment.set_mapsize(2 * self._environment.info()["map_size"])
                 except lmdb.MapResizedError:
-                    self._environment.set_mapsize(0)  # as large as another process made it
+                    self._environment.set_mapsize(0)  # the size that another process set
                 except lmdb.ReadersFullError:
-                    if not self._environment.reader_check():  # frees the places of processes that were killed
+                    if not self._environment.reader_check():  # frees the slots of killed processes
                         raise
 
 
@@ -105,49 +105,49 @@ _OPEN: "WeakValueDictionary[tuple[int, int], SentenceStore]" = WeakValueDictiona
 
 
 def open_store(path: Path) -> Optional[SentenceStore]:
-    """The store in a folder, the same object for all that ask in this process; `None`, with a warning, if none can be.
+    """Return the store of a folder, one object per process; warn and return `None` if it cannot be opened.
 
-    Raises `ConfigurationError` for a file that is no LMDB.
+    Raises `ConfigurationError` for a file that is not LMDB.
     """
     try:
         store = _OPEN.get(_file_id(path)) or SentenceStore(path)
         _OPEN[_file_id(path)] = store
     except (OSError, lmdb.Error) as error:
-        logger.warning("'%s' can be neither made nor read (%s): going on without it", path, error)
+        logger.warning("'%s' can be neither created nor read (%s): continuing without it", path, error)
         return None
     return store
 
 
 def _open_environment(path: Path) -> tuple[lmdb.Environment, bool]:
-    """The environment, and whether it can be written."""
+    """Open the environment, and return it with whether it can be written."""
     file, lock = path / "data.mdb", path / "lock.mdb"
     try:
         path.mkdir(parents=True, exist_ok=True)
-        # Without `metasync` a power cut may lose the last commit, and harms nothing else.
+        # Without `metasync`, a power cut may lose the last commit but nothing else.
         return _whole(file, lmdb.open(str(path), map_size=MAP_SIZE, metasync=False)), True
     except UNREADABLE as error:
         raise ConfigurationError(f"'{file}' is no LMDB file of this machine's kind: {error}") from error
     except (OSError, lmdb.Error) as error:
         if not file.exists():
             raise
-        logger.warning("'%s' cannot be written (%s): it is read, and nothing joins it", path, error)
+        logger.warning("'%s' cannot be written (%s): it is read, and no sentence is added", path, error)
         is_locked = os.access(lock, os.W_OK)
         return _whole(file, lmdb.open(str(path), map_size=MAP_SIZE, readonly=True, lock=is_locked)), False
 
 
 def _whole(file: Path, environment: lmdb.Environment) -> lmdb.Environment:
-    """The same. Raises `ConfigurationError` for a file that was cut off: what is not there would end the process."""
-    found, wanted = file.stat().st_size, (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
-    if found < wanted:
+    """Return the environment. Raise `ConfigurationError` for a truncated file, which would crash the process."""
+    actual, expected = file.stat().st_size, (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    if actual < expected:
         environment.close()
         raise ConfigurationError(
-            f"'{file}' is cut off: found {found} bytes, wanted {wanted}; delete it, or copy it anew"
+            f"'{file}' is cut off: expected {expected} bytes, got {actual}; delete it, or copy it again"
         )
     return environment
 
 
 def _file_id(path: Path) -> tuple[int, int]:
-    """Which file it is, by whatever path: (0, 0) for none."""
+    """Return the device and inode of the file, whatever its path; (0, 0) if it does not exist."""
     file = path / "data.mdb"
     if not file.exists():
         return 0, 0
@@ -156,5 +156,5 @@ def _file_id(path: Path) -> tuple[int, int]:
 
 
 def _get_identity(transaction: lmdb.Transaction) -> Optional[bytes]:
-    found = transaction.get(IDENTITY)
-    return None if found is None else bytes(found)
+    identity = transaction.get(IDENTITY)
+    return None if identity is None else bytes(identity)

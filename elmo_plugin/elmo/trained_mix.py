@@ -1,4 +1,4 @@
-"""The ELMo inside a trained model, ours or AllenNLP's own, and the mix that it was trained with."""
+"""Find the ELMo of a trained model, ours or AllenNLP's own, and the mix that was trained with it."""
 
 from typing import cast
 
@@ -19,7 +19,8 @@ from elmo_plugin.options import BiLMOptions
 def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
     """Return the first ELMo of a model and the first mix that it learned.
 
-    AllenNLP's own `Elmo` is copied into one of ours. Raises `ConfigurationError` for a model without ELMo.
+    The weights of AllenNLP's own `Elmo` are copied into an `Elmo` of this library.
+    Raises `ConfigurationError` for a model without ELMo.
     """
     for module in model.modules():
         if isinstance(module, Elmo):
@@ -28,11 +29,11 @@ def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
         if isinstance(module, AllenNlpElmo) and isinstance(getattr(module, BILM), _ElmoBiLm):
             elmo = _copy(module, type(model).__name__)
             return elmo, cast(LayerMix, elmo.mixes[0])
-    raise ConfigurationError(f"the archive's {type(model).__name__} holds no ELMo to embed with")
+    raise ConfigurationError(f"the archive's model: expected one with ELMo, got a {type(model).__name__}")
 
 
 def elmo_of(checkpoint: Checkpoint, saved: SavedMix, source: str) -> Elmo:
-    """An `Elmo` with the weights and the mix of AllenNLP's; its dropout is 0."""
+    """Return an `Elmo` without dropout that has the weights and the mix of AllenNLP's."""
     bilm = build_bilm(checkpoint, source=source)
     sizes = bilm.options
     mix = ScalarMix(
@@ -52,7 +53,7 @@ def _copy(theirs: AllenNlpElmo, name: str) -> Elmo:
 
 
 def _trained_mix(model: nn.Module, elmo: Elmo) -> LayerMix:
-    """The first mix of a model's ELMo; where that hands on all layers, the first of `elmo_enhanced` behind it."""
+    """Return the first mix of a model's ELMo, or that of `elmo_enhanced` if ELMo passes all layers on to it."""
     mix = cast(LayerMix, elmo.mixes[0])
     if isinstance(mix, ConcatenateMix):
         for encoder in model.modules():

@@ -2,7 +2,15 @@
 
 from elmo_plugin.linear.linear import Linear, linear, with_linear
 from elmo_plugin.linear.number_types import NUMBER_TYPES, number_type
-from elmo_plugin.linear.products import Version, has_native_bfloat16, pack, product, product_type, weight_gradient
+from elmo_plugin.linear.products import (
+    Version,
+    has_native_bfloat16,
+    pack,
+    product,
+    product_type,
+    product_with,
+    weight_gradient,
+)
 
 __all__ = [
     "NUMBER_TYPES",
@@ -14,6 +22,7 @@ __all__ = [
     "pack",
     "product",
     "product_type",
+    "product_with",
     "weight_gradient",
     "with_linear",
 ]

@@ -1,4 +1,4 @@
-"""The types of numbers by the names that configs, the command line and Python use."""
+"""The types of numbers by their names in configs, on the command line and in Python."""
 
 from collections.abc import Collection
 

@@ -5,7 +5,8 @@ which PyTorch carries too, does not. It is called by the operators that `torch.c
 """
 
 import platform
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from math import gcd
 from typing import NamedTuple, Optional
 
@@ -85,9 +86,15 @@ _packed = WeakIdKeyDictionary()  # by weight, for as long as there is the weight
 
 def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """Values (N, I) and weight (O, I), which may be packed, to (N, O), a new tensor. All of one type; no gradient."""
-    if not _is_for_onednn(values):
-        return linear(values, weight, bias)
-    return torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")  # (N, O)
+    return product_with(weight, bias)(values)  # (N, O)
+
+
+def product_with(weight: Tensor, bias: Optional[Tensor] = None) -> Callable[[Tensor], Tensor]:
+    """Return the function from values (N, I) to `product(values, weight, bias)`, for a weight that is used often."""
+    if not _is_for_onednn(weight):
+        return partial(linear, weight=weight, bias=bias)
+    operator = torch.ops.mkldnn._linear_pointwise.default
+    return partial(operator, W=weight, B=bias, attr="none", scalars=[], algorithm="")
 
 
 def weight_gradient(d_outputs: Tensor, values: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ Sak et al. 2014, *Long short-term memory recurrent neural network architectures 
 with the clips of TensorFlow's `LSTMCell` (`cell_clip`, `proj_clip`), which is what bilm-tf trains.
 """
 
-from elmo_plugin.lstm.kernels import KERNELS, kernel_by_name
+from elmo_plugin.lstm.kernels import KERNELS, fastest_kernel, kernel_by_name
 from elmo_plugin.lstm.packed import packed
 from elmo_plugin.lstm.packing import Packing
 from elmo_plugin.lstm.reference import reference
@@ -17,6 +17,7 @@ __all__ = [
     "LstmState",
     "LstmWeights",
     "Packing",
+    "fastest_kernel",
     "kernel_by_name",
     "packed",
     "reference",

@@ -1,10 +1,11 @@
-"""The kernels by the names that a config gives them."""
+"""The kernels by their names in configs."""
 
 import logging
 import warnings
 from functools import cache
 from typing import Optional
 
+import torch
 from torch import Tensor
 
 from elmo_plugin.lstm.packed import packed
@@ -23,8 +24,7 @@ def auto(
     clips: LstmClips,
 ) -> tuple[Tensor, LstmState]:
     """Run `fused` on a GPU if Triton can be imported, otherwise `packed`; see `Kernel`."""
-    kernel = _fused_or_packed() if gates.is_cuda else packed
-    return kernel(gates, sizes, recurrent, projection, state, clips)
+    return fastest_kernel(gates.device)(gates, sizes, recurrent, projection, state, clips)
 
 
 def fused(
@@ -42,7 +42,7 @@ def fused(
 
 
 KERNELS: dict[str, Kernel] = {"auto": auto, "fused": fused, "packed": packed, "reference": reference}
-"""Every kernel by its name; `auto` chooses by the device of its inputs."""
+"""Every kernel by its name. `auto` chooses one by the device of its inputs."""
 
 
 def kernel_by_name(name: str) -> Kernel:
@@ -53,6 +53,11 @@ def kernel_by_name(name: str) -> Kernel:
     if name not in KERNELS:
         raise ValueError(f"expected one of {', '.join(sorted(KERNELS))}, got {name!r}")
     return KERNELS[name]
+
+
+def fastest_kernel(device: torch.device) -> Kernel:
+    """Return the kernel that `auto` runs on this device."""
+    return _fused_or_packed() if device.type == "cuda" else packed
 
 
 @cache  # so that the warning comes once

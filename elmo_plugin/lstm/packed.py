@@ -1,7 +1,7 @@
-"""The recurrence over packed sentences, with its backward pass written out: buffers instead of a graph of small nodes.
+"""The recurrence over packed sentences, with a hand-written backward pass: it reuses buffers and records no graph.
 
-One loop serves training and inference, processors and GPUs. What stands between two matrix products is done by a
-`Pointwise`: torch's operators here, Triton kernels in `triton.py`.
+One loop serves training and inference on processors and GPUs. A `Pointwise` computes everything between two matrix
+products: by torch's operators here, by Triton kernels in `triton.py`.
 """
 
 from itertools import accumulate
@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmo_plugin.linear import pack, product, product_type, weight_gradient
+from elmo_plugin.linear import pack, product, product_type, product_with, weight_gradient
 from elmo_plugin.lstm.types import LstmClips, LstmState
 
 sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 
 
 class Pointwise(Protocol):
-    """The element-wise parts of a step, for its active sentences; H stands for the width of a cell."""
+    """The element-wise parts of a time step, for its active sentences."""
 
     def cell_forward(
         self,
@@ -31,8 +31,8 @@ class Pointwise(Protocol):
     ) -> Tensor:
         """Compute [i f g o] = [σ σ tanh σ](gates + recurrent) and c = clip(f·before + i·g), and return o·tanh c.
 
-        c is written to `after`, which may be `before`; i, f, g, o to `activations` (active, 4H) unless that is `None`.
-        `recurrent` (active, 4H) may be overwritten.
+        c is written to `after`, which may be `before`; i, f, g and o are written to `activations` (active, 4H) unless
+        it is `None`. `recurrent` (active, 4H) may be overwritten.
         """
 
     def output_forward(self, raw: Tensor, output: Tensor, clip: Optional[float]) -> Tensor:
@@ -48,19 +48,19 @@ class Pointwise(Protocol):
         activations: Tensor,
         before: Tensor,
         after: Tensor,
-        d_emitted: Tensor,
+        d_cell_output: Tensor,
         d_cell: Tensor,
         d_gates: Tensor,
         clip: Optional[float],
     ) -> None:
         """Write the gradient of the gates (active, 4H) to `d_gates`, and that of `before` over that of `after`.
 
-        `d_emitted` (active, H) is the gradient of o·tanh c, `d_cell` (active, H) that of the cell.
+        `d_cell_output` (active, H) is the gradient of o·tanh c, `d_cell` (active, H) that of the cell.
         """
 
 
 class Step(NamedTuple):
-    """A step of the recurrence: its tokens among the N, and those of the same sentences one step before."""
+    """A time step: its number of active sentences, its tokens among the N, and their tokens one step before."""
 
     active: int
     now: slice
@@ -78,12 +78,12 @@ class Recurrence(torch.autograd.Function):
     # Parameters
 
     gates, recurrent, projection, sizes, clips
-        As of `Kernel`.
+        See `Kernel`.
     hidden, cell : `Tensor` (B, P) and (B, H)
         The state before the first token.
     pointwise : `Pointwise`
     keep : `bool`
-        Keep what the backward pass needs. Otherwise nothing grows with N but the outputs.
+        Keep what the backward pass needs. Otherwise only the outputs grow with N.
     """
 
     @staticmethod
@@ -102,8 +102,10 @@ class Recurrence(torch.autograd.Function):
         """Return the outputs (N, P), and hidden (B, P) and cell (B, H) after each sentence."""
         dtype = product_type(recurrent)
         rows, times = max(sizes, default=0), len(sizes)
-        by_recurrent = pack(recurrent.to(dtype), rows, times, keep=True)  # (4H, P)
-        by_projection = None if projection is None else pack(projection.to(dtype), rows, times)  # (P, H)
+        by_recurrent = product_with(pack(recurrent.to(dtype), rows, times, keep=True))  # (active, P) to (active, 4H)
+        by_projection = None  # (active, H) to (active, P)
+        if projection is not None:
+            by_projection = product_with(pack(projection.to(dtype), rows, times))
         activations = cell.new_empty(gates.shape) if keep else None  # (N, 4H)
         cells = cell.new_empty(len(gates), cell.size(1)) if keep else None  # (N, H)
         outputs = hidden.new_empty(len(gates), hidden.size(1))  # (N, P)
@@ -113,11 +115,11 @@ class Recurrence(torch.autograd.Function):
                 before = after = running_cell[:active]  # (active, H)
                 if cells is not None:
                     before, after = _before(cells, cell, active, last), cells[now]
-                recurrent_part = product(running_hidden[:active], by_recurrent)  # (active, 4H)
+                recurrent_part = by_recurrent(running_hidden[:active])  # (active, 4H)
                 kept = None if activations is None else activations[now]
                 raw = pointwise.cell_forward(recurrent_part, gates[now], before, after, kept, clips.cell)  # (active, H)
                 if by_projection is not None:
-                    raw = product(raw.to(dtype), by_projection)  # (active, P)
+                    raw = by_projection(raw.to(dtype))  # (active, P)
                 running_hidden = pointwise.output_forward(raw, outputs[now], _output_clip(projection, clips)).to(dtype)
         ctx.save_for_backward(recurrent, projection, hidden, cell, activations, cells, outputs)
         ctx.sizes, ctx.clips, ctx.pointwise = sizes, clips, pointwise
@@ -141,10 +143,12 @@ class Recurrence(torch.autograd.Function):
         with torch.cuda.device_of(d_gates):
             for active, now, last in reversed(_steps(sizes)):
                 pointwise.output_backward(d_outputs[now], d_hidden[:active], outputs[now], clip, d_raw[now])
-                d_emitted = d_raw[now] if by_projection is None else product(d_raw[now], by_projection)  # (active, H)
+                d_cell_output = (
+                    d_raw[now] if by_projection is None else product(d_raw[now], by_projection)
+                )  # (active, H)
                 before, after = _before(cells, cell, active, last), cells[now]  # (active, H) each
                 pointwise.cell_backward(
-                    activations[now], before, after, d_emitted, d_cell[:active], d_gates[now], clips.cell
+                    activations[now], before, after, d_cell_output, d_cell[:active], d_gates[now], clips.cell
                 )
                 d_hidden[:active] = product(d_gates[now], by_recurrent)
         before_each = [_before(outputs, hidden, active, last) for active, _, last in _steps(sizes)]
@@ -152,13 +156,13 @@ class Recurrence(torch.autograd.Function):
         d_recurrent = weight_gradient(d_gates, h_before.to(dtype)).to(recurrent.dtype)  # (4H, P)
         d_projection = None
         if projection is not None:
-            emitted = tanh_(cells.clone()).mul_(activations[:, -cells.size(1) :])  # (N, H)
-            d_projection = weight_gradient(d_raw, emitted.to(dtype)).to(projection.dtype)  # (P, H)
+            cell_output = tanh_(cells.clone()).mul_(activations[:, -cells.size(1) :])  # (N, H)
+            d_projection = weight_gradient(d_raw, cell_output.to(dtype)).to(projection.dtype)  # (P, H)
         return d_gates.to(ctx.gates_type), d_recurrent, d_projection, d_hidden, d_cell, None, None, None, None
 
 
 class TorchPointwise:
-    """`Pointwise` by torch's operators, in place where possible: on a CPU fresh memory costs more than arithmetic."""
+    """`Pointwise` by torch's operators, in place where possible: on a CPU, new memory costs more than arithmetic."""
 
     def cell_forward(
         self,
@@ -199,7 +203,7 @@ class TorchPointwise:
         activations: Tensor,
         before: Tensor,
         after: Tensor,
-        d_emitted: Tensor,
+        d_cell_output: Tensor,
         d_cell: Tensor,
         d_gates: Tensor,
         clip: Optional[float],
@@ -207,14 +211,17 @@ class TorchPointwise:
         """Compute the gradients of the gates and of the cell before; see `Pointwise`."""
         i, f, g, o = activations.chunk(4, dim=-1)  # (active, H) each
         d_i, d_f, d_g, d_o = d_gates.chunk(4, dim=-1)
-        d_emitted, tanh_c = d_emitted.to(after.dtype), tanh_(after.clone())
-        d_c = torch.addcmul(d_cell, d_emitted, tanh_backward(o, tanh_c))  # (active, H)
+        d_cell_output, tanh_c = d_cell_output.to(after.dtype), tanh_(after.clone())
+        d_c = torch.addcmul(d_cell, d_cell_output, tanh_backward(o, tanh_c))  # (active, H)
         _stop_at_clip(d_c, after, clip)
         sigmoid_backward(d_c * g, i, grad_input=d_i)
         sigmoid_backward(d_c * before, f, grad_input=d_f)
         tanh_backward(d_c * i, g, grad_input=d_g)
-        sigmoid_backward(d_emitted * tanh_c, o, grad_input=d_o)
+        sigmoid_backward(d_cell_output * tanh_c, o, grad_input=d_o)
         torch.mul(d_c, f, out=d_cell)
+
+
+TORCH_POINTWISE = TorchPointwise()
 
 
 def packed(
@@ -224,21 +231,12 @@ def packed(
     projection: Optional[Tensor],
     state: LstmState,
     clips: LstmClips,
+    pointwise: Pointwise = TORCH_POINTWISE,
 ) -> tuple[Tensor, LstmState]:
-    """Run the recurrence by torch's operators; see `Kernel`. State and outputs are float32, or float64."""
-    return run(gates, sizes, recurrent, projection, state, clips, TorchPointwise())
+    """Run the recurrence, by torch's operators unless `pointwise` says otherwise; see `Kernel`.
 
-
-def run(
-    gates: Tensor,
-    sizes: list[int],
-    recurrent: Tensor,
-    projection: Optional[Tensor],
-    state: LstmState,
-    clips: LstmClips,
-    pointwise: Pointwise,
-) -> tuple[Tensor, LstmState]:
-    """Run the recurrence, and keep what its backward pass needs only if there will be one."""
+    State and outputs are float32, or float64. What the backward pass needs is kept only if there will be one.
+    """
     dtype = torch.promote_types(state.cell.dtype, torch.float32)
     hidden, cell = (part.to(dtype).contiguous() for part in state)  # (B, P), (B, H)
     tensors = (gates, recurrent, projection, hidden, cell)
@@ -260,20 +258,20 @@ def _steps(sizes: list[int]) -> list[Step]:
 
 
 def _before(values: Tensor, start: Tensor, active: int, last: Optional[slice]) -> Tensor:
-    """The values (active, ·) of a step's sentences one step before; `start` (B, ·) before the first."""
+    """Return the values (active, ·) of a step's sentences one step before, which are `start` (B, ·) at the first."""
     return start[:active] if last is None else values[last]
 
 
 def _after(values: Tensor, start: Tensor, sizes: list[int]) -> Tensor:
-    """The last value of each sentence (B, ·); that of `start` for an empty one."""
+    """Return the last value of each sentence (B, ·), which is that of `start` for an empty one."""
     ended = start.clone()
-    for (active, now, _), going_on in zip(_steps(sizes), [*sizes[1:], 0], strict=False):
-        ended[going_on:active] = values[now][going_on:]
+    for (active, now, _), remaining in zip(_steps(sizes), [*sizes[1:], 0], strict=False):
+        ended[remaining:active] = values[now][remaining:]
     return ended
 
 
 def _output_clip(projection: Optional[Tensor], clips: LstmClips) -> Optional[float]:
-    """TensorFlow's `LSTMCell` applies `proj_clip` only where it projects."""
+    """Return the clip of the output: TensorFlow's `LSTMCell` applies `proj_clip` only where it projects."""
     return None if projection is None else clips.projection
 
 

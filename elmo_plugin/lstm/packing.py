@@ -1,4 +1,4 @@
-"""Packed sentences: the tokens of a batch without its padding, in the order in which a recurrence reads them."""
+"""Packed sentences: the tokens of a batch without padding, in the order in which the recurrence reads them."""
 
 from typing import NamedTuple
 

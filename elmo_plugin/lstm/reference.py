@@ -1,4 +1,4 @@
-"""The LSTMP recurrence as one would write it on a board: the kernel that every other kernel is compared with."""
+"""The LSTMP recurrence in its plainest form: tests compare every other kernel with it."""
 
 from typing import Optional
 

@@ -1,7 +1,7 @@
-"""`fused`, the kernel for GPUs: between two matrix products of the recurrence runs one Triton kernel instead of ten.
+"""The kernel `fused` for GPUs: one Triton kernel between two matrix products of the recurrence, instead of ten.
 
-Each program computes `BLOCK` numbers of a step, (active, H) or (active, P). Tensors are contiguous, and the kernels use
-`tl` alone, so that Triton's interpreter can run them without a GPU.
+Each program computes `BLOCK` numbers of a step, (active, H) or (active, P). Tensors are contiguous. The kernels use
+only `tl`, so that Triton's interpreter can run them without a GPU.
 """
 
 from typing import Any, Optional, Union
@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from elmo_plugin.lstm.packed import run
+from elmo_plugin.lstm.packed import packed
 from elmo_plugin.lstm.types import LstmClips, LstmState
 
 BLOCK = 256
@@ -31,11 +31,11 @@ def fused(
     Raises `ValueError` on a CPU, unless Triton's interpreter runs there.
     """
     check_device(gates.device)
-    return run(gates.contiguous(), sizes, recurrent, projection, state, clips, TritonPointwise())
+    return packed(gates.contiguous(), sizes, recurrent, projection, state, clips, TritonPointwise())
 
 
 def check_device(device: torch.device) -> None:
-    """Raise `ValueError` where these kernels cannot run."""
+    """Raise `ValueError` on a device where these kernels cannot run."""
     if device.type != "cuda" and isinstance(cell_forward, triton.runtime.JITFunction):
         raise ValueError(
             f"kernel 'fused': expected a CUDA device, or TRITON_INTERPRET=1 before Triton is imported, got '{device}'"
@@ -43,7 +43,7 @@ def check_device(device: torch.device) -> None:
 
 
 class TritonPointwise:
-    """`Pointwise` by one kernel each."""
+    """`Pointwise` by one Triton kernel per method."""
 
     def cell_forward(
         self,
@@ -55,9 +55,9 @@ class TritonPointwise:
         clip: Optional[float],
     ) -> Tensor:
         """Compute the cell and o·tanh c; see `Pointwise`."""
-        emitted = torch.empty_like(after)  # (active, H)
-        launch(cell_forward, after, clip, recurrent, gates, before, after, activations, emitted)
-        return emitted
+        cell_output = torch.empty_like(after)  # (active, H)
+        launch(cell_forward, after, clip, recurrent, gates, before, after, activations, cell_output)
+        return cell_output
 
     def output_forward(self, raw: Tensor, output: Tensor, clip: Optional[float]) -> Tensor:
         """Clip the output; see `Pointwise`."""
@@ -76,17 +76,17 @@ class TritonPointwise:
         activations: Tensor,
         before: Tensor,
         after: Tensor,
-        d_emitted: Tensor,
+        d_cell_output: Tensor,
         d_cell: Tensor,
         d_gates: Tensor,
         clip: Optional[float],
     ) -> None:
         """Compute the gradients of the gates and of the cell before; see `Pointwise`."""
-        launch(cell_backward, after, clip, activations, before, after, d_emitted, d_cell, d_gates)
+        launch(cell_backward, after, clip, activations, before, after, d_cell_output, d_cell, d_gates)
 
 
 def launch(kernel: Any, like: Tensor, clip: Optional[float], *arguments: Union[Tensor, None]) -> None:
-    """Run a kernel on each number of `like`, (active, ·). It computes in float64 where a tensor is of that type."""
+    """Run a kernel on each number of `like` (active, ·), in float64 if a tensor has that type."""
     precise = any(one is not None and one.dtype == torch.float64 for one in arguments)
     grid = (triton.cdiv(like.numel(), BLOCK),)
     dtype = tl.float64 if precise else tl.float32
@@ -100,14 +100,14 @@ def cell_forward(
     before: tl.tensor,
     after: tl.tensor,
     activations: tl.tensor,
-    emitted: tl.tensor,
+    cell_output: tl.tensor,
     numbers: tl.tensor,
     width: tl.tensor,
     CLIP: tl.constexpr,
     TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """From the two summands of the pre-activations (active, 4H) to the cell and o tanh c (active, H)."""
+    """Compute the cell and o tanh c (active, H) from the two summands of the pre-activations (active, 4H)."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = n < numbers
     first = n + 3 * (n // width) * width  # the positions of i in (active, 4H)
@@ -122,7 +122,7 @@ def cell_forward(
         tl.store(activations + first + 3 * width, o, mask=here)
     c = _clip(f * _load(before, n, here, TYPE) + i * g, CLIP, TYPE)
     tl.store(after + n, c, mask=here)
-    tl.store(emitted + n, o * _tanh(c), mask=here)
+    tl.store(cell_output + n, o * _tanh(c), mask=here)
 
 
 @triton.jit(do_not_specialize=["numbers"])
@@ -136,7 +136,7 @@ def output_forward(
     TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """From the output (active, P) to the clipped one, in the type of the state and in that of the products."""
+    """Clip the output (active, P), in the type of the state and in that of the products."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = n < numbers
     h = _clip(_load(raw, n, here, TYPE), CLIP, TYPE)
@@ -156,7 +156,7 @@ def output_backward(
     TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """From the gradients (active, P) of the clipped output, given and of the next step, to that before the clip."""
+    """Compute the gradient before the clip from the output's own and from the next step's, (active, P) each."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = n < numbers
     d_h = _load(d_output, n, here, TYPE) + _load(d_hidden, n, here, TYPE)
@@ -168,7 +168,7 @@ def cell_backward(
     activations: tl.tensor,
     before: tl.tensor,
     after: tl.tensor,
-    d_emitted: tl.tensor,
+    d_cell_output: tl.tensor,
     d_cell: tl.tensor,
     d_gates: tl.tensor,
     numbers: tl.tensor,
@@ -177,7 +177,7 @@ def cell_backward(
     TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """From the gradients (active, H) of o tanh c and of the cell to those of the gates (active, 4H) and of `before`."""
+    """Compute the gradients of the gates (active, 4H) and of `before` from those of o tanh c and of the cell."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = n < numbers
     first = n + 3 * (n // width) * width  # the positions of i in (active, 4H)
@@ -187,7 +187,7 @@ def cell_backward(
     o = _load(activations, first + 3 * width, here, TYPE)
     c = _load(after, n, here, TYPE)
     tanh_c = _tanh(c)
-    d_h = _load(d_emitted, n, here, TYPE)
+    d_h = _load(d_cell_output, n, here, TYPE)
     d_c = _load(d_cell, n, here, TYPE) + d_h * o * (1 - tanh_c * tanh_c)
     d_c = _stop_at_clip(d_c, c, CLIP, TYPE)
     tl.store(d_gates + first, d_c * g * i * (1 - i), mask=here)
@@ -198,15 +198,15 @@ def cell_backward(
 
 
 @triton.jit
-def _load(values: tl.tensor, places: tl.tensor, here: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
-    return tl.load(values + places, mask=here, other=0.0).to(TYPE)
+def _load(values: tl.tensor, positions: tl.tensor, here: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
+    return tl.load(values + positions, mask=here, other=0.0).to(TYPE)
 
 
 @triton.jit
-def _load_sum(one: tl.tensor, other: tl.tensor, places: tl.tensor, here: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
-    """Of two tensors; summed in `TYPE`."""
-    value = tl.load(one + places, mask=here, other=0.0).to(TYPE)
-    return value + tl.load(other + places, mask=here, other=0.0).to(TYPE)
+def _load_sum(one: tl.tensor, other: tl.tensor, positions: tl.tensor, here: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
+    """Load two tensors and add them in `TYPE`."""
+    value = tl.load(one + positions, mask=here, other=0.0).to(TYPE)
+    return value + tl.load(other + positions, mask=here, other=0.0).to(TYPE)
 
 
 @triton.jit
@@ -217,7 +217,7 @@ def _sigmoid(x: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def _tanh(x: tl.tensor) -> tl.tensor:
-    """By exp where that is precise, and near zero by Lambert's continued fraction (1770)."""
+    """Compute tanh by exp where that is precise, and by Lambert's continued fraction (1770) near zero."""
     square = x * x
     near = x / (1 + square / (3 + square / (5 + square / (7 + square / (9 + square / 11)))))
     small = tl.exp(-2 * tl.abs(x))
@@ -235,7 +235,7 @@ def _clip(x: tl.tensor, CLIP: tl.constexpr, TYPE: tl.constexpr) -> tl.tensor:
 
 @triton.jit
 def _stop_at_clip(gradient: tl.tensor, clipped: tl.tensor, CLIP: tl.constexpr, TYPE: tl.constexpr) -> tl.tensor:
-    """Zero where the value lies at its bound."""
+    """Return the gradient, zero where the clipped value lies at its bound."""
     if CLIP is not None:
         gradient = tl.where(tl.abs(clipped) < tl.full((), CLIP, TYPE), gradient, 0.0)
     return gradient

@@ -18,9 +18,9 @@ class LstmWeights(NamedTuple):
 
 
 class LstmState(NamedTuple):
-    """The state of an LSTMP: `hidden` is its clipped, projected output and `cell` its clipped memory.
+    """The state of an LSTMP: `hidden` is its clipped, projected output, and `cell` is its clipped cell.
 
-    *Shape:* hidden (B, P) · cell (B, H); of a whole biLM (n_layers, 2, B, P) · (n_layers, 2, B, H).
+    *Shape:* hidden (B, P) · cell (B, H); for a whole biLM (n_layers, 2, B, P) · (n_layers, 2, B, H).
     """
 
     hidden: Tensor
@@ -35,7 +35,7 @@ class LstmClips(NamedTuple):
 
 
 class Kernel(Protocol):
-    """The recurrence over packed sentences: step after step, at each step the sentences that are not over yet."""
+    """The recurrence over packed sentences. Each step reads the sentences that have not ended yet."""
 
     def __call__(
         self,
@@ -53,7 +53,7 @@ class Kernel(Protocol):
         gates : `Tensor` (N, 4H)
             W x + b of the tokens, packed (see `Packing`): N is the sum of `sizes`.
         sizes : `list[int]`
-            How many sentences each step reads: the first rows of the batch, never more than the step before.
+            The number of sentences that each step reads: the first rows of the batch, never more than the step before.
         recurrent, projection : `Tensor` (4H, P) and (P, H)
             The type of `recurrent`, or autocast's, is the type of the matrix products.
         state : `LstmState` (B, P) and (B, H)

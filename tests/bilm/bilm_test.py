@@ -189,7 +189,7 @@ def test_a_state_dict_says_what_it_is() -> None:
     bilm = BiLM(options(n_layers=3), source="somewhere/else")
     assert read_extra_state(bilm.state_dict()["_extra_state"]) == (bilm.options, "somewhere/else")
     BiLM(options(n_layers=3), source="here").load_state_dict(bilm.state_dict())
-    with pytest.raises(ConfigurationError, match=r"n_layers=3.*; wanted .*n_layers=2"):
+    with pytest.raises(ConfigurationError, match=r"n_layers=2.*got .*n_layers=3"):
         BiLM(options()).load_state_dict(bilm.state_dict())
 
 
@@ -200,7 +200,7 @@ def test_a_bilm_of_words_reads_word_ids() -> None:
     assert mask.tolist() == [[True] * 4 + [False], [True] * 5]
     table = bilm.token_encoder.embedding.weight
     assert torch.equal(layers[0, 0, :4, :8], table[[1, 4, 6, 2]])
-    with pytest.raises(ValueError, match="word id 7 in the input; wanted at most 6"):
+    with pytest.raises(ValueError, match="word id 7 in the input; expected at most 6"):
         bilm(torch.tensor([[7]]))
 
 

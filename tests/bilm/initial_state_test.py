@@ -113,5 +113,5 @@ def test_warming_up_takes_the_mean_over_all_sentences(bilm: BiLM) -> None:
 
 
 def test_warming_up_on_nothing_is_refused(bilm: BiLM) -> None:
-    with pytest.raises(ConfigurationError, match="no sentence to warm up on"):
+    with pytest.raises(ConfigurationError, match="at least one sentence"):
         warm_up(bilm, [])

@@ -53,7 +53,7 @@ def test_scalar_mix_parameters_are_upstreams_frozen_and_before_the_softmax(tmp_p
 )
 def test_a_mix_in_a_config_is_built_for_the_sizes_of_the_bilm(mix: Any) -> None:
     built = random_elmo(mix=mix).mixes[0]
-    assert (built.num_layers, built.layer_dim) == (L, D)
+    assert (built.num_elmo_layers, built.layer_dim) == (L, D)
 
 
 @pytest.mark.parametrize("form", ["path of the weights", "folder"])

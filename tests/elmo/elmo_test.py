@@ -29,7 +29,7 @@ def three_mixes() -> list[Any]:
 
 def test_each_output_is_its_own_mix_of_the_layers_without_the_boundaries() -> None:
     elmo = own(*three_mixes())
-    layers, bounded, _ = elmo.run_bilm(IDS)  # (L, B, T + 2, D)
+    layers, bounded = elmo.run_bilm(IDS)  # (L, B, T + 2, D)
     found = elmo(IDS)
     assert torch.equal(found.mask, MASK) and bounded.sum(dim=1).tolist() == [6, 8, 2, 3]
     average, last, _ = found.representations
@@ -174,8 +174,8 @@ def test_the_same_sentence_gives_the_same_vectors_in_any_batch_and_at_any_time()
 @pytest.mark.usefixtures("native_bfloat16")
 def test_bfloat16_is_close_at_each_layer_and_comes_out_as_float32() -> None:
     whole, half = own(), own(precision="bfloat16")
-    layers, mask, _ = whole.run_bilm(IDS)
-    close, _, _ = half.run_bilm(IDS)
+    layers, mask = whole.run_bilm(IDS)
+    close, _ = half.run_bilm(IDS)
     assert {parameter.dtype for parameter in half.bilm.parameters()} == {torch.bfloat16}
     assert close.dtype == torch.float32 and half(IDS).representations[0].dtype == torch.float32
     for layer, approximate in zip(layers, close, strict=True):
@@ -251,7 +251,7 @@ def test_warm_without_a_warm_state_is_an_error_when_it_is_built(tmp_path: Path) 
 
 def test_layers_are_the_references(tmp_path: Path) -> None:
     reference = reference_elmo(tmp_path, small_bilm())
-    layers, _, _ = own().run_bilm(IDS)
+    layers, _ = own().run_bilm(IDS)
     wanted: Tensor = reference_layers(reference, IDS)
     torch.testing.assert_close(layers, wanted, atol=1e-5, rtol=0)
 

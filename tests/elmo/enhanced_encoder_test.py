@@ -172,25 +172,23 @@ def test_it_is_bidirectional_if_the_halves_of_its_output_are_two_directions(
 def test_vectors_of_another_width_are_an_error_that_says_what_was_wanted() -> None:
     with pytest.raises(ConfigurationError) as caught:
         enhanced(lstm(X + D))(torch.zeros(B, T, D + X), MASK)
-    assert str(caught.value) == (
-        '\'elmo_enhanced\' was given vectors of 23; wanted 55: 3 layers of 16 ("mix": "concatenate") and x of 7'
-    )
+    assert all(fact in str(caught.value) for fact in ("'elmo_enhanced'", "55", "3 layers of 16", "x of 7", "got 23"))
 
 
 def test_an_encoder_without_room_for_the_input_mix_is_an_error_when_it_is_built() -> None:
-    with pytest.raises(ConfigurationError, match=r"'input_size' is 10; wanted 16 of the input mix"):
+    with pytest.raises(ConfigurationError, match=r"'input_size': expected 16 .* got 10"):
         enhanced(lstm(10))
 
 
 def test_an_unknown_place_of_the_layers_is_an_error_that_lists_both() -> None:
-    with pytest.raises(ConfigurationError, match="'layers_at' is 'middle'; wanted 'first' or 'last'"):
+    with pytest.raises(ConfigurationError, match=r"'layers_at': .* got 'middle'"):
         enhanced(lstm(X + D), layers_at="middle")
 
 
 @pytest.mark.parametrize("layers_at", ["first", "last"])
 def test_layers_that_are_elsewhere_are_an_error(layers_at: str) -> None:
     encoder, (layers, x) = enhanced(lstm(X + D), layers_at=layers_at), random_parts()
-    with pytest.raises(ConfigurationError, match=r"found no layers of a biLM .* where 'layers_at' says.* sorted keys"):
+    with pytest.raises(ConfigurationError, match=r"'layers_at': .* biLM"):
         encoder(side_by_side(layers, x, "last" if layers_at == "first" else "first"), MASK)
     torch.manual_seed(0)
     dropped = side_by_side(torch.nn.functional.dropout(layers), x, layers_at)
@@ -198,7 +196,7 @@ def test_layers_that_are_elsewhere_are_an_error(layers_at: str) -> None:
 
 
 def test_weights_for_another_number_of_layers_are_an_error() -> None:
-    with pytest.raises(ConfigurationError, match=r"'output_mix': 'initial_scalar_parameters' has 2 numbers; wanted 3"):
+    with pytest.raises(ConfigurationError, match=r"'output_mix': 'initial_scalar_parameters': .*3.* 2"):
         enhanced(lstm(X + D), output_mix=mix([1.0, 2.0]))
 
 
@@ -300,7 +298,7 @@ def test_another_number_of_layers_is_an_error_when_the_model_is_built(tmp_path: 
 
 
 def sizes_of(encoder: ElmoEnhancedEncoder) -> tuple[int, int]:
-    return encoder.num_layers, encoder.layer_dim
+    return encoder.num_elmo_layers, encoder.layer_dim
 
 
 @pytest.mark.parametrize("form", ["string", "pretrained", "pair", "options", "options and seed", "bundled"])
@@ -336,8 +334,8 @@ def test_the_sizes_of_the_bilm_are_read_without_its_weights(tmp_path: Path) -> N
         ({}, "'bilm', or 'num_elmo_layers' and 'layer_dim'.*None.*None"),
         ({"num_elmo_layers": L}, "'layer_dim': None"),
         ({"layer_dim": D}, "'num_elmo_layers': None"),
-        ({"bilm": "english-tiny", "layer_dim": D}, "'bilm' stands in place of"),
-        ({"bilm": "english-tiny", "num_elmo_layers": L}, "'bilm' stands in place of"),
+        ({"bilm": "english-tiny", "layer_dim": D}, "'bilm': .*'num_elmo_layers' and 'layer_dim'"),
+        ({"bilm": "english-tiny", "num_elmo_layers": L}, "'bilm': .*'num_elmo_layers' and 'layer_dim'"),
         ({"num_layers": L, "num_elmo_layers": L, "layer_dim": D}, "'num_layers' is the old name of 'num_elmo_layers'"),
         ({"bilm": {"pretraned": "x"}}, "'bilm': expected .*'pretrained'.* got .*pretraned"),
         ({"bilm": {"options": {}}}, "'bilm.options'"),

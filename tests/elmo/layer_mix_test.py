@@ -1,6 +1,6 @@
 import pytest
 import torch
-from allennlp.common import Params
+from allennlp.common import Lazy, Params
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
@@ -15,7 +15,7 @@ def random_layers() -> Tensor:
 
 
 def build(**params: object) -> LayerMix:
-    return LayerMix.from_params(Params(params), num_layers=L, layer_dim=D)
+    return LayerMix.from_params(Params(params), num_elmo_layers=L, layer_dim=D)
 
 
 def test_average_is_the_mean_of_all_layers() -> None:
@@ -77,3 +77,20 @@ def test_scalar_is_the_default() -> None:
 def test_an_unknown_mix_is_an_error_that_names_it() -> None:
     with pytest.raises(ConfigurationError, match=r"sclar not in acceptable choices.*'scalar', 'average', 'last'"):
         build(type="sclar")
+
+
+@pytest.mark.parametrize("in_config", [True, False])
+def test_num_layers_is_the_old_name_of_num_elmo_layers(in_config: bool) -> None:
+    sizes = {"num_layers": L, "layer_dim": D}
+    keys, extras = (sizes, {}) if in_config else ({}, sizes)
+    with pytest.warns(DeprecationWarning, match="num_elmo_layers"):
+        mix = LayerMix.from_params(Params({"type": "average", **keys}), **extras)
+    assert mix.num_elmo_layers == L
+
+
+def test_a_users_mix_may_take_num_layers() -> None:
+    class Mine(AverageMix):
+        def __init__(self, num_layers: int, layer_dim: int) -> None:
+            super().__init__(num_layers, layer_dim)
+
+    assert Lazy(Mine).construct(num_elmo_layers=L, layer_dim=D).num_elmo_layers == L

@@ -168,15 +168,14 @@ def test_another_bilm_is_refused_when_it_is_built(tmp_path: Path) -> None:
     cached(tmp_path)(IDS)
     other = lively(BiLM.random(options(), seed=0), scale=1.1)
     message = refusal(tmp_path, bilm=other)
-    assert message.startswith(f"'sentence_cache' {tmp_path} was made with another 'weights': found ")
-    assert ", wanted " in message
-    assert "another 'options'" in refusal(tmp_path, bilm=small_bilm(cell_clip=2))
-    assert "another 'dtype': found torch.float32, wanted torch.bfloat16" in refusal(tmp_path, precision="bfloat16")
+    assert message.startswith(f"'{tmp_path}' ") and "'weights': " in message and "'options'" not in message
+    assert "'options':" in refusal(tmp_path, bilm=small_bilm(cell_clip=2))
+    assert "'dtype': expected 'torch.bfloat16', got 'torch.float32'" in refusal(tmp_path, precision="bfloat16")
     warm = small_bilm()
     warm.warm_state = warm_up(warm, [IDS])
-    assert "another 'initial_state': found zero" in refusal(tmp_path, bilm=warm, initial_state=WarmState())
+    assert "'initial_state': expected 'warm" in refusal(tmp_path, bilm=warm, initial_state=WarmState())
     assert torch.equal(cached(tmp_path, bilm=warm)(IDS)[0][0], own()(IDS)[0][0])  # has one, and does not start from it
-    with pytest.raises(ConfigurationError, match="another 'precision': found float32, wanted float16"):
+    with pytest.raises(ConfigurationError, match="'precision': expected 'float16', got 'float32'"):
         own(SentenceCache(str(tmp_path), "float16"))
 
 
@@ -203,7 +202,7 @@ def test_every_weight_counts(tmp_path: Path) -> None:
         other = small_bilm()
         with torch.no_grad():
             other.get_parameter(name).view(-1)[-1] += 1e-3
-        assert "another 'weights'" in refusal(tmp_path, bilm=other), name
+        assert "'weights':" in refusal(tmp_path, bilm=other), name
 
 
 def test_a_warm_start_has_a_cache_of_its_own(tmp_path: Path) -> None:
@@ -213,7 +212,7 @@ def test_a_warm_start_has_a_cache_of_its_own(tmp_path: Path) -> None:
     wanted = own(bilm=bilm, initial_state=WarmState()).layers(IDS)
     assert all(same_to_the_bit(elmo.layers(IDS), wanted) for _ in range(2))
     bilm.warm_state = warm_up(bilm, [IDS[:1]])
-    with pytest.raises(ConfigurationError, match="another 'initial_state'"):
+    with pytest.raises(ConfigurationError, match="'initial_state':"):
         elmo(IDS)
 
 
@@ -224,7 +223,7 @@ def test_weights_that_change_later_are_noticed(tmp_path: Path) -> None:
     elmo(IDS)
     with torch.no_grad():
         elmo.bilm.lstm.forward_layers[1].bias[3] += 1.0
-    with pytest.raises(ConfigurationError, match="another 'weights'"):
+    with pytest.raises(ConfigurationError, match="'weights':"):
         elmo(IDS)
 
 
@@ -242,7 +241,7 @@ def test_writes_that_torch_does_not_count_are_noticed(write: Any, name: str, tmp
     elmo = cached(tmp_path)
     elmo(IDS)
     write(elmo.bilm.get_parameter(name))
-    with pytest.raises(ConfigurationError, match="another 'weights'"):
+    with pytest.raises(ConfigurationError, match="'weights':"):
         elmo(IDS)
 
 
@@ -252,7 +251,7 @@ def test_a_warm_state_that_was_written_to_uncounted_is_noticed(tmp_path: Path) -
     elmo = cached(tmp_path, bilm=bilm, initial_state=WarmState())
     elmo(IDS)
     elmo.bilm.warm_hidden.data.mul_(-1)
-    with pytest.raises(ConfigurationError, match="another 'initial_state'"):
+    with pytest.raises(ConfigurationError, match="'initial_state':"):
         elmo(IDS)
 
 
@@ -275,10 +274,10 @@ class UsersState(InitialState):
 
 def test_what_cannot_be_cached_is_refused(tmp_path: Path) -> None:
     tuned = refusal(tmp_path / "never", requires_grad=True)
-    assert tuned == "'sentence_cache' is for a frozen biLM; found 'requires_grad' true"
+    assert "'sentence_cache'" in tuned and "'requires_grad'" in tuned
     for state, name in ((CarriedState(), "carried"), (UsersState(), "UsersState")):
         unfit = refusal(tmp_path / "never", initial_state=state)
-        assert unfit.endswith(f"the same for every sentence, 'zero' or 'warm'; found '{name}'")
+        assert "'initial_state'" in unfit and unfit.endswith(f"got '{name}'")
     assert not (tmp_path / "never").exists()
 
 
@@ -298,7 +297,7 @@ def test_a_config_says_a_path_or_keys(form: str, tmp_path: Path) -> None:
 
 def test_keys_that_make_no_sense_are_named() -> None:
     for keys, said in (
-        ({"path": "x", "precision": "int8"}, "'precision' is 'int8'; wanted one of float32, float16"),
+        ({"path": "x", "precision": "int8"}, "'precision': expected 'float32' or 'float16', got 'int8'"),
         ({"path": "x", "precison": "float16"}, "precison"),
         ({"precision": "float16"}, 'key "path" is required'),
     ):
@@ -345,7 +344,7 @@ def test_an_archive_goes_without_its_cache_where_it_cannot_be_made(
     monkeypatch.setattr(sentence_store.logger, "warning", lambda text, *values: said.append(text % values))
     (tmp_path / "cache").write_text("a file where the folder was")
     (elmo,) = (module for module in load_archive(archive).model.modules() if isinstance(module, Elmo))
-    assert [text.split(" (")[0] for text in said] == [f"'{tmp_path}/cache/deep' can be neither made nor read"]
+    assert [text.split(" (")[0] for text in said] == [f"'{tmp_path}/cache/deep' can be neither created nor read"]
     runs = sentences_run(elmo)
     torch.testing.assert_close(elmo.layers(IDS), elmo.layers(IDS))
     assert runs == [4, 4]
@@ -354,5 +353,5 @@ def test_an_archive_goes_without_its_cache_where_it_cannot_be_made(
 def test_what_was_computed_under_autocast_is_not_taken_for_float32(tmp_path: Path) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         cached(tmp_path).layers(IDS)
-    with pytest.raises(ConfigurationError, match=r"another 'dtype': found torch.bfloat16, wanted torch.float32"):
+    with pytest.raises(ConfigurationError, match=r"'dtype': expected 'torch.float32', got 'torch.bfloat16'"):
         cached(tmp_path)

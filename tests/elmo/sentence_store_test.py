@@ -274,7 +274,7 @@ def test_a_file_that_was_cut_off_is_refused_and_does_not_end_the_process(shelf: 
     cache = shelf / "cache"
 
     def open_again() -> None:
-        with pytest.raises(ConfigurationError, match=r"data\.mdb' is cut off: found \d+ bytes, wanted \d+"):
+        with pytest.raises(ConfigurationError, match=r"data\.mdb' is cut off: expected \d+ bytes, got \d+"):
             open_store(cache)
 
     assert in_a_fork(lambda: store(cache).write(VALUES)) == 0
