@@ -151,7 +151,7 @@ def components(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[
     lm = {"bilm": BILM, "softmax": {"type": "full"}}
     loader = {"reader": reader, "data_path": str(text)}
     in_run = {"serialization_dir": str(folder / "run")}
-    mix = Component({}, {"num_layers": 3, "layer_dim": D}, lambda mix: mix(torch.randn(3, 2, 2, D), MASK))
+    mix = Component({}, {"num_elmo_layers": 3, "layer_dim": D}, lambda mix: mix(torch.randn(3, 2, 2, D), MASK))
     softmax = {"vocab_size": 20, "input_dim": D}
     state, elmo = Component(), Component({"bilm": BILM}, {"vocab": vocab}, lambda elmo: elmo(IDS))
     schedule = {"optimizer": torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)}
