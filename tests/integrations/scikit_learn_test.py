@@ -172,7 +172,7 @@ def test_what_is_no_column_of_texts_is_said(small: str, texts: object, found: st
 def test_wrong_parameters_are_said_when_it_is_fitted_and_not_before(small: str) -> None:
     with pytest.raises(ConfigurationError, match="'pooling' is 'sum'; wanted one of mean, max"):
         ElmoVectorizer(small, pooling="sum").fit(TEXTS)
-    with pytest.raises(ConfigurationError, match="'mix' is 'best'; wanted one of all, top, average, trained"):
+    with pytest.raises(ConfigurationError, match=r"'mix': .*trained.*'best'"):
         ElmoVectorizer(small, mix="best").fit(TEXTS)
 
 
