@@ -158,10 +158,10 @@ def test_no_texts_are_a_matrix_without_rows(small: str) -> None:
 @pytest.mark.parametrize(
     ("texts", "found"),
     [
-        ("A lone text.", "found the string 'A lone text.'"),
-        (np.array(TEXTS)[:, None], "found a ndarray of two axes"),
-        (["A text", float("nan")], "row 1 is nan; wanted a text or a list of tokens"),
-        (["A text", None], "row 1 is None; wanted a text or a list of tokens"),
+        ("A lone text.", "got the string 'A lone text.'"),
+        (np.array(TEXTS)[:, None], "got a ndarray of two axes"),
+        (["A text", float("nan")], "row 1: .*nan"),
+        (["A text", None], "row 1: .*None"),
     ],
 )
 def test_what_is_no_column_of_texts_is_said(small: str, texts: object, found: str) -> None:
@@ -170,7 +170,7 @@ def test_what_is_no_column_of_texts_is_said(small: str, texts: object, found: st
 
 
 def test_wrong_parameters_are_said_when_it_is_fitted_and_not_before(small: str) -> None:
-    with pytest.raises(ConfigurationError, match="'pooling' is 'sum'; wanted one of mean, max"):
+    with pytest.raises(ConfigurationError, match=r"'pooling': .*'sum'"):
         ElmoVectorizer(small, pooling="sum").fit(TEXTS)
     with pytest.raises(ConfigurationError, match=r"'mix': .*trained.*'best'"):
         ElmoVectorizer(small, mix="best").fit(TEXTS)
