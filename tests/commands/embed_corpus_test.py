@@ -289,17 +289,15 @@ def test_the_progress_bar_says_tokens_a_second_and_the_time_left(
 def test_a_disk_that_takes_no_more_ends_it_and_the_same_command_goes_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
-    """First there is no room for the vectors, then none for the file that is made of them."""
+    """First a part has no room, then the output that the parts are joined to."""
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 2500)
     (folder / "text").write_text("The boat leaks and the boat sinks .\n" * 300, encoding="utf-8")
     size = 300 * 8 * L * D * 4
-    kept: list[int] = []
-    for room in (size // 10, size // 2):
+    for room in (size // 10, size // 2):  # a part takes a quarter
         with pytest.raises(SystemExit, match=f"^embed-corpus: '{output}' cannot be written: "), disk_of(room):
             allennlp("embed-corpus", "text", output, *BILM)
         assert not Path(output).exists()
-        kept.append(sum(path.stat().st_size for path in Path(f"{output}.part/parts").iterdir()))
-    assert 0 < kept[0] < size <= kept[1]
+    assert sum(path.stat().st_size for path in Path(f"{output}.part/parts").iterdir()) >= size
     allennlp("embed-corpus", "text", output, *BILM)
     assert [path.name for path in folder.glob("out*")] == [output]
 
