@@ -43,7 +43,7 @@ class Window(NamedTuple):
         """Return a name that tells the window from others of its text and of other texts, and that sorts by `start`.
 
         >>> Window(3, [Sentence("Two words", ["Two", "words"])]).name()
-        '000000000003-1e33e1b6cecf5ba1'
+        '000000000003-04ac4cf1a53bcd2d'
         """
         digest = hashlib.blake2b(json.dumps(self.sentences).encode(), digest_size=8)
         return f"{self.start:012}-{digest.hexdigest()}"
