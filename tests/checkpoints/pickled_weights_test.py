@@ -13,13 +13,13 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules.token_embedders import ElmoTokenEmbedder
-from tests.checkpoints.upstream_elmo_test import assert_same_layers, write_archive
 from torch import nn
 
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import AllenNlpArchive, build_bilm, load_checkpoint
 from elmo_plugin.checkpoints.pickled_weights import read_weights
 from tests.checkpoint_oracles import assert_same_checkpoint, language_model_weights, pretrained
+from tests.checkpoints.upstream_elmo_test import assert_same_layers, write_archive
 from tests.oracles import lively, options, write_files
 
 
