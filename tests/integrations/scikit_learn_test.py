@@ -1,6 +1,7 @@
 """The transformer, held against `elmo_plugin.load` and against scikit-learn's own checks."""
 
 import pickle
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -198,7 +199,8 @@ def test_a_pickle_that_has_no_initial_state_yet_starts_from_zeros(small: str) ->
     np.testing.assert_array_equal(found.transform(TOKENS), vectorizer.transform(TOKENS))
 
 
-def test_a_pickle_that_names_the_old_package_is_read() -> None:
+def test_a_pickle_that_names_the_old_package_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "elmo_plugin.interop", raising=False)  # which warns when it is imported
     pickled = pickle.dumps(ElmoVectorizer("english-tiny"), protocol=0)  # a protocol without lengths of names
     old = pickled.replace(b"elmo_plugin.integrations", b"elmo_plugin.interop")
     with pytest.warns(DeprecationWarning, match="'elmo_plugin.integrations'"):
