@@ -200,7 +200,8 @@ def test_a_pickle_that_has_no_initial_state_yet_starts_from_zeros(small: str) ->
 
 
 def test_a_pickle_that_names_the_old_package_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "elmo_plugin.interop", raising=False)  # which warns when it is imported
+    for module in ("elmo_plugin.interop", "elmo_plugin.interop.scikit_learn"):  # which warn when they are imported
+        monkeypatch.delitem(sys.modules, module, raising=False)
     pickled = pickle.dumps(ElmoVectorizer("english-tiny"), protocol=0)  # a protocol without lengths of names
     old = pickled.replace(b"elmo_plugin.integrations", b"elmo_plugin.interop")
     with pytest.warns(DeprecationWarning, match="'elmo_plugin.integrations'"):
