@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from allennlp.data import Tokenizer
 
-from elmo_plugin.embedding import Corpus, CorpusEmbedder, Embedder, ShardedCorpusEmbedder, Share, VectorFile, load
+from elmo_plugin.embedding import Corpus, CorpusEmbedder, Embedder, Share, VectorFile, load
 from elmo_plugin.embedding.corpus import WHOLE
 from elmo_plugin.embedding.corpus_embedder import Counts
 
@@ -44,8 +44,7 @@ def embed(
     """The whole work, or that of one process."""
     embedder = CorpusEmbedder(load(folder / bilm, initial_state=initial_state), **{"tokens_per_batch": BATCH, **keys})
     corpus = Corpus(folder / text, Tokenizer.by_name("just_spaces")(), share)
-    work = embedder if share == WHOLE else ShardedCorpusEmbedder(embedder)
-    return work.embed(corpus, folder / target, file)
+    return embedder.embed(corpus, folder / target, file)
 
 
 def break_off(monkeypatch: pytest.MonkeyPatch, after: int) -> None:

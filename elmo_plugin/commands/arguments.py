@@ -1,4 +1,4 @@
-"""Arguments that more than one command takes."""
+"""Arguments that several commands have, and the types of their values."""
 
 import argparse
 from pathlib import Path
@@ -8,43 +8,43 @@ from elmo_plugin.embedding import Embedder, load
 
 
 def check_values(subparser: argparse.ArgumentParser) -> None:
-    """Let each option of a command refuse an empty value, as of a shell variable that is not set, and huge numbers."""
+    """Let each option of a command reject an empty value, as of a shell variable that is not set, and huge numbers."""
     subparser.register("type", None, word)
-    subparser.register("type", Path, _path)
+    subparser.register("type", Path, lambda text: Path(word(text)))
     subparser.register("type", int, _whole_number)
 
 
 def add_bilm(subparser: argparse.ArgumentParser) -> None:
-    """The biLM, the part of the text, and where to compute."""
+    """Add the biLM, the number of sentences, and the device."""
     subparser.add_argument("bilm", metavar="BILM", help="path or URL, in any format, or the name of a bundled biLM")
-    subparser.add_argument("--sentences", metavar="N", type=count, help="of each file the first N (default: all)")
+    subparser.add_argument("--sentences", metavar="N", type=count, help="read the first N of each file (default: all)")
     subparser.add_argument("--cuda-device", type=device, default=-1, help="the number of a GPU, -1 for the processor")
     add_initial_state(subparser)
 
 
 def add_initial_state(parser: argparse._ActionsContainer) -> None:
-    """What each sentence starts from."""
+    """Add the state before each sentence."""
     parser.add_argument(
         "--initial-state",
         metavar="STATE",
-        help="what each sentence starts from: zero (default), or warm, the state that `convert-elmo --warm-on` stored",
+        help="the state before each sentence: zero (default), or warm, which `convert-elmo --warm-on` stored",
     )
 
 
 def load_bilm(args: argparse.Namespace) -> Embedder:
-    """The biLM that the arguments name, with all of its layers."""
+    """Load the biLM that the arguments name, with all of its layers."""
     return load(args.bilm, "all", cuda_device=args.cuda_device, initial_state=args.initial_state)
 
 
 def count(text: str) -> int:
-    """A whole number of 1 or more."""
+    """Return a whole number of 1 or more."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"found {text!r}; wanted a whole number of 1 or more")
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
     return int(text)
 
 
 def device(text: str) -> int:
-    """The number of a GPU, or -1 for the processor."""
+    """Return the number of a GPU, or -1 for the processor."""
     number = _whole_number(text)
     if number < -1:
         raise argparse.ArgumentTypeError(f"expected -1 or the number of a GPU, got {number}")
@@ -52,14 +52,10 @@ def device(text: str) -> int:
 
 
 def word(text: str) -> str:
-    """A value that is not empty."""
+    """Return a value that is not empty."""
     if not text:
         raise argparse.ArgumentTypeError("expected a non-empty value, got ''")
     return text
-
-
-def _path(text: str) -> Path:
-    return Path(word(text))
 
 
 def _whole_number(text: str) -> int:

@@ -1,29 +1,28 @@
-"""CORPUS → VECTORS ON DISK: a text in windows, batches of like length, and a file of arrays in the text's order."""
+"""CORPUS → VECTORS ON DISK: a text in windows, batches of similar length, part files, and the output joined of them."""
 
 from elmo_plugin.embedding.corpus import SMALLEST_WINDOW, Corpus, Share
 from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder
 from elmo_plugin.embedding.elmo_embedder import ElmoEmbedder
-from elmo_plugin.embedding.embedder import MIXES, TRAINED, Embedder, load, load_by_keys
+from elmo_plugin.embedding.embedder import ALIASES, MIXES, TRAINED, Embedder, load, load_by_keys
 from elmo_plugin.embedding.hdf5 import Hdf5File, sentence_key
 from elmo_plugin.embedding.npz import NpzFile
 from elmo_plugin.embedding.parquet import ParquetFile
 from elmo_plugin.embedding.pooling import maximum, mean
-from elmo_plugin.embedding.shards import ShardedCorpusEmbedder, check_processes
-from elmo_plugin.embedding.vector_file import EmbeddedSentence, VectorFile, refuse_existing
+from elmo_plugin.embedding.shards import check_processes
+from elmo_plugin.embedding.vector_file import VectorFile, refuse_existing
 
 __all__ = [
+    "ALIASES",
     "MIXES",
     "SMALLEST_WINDOW",
     "TRAINED",
     "Corpus",
     "CorpusEmbedder",
     "ElmoEmbedder",
-    "EmbeddedSentence",
     "Embedder",
     "Hdf5File",
     "NpzFile",
     "ParquetFile",
-    "ShardedCorpusEmbedder",
     "Share",
     "VectorFile",
     "check_processes",

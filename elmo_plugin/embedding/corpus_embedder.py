@@ -1,9 +1,9 @@
-"""A corpus to a file of vectors, in memory that does not grow with it, and from where a killed run was."""
+"""Embed a corpus and write the vectors to disk: memory does not grow with the corpus, and a killed run is resumed."""
 
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import closing
-from itertools import zip_longest
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -12,43 +12,40 @@ from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm import identity
-from elmo_plugin.embedding.corpus import (
-    CHARACTERS_IN_WINDOW,
-    SMALLEST_WINDOW,
-    WINDOWS_OF_A_SIZE,
-    Corpus,
-    Share,
-    Window,
-)
+from elmo_plugin.embedding.corpus import CHARACTERS_IN_WINDOW, SMALLEST_WINDOW, WINDOWS_OF_A_SIZE, Corpus, Window
 from elmo_plugin.embedding.embedder import Embedder
-from elmo_plugin.embedding.journal import Journal, KeptWindow
+from elmo_plugin.embedding.part_folder import OTHER_OUTPUT, PART, part_folder, part_names
 from elmo_plugin.embedding.pooling import mean
+from elmo_plugin.embedding.shards import entry_path, join_shards, read_entry, shard_path, write_entry
 from elmo_plugin.embedding.vector_file import Layout, VectorFile, refuse_existing
+from elmo_plugin.made_with import check_made_with
 from elmo_plugin.text import TOKENS_PER_BATCH
-
-PART = ".part"
-"""What the folder of a run that still goes on ends with."""
 
 
 class Counts(NamedTuple):
-    """How much was embedded: lines, empty ones too, and their tokens."""
+    """The numbers of embedded lines, empty ones included, and of their tokens."""
 
     sentences: int
     tokens: int
 
 
 class CorpusEmbedder:
-    """Embeds a text window by window: batches of like length inside, the order of the text in the file.
+    """Embeds a text window by window, in batches of similar length, and writes the vectors in the order of the text.
 
     # Parameters
 
     embedder : `Embedder`
     pool : `bool`
-        One vector a sentence and layer, the mean over its tokens, zeros if it has none.
+        Write one vector per sentence and layer, the mean over its tokens, or zeros if it has none.
     half : `bool`
-        Numbers of 16 bits in the file, of 32 otherwise.
+        Write numbers of 16 bits instead of 32.
     tokens_per_batch, batch_size : `int`, `Optional[int]`
-        As of `length_batches`.
+        As in `length_batches`.
+
+    ```python
+    work = CorpusEmbedder(elmo_plugin.load("english-tiny"), half=True)
+    work.embed(Corpus(Path("sentences.txt"), WhitespaceTokenizer()), Path("vectors.hdf5"), Hdf5File())
+    ```
     """
 
     def __init__(
@@ -61,67 +58,92 @@ class CorpusEmbedder:
     ) -> None:
         self._embedder = embedder
         self._pool = pool
-        shape = tuple(count for count in embedder.shape if count != -1 or not pool)
+        shape = tuple(size for size in embedder.shape if size != -1 or not pool)
         self.layout = Layout(shape, "float16" if half else "float32")
         self._tokens_per_batch = tokens_per_batch
         self._batch_size = batch_size
 
     def embed(self, corpus: Corpus, target: Path, file: VectorFile, replace: bool = False) -> Counts:
-        """Write the vectors of a corpus, or of a share of it, to a new file; with `replace`, also in place of another.
+        """Write the vectors of a corpus to a new output; with `replace`, an existing one is replaced.
 
-        What is embedded is kept in the folder `target` with `.part` behind it. A run that was broken off goes on from
-        there, and its file is that of an undisturbed run: a window is computed the same wherever a run begins. The
-        file itself is made of it at the end, and then gets its name.
+        Each window becomes a part file in the folder `target` with `.part` appended. A resumed run embeds the windows
+        that have no part yet; a window's vectors do not depend on where a run starts, so the output is the same as that
+        of an undisturbed run. At the end the parts are joined.
 
-        Raises `ConfigurationError` where there is a file already, for a folder of another run or of another text, for a
-        text that cannot be read, and where the disk takes no more.
+        If the corpus is one share of several, the output is a shard beside the target, and the process that completes
+        the last shard joins all of them.
+
+        Raises `ConfigurationError` if the target exists, for an unfinished output of another run or another text, for a
+        text that cannot be read, and if the disk is full.
         """
-        if not replace:
-            refuse_existing(target)
-        folder = target.with_name(f"{target.name}{PART}")
-        try:
-            with closing(Journal(folder, self.run(), self.layout)) as journal:
-                counts = self._embed_windows(corpus, journal)
-                written = _bar(
-                    corpus.share, journal.sentences(), desc="writing", unit=" sentences", total=counts.sentences
-                )
-                file.write(folder / target.name, written, self.layout)
-                os.replace(folder / target.name, target)
-                journal.remove()
-        except OSError as error:
-            kept = f"; '{folder}' keeps what is embedded, and the same command goes on from there"
-            raise ConfigurationError(f"'{target}' cannot be written: {error}{kept * folder.is_dir()}") from error
+        share = corpus.share
+        text = corpus.identity() if share.size > 1 else {}
+        run = json.loads(json.dumps({**self.run(), "file": file.to_params().as_dict(quiet=True), **text}))
+        if share.size == 1:
+            return self._embed_share(corpus, target, file, run, [] if replace else [target])
+        shard = shard_path(target, share)
+        if shard.exists() and entry_path(shard).exists():
+            entry = read_entry(shard, run)
+            counts = Counts(entry["sentences"], entry["tokens"])
+            shutil.rmtree(f"{shard}{PART}", ignore_errors=True)  # left by a kill
+        else:
+            counts = self._embed_share(corpus, shard, file, run, [target, entry_path(target), shard])
+        join_shards(corpus, target, file, run)
         return counts
 
-    def _embed_windows(self, corpus: Corpus, journal: Journal) -> Counts:
-        sentences = tokens = 0
-        kept = journal.windows()
-        with _bar(corpus.share, desc="embedding", unit=" tokens", unit_scale=True) as bar:
-            for window in corpus.windows():
-                sentences, tokens = sentences + len(window.sentences), tokens + _tokens(window)
-                share = corpus.share_read()
-                bar.total = round(tokens / share) if share else None  # an estimate until the text is read
-                before = next(kept, None)
-                if before is None:
-                    journal.add(window, self._arrays(window, bar))
-                else:
-                    _compare(window, before, journal.folder)
-                    bar.initial = bar.n = tokens  # the rate is that of this run
-            bar.total = tokens
-        if next(kept, None) is not None:
-            raise _other_text(journal.folder, "it had more lines")
+    def _embed_share(
+        self, corpus: Corpus, path: Path, file: VectorFile, run: dict[str, Any], unused: list[Path]
+    ) -> Counts:
+        """Write the part of each window, then join them to the output at `path`. The paths `unused` may not exist."""
+        refuse_existing(*unused)
+        folder = path.with_name(f"{path.name}{PART}")
+        with part_folder(folder, run) as parts:
+            sentences, tokens, lines = self._write_parts(corpus, parts, file)
+            if corpus.share.size > 1:
+                entry = {"run": run, "sentences": sentences, "tokens": tokens, "lines": lines}
+                write_entry(entry_path(path), entry)
+            with _resumable(folder):
+                file.join(parts, path, self.layout, progress=corpus.share.rank == 0)
+                shutil.rmtree(folder)
         return Counts(sentences, tokens)
 
+    def _write_parts(self, corpus: Corpus, parts: Path, file: VectorFile) -> tuple[int, int, list[list[int]]]:
+        """Write the part of each window that has none; return the numbers of sentences and tokens, and the lines."""
+        kept = part_names(parts.parent)
+        sentences = tokens = windows = 0
+        lines: list[list[int]] = []
+        with Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True, disable=corpus.share.rank > 0) as bar:
+            for windows, window in enumerate(corpus.windows(), 1):
+                sentences += len(window.sentences)
+                tokens += sum(len(sentence.tokens) for sentence in window.sentences)
+                if not lines or lines[-1][1] != window.start:
+                    lines.append([window.start, window.start])
+                lines[-1][1] += len(window.sentences)
+                share_read = corpus.share_read()
+                bar.total = round(tokens / share_read) if share_read else None  # an estimate until the text is read
+                name = f"{window.name()}{file.part_ending}"
+                if windows > len(kept):
+                    with _resumable(parts.parent):
+                        file.write_part(parts / name, window, self._arrays(window, bar), self.layout)
+                    continue
+                key = f"text from line {window.start + 1}"
+                check_made_with(str(parts.parent), {key: kept[windows - 1]}, {key: name}, OTHER_OUTPUT)
+                bar.initial = bar.n = tokens  # the speed shown is that of this run
+            bar.total = tokens
+        if windows < len(kept):
+            check_made_with(str(parts.parent), {"windows": len(kept)}, {"windows": windows}, OTHER_OUTPUT)
+        return sentences, tokens, lines
+
     def _arrays(self, window: Window, bar: Any) -> Iterator[tuple[int, np.ndarray]]:
-        """The place and the array of each sentence. Of the windows before, no word is remembered."""
-        self._embedder.elmo.bilm.word_cache.clear()  # what a word is computed together with moves its last bits
+        """Yield the index and the array of each sentence of a window, without words cached from earlier windows."""
+        self._embedder.elmo.bilm.word_cache.clear()  # words computed together differ in their last bits
         sentences = [sentence.tokens for sentence in window.sentences]
-        for place, array in self._embedder.by_length(sentences, self._tokens_per_batch, self._batch_size):
-            yield place, mean(array) if self._pool else array
-            bar.update(len(sentences[place]))
+        for index, array in self._embedder.by_length(sentences, self._tokens_per_batch, self._batch_size):
+            yield index, mean(array) if self._pool else array
+            bar.update(len(sentences[index]))
 
     def run(self) -> dict[str, Any]:
-        """All that the arrays depend on but the text: values of JSON."""
+        """Return all that the arrays depend on but the text, as values of JSON."""
         elmo = self._embedder.elmo
         mix = {name: value.tolist() for name, value in elmo.mixes[0].state_dict().items()}
         return {
@@ -135,26 +157,16 @@ class CorpusEmbedder:
         }
 
 
-def _bar(share: Share, iterable: Optional[Iterable[Any]] = None, **keys: Any) -> Any:
-    """A progress bar; of several processes the first one shows its own."""
-    return Tqdm.tqdm(iterable, disable=share.rank > 0, **keys)
-
-
-def _tokens(window: Window) -> int:
-    return sum(len(sentence.tokens) for sentence in window.sentences)
-
-
-def _compare(window: Window, kept: KeptWindow, folder: Path) -> None:
-    """Raise `ConfigurationError` where a window is not what was embedded for it."""
-    if kept.start != window.start:
-        raise _other_text(folder, f"what was line {kept.start + 1} is at another place")
-    for line, (sentence, record) in enumerate(zip_longest(window.sentences, kept.records), window.start + 1):
-        if sentence is None or record is None or sentence != tuple(record[:2]):
-            raise _other_text(folder, f"line {line} is not what it was")
-
-
-def _other_text(folder: Path, found: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"'{folder}' was begun with another text, or tokens cut in another way: {found}; "
-        "name another output, or delete it"
-    )
+@contextmanager
+def _resumable(folder: Path) -> Iterator[None]:
+    """Turn errors of the disk into a `ConfigurationError` that names the output and says how to resume the run."""
+    try:
+        yield
+    except (ConfigurationError, OSError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if not isinstance(cause, OSError):
+            raise
+        raise ConfigurationError(
+            f"'{str(folder).removesuffix(PART)}' cannot be written: {cause}; finished parts stay in '{folder}', "
+            "and the same command resumes the run"
+        ) from error

@@ -1,20 +1,26 @@
-"""Vectors in hdf5, laid out as AllenNLP's retired command `allennlp elmo` did (`allennlp/commands/elmo.py` of 0.9)."""
+"""Vectors in hdf5, in the layout of AllenNLP's retired command `allennlp elmo` (`allennlp/commands/elmo.py` of 0.9)."""
 
 import json
 import logging
+import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
-from io import FileIO
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from io import BytesIO, FileIO
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Optional, Union
+from typing import IO, Any, NamedTuple, Optional
 
 import h5py
 import numpy as np
 from h5py import h5d, h5p, h5s, h5t
 
-from elmo_plugin.embedding.vector_file import EmbeddedSentence, Layout, VectorFile
+from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.embedding.corpus import Window
+from elmo_plugin.embedding.joining import Pieces, join_parts
+from elmo_plugin.embedding.vector_file import Layout, VectorFile
 
 logger = logging.getLogger(__name__)
 
@@ -24,92 +30,154 @@ LONGEST_INDEX = 2**31 - 1
 ROWS_IN_CHUNK = 4096
 """Rows that are compressed together; hdf5 allows 4 GB."""
 
+Chunk = tuple[int, int]
+"""The number of bytes of a stored chunk, and hdf5's mask of the filters that were skipped for it."""
+KeyOf = Callable[[int, str], Optional[str]]
 
-class LinkedSentence(NamedTuple):
-    """A line of a corpus, its number from 0, and the name of the file in the same folder that has its dataset."""
 
-    line: int
+class PartLine(NamedTuple):
+    """A line of a part: its text, its number of tokens, and where in the part its chunks are, one behind the other."""
+
     text: str
-    file: str
-
-
-Store = Callable[[h5py.File, str, Any], None]
+    tokens: int
+    start: int
+    chunks: list[Chunk]
 
 
 @VectorFile.register("hdf5")
 class Hdf5File(VectorFile):
-    """A dataset a line, its key the line's number from 0; an empty line's has a T of 0.
+    """Holds one dataset per line, whose key is the line's number from 0; the dataset of an empty line has a T of 0.
 
-    `sentence_to_index` is a JSON string of each sentence's key; of a repeated sentence it says the last one.
+    `sentence_to_index` is a JSON string with the key of each sentence; for a repeated sentence it is the last key.
+
+    A part file holds the bytes of the datasets as hdf5 stores them, then its lines as JSON, compressed by zlib, and the
+    length of that in 8 bytes.
 
     Registered as a `VectorFile` with name `hdf5`.
 
     # Parameters
 
     compress : `bool`
-        By gzip, bytes shuffled, a layer at a time.
+        Compress by gzip, bytes shuffled, one layer at a time.
     use_sentence_keys : `bool`
-        The key is `sentence_key` of the sentence. Then a repeated sentence is there once, an empty line is not, and
-        there is no `sentence_to_index`.
+        Use `sentence_key` of the sentence as the key. A repeated sentence is then stored once, an empty line is not
+        stored, and `sentence_to_index` is left out.
     forget_sentences : `bool`
         Leave `sentence_to_index` out.
     """
+
+    part_ending = ".arrays"
 
     def __init__(self, compress: bool = False, use_sentence_keys: bool = False, forget_sentences: bool = False) -> None:
         self._compress = compress
         self._use_sentence_keys = use_sentence_keys
         self._has_index = not (use_sentence_keys or forget_sentences)
 
-    def write(self, path: Path, sentences: Iterable[EmbeddedSentence], layout: Layout) -> None:
-        """Write the arrays of sentences to a new file."""
+    def write_part(self, path: Path, window: Window, arrays: Iterable[tuple[int, np.ndarray]], layout: Layout) -> None:
+        """Write the bytes that hdf5 stores of a window's arrays, and its lines."""
+        stored: dict[int, tuple[int, list[Chunk]]] = {}
+        with atomic_file(path) as partial, partial.open("wb") as file:
+            for index, array in arrays:
+                chunks = self._chunks(array.astype(layout.dtype), layout)
+                stored[index] = file.tell(), [(len(data), mask) for data, mask in chunks]
+                file.writelines(data for data, _ in chunks)
+            lines = [(text, len(tokens), *stored[i]) for i, (text, tokens) in enumerate(window.sentences)]
+            packed = zlib.compress(json.dumps([window.start, lines]).encode())
+            file.write(packed + len(packed).to_bytes(8, "little"))
 
-        def store(file: h5py.File, key: str, sentence: EmbeddedSentence) -> None:
-            file.create_dataset(key, data=sentence.vectors, **self._storage(sentence.vectors, layout))
+    def join(self, parts: Path, target: Path, layout: Layout, progress: bool = True) -> None:
+        """Make a file with all datasets and move the bytes of the parts to where hdf5 expects them."""
 
-        self._write(path, sentences, store)
+        def lay_out(path: Path, add: Callable[[Pieces], None]) -> None:
+            with self._new_file(path) as (file, key_of):
+                # Allocated after all metadata, the vectors are holes of whole blocks, which take no room on the disk.
+                for part in sorted(parts.iterdir()):
+                    for number, line in _read_lines(part):
+                        if (key := key_of(number, line.text)) is not None:
+                            self._make_dataset(file, key, layout.shape_of(line.tokens), layout)
+                for part in sorted(parts.iterdir()):
+                    pieces: Pieces = []
+                    for number, line in _read_lines(part):
+                        if (key := self._key(number, line.text)) and line.chunks:
+                            pieces += _allocate(file[key], line)
+                    add(pieces)
 
-    def link(self, path: Path, sentences: Iterable[LinkedSentence]) -> None:
-        """Write a file that is read as if it had all datasets of other files, which stay where they are."""
+        join_parts(parts, target, lay_out, progress)
 
-        def store(file: h5py.File, key: str, sentence: LinkedSentence) -> None:
-            file[key] = h5py.ExternalLink(sentence.file, key)
+    def link(self, path: Path, lines: Iterable[tuple[int, str, str]]) -> None:
+        """Write a file that reads as if it held the datasets of other files.
 
-        self._write(path, sentences, store)
+        `lines` yields the number and the text of each line, and the name of the file in the same folder that has it.
+        """
+        with self._new_file(path) as (file, key_of):
+            for number, text, name in lines:
+                if (key := key_of(number, text)) is not None:
+                    file[key] = h5py.ExternalLink(name, key)
 
-    def _write(self, path: Path, sentences: Iterable[Union[EmbeddedSentence, LinkedSentence]], store: Store) -> None:
+    @contextmanager
+    def _new_file(self, path: Path) -> Iterator[tuple[h5py.File, KeyOf]]:
+        """Give a new file, and a function that adds a line to the index and returns its key if it is a new one."""
         with _Disk(path, "w+") as disk, tempfile.TemporaryFile(dir=path.parent) as index:
+
+            def key_of(number: int, text: str) -> Optional[str]:
+                disk.check()
+                key = self._key(number, text)
+                if text and self._has_index:  # a text may come again: JSON readers take the last of equal keys
+                    index.write(f"{', ' if index.tell() else '{'}{json.dumps(text)}: {json.dumps(key)}".encode())
+                # `key in file` would open the file that a link leads to.
+                return key if key and not file.id.links.exists(key.encode()) else None
+
             with h5py.File(disk, "w") as file:
-                for sentence in sentences:
-                    key = sentence_key(sentence.text) if self._use_sentence_keys else str(sentence.line)
-                    if key and not file.id.links.exists(key.encode()):  # `in` would open what a link leads to
-                        store(file, key, sentence)
-                    if sentence.text and self._has_index:
-                        _add_to_index(index, sentence.text, key)
-                    disk.check()
-                place = _make_room(file, _close_index(index)) if self._has_index else None
-            if place is not None:
-                disk.seek(place)
+                yield file, key_of
+                position = _make_index(file, index) if self._has_index else None
+            if position is not None:
+                disk.seek(position)
                 shutil.copyfileobj(index, disk)
             disk.check()
 
-    def _to_params(self) -> dict[str, Any]:
-        params = {"type": "hdf5", "compress": self._compress, "use_sentence_keys": self._use_sentence_keys}
-        forgets = not (self._has_index or self._use_sentence_keys)
-        return {**params, "forget_sentences": True} if forgets else params  # shards without the key stay as they were
+    def _key(self, number: int, text: str) -> str:
+        return sentence_key(text) if self._use_sentence_keys else str(number)
 
-    def _storage(self, vectors: np.ndarray, layout: Layout) -> dict[str, Any]:
-        if not self._compress or not vectors.size:
+    def _make_dataset(self, file: h5py.File, key: str, shape: tuple[int, ...], layout: Layout) -> None:
+        """Make a dataset, whose storage is allocated later and not filled with zeros then."""
+        storage = h5p.create(h5p.DATASET_CREATE)
+        storage.set_fill_time(h5d.FILL_TIME_NEVER)
+        options = self._storage(shape, layout)
+        dataset = file.create_dataset(key, shape=shape, dtype=layout.dtype, dcpl=storage, **options)
+        for chunk in dataset.iter_chunks() if options else ():
+            dataset.id.write_direct_chunk(tuple(rows.start for rows in chunk), b"\0")  # so that it has its metadata
+
+    def _chunks(self, array: np.ndarray, layout: Layout) -> list[tuple[bytes, int]]:
+        """Return the bytes and the filter mask of each chunk that hdf5 stores of an array."""
+        options = self._storage(array.shape, layout)
+        if not options:
+            return [(array.tobytes(), 0)] if array.size else []
+        with h5py.File(BytesIO(), "w") as file:
+            dataset = file.create_dataset("array", data=array, **options)
+            places = [tuple(rows.start for rows in chunk) for chunk in dataset.iter_chunks()]
+            return [dataset.id.read_direct_chunk(place)[::-1] for place in places]
+
+    def _storage(self, shape: tuple[int, ...], layout: Layout) -> dict[str, Any]:
+        if not self._compress or 0 in shape:
             return {}
-        rows = [min(vectors.shape[-2], ROWS_IN_CHUNK)] if layout.is_by_token else []
-        chunk = (*[1] * layout.is_by_layer, *rows, vectors.shape[-1])
+        rows = [min(shape[-2], ROWS_IN_CHUNK)] if layout.is_by_token else []
+        chunk = (*[1] * layout.is_by_layer, *rows, shape[-1])
         return {"compression": "gzip", "shuffle": True, "chunks": chunk}
+
+    def _to_params(self) -> dict[str, Any]:
+        forgets = not (self._has_index or self._use_sentence_keys)
+        keys = {"compress": self._compress, "use_sentence_keys": self._use_sentence_keys, "forget_sentences": forgets}
+        return {"type": "hdf5", **keys}
 
 
 def sentence_key(sentence: str) -> str:
-    """The key of a sentence in a file with sentence keys, from which `urllib.parse.unquote` makes the sentence again.
+    """Return the key of a sentence in a file with sentence keys; `urllib.parse.unquote` returns the sentence again.
 
-    It is the sentence itself, but for what hdf5 takes for paths: `/` is written `%2F`, the sentence `.` is `%2E`, and
-    so that no two sentences share a key, `%` is `%25` where two hexadecimal digits follow.
+    The key is the sentence, except for what hdf5 takes for paths: `/` is written `%2F`, and the sentence `.` is `%2E`.
+    So that no two sentences share a key, `%` is written `%25` before two hexadecimal digits.
+
+    >>> sentence_key("and / or")
+    'and %2F or'
     """
     if sentence == ".":
         return "%2E"
@@ -117,17 +185,25 @@ def sentence_key(sentence: str) -> str:
 
 
 class _Disk(FileIO):
-    """A file whose writes do not fail, since after that hdf5 could not even close it; `check` says what has failed."""
+    """A file for hdf5 to write, which could not even close a file after a failed write: `check` raises the error.
+
+    Zeros behind all that was written are left out: a hole reads as zeros and takes no room.
+    """
 
     error: Optional[OSError] = None
+    _end = 0
 
     def write(self, data: Any) -> int:
-        left = memoryview(data)
+        position, left = self.tell(), memoryview(data).cast("B")
+        if position >= self._end and not np.frombuffer(left, np.uint8).any():
+            self.seek(position + len(left))
+            return len(left)
         try:
             while left and self.error is None:
                 left = left[super().write(left) :]
         except OSError as error:
             self.error = error
+        self._end = max(self._end, position + len(data))
         return len(data)
 
     def truncate(self, size: Optional[int] = None) -> int:
@@ -138,29 +214,45 @@ class _Disk(FileIO):
             return self.tell()
 
     def check(self) -> None:
-        """Raise the first error there was."""
+        """Raise the first error."""
         if self.error is not None:
             raise self.error
 
 
-def _add_to_index(index: IO[bytes], text: str, key: str) -> None:
-    """Go on with a JSON object. A text may come again: readers take the last of equal keys."""
-    separator = ", " if index.tell() else "{"
-    index.write(f"{separator}{json.dumps(text)}: {json.dumps(key)}".encode())
+def _read_lines(part: Path) -> Iterator[tuple[int, PartLine]]:
+    """Yield the number and the line of each line of a part."""
+    with part.open("rb") as file:
+        file.seek(-8, os.SEEK_END)
+        size = int.from_bytes(file.read(8), "little")
+        file.seek(-8 - size, os.SEEK_END)
+        first, lines = json.loads(zlib.decompress(file.read(size)))
+    for number, line in enumerate(lines, first):
+        yield number, PartLine(*line)
 
 
-def _close_index(index: IO[bytes]) -> int:
-    """Finish the JSON object and go back to its start; return its length."""
+def _allocate(dataset: h5py.Dataset, line: PartLine) -> Pieces:
+    """Allocate the storage of a dataset; return where the chunks of its line belong, or nothing if it has storage."""
+    start, pieces = line.start, []
+    if dataset.id.get_storage_size() > len(line.chunks):
+        return []  # a repeated sentence
+    if dataset.chunks is None:
+        dataset[(0,) * dataset.ndim] = 0  # which allocates all of it
+        return [(start, dataset.id.get_offset(), line.chunks[0][0])]
+    for chunk, (size, mask) in zip(dataset.iter_chunks(), line.chunks, strict=True):
+        place = tuple(rows.start for rows in chunk)
+        dataset.id.write_direct_chunk(place, bytes(size), mask)
+        pieces.append((start, dataset.id.get_chunk_info_by_coord(place).byte_offset, size))
+        start += size
+    return pieces
+
+
+def _make_index(file: h5py.File, index: IO[bytes]) -> Optional[int]:
+    """Finish the JSON and make the dataset of one string for it; return where in the file to copy it to."""
     index.write(b"}" if index.tell() else b"{}")
     length = index.tell()
     index.seek(0)
-    return length
-
-
-def _make_room(file: h5py.File, length: int) -> Optional[int]:
-    """Make the dataset of one string, which is as long as the corpus: where in the file it has to be copied to."""
     if length > LONGEST_INDEX:
-        logger.warning("going without '%s', which would have %d bytes; readers of hdf5 take 2 GB", INDEX, length)
+        logger.warning("'%s' is left out: it would have %d bytes, and readers of hdf5 take 2 GB", INDEX, length)
         return None
     storage = h5p.create(h5p.DATASET_CREATE)
     storage.set_alloc_time(h5d.ALLOC_TIME_EARLY)

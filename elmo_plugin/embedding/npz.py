@@ -1,40 +1,65 @@
 """Vectors in NumPy's own archive, for `numpy.load`."""
 
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from elmo_plugin.embedding.vector_file import EmbeddedSentence, Layout, VectorFile
+from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.embedding.corpus import Window
+from elmo_plugin.embedding.joining import Pieces, join_parts
+from elmo_plugin.embedding.vector_file import Layout, VectorFile
 
 
 @VectorFile.register("npz")
 class NpzFile(VectorFile):
-    """An array a line, its name the line's number from 0; an empty line's has a T of 0.
+    """Holds one array per line, named after the line's number from 0; the array of an empty line has a T of 0.
 
-    The directory at the end of an archive is kept in memory until then: some hundred bytes a line.
+    The archive's directory is kept in memory while it is written: some hundred bytes per line.
 
     Registered as a `VectorFile` with name `npz`.
 
     # Parameters
 
     compress : `bool`
-        As `numpy.savez_compressed` does.
+        Compress as `numpy.savez_compressed` does.
     """
+
+    part_ending = ".npz"
 
     def __init__(self, compress: bool = False) -> None:
         self._compression = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
 
-    def write(self, path: Path, sentences: Iterable[EmbeddedSentence], layout: Layout) -> None:
-        """Write the arrays of sentences to a new file."""
-        with zipfile.ZipFile(path, "w") as archive:
-            for sentence in sentences:
-                entry = zipfile.ZipInfo(f"{sentence.line}.npy")  # of no date: equal sentences make an equal file
+    def write_part(self, path: Path, window: Window, arrays: Iterable[tuple[int, np.ndarray]], layout: Layout) -> None:
+        """Write a window's arrays to an archive."""
+        with atomic_file(path) as partial, zipfile.ZipFile(partial, "w") as archive:
+            for index, array in arrays:
+                entry = zipfile.ZipInfo(f"{window.start + index}.npy")  # undated: equal windows make equal files
                 entry.compress_type = self._compression
-                with archive.open(entry, "w", force_zip64=True) as array:
-                    np.lib.format.write_array(array, np.ascontiguousarray(sentence.vectors), allow_pickle=False)
+                with archive.open(entry, "w", force_zip64=True) as file:
+                    stored = np.ascontiguousarray(array, dtype=layout.dtype)
+                    np.lib.format.write_array(file, stored, allow_pickle=False)
+
+    def join(self, parts: Path, target: Path, layout: Layout, progress: bool = True) -> None:
+        """Move the entries of all parts into one archive, and write one directory for them."""
+
+        def lay_out(path: Path, add: Callable[[Pieces], None]) -> None:
+            entries: list[zipfile.ZipInfo] = []
+            end = 0
+            for part in sorted(parts.iterdir()):
+                with zipfile.ZipFile(part) as archive:
+                    for entry in archive.infolist():
+                        entry.header_offset += end
+                        entries.append(entry)
+                    add([(0, end, archive.start_dir)])
+                    end += archive.start_dir
+            entries.sort(key=lambda entry: int(entry.filename.removesuffix(".npy")))
+            with zipfile.ZipFile(path, "w") as archive:  # which writes its directory to `start_dir` when it is closed
+                archive.filelist, archive.start_dir = entries, end
+
+        join_parts(parts, target, lay_out, progress)
 
     def _to_params(self) -> dict[str, Any]:
         return {"type": "npz", "compress": self._compression == zipfile.ZIP_DEFLATED}

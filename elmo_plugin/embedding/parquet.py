@@ -1,5 +1,6 @@
 """Vectors in Parquet, for Arrow, pandas, Polars, DuckDB and Spark."""
 
+import os
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -9,19 +10,27 @@ import numpy as np
 from allennlp.common.checks import ConfigurationError
 from more_itertools import constrained_batches
 
-from elmo_plugin.embedding.vector_file import EmbeddedSentence, Layout, VectorFile
+from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.embedding.corpus import Window
+from elmo_plugin.embedding.vector_file import Layout, VectorFile
 from elmo_plugin.text import BOUNDARIES
 
 TOKENS_IN_GROUP = 8192
 """Tokens, sentence boundaries included, of the rows that are written together."""
 
+Row = tuple[int, str, list[str], np.ndarray]
+
 
 @VectorFile.register("parquet")
 class ParquetFile(VectorFile):
-    """A row a line: `line`, its number from 0, `sentence`, `tokens`, and vectors.
+    """Holds one row per line: `line`, its number from 0, `sentence`, `tokens`, and vectors.
 
-    All layers are a column each, `layer_0` …; a mix of them is the column `vectors`. Either holds a list with a vector
-    a token, or one vector where they are pooled.
+    Each of all layers has a column, `layer_0` …; a mix of them is the column `vectors`. Either holds a list with one
+    vector per token, or one vector if they are pooled.
+
+    The output is a folder of Parquet files, the parts themselves, in the order of the text. pandas, Arrow, Polars and
+    Spark read such a folder as one table. The vectors of a window are in memory while its part is written: 600 MB for
+    all layers of the original size.
 
     Registered as a `VectorFile` with name `parquet`. Needs pyarrow, `elmo-plugin[parquet]`; raises
     `ConfigurationError` without.
@@ -29,8 +38,10 @@ class ParquetFile(VectorFile):
     # Parameters
 
     compress : `bool`
-        By Zstandard.
+        Compress by Zstandard.
     """
+
+    part_ending = ".parquet"
 
     def __init__(self, compress: bool = False) -> None:
         try:
@@ -39,13 +50,24 @@ class ParquetFile(VectorFile):
             raise ConfigurationError("parquet needs pyarrow: `pip install 'elmo-plugin[parquet]'`") from error
         self._compression = "zstd" if compress else "none"
 
-    def write(self, path: Path, sentences: Iterable[EmbeddedSentence], layout: Layout) -> None:
-        """Write the arrays of sentences to a new file."""
-        schema = self._schema(layout)
-        groups = constrained_batches(sentences, TOKENS_IN_GROUP, get_len=_length, strict=False)
-        with self._parquet.ParquetWriter(path, schema, compression=self._compression, use_dictionary=False) as writer:
+    def write_part(self, path: Path, window: Window, arrays: Iterable[tuple[int, np.ndarray]], layout: Layout) -> None:
+        """Write a window's rows to a Parquet file."""
+        stored = {index: array.astype(layout.dtype) for index, array in arrays}
+        rows = ((window.start + index, *line, stored[index]) for index, line in enumerate(window.sentences))
+        groups = constrained_batches(rows, TOKENS_IN_GROUP, get_len=lambda row: len(row[2]) + BOUNDARIES, strict=False)
+        schema, compression = self._schema(layout), self._compression
+        with (
+            atomic_file(path) as partial,
+            self._parquet.ParquetWriter(partial, schema, compression=compression, use_dictionary=False) as writer,
+        ):
             for group in groups:
                 writer.write_table(self._table(group, layout, schema))
+
+    def join(self, parts: Path, target: Path, layout: Layout, progress: bool = True) -> None:
+        """Rename the folder of the parts. A text without lines has one part without rows, which holds the schema."""
+        if not any(parts.iterdir()):
+            self.write_part(parts / f"0{self.part_ending}", Window(0, []), [], layout)
+        os.replace(parts, target)
 
     def _to_params(self) -> dict[str, Any]:
         return {"type": "parquet", "compress": self._compression != "none"}
@@ -58,21 +80,14 @@ class ParquetFile(VectorFile):
         about = {"line": arrow.int64(), "sentence": arrow.string(), "tokens": arrow.list_(arrow.string())}
         return arrow.schema({**about, **dict.fromkeys(names, vectors)})
 
-    def _table(self, group: Sequence[EmbeddedSentence], layout: Layout, schema: Any) -> Any:
-        lines, texts, tokens, arrays = zip(*group, strict=True)
-        by_column = zip(*arrays, strict=True) if layout.is_by_layer else [arrays]
-        columns = [self._vectors(column, layout) for column in by_column]
+    def _table(self, rows: Sequence[Row], layout: Layout, schema: Any) -> Any:
+        lines, texts, tokens, arrays = zip(*rows, strict=True)
+        columns = []
+        for column in zip(*arrays, strict=True) if layout.is_by_layer else [arrays]:  # arrays (T, D) or (D,)
+            values = self._arrow.array(np.concatenate([array.reshape(-1) for array in column]))
+            vectors = self._arrow.FixedSizeListArray.from_arrays(values, layout.shape[-1])
+            if layout.is_by_token:
+                ends = self._arrow.array(np.cumsum([0, *map(len, column)], dtype=np.int32))
+                vectors = self._arrow.ListArray.from_arrays(ends, vectors)
+            columns.append(vectors)
         return self._arrow.table([lines, texts, tokens, *columns], schema=schema)
-
-    def _vectors(self, arrays: Sequence[np.ndarray], layout: Layout) -> Any:
-        """A column of arrays, (T, D) or (D,) each."""
-        values = np.concatenate([array.reshape(-1) for array in arrays])
-        vectors = self._arrow.FixedSizeListArray.from_arrays(self._arrow.array(values), layout.shape[-1])
-        if not layout.is_by_token:
-            return vectors
-        ends = np.cumsum([0, *map(len, arrays)], dtype=np.int32)
-        return self._arrow.ListArray.from_arrays(self._arrow.array(ends), vectors)
-
-
-def _length(sentence: EmbeddedSentence) -> int:
-    return len(sentence.tokens) + BOUNDARIES

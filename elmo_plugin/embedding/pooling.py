@@ -1,13 +1,13 @@
-"""One vector for any number of tokens, of none zeros."""
+"""Pool the vectors of any number of tokens into one vector; of no tokens into zeros."""
 
 import numpy as np
 
 
 def mean(vectors: np.ndarray) -> np.ndarray:
-    """(…, T, D) to (…, D): each number's mean over the tokens."""
+    """Return the mean of each number over the tokens: (…, T, D) to (…, D)."""
     return vectors.sum(axis=-2) / max(vectors.shape[-2], 1)
 
 
 def maximum(vectors: np.ndarray) -> np.ndarray:
-    """(…, T, D) to (…, D): each number's largest over the tokens."""
+    """Return the maximum of each number over the tokens: (…, T, D) to (…, D)."""
     return vectors.max(axis=-2) if vectors.shape[-2] else mean(vectors)

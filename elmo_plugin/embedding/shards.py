@@ -1,189 +1,109 @@
-"""One corpus, several processes: each writes a shard, and whichever ends last joins them; none waits for another.
+"""The outputs of several processes, which whichever of them ends last joins; no process waits for another.
 
-All that they share is the folder of the target. Of two processes, for the target `vectors.hdf5`:
+All that the processes share is the folder of the target. For two processes and the target `vectors.hdf5` it holds:
 
-    vectors-00000-of-00002.hdf5        the first one's shard, whole as soon as it has this name
-    vectors-00000-of-00002.hdf5.json   its record: what it was made of, and which lines it holds
-    vectors-00000-of-00002.hdf5.part   while there is no shard: what is embedded so far
-    vectors.hdf5.json                  the manifest, there when all shards are
-    vectors.hdf5                       of hdf5 alone: a link to each line's dataset in its shard
+    vectors-00000-of-00002.hdf5        the shard of the first process, which gets this name when it is complete
+    vectors-00000-of-00002.hdf5.json   its manifest entry: what it was made of, and which lines it holds
+    vectors-00000-of-00002.hdf5.part   the folder of its parts while the shard is unfinished
+    vectors.hdf5.json                  the manifest, written when all shards are complete
+    vectors.hdf5                       for hdf5 alone: links to each line's dataset in its shard
 """
 
 import json
 import os
 import re
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.atomic_write import atomic_file
 from elmo_plugin.embedding.corpus import Corpus, Share
-from elmo_plugin.embedding.corpus_embedder import PART, CorpusEmbedder, Counts
-from elmo_plugin.embedding.hdf5 import Hdf5File, LinkedSentence
-from elmo_plugin.embedding.vector_file import EmbeddedSentence, Layout, VectorFile, refuse_existing
+from elmo_plugin.embedding.hdf5 import Hdf5File
+from elmo_plugin.embedding.part_folder import OTHER_OUTPUT, PART
+from elmo_plugin.embedding.vector_file import VectorFile, refuse_existing
+from elmo_plugin.made_with import check_made_with
 
-RECORD = ".json"
-"""What the names of records and of the manifest end with."""
-Record = dict[str, Any]
-"""`run`, all that the vectors depend on; `sentences` and `tokens`, how many; `lines`, for lines that follow one another
-the number of the first and the number behind the last."""
+Entry = dict[str, Any]
+"""`run`, all that the vectors depend on; `sentences` and `tokens`, their numbers; `lines`, for consecutive lines the
+number of the first one and the number after the last one."""
 
 
-class ShardedCorpusEmbedder:
-    """Embeds the share of one process, and joins what all have embedded if it is the last of them.
+def shard_path(target: Path, share: Share) -> Path:
+    """Return the file of one of several processes."""
+    return target.with_name(f"{target.stem}-{share.rank:05}-of-{share.size:05}{target.suffix}")
 
-    # Parameters
 
-    embedder : `CorpusEmbedder`
+def entry_path(shard: Path) -> Path:
+    """Return the file with the manifest entry of a shard, or with the manifest of a target."""
+    return shard.with_name(f"{shard.name}.json")
+
+
+def read_entry(shard: Path, run: Mapping[str, Any]) -> Entry:
+    """Read the manifest entry of a shard. Raises `ConfigurationError` if it is damaged or the shard has another run."""
+    try:
+        entry = dict(json.loads(entry_path(shard).read_text(encoding="utf-8")))
+        found = entry["run"]
+    except (OSError, ValueError, KeyError) as error:
+        path = entry_path(shard)
+        raise ConfigurationError(f"'{path}' is damaged ({error}); delete '{shard}' to make it again") from error
+    check_made_with(str(shard), found, run, OTHER_OUTPUT)
+    return entry
+
+
+def write_entry(path: Path, entry: Entry) -> None:
+    """Write a manifest entry, or a manifest."""
+    with atomic_file(path) as partial:
+        partial.write_text(json.dumps(entry), encoding="utf-8")
+
+
+def join_shards(corpus: Corpus, target: Path, file: VectorFile, run: Mapping[str, Any]) -> None:
+    """If all shards are complete, write the manifest and the file that links to them.
+
+    Two processes may do so at once: they write the same. Raises `ConfigurationError` for shards of different runs.
     """
-
-    def __init__(self, embedder: CorpusEmbedder) -> None:
-        self._embedder = embedder
-
-    def embed(self, corpus: Corpus, target: Path, file: VectorFile) -> Counts:
-        """Write the shard of a corpus' share beside the target; if no other is missing, join them.
-
-        A shard that is there is not made again; one that was begun is gone on with. The vectors are those of a single
-        process, since the windows are.
-
-        Raises `ConfigurationError` for a name that something else has, for shards of another run or another text, and
-        for what `CorpusEmbedder.embed` raises it for.
-        """
-        shard, *_ = shards = _shards(target, corpus.share)
-        if shard.exists() and _record(shard).exists():
-            _check(shard, self._run(corpus, file))
-            shutil.rmtree(f"{shard}{PART}", ignore_errors=True)  # which a kill has left
-        else:
-            refuse_existing(target, _record(target))
-            self._embedder.embed(corpus, shard, _RecordedFile(file, self._run(corpus, file), _record(shard)))
-        if {path.name for path in shards} <= set(os.listdir(target.parent)):
-            self._join(sorted(shards), corpus, target, file)
-        record = _read(shard)
-        return Counts(record["sentences"], record["tokens"])
-
-    def _join(self, shards: Sequence[Path], corpus: Corpus, target: Path, file: VectorFile) -> None:
-        """Write the manifest, and behind it what links. Two processes may do so at once: they write the same."""
-        run = self._run(corpus, file)
-        records = [_check(shard, run) for shard in shards]
-        if target.exists() and not _record(target).exists():
-            refuse_existing(target)
-        partial = target.with_name(f"{target.name}.{corpus.share.rank}{PART}")
-        try:
-            partial.write_text(json.dumps(_manifest(run, shards, records)), encoding="utf-8")
-            os.replace(partial, _record(target))
-            if isinstance(file, Hdf5File):
-                file.link(partial, _links(shards, records, corpus.texts()))
-                os.replace(partial, target)
-        except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise ConfigurationError(f"'{target}' cannot be joined: {error}; its shards are whole") from error
-
-    def _run(self, corpus: Corpus, file: VectorFile) -> Record:
-        """All that a shard depends on but its share."""
-        run = {**self._embedder.run(), **corpus.identity(), "file": file.to_params().as_dict(quiet=True)}
-        return dict(json.loads(json.dumps(run)))
+    rank, size = corpus.share
+    shards = [shard_path(target, Share(other, size)) for other in range(size)]
+    if not {shard.name for shard in shards} <= set(os.listdir(target.parent)):
+        return
+    entries = [read_entry(shard, run) for shard in shards]
+    manifest, partial = entry_path(target), target.with_name(f"{target.name}.{rank}.partial")
+    if not manifest.exists():
+        refuse_existing(target)
+    counted = ("sentences", "tokens")
+    summary = {
+        "run": run,
+        **{key: sum(entry[key] for entry in entries) for key in counted},
+        "shards": [
+            {"file": shard.name, **{key: entry[key] for key in (*counted, "lines")}}
+            for shard, entry in zip(shards, entries, strict=True)
+        ],
+    }
+    with atomic_file(manifest, partial):
+        partial.write_text(json.dumps(summary), encoding="utf-8")
+    if isinstance(file, Hdf5File):
+        with atomic_file(target, partial):
+            file.link(partial, _places(shards, entries, corpus.texts()))
 
 
 def check_processes(target: Path, size: int) -> None:
-    """Raise `ConfigurationError` where another number of processes than `size` has begun to write the target."""
-    ours = re.compile(rf"{re.escape(target.stem)}-\d{{5}}-of-(\d{{5}}){re.escape(target.suffix)}(\{PART}|\{RECORD})?")
-    beside = sorted(target.parent.iterdir()) if target.parent.is_dir() else []
-    begun = {path: int(match[1]) for path in beside if (match := ours.fullmatch(path.name))}
-    if (whole := Path(f"{target}{PART}")) in beside:
-        begun[whole] = 1
-    for path, found in begun.items():
-        if found != size:
+    """Raise `ConfigurationError` if another number of processes than `size` has begun to write the target."""
+    begun = re.compile(rf"{re.escape(target.stem)}-\d{{5}}-of-(\d{{5}}){re.escape(target.suffix)}(\{PART}|\.json)?")
+    for path in sorted(target.parent.iterdir()) if target.parent.is_dir() else []:
+        match = begun.fullmatch(path.name)
+        found = int(match[1]) if match else 1
+        if found != size and (match or path.name == f"{target.name}{PART}"):
             raise ConfigurationError(
-                f"'{path}' is of a run of {found} processes, and this one has {size}; "
-                f"go on with {found}, name another output, or delete it"
+                f"'{path}': expected a run of {size} processes, got a run of {found}; "
+                f"resume it with {found}, {OTHER_OUTPUT}"
             )
 
 
-class _RecordedFile(VectorFile):
-    """A shard, and its record, which is written before the shard gets its name."""
-
-    def __init__(self, file: VectorFile, run: Record, record: Path) -> None:
-        self._file = file
-        self._run = run
-        self._record = record
-
-    def write(self, path: Path, sentences: Iterable[EmbeddedSentence], layout: Layout) -> None:
-        seen = _Seen(sentences)
-        self._file.write(path, seen, layout)
-        partial = path.with_name(self._record.name)
-        partial.write_text(json.dumps({"run": self._run, **seen.counts}), encoding="utf-8")
-        os.replace(partial, self._record)
-
-
-class _Seen:
-    """Sentences that go by are counted."""
-
-    def __init__(self, sentences: Iterable[EmbeddedSentence]) -> None:
-        self._sentences = sentences
-        self.counts: Record = {"sentences": 0, "tokens": 0, "lines": []}
-
-    def __iter__(self) -> Iterator[EmbeddedSentence]:
-        lines = self.counts["lines"]
-        for sentence in self._sentences:
-            self.counts["sentences"] += 1
-            self.counts["tokens"] += len(sentence.tokens)
-            if not lines or lines[-1][1] != sentence.line:
-                lines.append([sentence.line, sentence.line])
-            lines[-1][1] += 1
-            yield sentence
-
-
-def _shards(target: Path, share: Share) -> list[Path]:
-    """The file of each process, that of this one first."""
-    ranks = sorted(range(share.size), key=lambda rank: rank != share.rank)
-    return [target.with_name(f"{target.stem}-{rank:05}-of-{share.size:05}{target.suffix}") for rank in ranks]
-
-
-def _record(path: Path) -> Path:
-    """What says of a shard what it is, or of a target which shards it has."""
-    return path.with_name(f"{path.name}{RECORD}")
-
-
-def _read(shard: Path) -> Record:
-    try:
-        return dict(json.loads(_record(shard).read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"'{_record(shard)}' is damaged ({error}); delete '{shard}' to make it anew"
-        ) from error
-
-
-def _check(shard: Path, run: Record) -> Record:
-    """The record of a shard, which has to be of this run."""
-    record = _read(shard)
-    for key in run:
-        if record["run"].get(key) != run[key]:
-            raise ConfigurationError(
-                f"'{shard}' was made with another '{key}': found {record['run'].get(key)}, wanted {run[key]}; "
-                "name another output, or delete it"
-            )
-    return record
-
-
-def _manifest(run: Record, shards: Sequence[Path], records: Sequence[Record]) -> Record:
-    counted = ("sentences", "tokens")
-    return {
-        "run": run,
-        **{key: sum(record[key] for record in records) for key in counted},
-        "shards": [
-            {"file": shard.name, **{key: record[key] for key in (*counted, "lines")}}
-            for shard, record in zip(shards, records, strict=True)
-        ],
-    }
-
-
-def _links(shards: Sequence[Path], records: Sequence[Record], texts: Iterator[str]) -> Iterator[LinkedSentence]:
-    """Where the dataset of each line is, in the order of the text."""
-    parts = zip(shards, records, strict=True)
-    runs = sorted((start, stop, shard.name) for shard, record in parts for start, stop in record["lines"])
-    for start, stop, name in runs:
-        for line, text in enumerate(islice(texts, stop - start), start):
-            yield LinkedSentence(line, text, name)
+def _places(shards: Sequence[Path], entries: Sequence[Entry], texts: Iterator[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield the number and the text of each line, and the name of its shard, in the order of the text."""
+    runs = [(*lines, shard.name) for shard, entry in zip(shards, entries, strict=True) for lines in entry["lines"]]
+    for start, stop, name in sorted(runs):
+        for number, text in enumerate(islice(texts, stop - start), start):
+            yield number, text, name

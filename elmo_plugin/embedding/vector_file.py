@@ -1,20 +1,22 @@
-"""What a file of vectors is."""
+"""The interface of the file formats: part files that are written one by one, and the output that is joined of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.embedding.corpus import Window
+
 
 class Layout(NamedTuple):
-    """What each array of a file is like.
+    """The shape and the number type of each array of an output.
 
-    `shape` is (L, −1, D) for all layers of each token and (−1, D) for a mix of them; pooled, (L, D) and (D,).
-    `dtype` is the name of NumPy's type.
+    `shape` is (L, −1, D) for all layers of each token, where −1 stands for the number of tokens, and (−1, D) for a mix
+    of them; pooled, it is (L, D) and (D,). `dtype` is the name of NumPy's type.
     """
 
     shape: tuple[int, ...]
@@ -22,41 +24,44 @@ class Layout(NamedTuple):
 
     @property
     def is_by_token(self) -> bool:
-        """Whether there is a vector a token."""
+        """Return whether each token has a vector of its own."""
         return -1 in self.shape
 
     @property
     def is_by_layer(self) -> bool:
-        """Whether there is a vector a layer."""
+        """Return whether each layer has a vector of its own."""
         return len(self.shape) - self.is_by_token == 2
 
-    def size(self, tokens: int) -> int:
-        """Bytes of the array of a sentence with that many tokens."""
-        return int(np.prod([tokens if count == -1 else count for count in self.shape])) * np.dtype(self.dtype).itemsize
-
-
-class EmbeddedSentence(NamedTuple):
-    """A line of a corpus, its number from 0, and its vectors."""
-
-    line: int
-    text: str
-    tokens: list[str]
-    vectors: np.ndarray
+    def shape_of(self, tokens: int) -> tuple[int, ...]:
+        """Return the shape of the array of a sentence with that many tokens."""
+        return tuple(tokens if size == -1 else size for size in self.shape)
 
 
 class VectorFile(ABC, Registrable):
-    """A format that keeps a corpus' vectors in one file."""
+    """A format for the vectors of a corpus."""
+
+    part_ending: ClassVar[str]
+    """The ending of the names of part files."""
 
     @abstractmethod
-    def write(self, path: Path, sentences: Iterable[EmbeddedSentence], layout: Layout) -> None:
-        """Write sentences, which come in their corpus' order, to a new file; equal sentences make an equal file.
+    def write_part(self, path: Path, window: Window, arrays: Iterable[tuple[int, np.ndarray]], layout: Layout) -> None:
+        """Write a window's arrays to a new part file, which gets its name when it is complete.
 
-        One of them is in memory at a time, or a bounded number. Raises `OSError` where the disk takes no more.
+        `arrays` yields the index of a sentence in the window and its array, each sentence once and in any order. Equal
+        windows make equal files. Raises `ConfigurationError` if the disk is full.
+        """
+
+    @abstractmethod
+    def join(self, parts: Path, target: Path, layout: Layout, progress: bool = True) -> None:
+        """Make the output of all part files of a text, which are in the folder `parts`. They lose their content.
+
+        Parts and output together take little more than the output on the disk. The output gets its name when it is
+        complete. If a call is killed or raises `OSError`, the next one finishes its work.
         """
 
 
 def refuse_existing(*paths: Path) -> None:
-    """Raise `ConfigurationError` for the first path where there is something already."""
+    """Raise `ConfigurationError` for the first path that exists."""
     for path in paths:
         if path.exists():
-            raise ConfigurationError(f"'{path}' is there already; name another output, or delete it")
+            raise ConfigurationError(f"'{path}' exists already; name another output, or delete it")

@@ -21,32 +21,38 @@ DEFAULTS = {
 
 @final
 class ElmoComponent:
-    """Sets `doc.tensor` (T, D), float32, and by it `vector`, `has_vector` and `similarity` of tokens, spans and docs.
+    """Sets `doc.tensor` (T, D), float32, which gives tokens, spans and docs `vector`, `has_vector` and `similarity`.
 
-    What the biLM reads at a time is a sentence, where a component before this one has set them, and the doc otherwise.
-    Tokens of white space are not read, so that line breaks and double spaces do not change the vectors of words; their
-    own are zeros. The vector of a span or a doc is the mean over its other tokens, zeros if there are none. Similarity
-    is the cosine of two vectors: spaCy's own is 1 for a word and itself, in whatever sentences.
+    The biLM reads one sentence at a time if an earlier component has set sentences, and the whole doc otherwise. It
+    does not read tokens of white space, so that line breaks and double spaces do not change the vectors of words; the
+    vectors of white space are zeros. The vector of a span or a doc is the mean over its other tokens, or zeros if it
+    has none. Similarity is the cosine of two vectors, whereas spaCy's own is 1 for a word in two different sentences.
 
-    `import elmo_plugin` makes it known to spaCy. A saved pipeline holds the name of the biLM and not its weights:
-    `spacy.load` loads it again, a relative path from the working directory. By spaCy's design `doc.to_bytes` and
-    `n_process` keep `doc.tensor` and no hooks, so that similarity is spaCy's own again, and `DocBin` keeps neither.
+    `import elmo_plugin` registers the component. A saved pipeline holds the name of the biLM and not its weights, which
+    `spacy.load` loads again; a relative path starts at the working directory. By spaCy's design `doc.to_bytes` and
+    `n_process` keep `doc.tensor` but no hooks, so that similarity is spaCy's own again, and `DocBin` keeps neither.
 
     # Parameters
 
     embedder : `Embedder`
-        Of `all` layers a token has L · D numbers, those of the token layer first.
+        With `concatenate`, or its other name `all`, a token has L · D numbers, those of the token layer first.
+
+    >>> import spacy
+    >>> nlp = spacy.blank("en")
+    >>> component = nlp.add_pipe("elmo", config={"bilm": "english-tiny", "mix": "last"})
+    >>> nlp("The ship sank.").tensor.shape
+    (4, 512)
     """
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
 
     def __call__(self, doc: Doc) -> Doc:
-        """The same doc, with its tensor and hooks."""
+        """Set the tensor and the hooks of a doc, and return it."""
         return next(self.pipe([doc]))
 
     def pipe(self, stream: Iterable[Doc], batch_size: int = 128) -> Iterator[Doc]:
-        """The same docs, `batch_size` of them embedded at a time."""
+        """Yield the same docs; `batch_size` of them are embedded at a time."""
         for docs in chunked(stream, batch_size):
             for doc, tensor in zip(docs, self._tensors(docs), strict=True):
                 doc.tensor = tensor
@@ -54,10 +60,11 @@ class ElmoComponent:
                 yield doc
 
     def _tensors(self, docs: list[Doc]) -> list[np.ndarray]:
-        """(T, D) of each doc."""
+        """Return the tensor (T, D) of each doc."""
         width = self._embedder.elmo.get_output_dim()
         tensors = [np.zeros((len(doc), width), dtype=np.float32) for doc in docs]  # (T, D)
-        sentences = [(row, _words(span)) for row, doc in enumerate(docs) for span in _sentences(doc)]
+        spans = [doc.sents if doc.has_annotation("SENT_START") else [doc[:]] for doc in docs]
+        sentences = [(row, _words(span)) for row, of_doc in enumerate(spans) for span in of_doc]
         arrays = self._embedder.embed([[word.text for word in words] for _, words in sentences])
         for (row, words), array in zip(sentences, arrays, strict=True):
             layers = array if array.ndim == 3 else array[None]  # (L, T, D)
@@ -69,28 +76,20 @@ class ElmoComponent:
 def make_elmo(
     nlp: Language, name: str, bilm: str, mix: str, precision: str, cuda_device: int, initial_state: Optional[str]
 ) -> ElmoComponent:
-    """The component of a config; its keys are the parameters of `elmo_plugin.load`, whose errors it raises."""
+    """Return the component of a config, whose keys are the parameters of `elmo_plugin.load`."""
     return ElmoComponent(load(bilm, mix, precision, cuda_device, initial_state))
 
 
-def _sentences(doc: Doc) -> Iterable[Span]:
-    return doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
-
-
 def _words(tokens: Union[Doc, Span]) -> list[Token]:
-    """All but white space."""
+    """Return the tokens that are not white space."""
     return [token for token in tokens if not token.is_space]
 
 
 def _set_hooks(doc: Doc) -> None:
     shared: dict[str, Callable[..., Any]] = {"has_vector": _has_vector, "similarity": _cosine}
-    doc.user_token_hooks.update(shared, vector=_vector)
+    doc.user_token_hooks.update(shared, vector=lambda token: token.doc.tensor[token.i])
     doc.user_span_hooks.update(shared, vector=_mean_vector)
     doc.user_hooks.update(shared, vector=_mean_vector)
-
-
-def _vector(token: Token) -> np.ndarray:
-    return token.doc.tensor[token.i]  # (D)
 
 
 def _mean_vector(tokens: Union[Doc, Span]) -> np.ndarray:

@@ -22,7 +22,7 @@ from elmo_plugin.text.indexers import ManyLangsIndexer
 from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
 from elmo_plugin.text.predictor_input import instance_words, read_question, without_lone_surrogates
 from elmo_plugin.text.text_file import OpenText, TextFile
-from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
+from elmo_plugin.text.tokenizer import JustTabsTokenizer, SpacyBlankTokenizer
 
 __all__ = [
     "BEGIN_OF_SENTENCE",
@@ -32,6 +32,7 @@ __all__ = [
     "END_OF_SENTENCE",
     "PADDING",
     "TOKENS_PER_BATCH",
+    "JustTabsTokenizer",
     "ManyLangsIndexer",
     "OpenText",
     "SpacyBlankTokenizer",

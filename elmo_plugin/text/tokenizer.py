@@ -1,4 +1,4 @@
-"""The rule-based tokenizer of spaCy without a trained pipeline, so that nothing is downloaded."""
+"""Tokenizers: spaCy's rules without a trained pipeline, so that nothing is downloaded, and tabs."""
 
 import spacy
 from allennlp.common.checks import ConfigurationError
@@ -46,3 +46,21 @@ class SpacyBlankTokenizer(Tokenizer):
             for token in self._split(without_lone_surrogates(text))
             if not token.is_space
         ]
+
+
+@Tokenizer.register("just_tabs")
+class JustTabsTokenizer(Tokenizer):
+    """Splits a text at tabs and nowhere else: tokens may hold spaces, and may be empty.
+
+    ELMoForManyLangs reads its `plain` input in this way (`read_corpus` in its `__main__.py`), except that it reads a
+    text without characters as one empty token; here such a text has no tokens.
+
+    Registered as a `Tokenizer` with name `just_tabs`.
+
+    >>> JustTabsTokenizer().tokenize("New York\\tis\\tbig")
+    [New York, is, big]
+    """
+
+    def tokenize(self, text: str) -> list[Token]:
+        """Return the tokens of `text`."""
+        return [Token(field) for field in text.split("\t")] if text else []

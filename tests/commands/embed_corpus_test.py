@@ -66,7 +66,7 @@ def test_it_writes_the_layout_of_the_retired_command_and_says_what(
     assert index == {"The cat sat .": "3", "and / or": "2", "Don't": "4"}
 
 
-@pytest.mark.parametrize("mix", ["all", "top", "average"])
+@pytest.mark.parametrize("mix", ["all", "last", "top", "average", "concatenate"])
 def test_what_of_the_layers(folder: Path, mix: str) -> None:
     allennlp("embed-corpus", "text", "out.hdf5", *BILM, f"--{mix}")
     assert_close(arrays(), wanted(mix))
@@ -252,15 +252,15 @@ def test_parquet_by_the_ending_or_by_name(folder: Path, output: str, chosen: tup
         (["text", "out", "--mix", "nowhere"], r".*'nowhere'"),
         (["text", "out", *BILM, "--initial-state", "warm"], r".*weights.hdf5 holds no warm state"),
         (["text", "out", *BILM, "--initial-state", "carried"], r"'initial_state': expected 'zero' or 'warm', got"),
-        (["text", "out.npz", *BILM, "--forget-sentences"], r"--forget-sentences is for hdf5"),
-        (["text", "text", *BILM], r"'text' is there already"),
+        (["text", "out.npz", *BILM, "--forget-sentences"], r"--forget-sentences: .*npz"),
+        (["text", "text", *BILM], r"'text' exists"),
         (["text", "out", "--bilm", "nowhere"], r"'nowhere' holds no biLM"),
-        (["text", "out", "--bilm", "english-tiny", *BILM], r"--bilm and --options-file each say which biLM it is"),
-        (["text", "out", "--mix", "a", "--weight-file", "b"], r"--mix and --weight-file each say which biLM it is"),
-        (["text", "out", "--options-file", "a"], r"--weight-file is missing; wanted both files of a bilm-tf pair"),
-        (["text", "out", "--weight-file", "a"], r"--options-file is missing; wanted both files of a bilm-tf pair"),
-        (["text", "out.npz", *BILM, "--use-sentence-keys"], r"--use-sentence-keys is for hdf5; found the format npz"),
-        (["text", "out", *BILM, "--cuda-device", "99"], r"'cuda_device' is 99; this machine has"),
+        (["text", "out", "--bilm", "english-tiny", *BILM], r".*--bilm and --options-file"),
+        (["text", "out", "--mix", "a", "--weight-file", "b"], r".*--mix and --weight-file"),
+        (["text", "out", "--options-file", "a"], r"--weight-file is missing"),
+        (["text", "out", "--weight-file", "a"], r"--options-file is missing"),
+        (["text", "out.npz", *BILM, "--use-sentence-keys"], r"--use-sentence-keys: .*npz"),
+        (["text", "out", *BILM, "--cuda-device", "99"], r"'cuda_device': .*99"),
     ],
 )
 def test_what_is_wrong_is_one_line(folder: Path, arguments: list[str], said: str) -> None:
@@ -285,31 +285,26 @@ def test_the_progress_bar_says_tokens_a_second_and_the_time_left(
     assert "embedding: 100%" in bar and "12.0/12.0 [" in bar and "tokens/s]" in bar
 
 
-@pytest.mark.parametrize("output", ["out.hdf5", "out.npz", "out.parquet"])
+@pytest.mark.parametrize("output", ["out.hdf5", "out.npz"])
 def test_a_disk_that_takes_no_more_ends_it_and_the_same_command_goes_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
-    """First there is no room for the vectors, then none for the file that is made of them."""
-    if output == "out.parquet":
-        pytest.importorskip("pyarrow")
+    """First a part has no room, then the output that the parts are joined to."""
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 2500)
     (folder / "text").write_text("The boat leaks and the boat sinks .\n" * 300, encoding="utf-8")
     size = 300 * 8 * L * D * 4
-    said = f"^embed-corpus: '{output}' cannot be written: .*the same command goes on from there$"
-    for room in (size // 2, size):
-        with pytest.raises(SystemExit, match=said), disk_of(room):
+    for room in (size // 10, size // 2):  # a part takes a quarter
+        with pytest.raises(SystemExit, match=f"^embed-corpus: '{output}' cannot be written: "), disk_of(room):
             allennlp("embed-corpus", "text", output, *BILM)
         assert not Path(output).exists()
-        kept = Path(f"{output}.part/vectors").stat().st_size
-        assert 0 < kept <= room
-    assert kept == size
+    assert sum(path.stat().st_size for path in Path(f"{output}.part/parts").iterdir()) >= size
     allennlp("embed-corpus", "text", output, *BILM)
     assert [path.name for path in folder.glob("out*")] == [output]
 
 
 def test_an_output_that_may_not_be_written_is_one_line(folder: Path) -> None:
     (folder / "out.part").write_text("a file where a folder should be")
-    with pytest.raises(SystemExit, match=r"^embed-corpus: 'out' cannot be written: .*File exists"):
+    with pytest.raises(SystemExit, match=r"^embed-corpus: 'out\.part'.*File exists"):
         allennlp("embed-corpus", "text", "out", *BILM)
     assert (folder / "out.part").read_text() == "a file where a folder should be"
 
@@ -342,12 +337,16 @@ def test_a_process_that_has_nothing_to_do_says_why(
 @pytest.mark.parametrize(
     ("environment", "arguments", "said"),
     [
-        ({"WORLD_SIZE": "2"}, ["text", "out"], "the environment's RANK is '' and WORLD_SIZE '2'; wanted two numbers"),
-        ({"WORLD_SIZE": "2", "RANK": "2"}, ["text", "out"], "the environment's RANK is '2' and WORLD_SIZE '2'"),
-        ({"WORLD_SIZE": "two", "RANK": "1"}, ["text", "out"], "the environment's RANK is '1' and WORLD_SIZE 'two'"),
-        ({"WORLD_SIZE": "2", "RANK": "1"}, ["-", "out"], "the standard input cannot be read by each of 2 processes"),
-        ({"WORLD_SIZE": "3", "RANK": "1"}, ["text", "begun"], "'begun-00000-of-00002.part' is of a run of 2 processes"),
-        ({}, ["text", "begun"], "'begun-00000-of-00002.part' is of a run of 2 processes, and this one has 1"),
+        ({"WORLD_SIZE": "2"}, ["text", "out"], "environment: .* WORLD_SIZE .* got '2' and ''"),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, ["text", "out"], "environment: .* got '2' and '2'"),
+        ({"WORLD_SIZE": "two", "RANK": "1"}, ["text", "out"], "environment: .* got 'two' and '1'"),
+        ({"WORLD_SIZE": "2", "RANK": "1"}, ["-", "out"], "expected a file .* 2 processes.* standard input"),
+        (
+            {"WORLD_SIZE": "3", "RANK": "1"},
+            ["text", "begun"],
+            "'begun-00000-of-00002.part': .* 3 processes, got a run of 2",
+        ),
+        ({}, ["text", "begun"], "'begun-00000-of-00002.part': .* 1 processes, got a run of 2"),
     ],
 )
 def test_several_processes_that_cannot_be_are_one_line(

@@ -1,4 +1,4 @@
-"""A text to a file: the vectors of each sentence alone, in flat memory, and the same after any kill."""
+"""Embed a text to a file: the vectors of each sentence alone, in flat memory and disk, and the same after any kill."""
 
 import gc
 import os
@@ -19,14 +19,15 @@ from allennlp.data import Tokenizer
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.embedding import (
     Corpus,
-    EmbeddedSentence,
     Embedder,
     Hdf5File,
     NpzFile,
     VectorFile,
     corpus,
+    joining,
     load,
 )
+from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.embedding.vector_file import Layout
 from tests.embedding_runs import BATCH, CHARACTERS, break_off, embed, write_text
 from tests.oracles import lively, options, write_files
@@ -42,6 +43,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(corpus, "SMALLEST_WINDOW", CHARACTERS)
     write_files(tmp_path / "bilm", small_bilm())
     return tmp_path
+
+
+def parts(folder: Path) -> list[str]:
+    """The names of the finished parts of `file`."""
+    return sorted(path.name for path in (folder / "file.part/parts").iterdir())
 
 
 @pytest.mark.parametrize(("pool", "half"), [(False, False), (False, True), (True, False)])
@@ -109,18 +115,63 @@ def test_what_is_embedded_is_not_embedded_again(folder: Path, monkeypatch: pytes
     write_text(folder / "text", 300)
 
     class Broken(NpzFile):
-        def write(self, *arguments: Any) -> None:
+        def join(self, *arguments: Any, **keys: Any) -> None:
             raise OSError(28, "No space left on device")
 
-    with pytest.raises(ConfigurationError, match=r"No space left on device; '.*file\.part' keeps what is embedded"):
+    with pytest.raises(ConfigurationError, match=r"No space left on device; .*'.*file\.part'"):
         embed(folder, "file", Broken())
     break_off(monkeypatch, 0)
     assert embed(folder, "file", NpzFile()).sentences == 300
 
 
+class Stopped(BaseException):
+    """What stands for a kill in a process that goes on."""
+
+
+@pytest.mark.parametrize("file", [Hdf5File(), NpzFile()])
+def test_a_join_that_is_stopped_anywhere_is_finished_by_the_next_run_without_a_second_copy(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, file: VectorFile
+) -> None:
+    """Stopped before each call that changes what is on the disk for good, one after the other."""
+    write_text(folder / "text", 80)
+    embed(folder, "whole", file)
+    whole = (folder / "whole").read_bytes()
+    calls: list[int] = []
+    peak = 0
+
+    def watched(function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            nonlocal peak
+            used = sum(path.stat().st_size for path in (folder / "file.part").rglob("*") if path.parent.name == "parts")
+            joined = folder / "file.part/joined"
+            peak = max(peak, used + (joined.stat().st_blocks * 512 if joined.exists() else 0))
+            calls.append(1)
+            if len(calls) == stop:
+                raise Stopped
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(joining, "COPIES", 8)
+    monkeypatch.setattr(os, "fsync", watched(os.fsync))
+    monkeypatch.setattr(os, "replace", watched(os.replace))
+    stop, finished = 0, False
+    while not finished:
+        stop += 1
+        calls.clear()
+        try:
+            embed(folder, "file", file)
+            finished = True
+        except Stopped:
+            assert not (folder / "file").exists()
+    assert stop > 5 and (folder / "file").read_bytes() == whole
+    assert peak < 1.25 * len(whole) + 50_000  # an eighth, and whole blocks of the disk
+    assert sorted(path.name for path in folder.iterdir()) == ["bilm", "file", "text", "whole"]
+
+
 KILLS = ["replace 1", "vectors 1", "vectors 4", "fsync 1", "fsync 2", "fsync 3", "vectors 30", "replace 1"]
-"""Before the journal has its name; within a window; before its arrays are safe, before its line is; before the file
-has its name."""
+"""Before the run is written down; within a window; before a part is on the disk, before its name is; before a part has
+its name."""
 KILLED_AND_RESUMED = """
 import os, sys
 from tests.killer import kill
@@ -169,16 +220,17 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_file(folder: Pa
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"bilm": "other"}, "another 'weights'"),
-        ({"bilm": "warm", "initial_state": "warm"}, "another 'initial_state'"),
-        ({"half": True}, "another 'type of numbers'"),
-        ({"pool": True}, "another 'shape'"),
-        ({"tokens_per_batch": 50}, "another 'tokens per batch'"),
-        ({"batch_size": 3}, "another 'batch size'"),
-        ({"text": "changed"}, "another text, .*: line 3 is not what it was"),
-        ({"text": "longer"}, "another text, .*: line 2 is not what it was"),
-        ({"text": "shorter"}, "another text, .*: line 4 is not what it was"),
-        ({"text": "empty"}, "another text, .*: it had more lines"),
+        ({"bilm": "other"}, "'weights'"),
+        ({"bilm": "warm", "initial_state": "warm"}, "'initial_state'"),
+        ({"half": True}, "'type of numbers'"),
+        ({"pool": True}, "'shape'"),
+        ({"tokens_per_batch": 50}, "'tokens per batch'"),
+        ({"batch_size": 3}, "'batch size'"),
+        ({"file": Hdf5File()}, "'file'"),
+        ({"text": "changed"}, "'text from line 1'"),
+        ({"text": "longer"}, "'text from line 1'"),
+        ({"text": "shorter"}, "'text from line 1'"),
+        ({"text": "empty"}, "'windows'"),
     ],
 )
 def test_what_another_run_has_begun_is_refused_and_stays(
@@ -198,27 +250,27 @@ def test_what_another_run_has_begun_is_refused_and_stays(
         break_off(broken, 45)
         with pytest.raises(KeyboardInterrupt):
             embed(folder, "file", NpzFile())
-    kept = len((folder / "file.part/windows.jsonl").read_bytes().splitlines())
-    with pytest.raises(ConfigurationError, match=found):
-        embed(folder, "file", NpzFile(), **changes)
+    kept = parts(folder)
+    with pytest.raises(ConfigurationError, match=rf"file\.part'.*{found}"):
+        embed(folder, "file", **{"file": NpzFile(), **changes})
     assert not (folder / "file").exists()
     break_off(monkeypatch, 0)
     with pytest.raises(KeyboardInterrupt):  # goes on behind what was kept
         embed(folder, "file", NpzFile())
-    assert len((folder / "file.part/windows.jsonl").read_bytes().splitlines()) == kept > 0
+    assert parts(folder) == kept and kept
 
 
 def test_a_file_that_is_there_stays(folder: Path) -> None:
     write_text(folder / "text", 5)
     (folder / "file").write_text("good")
-    with pytest.raises(ConfigurationError, match="file' is there already; name another output, or delete it"):
+    with pytest.raises(ConfigurationError, match="file' exists"):
         embed(folder, "file", NpzFile())
     assert (folder / "file").read_text() == "good" and not (folder / "file.part").exists()
 
 
 def test_a_target_in_no_folder_is_said(folder: Path) -> None:
     write_text(folder / "text", 5)
-    with pytest.raises(ConfigurationError, match=r"no_folder/file' cannot be written: .*No such file or directory"):
+    with pytest.raises(ConfigurationError, match=r"no_folder/file.*No such file or directory"):
         embed(folder, "no_folder/file", NpzFile())
 
 
@@ -240,11 +292,20 @@ def test_arrays_and_text_in_memory_do_not_grow_with_the_corpus(folder: Path, mon
         return array
 
     class Nothing(VectorFile):
-        def write(self, path: Path, sentences: Any, layout: Layout) -> None:
-            for sentence in sentences:
-                assert isinstance(sentence, EmbeddedSentence)
+        part_ending = ""
+
+        def write_part(self, path: Path, window: Window, arrays: Any, layout: Layout) -> None:
+            for _ in arrays:
+                pass
             look()
             path.touch()
+
+        def join(self, parts: Path, target: Path, layout: Layout, progress: bool = True) -> None:
+            look()
+            target.touch()
+
+        def _to_params(self) -> dict[str, Any]:
+            return {"type": "nothing"}
 
     monkeypatch.setattr(Embedder, "_vectors", watched)
     peaks = []

@@ -57,7 +57,7 @@ def test_windows_are_dealt_out_in_turn_each_to_one_process(
 
 
 def test_the_standard_input_is_no_text_for_several_processes() -> None:
-    with pytest.raises(ConfigurationError, match="standard input cannot be read by each of 2 processes; wanted a file"):
+    with pytest.raises(ConfigurationError, match=r"2 processes.*standard input"):
         Corpus(Path("-"), Tokenizer.by_name("just_spaces")(), Share(1, 2))
 
 

@@ -50,11 +50,12 @@ def test_they_are_allennlps(folder: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(array, wanted[:, row, 1 : len(sentence) + 1].detach(), atol=1e-5)
 
 
-@pytest.mark.parametrize("mix", ["top", "average"])
-def test_the_top_layer_and_the_average_are_of_all_layers(folder: Path, mix: str) -> None:
+@pytest.mark.parametrize("mix", ["last", "top", "average", "concatenate"])
+def test_a_mix_is_of_all_layers(folder: Path, mix: str) -> None:
     for array, sentence in zip(load(folder, mix).embed(SENTENCES), SENTENCES, strict=True):
         layers = layers_of(sentence)
-        np.testing.assert_allclose(array, layers[-1] if mix == "top" else layers.mean(axis=0), atol=1e-6)
+        mixed = {"average": layers.mean(axis=0), "concatenate": np.concatenate(list(layers), axis=-1)}
+        np.testing.assert_allclose(array, mixed.get(mix, layers[-1]), atol=1e-6)
 
 
 def test_the_trained_mix_is_that_of_the_model_in_the_archive(tmp_path: Path) -> None:
@@ -113,9 +114,9 @@ def test_of_no_sentences_there_are_no_arrays(folder: Path) -> None:
 
 
 def test_what_cannot_be_loaded_is_said(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="'mix' is 'best'; wanted one of all, top, average, trained"):
+    with pytest.raises(ConfigurationError, match=r"'mix': .*trained.*'best'"):
         load(folder, "best")
-    with pytest.raises(ConfigurationError, match="'cuda_device' is 99; this machine has"):
+    with pytest.raises(ConfigurationError, match=r"'cuda_device': .*99"):
         load(folder, cuda_device=99)
     (tmp_path / "model.tar.gz").write_bytes(b"no archive")
     with pytest.raises(ConfigurationError, match=r"model\.tar\.gz': expected the archive of a trained model"):
@@ -126,7 +127,7 @@ def test_what_cannot_be_loaded_is_said(folder: Path, tmp_path: Path) -> None:
 
 def test_a_state_that_is_carried_from_sentence_to_sentence_is_refused() -> None:
     elmo = Elmo.from_parts(small_bilm(), [ConcatenateMix(L, D)], initial_state=CarriedState())
-    with pytest.raises(ConfigurationError, match=r"'initial_state' is 'carried'.*wanted 'zero' or 'warm'"):
+    with pytest.raises(ConfigurationError, match=r"'initial_state'.*'carried'"):
         Embedder(elmo)
 
 
@@ -323,7 +324,7 @@ def test_a_bilm_that_is_no_path_is_said(bilm: Any) -> None:
 
 def test_its_repr_says_what_it_holds(warm: Path) -> None:
     assert repr(load("english-tiny", "top")) == (
-        "Embedder('english-tiny', n_layers=2, dim=384, projection_dim=256, layer_dim=512, mix='top', "
+        "Embedder('english-tiny', n_layers=2, dim=384, projection_dim=256, layer_dim=512, mix='last', "
         "precision='float32', initial_state='zero', device='cpu')"
     )
     found = repr(load(warm, precision="bfloat16", initial_state="warm"))

@@ -10,10 +10,9 @@ import h5py
 import numpy as np
 import pytest
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Tokenizer
 from h5py import h5f
 
-from elmo_plugin.embedding import Corpus, Hdf5File, NpzFile, ParquetFile, Share, VectorFile, corpus
+from elmo_plugin.embedding import Hdf5File, NpzFile, ParquetFile, Share, VectorFile, corpus
 from elmo_plugin.embedding.shards import check_processes
 from tests.embedding_runs import CHARACTERS, break_off, embed, write_text
 from tests.full_disk import disk_of
@@ -133,7 +132,8 @@ def test_rows_of_parquet_shards_are_those_of_one_file(folder: Path) -> None:
         embed(folder, "vectors.parquet", ParquetFile(), share=share)
     embed(folder, "whole", ParquetFile())
     shards = [folder / shard["file"] for shard in manifest(folder, "vectors.parquet")["shards"]]
-    assert arrow.read_table(shards).sort_by("line").equals(arrow.read_table(folder / "whole"))
+    files = sorted(file for shard in shards for file in shard.iterdir())
+    assert arrow.read_table(files).sort_by("line").equals(arrow.read_table(folder / "whole").sort_by("line"))
 
 
 @pytest.mark.parametrize("after", [3, 10])
@@ -199,8 +199,8 @@ def test_a_folder_that_a_kill_has_left_beside_a_whole_shard_goes(folder: Path) -
 @pytest.mark.parametrize(
     ("file", "changes", "found"),
     [
-        (NpzFile(), {"bilm": "warm", "initial_state": "warm"}, "'initial_state': found zero .*, wanted warm"),
-        (NpzFile(), {"half": True}, "'type of numbers': found float32, wanted float16"),
+        (NpzFile(), {"bilm": "warm", "initial_state": "warm"}, "'initial_state': expected 'warm .*, got 'zero"),
+        (NpzFile(), {"half": True}, "'type of numbers': expected 'float16', got 'float32'"),
         (NpzFile(), {"tokens_per_batch": 50}, "'tokens per batch'"),
         (NpzFile(), {"text": "changed"}, "'text'"),
         (NpzFile(compress=True), {}, "'file'"),
@@ -213,31 +213,26 @@ def test_a_shard_of_another_run_is_refused_by_its_own_process_and_by_the_one_tha
     (folder / "changed").write_text((folder / "text").read_text() + "one more line\n")
     write_files(folder / "warm", warm_bilm())
     embed(folder, "vectors.npz", NpzFile(), share=FIRST)
-    with pytest.raises(ConfigurationError, match=f"vectors-00000-of-00002.npz' was made with another {found}"):
+    with pytest.raises(ConfigurationError, match=f"vectors-00000-of-00002.npz'.*{found}"):
         embed(folder, "vectors.npz", file, share=share, **changes)
     assert not (folder / "vectors.npz.json").exists()
 
 
 def test_what_another_run_has_begun_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = (folder / "text").read_text().splitlines()
-    start, _ = next(Corpus(folder / "text", Tokenizer.by_name("just_spaces")(), SECOND).windows())
-    (folder / "changed").write_text("\n".join([*lines[: start + 2], "x", *lines[start + 3 :]]))
+    (folder / "changed").write_text((folder / "text").read_text() + "one more line\n")
     with monkeypatch.context() as broken:
         break_off(broken, 10)
         with pytest.raises(KeyboardInterrupt):
             embed(folder, "vectors.npz", NpzFile(), share=SECOND)
-    for changes, found in (
-        ({"pool": True}, "another 'shape'"),
-        ({"text": "changed"}, f"another text, .* line {start + 3} is not"),
-    ):
-        with pytest.raises(ConfigurationError, match=f"00001-of-00002.npz.part' was begun with {found}"):
+    for changes, key in (({"pool": True}, "'shape'"), ({"text": "changed"}, "'text'")):
+        with pytest.raises(ConfigurationError, match=f"00001-of-00002.npz.part'.*{key}"):
             embed(folder, "vectors.npz", NpzFile(), share=SECOND, **changes)
 
 
 @pytest.mark.parametrize("name", ["vectors.npz", "vectors.npz.json", "vectors-00001-of-00002.npz"])
 def test_a_file_that_was_there_stays(folder: Path, name: str) -> None:
     (folder / name).write_text("good")
-    with pytest.raises(ConfigurationError, match=f"{name}' is there already; name another output, or delete it"):
+    with pytest.raises(ConfigurationError, match=f"{name}' exists"):
         embed(folder, "vectors.npz", NpzFile(), share=SECOND)
     assert (folder / name).read_text() == "good" and names(folder) == [name]
 
@@ -247,7 +242,7 @@ def test_a_target_that_came_while_the_shards_were_made_stays(folder: Path) -> No
     embed(folder, "vectors.npz", NpzFile(), share=SECOND)
     (folder / "vectors.npz.json").unlink()
     (folder / "vectors.npz").write_text("good")
-    with pytest.raises(ConfigurationError, match=r"vectors.npz' is there already"):
+    with pytest.raises(ConfigurationError, match=r"vectors.npz' exists"):
         embed(folder, "vectors.npz", NpzFile(), share=SECOND)
     assert (folder / "vectors.npz").read_text() == "good"
 
@@ -257,8 +252,7 @@ def test_a_record_that_is_gone_or_damaged_is_said(folder: Path, record: str) -> 
     embed(folder, "vectors.npz", NpzFile(), share=FIRST)
     path = folder / "vectors-00000-of-00002.npz.json"
     path.unlink() if record is None else path.write_text(record)
-    said = r"00000-of-00002.npz.json' is damaged .*; delete '.*npz' to make it anew"
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=r"00000-of-00002\.npz\.json'"):
         embed(folder, "vectors.npz", NpzFile(), share=SECOND)
 
 
@@ -268,11 +262,11 @@ def test_a_disk_without_room_for_the_links_leaves_the_shards(folder: Path) -> No
     whole = (folder / "vectors.hdf5").read_bytes()
     (folder / "vectors.hdf5").unlink()
     with (
-        pytest.raises(ConfigurationError, match=r"vectors.hdf5' cannot be joined: .*File too large"),
+        pytest.raises(ConfigurationError, match=r"vectors.hdf5' cannot be written: .*File too large"),
         disk_of(len(whole) // 2),
     ):
         embed(folder, "vectors.hdf5", Hdf5File(), share=SECOND)
-    assert not list(folder.glob("*.part")) and not (folder / "vectors.hdf5").exists()
+    assert not list(folder.glob("*.part*")) and not (folder / "vectors.hdf5").exists()
     embed(folder, "vectors.hdf5", Hdf5File(), share=SECOND)
     assert (folder / "vectors.hdf5").read_bytes() == whole
 
@@ -294,9 +288,7 @@ def test_a_target_that_another_number_of_processes_has_begun_is_refused(
     if size == found:
         check_processes(tmp_path / "vectors.npz", size)
         return
-    with pytest.raises(
-        ConfigurationError, match=f"{name}' is of a run of {found} processes, .* has {size}; go on with"
-    ):
+    with pytest.raises(ConfigurationError, match=f"{name}': expected a run of {size} .* got a run of {found};"):
         check_processes(tmp_path / "vectors.npz", size)
 
 

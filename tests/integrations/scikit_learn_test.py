@@ -1,6 +1,7 @@
 """The transformer, held against `elmo_plugin.load` and against scikit-learn's own checks."""
 
 import pickle
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,10 +159,10 @@ def test_no_texts_are_a_matrix_without_rows(small: str) -> None:
 @pytest.mark.parametrize(
     ("texts", "found"),
     [
-        ("A lone text.", "found the string 'A lone text.'"),
-        (np.array(TEXTS)[:, None], "found a ndarray of two axes"),
-        (["A text", float("nan")], "row 1 is nan; wanted a text or a list of tokens"),
-        (["A text", None], "row 1 is None; wanted a text or a list of tokens"),
+        ("A lone text.", "got the string 'A lone text.'"),
+        (np.array(TEXTS)[:, None], "got a ndarray of two axes"),
+        (["A text", float("nan")], "row 1: .*nan"),
+        (["A text", None], "row 1: .*None"),
     ],
 )
 def test_what_is_no_column_of_texts_is_said(small: str, texts: object, found: str) -> None:
@@ -170,9 +171,9 @@ def test_what_is_no_column_of_texts_is_said(small: str, texts: object, found: st
 
 
 def test_wrong_parameters_are_said_when_it_is_fitted_and_not_before(small: str) -> None:
-    with pytest.raises(ConfigurationError, match="'pooling' is 'sum'; wanted one of mean, max"):
+    with pytest.raises(ConfigurationError, match=r"'pooling': .*'sum'"):
         ElmoVectorizer(small, pooling="sum").fit(TEXTS)
-    with pytest.raises(ConfigurationError, match="'mix' is 'best'; wanted one of all, top, average, trained"):
+    with pytest.raises(ConfigurationError, match=r"'mix': .*trained.*'best'"):
         ElmoVectorizer(small, mix="best").fit(TEXTS)
 
 
@@ -198,7 +199,9 @@ def test_a_pickle_that_has_no_initial_state_yet_starts_from_zeros(small: str) ->
     np.testing.assert_array_equal(found.transform(TOKENS), vectorizer.transform(TOKENS))
 
 
-def test_a_pickle_that_names_the_old_package_is_read() -> None:
+def test_a_pickle_that_names_the_old_package_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("elmo_plugin.interop", "elmo_plugin.interop.scikit_learn"):  # which warn when they are imported
+        monkeypatch.delitem(sys.modules, module, raising=False)
     pickled = pickle.dumps(ElmoVectorizer("english-tiny"), protocol=0)  # a protocol without lengths of names
     old = pickled.replace(b"elmo_plugin.integrations", b"elmo_plugin.interop")
     with pytest.warns(DeprecationWarning, match="'elmo_plugin.integrations'"):

@@ -155,7 +155,7 @@ def test_docs_keep_their_vectors_when_stored(small: str) -> None:
 
 
 def test_wrong_keys_are_said(small: str) -> None:
-    with pytest.raises(ConfigurationError, match="'mix' is 'best'; wanted one of all, top, average, trained"):
+    with pytest.raises(ConfigurationError, match=r"'mix': .*trained.*'best'"):
         pipeline(small, mix="best")
     with pytest.raises(ValueError, match="layer"):
         pipeline(small, layer=1)

@@ -1,0 +1,70 @@
+"""Join part files into one file without a second copy of them on the disk."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from allennlp.common import Tqdm
+
+from elmo_plugin.atomic_write import atomic_file
+
+JOINED, PLAN = "joined", "plan"
+"""The file that the parts are moved into, and the file that says where each piece of them goes."""
+COPIES = 32
+"""At most one of so many equal shares of the output is on the disk twice."""
+LARGEST_COPY = 2**20
+"""Bytes that are in memory at a time."""
+
+Pieces = list[tuple[int, int, int]]
+"""For each piece of a part: its position in the part, its position in the output, and its length in bytes."""
+LayOut = Callable[[Path, Callable[[Pieces], None]], None]
+
+
+def join_parts(parts: Path, target: Path, lay_out: LayOut, progress: bool) -> None:
+    """Move the content of all parts in a folder to its places in one file, then rename the file to `target`.
+
+    `lay_out(path, add)` writes a file with holes where the pieces of the parts belong, which take no room on the disk,
+    and calls `add` with the pieces of each part. When the plan of all pieces is on the disk, the file is not laid out
+    again. The pieces are then copied, and a part is cut behind its copied pieces when the disk holds the copies.
+
+    So a call that is killed or that raises `OSError` is finished by the next one: each piece is still in its part, and
+    is copied to the same place, or it is in the file. A part whose pieces were all moved is an empty file.
+    """
+    joined, plan = parts.with_name(JOINED), parts.with_name(PLAN)
+    if not plan.exists():
+        with atomic_file(plan) as partial, partial.open("wb") as pieces:
+            lay_out(joined, lambda of_part: np.save(pieces, np.array(of_part, np.int64).reshape(-1, 3)))
+            with joined.open("rb") as file:
+                os.fsync(file.fileno())
+    with plan.open("rb") as pieces, joined.open("r+b") as file:
+        largest = max(joined.stat().st_size // COPIES, 4096)
+        for part in Tqdm.tqdm(sorted(parts.iterdir()), desc="writing", unit=" parts", disable=not progress):
+            with part.open("r+b") as source:
+                _move(source, file, np.load(pieces).tolist(), largest)
+    os.replace(joined, target)
+
+
+def _move(source: BinaryIO, target: BinaryIO, pieces: Pieces, largest: int) -> None:
+    """Move pieces, the last of the part first; `largest` is the number of bytes after which the part is cut."""
+    step = min(largest, LARGEST_COPY)
+    end = cut = source.seek(0, os.SEEK_END)
+    for start, position, size in sorted(pieces, reverse=True):
+        for offset in reversed(range(0, size, step)):
+            if start + offset >= end:
+                continue  # moved by a call that was killed
+            source.seek(start + offset)
+            target.seek(position + offset)
+            target.write(source.read(min(step, size - offset)))
+            if cut - (start + offset) >= largest:
+                cut = _cut(source, target, start + offset)
+    _cut(source, target, 0)
+
+
+def _cut(source: BinaryIO, target: BinaryIO, length: int) -> int:
+    """Wait until the disk holds the target, then cut the source to a length, which is returned."""
+    target.flush()
+    os.fsync(target.fileno())
+    source.truncate(length)
+    return length

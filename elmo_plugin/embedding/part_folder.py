@@ -1,0 +1,83 @@
+"""The folder of an unfinished output, which holds its part files."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.embedding.joining import JOINED, PLAN
+from elmo_plugin.made_with import check_made_with
+
+PART = ".part"
+"""The ending of the folder's name."""
+RUN, PARTS = "run.json", "parts"
+OTHER_OUTPUT = "name another output, or delete it"
+
+
+@contextmanager
+def part_folder(folder: Path, run: Mapping[str, Any]) -> Iterator[Path]:
+    """Give the folder of the part files of a run, `parts` in `folder`, which is made if it does not exist.
+
+    `run` holds all that the vectors depend on but the text, as values of JSON, and stays beside the parts in
+    `run.json`. One process at a time may use the folder. A folder without parts is removed at the end.
+
+    Raises `ConfigurationError` for the parts of another run or of version 0.1, for a folder of another process, and for
+    a folder of something else.
+    """
+    import fcntl  # not on every system
+
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"'{folder}' cannot be made: {error}") from error
+    lock = os.open(folder, os.O_RDONLY)  # a kill releases it
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigurationError(f"'{folder}': another process is at work in this folder") from error
+        _claim(folder, run)
+        try:
+            yield folder / PARTS
+        finally:
+            if folder.exists() and not part_names(folder):
+                shutil.rmtree(folder)
+    finally:
+        os.close(lock)
+
+
+def part_names(folder: Path) -> list[str]:
+    """Return the names of the finished part files in a run's folder, in the order of the text."""
+    parts = folder / PARTS
+    return sorted(path.name for path in parts.iterdir() if path.suffix != ".partial") if parts.exists() else []
+
+
+def _claim(folder: Path, run: Mapping[str, Any]) -> None:
+    """Check that the parts in a folder belong to this run; if it has no parts, write down which run this is."""
+    path = folder / RUN
+    if (folder / "windows.jsonl").exists():
+        raise ConfigurationError(
+            f"'{folder}' was made by version 0.1 of elmo_plugin, which kept unfinished outputs in another form; "
+            f"finish it with that version, {OTHER_OUTPUT}"
+        )
+    if not path.exists() and {file.name for file in folder.iterdir()} - {f"{RUN}.partial"}:
+        raise ConfigurationError(f"'{folder}': expected the folder of an unfinished output, got other files")
+    if (folder / PLAN).exists() and not (folder / JOINED).exists():
+        shutil.rmtree(folder / PARTS)  # killed after the output got its name: the parts are empty
+        (folder / PLAN).unlink()
+    if part_names(folder):
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ConfigurationError(f"'{path}' is damaged; delete '{folder}' to start again") from error
+        check_made_with(str(folder), found, run, OTHER_OUTPUT)
+    else:
+        with atomic_file(path) as partial:
+            partial.write_text(json.dumps(run), encoding="utf-8")
+        (folder / PARTS).mkdir(exist_ok=True)

@@ -1,0 +1,68 @@
+"""The folder of an unfinished output: which runs may resume it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.embedding.part_folder import part_folder, part_names
+
+RUN = {"weights": "abc", "shape": [2, -1, 3]}
+
+
+def keep_a_part(folder: Path) -> None:
+    with part_folder(folder, RUN) as parts:
+        (parts / "000000000000-ab.npz").write_text("a part")
+        (parts / "000000000009-cd.npz.partial").write_text("half a part")
+
+
+def test_parts_are_kept_for_the_same_run_and_rejected_for_another(tmp_path: Path) -> None:
+    keep_a_part(tmp_path / "part")
+    with part_folder(tmp_path / "part", RUN):
+        assert part_names(tmp_path / "part") == ["000000000000-ab.npz"]
+    files = {path: path.read_bytes() for path in (tmp_path / "part").rglob("*") if path.is_file()}
+    with pytest.raises(ConfigurationError, match=r"part' .*'weights': expected 'xyz', got 'abc'"):
+        part_folder(tmp_path / "part", {**RUN, "weights": "xyz"}).__enter__()
+    assert files == {path: path.read_bytes() for path in (tmp_path / "part").rglob("*") if path.is_file()}
+
+
+def test_a_folder_without_parts_is_removed_and_one_left_by_a_kill_may_be_used_by_any_run(tmp_path: Path) -> None:
+    with part_folder(tmp_path / "part", RUN):
+        assert (tmp_path / "part").exists()
+    assert not (tmp_path / "part").exists()
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part/run.json.partial").write_text('{"weig')
+    keep_a_part(tmp_path / "part")
+    assert json.loads((tmp_path / "part/run.json").read_text()) == RUN
+
+
+def test_other_folders_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "novel").write_text("Chapter one")
+    with pytest.raises(ConfigurationError, match=str(tmp_path)):
+        part_folder(tmp_path, RUN).__enter__()
+    assert [path.name for path in tmp_path.iterdir()] == ["novel"]
+
+
+def test_one_process_at_a_time_uses_a_folder(tmp_path: Path) -> None:
+    with part_folder(tmp_path / "part", RUN) as parts:
+        (parts / "0-ab").touch()
+        with pytest.raises(ConfigurationError, match="another process"):
+            part_folder(tmp_path / "part", RUN).__enter__()
+    with part_folder(tmp_path / "part", RUN):
+        pass
+
+
+def test_a_damaged_description_of_the_run_is_named(tmp_path: Path) -> None:
+    keep_a_part(tmp_path / "part")
+    (tmp_path / "part/run.json").write_text('{"weig')
+    with pytest.raises(ConfigurationError, match=r"part/run\.json'"):
+        part_folder(tmp_path / "part", RUN).__enter__()
+
+
+def test_empty_parts_without_the_output_that_they_went_to_are_not_used(tmp_path: Path) -> None:
+    """As after a kill before the folder was removed, and after the output was deleted."""
+    keep_a_part(tmp_path / "part")
+    (tmp_path / "part/plan").touch()
+    with part_folder(tmp_path / "part", RUN):
+        assert part_names(tmp_path / "part") == []
