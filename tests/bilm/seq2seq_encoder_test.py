@@ -211,7 +211,7 @@ def test_the_vectors_of_repeated_words_have_the_gradient_of_each_occurrence() ->
     [
         ({"kernel": "cudnn"}, "'kernel': expected one of"),
         ({"num_layers": 0}, "'num_layers': expected 1 or more, got 0"),
-        ({"hidden_size": 8}, "'elmo_lstm': 'lstm.projection_dim' is 8; wanted at most 'lstm.dim', 7"),
+        ({"hidden_size": 8}, "'elmo_lstm': 'lstm.projection_dim': expected at most 'lstm.dim', 7, got 8"),
         ({"memory_cell_clip_value": -1.0}, "'memory_cell_clip_value': expected 0 or more, got -1.0"),
     ],
 )

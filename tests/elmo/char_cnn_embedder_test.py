@@ -74,10 +74,10 @@ def test_shorter_words_are_a_matter_of_its_sizes() -> None:
 @pytest.mark.parametrize(
     ("keys", "wanted"),
     [
-        ({"filters": []}, r"'elmo_char_cnn': 'char_cnn\.filters' is \[\]; wanted a list of \[width, channels\] pairs"),
-        ({"activation": "gelu"}, r"'char_cnn\.activation' is 'gelu'; wanted one of relu, tanh"),
+        ({"filters": []}, r"'elmo_char_cnn': 'char_cnn\.filters': .*got \[\]"),
+        ({"activation": "gelu"}, r"'char_cnn\.activation': .*got 'gelu'"),
         ({"embedding_dim": 0}, "'embedding_dim': expected 1 or more, got 0"),
-        ({"filters": [[60, 4]]}, r"a width of 60; wanted at most 'max_characters_per_token', 50"),
+        ({"filters": [[60, 4]]}, r"'char_cnn.filters': .*50, got 60"),
     ],
 )
 def test_sizes_that_make_no_sense_are_an_error_that_names_the_key(keys: dict[str, Any], wanted: str) -> None:

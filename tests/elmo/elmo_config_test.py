@@ -97,7 +97,8 @@ def test_auto_is_float32_for_fine_tuning() -> None:
 
 @pytest.mark.parametrize("key", ["options_file", "weight_file"])
 def test_a_bilm_is_described_once(key: str) -> None:
-    assert elmo_error(**{key: "somewhere"}) == "'bilm' stands in place of 'options_file' and 'weight_file'; found both"
+    message = elmo_error(**{key: "somewhere"})
+    assert all(name in message for name in ("'bilm'", "'options_file'", "'weight_file'"))
 
 
 @pytest.mark.parametrize("bilm", [{}, {"seed": 1}, {"pretrained": "x", "seed": 1}, {"pretraned": "x"}])
@@ -106,17 +107,19 @@ def test_other_keys_of_a_bilm_are_an_error_that_lists_them(bilm: dict[str, Any])
 
 
 def test_options_of_a_random_bilm_are_checked() -> None:
-    assert "'bilm.options': the key 'lstm' is missing" in elmo_error(bilm={"options": {}, "seed": 1})
+    message = elmo_error(bilm={"options": {}, "seed": 1})
+    assert "'bilm.options'" in message and "'lstm'" in message
 
 
 def test_both_forms_of_a_mix_are_an_error() -> None:
-    wanted = "'do_layer_norm' and 'scalar_mix_parameters' belong inside 'mix'; found both forms"
-    assert elmo_error(mix="scalar", do_layer_norm=True) == wanted
-    assert elmo_error(mix="scalar", scalar_mix_parameters=[0, 0, 0]) == wanted
+    for short_form in ({"do_layer_norm": True}, {"scalar_mix_parameters": [0, 0, 0]}):
+        message = elmo_error(mix="scalar", **short_form)
+        assert all(name in message for name in ("'mix'", "'do_layer_norm'", "'scalar_mix_parameters'"))
 
 
 def test_scalar_mix_parameters_of_the_wrong_length_are_an_error() -> None:
-    assert "'initial_scalar_parameters' has 2 numbers; wanted 3" in elmo_error(scalar_mix_parameters=[1.0, 2.0])
+    message = elmo_error(scalar_mix_parameters=[1.0, 2.0])
+    assert "'scalar_mix_parameters'" in message and "expected 3 numbers, got 2" in message
 
 
 def test_a_misspelt_key_is_an_error_that_names_it() -> None:
@@ -127,7 +130,7 @@ def test_options_that_do_not_fit_the_weights_are_an_error_that_names_the_dataset
     files = bilm_files(tmp_path)
     wrong = write_json(tmp_path / "wrong.json", options(dim=32).to_dict())
     with pytest.raises(
-        ConfigurationError, match=r"dataset 'RNN_0/.*W_0' has shape \(16, 96\); the options want \(16, 128\)"
+        ConfigurationError, match=r"'RNN_0/.*W_0': .*\(16, 128\).*\(16, 96\)"
     ):
         build_elmo(options_file=str(wrong), weight_file=files["weight_file"])
 

@@ -165,5 +165,5 @@ def test_boundaries_that_a_models_mask_does_not_know_are_warned_of(caplog: pytes
 def test_a_vocabulary_of_another_size_than_the_bilms_is_an_error() -> None:
     params = {"type": "elmo", "bilm": {"options": options(char_cnn=None, n_tokens_vocab=9).to_dict(), "seed": 0}}
     vocab = Vocabulary({"tokens": {"one": 1, "two": 1}})
-    with pytest.raises(ConfigurationError, match=r"a vocabulary of 9 lines; found namespaces .*\{'tokens': 4\}"):
+    with pytest.raises(ConfigurationError, match=r"'vocabulary': .*10 entries.*\{'tokens': 4\}"):
         TokenEmbedder.from_params(Params(params), vocab=vocab)
