@@ -3,5 +3,5 @@
     bilms, text ──► systems, products ──► agreement ──► timing, memory ──► table
                     embed · layers · tagger · pretrain · long · growth
 
-Run as `python -m benchmarks`; see README.md beside this file.
+Run as `python -m benchmarks`; see docs/benchmarks.md.
 """

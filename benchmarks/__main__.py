@@ -40,7 +40,7 @@ All benchmarks, best on an idle machine, then on a GPU:
   python -m benchmarks --size original --text heldout.txt --output results.md
   python -m benchmarks embed pretrain --size original --device cuda --text heldout.txt
 
-README.md in this folder has results, each with its command. PyTorch sets the number of threads: use
+docs/benchmarks.md has results, each with its command. PyTorch sets the number of threads: use
 OMP_NUM_THREADS=1 and taskset for one core.
 """
 BENCHMARKS: dict[str, Callable[[Settings], Iterator[Table]]] = {

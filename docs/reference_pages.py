@@ -6,7 +6,9 @@ A page asks for a list by a comment such as `<!-- components TokenEmbedder Seq2S
 import argparse
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from allennlp.commands import Subcommand
@@ -17,8 +19,22 @@ import elmo_plugin  # noqa: F401
 from elmo_plugin.config_keys import kind_of
 from elmo_plugin.elmo import Elmo
 
+sys.path.insert(0, str(Path(__file__).parent))
+from griffe_docstrings import fence_examples
+
 SUPPLIED = {"self", "kwargs", "vocab", "serialization_dir"}
 """Parameters that AllenNLP passes and no config names."""
+
+
+OF_ALLENNLP = {
+    "ddp_accelerator": "As in AllenNLP's `Model`.",
+    "regularizer": "AllenNLP's `RegularizerApplicator`, such as the paper's λ on `scalar_parameters`.",
+    "language": "The language of raw text, as in `SpacyBlankTokenizer`.",
+    "model": "Given by AllenNLP.",
+    "dataset_reader": "Given by AllenNLP.",
+    "bilm": "The biLM: a path, a URL or a bundled name, or an object with `pretrained`, or with `options` and `seed`.",
+}
+"""Parameters that our docstrings leave to AllenNLP, or that mean the same everywhere."""
 
 
 class Key(NamedTuple):
@@ -51,7 +67,9 @@ def _keys(registry: str, name: str, cls: type, constructor_name: str | None) -> 
     if registry == "Subcommand":
         return
     constructor: Callable[..., Any] = getattr(cls, constructor_name) if constructor_name else cls.__init__
-    documented = parameters_of(constructor) | parameters_of(cls)
+    documented = dict(OF_ALLENNLP)
+    for source in [*reversed(cls.__mro__), constructor]:
+        documented |= parameters_of(source)
     parameters = {} if constructor is object.__init__ else dict(infer_params(cls, constructor))
     if (registry, name) == ("TokenEmbedder", "elmo"):  # its keys are those of `Elmo`
         documented, parameters = parameters_of(Elmo), dict(infer_params(Elmo, Elmo.__init__))
@@ -78,9 +96,11 @@ def parameters_of(documented: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     names: list[str] = []
     for line in section[1].splitlines() if section else []:
-        heading = re.match(r"([\w, *]+)(?: : .*)?$", line)
-        if heading and not line.startswith(" ") and re.fullmatch(r"[a-z_]\w*(, \*{0,2}[a-z_]\w*)*", heading[1].strip()):
-            names = heading[1].strip().split(", ")
+        heading = re.fullmatch(r"([a-z_]\w*(?:, [a-z_]\w*)*)(?: : (.*))?", line)
+        if heading:
+            names = heading[1].split(", ")
+            if heading[2] and not heading[2].startswith("`"):  # a description, where others have a type
+                found |= dict.fromkeys(names, heading[2])
         elif line.startswith("    ") and names:
             for name in names:
                 found[name] = f"{found.get(name, '')} {line.strip()}".strip()
@@ -91,7 +111,7 @@ def parameters_of(documented: Any) -> dict[str, str]:
 
 def summary_of(cls: type) -> str:
     """Return a class's docstring without its parameters."""
-    return (inspect.getdoc(cls) or "").split("# Parameters")[0].strip()
+    return fence_examples((inspect.getdoc(cls) or "").split("# Parameters")[0].strip())
 
 
 def _component_page(registries: list[str]) -> Iterator[str]:
@@ -102,7 +122,7 @@ def _component_page(registries: list[str]) -> Iterator[str]:
             if component.keys:
                 yield "| key | takes | default | |\n|---|---|---|---|"
                 for key in component.keys:
-                    description = key.description.replace("|", "\\|")
+                    description = re.sub(r"([|\[])", r"\\\1", key.description)
                     yield f"| `{key.name}` | {key.kind} | {key.default} | {description} |"
                 yield ""
 

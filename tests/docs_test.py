@@ -1,5 +1,6 @@
 """What the documentation shows is typed here: the pages' files, commands and Python, and what the README names."""
 
+import importlib.util
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,3 +44,24 @@ def test_complete_configs_are_jsonnet(page: Path, tmp_path: Path) -> None:
         if block.language == "jsonnet" and block.title is None and block.text.startswith("{"):
             (tmp_path / "config.jsonnet").write_text(block.text, encoding="utf-8")
             assert Params.from_file(tmp_path / "config.jsonnet").as_dict()
+
+
+NOT_IN_CONFIGS = {"Elmo"}
+"""Registries that only tell AllenNLP how to build a key; `TokenEmbedder` has the keys of `Elmo`."""
+
+
+def test_the_reference_lists_every_component_and_describes_every_key() -> None:
+    spec = importlib.util.spec_from_file_location("reference_pages", DOCS / "reference_pages.py")
+    assert spec is not None and spec.loader is not None
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    page = reference.on_page_markdown((DOCS / "reference/components.md").read_text(encoding="utf-8"))
+    commands = reference.on_page_markdown((DOCS / "reference/commands.md").read_text(encoding="utf-8"))
+    components = list(reference.components())
+    assert len(components) > 40
+    for component in components:
+        if component.registry == "Subcommand":
+            assert f"`allennlp {component.name}`" in commands
+        elif component.registry not in NOT_IN_CONFIGS:
+            assert f"`{component.name}` ({component.registry})" in page
+    assert not [(one.name, key.name) for one in components for key in one.keys if not key.description]

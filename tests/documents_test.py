@@ -73,7 +73,7 @@ def evaluate(config: str, override_keys: frozenset[str], variables: frozenset[st
     Params.from_file(ROOT / config, dict.fromkeys(override_keys, 1), ext_vars)
 
 
-@pytest.mark.parametrize("document", ["training_configs/README.md", "training_configs/RESULTS.md"])
+@pytest.mark.parametrize("document", ["training_configs/README.md", "docs/results.md"])
 def test_each_command_exists_and_has_all_variables_that_it_needs(
     document: str, tmp_path: Path, allennlp: argparse.ArgumentParser
 ) -> None:
@@ -95,7 +95,7 @@ def test_each_command_exists_and_has_all_variables_that_it_needs(
 
 
 def test_the_tables_of_benchmarks_were_printed_by_commands_that_exist() -> None:
-    printed_by = re.findall(r"^- `python -m (\S+) (.*)`$", (ROOT / "benchmarks/README.md").read_text(), re.MULTILINE)
+    printed_by = re.findall(r"^- `python -m (\S+) (.*)`$", (ROOT / "docs/benchmarks.md").read_text(), re.MULTILINE)
     assert len(printed_by) >= 6
     for module, arguments in printed_by:
         PARSERS[module](shlex.split(arguments))

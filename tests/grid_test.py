@@ -30,6 +30,7 @@ STUB = """
 import json, pathlib, runpy, sys
 runs, task, variant, seed, fraction = sys.argv[1:]
 if task == "ud_pos":
+    sys.path.insert(0, ".")  # the driver starts programs in the root of the checkout
     runpy.run_module("experiments.run", run_name="__main__")
 folder = pathlib.Path(runs, task, f"{variant}-{seed}")
 folder.mkdir()

@@ -1,4 +1,4 @@
-"""Embed sentences of which some tokens have a label, and collect the vectors of those tokens."""
+"""Embed sentences with some labelled tokens, and collect the vectors of those tokens."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional

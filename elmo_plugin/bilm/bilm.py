@@ -59,7 +59,7 @@ class BiLM(nn.Module):
             self.token_encoder = WordEncoder(options.n_tokens_vocab, width, options.boundary_ids)
         else:
             raise ConfigurationError(
-                "the options hold no 'char_cnn', 'lexicon' or 'n_tokens_vocab': no input is described"
+                "'options': expected 'char_cnn', 'lexicon' or 'n_tokens_vocab', which say what the biLM reads, got none"
             )
         self.lstm = ElmoLstm(options.lstm, kernel=kernel)
         self.word_cache = WordCache()

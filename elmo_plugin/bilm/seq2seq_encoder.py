@@ -91,7 +91,18 @@ class ElmoLstm(Seq2SeqEncoder):
         return_all_layers: bool = False,
         dropout: float = 0.0,
     ) -> "ElmoLstm":
-        """Build it from the keys of a config, named as those of `allennlp.modules.elmo_lstm.ElmoLstm`."""
+        """Build it from the keys of a config, named as those of `allennlp.modules.elmo_lstm.ElmoLstm`.
+
+        # Parameters
+
+        input_size : the width of the input (I)
+        hidden_size : the width of one direction's output (P)
+        cell_size : the number of cells (H)
+        num_layers : the number of LSTM layers
+        memory_cell_clip_value : the bound of the cells; null does not clip
+        state_projection_clip_value : the bound of the projected output; null does not clip
+        use_skip_connections : add a layer's input to its output, from the second layer on
+        """
         at_least(1, input_size=input_size, hidden_size=hidden_size, cell_size=cell_size, num_layers=num_layers)
         at_least(
             0,
@@ -122,7 +133,7 @@ class ElmoLstm(Seq2SeqEncoder):
         return 2 * self.options.projection_dim
 
     def is_bidirectional(self) -> bool:
-        """Return true: the halves of the output are the two directions."""
+        """Return true: the output is two directions side by side."""
         return True
 
     def zero_state(self, batch_size: int, like: Tensor) -> LstmState:

@@ -137,7 +137,7 @@ def matching_namespaces(options: BiLMOptions, vocab: Optional[Vocabulary]) -> li
     if sizes and not matching:
         raise ConfigurationError(
             f"'vocabulary': expected a namespace of {rows + 1} entries, the words that the biLM reads and the padding, "
-            f"got {sizes}; use the biLM's own vocabulary file, see the README"
+            f"got {sizes}; use the biLM's own vocabulary file (docs/guides/files.md)"
         )
     return sorted(matching, key=lambda namespace: (namespace != "tokens", namespace))
 
@@ -164,7 +164,7 @@ def with_task_vocabulary(checkpoint: Checkpoint, vocab: Vocabulary) -> Checkpoin
     if None not in differences:
         raise ConfigurationError(
             f"'vocabulary', namespace '{first}', {differences[0]}; the biLM reads words, use its own vocabulary file, "
-            "see the README"
+            "see docs/guides/files.md"
         )
     return checkpoint
 

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
     target: Path = args.target
     try:
         if not args.force and (any(target.iterdir()) if target.is_dir() else target.exists()):
-            raise ConfigurationError(f"'{target}' is there already; name another target, or replace it with --force")
+            raise ConfigurationError(f"'{target}' exists already; name another target, or replace it with --force")
         checkpoint, left_out, files = convert(args.source, target, args.warm_on, args.to, args.dtype)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"convert-elmo: {error}")

@@ -62,7 +62,7 @@ output together take at most a tenth more than the output on the disk.
 Tokens are separated by white space. With --split tab they are separated by tabs, as in the `plain` input of
 ELMoForManyLangs: they may hold spaces, and be empty. With --split spacy the text need not be tokenized.
 
-On four processes, each of which writes a shard such as vectors-00000-of-00004.hdf5:
+On four processes; each writes a shard such as vectors-00000-of-00004.hdf5:
   torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m allennlp embed-corpus sentences.txt vectors.hdf5
 
 The process that ends last writes the manifest, vectors.hdf5.json, and vectors.hdf5, which links to the shards and

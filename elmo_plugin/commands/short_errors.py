@@ -2,17 +2,21 @@
 
 import logging
 import os
+import re
 import sys
 from typing import Any
 
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 
+JSONNET_ERRORS = ("RUNTIME ERROR: ", "STATIC ERROR: ")
+"""How jsonnet begins its messages about a config; Python raises them as `RuntimeError`."""
+
 
 def shorten_errors() -> None:
-    """Let the `allennlp` command print only the message of a `ConfigurationError`. The traceback goes to `out.log`.
+    """Let the `allennlp` command print only the message of a wrong config or a missing file.
 
-    `ALLENNLP_DEBUG=1`, AllenNLP's own switch, prints the traceback. Other exceptions keep theirs, and so does a program
+    The traceback goes to `out.log`. `ALLENNLP_DEBUG=1`, AllenNLP's own switch, prints the traceback. Other exceptions keep theirs, and so does a program
     that merely imports this package.
     """
     module: Any = sys.modules["__main__"]
@@ -34,7 +38,8 @@ def _install_hook() -> None:
     previous = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
-        if not isinstance(error, ConfigurationError):
+        is_jsonnet = isinstance(error, RuntimeError) and str(error).startswith(JSONNET_ERRORS)
+        if not isinstance(error, ConfigurationError | FileNotFoundError) and not is_jsonnet:
             previous(kind, error, traceback)
             return
         uncaught = (kind, error, traceback)
@@ -42,7 +47,9 @@ def _install_hook() -> None:
         for handler in logging.getLogger().handlers:
             if isinstance(handler, logging.FileHandler):
                 handler.handle(record)
-        print(f"allennlp: {error}", file=sys.stderr)
+        variable = re.search(r"undefined external variable: (\w+)", str(error))
+        hint = f"\n  set the environment variable {variable[1]}" if variable else ""
+        print(f"allennlp: {str(error).rstrip()}{hint}", file=sys.stderr)
         cause = error.__cause__  # AllenNLP says here why a value fits no type of a `Union`
         while cause is not None and str(cause) not in str(error):
             print(f"  {type(cause).__name__}: {cause}", file=sys.stderr)

@@ -34,7 +34,17 @@ class ElmoCharCnnEmbedder(TokenEmbedder):
         activation: str = "relu",
         max_characters_per_token: int = 50,
     ) -> "ElmoCharCnnEmbedder":
-        """Build it from the keys of a config, named as in `char_cnn` of a bilm-tf options file."""
+        """Build it from the keys of a config, named as in `char_cnn` of a bilm-tf options file.
+
+        # Parameters
+
+        filters : a list of [width, channels] pairs, one per convolution
+        output_dim : the width of a token's vector
+        embedding_dim : the width of a character's vector
+        n_highway : the number of highway layers
+        activation : the function after the convolutions, `relu` or `tanh`
+        max_characters_per_token : the number of ids that a token has
+        """
         at_least(1, output_dim=output_dim, embedding_dim=embedding_dim)
         char_cnn = {
             "filters": filters,

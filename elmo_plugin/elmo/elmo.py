@@ -218,8 +218,10 @@ class Elmo(nn.Module, Registrable):
         if ids.dim() < dims and not ids.numel():
             ids = ids.unsqueeze(-1)  # AllenNLP's indexer gives a batch of empty sentences no C
         if ids.dim() < dims:
-            expected = "characters (B, T, C)" if dims == 3 else "words (B, T)"
-            raise ConfigurationError(f"ELMo's ids: expected {expected}, got shape {tuple(ids.shape)}")
+            raise ConfigurationError(
+                "ELMo's token indexer: expected 'elmo_characters', or the indexer of its biLM, with ids (B, T, C), got "
+                f"ids of shape {tuple(ids.shape)}"
+            )
         batch = ids.shape[: ids.dim() - dims + 1]
 
         layers, mask = self.layers(ids.flatten(0, ids.dim() - dims))  # (L, B, T + 2, D), (B, T + 2)

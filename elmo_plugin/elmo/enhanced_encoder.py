@@ -133,7 +133,7 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         return self.encoder.get_output_dim() + (self.output_mix.get_output_dim() if self.output_mix else 0)
 
     def is_bidirectional(self) -> bool:
-        """Return whether the halves of the output are two directions: those of the encoder, without an output mix."""
+        """Return whether the output is two directions side by side: those of the encoder, without an output mix."""
         return self.output_mix is None and self.encoder.is_bidirectional()
 
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
@@ -155,7 +155,7 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         return torch.cat([hidden, *elmo_out], dim=-1)
 
     def _check_layers(self, layers: Tensor) -> None:
-        """Raise `ConfigurationError` unless both halves of the token layer are the same, as in every biLM."""
+        """Raise `ConfigurationError` unless the token layer holds the same vector twice, as in every biLM."""
         one, other = layers[0].chunk(2, dim=-1)  # (B, T, P) each
         if not bool(((one == other) | (one == 0) | (other == 0)).all()):  # dropout leaves zeros
             raise ConfigurationError(

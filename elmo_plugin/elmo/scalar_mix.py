@@ -59,6 +59,10 @@ class ScalarMix(LayerMix):
         """Build a mix with fixed random weights w ~ N(0, 1): the control of a learned mix.
 
         Registered as a `LayerMix` with name `frozen_random`.
+
+        # Parameters
+
+        seed : draws the weights
         """
         drawn = torch.randn(num_elmo_layers, generator=torch.Generator().manual_seed(seed))
         return cls(num_elmo_layers, layer_dim, drawn.tolist(), trainable=False, do_layer_norm=do_layer_norm)

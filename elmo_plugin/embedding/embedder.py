@@ -257,9 +257,11 @@ def _device(cuda_device: int) -> torch.device:
             f"'cuda_device': expected the number of a GPU, or -1 for the processor, got {cuda_device!r}"
         )
     if cuda_device >= torch.cuda.device_count():
-        raise ConfigurationError(
-            f"'cuda_device': expected the number of one of {torch.cuda.device_count()} GPUs, got {cuda_device}"
+        count = torch.cuda.device_count()
+        expected = (
+            f"a number below {count}, the number of GPUs here, or -1" if count else "-1, because no GPU is found here"
         )
+        raise ConfigurationError(f"'cuda_device': expected {expected}, got {cuda_device}")
     return int_to_device(cuda_device)
 
 

@@ -55,9 +55,9 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, d_output: Tensor) -> tuple[Optional[Tensor], ...]:
         """Gradients of those that want one."""
         values, weight = ctx.saved_tensors
-        wanted = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # a gradient of the gradient is wanted
-            return d_output @ weight, d_output.t() @ values, d_output.sum(dim=0) if wanted[2] else None
-        d_values = product(d_output, weight.t()) if wanted[0] else None
-        d_weight = weight_gradient(d_output, values) if wanted[1] else None
-        return d_values, d_weight, d_output.sum(dim=0) if wanted[2] else None
+        needed = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # for a gradient of the gradient
+            return d_output @ weight, d_output.t() @ values, d_output.sum(dim=0) if needed[2] else None
+        d_values = product(d_output, weight.t()) if needed[0] else None
+        d_weight = weight_gradient(d_output, values) if needed[1] else None
+        return d_values, d_weight, d_output.sum(dim=0) if needed[2] else None

@@ -75,7 +75,7 @@ def _random_vector(device: torch.device, dtype: torch.dtype) -> Tensor:
 
 
 class Packed(NamedTuple):
-    """A frozen weight laid out for oneDNN, and the version of the weight that it was made from."""
+    """A frozen weight prepacked for oneDNN, and the version of the weight that it was made from."""
 
     weight: Tensor
     made_from: Version
@@ -107,7 +107,7 @@ def weight_gradient(d_outputs: Tensor, values: Tensor) -> Tensor:
 def pack(weight: Tensor, rows: int, times: int, keep: bool = False) -> Tensor:
     """The weight as oneDNN wants it for `times` products with about `rows` rows each; itself where that is no gain.
 
-    A frozen weight may be laid out once and for all, if that is worth its memory: `keep`.
+    With `keep`, the prepacked copy of a frozen weight is kept for later calls, which costs its memory.
     """
     if rows < 2 or not _is_for_onednn(weight):
         return weight

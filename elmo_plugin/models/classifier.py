@@ -22,14 +22,14 @@ from elmo_plugin.models.known_labels import KnownLabels
 class ElmoClassifier(Model):
     """Classify texts with a task RNN that has ELMo at its input, its output or both, pooled into one vector.
 
-    Registered as a `Model` with name `elmo_classifier`. In a config, with a biLM whose vectors are 64 wide:
+    Registered as a `Model` with name `elmo_classifier`. In a config, with `english-tiny`, whose vectors are 512 wide:
 
     ```jsonnet
     model: {
       type: 'elmo_classifier',
       elmo: { bilm: 'english-tiny' },
-      encoder: { type: 'lstm', input_size: 64, hidden_size: 50, bidirectional: true },
-      seq2vec_encoder: { type: 'boe', embedding_dim: 100 + 64, averaged: true },
+      encoder: { type: 'lstm', input_size: 512, hidden_size: 50, bidirectional: true },
+      seq2vec_encoder: { type: 'boe', embedding_dim: 100 + 512, averaged: true },
     },
     ```
 
@@ -53,7 +53,9 @@ class ElmoClassifier(Model):
     elmo_indexer : `str`
         The token indexer whose ids ELMo reads.
     label_namespace : `str`
+        The namespace of the labels in the vocabulary.
     initializer : `InitializerApplicator`
+        How parameters get their first values, as in AllenNLP's models.
     num_labels : `Optional[int]`
         The number of labels for a reader with `skip_label_indexing`. The default is the size of the label namespace.
     """

@@ -27,13 +27,13 @@ IMPOSSIBLE = -1e4
 class ElmoTagger(Model):
     """Tag tokens with a task RNN that has ELMo at its input, its output or both, and a CRF or a softmax.
 
-    Registered as a `Model` with name `elmo_tagger`. In a config, with a biLM whose vectors are 64 wide:
+    Registered as a `Model` with name `elmo_tagger`. In a config, with `english-tiny`, whose vectors are 512 wide:
 
     ```jsonnet
     model: {
       type: 'elmo_tagger',
       elmo: { bilm: 'english-tiny' },
-      encoder: { type: 'lstm', input_size: 64, hidden_size: 50, bidirectional: true },
+      encoder: { type: 'lstm', input_size: 512, hidden_size: 50, bidirectional: true },
       label_encoding: 'BIO',
     },
     ```
@@ -58,9 +58,11 @@ class ElmoTagger(Model):
     elmo_indexer : `str`
         The token indexer whose ids ELMo reads.
     label_namespace : `str`
+        The namespace of the tags in the vocabulary.
     verbose_metrics : `bool`
         Whether to report span scores for each label, and not only overall.
     initializer : `InitializerApplicator`
+        How parameters get their first values, as in AllenNLP's models.
     """
 
     default_predictor = "elmo_tagger"

@@ -40,9 +40,12 @@ class AtomicCheckpointer(Checkpointer):
         From the trainer.
     save_every_num_minutes : `Optional[float]`
         Save after the first batch that ends this long after the last checkpoint; also in distributed training.
+    save_completed_epochs, save_every_num_batches, save_every_num_seconds
+        When to save, as in AllenNLP's `default`: after each epoch (true), and every so many batches or seconds.
+    keep_most_recent_by_count, keep_most_recent_by_age
+        How many checkpoints to keep (2), or for how many seconds.
     kwargs : `Any`
-        The other keys of AllenNLP's `default`: `save_completed_epochs` (true), `save_every_num_batches`,
-        `keep_most_recent_by_count` (2), `keep_most_recent_by_age`, `save_every_num_seconds`.
+        The keys of AllenNLP's `default`, named above.
     """
 
     def __init__(

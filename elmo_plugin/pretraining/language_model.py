@@ -92,9 +92,11 @@ class BidirectionalLanguageModel(Model):
         words = words_of(vocab)
         self.bilm, checkpoint = _build_bilm(vocab, words, bilm_keys(bilm), kernel, serialization_dir)
         if contextualizer is not None:
-            width, wanted = contextualizer.get_input_dim(), self.bilm.options.lstm.projection_dim
-            if width != wanted:
-                raise ConfigurationError(f"'contextualizer': expected the input size {wanted} of the biLM, got {width}")
+            width, expected = contextualizer.get_input_dim(), self.bilm.options.lstm.projection_dim
+            if width != expected:
+                raise ConfigurationError(
+                    f"'contextualizer': expected the input size {expected} of the biLM, got {width}"
+                )
             if not isinstance(contextualizer, ElmoLstm):  # its directions never meet
                 check_causality(contextualizer)
             self.bilm.lstm = contextualizer  # type: ignore[assignment]

@@ -109,12 +109,24 @@ class BiLMVocabulary(Vocabulary):
 
     @classmethod
     def from_text_shards(cls, files: str, min_count: int = 1, max_size: Optional[int] = None) -> Vocabulary:
-        """Select words of the shards that the pattern `files` matches, as `select_words` does."""
+        """Select words of the shards that the pattern `files` matches, as `select_words` does.
+
+        # Parameters
+
+        files : a path or a pattern of text shards
+        min_count : leave out words that occur less often
+        max_size : the number of words, the most frequent ones, marks included; null keeps all
+        """
         return vocabulary_of(select_words(count_words(find_shards(files)), min_count, max_size))
 
     @classmethod
     def from_bilm_tf(cls, file: str) -> Vocabulary:
-        """Read the words of a vocabulary file, as `read_vocabulary_file` does."""
+        """Read the words of a vocabulary file, as `read_vocabulary_file` does.
+
+        # Parameters
+
+        file : a path or URL of a bilm-tf vocabulary file
+        """
         return vocabulary_of(read_vocabulary_file(file))
 
     @classmethod
@@ -124,6 +136,13 @@ class BiLMVocabulary(Vocabulary):
         """Use the words of a biLM's own vocabulary, to fine-tune its softmax. Without one, use those of the shards.
 
         The marks come first, wherever they are in the biLM's own vocabulary.
+
+        # Parameters
+
+        pretrained : the biLM: a path, a URL or a bundled name
+        files : a path or a pattern of text shards, counted if the biLM has no vocabulary
+        min_count : leave out words of the shards that occur less often
+        max_size : the number of words, the most frequent ones, marks included; null keeps all
         """
         _check_sizes(min_count, max_size)
         checkpoint = load_checkpoint(pretrained)

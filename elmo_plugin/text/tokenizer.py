@@ -11,7 +11,7 @@ from elmo_plugin.text.predictor_input import without_lone_surrogates
 class SpacyBlankTokenizer(Tokenizer):
     """Split a text by spaCy's rules for its language. Whitespace is never a token.
 
-    AllenNLP's own `spacy` tokenizer downloads a trained pipeline, of which tokenization only uses these rules.
+    AllenNLP's own `spacy` tokenizer downloads a trained pipeline, but tokenization uses only these rules.
 
     >>> SpacyBlankTokenizer().tokenize("Don't panic.")
     [Do, n't, panic, .]

@@ -72,7 +72,7 @@ def test_what_is_wrong_is_one_line(folder: Path, arguments: tuple[object, ...], 
 def test_numbers_that_are_none_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         allennlp("nearest-contexts", "weights.hdf5", "text", *PLAY, "--k", 0)
-    assert "argument --k: found '0'; wanted a whole number of 1 or more" in capsys.readouterr().err
+    assert "argument --k: expected a whole number of 1 or more, got '0'" in capsys.readouterr().err
 
 
 def test_it_starts_warm_if_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

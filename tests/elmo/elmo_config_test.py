@@ -129,9 +129,7 @@ def test_a_misspelt_key_is_an_error_that_names_it() -> None:
 def test_options_that_do_not_fit_the_weights_are_an_error_that_names_the_dataset(tmp_path: Path) -> None:
     files = bilm_files(tmp_path)
     wrong = write_json(tmp_path / "wrong.json", options(dim=32).to_dict())
-    with pytest.raises(
-        ConfigurationError, match=r"'RNN_0/.*W_0': .*\(16, 128\).*\(16, 96\)"
-    ):
+    with pytest.raises(ConfigurationError, match=r"'RNN_0/.*W_0': .*\(16, 128\).*\(16, 96\)"):
         build_elmo(options_file=str(wrong), weight_file=files["weight_file"])
 
 

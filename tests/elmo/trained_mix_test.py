@@ -115,5 +115,5 @@ def test_a_bilm_that_is_no_trained_model_is_said_to_be_one(
     bilm_files(tmp_path / "folder")
     shutil.copy(tmp_path / "folder/weights.hdf5", tmp_path)
     (tmp_path / "tiny.safetensors").write_bytes((len(json.dumps({})).to_bytes(8, "little")) + b"{}")
-    with pytest.raises(ConfigurationError, match=f"'{bilm}': expected the archive.*'all'"):
+    with pytest.raises(ConfigurationError, match=f"'{bilm}': expected the archive.*mixes.*last"):
         load(bilm, "trained")

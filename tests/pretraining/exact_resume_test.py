@@ -27,6 +27,7 @@ class Stopped(Exception):
 def train_with(environment: dict[str, str], keys: dict[str, Any], run: Path) -> None:
     """Train, or resume, in a process that `tests.killer` kills as its environment says."""
     os.environ |= environment
+    torch.set_num_threads(1)  # as in the process of the tests; sums differ in their last bits otherwise
     train(keys, run, recover=run.exists())
 
 

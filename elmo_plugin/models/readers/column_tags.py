@@ -79,6 +79,7 @@ class ColumnTagsReader(DatasetReader):
     convert_to_coding_scheme : `str`, optional (default = `None`)
         `BIO` or `BIOUL`, or `None` to keep the tags of the file.
     token_indexers : `Dict[str, TokenIndexer]`, optional (default = `{"tokens": SingleIdTokenIndexer()}`)
+        How tokens become ids; `elmo_characters` for ELMo.
     label_namespace : `str`, optional (default = `"labels"`)
         The vocabulary namespace of the tags.
     max_instances, serialization_dir

@@ -112,7 +112,9 @@ class TextClassificationCsvReader(DatasetReader):
         New names for the labels of the file, such as `{"1": "World"}`. Every label of the file needs one. `None` keeps
         the labels.
     tokenizer : `Tokenizer`, optional (default = `SpacyBlankTokenizer()`)
+        How a text is split into tokens.
     token_indexers : `Dict[str, TokenIndexer]`, optional (default = `{"tokens": SingleIdTokenIndexer()}`)
+        How tokens become ids; `elmo_characters` for ELMo.
     max_sequence_length : `int`, optional (default = `None`)
         Keep only the first tokens of a text.
     max_instances, serialization_dir
