@@ -1,4 +1,4 @@
-"""The character encoder: the bytes of a word to its context-free vector (Kim et al. 2015; Jozefowicz et al. 2016)."""
+"""The character encoder, from the bytes of a word to its vector (Kim et al. 2015; Jozefowicz et al. 2016)."""
 
 from collections.abc import Sequence
 
@@ -14,15 +14,15 @@ from elmo_plugin.text import BEGIN_OF_SENTENCE, END_OF_SENTENCE, PADDING, batch_
 
 
 class CharacterEncoder(CharacterLevelEncoder):
-    """Convolutions over a word's characters, max-pooling, highways and a projection (ELMo §3.4).
+    """Encodes a word by convolutions over its characters, max-pooling, highway layers and a projection (ELMo §3.4).
 
     # Parameters
 
     options : `CharCnnOptions`
     output_dim : `int`
-        P; there is no projection where the filters already sum to it.
+        The width of a word's vector (P). There is no projection if the filters sum to it.
     n_characters, padding : `int`
-        Rows of the table of characters and the id of a padding character; those of bytes by default.
+        The number of character ids and the id of a padding character; by default those of bytes.
     """
 
     def __init__(
@@ -46,9 +46,11 @@ class CharacterEncoder(CharacterLevelEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialize as bilm-tf's `training.py` does: U(−1, 1) characters, U(−0.05, 0.05) or normal filters,
-        highways that at first pass on 88 % of their input as it is: bilm-tf's `b_carry` of −2 gates, despite its name,
-        the transformed part, and `Highway`'s gate is its negative."""
+        """Initialize as bilm-tf's `training.py` does: characters by U(−1, 1), filters by U(−0.05, 0.05) or normal.
+
+        Highway layers first carry 88 % of their input: bilm-tf's `b_carry` of −2 gates, despite its name, the
+        transformed part, and the gate of AllenNLP's `Highway` is its negative.
+        """
         nn.init.uniform_(self.char_embedding.weight, -1.0, 1.0)
         self.char_embedding.weight[0] = 0.0
         for name, parameter in self.convolutions.named_parameters():
@@ -70,19 +72,19 @@ class CharacterEncoder(CharacterLevelEncoder):
             nn.init.zeros_(self.projection.bias)
 
     def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """The byte ids of tokenised sentences, (B, T, C)."""
+        """Return the byte ids (B, T, C) of tokenised sentences."""
         return batch_to_ids(sentences, self.options.max_characters_per_token)
 
     def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The ids of `<S>` and `</S>`, each (C,), on the device of `ids`."""
+        """Return the ids of `<S>` and `</S>`, each (C,), on the device of `ids`."""
         width = self.options.max_characters_per_token
         begin, end = (boundary_ids(mark, width) for mark in (BEGIN_OF_SENTENCE, END_OF_SENTENCE))
         return torch.tensor(begin, device=ids.device), torch.tensor(end, device=ids.device)
 
     def fit(self, ids: Tensor) -> Tensor:
-        """Ids of any C as this model reads them, (B, T, C); those of `elmo_characters` always have C = 50.
+        """Return ids of any width with the C of this model, (B, T, C). Those of `elmo_characters` have C = 50.
 
-        Raises `ConfigurationError` for what cannot be such ids.
+        Raises `ConfigurationError` for ids that are not those of bytes.
         """
         if ids.numel() and ids.is_floating_point():
             raise ConfigurationError(f"the biLM reads ids of characters: expected integers, got {ids.dtype}")
@@ -96,13 +98,13 @@ class CharacterEncoder(CharacterLevelEncoder):
         return fit_width(ids, self.options.max_characters_per_token)
 
     def encode_some(self, words: Tensor) -> Tensor:
-        """Ids (N, C) to vectors (N, P), no wider than needed."""
+        """Encode ids (N, C) as vectors (N, P), without columns that hold only padding."""
         return self.encode(self._trim(words))
 
     def _trim(self, words: Tensor) -> Tensor:
-        """Cut what all words have as padding, but for one window of the widest filter: the others would equal it.
+        """Cut columns that are padding in all words, except one window of the widest filter: others would equal it.
 
-        An id 0 inside a word, which no indexer gives, is no padding to the convolutions.
+        An id 0 inside a word, which no indexer gives, is not padding for the convolutions.
         """
         present = (words > 0).any(dim=1, keepdim=True)  # (N, 1)
         written = ((words != self.padding) & present).any(dim=0)  # (C,)
@@ -110,7 +112,7 @@ class CharacterEncoder(CharacterLevelEncoder):
         return words[:, : longest + max(width for width, _ in self.options.filters)]
 
     def encode(self, words: Tensor) -> Tensor:
-        """One word after the other, as bilm-tf does: ids (N, C) to vectors (N, P)."""
+        """Encode each word: ids (N, C) to vectors (N, P)."""
         characters = self.char_embedding(words).transpose(1, 2)  # (N, character dim, C)
         # Padding characters are input like any other, so max-pooling sees them (bilm-tf has no mask here).
         pooled = [self.activation(convolution(characters).amax(dim=-1)) for convolution in self.convolutions]

@@ -1,4 +1,4 @@
-"""The token encoder of ELMoForManyLangs: a word's characters, the word itself, or both, projected."""
+"""The token encoder of ELMoForManyLangs, which reads a word's characters, the word itself, or both."""
 
 from collections.abc import Sequence
 from typing import Optional
@@ -24,13 +24,15 @@ from elmo_plugin.text import (
 
 
 class ManyLangsEncoder(CharacterLevelEncoder):
-    """`ConvTokenEmbedder` of `elmoformanylangs/modules/token_embedder.py`, reading code points by its own lexicons.
+    """Encodes Unicode characters and words by its own vocabularies.
+
+    It is `ConvTokenEmbedder` of `elmoformanylangs/modules/token_embedder.py`.
 
     # Parameters
 
     options : `ManyLangsOptions`
     output_dim : `int`
-        P; there is always a projection.
+        The width of a word's vector (P). There is always a projection.
     """
 
     def __init__(self, options: ManyLangsOptions, output_dim: int) -> None:
@@ -48,29 +50,29 @@ class ManyLangsEncoder(CharacterLevelEncoder):
         self.projection = Linear(options.dim, output_dim)
 
     def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """The code points of tokenised sentences, (B, T, C − 1)."""
+        """Return the code points of tokenised sentences, (B, T, C − 1)."""
         return batch_to_code_points(sentences, self.options.max_characters_per_token)
 
     def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The code points of `<bos>` and `<eos>`, each (C − 1,), on the device of `ids`."""
+        """Return the code points of `<bos>` and `<eos>`, each (C − 1,), on the device of `ids`."""
         width = self.options.max_characters_per_token
         begin, end = (torch.tensor(word_to_code_points(word, width), device=ids.device) for word in BOUNDARY_WORDS)
         return begin, end
 
     def fit(self, ids: Tensor) -> Tensor:
-        """Code points of any width as this model reads them, (B, T, C − 1): a word is cut to C − 2 characters.
+        """Return code points of any width with that of this model, (B, T, C − 1). A word is cut to C − 2 characters.
 
         Raises `ConfigurationError` for ids of bytes.
         """
         if ids.numel() and not bool(((ids[..., 0] == BEGIN_OF_WORD) | (ids[..., 0] == 0)).all()):
             raise ConfigurationError(
-                "ELMo's token indexer: expected 'elmo_many_langs', because the biLM reads Unicode characters, got other "
-                "ids, perhaps those of 'elmo_characters'"
+                "ELMo's token indexer: expected 'elmo_many_langs', as the biLM reads Unicode characters, got other ids, "
+                "perhaps those of 'elmo_characters'"
             )
         return pad(ids, (0, self.options.max_characters_per_token - 1 - ids.size(-1)))
 
     def encode_some(self, words: Tensor) -> Tensor:
-        """Code points (N, C − 1) to vectors (N, P)."""
+        """Encode code points (N, C − 1) as vectors (N, P)."""
         spelled, device = spellings(words), words.device
         parts = []
         if self.word_embedding is not None:

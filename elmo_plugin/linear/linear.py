@@ -1,4 +1,4 @@
-"""`torch.nn.Linear` by the fastest product there is, gradients included."""
+"""`torch.nn.Linear` with the fastest product of this processor, gradients included."""
 
 from typing import Any, Optional, TypeVar
 
@@ -12,7 +12,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """As `torch.nn.functional.linear`, autocast included: (N, I), weight (O, I) and bias (O,) to (N, O)."""
+    """Compute `torch.nn.functional.linear`, autocast included: values (N, I), weight (O, I), bias (O,) to (N, O)."""
     if not torch.is_grad_enabled():
         dtype = product_type(weight)
         return product(values.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
@@ -23,15 +23,15 @@ def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Ten
 
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear` over rows."""
+    """A `torch.nn.Linear` for values of two dimensions."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, I) to (N, O)."""
+        """Map values (N, I) to (N, O)."""
         return linear(input, self.weight, self.bias)
 
 
 def with_linear(module: Module) -> Module:
-    """The module, each `torch.nn.Linear` below it replaced by `Linear` of the same parameters."""
+    """Replace each `torch.nn.Linear` in a module by a `Linear` with the same parameters, and return the module."""
     for name, child in module.named_children():
         if type(child) is nn.Linear:
             ours = Linear(child.in_features, child.out_features, child.bias is not None, device="meta")
@@ -47,13 +47,13 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-        """(N, I), (O, I), (O,) to (N, O)."""
+        """Map values (N, I) to (N, O) by weight (O, I) and bias (O,)."""
         ctx.save_for_backward(values, weight)
         return product(values, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, d_output: Tensor) -> tuple[Optional[Tensor], ...]:
-        """Gradients of those that want one."""
+        """Return the gradients of the inputs that need one."""
         values, weight = ctx.saved_tensors
         needed = ctx.needs_input_grad
         if torch.is_grad_enabled():  # for a gradient of the gradient

@@ -1,7 +1,7 @@
-"""x Wᵀ + b by the fastest routine at hand, for code that records no gradient; `linear` is for code that does.
+"""Compute x Wᵀ + b by the fastest routine of this processor, without gradients. `linear` has gradients.
 
-PyTorch takes its float32 products on a CPU from MKL, which leaves half of a processor idle that is not Intel's; oneDNN,
-which PyTorch carries too, does not. It is called by the operators that `torch.compile` itself calls.
+On a CPU, PyTorch computes float32 products with MKL, which uses half the speed of an AMD processor. oneDNN, which comes
+with PyTorch, uses all of it. We call oneDNN by the operators that `torch.compile` uses.
 """
 
 import platform
@@ -16,24 +16,23 @@ from torch.nn.functional import linear
 from torch.utils.weak import WeakIdKeyDictionary
 
 WORTH_PACKING = {torch.float32: 32, torch.bfloat16: 8}
-"""How often a weight is used before laying it out for the processor's caches has paid for itself."""
+"""How often a weight must be used before prepacking it for the processor's caches pays."""
 
 
 PROBE_WIDTH = 8192
-"""Numbers of a weight in one product of its `Version`."""
+"""The length of the random vector whose products with a weight are its `Version`."""
 PROBED_AT_ONCE = 2**18
-"""Numbers of a weight that are converted together, so that they stay in the processor's caches."""
+"""Numbers of a weight that are converted at once, so that they stay in the processor's caches."""
 
 
 class Version:
-    """What a weight is now: its versions are equal for as long as it is not replaced, moved or written to.
+    """Identifies the content of a weight: two versions are equal if it was not replaced, moved or written to in between.
 
-    Torch counts most writes, but not those through `.data` and `.numpy()` (AllenNLP's initializers write so). To see
-    them too, the weight is read: its products with a random vector are kept. What changes these by less than their
-    rounding changes a layer's own products by no more than theirs. Reading takes as long as one time step of one
-    sentence.
+    PyTorch counts most writes, but not those through `.data` and `.numpy()`, which AllenNLP's initializers use. So a
+    version also holds the weight's products with a random vector. A write that changes them by less than rounding
+    changes a layer's outputs by no more. Computing them takes as long as one time step of one sentence.
 
-    The storage is held: another weight that came to lie in its place would pass for it.
+    A version keeps the storage alive, so that no other weight can get the same address.
     """
 
     def __init__(self, weight: Tensor) -> None:
@@ -42,7 +41,7 @@ class Version:
         self._products = _probe(self._storage)
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is the same weight with the same numbers."""
+        """Return whether both are of the same weight with the same numbers."""
         return (
             isinstance(other, Version)
             and self._storage.data_ptr() == other._storage.data_ptr()
@@ -56,7 +55,7 @@ class Version:
 
 @torch.no_grad()
 def _probe(weight: Tensor) -> Tensor:
-    """The products of a weight, in rows of at most `PROBE_WIDTH` numbers, with a random vector: one for each row."""
+    """Return the product of a random vector with each row of a weight, reshaped to rows of at most `PROBE_WIDTH`."""
     width = gcd(weight.numel(), PROBE_WIDTH)
     rows = weight.reshape(-1, width)
     vector = _random_vector(weight.device, torch.promote_types(weight.dtype, torch.float32))[:width]
@@ -69,7 +68,7 @@ def _probe(weight: Tensor) -> Tensor:
 
 @cache
 def _random_vector(device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The same `PROBE_WIDTH` numbers from 1 to 2 at every call."""
+    """Return the same `PROBE_WIDTH` random numbers from 1 to 2 at every call."""
     drawn = torch.rand(PROBE_WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return (drawn + 1).to(device, dtype)
 
@@ -81,11 +80,11 @@ class Packed(NamedTuple):
     made_from: Version
 
 
-_packed = WeakIdKeyDictionary()  # by weight, for as long as there is the weight
+_packed = WeakIdKeyDictionary()  # by weight, until the weight is deleted
 
 
 def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """Values (N, I) and weight (O, I), which may be packed, to (N, O), a new tensor. All of one type; no gradient."""
+    """Multiply values (N, I) by a weight (O, I), which may be prepacked, to (N, O), without gradient. Types are equal."""
     return product_with(weight, bias)(values)  # (N, O)
 
 
@@ -98,14 +97,14 @@ def product_with(weight: Tensor, bias: Optional[Tensor] = None) -> Callable[[Ten
 
 
 def weight_gradient(d_outputs: Tensor, values: Tensor) -> Tensor:
-    """Of `product`: dYᵀ X from dY (N, O) and X (N, I), (O, I)."""
+    """Return the gradient (O, I) of the weight of `product`: dYᵀ X, from dY (N, O) and X (N, I)."""
     if not runs_faster(values):
         return d_outputs.t() @ values
-    return product(values.t(), d_outputs.t()).t()  # oneDNN is slower the other way round, where O is larger than I
+    return product(values.t(), d_outputs.t()).t()  # oneDNN is slower with swapped operands if O > I
 
 
 def pack(weight: Tensor, rows: int, times: int, keep: bool = False) -> Tensor:
-    """The weight as oneDNN wants it for `times` products with about `rows` rows each; itself where that is no gain.
+    """Prepack a weight for `times` products with about `rows` rows each, or return it as it is if that does not pay.
 
     With `keep`, the prepacked copy of a frozen weight is kept for later calls, which costs its memory.
     """
@@ -124,14 +123,14 @@ def _reorder(weight: Tensor, rows: int) -> Tensor:
 
 
 def product_type(values: Tensor) -> torch.dtype:
-    """The type of matrix products on the device of `values`: autocast's, or their own."""
+    """Return the type of matrix products on the device of `values`: that of autocast, or their own."""
     device = values.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
 
 
 @cache
 def has_native_bfloat16() -> bool:
-    """Whether this processor has instructions for bfloat16 products, and oneDNN uses them."""
+    """Return whether this processor has instructions for bfloat16 products that oneDNN uses."""
     if not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return False
     # On x86 oneDNN says yes from AVX-512 on, and emulates without AVX512-BF16, which all processors with AMX have too.
@@ -139,7 +138,7 @@ def has_native_bfloat16() -> bool:
 
 
 def runs_faster(values: Tensor) -> bool:
-    """Whether `product` beats PyTorch's own on such tensors: in bfloat16 both are oneDNN's."""
+    """Return whether `product` is faster than PyTorch on such tensors. In bfloat16 both use oneDNN."""
     return values.dtype == torch.float32 and _is_for_onednn(values)
 
 
@@ -149,7 +148,7 @@ def _is_for_onednn(values: Tensor) -> bool:
 
 @cache
 def _has_onednn(dtype: torch.dtype) -> bool:
-    """Whether this build and this processor run oneDNN's product in this type: found by trying it."""
+    """Return whether this build and this processor run oneDNN's product in this type, by trying it."""
     if dtype not in WORTH_PACKING or not torch.backends.mkldnn.is_available():
         return False
     ones = torch.ones(2, 2, dtype=dtype)

@@ -173,7 +173,7 @@ class ElmoTaggerPredictor(LabelPredictor):
     def _answer(self, words: list[str], output: JsonDict) -> JsonDict:
         if words and "tags" not in output:
             raise ConfigurationError(
-                f"'elmo_tagger': expected a model that tags, got {type(self._model).__name__}, whose output is {[*output]}"
+                f"'elmo_tagger': expected a model that tags, got {type(self._model).__name__}, which gives {[*output]}"
             )
         tags = output.get("tags", [])[: len(words)]  # AllenNLP's taggers also tag the padding of a batch
         answer: JsonDict = {"tokens": words, "tags": tags}
@@ -235,8 +235,7 @@ class ElmoClassifierPredictor(LabelPredictor):
     def _answer(self, words: list[str], output: JsonDict) -> JsonDict:
         if "label" not in output:
             raise ConfigurationError(
-                f"'elmo_classifier': expected a model that classifies, got {type(self._model).__name__}, whose output is "
-                f"{[*output]}"
+                f"'elmo_classifier': expected a classifier, got {type(self._model).__name__}, which gives {[*output]}"
             )
         namespaces = (getattr(self._model, name, None) for name in ("label_namespace", "_label_namespace"))
         names = self._model.vocab.get_index_to_token_vocabulary(next(filter(None, namespaces), "labels"))

@@ -95,7 +95,7 @@ class BidirectionalLanguageModel(Model):
             width, expected = contextualizer.get_input_dim(), self.bilm.options.lstm.projection_dim
             if width != expected:
                 raise ConfigurationError(
-                    f"'contextualizer': expected the input size {expected} of the biLM, got {width}"
+                    f"'contextualizer': expected input size {expected}, as of the biLM, got {width}"
                 )
             if not isinstance(contextualizer, ElmoLstm):  # its directions never meet
                 check_causality(contextualizer)

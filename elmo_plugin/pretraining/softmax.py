@@ -164,8 +164,8 @@ class AdaptiveSoftmax(LmSoftmax):
         super().__init__(vocab_size, input_dim)
         if not cutoffs or cutoffs != sorted(set(cutoffs)) or cutoffs[0] < 1 or cutoffs[-1] >= vocab_size:
             raise ConfigurationError(
-                f"'softmax.cutoffs': expected increasing numbers from 1 to {vocab_size - 1} for a vocabulary of {vocab_size} "
-                f"words, got {cutoffs}"
+                f"'softmax.cutoffs': expected increasing numbers from 1 to {vocab_size - 1}, as the vocabulary has "
+                f"{vocab_size} words, got {cutoffs}"
             )
         if div_value <= 0 or input_dim < div_value ** len(cutoffs):
             raise ConfigurationError(

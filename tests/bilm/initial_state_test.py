@@ -85,7 +85,7 @@ def test_carried_is_cut_from_the_graph(bilm: BiLM) -> None:
 def test_warm_without_a_stored_state_says_how_to_get_one() -> None:
     for source, named in (("x/weights.hdf5", "x/weights.hdf5"), ("", "the biLM")):
         bare = BiLM(options(), source=source)
-        with pytest.raises(ConfigurationError, match=f"{named} holds no warm state; .*convert-elmo .* --warm-on TEXT"):
+        with pytest.raises(ConfigurationError, match=f"{named} holds no warm state.*convert-elmo .* --warm-on TEXT"):
             read(bare, WarmState(), SENTENCES)
 
 

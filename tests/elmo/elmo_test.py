@@ -245,7 +245,7 @@ def test_warm_starts_from_the_state_in_the_file_and_is_deterministic(tmp_path: P
 
 def test_warm_without_a_warm_state_is_an_error_when_it_is_built(tmp_path: Path) -> None:
     files = bilm_files(tmp_path)
-    with pytest.raises(ConfigurationError, match=r"'initial_state' is 'warm', but .*weights\.hdf5 holds no warm state"):
+    with pytest.raises(ConfigurationError, match=r"'initial_state': .*weights\.hdf5 holds no warm state"):
         build_elmo(**files, initial_state="warm")
 
 

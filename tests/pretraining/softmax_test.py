@@ -191,7 +191,7 @@ def test_the_parameters_of_adaptive_keep_their_names() -> None:
 
 @pytest.mark.parametrize("cutoffs", [[], [0, 5], [5, 5], [30, 10], [10, V]])
 def test_cutoffs_that_cut_nothing_are_an_error(cutoffs: list[int]) -> None:
-    with pytest.raises(ConfigurationError, match=r"'cutoffs'.* 59 .*\["):
+    with pytest.raises(ConfigurationError, match=r"'softmax.cutoffs'.* 59, .*\["):
         AdaptiveSoftmax(V, P, cutoffs)
 
 

@@ -138,7 +138,7 @@ def test_a_contextualizer_of_another_kind_leaves_a_language_model_but_no_bilm(tm
         tmp_path, {"type": "sentence_batches", "max_tokens": 40, "max_sentence_length": 20}, contextualizer=lstm
     )
     assert evaluate_from_archive(run.archive, str(run.heldout))["perplexity"] == pytest.approx(run.perplexity, rel=1e-6)
-    with pytest.raises(ConfigurationError, match="moved.tar.gz.*weights of a biLM"):
+    with pytest.raises(ConfigurationError, match=r"moved\.tar\.gz.*weights of a biLM"):
         embedder(run, "last")
 
 
