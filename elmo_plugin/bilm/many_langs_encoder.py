@@ -66,8 +66,8 @@ class ManyLangsEncoder(CharacterLevelEncoder):
         """
         if ids.numel() and not bool(((ids[..., 0] == BEGIN_OF_WORD) | (ids[..., 0] == 0)).all()):
             raise ConfigurationError(
-                "ELMo's token indexer: expected 'elmo_many_langs', as the biLM reads Unicode characters, got other ids, "
-                "perhaps those of 'elmo_characters'"
+                "ELMo's token indexer: expected 'elmo_many_langs', as the biLM reads Unicode characters, got other "
+                "ids, perhaps those of 'elmo_characters'"
             )
         return pad(ids, (0, self.options.max_characters_per_token - 1 - ids.size(-1)))
 

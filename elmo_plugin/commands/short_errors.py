@@ -16,8 +16,8 @@ JSONNET_ERRORS = ("RUNTIME ERROR: ", "STATIC ERROR: ")
 def shorten_errors() -> None:
     """Let the `allennlp` command print only the message of a wrong config or a missing file.
 
-    The traceback goes to `out.log`. `ALLENNLP_DEBUG=1`, AllenNLP's own switch, prints the traceback. Other exceptions keep theirs, and so does a program
-    that merely imports this package.
+    The traceback goes to `out.log`. `ALLENNLP_DEBUG=1`, AllenNLP's own switch, prints it. Other exceptions keep theirs,
+    and so does a program that merely imports this package.
     """
     module: Any = sys.modules["__main__"]
     # The script `allennlp` imports `allennlp.__main__`, and `python -m allennlp` runs it.

@@ -26,7 +26,8 @@ def join_parts(parts: Path, target: Path, lay_out: LayOut, progress: bool) -> No
     """Move the content of all parts in a folder to its places in one file, then rename the file to `target`.
 
     `lay_out(path, add)` writes a file with holes where the pieces of the parts belong, which take no room on the disk,
-    and calls `add` with the pieces of each part. Once the plan of all pieces is on the disk, that step is not repeated. The pieces are then copied, and a part is cut behind its copied pieces when the disk holds the copies.
+    and calls `add` with the pieces of each part. Once the plan of all pieces is on the disk, that step is not repeated.
+    The pieces are then copied, and a part is cut behind its copied pieces when the disk holds the copies.
 
     So a call that is killed or that raises `OSError` is finished by the next one: each piece is still in its part, and
     is copied to the same place, or it is in the file. A part whose pieces were all moved is an empty file.
