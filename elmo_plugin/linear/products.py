@@ -26,7 +26,7 @@ PROBED_AT_ONCE = 2**18
 
 
 class Version:
-    """Identifies the content of a weight: two versions are equal if it was not replaced, moved or written to in between.
+    """Identifies the content of a weight: versions are equal if it was not replaced, moved or written to in between.
 
     PyTorch counts most writes, but not those through `.data` and `.numpy()`, which AllenNLP's initializers use. So a
     version also holds the weight's products with a random vector. A write that changes them by less than rounding
@@ -84,7 +84,7 @@ _packed = WeakIdKeyDictionary()  # by weight, until the weight is deleted
 
 
 def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """Multiply values (N, I) by a weight (O, I), which may be prepacked, to (N, O), without gradient. Types are equal."""
+    """Multiply values (N, I) by a weight (O, I) of the same type, perhaps prepacked, to (N, O), without gradient."""
     return product_with(weight, bias)(values)  # (N, O)
 
 
