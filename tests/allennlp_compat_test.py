@@ -196,6 +196,7 @@ def spawning_loader(folder: Path, max_in_memory: Optional[int] = None) -> MultiP
     return loader
 
 
+@pytest.mark.slow
 def test_spawned_worker_loads(tmp_path: Path) -> None:
     batches: list[Any] = list(spawning_loader(tmp_path))
     assert [batch["tokens"]["tokens"]["tokens"].shape for batch in batches] == [(2, 3), (2, 3)]

@@ -68,6 +68,7 @@ def tables(markdown: str) -> list[list[list[str]]]:
     return [[[cell.strip() for cell in line.split("|")[1:-1]] for line in block] for block in blocks]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_a_benchmark_prints_whole_tables_with_a_row_for_each_system(
     benchmark: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -91,6 +91,7 @@ def files(runs: Path) -> dict[str, Any]:
     return values
 
 
+@pytest.mark.slow
 def test_an_interrupted_grid_is_resumed_to_the_same_folders_and_tables(
     in_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,6 +194,7 @@ def test_tables_have_mean_and_deviation_and_the_number_of_missing_seeds(
     assert "| `demo_reviews` | 40.00 (1 of 2 seeds) | 55.00 ± 7.07 |  |" in printed
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_named_and_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,6 +55,7 @@ def setup_cfg(section: str, key: str) -> list[str]:
     return config[section][key].split()
 
 
+@pytest.mark.slow
 def test_allennlp_run_in_the_checkout_finds_everything_that_we_register_and_nothing_is_printed() -> None:
     """`.allennlp_plugins` imports the package but not its submodules, so `__init__` must import every package."""
     assert (ROOT / ".allennlp_plugins").read_text(encoding="utf-8").split() == ["elmo_plugin"]

@@ -46,6 +46,7 @@ def little_work(command: str) -> str:
     return f"{command} -o '{overrides}'"
 
 
+@pytest.mark.slow
 def test_its_config_its_commands_and_its_python_run(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, python = (
         next(block.text for block in blocks(ROOT / "README.md") if block.language == language)

@@ -118,6 +118,7 @@ def name_of(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name_of(path) for path in CLASSIFIERS])
 def test_a_classifier_is_trained_and_needs_its_bilm_no_more(name: str, classifiers: Path) -> None:
     metrics = json.loads((classifiers / name / "metrics.json").read_text())

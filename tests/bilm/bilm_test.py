@@ -207,7 +207,7 @@ def test_a_bilm_of_words_reads_word_ids() -> None:
 @pytest.mark.parametrize(
     ("sizes", "kernel", "message"),
     [
-        (options(char_cnn=None), "auto", "no 'char_cnn', 'lexicon' or 'n_tokens_vocab'"),
+        (options(char_cnn=None), "auto", "'char_cnn', 'lexicon' or 'n_tokens_vocab'"),
         (options(), "fastest", "'fastest'"),
     ],
 )

@@ -80,6 +80,7 @@ def test_avx512_without_bfloat16_is_emulated_although_onednn_takes_it(monkeypatc
     assert not has_native_bfloat16.__wrapped__()
 
 
+@pytest.mark.slow
 @X86
 def test_without_avx512_every_precision_has_the_vectors_of_float32_and_one_warning() -> None:
     environment = {**os.environ, **WITHOUT_AVX512}

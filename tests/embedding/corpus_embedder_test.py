@@ -199,6 +199,7 @@ for at in [*sys.argv.pop(1).split(","), "never"]:
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_file(folder: Path) -> None:
     write_text(folder / "text", 300)
     command = ["embed-corpus", "text", "file.hdf5", "--bilm", "bilm", "--tokens-per-batch", str(BATCH)]
@@ -274,6 +275,7 @@ def test_a_target_in_no_folder_is_said(folder: Path) -> None:
         embed(folder, "no_folder/file", NpzFile())
 
 
+@pytest.mark.slow
 def test_arrays_and_text_in_memory_do_not_grow_with_the_corpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alive: list[weakref.ref[np.ndarray]] = []
     arrays, peak = 0, 0

@@ -261,6 +261,7 @@ def test_a_pickle_and_a_deep_copy_give_equal_vectors_before_and_after_the_first_
                     np.testing.assert_array_equal(found, array)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_spawned_embeds_with_what_it_was_sent(folder: Path) -> None:
     made = load(folder, "top")
     with multiprocessing.get_context("spawn").Pool(1) as pool:

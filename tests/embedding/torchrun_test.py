@@ -38,6 +38,7 @@ print(os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"], "batches", l
 """
 
 
+@pytest.mark.slow
 def test_under_torchrun_a_process_that_is_killed_is_started_again_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

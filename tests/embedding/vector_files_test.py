@@ -200,6 +200,7 @@ def test_a_corpus_without_a_line_makes_a_file(tmp_path: Path, name: str) -> None
     assert (tmp_path / "file").stat().st_size > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VectorFile.list_available())
 def test_equal_sentences_make_an_equal_file_and_memory_is_flat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

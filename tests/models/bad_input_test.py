@@ -170,6 +170,7 @@ def test_a_sentence_may_be_longer_than_pythons_recursion_limit(trained_tagger: P
     assert len(answer["tags"]) == len(answer["probabilities"]) == 1100
 
 
+@pytest.mark.slow
 def test_the_last_line_on_the_command_line_is_the_message(tmp_path: Path) -> None:
     config = towns(stock_tagger({**bilm_files(tmp_path / "bilm"), "weight_file": "weights.hdf"}))
     path = tmp_path / "config.json"

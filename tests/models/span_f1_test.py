@@ -64,6 +64,7 @@ def test_a_type_that_cannot_be_predicted_counts_overall() -> None:
     assert {key for key in scores if "recall" in key} == {"recall-X", "recall-overall"}
 
 
+@pytest.mark.slow
 def test_two_processes_with_unequal_shares_have_the_scores_of_one(tmp_path: Path) -> None:
     encoding = "BIOUL"
     predicted, gold = sentences(encoding, 1), sentences(encoding, 2)

@@ -37,6 +37,7 @@ def stacked(first: Any, second: Any) -> Any:
     return {**windows, "first": first["first"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_two_processes_have_the_windows_of_one_with_twice_the_streams(tmp_path: Path, shuffle: bool) -> None:
     path = write_shards(tmp_path)
@@ -171,6 +172,7 @@ def experiment(path: str, streams: Config) -> Config:
     }
 
 
+@pytest.mark.slow
 def test_allennlp_trains_in_two_processes_what_it_trains_in_one(tmp_path: Path) -> None:
     path = write_shards(tmp_path)
     for name, streams in (("whole", WHOLE), ("half", HALF)):
