@@ -95,7 +95,7 @@ def test_ids_of_any_width_are_fitted_to_the_model() -> None:
 
 @pytest.mark.parametrize("sentences", [[["The", "cat"]], [[""], []]])
 def test_ids_of_bytes_are_refused(sentences: list[list[str]]) -> None:
-    with pytest.raises(ConfigurationError, match="'elmo_many_langs'.*'elmo_characters'"):
+    with pytest.raises(ConfigurationError, match=r"'elmo_many_langs'.*'elmo_characters'"):
         make_bilm()(batch_to_ids(sentences))
 
 
