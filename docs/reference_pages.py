@@ -5,6 +5,7 @@ A page asks for a list by a comment such as `<!-- components TokenEmbedder Seq2S
 
 import argparse
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -83,10 +84,7 @@ def _keys(registry: str, name: str, cls: type, constructor_name: str | None) -> 
 
 
 def _as_config(value: Any) -> str:
-    shown = {None: "null", True: "true", False: "false"}.get(value) if not isinstance(value, int | float) else None
-    if isinstance(value, bool):
-        shown = str(value).lower()
-    return f"`{shown or repr(value)}`"
+    return f"`{json.dumps(value, default=str, ensure_ascii=False)}`"
 
 
 def parameters_of(documented: Any) -> dict[str, str]:

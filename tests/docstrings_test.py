@@ -2,9 +2,13 @@
 
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import pytest
+from allennlp.common import Registrable
+
+import elmo_plugin  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[1]
 WITH_EXAMPLES = sorted(
@@ -22,5 +26,16 @@ def test_examples_run(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert result.attempted and not result.failed
 
 
-def test_public_classes_show_an_example() -> None:
-    assert WITH_EXAMPLES
+OF_COMMANDS = {"Subcommand", "CheckpointFormat", "VectorFile"}
+"""Registries whose classes no config names."""
+
+
+def test_each_class_that_a_config_names_shows_an_example() -> None:
+    without = {
+        cls.__name__
+        for base, components in Registrable._registry.items()
+        for cls, _ in components.values()
+        if cls.__module__.startswith("elmo_plugin") and base.__name__ not in OF_COMMANDS
+        if not re.search(">>> |```", cls.__doc__ or "")
+    }
+    assert not without

@@ -36,7 +36,14 @@ class InitialState(ABC, Registrable):
 
 @InitialState.register("zero")
 class ZeroState(InitialState):
-    """Zeros: a sentence's vectors depend on the sentence alone. Registered as an `InitialState` with name `zero`."""
+    """Zeros: a sentence's vectors depend on the sentence alone.
+
+    Registered as an `InitialState` with name `zero`, the default:
+
+    ```jsonnet
+    elmo: { bilm: 'english-tiny', initial_state: 'zero' },
+    ```
+    """
 
     same_for_every_sentence = True
 
@@ -49,7 +56,11 @@ class ZeroState(InitialState):
 class WarmState(InitialState):
     """A calibrated state stored with the weights, the same for every sentence.
 
-    Registered as an `InitialState` with name `warm`.
+    Registered as an `InitialState` with name `warm`. `convert-elmo … --warm-on TEXT` stores a state.
+
+    ```jsonnet
+    elmo: { bilm: 'with_warm_state.safetensors', initial_state: 'warm' },
+    ```
     """
 
     same_for_every_sentence = True
@@ -73,6 +84,10 @@ class CarriedState(InitialState):
     start from zeros, and rows that a small batch does not reach keep their state.
 
     Registered as an `InitialState` with name `carried`.
+
+    ```jsonnet
+    elmo: { bilm: 'english-tiny', initial_state: 'carried' },
+    ```
     """
 
     def __init__(self) -> None:

@@ -13,7 +13,11 @@ from elmo_plugin.options import CharCnnOptions, OptionsError
 class ElmoCharCnnEmbedder(TokenEmbedder):
     """Token vectors of the biLM's character encoder, from `elmo_characters` ids.
 
-    Registered as a `TokenEmbedder` with name `elmo_char_cnn`.
+    Registered as a `TokenEmbedder` with name `elmo_char_cnn`. In a config:
+
+    ```jsonnet
+    elmo: { type: 'elmo_char_cnn', filters: [[1, 32], [2, 32], [3, 64]], output_dim: 128 },
+    ```
 
     # Parameters
 

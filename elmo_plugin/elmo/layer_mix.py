@@ -63,7 +63,13 @@ class LayerMix(nn.Module, ABC, Registrable):
 
 @LayerMix.register("average")
 class AverageMix(LayerMix):
-    """The mean of all layers, the limit of the paper's λ = 1 (§5.1). Registered as a `LayerMix` with name `average`."""
+    """The mean of all layers, the limit of the paper's λ = 1 (§5.1). Registered as a `LayerMix` with name `average`.
+
+    >>> import torch
+    >>> layers = torch.tensor([1.0, 2.0, 6.0]).view(3, 1, 1, 1)  # (L, B, T, D)
+    >>> AverageMix(3, 1)(layers, torch.ones(1, 1, dtype=torch.bool)).item()
+    3.0
+    """
 
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
         """Return the mean (B, T, D) of layers (L, B, T, D)."""
@@ -72,7 +78,13 @@ class AverageMix(LayerMix):
 
 @LayerMix.register("last")
 class LastMix(LayerMix):
-    """The top layer, which TagLM and CoVe use (§5.1). Registered as a `LayerMix` with name `last`."""
+    """The top layer, which TagLM and CoVe use (§5.1). Registered as a `LayerMix` with name `last`.
+
+    >>> import torch
+    >>> layers = torch.tensor([1.0, 2.0, 6.0]).view(3, 1, 1, 1)  # (L, B, T, D)
+    >>> LastMix(3, 1)(layers, torch.ones(1, 1, dtype=torch.bool)).item()
+    6.0
+    """
 
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
         """Return the last (B, T, D) of layers (L, B, T, D)."""
@@ -84,6 +96,11 @@ class ConcatenateMix(LayerMix):
     """All layers side by side, for a later module such as `elmo_enhanced` to mix.
 
     Registered as a `LayerMix` with name `concatenate`.
+
+    >>> import torch
+    >>> layers = torch.tensor([1.0, 2.0, 6.0]).view(3, 1, 1, 1)  # (L, B, T, D)
+    >>> ConcatenateMix(3, 1)(layers, torch.ones(1, 1, dtype=torch.bool)).tolist()
+    [[[1.0, 2.0, 6.0]]]
     """
 
     def get_output_dim(self) -> int:

@@ -14,6 +14,11 @@ class LearnedFunctionMix(LayerMix):
 
     Registered as a `LayerMix` with name `learned_function`.
 
+    >>> import torch
+    >>> mix = LearnedFunctionMix(3, 8, hidden_dim=4)
+    >>> mix(torch.randn(3, 2, 5, 8), torch.ones(2, 5, dtype=torch.bool)).shape
+    torch.Size([2, 5, 8])
+
     # Parameters
 
     num_elmo_layers, layer_dim : `int`

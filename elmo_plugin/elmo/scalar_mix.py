@@ -19,6 +19,11 @@ class ScalarMix(LayerMix):
 
     Registered as a `LayerMix` with name `scalar`.
 
+    >>> mix = ScalarMix(3, 1, initial_scalar_parameters=[0.0, 0.0, 10.0])  # nearly all weight on the last layer
+    >>> layers = torch.tensor([1.0, 2.0, 6.0]).view(3, 1, 1, 1)  # (L, B, T, D)
+    >>> round(mix(layers, torch.ones(1, 1, dtype=torch.bool)).item(), 2)
+    6.0
+
     # Parameters
 
     num_elmo_layers, layer_dim : `int`

@@ -20,7 +20,11 @@ class ElmoTokenEmbedder(TokenEmbedder):
     Its keys in a config are those of `Elmo`; a config written for AllenNLP's `elmo_token_embedder`
     changes nothing but the type.
 
-    Registered as a `TokenEmbedder` with name `elmo`.
+    Registered as a `TokenEmbedder` with name `elmo`. In a config:
+
+    ```jsonnet
+    text_field_embedder: { token_embedders: { elmo: { type: 'elmo', bilm: 'english-tiny', mix: 'last' } } },
+    ```
 
     # Parameters
 

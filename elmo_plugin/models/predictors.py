@@ -1,7 +1,5 @@
 """Predictors: tags, labels and ELMo vectors for raw text or tokens, as JSON or as instances of a dataset reader."""
 
-from abc import ABC, abstractmethod
-from json import JSONDecodeError
 from typing import Any, Optional
 
 import numpy as np
@@ -12,95 +10,11 @@ from allennlp.data import DatasetReader, Instance, Token
 from allennlp.data.fields import FlagField, LabelField, SequenceLabelField, TextField
 from allennlp.models import Model
 from allennlp.predictors import Predictor
-from torch import nn
 
-from elmo_plugin.elmo import Elmo, trained_elmo
-from elmo_plugin.models.enhanced_text import WholeInput
+from elmo_plugin.elmo import trained_elmo
 from elmo_plugin.models.spans import TAGS_TO_SPANS, Spans
-from elmo_plugin.text import SpacyBlankTokenizer, instance_words, read_question, without_lone_surrogates
-
-INTERPRETABLE_LAYERS = ("input", "token_layer")
-
-
-class TextPredictor(Predictor, ABC):
-    """Answer `{"sentence": "raw text"}`, which spaCy's rules tokenize, or `{"tokens": [...]}`, used unchanged.
-
-    Subclasses turn JSON into an instance, and answer all instances in `predict_batch_instance`.
-    """
-
-    def __init__(self, model: Model, dataset_reader: DatasetReader, language: str = "en") -> None:
-        super().__init__(model, dataset_reader)
-        self.tokenizer = SpacyBlankTokenizer(language)
-
-    def load_line(self, line: str) -> JsonDict:
-        """Parse a line of JSON. Raises `ConfigurationError` for any other line."""
-        try:
-            return super().load_line(line)
-        except JSONDecodeError as error:
-            raise ConfigurationError(f"expected one JSON object per line, got {line[:200]!r}: {error}") from error
-
-    def words(self, json_dict: JsonDict) -> list[str]:
-        """Return the tokens of a question. Raises `ConfigurationError` if it has neither text nor tokens."""
-        question = read_question(json_dict)
-        if isinstance(question, list):
-            return question
-        return [token.ensure_text() for token in self.tokenizer.tokenize(question)]
-
-    def predict(self, sentence: str) -> JsonDict:
-        """Answer raw text."""
-        return self.predict_json({"sentence": sentence})
-
-    def predict_instance(self, instance: Instance) -> JsonDict:
-        """Answer one instance."""
-        return self.predict_batch_instance([instance])[0]
-
-    @abstractmethod
-    def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
-        """Answer instances. Their gold labels are ignored."""
-
-
-class LabelPredictor(TextPredictor):
-    """Predict labels, which AllenNLP's interpreters explain and its attackers try to change.
-
-    # Parameters
-
-    language : `str`, optional (default = `"en"`)
-        The language of raw text, as in `SpacyBlankTokenizer`.
-    interpretable_layer : `str`, optional (default = `"input"`)
-        The layer whose gradients the interpreters use: `input`, the whole input `[x; ELMo]`, or `token_layer`, the
-        token layer of ELMo, whose vectors do not depend on the neighbouring words.
-    """
-
-    def __init__(
-        self, model: Model, dataset_reader: DatasetReader, language: str = "en", interpretable_layer: str = "input"
-    ) -> None:
-        super().__init__(model, dataset_reader, language)
-        if interpretable_layer not in INTERPRETABLE_LAYERS:
-            choices = " or ".join(map(repr, INTERPRETABLE_LAYERS))
-            raise ConfigurationError(f"'interpretable_layer': expected {choices}, got {interpretable_layer!r}")
-        self._layer: Optional[nn.Module] = next(
-            (part for part in model.modules() if isinstance(part, WholeInput)), None
-        )
-        if interpretable_layer == "token_layer":
-            elmo = next((part for part in model.modules() if isinstance(part, Elmo)), None)
-            if elmo is None:
-                raise ConfigurationError(
-                    f"'interpretable_layer': expected a {type(model).__name__} with ELMo, got none"
-                )
-            self._layer = elmo.expose_token_layer()
-
-    def get_interpretable_layer(self) -> nn.Module:
-        """Return the module whose output is explained. For AllenNLP's models it is the text field embedder."""
-        return super().get_interpretable_layer() if self._layer is None else self._layer
-
-    def get_interpretable_text_field_embedder(self) -> nn.Module:
-        """Return the module whose inputs say which word pieces make up a token."""
-        # Our layers have one vector per token, and a module that never runs has no inputs to look at.
-        return super().get_interpretable_text_field_embedder() if self._layer is None else nn.Identity()
-
-    @abstractmethod
-    def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
-        """Return the instance with the predictions of the model as gold labels."""
+from elmo_plugin.models.text_predictor import LabelPredictor, TextPredictor
+from elmo_plugin.text import instance_words, read_question, without_lone_surrogates
 
 
 @Predictor.register("elmo_tagger")
@@ -209,6 +123,11 @@ class ElmoClassifierPredictor(LabelPredictor):
     The dataset reader tokenizes raw text. `{"tokens": [...]}` is used unchanged. A text without tokens becomes one
     empty word.
 
+    ```python
+    predictor = Predictor.from_path("model.tar.gz", "elmo_classifier")
+    predictor.predict_json({"sentence": "A quiet, funny film."})["label"]
+    ```
+
     Registered as a `Predictor` with name `elmo_classifier`. See `LabelPredictor` for its parameters.
     """
 
@@ -250,6 +169,11 @@ class ElmoEmbedderPredictor(TextPredictor):
 
     `word_emb` (T, P) is the token layer, `lstm_outputs1` … (T, D) are the LSTM layers, `elmo` (T, D) is the first mix
     of the model, and `default` (D,) is the mean of `elmo` over the tokens, or zeros without tokens.
+
+    ```python
+    predictor = Predictor.from_path("model.tar.gz", "elmo_embedder")
+    predictor.predict_json({"tokens": ["Greta", "sailed"]})["elmo"]
+    ```
 
     Registered as a `Predictor` with name `elmo_embedder`.
     """

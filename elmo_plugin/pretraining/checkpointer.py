@@ -32,7 +32,9 @@ class AtomicCheckpointer(Checkpointer):
 
     Registered as a `Checkpointer` with name `atomic`.
 
-        trainer: { checkpointer: { type: 'atomic', save_every_num_minutes: 10 }, … },
+    ```jsonnet
+    trainer: { checkpointer: { type: 'atomic', save_every_num_minutes: 10 }, … },
+    ```
 
     # Parameters
 

@@ -56,7 +56,9 @@ class ExactResume(TrainerCallback):
 
     Registered as a `TrainerCallback` with name `exact_resume`. The checkpointer must be `atomic`.
 
-        trainer: { callbacks: [{ type: 'exact_resume' }], checkpointer: { type: 'atomic' }, … },
+    ```jsonnet
+    trainer: { callbacks: [{ type: 'exact_resume' }], checkpointer: { type: 'atomic' }, … },
+    ```
     """
 
     def __init__(self, serialization_dir: str) -> None:

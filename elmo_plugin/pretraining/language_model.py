@@ -42,12 +42,14 @@ class BidirectionalLanguageModel(Model):
 
     Registered as a `Model` with name `bilm`.
 
-        model: {
-          type: 'bilm',
-          bilm: { options: { lstm: { … }, char_cnn: { … } }, seed: 0 },  // or 'runs/bilm/model.tar.gz' to fine-tune
-          softmax: { type: 'sampled', n_samples: 8192 },
-          dropout: 0.1,
-        },
+    ```jsonnet
+    model: {
+      type: 'bilm',
+      bilm: { options: { lstm: { … }, char_cnn: { … } }, seed: 0 },  // or 'runs/bilm/model.tar.gz' to fine-tune
+      softmax: { type: 'sampled', n_samples: 8192 },
+      dropout: 0.1,
+    },
+    ```
 
     # Parameters
 

@@ -33,8 +33,10 @@ class BiLMPredictor(Predictor):
 
     Registered as a `Predictor` with name `bilm`.
 
-        predictor = Predictor.from_path("runs/bilm/model.tar.gz")
-        predictor.predict_json({"sentence": "the ferry left"})["forward_log_probs"]
+    ```python
+    predictor = Predictor.from_path("runs/bilm/model.tar.gz")
+    predictor.predict_json({"sentence": "the ferry left"})["forward_log_probs"]
+    ```
     """
 
     def __init__(self, model: Model, dataset_reader: DatasetReader) -> None:

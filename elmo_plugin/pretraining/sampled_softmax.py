@@ -31,7 +31,9 @@ class SampledSoftmax(WordVectorSoftmax):
 
     Registered as a `LmSoftmax` with name `sampled`.
 
-        softmax: { type: 'sampled', n_samples: 8192 },
+    ```jsonnet
+    softmax: { type: 'sampled', n_samples: 8192 },
+    ```
 
     # Parameters
 

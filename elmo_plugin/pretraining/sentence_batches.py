@@ -26,8 +26,10 @@ class SentenceBatches(ShardsLoader):
 
     Registered as a `DataLoader` with name `sentence_batches`.
 
-        data_loader: { type: 'sentence_batches', max_tokens: 2560, shuffle: true },
-        validation_data_loader: { type: 'sentence_batches', max_tokens: 2560, shuffle: false },
+    ```jsonnet
+    data_loader: { type: 'sentence_batches', max_tokens: 2560, shuffle: true },
+    validation_data_loader: { type: 'sentence_batches', max_tokens: 2560, shuffle: false },
+    ```
 
     # Parameters
 

@@ -146,8 +146,10 @@ class TextShardsReader(DatasetReader):
 
     Registered as a `DatasetReader` with name `text_shards`.
 
-        dataset_reader: { type: 'text_shards' },
-        train_data_path: 'corpus/train-*.txt.gz',
+    ```jsonnet
+    dataset_reader: { type: 'text_shards' },
+    train_data_path: 'corpus/train-*.txt.gz',
+    ```
 
     # Parameters
 

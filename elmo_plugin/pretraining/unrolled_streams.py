@@ -37,8 +37,10 @@ class UnrolledStreams(ShardsLoader):
     Registered as a `DataLoader` with name `unrolled_streams`. Source: Peters et al. 2018 §3.4; the sizes are
     `batch_size` and `unroll_steps` of bilm-tf's `bin/train_elmo.py`.
 
-        data_loader: { type: 'unrolled_streams', streams: 128, window: 20, shuffle: true },
-        validation_data_loader: { type: 'unrolled_streams', streams: 128, window: 20, shuffle: false },
+    ```jsonnet
+    data_loader: { type: 'unrolled_streams', streams: 128, window: 20, shuffle: true },
+    validation_data_loader: { type: 'unrolled_streams', streams: 128, window: 20, shuffle: false },
+    ```
 
     # Parameters
 

@@ -181,3 +181,20 @@ def test_the_last_line_on_the_command_line_is_the_message(tmp_path: Path) -> Non
     last = result.stderr.splitlines()[-1]
     assert last.startswith("allennlp: 'weight_file'") and "'weights.hdf'" in last
     assert "Traceback" not in result.stderr and "Traceback" in (tmp_path / "run" / "out.log").read_text("utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "facts"),
+    [
+        ("{ train_data_path: std.extVar('NO_SUCH_CORPUS') }", ["NO_SUCH_CORPUS"]),
+        ("{ dataset_reader: { type: 'text_shards', } ", ["config.jsonnet"]),
+    ],
+)
+def test_a_config_that_cannot_be_evaluated_is_one_line(source: str, facts: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "config.jsonnet"
+    path.write_text(source, encoding="utf-8")
+    command = [sys.executable, "-m", "allennlp", "train", str(path), "-s", str(tmp_path / "run")]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert all(fact in result.stderr.splitlines()[-1] for fact in facts)

@@ -1,0 +1,99 @@
+"""What the predictors share: raw text or tokens in, and the layer that AllenNLP's interpreters look at."""
+
+from abc import ABC, abstractmethod
+from json import JSONDecodeError
+from typing import Any, Optional
+
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import JsonDict
+from allennlp.data import DatasetReader, Instance
+from allennlp.models import Model
+from allennlp.predictors import Predictor
+from torch import nn
+
+from elmo_plugin.elmo import Elmo
+from elmo_plugin.models.enhanced_text import WholeInput
+from elmo_plugin.text import SpacyBlankTokenizer, read_question
+
+INTERPRETABLE_LAYERS = ("input", "token_layer")
+
+
+class TextPredictor(Predictor, ABC):
+    """Answer `{"sentence": "raw text"}`, which spaCy's rules tokenize, or `{"tokens": [...]}`, used unchanged.
+
+    Subclasses turn JSON into an instance, and answer all instances in `predict_batch_instance`.
+    """
+
+    def __init__(self, model: Model, dataset_reader: DatasetReader, language: str = "en") -> None:
+        super().__init__(model, dataset_reader)
+        self.tokenizer = SpacyBlankTokenizer(language)
+
+    def load_line(self, line: str) -> JsonDict:
+        """Parse a line of JSON. Raises `ConfigurationError` for any other line."""
+        try:
+            return super().load_line(line)
+        except JSONDecodeError as error:
+            raise ConfigurationError(f"expected one JSON object per line, got {line[:200]!r}: {error}") from error
+
+    def words(self, json_dict: JsonDict) -> list[str]:
+        """Return the tokens of a question. Raises `ConfigurationError` if it has neither text nor tokens."""
+        question = read_question(json_dict)
+        if isinstance(question, list):
+            return question
+        return [token.ensure_text() for token in self.tokenizer.tokenize(question)]
+
+    def predict(self, sentence: str) -> JsonDict:
+        """Answer raw text."""
+        return self.predict_json({"sentence": sentence})
+
+    def predict_instance(self, instance: Instance) -> JsonDict:
+        """Answer one instance."""
+        return self.predict_batch_instance([instance])[0]
+
+    @abstractmethod
+    def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
+        """Answer instances. Their gold labels are ignored."""
+
+
+class LabelPredictor(TextPredictor):
+    """Predict labels, which AllenNLP's interpreters explain and its attackers try to change.
+
+    # Parameters
+
+    language : `str`, optional (default = `"en"`)
+        The language of raw text, as in `SpacyBlankTokenizer`.
+    interpretable_layer : `str`, optional (default = `"input"`)
+        The layer whose gradients the interpreters use: `input`, the whole input `[x; ELMo]`, or `token_layer`, the
+        token layer of ELMo, whose vectors do not depend on the neighbouring words.
+    """
+
+    def __init__(
+        self, model: Model, dataset_reader: DatasetReader, language: str = "en", interpretable_layer: str = "input"
+    ) -> None:
+        super().__init__(model, dataset_reader, language)
+        if interpretable_layer not in INTERPRETABLE_LAYERS:
+            choices = " or ".join(map(repr, INTERPRETABLE_LAYERS))
+            raise ConfigurationError(f"'interpretable_layer': expected {choices}, got {interpretable_layer!r}")
+        self._layer: Optional[nn.Module] = next(
+            (part for part in model.modules() if isinstance(part, WholeInput)), None
+        )
+        if interpretable_layer == "token_layer":
+            elmo = next((part for part in model.modules() if isinstance(part, Elmo)), None)
+            if elmo is None:
+                raise ConfigurationError(
+                    f"'interpretable_layer': expected a {type(model).__name__} with ELMo, got none"
+                )
+            self._layer = elmo.expose_token_layer()
+
+    def get_interpretable_layer(self) -> nn.Module:
+        """Return the module whose output is explained. For AllenNLP's models it is the text field embedder."""
+        return super().get_interpretable_layer() if self._layer is None else self._layer
+
+    def get_interpretable_text_field_embedder(self) -> nn.Module:
+        """Return the module whose inputs say which word pieces make up a token."""
+        # Our layers have one vector per token, and a module that never runs has no inputs to look at.
+        return super().get_interpretable_text_field_embedder() if self._layer is None else nn.Identity()
+
+    @abstractmethod
+    def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
+        """Return the instance with the predictions of the model as gold labels."""
