@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from elmo_plugin.analysis.confusion import Confusion, add_up
 from elmo_plugin.analysis.findings import Findings
-from elmo_plugin.analysis.groups import Experiment, Group, Summary, side_by_side, summary
+from elmo_plugin.analysis.groups import Experiment, Group, side_by_side, summary
 from elmo_plugin.analysis.layer_weights import PLACES, LearnedMix
 from elmo_plugin.analysis.page import plain, table
 from elmo_plugin.analysis.runs import Run, Task
@@ -21,10 +21,12 @@ def scores(experiment: Experiment, seeds: int) -> Iterator[str]:
     for tasks, variants in side_by_side(cells.values()):
         rows = []
         for variant in variants:
-            totals = [cells[task, variant].summary() for task in tasks]
-            texts = [_bold(total, experiment.best(task) == variant) for task, total in zip(tasks, totals, strict=True)]
-            in_brackets = ["" if total.seeds == seeds else f" ({total.seeds})" for total in totals]
-            rows.append([plain(variant), *map(str.__add__, texts, in_brackets)])
+            row = [plain(variant)]
+            for task in tasks:
+                total = cells[task, variant].summary()
+                text = f"**{total.text()}**" if experiment.best(task) == variant else total.text()
+                row.append(text if total.seeds == seeds else f"{text} ({total.seeds})")
+            rows.append(row)
         yield table(["variant", *(f"{plain(task.name)}: {task.label}" for task in tasks)], rows)
 
 
@@ -119,7 +121,3 @@ def runs(counted: Sequence[Run]) -> str:
         rows.append([*names, f"{100 * run.fraction:g}", str(run.seed), f"{run.score:.2f}", *epochs, time])
     head = ["run", "task", "variant", "metric", "data, %", "seed", "score", "best epoch", "epochs", "time"]
     return table(head, rows, names=4)
-
-
-def _bold(total: Summary, is_best: bool) -> str:
-    return f"**{total.text()}**" if is_best else total.text()

@@ -54,7 +54,8 @@ class WordCache:
     @torch.no_grad()
     def look_up(self, encoder: CharacterLevelEncoder, ids: Tensor) -> TokenTable:
         """Return the vectors of all cached words (M, P), and the row of each token, from ids (B, T, C)."""
-        words = _word_bytes(ids)
+        characters = np.ascontiguousarray(ids.flatten(0, 1).to("cpu", torch.int32).numpy())  # (B·T, C)
+        words = [word.tobytes() for word in characters]
         with self._lock:
             self._learn(encoder, ids, words)
             assert self._vectors is not None
@@ -95,9 +96,3 @@ def fingerprint(encoder: CharacterLevelEncoder) -> Fingerprint:
     weights = list(encoder.parameters())
     mode = (torch.is_inference_mode_enabled(), product_type(weights[0]))
     return mode, *((Version(weight), weight.device) for weight in weights)
-
-
-def _word_bytes(ids: Tensor) -> list[bytes]:
-    """Return the ids (B, T, C) of each word as bytes."""
-    words = np.ascontiguousarray(ids.flatten(0, 1).to("cpu", torch.int32).numpy())  # (B·T, C)
-    return [word.tobytes() for word in words]

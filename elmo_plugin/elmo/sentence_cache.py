@@ -83,14 +83,16 @@ class SentenceCache(FromParams):
         store = self.open_for(bilm, initial_state)
         fitted = bilm.token_encoder.fit(ids)
         present = bilm.token_encoder.mask(fitted)  # (B, T)
-        if store is None or _has_gaps(present):
+        # A token after padding, which no indexer makes: the length does not identify such a sentence.
+        has_gaps = bool((present[:, 1:] > present[:, :-1]).any())
+        if store is None or has_gaps:
             return run_bilm(ids)
         lengths = present.sum(dim=1) + BOUNDARIES  # (B,)
         keys = sentence_keys(fitted, present.sum(dim=1).tolist())
         padded = _PaddedLayers(bilm, lengths.tolist(), ids.size(1) + BOUNDARIES, self._dtype)
         missing = store.read(keys, padded.put)
         if missing:
-            rows = _first_of_each(keys, missing)
+            rows = list({keys[row]: row for row in missing}.values())  # equal sentences are computed once
             computed = padded.cut(run_bilm(ids[rows])[0], rows)
             new = {keys[row]: value for row, value in zip(rows, computed, strict=True)}
             store.write(new)
@@ -130,13 +132,3 @@ def sentence_keys(ids: Tensor, lengths: Sequence[int]) -> list[bytes]:
     """Return a digest of 16 bytes per sentence, of its ids without padding; ids are (B, T, C) or (B, T)."""
     rows = ids.to("cpu", torch.int32).numpy()
     return [blake2b(row[:length].tobytes(), digest_size=16).digest() for row, length in zip(rows, lengths, strict=True)]
-
-
-def _first_of_each(keys: Sequence[bytes], rows: Sequence[int]) -> list[int]:
-    """Return those of the rows whose key occurs in no row before."""
-    return list({keys[row]: row for row in reversed(rows)}.values())[::-1]
-
-
-def _has_gaps(present: Tensor) -> bool:
-    """Return whether a token follows padding, which no indexer does: the length does not identify such a sentence."""
-    return bool((present[:, 1:] > present[:, :-1]).any())
