@@ -5,12 +5,9 @@ import json
 from typing import Optional
 
 import torch
-from allennlp.common.checks import ConfigurationError
 from allennlp.training.util import evaluate
 
-from elmo_plugin.checkpoints import load_checkpoint
-from elmo_plugin.pretraining import BidirectionalLanguageModel, SentenceBatches, TextShardsReader
-from elmo_plugin.pretraining.vocabulary import vocabulary_of
+from elmo_plugin.pretraining import SentenceBatches, TextShardsReader, load_language_model
 
 DESCRIPTION = """
 Print the perplexity of a biLM on held-out text: each sentence by itself, over the whole vocabulary; forward, backward
@@ -36,14 +33,11 @@ def parse(arguments: Optional[list[str]] = None) -> argparse.Namespace:
 def main() -> None:
     """Evaluate the biLM and print its metrics as JSON."""
     args = parse()
-    words = load_checkpoint(args.bilm).vocabulary
-    if words is None:
-        raise ConfigurationError(f"'{args.bilm}': expected a biLM with its softmax and vocabulary, got one without")
-    model = BidirectionalLanguageModel(vocabulary_of(words), {"pretrained": args.bilm})
+    model = load_language_model(args.bilm)
     loader = SentenceBatches(TextShardsReader(), args.text, shuffle=False)
     loader.index_with(model.vocab)
     loader.set_target_device(torch.device("cpu"))
-    print(json.dumps({"bilm": args.bilm, "n_words": len(words), **evaluate(model, loader)}, indent=2))
+    print(json.dumps({"bilm": args.bilm, "n_words": model.softmax.vocab_size, **evaluate(model, loader)}, indent=2))
 
 
 if __name__ == "__main__":

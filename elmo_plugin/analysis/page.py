@@ -1,11 +1,17 @@
-"""Write Markdown: tables, and the pages that `nearest-contexts` and `probe-layers` print."""
+"""Write Markdown: tables, and the pages that the commands of this package print."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+from elmo_plugin.analysis.data_check import DataCheck
+from elmo_plugin.analysis.minimal_pairs import PairAccuracy
 from elmo_plugin.analysis.nearest_contexts import Found, Query
 from elmo_plugin.analysis.probing import Accuracies
+
+MOST_LABELS = 50
+"""The number of labels that a table shows."""
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) -> str:
@@ -54,6 +60,51 @@ def accuracies_page(title: str, columns: dict[str, Accuracies]) -> str:
         f"Accuracy on {first.dev:,} tokens, after training on {first.train:,}, each layer by itself.\n\n"
         f"{table(['layer', *map(plain, columns)], rows)}\n"
     )
+
+
+def minimal_pairs_page(title: str, by_phenomenon: dict[str, PairAccuracy], overall: PairAccuracy) -> str:
+    """Write one row per phenomenon, and last one of all pairs, as Table 3 of BLiMP."""
+    named = [*((plain(name), row) for name, row in by_phenomenon.items()), ("**all**", overall)]
+    rows = [
+        [name, *(f"{accuracy:.1f}" for accuracy in row[:3]), str(row.ties), f"{row.pairs:,}"] for name, row in named
+    ]
+    head = ["phenomenon", "forward, %", "backward, %", "sum, %", "ties of the sum", "pairs"]
+    return (
+        f"# Minimal pairs\n\n## {plain(title)}\n\n"
+        "The share of pairs whose grammatical sentence has the higher log probability; a tie counts as half.\n\n"
+        f"{table(head, rows)}\n"
+    )
+
+
+def data_check_page(config: str, checked: DataCheck) -> str:
+    """Write the sizes of all parts, a table per field of labels, the biLM's perplexity, and what to do."""
+    head = ["part", "texts", "distinct", "tokens", "longest"]
+    rows = [
+        [part.name, *(f"{n:,}" for n in (len(part.texts), len(set(part.texts)), sum(map(len, part.texts)), longest))]
+        for part in checked.parts
+        if (longest := max(map(len, part.texts)))
+    ]
+    sections = [f"# {plain(config)}", table(head, rows)] if rows else [f"# {plain(config)}"]
+    for field in dict.fromkeys(field for part in checked.parts for field in part.labels):
+        counts = [part.labels.get(field, Counter()) for part in checked.parts]
+        labels = sorted(
+            {label for each in counts for label in each}, key=lambda label: (-counts[0].get(label, 0), label)
+        )
+        shown = [[plain(label), *(f"{each.get(label, 0):,}" for each in counts)] for label in labels[:MOST_LABELS]]
+        more = f"\n\n… and {len(labels) - MOST_LABELS:,} more" if len(labels) > MOST_LABELS else ""
+        sections += [
+            f"## Labels: {plain(field)}",
+            table(["label", *(part.name for part in checked.parts)], shown) + more,
+        ]
+    if checked.fit:
+        sections.append(
+            f"## The biLM\n\nOn the first {checked.fit.texts:,} texts of train, {plain(checked.fit.bilm)} has a "
+            f"perplexity of {checked.fit.perplexity:.1f}; {100 * checked.fit.unknown:.1f} % of the words are not in "
+            "its vocabulary."
+        )
+    listed = [*(f"**Cannot train.** {plain(text)}" for text in checked.failures), *map(plain, checked.advice)]
+    to_do = "\n".join(f"{number}. {text}" for number, text in enumerate(listed, 1))
+    return "\n\n".join([*sections, "## What to do", to_do or "Nothing: no problem was found."]) + "\n"
 
 
 def _neighbors(found: Found) -> Iterator[list[str]]:

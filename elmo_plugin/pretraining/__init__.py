@@ -5,6 +5,7 @@ from elmo_plugin.pretraining.exact_resume import ExactResume
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity
 from elmo_plugin.pretraining.predictor import BiLMPredictor
+from elmo_plugin.pretraining.pretrained import load_language_model, sentence_log_probabilities
 from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
 from elmo_plugin.pretraining.schedule import WarmUpCosine
 from elmo_plugin.pretraining.sentence_batches import SentenceBatches
@@ -28,4 +29,6 @@ __all__ = [
     "TextShardsReader",
     "UnrolledStreams",
     "WarmUpCosine",
+    "load_language_model",
+    "sentence_log_probabilities",
 ]

@@ -1,0 +1,94 @@
+"""Minimal pairs: does a language model give a grammatical sentence more probability than an ungrammatical one?"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Tokenizer
+
+from elmo_plugin.text import TextFile, without_lone_surrogates
+
+ROUNDING = 1e-4
+"""Sentences whose log probabilities differ by less, in nats, are a tie: float32 sums differ by as much."""
+
+Score = Callable[[Sequence[Sequence[str]]], np.ndarray]
+"""A function of N sentences, which returns their log probabilities (N, 2), forward and backward."""
+
+
+class MinimalPair(NamedTuple):
+    """A grammatical and an ungrammatical sentence that differ as little as possible, and what they test."""
+
+    good: list[str]
+    bad: list[str]
+    phenomenon: str
+
+
+class PairAccuracy(NamedTuple):
+    """Percentages of pairs whose grammatical sentence is more probable; a tie counts as half."""
+
+    forward: float
+    backward: float
+    sum: float
+    ties: int
+    """Pairs whose sums are equal."""
+    pairs: int
+
+
+def read_pairs(path: Path, tokenizer: Tokenizer, key: str) -> list[MinimalPair]:
+    """Read pairs in the format of BLiMP: JSON lines with `sentence_good` and `sentence_bad`.
+
+    # Parameters
+
+    key : `str`
+        The key that names the phenomenon of a pair. Without it, a pair counts only for all pairs together.
+
+    Raises `ConfigurationError`, naming file and line, for any other line, and for a file without pairs.
+    """
+    pairs = []
+    for number, line in enumerate(TextFile(path).lines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            texts = [without_lone_surrogates(row[name]) for name in ("sentence_good", "sentence_bad")]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ConfigurationError(
+                f"{path}, line {number}: expected a JSON object with the strings 'sentence_good' and "
+                f"'sentence_bad', got {line.strip()[:100]}"
+            ) from error
+        good, bad = ([token.ensure_text() for token in tokenizer.tokenize(text)] for text in texts)
+        pairs.append(MinimalPair(good, bad, str(row.get(key, ""))))
+    if not pairs:
+        raise ConfigurationError(f"{path}: expected pairs of sentences, got none")
+    return pairs
+
+
+def pair_accuracies(score: Score, pairs: Sequence[MinimalPair]) -> tuple[dict[str, PairAccuracy], PairAccuracy]:
+    """Return the accuracies of each phenomenon, in alphabetical order, and of all pairs together.
+
+    A pair is right if its grammatical sentence has the higher log probability: forward, backward, or in sum (Warstadt
+    et al. 2020, §4, for the forward direction). Each distinct sentence is scored once.
+    """
+    sentences = list({tuple(words) for pair in pairs for words in (pair.good, pair.bad)})
+    scores = dict(zip(sentences, score(sentences), strict=True))
+    verdicts = []
+    for pair in pairs:
+        difference = scores[tuple(pair.good)] - scores[tuple(pair.bad)]  # (2,)
+        row = np.array([*difference, difference.sum()])  # (3,)
+        verdicts.append(np.where(np.abs(row) < ROUNDING, 0.5, row > 0))  # (3,): right 1, tie 0.5, wrong 0
+    by_phenomenon = defaultdict(list)
+    for pair, verdict in zip(pairs, verdicts, strict=True):
+        by_phenomenon[pair.phenomenon].append(verdict)
+    named = {name: _accuracy(by_phenomenon[name]) for name in sorted(by_phenomenon) if name}
+    return named, _accuracy(verdicts)
+
+
+def _accuracy(verdicts: Sequence[np.ndarray]) -> PairAccuracy:
+    """Return the accuracies of N verdicts (3,)."""
+    stacked = np.stack(verdicts)  # (N, 3)
+    forward, backward, both = 100 * stacked.mean(axis=0)
+    return PairAccuracy(forward, backward, both, int((stacked[:, 2] == 0.5).sum()), len(stacked))

@@ -1,0 +1,58 @@
+"""The command `allennlp check-data`: look at the data of a config before training."""
+
+import argparse
+import sys
+
+from allennlp.commands.subcommand import Subcommand
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.analysis import check_data, data_check_page
+from elmo_plugin.commands.arguments import check_values, count
+
+DESCRIPTION = """
+Check the data of a config before training:
+
+  allennlp check-data config.jsonnet
+
+Print a page in Markdown: the size of each part; labels and their counts, and labels that train lacks; texts that are
+repeated, empty, very long or full of markup; words that are cut; whether the model can be built and run on two texts;
+and, for a biLM that has its softmax, its perplexity on the text. The page ends with a list of what to do. The exit code
+is 1 if the config cannot train.
+
+Other paths, and only the first 1,000 texts of each part:
+  allennlp check-data config.jsonnet -o '{"train_data_path": "my.txt"}' --sentences 1000
+"""
+
+
+@Subcommand.register("check-data")
+class CheckData(Subcommand):
+    """Registered as a `Subcommand` with name `check-data`."""
+
+    def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+        """Add the command's arguments to the parser."""
+        subparser = parser.add_parser(
+            self.name,
+            description=DESCRIPTION,
+            help="Check the data of a config before training.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        check_values(subparser)
+        subparser.add_argument("config", metavar="CONFIG", help="a config of `allennlp train`")
+        subparser.add_argument(
+            "-o", "--overrides", metavar="JSON", help="changes to the config, as in `allennlp train`"
+        )
+        subparser.add_argument("--sentences", metavar="N", type=count, help="read the first N texts of each part")
+        subparser.set_defaults(func=run)
+        return subparser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the page. A config that cannot train gives exit code 1."""
+    try:
+        checked = check_data(Params.from_file(args.config, args.overrides or ""), args.sentences)
+    except (ConfigurationError, OSError) as error:
+        sys.exit(f"check-data: {error}")
+    print(data_check_page(args.config, checked), end="")
+    if checked.failures:
+        sys.exit(1)

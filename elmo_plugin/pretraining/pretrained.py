@@ -1,0 +1,42 @@
+"""A pretrained biLM with its softmax, ready to score sentences."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from allennlp.common import Tqdm
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.checkpoints import load_checkpoint
+from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
+from elmo_plugin.pretraining.predictor import BiLMPredictor
+from elmo_plugin.pretraining.shards import TextShardsReader
+from elmo_plugin.pretraining.vocabulary import vocabulary_of
+from elmo_plugin.text import length_batches
+
+
+def load_language_model(bilm: str) -> BidirectionalLanguageModel:
+    """Return the language model of a file that holds a biLM with its softmax and vocabulary.
+
+    That is a bundled name, a `.safetensors` file of ours, or an archive or run of the model `bilm`. Raises
+    `ConfigurationError` for a file without a softmax.
+    """
+    checkpoint = load_checkpoint(bilm)
+    if checkpoint.vocabulary is None or checkpoint.softmax is None:
+        raise ConfigurationError(f"'{bilm}': expected a biLM with its softmax and vocabulary, got one without")
+    return BidirectionalLanguageModel(vocabulary_of(checkpoint.vocabulary), {"pretrained": bilm}).eval()
+
+
+def sentence_log_probabilities(model: BidirectionalLanguageModel, sentences: Sequence[Sequence[str]]) -> np.ndarray:
+    """Return log p of each sentence, forward and backward (N, 2), in nats over the full softmax.
+
+    Each is the sum over the words and one boundary: `</S>` forward, `<S>` backward. Unknown words count as `<UNK>`.
+    """
+    predictor = BiLMPredictor(model, TextShardsReader())
+    scores = np.zeros((len(sentences), 2))  # (N, 2)
+    with Tqdm.tqdm(total=len(sentences), desc="scoring", unit=" sentences") as progress:
+        for batch in length_batches([len(sentence) for sentence in sentences]):
+            answers = predictor.predict_batch_json([{"tokens": list(sentences[index])} for index in batch])
+            for index, answer in zip(batch, answers, strict=True):
+                scores[index] = sum(answer["forward_log_probs"]), sum(answer["backward_log_probs"])
+            progress.update(len(batch))
+    return scores

@@ -1,0 +1,101 @@
+"""Accuracies of minimal pairs against pairs counted by hand, and the score of a sentence against `evaluate`."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.data.tokenizers import WhitespaceTokenizer
+from allennlp.training.util import evaluate
+
+from elmo_plugin.analysis import MinimalPair, PairAccuracy, pair_accuracies, read_pairs
+from elmo_plugin.pretraining import SentenceBatches, TextShardsReader, load_language_model, sentence_log_probabilities
+from tests.task_oracles import allennlp
+
+SPLIT = WhitespaceTokenizer()
+
+
+def pair(good: str, bad: str, phenomenon: str = "") -> MinimalPair:
+    return MinimalPair(good.split(), bad.split(), phenomenon)
+
+
+def test_accuracies_of_pairs_counted_by_hand() -> None:
+    by_sentence = {"a": (-1, -5), "b": (-2, -3), "c": (-4, -4), "d": (-4, -4.00001), "e": (-9, -1)}
+    pairs = [
+        pair("a", "b", "x"),  # forward right, backward wrong, sum: -6 < -5 wrong
+        pair("c", "d", "x"),  # a tie in each, up to rounding
+        pair("b", "c", "y"),  # right in each
+        pair("e", "a"),  # wrong, right, wrong; no phenomenon
+    ]
+    named, overall = pair_accuracies(lambda rows: np.array([by_sentence[row[0]] for row in rows]), pairs)
+    assert named == {"x": PairAccuracy(75, 25, 25, 1, 2), "y": PairAccuracy(100, 100, 100, 0, 1)}
+    assert overall == PairAccuracy(62.5, 62.5, 37.5, 1, 4)
+
+
+def test_each_sentence_is_scored_once() -> None:
+    asked: list[int] = []
+    pair_accuracies(lambda rows: asked.append(len(rows)) or np.zeros((len(rows), 2)), [pair("a", "b"), pair("c", "a")])
+    assert asked == [3]
+
+
+def test_scores_are_those_of_evaluate(tmp_path: Path) -> None:
+    lines = ["The ferry left the harbour .", "Yes .", "", "She xyzzied it , and <S> he laughed ."]
+    (tmp_path / "text").write_text("\n".join(lines), encoding="utf-8")
+    model = load_language_model("english-tiny")
+    loader = SentenceBatches(TextShardsReader(), str(tmp_path / "text"), shuffle=False)
+    loader.index_with(model.vocab)
+    loader.set_target_device(torch.device("cpu"))
+    metrics = evaluate(model, loader)
+    sentences = [line.split() for line in lines if line]
+    tokens = sum(len(sentence) + 1 for sentence in sentences)
+    expected = np.exp(-sentence_log_probabilities(model, sentences).sum(axis=0) / tokens)
+    assert [metrics["forward_perplexity"], metrics["backward_perplexity"]] == pytest.approx(expected, rel=1e-5)
+
+
+def test_pairs_of_blimp(tmp_path: Path) -> None:
+    rows = [
+        {"sentence_good": "She laughs .", "sentence_bad": "She laugh .", "linguistics_term": "agreement", "UID": "a"},
+        {"sentence_good": "\ud800 x", "sentence_bad": ""},
+    ]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert read_pairs(path, SPLIT, "linguistics_term") == [
+        pair("She laughs .", "She laugh .", "agreement"),
+        pair("\ufffd x", ""),
+    ]
+    assert [found.phenomenon for found in read_pairs(path, SPLIT, "UID")] == ["a", ""]
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "1", '{"sentence_good": "a"}', '{"sentence_good": 1, "sentence_bad": ""}'])
+def test_other_lines_are_named(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n" + line, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"pairs\.jsonl, line 2: .*sentence_good"):
+        read_pairs(path, SPLIT, "UID")
+
+
+def test_the_command_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"sentence_good": "The men were here.", "sentence_bad": "The men was here.", "UID": "number"},
+        {"sentence_good": "Same.", "sentence_bad": "Same.", "UID": "tie"},
+    ]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    allennlp("minimal-pairs", "english-tiny", path, "--by", "UID")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3:] == [
+        "| number | 100.0 | 100.0 | 100.0 | 0 | 1 |",
+        "| tie | 50.0 | 50.0 | 50.0 | 1 | 1 |",
+        "| **all** | 75.0 | 75.0 | 75.0 | 1 | 2 |",
+    ]
+
+
+def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    for bilm, path, fact in (("english-tiny", "empty", "got none"), ("nowhere", __file__, "line 1")):
+        with pytest.raises(SystemExit) as error:
+            allennlp("minimal-pairs", bilm, tmp_path / path)
+        assert str(error.value).startswith("minimal-pairs: ") and fact in str(error.value)
+        assert "\n" not in str(error.value)

@@ -1,0 +1,92 @@
+"""The page of `check-data`, on data with each of the faults that it names."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.task_oracles import Config, allennlp
+
+BILM = {"pretrained": "english-tiny"}
+LONG_WORD = "x" * 49
+
+Page = Callable[..., str]
+
+
+@pytest.fixture
+def page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Page:
+    """Check a classifier on these rows of `label,text`, and return the page."""
+
+    def check(train: str, dev: str, *arguments: object, **model: object) -> str:
+        (tmp_path / "train.csv").write_text(train, encoding="utf-8")
+        (tmp_path / "dev.csv").write_text(dev, encoding="utf-8")
+        pool = {"type": "boe", "embedding_dim": 512, "averaged": True}
+        config: Config = {
+            "dataset_reader": {
+                "type": "text_classification_csv",
+                "token_indexers": {"elmo": {"type": "elmo_characters"}},
+                "tokenizer": "just_spaces",
+            },
+            "train_data_path": str(tmp_path / "train.csv"),
+            "validation_data_path": str(tmp_path / "dev.csv"),
+            "model": {
+                "type": "elmo_classifier",
+                "elmo": {"bilm": BILM},
+                "elmo_at": ["input"],
+                "encoder": {"type": "pass_through", "input_dim": 512},
+                "seq2vec_encoder": pool,
+                **model,
+            },
+        }
+        (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        try:
+            allennlp("check-data", tmp_path / "config.json", *arguments)
+        except SystemExit as end:
+            assert end.code == 1
+        return capsys.readouterr().out
+
+    return check
+
+
+def to_do(page: str) -> list[str]:
+    return page.split("## What to do\n\n")[1].splitlines()
+
+
+def test_each_fault_is_named(page: Page) -> None:
+    train = ["1,The ferry left .", "2,The ferry left .", f"1,{LONG_WORD} .", "1,Good<br />film", "2,a " + "b " * 400]
+    found = to_do(page("\n".join(train), "1,The ferry left .\n3,It returned ."))
+    for fact in (
+        "1 texts have more than 400",
+        "1 words are cut",
+        "1 texts contain markup",
+        "1 texts occur with different labels",
+        "2 labels of 'label' have fewer than 5",
+        "1 of 2 texts are also in train",
+        "1 labels of 'label' do not occur in train (3)",
+    ):
+        assert any(fact in line for line in found), fact
+
+
+def test_good_data_need_nothing(page: Page) -> None:
+    rows = [f"{label},The {thing} went to the house and {way} ." for label, way in ((1, "back"), (2, "away"))
+            for thing in ("man", "woman", "child", "boy", "girl")]  # fmt: skip
+    checked = page("\n".join(rows), "1,He went to the door .\n2,She went to the window .")
+    assert to_do(checked) == ["Nothing: no problem was found."]
+    assert "| train | 10 | 10 |" in checked and "| 1 | 5 | 1 |" in checked
+    assert "english-tiny has a perplexity of" in checked
+
+
+def test_a_config_that_cannot_train_says_why(page: Page) -> None:
+    wrong_size = {"type": "lstm", "input_size": 7, "hidden_size": 3}
+    found = to_do(page("1,a b\n2,c d", "1,a\n2,b", encoder=wrong_size))
+    assert "Cannot train" in found[0] and "7" in found[0] and "512" in found[0]
+
+
+def test_a_part_that_cannot_be_read_is_named(page: Page) -> None:
+    found = to_do(page("1,a b\n2,c d", '1,"a\n2,b'))
+    assert "Cannot train" in found[0] and "validation_data_path" in found[0] and "dev.csv" in found[0]
+
+
+def test_the_first_sentences(page: Page) -> None:
+    assert "| train | 1 | 1 | 2 | 2 |" in page("1,a b\n2,c d", "1,a\n2,b", "--sentences", 1)
