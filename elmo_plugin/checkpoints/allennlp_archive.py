@@ -23,7 +23,7 @@ from elmo_plugin.checkpoints.allennlp_elmo import (
     saved_mix,
 )
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat, SavedSoftmax
-from elmo_plugin.checkpoints.files import GZIP, Location, local_file, reading_error
+from elmo_plugin.checkpoints.files import GZIP, Location, local_file, names_in, reading_error
 from elmo_plugin.checkpoints.limits import LimitedStream, check_numbers
 from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
 from elmo_plugin.checkpoints.vocabulary import read_words, with_vocabulary
@@ -41,7 +41,7 @@ UNKNOWN = {"@@UNKNOWN@@": "<UNK>"}
 
 @CheckpointFormat.register("allennlp")
 class AllenNlpArchive(CheckpointFormat):
-    """A `model.tar.gz` or the folder of a training run, whose model holds one biLM, ours or AllenNLP's own.
+    """A `model.tar.gz`, unpacked or not, or the folder of a run. Its model holds one biLM, ours or AllenNLP's own.
 
     For the language model `bilm` the softmax and the vocabulary are read, too. A run without best weights is read from
     its latest checkpoint.
@@ -49,15 +49,17 @@ class AllenNlpArchive(CheckpointFormat):
     Registered as a `CheckpointFormat` with name `allennlp`.
     """
 
+    looks_for = f"model.tar.gz, {ARCHIVED_WEIGHTS} or {TRAINING_WEIGHTS}"
+
     def recognises(self, location: Location) -> bool:
-        """Return whether the name ends with `.tar.gz` or the folder holds the weights of a run."""
-        return fspath(location).endswith(".tar.gz") or _run_weights(Path(location)) is not None
+        """Return whether the name ends with `.tar.gz` or the folder holds the weights of a model."""
+        return fspath(location).endswith(".tar.gz") or _model_weights(location) is not None
 
     def read(self, location: Location) -> Checkpoint:
         """Read the biLM, not the model around it."""
         path = local_file(location, "pretrained")
         if path.is_dir():
-            weights = _run_weights(path) or path / TRAINING_WEIGHTS
+            weights = _model_weights(path) or path / TRAINING_WEIGHTS
             return _only_checkpoint(weights, str(weights), location)
         with tempfile.TemporaryDirectory() as folder:
             _unpack(path, folder)
@@ -90,7 +92,7 @@ def allennlp_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMi
 
     `name` is how errors name the folder. Returns `None` if the model has no ELMo of AllenNLP's, or one of ours.
     """
-    path = folder / ARCHIVED_WEIGHTS if (folder / ARCHIVED_WEIGHTS).exists() else _run_weights(folder)
+    path = _model_weights(folder)
     if path is None:
         return None
     weights = read_weights(path, f"{name}!{path.name}")
@@ -152,19 +154,20 @@ def _below(prefix: str, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
 
 
-def _run_weights(folder: Path) -> Optional[Path]:
-    """Return the best weights of a run, or else those of its latest checkpoint.
+def _model_weights(folder: Location) -> Optional[Path]:
+    """Return the weights of an unpacked archive, the best ones of a run, or else those of its latest checkpoint.
 
     AllenNLP writes the training state of a checkpoint after its weights. Weights without it may be incomplete.
     """
-    if (folder / TRAINING_WEIGHTS).exists():
-        return folder / TRAINING_WEIGHTS
-    complete: dict[tuple[int, int], Path] = {}
-    for path in folder.glob("model_state_e*_b*.th"):
-        point = re.fullmatch(r"model_state_e(\d+)_b(\d+)\.th", path.name)
-        if point and path.with_name(path.name.replace("model", "training")).exists():
-            complete[int(point[1]), int(point[2])] = path
-    return complete[max(complete)] if complete else None
+    names = names_in(folder)
+    complete: dict[tuple[int, int], str] = {}
+    for name in names:
+        point = re.fullmatch(r"model_state_e(\d+)_b(\d+)\.th", name)
+        if point and name.replace("model", "training") in names:
+            complete[int(point[1]), int(point[2])] = name
+    latest = [complete[max(complete)]] if complete else []
+    found = [name for name in (ARCHIVED_WEIGHTS, TRAINING_WEIGHTS, *latest) if name in names]
+    return Path(folder) / found[0] if found else None
 
 
 def _unpack(path: Path, folder: str) -> None:

@@ -22,6 +22,7 @@ from elmo_plugin.checkpoints.files import (
     is_missing,
     kind_of,
     local_file,
+    names_in,
     plain_location,
     reading_error,
 )
@@ -39,17 +40,17 @@ SUM = "crc32"
 class BilmTf(CheckpointFormat):
     """A folder with one options file and one hdf5 file, or the path or URL of an hdf5 file with its options beside it.
 
-    A `vocabulary.txt` or `vocab.txt` beside the weights is the biLM's vocabulary. The files hold no softmax, because
-    bilm-tf's `dump_weights` does not write it.
+    A `vocabulary.txt` or `vocab.txt` beside the weights, or one of them with `.gz`, is the biLM's vocabulary. The files
+    hold no softmax, because bilm-tf's `dump_weights` does not write it.
 
     Registered as a `CheckpointFormat` with name `bilm-tf`.
     """
 
+    looks_for = "*.hdf5 with *options*.json"
+
     def recognises(self, location: Location) -> bool:
         """Return whether the name ends like an hdf5 file or the folder holds one."""
-        folder = Path(location)
-        is_file = fspath(location).endswith(SUFFIXES)
-        return is_file or (folder.is_dir() and any(path.suffix in SUFFIXES for path in folder.glob("*")))
+        return any(name.endswith(SUFFIXES) for name in [fspath(location), *names_in(location)])
 
     def read(self, location: Location) -> Checkpoint:
         """Read the options and the weights at `location`, and the vocabulary if it lies beside them."""
@@ -130,12 +131,13 @@ def _pair(name: str) -> tuple[Location, Location]:
     if name.endswith(SUFFIXES) or not Path(name).is_dir():
         return _options_beside(name), name
     folder = Path(name)
-    options = sorted(folder.glob("*options*.json"))
-    weights = sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES)
+    files = [folder / inner for inner in names_in(folder)]
+    options = [path for path in files if path.match("*options*.json")]
+    weights = [path for path in files if path.suffix in SUFFIXES]
     if len(weights) > 1:
-        weights = [path for path in weights if path.stem.endswith("weights")]
+        weights = [path for path in weights if path.stem.endswith(("weights", "model"))]
     if len(options) != 1 or len(weights) != 1:
-        got = ", ".join(sorted(path.name for path in folder.iterdir()))
+        got = ", ".join(path.name for path in files)
         raise ConfigurationError(f"'{folder}': expected one *options*.json and one *weights.hdf5, got {got}")
     return options[0], weights[0]
 
@@ -151,7 +153,9 @@ def _options_beside(weights: str) -> str:
     kind = kind_of(local_file(weights, "weight_file"))
     if kind not in (None, HDF5):
         raise ConfigurationError(f"'{weights}': expected an hdf5 file with the weights of a biLM; it is {kind}")
-    raise ConfigurationError(f"'{weights}': expected the options beside it, in {' or '.join(names)}, got neither")
+    raise ConfigurationError(
+        f"'{weights}': expected the options of the same biLM beside its weights, in {' or '.join(names)}, got none"
+    )
 
 
 def _with_vocabulary_beside(weights: str, checkpoint: Checkpoint) -> Checkpoint:

@@ -1,16 +1,30 @@
 """The interface of a checkpoint format, and the functions that read a checkpoint in any format."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from os import fspath
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, ClassVar, NamedTuple, Optional
 
 from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.checkpoints.files import HDF5, JSON, Location, bundled_names, is_missing, kind_of, plain_location
+from elmo_plugin.checkpoints.files import (
+    HDF5,
+    JSON,
+    ZIP,
+    Location,
+    bundled_names,
+    is_missing,
+    kind_of,
+    local_file,
+    names_in,
+    plain_location,
+)
+from elmo_plugin.checkpoints.zip_files import unpacked
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.options import BiLMOptions
 
@@ -48,9 +62,12 @@ class Checkpoint(NamedTuple):
 class CheckpointFormat(ABC, Registrable):
     """Read a biLM from files of one format."""
 
+    looks_for: ClassVar[str]
+    """The files by which a folder is recognised, for errors."""
+
     @abstractmethod
     def recognises(self, location: Location) -> bool:
-        """Return whether a path or URL looks like this format, by names alone."""
+        """Return whether a path or URL looks like this format, by its name or the names in the folder."""
 
     @abstractmethod
     def read(self, location: Location) -> Checkpoint:
@@ -62,42 +79,70 @@ class CheckpointFormat(ABC, Registrable):
 
 
 def load_checkpoint(location: Location) -> Checkpoint:
-    """Read a biLM in any format, or the bundled biLM of that name.
+    """Read a biLM in any format, from a file, a folder or a zip file of one, or the bundled biLM of that name.
 
     Raises `ConfigurationError` if no format recognises the location.
     """
-    return _format_of(location).read(plain_location(location))
+    with _opened(location) as (form, place):
+        return form.read(place)
 
 
 def load_sizes(location: Location) -> BiLMOptions:
-    """Read the sizes of a biLM in any format, or of the bundled biLM of that name.
+    """Read the sizes of a biLM in any format, see `load_checkpoint`.
 
     Raises `ConfigurationError` if no format recognises the location.
     """
-    return _format_of(location).read_sizes(plain_location(location))
+    with _opened(location) as (form, place):
+        return form.read_sizes(place)
 
 
-def _format_of(location: Location) -> CheckpointFormat:
-    """Return the first format that recognises a location. Raises `ConfigurationError` that says what is there."""
+@contextmanager
+def _opened(location: Location) -> Iterator[tuple[CheckpointFormat, Location]]:
+    """Give the format of a location and the place to read it from. A zip file is unpacked until the end."""
     name = plain_location(location)
-    path = Path(name)
     if is_missing(name):
-        bundled = f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}" if path.name == name else ""
+        bundled = f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}" if Path(name).name == name else ""
         raise ConfigurationError(f"'{name}' holds no biLM: there is no such file or folder{bundled}")
-    formats = {format: CheckpointFormat.by_name(format)() for format in CheckpointFormat.list_available()}
-    for candidate in formats.values():
-        if candidate.recognises(name):
-            return candidate
+    form = _format_of(name)
+    if form is not None:
+        yield form, name
+        return
+    path = local_file(name, "pretrained")
+    is_zip = path.suffix != ".th" and kind_of(path) == ZIP  # torch's own files are zip files, too
+    with unpacked(path, name) if is_zip else nullcontext(path) as place:
+        yield _found_in(place, f"{place}" if is_zip else name)
+
+
+def _format_of(location: Location) -> Optional[CheckpointFormat]:
+    """Return the first format that recognises a location, or `None`."""
+    formats = (CheckpointFormat.by_name(name)() for name in CheckpointFormat.list_available())
+    return next((form for form in formats if form.recognises(location)), None)
+
+
+def _found_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
+    """Return the format of a folder or of the one folder with a biLM in it, and that folder.
+
+    `name` is how errors name the path. Raises `ConfigurationError` that says what was looked for and what is there.
+    """
+    content = [path / inner for inner in names_in(path)]
+    places = [path, *(inner for inner in content if inner.is_dir())]
+    found = [(form, place) for place in places if (form := _format_of(place)) is not None]
+    if found and (found[0][1] == path or len(found) == 1):
+        return found[0]
+    if found:
+        inside = ", ".join(place.name for _, place in found[:MOST_NAMES])
+        raise ConfigurationError(f"'{name}': expected one folder with a biLM, got {inside}; name one of them")
+    formats = {form: CheckpointFormat.resolve_class_name(form)[0] for form in CheckpointFormat.list_available()}
+    looked_for = ", ".join(f"{cls.looks_for} ({form})" for form, cls in formats.items())
     if path.suffix == ".th":
         got = "weights without their config; name the folder that they are in, or a model.tar.gz"
     elif path.is_dir():
-        names = sorted(file.name for file in path.iterdir())
-        shown = ", ".join(names[:MOST_NAMES]) or "nothing in it"
-        got = f"a folder with {shown}{' …' if len(names) > MOST_NAMES else ''}"
+        names = ", ".join(f"{file.name}/" if file.is_dir() else file.name for file in content[:MOST_NAMES])
+        got = f"a folder with {names or 'nothing in it'}{' …' if len(content) > MOST_NAMES else ''}"
     else:
         kind = kind_of(path) or "another file"
         got = kind + ADVICE.get(kind, "")
-    raise ConfigurationError(f"'{name}' holds no biLM: expected one of the formats {', '.join(formats)}, got {got}")
+    raise ConfigurationError(f"'{name}' holds no biLM: expected {looked_for}; got {got}")
 
 
 def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = "") -> BiLM:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Optional
 
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
@@ -14,6 +14,7 @@ from elmo_plugin.checkpoints.bilm_tf import SUFFIXES as HDF5_SUFFIXES
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, build_bilm, load_checkpoint
 from elmo_plugin.checkpoints.files import Location
+from elmo_plugin.checkpoints.hub import write_hub_folder
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import SUFFIX, Native
 from elmo_plugin.linear import number_type
@@ -21,9 +22,8 @@ from elmo_plugin.text import TextFile
 
 SENTENCES_PER_BATCH = 64
 SOFTMAX, VOCABULARY, WARM_STATE = "softmax", "vocabulary", "warm state"
-FORMATS = {"native": (), "bilm-tf": (SOFTMAX,), "many-langs": (SOFTMAX, VOCABULARY, WARM_STATE)}
+FORMATS = {"native": (), "bilm-tf": (SOFTMAX,), "many-langs": (SOFTMAX, VOCABULARY, WARM_STATE), "hub": ()}
 """The formats that `convert` writes, and the parts of a checkpoint that each of them has no place for."""
-FOLDERS: dict[str, Union[type[BilmTf], type[ManyLangs]]] = {"bilm-tf": BilmTf, "many-langs": ManyLangs}
 FILE_SUFFIXES = (*HDF5_SUFFIXES, ".zip")
 """A folder with such a name would be read as a file."""
 
@@ -42,6 +42,7 @@ def convert(
     warm_on: Optional[Path] = None,
     to: Optional[str] = None,
     dtype: str = "float32",
+    license: Optional[str] = None,
 ) -> Conversion:
     """Read a biLM in any format and write it in a format that others can read.
 
@@ -56,24 +57,29 @@ def convert(
     to : `Optional[str]`
         One of `FORMATS`. The default is `native` if `target` ends with `.safetensors`, else `bilm-tf`.
     dtype : `str`
-        One of `elmo_plugin.linear.NUMBER_TYPES`. Only native files can hold types other than `float32`.
+        One of `elmo_plugin.linear.NUMBER_TYPES`. Only `native` and `hub` can hold types other than `float32`.
+    license : `Optional[str]`
+        The licence that the model card of `hub` names, such as `apache-2.0`; see `write_hub_folder`.
 
     Raises `ConfigurationError` for files that cannot be read or written, and for a biLM that the format cannot hold.
     """
-    form = _format(target, to)
-    numbers = number_type(dtype, "dtype")
-    if form != "native" and dtype != "float32":
+    form, numbers = _format(target, to), number_type(dtype, "dtype")
+    if form not in ("native", "hub") and dtype != "float32":
         raise ConfigurationError(f"'dtype': expected float32 for the format {form}, got {dtype}; use the native format")
+    if form != "hub" and license is not None:
+        raise ConfigurationError(f"'license': expected none, because the format {form} has no model card; use hub")
     if warm_on is not None and WARM_STATE in FORMATS[form]:
         raise ConfigurationError(f"'warm_on': the format {form} has no place for a warm state; use native or bilm-tf")
-    checkpoint = load_checkpoint(source)
-    if warm_on is not None:
-        checkpoint = _with_warm_state(checkpoint, warm_on)
-    checkpoint, left_out = _without_misfits(checkpoint, form)
+    read = load_checkpoint(source)
+    checkpoint, left_out = _without_misfits(read if warm_on is None else _with_warm_state(read, warm_on), form)
     if form == "native":
         Native().write(checkpoint, target, numbers)
         return Conversion(checkpoint, left_out, [])
-    return Conversion(checkpoint, left_out, FOLDERS[form]().write(checkpoint, target))
+    if form == "hub":
+        files = write_hub_folder(checkpoint, target, numbers, license)
+    else:
+        files = (BilmTf() if form == "bilm-tf" else ManyLangs()).write(checkpoint, target)
+    return Conversion(checkpoint, left_out, files)
 
 
 def _format(target: Path, to: Optional[str]) -> str:
@@ -85,7 +91,7 @@ def _format(target: Path, to: Optional[str]) -> str:
         )
     if form not in FORMATS:
         raise ConfigurationError(f"expected one of the formats {', '.join(FORMATS)}, got '{form}'")
-    if form in FOLDERS and target.suffix in FILE_SUFFIXES:
+    if form != "native" and target.suffix in FILE_SUFFIXES:
         raise ConfigurationError(f"'{target}': expected a folder for the files of {form}, got the name of a file")
     return form
 

@@ -1,21 +1,22 @@
 """Find the files of a biLM by path, URL or bundled name, and tell what kind of file each is."""
 
-from os import PathLike, fspath
-from os.path import expanduser
+from os import PathLike, fspath, listdir
+from os.path import exists, expanduser, isdir
 from pathlib import Path
 from typing import Optional, Union
 from urllib.parse import unquote
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
+from cached_path import cached_path as hub_path
 
 Location = Union[str, "PathLike[str]"]
 """A path, a URL or the name of a bundled biLM."""
 
 BUNDLED = Path(__file__).parent / "bundled"
 HDF5, JSON, ZIP = "an hdf5 file", "a JSON text", "a zip file"
-GZIP = "compressed with gzip; unpack it with `gunzip`, or with `tar -xzf` if it is an archive"
-XZ = "compressed with xz; unpack it with `unxz`"
+GZIP = "a file compressed with gzip; unpack it with `gunzip`, or with `tar -xzf` if it is an archive"
+XZ = "a file compressed with xz; unpack it with `unxz`"
 SIGNATURES = {
     b"\x89HDF\r\n\x1a\n": HDF5,
     b"\x1f\x8b": GZIP,
@@ -24,6 +25,8 @@ SIGNATURES = {
     b"version https://git-lfs": "a pointer of Git LFS; fetch the file itself with `git lfs pull`",
 }
 FIRST_BYTES = 512
+HUB = "hf://"
+"""How the locations of repositories of the Hugging Face Hub begin: `hf://user/model` or `hf://user/model/file`."""
 
 
 def plain_location(location: Location) -> str:
@@ -35,26 +38,42 @@ def plain_location(location: Location) -> str:
         name = name.removeprefix("localhost") if name.startswith("localhost/") else name
         name = name.removeprefix("/") if name.startswith("/~") else name
     if "://" in name:
-        return name
+        return name.rstrip("/") if name.startswith(HUB) else name
     path = expanduser(name).rstrip("/") or name
     return unquote(path) if is_file_url and not Path(path).exists() else path
 
 
 def local_file(location: Location, key: str) -> Path:
-    """Return the local path of a file or folder, after downloading a URL.
+    """Return the local path of a file or folder, after downloading a URL, or a repository of the Hugging Face Hub.
 
     Raises `ConfigurationError` that names `key` if the file does not exist or cannot be downloaded.
     """
+    name = plain_location(location)
     try:
-        return Path(cached_path(plain_location(location)))
+        # The Hub's files are kept in its own cache, which `hf download` fills, too, and not in AllenNLP's.
+        return hub_path(name) if name.startswith(HUB) else Path(cached_path(name))
     except (ValueError, OSError) as error:
-        raise ConfigurationError(f"'{key}' is '{fspath(location)}', which cannot be read: {error}") from error
+        why = "there is no such file" if str(error) == name else " ".join(str(error).split())
+        if name.startswith(HUB):
+            repository = "/".join(name.removeprefix(HUB).split("/")[:2])
+            why += (
+                f"; log in with `hf auth login` if the repository {repository} is private; without a network, run "
+                f"`hf download {repository} --local-dir FOLDER` where there is one, copy the folder here, and name it"
+            )
+        raise ConfigurationError(f"'{key}' is '{fspath(location)}', which cannot be read: {why}") from error
 
 
 def is_missing(location: Location) -> bool:
     """Return whether a location is neither an existing path, nor a URL, nor the name of a bundled biLM."""
     name = plain_location(location)
-    return "://" not in name and not (name and Path(name).exists()) and bundled_folder(name) is None
+    return "://" not in name and not (name and exists(name)) and bundled_folder(name) is None
+
+
+def names_in(location: Location) -> list[str]:
+    """Return the names in a folder, but for hidden ones; an empty list for a file and for a URL."""
+    name = fspath(location)
+    is_folder = "://" not in name and isdir(name)
+    return sorted(inner for inner in listdir(name) if not inner.startswith(".")) if is_folder else []
 
 
 def bundled_names() -> list[str]:

@@ -1,5 +1,8 @@
 """Decompression limits: trained numbers hardly compress, so a file that grows a lot was made to do harm."""
 
+import gzip
+import zlib
+from contextlib import suppress
 from gzip import GzipFile
 from os import fspath
 from pathlib import Path
@@ -16,12 +19,23 @@ ALLOWANCE = 2**20
 
 def check_unpacked(unpacked: int, archive: Path, name: str) -> None:
     """Raise `ConfigurationError` if the content called `name` is too large for its archive."""
-    size = archive.stat().st_size
-    most = GROWTH * size + ALLOWANCE
+    most = _most(archive)
     if unpacked > most:
+        size = archive.stat().st_size
         raise ConfigurationError(
             f"'{name}': expected at most {most:,} bytes in an archive of {size:,}, got {unpacked:,} or more"
         )
+
+
+def check_gzip(path: Path, name: str) -> None:
+    """Raise `ConfigurationError` if the content of a gzip file is too large for it. A damaged file may pass."""
+    with suppress(OSError, EOFError, zlib.error), gzip.open(path) as content:
+        check_unpacked(content.seek(_most(path) + 1), path, name)
+
+
+def _most(archive: Path) -> int:
+    """Return the number of bytes that the content of an archive may have."""
+    return GROWTH * archive.stat().st_size + ALLOWANCE
 
 
 def check_numbers(options: BiLMOptions, stored: int, name: str) -> None:

@@ -4,12 +4,11 @@ Source: `Embedder.get_model` in `elmoformanylangs/elmo.py`, `Model.save_model` i
 """
 
 import json
-import zipfile
-from contextlib import suppress
 from io import BytesIO
-from os import PathLike, fspath
+from os import PathLike
+from os.path import isfile
 from pathlib import Path, PureWindowsPath
-from typing import Any, Union
+from typing import Any
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -17,14 +16,13 @@ from torch import Tensor
 
 from elmo_plugin.atomic_write import atomic_folder
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
-from elmo_plugin.checkpoints.files import ZIP, Location, local_file, reading_error
-from elmo_plugin.checkpoints.limits import check_numbers, check_unpacked
+from elmo_plugin.checkpoints.files import Location, local_file, names_in
+from elmo_plugin.checkpoints.limits import check_numbers
 from elmo_plugin.checkpoints.many_langs_vocabulary import parse_vocabulary, vocabulary_text
 from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
 from elmo_plugin.checkpoints.weight_map import many_langs_map, read_tensors, write_tensors
+from elmo_plugin.checkpoints.zip_files import is_unpacked
 from elmo_plugin.options import BiLMOptions, LstmOptions, ManyLangsOptions, OptionsError
-
-Folder = Union[Path, zipfile.Path]
 
 ENCODER, EMBEDDER = "encoder", "token_embedder"
 """The names of the two pickles, and of the blocks of the config that describe them."""
@@ -54,7 +52,7 @@ TRAINING = {"dropout": 0.1}
 
 @CheckpointFormat.register("many-langs")
 class ManyLangs(CheckpointFormat):
-    """A folder with `encoder.pkl`, `token_embedder.pkl`, `config.json`, `char.dic` and `word.dic`, or its zip file.
+    """A folder with `encoder.pkl`, `token_embedder.pkl`, `config.json`, `char.dic` and `word.dic`.
 
     `config_path` of `config.json` names the file of the sizes: a path relative to the folder, or else a file of that
     name in the folder. The softmax, `classifier.pkl`, is not read.
@@ -62,22 +60,22 @@ class ManyLangs(CheckpointFormat):
     Registered as a `CheckpointFormat` with name `many-langs`.
     """
 
+    looks_for = f"{ENCODER}.pkl"
+
     def recognises(self, location: Location) -> bool:
-        """Return whether the name ends with `.zip` or the folder holds `encoder.pkl`."""
-        return fspath(location).endswith(".zip") or any(Path(location).glob(f"{ENCODER}.pkl"))
+        """Return whether the folder holds `encoder.pkl`."""
+        return f"{ENCODER}.pkl" in names_in(location)
 
     def read(self, location: Location) -> Checkpoint:
-        """Read a folder or a zip file. Nothing is unpacked, and the pickles can hold nothing but tensors."""
-        folder = _folder(location)
+        """Read a folder. The pickles can hold nothing but tensors."""
+        folder = local_file(location, "pretrained")
         options = _read_options(folder)
         tensors: dict[str, Any] = {}
-        for file in (EMBEDDER, ENCODER):
-            name = f"{folder / f'{file}.pkl'}"
-            content = BytesIO(_content(folder / f"{file}.pkl"))
-            check_sums(content, name)
-            content.seek(0)
-            tensors |= {f"{file}.{key}": value for key, value in read_weights(content, name).items()}
-        check_numbers(options, sum(_size(folder / f"{file}.pkl") for file in KINDS), f"{folder}")
+        pickles = {file: folder / f"{file}.pkl" for file in (EMBEDDER, ENCODER)}
+        for file, path in pickles.items():
+            check_sums(path, f"{path}")
+            tensors |= {f"{file}.{key}": value for key, value in read_weights(path, f"{path}").items()}
+        check_numbers(options, sum(path.stat().st_size for path in pickles.values()), f"{folder}")
         assert options.many_langs is not None
         rows = list(many_langs_map(options.many_langs, options.lstm))
 
@@ -124,47 +122,16 @@ class ManyLangs(CheckpointFormat):
             return sorted(path.name for path in partial.iterdir())
 
 
-def _folder(location: Location) -> Folder:
-    """Return the folder with the files: a directory, the top of a zip file, or a folder in it."""
-    path = local_file(location, "pretrained")
-    if path.is_dir():
-        return path
+def _text(file: Path) -> str:
     try:
-        top = zipfile.Path(path)
-        inside = [top, *(folder for folder in top.iterdir() if folder.is_dir())]
-    except Exception as error:  # a damaged zip file may raise anything
-        reason = reading_error(path, ZIP, error)
-        raise ConfigurationError(f"'{path}' is not a complete zip file: {reason}") from error
-    for folder in inside:
-        if (folder / f"{ENCODER}.pkl").exists():
-            return folder
-    raise ConfigurationError(f"'{path}': expected a zip file with {ENCODER}.pkl in it")
-
-
-def _content(file: Folder) -> bytes:
-    if isinstance(file, zipfile.Path):
-        check_unpacked(_size(file), Path(str(file.root.filename)), str(file))
-    try:
-        return file.read_bytes()
-    except Exception as error:  # a damaged zip file may raise anything
+        return file.read_bytes().decode("utf-8")
+    except OSError as error:
         raise ConfigurationError(f"'{file}' cannot be read: {error}") from error
-
-
-def _size(file: Folder) -> int:
-    """Return the uncompressed size of a file in bytes, 0 if it does not exist."""
-    if not file.is_file():
-        return 0
-    return file.root.getinfo(file.at).file_size if isinstance(file, zipfile.Path) else file.stat().st_size
-
-
-def _text(file: Folder) -> str:
-    try:
-        return _content(file).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"'{file}': expected UTF-8 text, got {error}") from error
 
 
-def _json(file: Folder) -> dict[str, Any]:
+def _json(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(_text(file))
     except ValueError as error:
@@ -174,7 +141,7 @@ def _json(file: Folder) -> dict[str, Any]:
     return content
 
 
-def _read_options(folder: Folder) -> BiLMOptions:
+def _read_options(folder: Path) -> BiLMOptions:
     """Read the sizes and the vocabularies as our options; `_sizes_to_theirs` is the inverse."""
     file, config = _read_sizes(folder)
     for block, kind in KINDS.items():
@@ -205,7 +172,7 @@ def _read_options(folder: Folder) -> BiLMOptions:
     return options
 
 
-def _read_sizes(folder: Folder) -> tuple[Folder, dict[str, Any]]:
+def _read_sizes(folder: Path) -> tuple[Path, dict[str, Any]]:
     """Return the file of the sizes and its content, found like ELMoForManyLangs finds it.
 
     `config_path` is a path relative to the folder. It was often written on another machine, so a file of the same name
@@ -218,9 +185,9 @@ def _read_sizes(folder: Folder) -> tuple[Folder, dict[str, Any]]:
         raise ConfigurationError(
             f"'{folder / 'config.json'}': 'config_path': expected the file of the sizes, got {config_path!r}"
         )
-    file = folder / name
-    with suppress(OSError):  # a name may be too long for any file
-        file = folder / path if (folder / path).is_file() else file
+    leads_outside = Path(path).is_absolute() or ".." in Path(path).parts
+    is_read = isfile(folder / path) and not (leads_outside and is_unpacked(folder))
+    file = folder / path if is_read else folder / name
     if name in PUBLISHED and not file.exists():
         return file, PUBLISHED_CONFIG
     return file, _json(file)

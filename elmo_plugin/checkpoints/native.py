@@ -16,7 +16,7 @@ from torch import Tensor
 from elmo_plugin.atomic_write import atomic_file
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat, SavedSoftmax
-from elmo_plugin.checkpoints.files import Location, bundled_folder, local_file, reading_error
+from elmo_plugin.checkpoints.files import Location, bundled_folder, local_file, names_in, reading_error
 from elmo_plugin.checkpoints.vocabulary import with_vocabulary
 from elmo_plugin.options import BiLMOptions, OptionsError
 
@@ -43,11 +43,12 @@ class Native(CheckpointFormat):
     Registered as a `CheckpointFormat` with name `native`.
     """
 
+    looks_for = f"*{SUFFIX}"
+
     def recognises(self, location: Location) -> bool:
         """Return whether the name ends with `.safetensors`, the folder holds such a file, or the name is bundled."""
-        if fspath(location).endswith(SUFFIX) or bundled_folder(location) is not None:
-            return True
-        return any(Path(location).glob(f"*{SUFFIX}"))
+        names = [fspath(location), *names_in(location)]
+        return any(name.endswith(SUFFIX) for name in names) or bundled_folder(location) is not None
 
     def read(self, location: Location) -> Checkpoint:
         """Read a file; the numbers become float32 whatever type they have in the file."""

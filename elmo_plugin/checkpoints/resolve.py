@@ -9,9 +9,9 @@ from allennlp.data import Vocabulary
 
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints.allennlp_archive import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS, archived_checkpoint
-from elmo_plugin.checkpoints.bilm_tf import BilmTf
+from elmo_plugin.checkpoints.bilm_tf import BilmTf, read_options
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, build_bilm, load_checkpoint, load_sizes
-from elmo_plugin.checkpoints.files import is_missing
+from elmo_plugin.checkpoints.files import is_missing, local_file
 from elmo_plugin.checkpoints.vocabulary import matching_namespaces, with_task_vocabulary
 from elmo_plugin.config_keys import check_value
 from elmo_plugin.options import BiLMOptions, OptionsError
@@ -122,7 +122,11 @@ def bilm_sizes(bilm: BilmBlock, serialization_dir: Optional[str]) -> BiLMOptions
     if "options" in keys:
         return _options(keys)
     archived = _archived(keys, serialization_dir)
-    return load_sizes(_source(keys)) if archived is None else archived.options
+    if archived is not None:
+        return archived.options
+    if "options_file" in keys:
+        return read_options(local_file(keys["options_file"], "options_file"))
+    return load_sizes(_source(keys))
 
 
 def _check(keys: dict[str, Any]) -> None:

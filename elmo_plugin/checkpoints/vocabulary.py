@@ -15,12 +15,13 @@ from allennlp.data import Vocabulary
 from elmo_plugin.atomic_write import atomic_file
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
 from elmo_plugin.checkpoints.files import GZIP, XZ, kind_of
+from elmo_plugin.checkpoints.limits import check_gzip
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text import TextFile
 
 VOCABULARY = "vocabulary.txt"
 """The name of the vocabulary file that we write beside the weights."""
-VOCABULARIES = (VOCABULARY, "vocab.txt")
+VOCABULARIES = (VOCABULARY, "vocab.txt", f"{VOCABULARY}.gz", "vocab.txt.gz")
 """The names of vocabulary files that we read beside the weights."""
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 TABLE = "token_encoder.embedding.weight"
@@ -29,12 +30,14 @@ TABLE = "token_encoder.embedding.weight"
 def read_words(path: Path, name: str) -> list[str]:
     r"""Return the lines of a vocabulary file exactly as they are; only `\n` and `\r\n` end a line.
 
-    `name` is how errors name the file. Raises `ConfigurationError` if it cannot be read or is not UTF-8 text.
-    Compressed files are rejected, because an archive that holds one could fill the memory.
+    `name` is how errors name the file, which may be compressed with gzip. Raises `ConfigurationError` if it cannot be
+    read, is not UTF-8 text, or would grow beyond the limits.
     """
     kind = kind_of(path)
-    if kind in (GZIP, XZ):
-        raise ConfigurationError(f"'{name}': expected a text file, got one that is {kind}")
+    if kind == XZ:
+        raise ConfigurationError(f"'{name}': expected a text file, got {kind}")
+    if kind == GZIP:
+        check_gzip(path, name)
     return [line.removesuffix("\n").removesuffix("\r") for line in TextFile(path, name).lines()]
 
 

@@ -12,13 +12,14 @@ from elmo_plugin.commands.arguments import check_values
 from elmo_plugin.linear import NUMBER_TYPES
 
 DESCRIPTION = """
-Read a biLM in any format that elmo_plugin knows and write it in one of three:
+Read a biLM in any format that elmo_plugin knows and write it in one of four:
 
   bilm-tf     a folder with options.json and weights.hdf5, which every ELMo tool reads, and vocabulary.txt
               if the vocabulary is known; it has no place for the softmax over words
   many-langs  a folder that ELMoForManyLangs reads, for a biLM with its vocabularies; it has a place for the
               weights only
   native      one file NAME.safetensors with everything: biLM, softmax, vocabulary and warm state
+  hub         a folder to publish on the Hugging Face Hub: a native file, config.json and a model card
 
 Export the biLM of an `allennlp train` run for other tools:
   allennlp convert-elmo runs/demo/model.tar.gz my_bilm
@@ -32,6 +33,10 @@ Export the current state of a run that still trains:
 Convert a published model of ELMoForManyLangs to one file, and back:
   allennlp convert-elmo 144.zip english.safetensors
   allennlp convert-elmo english.safetensors 144 --to many-langs
+
+Write a folder for the Hub and publish it; use it in a config as "hf://USER/my_bilm":
+  allennlp convert-elmo runs/demo/model.tar.gz my_bilm --to hub --license cc-by-4.0
+  hf upload USER/my_bilm my_bilm
 
 Compute a warm initial state on a text, for "initial_state": "warm"; other tools ignore it:
   allennlp convert-elmo elmo_weights.hdf5 my_bilm --warm-on sentences.txt
@@ -75,7 +80,10 @@ class ConvertElmo(Subcommand):
             "--dtype",
             choices=list(NUMBER_TYPES),
             default="float32",
-            help="number type of a native file; the file is read as float32 again",
+            help="number type of native and hub; the file is read as float32 again",
+        )
+        subparser.add_argument(
+            "--license", metavar="ID", help="licence in the model card of hub, such as apache-2.0 (default: unknown)"
         )
         subparser.add_argument("--force", action="store_true", help="replace existing files at TO")
         subparser.set_defaults(func=run)
@@ -88,7 +96,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         if not args.force and (any(target.iterdir()) if target.is_dir() else target.exists()):
             raise ConfigurationError(f"'{target}' exists already; name another target, or replace it with --force")
-        checkpoint, left_out, files = convert(args.source, target, args.warm_on, args.to, args.dtype)
+        checkpoint, left_out, files = convert(args.source, target, args.warm_on, args.to, args.dtype, args.license)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"convert-elmo: {error}")
     values = sum(tensor.numel() for name, tensor in checkpoint.state_dict.items() if not name.endswith("_extra_state"))

@@ -9,6 +9,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, ManyLangs, Native, build_bilm, convert, load_checkpoint
+from elmo_plugin.checkpoints.hub import write_hub_folder
 from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import (
     LEXICON,
@@ -32,11 +33,12 @@ SOURCES = {
     "archive": (list(INPUTS), PARTS),
     "run": (list(INPUTS), PARTS),
     "native": (list(INPUTS), PARTS),
+    "hub": (list(INPUTS), PARTS),
     "bilm-tf": (["characters", "words"], PARTS[1:]),
     "many-langs": (["lexicons"], ()),
 }
 """The biLMs that each can hold, and the parts beside their weights."""
-TARGETS = ("native", "bilm-tf", "many-langs")
+TARGETS = ("native", "bilm-tf", "many-langs", "hub")
 CASES = [
     (input, source, target)
     for input, source, target in product(INPUTS, SOURCES, TARGETS)
@@ -53,6 +55,9 @@ def written(folder: Path, form: str, checkpoint: Checkpoint) -> Path:
     if form == "native":
         Native().write(checkpoint, folder / "one.safetensors")
         return folder / "one.safetensors"
+    if form == "hub":
+        write_hub_folder(checkpoint, folder / "from")
+        return folder / "from"
     (BilmTf() if form == "bilm-tf" else ManyLangs()).write(checkpoint, folder / "from")
     return folder / "from"
 
@@ -131,11 +136,12 @@ def test_the_format_may_be_named(tmp_path: Path) -> None:
     [
         ("to", {"to": "allennlp"}, "allennlp train"),
         ("model.tar.gz", {}, "allennlp train"),
-        ("to", {"to": "onnx"}, "native, bilm-tf, many-langs, got 'onnx'"),
+        ("to", {"to": "onnx"}, "native, bilm-tf, many-langs, hub, got 'onnx'"),
         ("to.hdf5", {}, "to.hdf5'.* folder for the files of bilm-tf"),
         ("144.zip", {"to": "many-langs"}, "144.zip'.* folder for the files of many-langs"),
         ("to", {"dtype": "float16"}, "'dtype'.* bilm-tf"),
         ("to", {"dtype": "float16", "to": "many-langs"}, "'dtype'.* many-langs"),
+        ("to", {"license": "mit"}, "'license'.* bilm-tf.* hub"),
         ("to", {"warm_on": Path("text"), "to": "many-langs"}, "'warm_on'.* many-langs"),
     ],
 )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.checkpoints import AllenNlpArchive, load_checkpoint
+from elmo_plugin.checkpoints import AllenNlpArchive, BilmTf, load_checkpoint
 from elmo_plugin.checkpoints.weight_map import allennlp_map, bilm_tf_map, many_langs_map
 from elmo_plugin.options import BiLMOptions
 from tests.checkpoint_oracles import assert_rejected, language_model_weights, pretrained
@@ -67,7 +67,23 @@ def test_a_member_of_a_zip_file_is_read_only_if_it_is_no_larger_than_weights_are
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in folder.iterdir():
             archive.write(file, file.name)
-    assert_rejected(path, f"'{path}/{name}'", f"got {LARGE:,}")
+    assert_rejected(path, f"'{path}/{name}'", f"an archive of {path.stat().st_size:,}, got 67,1")
+
+
+def test_a_zip_file_of_very_many_empty_files_is_rejected(tmp_path: Path) -> None:
+    """Each takes a block of the disk, and none of the limit on its bytes."""
+    path = tmp_path / "144.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(1000):
+            archive.writestr(f"{number}", b"")
+    assert_rejected(path, f"'{path}/", f"an archive of {path.stat().st_size:,}")
+
+
+def test_a_compressed_vocabulary_is_unpacked_only_as_far_as_words_compress(tmp_path: Path) -> None:
+    BilmTf().write(pretrained()._replace(vocabulary=None), tmp_path)
+    path = tmp_path / "vocab.txt.gz"
+    path.write_bytes(gzip.compress(bytes(LARGE)))
+    assert_rejected(tmp_path, f"'{path}'", f"an archive of {path.stat().st_size:,}")
 
 
 def repacked(path: Path, change: Callable[[zipfile.ZipFile, zipfile.ZipInfo, bytes], None]) -> Path:

@@ -62,13 +62,18 @@ def test_a_newer_torchs_pickles_are_read_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("top", ["", "144/"])
-def test_a_zip_file_as_it_is_published_is_read_without_unpacking(folder: Path, tmp_path: Path, top: str) -> None:
+def test_a_zip_file_as_it_is_published_is_read_and_leaves_nothing_behind(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, top: str
+) -> None:
     with zipfile.ZipFile(tmp_path / "144.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("../../outside.txt", "never written")
         for path in folder.iterdir():
             archive.write(path, top + path.name)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
     assert_same_checkpoint(load_checkpoint(tmp_path / "144.zip"), load_checkpoint(folder))
-    assert {path.name for path in tmp_path.iterdir()} == {"144.zip", "there"}
+    assert {path.name for path in tmp_path.iterdir()} == {"144.zip", "there", "temporary"}
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 def test_the_sizes_are_found_by_their_name_whatever_path_they_had(folder: Path) -> None:
@@ -97,7 +102,7 @@ def test_a_warm_state_can_be_had(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["config.json", "sizes.json", "char.dic", "word.dic", "token_embedder.pkl"])
 def test_a_file_that_is_missing_or_of_another_kind_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
-    assert_rejected(folder, f"'{folder / name}' cannot be read")
+    assert_rejected(folder, f"'{folder / name}'", "No such file")
     for content in (b"\xff\xfe", b"\0", b"", b"[1]", b'"text"'):
         (folder / name).write_bytes(content)
         assert_rejected(folder, f"'{folder / name}'")
@@ -256,11 +261,8 @@ def test_a_flipped_bit_anywhere_in_a_zip_file_is_found(folder: Path, tmp_path: P
     assert found > 0.9 * len(content) / 211
 
 
-def test_a_damaged_zip_file_and_one_of_other_things_are_named(tmp_path: Path, folder: Path) -> None:
+def test_a_zip_file_that_is_cut_short_and_one_that_is_none_are_named(tmp_path: Path, folder: Path) -> None:
     path = Path(shutil.make_archive(str(tmp_path / "one"), "zip", folder))
-    for content in (b"", path.read_bytes()[:-30], b"<html>404</html>"):
+    for content, fact in ((b"", "empty"), (path.read_bytes()[:-30], "zip"), (b"<html>404</html>", "HTML")):
         path.write_bytes(content)
-        assert_rejected(path, f"'{path}' is not a complete zip file")
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("readme.txt", "hello")
-    assert_rejected(path, f"'{path}'", "encoder.pkl")
+        assert_rejected(path, f"'{path}'", fact)

@@ -318,6 +318,12 @@ def test_the_bilm_says_its_sizes(form: str, tmp_path: Path) -> None:
     assert encoder.input_mix is not None and encoder.input_mix.get_output_dim() == width
 
 
+def test_the_options_that_a_config_names_are_read_wherever_they_are(tmp_path: Path) -> None:
+    files = bilm_files(tmp_path)
+    moved = Path(files["options_file"]).rename(tmp_path / "elsewhere.json")
+    assert sizes_of(from_keys(encoder=lstm(D), bilm={**files, "options_file": str(moved)})) == (L, D)
+
+
 def test_the_sizes_of_the_bilm_are_read_without_its_weights(tmp_path: Path) -> None:
     files = bilm_files(tmp_path)
     Path(files["weight_file"]).write_bytes(b"")

@@ -1,0 +1,152 @@
+"""Zip files and folders as NLPL and SeqVec publish them, recognised by what they hold."""
+
+import gzip
+import shutil
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from elmo_plugin import load
+from elmo_plugin.checkpoints import load_checkpoint, load_sizes
+from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint, language_model_run, pretrained
+from tests.checkpoints.file_shapes_test import cnn, lstm
+from tests.oracles import file_layers, tensorflow_file
+from tests.task_oracles import build_elmo
+
+CHARACTERS = {"lstm": lstm(), "char_cnn": cnn(filters=[[1, 3], [2, 3]])}
+WORDS = ["<S>", "</S>", "<UNK>", "the", "cat", "日本語", "a", "b", "c"]
+SENTENCE = ["the", "日本語", "cat"]
+
+
+def published(folder: Path, layout: str, sizes: dict[str, Any] = CHARACTERS) -> Path:
+    """Lay the files of a model out as NLPL does, with its names at the top, or as SeqVec does, in a folder."""
+    inner = folder / ("uniref50_v2" if layout == "SeqVec" else "")
+    inner.mkdir(parents=True)
+    tensorflow_file(inner, sizes)
+    if layout == "NLPL":
+        (inner / "weights.hdf5").rename(inner / "model.hdf5")
+        (inner / "vocab.txt").write_text("".join(f"{word}\n" for word in WORDS), encoding="utf-8")
+        (inner / "meta.json").write_text("{}", encoding="utf-8")
+        (inner / "README").write_text("hello", encoding="utf-8")
+    return folder
+
+
+def zipped(folder: Path, path: Path) -> Path:
+    """Pack the content of a folder into a zip file."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(folder.rglob("*")):
+            archive.write(file, file.relative_to(folder))
+    return path
+
+
+def expected_layers(folder: Path, sentence: list[Any], weights: str) -> np.ndarray:
+    """Return (L, T, D) from the file's own terms."""
+    return file_layers(folder, sentence, weights)[:, 1:-1].float().numpy()
+
+
+@pytest.mark.parametrize("name", ["193.zip", "193", "model.hdf5.bak", ""], ids=["zip", "none", "other", "unpacked"])
+@pytest.mark.parametrize("layout", ["NLPL", "SeqVec"])
+def test_a_file_as_it_is_published_is_read_under_any_name(tmp_path: Path, layout: str, name: str) -> None:
+    folder = published(tmp_path / "there", layout)
+    place = zipped(folder, tmp_path / name) if name else folder
+    pair = (folder, "model.hdf5") if layout == "NLPL" else (folder / "uniref50_v2", "weights.hdf5")
+    layers = expected_layers(pair[0], SENTENCE, pair[1])
+    np.testing.assert_allclose(load(place).embed([SENTENCE])[0], layers, atol=1e-5)
+    elmo = build_elmo(bilm=str(place))
+    assert elmo.bilm.source == str(place) and elmo.bilm.options == load_sizes(place)
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "vocab.txt.gz", "vocabulary.txt.gz"])
+@pytest.mark.parametrize("as_zip", [True, False])
+def test_the_vocabulary_may_be_compressed_and_tells_a_word_input_model_its_words(
+    tmp_path: Path, as_zip: bool, name: str
+) -> None:
+    folder = published(tmp_path / "there", "NLPL", {"lstm": lstm()})
+    layers = expected_layers(folder, [WORDS.index(word) + 1 for word in SENTENCE], "model.hdf5")
+    words = (folder / "vocab.txt").read_bytes()
+    (folder / "vocab.txt").unlink()
+    (folder / name).write_bytes(gzip.compress(words) if name.endswith(".gz") else words)
+    place = zipped(folder, tmp_path / "193.zip") if as_zip else folder
+    assert load_checkpoint(place).vocabulary == WORDS
+    np.testing.assert_allclose(load(place).embed([SENTENCE])[0], layers, atol=1e-5)
+
+
+def test_a_run_and_a_native_file_may_be_zipped_too(tmp_path: Path) -> None:
+    run = language_model_run(tmp_path / "run", pretrained())
+    assert_same_checkpoint(load_checkpoint(zipped(tmp_path, tmp_path / "one.zip")), pretrained())
+    (run / "best.th").rename(run / "weights.th")  # as an unpacked archive
+    assert_same_checkpoint(load_checkpoint(run), pretrained())
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """Serve the folder of the test."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_zip_file_is_downloaded_from_any_url(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("allennlp.common.file_utils.CACHE_DIRECTORY", str(tmp_path / "cache"))
+    folder = published(tmp_path / "there", "NLPL")
+    zipped(folder, tmp_path / "193.zip")
+    for url in (f"{server}/193.zip", f"{server}/193.zip?download=1&signature={'x' * 300}"):
+        assert_same_checkpoint(load_checkpoint(url), load_checkpoint(folder))
+    (tmp_path / "page.zip").write_text("<html>Sign in</html>", encoding="utf-8")
+    assert_rejected(f"{server}/page.zip", f"'{server}/page.zip'", "HTML")
+    assert_rejected(f"{server}/none.zip", f"{server}/none.zip", "no such file")
+
+
+def test_an_error_in_a_zip_file_names_it_and_the_file_in_it(tmp_path: Path) -> None:
+    folder = published(tmp_path / "there", "SeqVec")
+    (folder / "uniref50_v2/options.json").write_text("{}", encoding="utf-8")
+    path = zipped(folder, tmp_path / "seqvec.zip")
+    assert_rejected(path, f"{path}/uniref50_v2/options.json", "'lstm'")
+
+
+def test_one_error_lists_what_was_looked_for_and_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "word2vec").mkdir()
+    (tmp_path / "word2vec/model.txt").touch()
+    path = zipped(tmp_path, tmp_path / "180.zip")
+    for place in (tmp_path, path):
+        assert_rejected(place, f"'{place}' holds no biLM", "word2vec/", "*.hdf5", "encoder.pkl", "*.safetensors", ".th")
+
+
+def test_of_two_models_in_a_folder_none_is_chosen(tmp_path: Path) -> None:
+    published(tmp_path / "both/old", "NLPL")
+    published(tmp_path / "both/new", "NLPL")
+    for place in (tmp_path / "both", zipped(tmp_path / "both", tmp_path / "both.zip")):
+        assert_rejected(place, f"'{place}'", "new, old")
+    shutil.rmtree(tmp_path / "both/old")
+    load_checkpoint(tmp_path / "both")
+
+
+def test_hidden_files_of_other_systems_are_ignored(tmp_path: Path) -> None:
+    """Archives of macOS hold a `._` file beside each file, or in a folder of their own."""
+    folder = published(tmp_path / "there", "SeqVec")
+    for name in ("uniref50_v2/._weights.hdf5", "__MACOSX/uniref50_v2/._weights.hdf5", "__MACOSX/._options.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"\0\5\26\7")
+    for place in (folder, zipped(folder, tmp_path / "seqvec.zip")):
+        assert load_checkpoint(place).options.lstm.n_layers == CHARACTERS["lstm"]["n_layers"]
+
+
+def test_an_encrypted_zip_file_is_named(tmp_path: Path) -> None:
+    path = zipped(published(tmp_path / "there", "NLPL"), tmp_path / "193.zip")
+    content = bytearray(path.read_bytes())
+    for place in range(len(content) - 4):  # the flag of each member, in its header and in the directory
+        if content[place : place + 4] == b"PK\1\2":
+            content[place + 8] |= 1
+        if content[place : place + 4] == b"PK\3\4":
+            content[place + 6] |= 1
+    path.write_bytes(content)
+    assert_rejected(path, f"'{path}' cannot be unpacked", "encrypted")
