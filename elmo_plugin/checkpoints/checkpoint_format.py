@@ -108,7 +108,7 @@ def _opened(location: Location) -> Iterator[tuple[CheckpointFormat, Location]]:
         yield form, name
         return
     path = local_file(name, "pretrained")
-    is_zip = path.suffix != ".th" and kind_of(path) == ZIP  # torch's own files are zip files, too
+    is_zip = not name.endswith(".th") and kind_of(path) == ZIP  # torch's own files are zip files, too
     with unpacked(path, name) if is_zip else nullcontext(path) as place:
         yield _found_in(place, f"{place}" if is_zip else name)
 
@@ -134,7 +134,7 @@ def _found_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
         raise ConfigurationError(f"'{name}': expected one folder with a biLM, got {inside}; name one of them")
     formats = {form: CheckpointFormat.resolve_class_name(form)[0] for form in CheckpointFormat.list_available()}
     looked_for = ", ".join(f"{cls.looks_for} ({form})" for form, cls in formats.items())
-    if path.suffix == ".th":
+    if name.endswith(".th"):
         got = "weights without their config; name the folder that they are in, or a model.tar.gz"
     elif path.is_dir():
         names = ", ".join(f"{file.name}/" if file.is_dir() else file.name for file in content[:MOST_NAMES])
