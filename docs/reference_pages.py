@@ -1,13 +1,17 @@
 """A MkDocs hook that fills the reference pages from the code: components with their keys, and `--help` of the commands.
 
-A page asks for a list by a comment such as `<!-- components TokenEmbedder Seq2SeqEncoder -->` or `<!-- commands -->`.
+A page asks for a list by a comment such as `<!-- components TokenEmbedder Seq2SeqEncoder -->` or `<!-- commands -->`,
+and for the source of a function by `<!-- source elmo_plugin.lstm.reference reference -->`.
 """
 
 import argparse
+import importlib
 import inspect
 import json
+import operator
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -133,9 +137,15 @@ def _command_page() -> Iterator[str]:
             yield f"## `allennlp {component.name}` {{ #{component.name} }}\n\n```text\n{parser.format_help()}```\n"
 
 
+def _source(module: str, name: str) -> str:
+    function = operator.attrgetter(name)(importlib.import_module(module))
+    return f"```python\n{textwrap.dedent(inspect.getsource(function))}```"
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace the comments of a page by what they ask for. MkDocs calls it for each page."""
     filled = re.sub(
         r"<!-- components ([\w ]+) -->", lambda found: "\n".join(_component_page(found[1].split())), markdown
     )
-    return re.sub("<!-- commands -->", lambda _: "\n".join(_command_page()), filled)
+    filled = re.sub("<!-- commands -->", lambda _: "\n".join(_command_page()), filled)
+    return re.sub(r"<!-- source (\S+) (\S+) -->", lambda found: _source(found[1], found[2]), filled)

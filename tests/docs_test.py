@@ -4,11 +4,12 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from allennlp.common import Params
 
-from tests.pages import Page, blocks
+from tests.pages import INCLUDE, Page, blocks
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -46,15 +47,45 @@ def test_complete_configs_are_jsonnet(page: Path, tmp_path: Path) -> None:
             assert Params.from_file(tmp_path / "config.jsonnet").as_dict()
 
 
+def test_the_pages_use_every_example() -> None:
+    included = {name for page in DOCS.rglob("*.md") for name in INCLUDE.findall(page.read_text(encoding="utf-8"))}
+    examples = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("*/*")}
+    assert included == examples
+
+
+def hook(name: str) -> ModuleType:
+    """A hook of MkDocs in `docs/`, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "tutorials").glob("*.md")), ids=lambda page: page.stem)
+def test_a_notebook_has_the_files_the_commands_and_the_python_of_its_page(page: Path) -> None:
+    notebooks = hook("notebooks")
+    notebook = notebooks.notebook(page)
+    notebooks.nbformat.validate(notebook)
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    run = [block for block in blocks(page) if block.title or block.language in RUN]
+    assert len(code) == len(run) >= 5
+    for cell, block in zip(code, run, strict=True):
+        magic = (
+            f"%%writefile {block.title}\n" if block.title else {"python": "", "sh": "%%bash\nset -e\n"}[block.language]
+        )
+        assert cell == (magic + block.text).rstrip("\n")
+    text = "".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    assert page.read_text(encoding="utf-8").splitlines()[0] in text
+    assert ".md)" not in text and "--8<--" not in text  # neither links into the site nor files left to include
+
+
 NOT_IN_CONFIGS = {"Elmo"}
 """Registries that only tell AllenNLP how to build a key; `TokenEmbedder` has the keys of `Elmo`."""
 
 
 def test_the_reference_lists_every_component_and_describes_every_key() -> None:
-    spec = importlib.util.spec_from_file_location("reference_pages", DOCS / "reference_pages.py")
-    assert spec is not None and spec.loader is not None
-    reference = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reference)
+    reference = hook("reference_pages")
     page = reference.on_page_markdown((DOCS / "reference/components.md").read_text(encoding="utf-8"))
     commands = reference.on_page_markdown((DOCS / "reference/commands.md").read_text(encoding="utf-8"))
     components = list(reference.components())

@@ -11,25 +11,30 @@ from typing import Any, NamedTuple, Optional
 
 from allennlp.commands import main
 
+ROOT = Path(__file__).resolve().parents[1]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)(?P<rest>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S)
+INCLUDE = re.compile(r"^--8<--\n(.+)\n--8<--\n", re.M)
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, the name of the file that it is, if any, its text, and its line in the page."""
+    """A fenced block: its language, the name of the file that it is, if any, its text, line and offsets in the page."""
 
     language: str
     title: Optional[str]
     text: str
     line: int
+    span: tuple[int, int]
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Yield the fenced blocks of a page in their order."""
+    """Yield the fenced blocks of a page in their order, with the files that they include."""
     content = page.read_text(encoding="utf-8")
     for match in FENCE.finditer(content):
         title = re.search(r'title="([^"]+)"', match["rest"])
         text = re.sub(rf"^{match['indent']}", "", match["text"], flags=re.M)
-        yield Block(match["language"], title and title[1], text, content.count("\n", 0, match.start()) + 1)
+        text = INCLUDE.sub(lambda include: (ROOT / include[1]).read_text(encoding="utf-8"), text)
+        line = content.count("\n", 0, match.start()) + 1
+        yield Block(match["language"], title and title[1], text, line, match.span())
 
 
 class Page:
