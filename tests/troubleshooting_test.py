@@ -1,0 +1,138 @@
+"""Each heading of the page about errors is what is printed today, by the mistake that the page describes."""
+
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from allennlp.commands.train import train_model
+from allennlp.common import Lazy, Params
+from allennlp.predictors import Predictor
+
+import elmo_plugin
+from elmo_plugin.elmo import Elmo, SentenceCache
+from elmo_plugin.text import read_question
+from tests.pages import run_command
+
+PAGE = Path(__file__).resolve().parents[1] / "docs/guides/troubleshooting.md"
+NOT_RUN = {
+    "No module named 'allennlp'",  # Python's message, without AllenNLP,
+    "invalid choice: 'embed-corpus'",  # and argparse's, without the list of plugins
+    "uv: command not found",  # and a shell's;
+    "this processor would emulate",  # logged once per process, see bilm/precision_test.py
+}
+TAGGED = "in\tO\nPort\tB-LOC\nCalder\tI-LOC\n\nHi\tO\n\n"
+READER = {"type": "column_tags", "token_indexers": {"elmo": {"type": "elmo_characters"}}}
+TAGGER = {
+    "type": "elmo_tagger",
+    "elmo": {"bilm": "english-tiny"},
+    "encoder": {"type": "lstm", "input_size": 512, "hidden_size": 5},
+}
+BILM = {"type": "bilm", "bilm": {"options": {"lstm": {"dim": 4, "projection_dim": 2, "n_layers": 1}}}}
+TRAINER = {"optimizer": "adam", "num_epochs": 1, "cuda_device": -1}
+
+
+def train(folder: str = "run", **keys: Any) -> None:
+    """Train a tagger with these keys of its config changed."""
+    config = {"dataset_reader": READER, "train_data_path": "tags.conll", "model": TAGGER, "trainer": TRAINER}
+    train_model(Params(deepcopy(config | {"data_loader": {"batch_size": 2}} | keys)), folder)
+
+
+def pretrain(text: str) -> None:
+    """Train a biLM on this text in windows of 100 streams."""
+    vocabulary = {"type": "text_shards", "files": "text.txt"}
+    loader = {"type": "unrolled_streams", "streams": 100, "window": 20}
+    reader = {"type": "text_shards"}
+    train(dataset_reader=reader, model=BILM, vocabulary=vocabulary, data_loader=loader, train_data_path=text)
+
+
+def tagger_with(**keys: Any) -> dict[str, Any]:
+    return TAGGER | {"elmo": {"bilm": "english-tiny"} | keys}
+
+
+def reader_with(text: str, **keys: Any) -> dict[str, Any]:
+    """Write a file of tags; return the keys of a config that reads it."""
+    Path("other.conll").write_text(text, encoding="utf-8")
+    return {"dataset_reader": READER | keys, "train_data_path": "other.conll"}
+
+
+def embed(output: str) -> None:
+    run_command(f"allennlp embed-corpus text.txt {output} --bilm english-tiny")
+
+
+def cache_of_two_precisions() -> None:
+    for precision in ("float32", "float16"):
+        cache = Lazy(SentenceCache, Params({"path": "kept", "precision": precision}))
+        Elmo(bilm="english-tiny", sentence_cache=cache)
+
+
+def exported(name: str, text: str, replacement: str) -> None:
+    """Load the files of `english-tiny` after a replacement in one of them."""
+    run_command("allennlp convert-elmo english-tiny folder")
+    path = Path("folder", name)
+    path.write_text(re.sub(text, replacement, path.read_text(encoding="latin-1"), flags=re.S), encoding="latin-1")
+    elmo_plugin.load("folder")
+
+
+MISTAKES: dict[str, Callable[[], object]] = {
+    "not in acceptable choices for": lambda: train(dataset_reader=READER | {"type": "colum_tags"}),
+    "is not a registered name for 'Predictor'": lambda: Predictor.by_name("tagger"),
+    "Experiment specified a GPU but none is available": lambda: train(trainer=TRAINER | {"cuda_device": 77}),
+    "'cuda_device': expected": lambda: elmo_plugin.load("english-tiny", cuda_device=77),
+    "expected a key of Elmo": lambda: train(model=tagger_with(droput=0.1)),
+    "expected a number, got": lambda: train(model=tagger_with(dropout="0.5")),
+    "'encoder.input_size': expected": lambda: train(model=TAGGER | {"encoder": TAGGER["encoder"] | {"input_size": 7}}),
+    "'elmo_indexer': expected a token indexer": lambda: train(
+        dataset_reader=READER | {"token_indexers": {"tokens": "single_id"}}
+    ),
+    "expected those of characters": lambda: train(
+        dataset_reader=READER | {"token_indexers": {"elmo": {"type": "single_id"}}}
+    ),
+    "undefined external variable": lambda: (
+        Path("config.jsonnet").write_text("{ a: std.extVar('UNSET_VARIABLE') }"),
+        Params.from_file("config.jsonnet"),
+    ),
+    "already exists and is not empty": lambda: train("."),
+    "expected a tag that 'coding_scheme'": lambda: train(
+        **reader_with("a\tO\nb\tI-LOC\nc\tL-PER\n", coding_scheme="BIO")
+    ),
+    "as in line 1, got": lambda: train(**reader_with("a b\nc d e\n")),
+    "expected a list of tokens": lambda: elmo_plugin.load("english-tiny").embed(["Two words"]),
+    "expected 'sentence' (a string) or 'tokens'": lambda: read_question({"text": "Hi"}),
+    "matches no file": lambda: pretrain("nowhere-*.txt"),
+    "for one batch ('streams'": lambda: pretrain("text.txt"),
+    "holds no biLM": lambda: elmo_plugin.load("englsh-tiny"),
+    "it is an HTML page": lambda: exported("weights.hdf5", ".*", "<html>404</html>"),
+    "expected shape": lambda: exported("options.json", '"projection_dim": 256', '"projection_dim": 128'),
+    "holds no warm state": lambda: elmo_plugin.load("english-tiny", initial_state="warm"),
+    "expected the archive of a trained model": lambda: elmo_plugin.load("english-tiny", mix="trained"),
+    "was made with": cache_of_two_precisions,
+    "exists already": lambda: (Path("v.npz").touch(), embed("v.npz")),
+    "expected a name that ends in": lambda: embed("vectors.csv"),
+}
+
+
+def test_each_heading_is_tested() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    headings = re.findall(r"^### (.+)$", page, re.M)
+    assert len(headings) >= 20
+    assert set(headings) == NOT_RUN | set(MISTAKES)
+
+
+@pytest.mark.parametrize("heading", MISTAKES)
+def test_a_mistake_prints_its_heading(
+    heading: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    Path("tags.conll").write_text(TAGGED, encoding="utf-8")
+    Path("text.txt").write_text("One sentence .\nAnd another .\n", encoding="utf-8")
+    with pytest.raises((Exception, SystemExit)) as raised:
+        MISTAKES[heading]()
+    printed = f"{raised.value} {raised.value.__cause__} {capsys.readouterr()}"
+    assert heading in printed
