@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allennlp.commands import Subcommand
-from allennlp.common import Registrable
+from allennlp.common import Lazy, Registrable
 from allennlp.common.from_params import infer_params
 
 import elmo_plugin  # noqa: F401
@@ -25,7 +25,7 @@ from elmo_plugin.config_keys import kind_of
 from elmo_plugin.elmo import Elmo
 
 sys.path.insert(0, str(Path(__file__).parent))
-from griffe_docstrings import fence_examples
+from griffe_docstrings import TYPE, fence_examples
 
 SUPPLIED = {"self", "kwargs", "vocab", "serialization_dir"}
 """Parameters that AllenNLP passes and no config names."""
@@ -88,6 +88,10 @@ def _keys(registry: str, name: str, cls: type, constructor_name: str | None) -> 
 
 
 def _as_config(value: Any) -> str:
+    if isinstance(value, Lazy):  # a class, which a config writes by its name
+        registered = (names.items() for names in Registrable._registry.values())
+        names = {cls: name for pairs in registered for name, (cls, constructor) in pairs if constructor is None}
+        value = names[value._constructor]
     return f"`{json.dumps(value, default=str, ensure_ascii=False)}`"
 
 
@@ -101,7 +105,7 @@ def parameters_of(documented: Any) -> dict[str, str]:
         heading = re.fullmatch(r"([a-z_]\w*(?:, [a-z_]\w*)*)(?: : (.*))?", line)
         if heading:
             names = heading[1].split(", ")
-            if heading[2] and not heading[2].startswith("`"):  # a description, where others have a type
+            if heading[2] and not TYPE.match(heading[2]):
                 found |= dict.fromkeys(names, heading[2])
         elif line.startswith("    ") and names:
             for name in names:
@@ -117,16 +121,16 @@ def summary_of(cls: type) -> str:
 
 
 def _component_page(registries: list[str]) -> Iterator[str]:
-    for component in components():
-        if component.registry in registries:
-            yield f"### `{component.name}` ({component.registry}) {{ #{component.registry}-{component.name} }}\n"
-            yield summary_of(component.cls) + "\n"
-            if component.keys:
-                yield "| key | takes | default | |\n|---|---|---|---|"
-                for key in component.keys:
-                    description = re.sub(r"([|\[])", r"\\\1", key.description)
-                    yield f"| `{key.name}` | {key.kind} | {key.default} | {description} |"
-                yield ""
+    listed = [component for component in components() if component.registry in registries]
+    for component in sorted(listed, key=lambda one: registries.index(one.registry)):
+        yield f"### `{component.name}` ({component.registry}) {{ #{component.registry}-{component.name} }}\n"
+        yield summary_of(component.cls) + "\n"
+        if component.keys:
+            yield '<div class="keys" markdown>\n\n| key | | takes | default |\n|---|---|---|---|'
+            for key in component.keys:
+                description = re.sub(r"([|\[])", r"\\\1", key.description)
+                yield f"| `{key.name}` | {description} | {key.kind} | {key.default} |"
+            yield "\n</div>\n"
 
 
 def _command_page() -> Iterator[str]:
