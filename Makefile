@@ -11,6 +11,8 @@ FETCH_UV := -m pip install --quiet --upgrade --target .tools/uv uv
 # Where Python may not write bytecode, allennlp would take 15 s to start, not 6.
 COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode)
 DEMO := training_configs/tag/demo
+# MkDocs' notice of the end of version 1, which mkdocs.yml speaks of.
+export NO_MKDOCS_2_WARNING := 1
 # The demo's tensors are too small for threads, which wait for each other where a core is busy.
 ONE_THREAD := OMP_NUM_THREADS=1
 

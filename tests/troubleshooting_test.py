@@ -104,6 +104,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "matches no file": lambda: pretrain("nowhere-*.txt"),
     "for one batch ('streams'": lambda: pretrain("text.txt"),
     "holds no biLM": lambda: elmo_plugin.load("englsh-tiny"),
+    "log in with `hf auth login`": lambda: elmo_plugin.load("hf://user/none"),
     "it is an HTML page": lambda: exported("weights.hdf5", ".*", "<html>404</html>"),
     "expected shape": lambda: exported("options.json", '"projection_dim": 256', '"projection_dim": 128'),
     "holds no warm state": lambda: elmo_plugin.load("english-tiny", initial_state="warm"),
@@ -130,6 +131,7 @@ def test_a_mistake_prints_its_heading(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     Path("tags.conll").write_text(TAGGED, encoding="utf-8")
     Path("text.txt").write_text("One sentence .\nAnd another .\n", encoding="utf-8")
     with pytest.raises((Exception, SystemExit)) as raised:
