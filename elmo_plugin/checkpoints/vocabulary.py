@@ -65,6 +65,7 @@ class WordIds:
     """
 
     def __init__(self, words: Sequence[str], name: str) -> None:
+        self.words = list(words)
         self._ids = {word: id for id, word in enumerate(words, 1)}
         self._name = name
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Optional, cast
+from typing import Any, Optional, Union, cast
 
 import numpy as np
 import torch
@@ -75,16 +75,16 @@ class Embedder:
         if word_id is None and not isinstance(elmo.bilm.token_encoder, CharacterLevelEncoder):
             raise ConfigurationError(f"'{elmo.bilm.source}' reads words, and its files hold no vocabulary for them")
         self.elmo = elmo.eval()
-        self._word_id = word_id
+        self.word_id = word_id
         self._layers_apart = layers_apart and isinstance(elmo.mixes[0], ConcatenateMix)
 
-    def with_mix(self, mix: str) -> "Embedder":
-        """Return an embedder with the same biLM and another of `MIXES`."""
-        bilm, name = self.elmo.bilm, mix_name(mix)
-        mixed = MIXES[name](bilm.options.num_layers, bilm.options.layer_dim)
+    def with_mix(self, mix: Union[str, LayerMix]) -> "Embedder":
+        """Return an embedder with the same biLM and another mix: one of `MIXES`, or a `LayerMix`."""
+        bilm, sizes = self.elmo.bilm, self.elmo.bilm.options
+        mixed = mix if isinstance(mix, LayerMix) else MIXES[mix_name(mix)](sizes.num_layers, sizes.layer_dim)
         state, precision = self.elmo.initial_state, self.elmo.precision
         elmo = Elmo.from_parts(bilm, [mixed], dropout=0.0, initial_state=state, precision=precision)
-        return Embedder(elmo, self._word_id, layers_apart=name == "all")
+        return Embedder(elmo, self.word_id, layers_apart=mix == "all")
 
     def __repr__(self) -> str:
         """Return the biLM's source and sizes, and what the embedder computes."""
@@ -138,13 +138,16 @@ class Embedder:
                     array = array.reshape(-1, num_layers, layer_dim).swapaxes(0, 1)  # (L, T, D)
                 yield index, array
 
-    @torch.no_grad()
     def padded(self, sentences: Sentences) -> tuple[Tensor, Tensor]:
-        """Return the vectors (B, T, width) of one batch, zeros after the end of a sentence, and the mask (B, T)."""
-        ids = self.elmo.bilm.ids_of(sentences, self._word_id)  # (B, T, ·)
+        """Return the vectors (B, T, width) of one batch, zeros after the end of a sentence, and the mask (B, T).
+
+        Gradients reach a mix that is trained.
+        """
+        ids = self.elmo.bilm.ids_of(sentences, self.word_id)  # (B, T, ·)
         output = self.elmo(ids)
         return output.representations[0], output.mask
 
+    @torch.no_grad()
     def _vectors(self, sentences: Sentences) -> np.ndarray:
         return self.padded(sentences)[0].cpu().numpy()  # (B, T, width)
 

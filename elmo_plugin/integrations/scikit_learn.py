@@ -1,21 +1,14 @@
 """ELMo as a step of a scikit-learn pipeline."""
 
-from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, Optional, Self, Union, final
+from collections.abc import Sequence
+from typing import Any, Optional, Self, final
 
 import numpy as np
 from allennlp.common.checks import ConfigurationError
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from elmo_plugin.embedding import Embedder, load, maximum, mean
-from elmo_plugin.text import SpacyBlankTokenizer
-
-Texts = Sequence[Union[str, Sequence[str]]]
-Tokenize = Callable[[str], Sequence[str]]
-
-POOLINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"mean": mean, "max": maximum}
-"""The functions that pool the vectors of a text's tokens into one."""
+from elmo_plugin.embedding import Embedder, load
+from elmo_plugin.integrations.texts import Texts, Tokenize, pooling_named, tokenized
 
 
 @final
@@ -62,7 +55,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def fit(self, X: Texts, y: object = None) -> Self:
         """Load the biLM, which checks the parameters; `X` and `y` are ignored."""
-        self._pool()
+        pooling_named(self.pooling)
         self._embedder()
         return self
 
@@ -71,7 +64,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         Raises `ConfigurationError` for a single string, a table, and a row that is neither a text nor a list of tokens.
         """
-        pool, embedder = self._pool(), self._embedder()
+        pool, embedder = pooling_named(self.pooling), self._embedder()
         sentences = self._sentences(X)
         vectors = np.empty((len(sentences), self._n_features_out), dtype=np.float32)  # (B, D), all layers: (B, L · D)
         for index, array in embedder.by_length(sentences):
@@ -87,14 +80,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if isinstance(texts, str) or getattr(texts, "ndim", 1) != 1:
             found = f"the string {texts[:100]!r}" if isinstance(texts, str) else f"a {type(texts).__name__} of two axes"
             raise ConfigurationError(f"X: expected a list of texts or of lists of tokens, got {found}")
-        tokenize = self.tokenizer or (lambda text: [token.ensure_text() for token in _spacys_rules().tokenize(text)])
-        # spaCy needs a plain `str` instead of NumPy's.
-        return [tokenize(str(row)) if isinstance(row, str) else _tokens(index, row) for index, row in enumerate(texts)]
-
-    def _pool(self) -> Callable[[np.ndarray], np.ndarray]:
-        if self.pooling not in POOLINGS:
-            raise ConfigurationError(f"'pooling': expected one of {', '.join(POOLINGS)}, got {self.pooling!r}")
-        return POOLINGS[self.pooling]
+        return tokenized(texts, self.tokenizer)
 
     def _embedder(self) -> Embedder:
         """Return the embedder of the parameters, which `set_params` may have changed since the last call."""
@@ -115,14 +101,3 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         tags.input_tags.string = True
         tags.input_tags.two_d_array = False
         return tags
-
-
-def _tokens(index: int, row: object) -> list[str]:
-    if not isinstance(row, Sequence | np.ndarray):
-        raise ConfigurationError(f"row {index}: expected a text or a list of tokens, got {row!r}")
-    return list(row)
-
-
-@cache
-def _spacys_rules() -> SpacyBlankTokenizer:
-    return SpacyBlankTokenizer()

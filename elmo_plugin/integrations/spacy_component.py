@@ -1,6 +1,6 @@
 """ELMo as a component of a spaCy pipeline."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Optional, Union, final
 
 import numpy as np
@@ -63,8 +63,7 @@ class ElmoComponent:
         """Return the tensor (T, D) of each doc."""
         width = self._embedder.elmo.get_output_dim()
         tensors = [np.zeros((len(doc), width), dtype=np.float32) for doc in docs]  # (T, D)
-        spans = [doc.sents if doc.has_annotation("SENT_START") else [doc[:]] for doc in docs]
-        sentences = [(row, _words(span)) for row, of_doc in enumerate(spans) for span in of_doc]
+        sentences = words_of(docs)
         arrays = self._embedder.embed([[word.text for word in words] for _, words in sentences])
         for (row, words), array in zip(sentences, arrays, strict=True):
             layers = array if array.ndim == 3 else array[None]  # (L, T, D)
@@ -78,6 +77,19 @@ def make_elmo(
 ) -> ElmoComponent:
     """Return the component of a config, whose keys are the parameters of `elmo_plugin.load`."""
     return ElmoComponent(load(bilm, mix, precision, cuda_device, initial_state))
+
+
+def words_of(docs: Sequence[Doc], by_sentence: Optional[bool] = None) -> list[tuple[int, list[Token]]]:
+    """Return what the biLM reads of docs: the index of the doc, and the words of a sentence or of the whole doc.
+
+    `by_sentence` is whether docs are read by sentence; by default those that have sentences are. White space is left
+    out.
+    """
+    found = []
+    for row, doc in enumerate(docs):
+        apart = doc.has_annotation("SENT_START") and by_sentence is not False
+        found += [(row, _words(span)) for span in (doc.sents if apart else [doc[:]])]
+    return found
 
 
 def _words(tokens: Union[Doc, Span]) -> list[Token]:

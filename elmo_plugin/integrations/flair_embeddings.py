@@ -1,0 +1,93 @@
+"""ELMo as word embeddings of flair. Import this module before flair loads a model that was saved with them."""
+
+from typing import Any, Optional, final
+
+import flair
+import torch
+from flair.data import Sentence
+from flair.embeddings import TokenEmbeddings
+from flair.embeddings.base import register_embeddings
+
+from elmo_plugin.checkpoints import bilm_keys
+from elmo_plugin.embedding import load_by_keys
+from elmo_plugin.integrations.saved_bilm import bilm_to_bytes, load_bytes
+
+
+@final
+@register_embeddings
+class ElmoEmbeddings(TokenEmbeddings):
+    """ELMo vectors of the tokens of flair's sentences, from a frozen biLM: alone or in `StackedEmbeddings`.
+
+    The first parameters are those of flair's own `ELMoEmbeddings`, which need AllenNLP 0.9. A flair model that is saved
+    holds the biLM and needs no other file.
+
+    # Parameters
+
+    model : `str`
+        A path, a URL or the name of a bundled biLM, in any format.
+    options_file, weight_file : `Optional[str]`
+        Instead of `model`, a pair of bilm-tf's files.
+    embedding_mode : `str`
+        `all` for the layers side by side (L · D), the token layer first; `top` for the top layer; `average` for the
+        mean of the layers.
+    precision, initial_state
+        As in `elmo_plugin.load`.
+    saved_bilm : `Optional[bytes]`
+        The biLM inside a flair model, which takes the place of the files.
+
+    Raises `ConfigurationError` for values that `load` rejects.
+
+    >>> sentence = Sentence("The ship sank .")
+    >>> _ = ElmoEmbeddings("english-tiny").embed(sentence)
+    >>> sentence[1].embedding.shape
+    torch.Size([1536])
+    """
+
+    def __init__(
+        self,
+        model: str = "english-tiny",
+        options_file: Optional[str] = None,
+        weight_file: Optional[str] = None,
+        embedding_mode: str = "all",
+        precision: str = "float32",
+        initial_state: Optional[str] = None,
+        saved_bilm: Optional[bytes] = None,
+    ) -> None:
+        self.name = f"elmo-{model}-{embedding_mode}"
+        self.static_embeddings = True
+        super().__init__()
+        mix = "concatenate" if embedding_mode == "all" else embedding_mode
+        if saved_bilm is None:
+            in_files = options_file is not None or weight_file is not None
+            keys = bilm_keys(None if in_files else model, options_file, weight_file)
+            self._embedder = load_by_keys(keys, mix, precision, -1, initial_state)
+        else:
+            self._embedder = load_bytes(saved_bilm, model, mix, precision, initial_state)
+        self._params: dict[str, Any] = {
+            "model": model,
+            "embedding_mode": embedding_mode,
+            "precision": precision,
+            "initial_state": initial_state,
+        }
+
+    @property
+    def embedding_length(self) -> int:
+        """Return the width of a token's vector."""
+        return self._embedder.elmo.get_output_dim()
+
+    def _add_embeddings_internal(self, sentences: list[Sentence]) -> None:
+        """Set the vector of each token, on flair's device."""
+        self._embedder.elmo.to(flair.device)
+        for index, array in self._embedder.by_length([[token.text for token in sentence] for sentence in sentences]):
+            vectors = torch.tensor(array, device=flair.device)  # (T, D)
+            for token, vector in zip(sentences[index], vectors, strict=True):
+                token.set_embedding(self.name, vector)
+
+    def to_params(self) -> dict[str, Any]:
+        """Return the arguments that build the same embeddings, for flair to save."""
+        return {**self._params, "saved_bilm": bilm_to_bytes(self._embedder)}
+
+    @classmethod
+    def from_params(cls, params: dict[str, Any]) -> "ElmoEmbeddings":
+        """Build the embeddings of a saved flair model."""
+        return cls(**params)

@@ -1,0 +1,45 @@
+"""Columns of texts as sentences: what every integration does with the rows that users have."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Optional, Union
+
+import numpy as np
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.embedding import maximum, mean
+from elmo_plugin.text import SpacyBlankTokenizer
+
+Texts = Sequence[Union[str, Sequence[str]]]
+Tokenize = Callable[[str], Sequence[str]]
+
+POOLINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"mean": mean, "max": maximum}
+"""The functions that pool the vectors of a text's tokens into one."""
+
+
+def pooling_named(pooling: str) -> Callable[[np.ndarray], np.ndarray]:
+    """Return one of `POOLINGS`. Raises `ConfigurationError` for another name."""
+    if pooling not in POOLINGS:
+        raise ConfigurationError(f"'pooling': expected one of {', '.join(POOLINGS)}, got {pooling!r}")
+    return POOLINGS[pooling]
+
+
+def tokenized(texts: Iterable[object], tokenizer: Optional[Tokenize] = None) -> list[Sequence[str]]:
+    """Return the tokens of each row: a text is split by the tokenizer, or by spaCy's rules; a list of tokens is taken.
+
+    Raises `ConfigurationError` that names the row if one is neither.
+    """
+    tokenize = tokenizer or (lambda text: [token.ensure_text() for token in _spacys_rules().tokenize(text)])
+    # spaCy needs a plain `str` instead of NumPy's.
+    return [tokenize(str(row)) if isinstance(row, str) else _tokens(index, row) for index, row in enumerate(texts)]
+
+
+def _tokens(index: int, row: object) -> list[str]:
+    if not isinstance(row, Sequence | np.ndarray):
+        raise ConfigurationError(f"row {index}: expected a text or a list of tokens, got {row!r}")
+    return list(row)
+
+
+@cache
+def _spacys_rules() -> SpacyBlankTokenizer:
+    return SpacyBlankTokenizer()

@@ -1,0 +1,111 @@
+"""The embeddings, held against flair's own `ELMoEmbeddings` on the same layers, inside flair's tagger."""
+
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import flair
+import numpy as np
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from flair.data import Corpus, Sentence
+from flair.embeddings import ELMoEmbeddings, OneHotEmbeddings, StackedEmbeddings
+from flair.models import SequenceTagger
+from flair.trainers import ModelTrainer
+
+import elmo_plugin
+from elmo_plugin.integrations.flair_embeddings import ElmoEmbeddings
+from tests.oracles import write_files
+from tests.task_oracles import D, L, small_bilm, warm_bilm
+
+pytestmark = pytest.mark.slow  # flair takes seconds to import
+TEXTS = [["The", "ship", "left", "Boston", "."], ["She", "sold", "bread"]]
+flair.device = torch.device("cpu")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    """The small biLM in bilm-tf's files."""
+    write_files(tmp_path / "bilm", small_bilm())
+    return str(tmp_path / "bilm")
+
+
+def sentences() -> list[Sentence]:
+    """The sentences, with Boston as an entity."""
+    found = [Sentence(words) for words in TEXTS]
+    found[0][3:4].add_label("ner", "GPE")
+    return found
+
+
+def vectors(sentence: Sentence) -> np.ndarray:
+    return np.stack([token.embedding.cpu().numpy() for token in sentence])  # (T, width)
+
+
+def probabilities(sentence: Sentence) -> list[float]:
+    return [label.score for token in sentence for label in token.tags_proba_dist["ner"]]
+
+
+@pytest.mark.parametrize("mode", ["all", "top", "average"])
+def test_vectors_are_those_of_flairs_own_class(mode: str, small: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    retired = ModuleType("allennlp.commands.elmo")
+    retired.ElmoEmbedder = elmo_plugin.ElmoEmbedder  # type: ignore[attr-defined]
+    retired.DEFAULT_OPTIONS_FILE = retired.DEFAULT_WEIGHT_FILE = ""  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "allennlp.commands.elmo", retired)
+    monkeypatch.setattr("allennlp.commands.elmo", retired, raising=False)
+    files = {"options_file": f"{small}/options.json", "weight_file": f"{small}/weights.hdf5"}
+    theirs, ours, named = sentences(), sentences(), sentences()
+    ELMoEmbeddings(**files, embedding_mode=mode).embed(theirs)
+    embeddings = ElmoEmbeddings(**files, embedding_mode=mode)
+    embeddings.embed(ours)
+    ElmoEmbeddings(small, embedding_mode=mode).embed(named)
+    assert embeddings.embedding_length == (L * D if mode == "all" else D)
+    for wanted, found, other in zip(theirs, ours, named, strict=True):
+        np.testing.assert_allclose(vectors(found), vectors(wanted), atol=1e-6)
+        np.testing.assert_array_equal(vectors(other), vectors(found))
+
+
+@pytest.mark.parametrize("state", ["zero", "warm"])
+def test_a_tagger_on_a_stack_trains_and_what_it_saves_needs_no_other_file(state: str, tmp_path: Path) -> None:
+    write_files(tmp_path / "warm", warm_bilm())
+    corpus = Corpus(train=sentences(), dev=sentences(), test=sentences(), sample_missing_splits=False)
+    elmo = ElmoEmbeddings(str(tmp_path / "warm"), embedding_mode="average", initial_state=state)
+    tagger = SequenceTagger(
+        embeddings=StackedEmbeddings([elmo, OneHotEmbeddings.from_corpus(corpus, min_freq=1)]),
+        tag_dictionary=corpus.make_label_dictionary("ner", add_unk=False),
+        tag_type="ner",
+        hidden_size=8,
+    )
+    before = {name: value.clone() for name, value in tagger.state_dict().items()}
+    ModelTrainer(tagger, corpus).train(tmp_path / "run", max_epochs=1, mini_batch_size=2, learning_rate=0.1)
+    assert any(not torch.equal(value, before[name]) for name, value in tagger.state_dict().items())
+
+    shutil.rmtree(tmp_path / "warm")
+    loaded = SequenceTagger.load(tmp_path / "run" / "final-model.pt")
+    for one, other in zip(sentences(), sentences(), strict=True):
+        tagger.predict(one, embedding_storage_mode="cpu", return_probabilities_for_all_classes=True)
+        loaded.predict(other, embedding_storage_mode="cpu", return_probabilities_for_all_classes=True)
+        np.testing.assert_array_equal(vectors(one), vectors(other))
+        assert probabilities(one) == probabilities(other)
+
+
+def test_a_sentence_has_the_same_vectors_alone_and_odd_tokens_have_some(small: str) -> None:
+    odd = [["a b", "\n", "x" * 300, "🙂"], ["one"], []]
+    together, alone = [Sentence(words) for words in odd], [Sentence(words) for words in odd]
+    embeddings = ElmoEmbeddings(small)
+    embeddings.embed(together)
+    for one, other in zip(together, alone, strict=True):
+        embeddings.embed(other)
+        for token, same in zip(one, other, strict=True):
+            np.testing.assert_allclose(token.embedding, same.embedding, atol=1e-5)
+            assert token.embedding.any()
+
+
+def test_wrong_arguments_are_errors(small: str) -> None:
+    with pytest.raises(ConfigurationError, match="'best'"):
+        ElmoEmbeddings(small, embedding_mode="best")
+    with pytest.raises(ConfigurationError, match="'weight_file'"):
+        ElmoEmbeddings(options_file=f"{small}/options.json")
+    with pytest.raises(ConfigurationError, match="english-tiny"):
+        ElmoEmbeddings("original")
