@@ -1,7 +1,10 @@
 """Promise 1: the same sentence gives the same vector, whatever stands beside it and whatever was read before."""
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,9 +13,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, WarmState, ZeroState, warm_up
-from elmo_plugin.checkpoints import BilmTf, Checkpoint, build_bilm
+from elmo_plugin.bilm import CHOICES, BiLM, InitialState, WarmState, ZeroState, warm_up
+from elmo_plugin.checkpoints import BilmTf, Checkpoint, build_bilm, load_checkpoint
 from elmo_plugin.elmo import Elmo, ScalarMix
+from elmo_plugin.lstm import KERNELS
 from elmo_plugin.text import batch_to_ids
 from tests.oracles import SENTENCES, lively, options
 
@@ -52,6 +56,29 @@ def run_elmo(elmo: Elmo) -> Run:
         return [vectors[:, row, : len(sentence)] for row, sentence in enumerate(batch)]
 
     return run
+
+
+@cache
+def english_tiny(kernel: str, precision: str, state: str) -> Run:
+    """Each sentence's layers (L, its own length + 2, D), of trained weights."""
+    bilm = build_bilm(load_checkpoint("english-tiny"), kernel)
+    bilm.warm_state = warm_up(bilm, [batch_to_ids(SENTENCES)])
+    elmo = Elmo.from_parts(bilm, [ScalarMix(3, 512)], initial_state=InitialState.by_name(state)(), precision=precision)
+
+    def run(batch: list[Sentence]) -> list[Tensor]:
+        layers, _ = elmo.run_bilm(batch_to_ids(batch))
+        return [layers[:, row, : len(sentence) + 2] for row, sentence in enumerate(batch)]
+
+    return run
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Use this many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    yield
+    torch.set_num_threads(before)
 
 
 def make_runs() -> dict[str, Run]:
@@ -115,6 +142,56 @@ def test_beside_any_amount_of_padding(batch: list[Sentence], padding: int) -> No
 def test_in_training_as_in_evaluation(training: bool) -> None:
     bilm = make_bilm().train(training)
     assert_same(run_bilm(bilm)(SENTENCES), RUNS["bilm"](SENTENCES))
+
+
+BOUNDS = {"float32": 2e-6, "bfloat16": 2e-2}
+"""The largest difference that the documentation promises, as a share of the largest number of the vectors."""
+LONG = [[f"w{row}{column}" for column in range(30)] for row in range(2)]
+ON_CPU = [name for name in KERNELS if name not in ("auto", "fused")]  # `auto` is one of the others
+
+
+@pytest.mark.parametrize("kernel", ON_CPU)
+@pytest.mark.parametrize("precision", [name for name in CHOICES if name != "auto"])
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    state=st.sampled_from(["zero", "warm"]),
+    batch=batches,
+    before=batches,
+    seed=st.integers(0, 9),
+    n_threads=st.just(1),  # threads that wait for each other on a busy machine are slow
+)
+@example(state="zero", batch=SENTENCES + LONG, before=LONG[:1], seed=1, n_threads=2)
+@example(state="warm", batch=SENTENCES + LONG, before=[["a"]], seed=2, n_threads=1)
+def test_with_every_kernel_precision_state_order_and_number_of_threads(
+    kernel: str,
+    precision: str,
+    state: str,
+    batch: list[Sentence],
+    before: list[Sentence],
+    seed: int,
+    n_threads: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("elmo_plugin.bilm.seq2seq_encoder.TOKENS_PER_BLOCK", 20)
+    run = english_tiny(kernel, precision, state)
+    alone = [run([sentence])[0] for sentence in batch]
+    order = random.Random(seed).sample(range(len(batch)), len(batch))
+    with threads(n_threads):
+        run(before)
+        found, again = (run([batch[row] for row in order]) for _ in range(2))
+    for row, ours, repeated in zip(order, found, again, strict=True):
+        assert torch.equal(repeated, ours)
+        assert (ours - alone[row]).abs().max() <= BOUNDS[precision] * alone[row].abs().max()
+        if precision == "float32":
+            (plain,) = english_tiny("reference", precision, state)([batch[row]])
+            assert (ours - plain).abs().max() <= BOUNDS[precision] * plain.abs().max()
+
+
+@pytest.mark.parametrize("kernel", ON_CPU)
+def test_from_a_carried_state_the_same_calls_give_the_same_bits(kernel: str) -> None:
+    runs = [english_tiny.__wrapped__(kernel, "float32", "carried") for _ in range(2)]
+    first, again = ([layers for batch in (SENTENCES, LONG, SENTENCES[::-1]) for layers in run(batch)] for run in runs)
+    assert all(map(torch.equal, first, again))
 
 
 def reload_state_dict(bilm: BiLM, folder: Path) -> BiLM:

@@ -1,0 +1,80 @@
+"""Repeated runs of each kernel and each product give the same bits: results, states and every gradient.
+
+The kernels and products are found in the source, so that a new one without a test fails here.
+"""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor
+
+from elmo_plugin import linear as linear_package
+from elmo_plugin import lstm
+from elmo_plugin.linear import linear, pack, product, product_with, weight_gradient
+from elmo_plugin.lstm import KERNELS, Kernel, LstmClips
+from tests.kernel_oracles import DEVICE, in_float32, make_case, run
+
+TYPES = [torch.float32, torch.bfloat16]
+PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "linear": linear,
+    "pack": lambda values, weight: product(values, pack(weight, len(values), times=99)),
+    "product": product,
+    "product_with": lambda values, weight: product_with(weight)(values),
+    "weight_gradient": lambda values, weight: weight_gradient(values, values + 1),
+}
+"""The functions of `linear` that multiply, applied to values (N, I) and a weight (O, I)."""
+
+
+@pytest.fixture(autouse=True)
+def several_threads() -> Iterator[None]:
+    """Use more than one thread, whose order could show in the sums."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(2, before))
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_kernel_gives_the_same_bits_again(name: str, dtype: torch.dtype) -> None:
+    interpreted = name == "fused" and DEVICE == "cpu"  # which is slow
+    lengths, sizes = ([3, 0, 2], (20, 33, 17)) if interpreted else ([8, 5, 0, 1] * 4, (64, 96, 48))
+    case = in_float32(make_case(lengths, sizes=sizes, clips=LstmClips(0.8, 0.5)))
+    with torch.autocast(DEVICE, dtype, enabled=dtype != torch.float32):
+        first, again = (run(KERNELS[name], case) for _ in range(2))
+    torch.testing.assert_close(again._asdict(), first._asdict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_product_gives_the_same_bits_again(name: str, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    values, weight = (torch.randn(*shape, generator=generator).to(DEVICE, dtype) for shape in ((301, 160), (520, 160)))
+    for rows in (1, 2, 301):
+        assert torch.equal(*(PRODUCTS[name](values[:rows], weight) for _ in range(2)))
+
+
+def test_every_kernel_and_every_product_has_such_a_test() -> None:
+    """A kernel is a function with the parameters of `Kernel`; a product is a public function that returns a tensor."""
+    parameters = [*inspect.signature(Kernel.__call__).parameters][1:]
+    found = {name for name, function in functions(lstm) if [*inspect.signature(function).parameters][:6] == parameters}
+    assert found == KERNELS.keys()
+    returned = (Tensor, Callable[[Tensor], Tensor])
+    products = {
+        name for name, each in functions(linear_package) if inspect.signature(each).return_annotation in returned
+    }
+    assert products & {*linear_package.__all__} == PRODUCTS.keys()
+
+
+def functions(package: ModuleType) -> Iterator[tuple[str, Callable[..., object]]]:
+    """Yield the functions that the modules of a package define, by name."""
+    for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        module = importlib.import_module(info.name)
+        for name, value in vars(module).items():
+            if inspect.isfunction(value) and value.__module__ == module.__name__:
+                yield name, value
