@@ -126,8 +126,21 @@ class Native(CheckpointFormat):
         sums = {key: zlib.crc32(text.encode()) for key, text in texts.items()}
         sums |= {name: zlib.crc32(_bytes(tensor)) for name, tensor in tensors.items()}
         header = {"format": FORMAT, "version": VERSION, **texts, "sums": json.dumps(sums, sort_keys=True)}
-        with atomic_file(target) as partial:
-            partial.write_bytes(save(tensors, header))
+        with atomic_file(target) as partial, partial.open("wb") as file:
+            file.writelines(_with_sorted_metadata(save(tensors, header)))
+
+
+def _with_sorted_metadata(content: bytes) -> list[Union[bytes, memoryview]]:
+    """Return the parts of a file of safetensors, which writes metadata in random order, with its metadata sorted.
+
+    A file begins with the length of its header in 8 bytes, and a header ends with spaces up to a multiple of 8.
+    """
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return [len(text).to_bytes(8, "little"), text, memoryview(content)[end:]]
 
 
 def _file(location: Location) -> Path:
