@@ -142,9 +142,22 @@ def _check(keys: dict[str, Any]) -> None:
 
 def _options(keys: dict[str, Any]) -> BiLMOptions:
     try:
-        return BiLMOptions.from_dict(keys["options"])
+        options = BiLMOptions.from_dict(keys["options"])
     except OptionsError as error:
         raise ConfigurationError(f"'bilm.options': {error}") from error
+    known = options.to_dict()
+    for block in known.keys() & {"lstm", "char_cnn"}:  # beside them there may be keys of bilm-tf's training run
+        _reject_unknown(keys["options"][block], known[block], f"bilm.options.{block}")
+    return options
+
+
+def _reject_unknown(given: Mapping[str, Any], known: Mapping[str, Any], path: str) -> None:
+    """Raise `ConfigurationError` for a key that is not known, such as a misspelt one."""
+    for key, value in given.items():
+        if key not in known:
+            raise ConfigurationError(f"'{path}.{key}': expected one of {', '.join(known)}, got an unknown key")
+        if isinstance(known[key], dict):
+            _reject_unknown(value, known[key], f"{path}.{key}")
 
 
 def _source(keys: dict[str, Any]) -> str:
