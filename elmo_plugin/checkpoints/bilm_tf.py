@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from collections.abc import Mapping
 from dataclasses import replace
 from io import BytesIO
 from os import PathLike, fspath
@@ -26,6 +27,7 @@ from elmo_plugin.checkpoints.files import (
     plain_location,
     reading_error,
 )
+from elmo_plugin.checkpoints.hdf5 import HDF5_ERRORS, Dataset, read_datasets
 from elmo_plugin.checkpoints.limits import check_numbers
 from elmo_plugin.checkpoints.vocabulary import VOCABULARIES, VOCABULARY, read_words, with_vocabulary, write_words
 from elmo_plugin.checkpoints.weight_map import bilm_tf_map, read_tensors, write_tensors
@@ -73,11 +75,9 @@ class BilmTf(CheckpointFormat):
             )
         options = read_options(options_path)
         try:
-            with h5py.File(path, "r") as file:
-                checkpoint = _read_weights(file, options, path)
-        except ConfigurationError:
-            raise
-        except Exception as error:  # h5py may raise anything for a damaged file
+            with path.open("rb") as file:
+                checkpoint = _read_weights(read_datasets(file), options, path)
+        except (OSError, *HDF5_ERRORS) as error:
             reason = reading_error(path, HDF5, error)
             raise ConfigurationError(f"'weight_file' {path} is not a complete hdf5 file: {reason}") from error
         return _with_vocabulary_beside(plain_location(weight_file), checkpoint)
@@ -170,34 +170,29 @@ def _with_vocabulary_beside(weights: str, checkpoint: Checkpoint) -> Checkpoint:
     return with_vocabulary(checkpoint, words, str(paths[0]))
 
 
-def _read_weights(file: h5py.File, options: BiLMOptions, path: Path) -> Checkpoint:
+def _read_weights(file: Mapping[str, Dataset], options: BiLMOptions, path: Path) -> Checkpoint:
     name = f"'weight_file' {path}"
-    # A name in the file may lead into another file. Reject it before anything opens that.
-    links = file.id.links
-    external = links.visit(lambda name, link: name if link.type == h5py.h5l.TYPE_EXTERNAL else None, info=True)
-    if external is not None:
-        target, _ = links.get_val(external)
-        raise ConfigurationError(f"{name}: '{external.decode()}' is a link to another file, {target.decode()}")
     if options.char_cnn is None and options.n_tokens_vocab is None:
         if "embedding" not in file:
             raise ConfigurationError(f"{name}: expected a tensor 'embedding', because the options have no 'char_cnn'")
         options = replace(options, n_tokens_vocab=file["embedding"].shape[0])
     check_numbers(options, path.stat().st_size, f"{path}")
 
-    one_cell = options.lstm.n_layers == 1 and "RNN_0/RNN/LSTMCell" in file
+    one_cell = options.lstm.n_layers == 1 and any(their_name.startswith("RNN_0/RNN/LSTMCell/") for their_name in file)
     rows = list(bilm_tf_map(options, one_cell))
     # bilm-tf writes no projection between equal sizes. AllenNLP would apply one, so it must not be ignored.
     known = {their_name for row in rows for their_name in row.theirs}
     ends = ("/W_P_0",) if options.char_cnn is None else ("/W_P_0", "CNN_proj/W_proj")
-    unread = file.visit(lambda name: name if name.endswith(ends) and name not in known else None)
-    if unread is not None:
-        raise ConfigurationError(f"{name}: expected no projection between equal sizes, got '{unread}'")
+    unread = [their_name for their_name in file if their_name.endswith(ends) and their_name not in known]
+    if unread:
+        raise ConfigurationError(f"{name}: expected no projection between equal sizes, got '{unread[0]}'")
 
-    def load(their_name: str, dataset: h5py.Dataset) -> Tensor:
-        if dataset.external or dataset.is_virtual:
-            raise ConfigurationError(f"{name}, tensor '{their_name}': the numbers are in another file")
-        values = np.asarray(dataset[...], dtype=np.float32)
-        if dataset.attrs.get(SUM) not in (None, zlib.crc32(values.data)):
+    def load(their_name: str, dataset: Dataset) -> Tensor:
+        try:
+            values = dataset.numbers()
+        except HDF5_ERRORS as error:
+            raise ConfigurationError(f"{name}, tensor '{their_name}': {error}") from error
+        if dataset.attribute(SUM) not in (None, zlib.crc32(values.data)):
             raise ConfigurationError(f"{name}, tensor '{their_name}': the check sum does not match")
         if not np.isfinite(values).all():
             raise ConfigurationError(f"{name}, tensor '{their_name}': expected finite numbers")
