@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.text import read_json
 
 CONFIG, METRICS, GRID = "config.json", "metrics.json", "grid.json"
 EPOCH = re.compile(r"metrics_epoch_(\d+)\.json")
@@ -125,7 +126,7 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[Uncounted]]:
 def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file. Raises `ConfigurationError` naming the file if it does not hold one."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = read_json(path)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path.name} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not isinstance(value, dict):

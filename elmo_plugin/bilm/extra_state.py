@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo_plugin.text import parse_json
+
 SUM_BYTES = 4
 
 
@@ -44,7 +46,7 @@ def tensor_to_description(state: Tensor) -> dict[str, Any]:
                 "the description of the weights is damaged, or it is the mean of descriptions that differ: average "
                 "only models of equal sizes that come from the same source"
             )
-    description = json.loads(text)
+    description = parse_json(text.decode())
     if not isinstance(description, dict):
         raise ValueError(f"expected the description to be an object, got a {type(description).__name__}")
     return description

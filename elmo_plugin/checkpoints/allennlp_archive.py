@@ -179,6 +179,7 @@ def _unpack(path: Path, folder: str) -> None:
                 members = (
                     member
                     for member in archive
+                    if member.isreg() and not member.issparse()  # a hole of any size takes no bytes in the archive
                     if member.name in (ARCHIVED_WEIGHTS, WORDS, CONFIG)
                     or (member.name.startswith(PACKED) and member.name.endswith(OPTIONS_FILE))
                 )

@@ -1,6 +1,5 @@
 """AllenNLP's own ELMo inside other people's models: the model holds the weights, and its config names the sizes."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from elmo_plugin.checkpoints.files import local_file
 from elmo_plugin.checkpoints.limits import check_numbers
 from elmo_plugin.checkpoints.weight_map import allennlp_map, read_tensors
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.text import read_json
 
 CONFIG = "config.json"
 PACKED = "fta/"
@@ -109,7 +109,7 @@ def _read_sizes(folder: Path, name: str) -> BiLMOptions:
 
 def _config(folder: Path, name: str) -> Any:
     try:
-        return json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        return read_json(folder / CONFIG)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"'{name}{CONFIG}', which names the sizes of its ELMo: {error}") from error
 

@@ -32,6 +32,7 @@ from elmo_plugin.checkpoints.limits import check_numbers
 from elmo_plugin.checkpoints.vocabulary import VOCABULARIES, VOCABULARY, read_words, with_vocabulary, write_words
 from elmo_plugin.checkpoints.weight_map import bilm_tf_map, read_tensors, write_tensors
 from elmo_plugin.options import BiLMOptions, OptionsError
+from elmo_plugin.text import read_json
 
 SUFFIXES = (".hdf5", ".h5")
 SUM = "crc32"
@@ -119,7 +120,7 @@ class BilmTf(CheckpointFormat):
 def read_options(path: Path) -> BiLMOptions:
     """Read an `options.json`. Raises `ConfigurationError` that names the file for other content."""
     try:
-        return BiLMOptions.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        return BiLMOptions.from_dict(read_json(path))
     except OptionsError as error:
         raise ConfigurationError(f"'options_file' {path}: {error}") from error
     except (OSError, ValueError) as error:

@@ -14,7 +14,7 @@ Location = Union[str, "PathLike[str]"]
 """A path, a URL or the name of a bundled biLM."""
 
 BUNDLED = Path(__file__).parent / "bundled"
-HDF5, JSON, ZIP = "an hdf5 file", "a JSON text", "a zip file"
+HDF5, JSON, ZIP, DEVICE = "an hdf5 file", "a JSON text", "a zip file", "a device or a pipe"
 GZIP = "a file compressed with gzip; unpack it with `gunzip`, or with `tar -xzf` if it is an archive"
 XZ = "a file compressed with xz; unpack it with `unxz`"
 SIGNATURES = {
@@ -46,12 +46,13 @@ def plain_location(location: Location) -> str:
 def local_file(location: Location, key: str) -> Path:
     """Return the local path of a file or folder, after downloading a URL, or a repository of the Hugging Face Hub.
 
-    Raises `ConfigurationError` that names `key` if the file does not exist or cannot be downloaded.
+    Raises `ConfigurationError` that names `key` if the file does not exist or cannot be downloaded, and for a device or
+    a pipe, which may have no end.
     """
     name = plain_location(location)
     try:
         # The Hub's files are kept in its own cache, which `hf download` fills, too, and not in AllenNLP's.
-        return hub_path(name) if name.startswith(HUB) else Path(cached_path(name))
+        path = hub_path(name) if name.startswith(HUB) else Path(cached_path(name))
     except (ValueError, OSError) as error:
         why = "there is no such file" if str(error) == name else " ".join(str(error).split())
         if name.startswith(HUB):
@@ -61,6 +62,9 @@ def local_file(location: Location, key: str) -> Path:
                 f"`hf download {repository} --local-dir FOLDER` where there is one, copy the folder here, and name it"
             )
         raise ConfigurationError(f"'{key}' is '{fspath(location)}', which cannot be read: {why}") from error
+    if kind_of(path) == DEVICE:
+        raise ConfigurationError(f"'{key}' is '{fspath(location)}': expected a file or a folder, got {DEVICE}")
+    return path
 
 
 def is_missing(location: Location) -> bool:
@@ -91,6 +95,8 @@ def kind_of(path: Path) -> Optional[str]:
     """Return what a file is by its first bytes, with advice on how to unpack it; `None` for an unknown kind."""
     if path.is_dir():
         return "a directory"
+    if path.exists() and not path.is_file():
+        return DEVICE
     try:
         with path.open("rb") as file:
             first = file.read(FIRST_BYTES)

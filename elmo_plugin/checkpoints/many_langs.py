@@ -23,6 +23,7 @@ from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
 from elmo_plugin.checkpoints.weight_map import many_langs_map, read_tensors, write_tensors
 from elmo_plugin.checkpoints.zip_files import is_unpacked
 from elmo_plugin.options import BiLMOptions, LstmOptions, ManyLangsOptions, OptionsError
+from elmo_plugin.text import parse_json
 
 ENCODER, EMBEDDER = "encoder", "token_embedder"
 """The names of the two pickles, and of the blocks of the config that describe them."""
@@ -133,7 +134,7 @@ def _text(file: Path) -> str:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(_text(file))
+        content = parse_json(_text(file))
     except ValueError as error:
         raise ConfigurationError(f"'{file}': {error}") from error
     if not isinstance(content, dict):

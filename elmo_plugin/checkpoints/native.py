@@ -19,6 +19,7 @@ from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointForm
 from elmo_plugin.checkpoints.files import Location, bundled_folder, local_file, names_in, reading_error
 from elmo_plugin.checkpoints.vocabulary import with_vocabulary
 from elmo_plugin.options import BiLMOptions, OptionsError
+from elmo_plugin.text import parse_json
 
 SUFFIX = ".safetensors"
 FORMAT, VERSION = "elmo_plugin", "1"
@@ -184,8 +185,8 @@ def _json(metadata: dict[str, str], key: str, path: Path) -> Optional[dict[str, 
     if key not in metadata:
         return None
     try:
-        value = json.loads(metadata[key])
-    except json.JSONDecodeError as error:
+        value = parse_json(metadata[key])
+    except ValueError as error:
         raise ConfigurationError(f"'{path}', metadata '{key}': {error}") from error
     if not isinstance(value, dict):
         raise ConfigurationError(f"'{path}', metadata '{key}': expected an object, got a {type(value).__name__}")

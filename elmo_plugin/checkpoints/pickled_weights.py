@@ -27,7 +27,11 @@ def read_weights(source: Source, name: str) -> dict[str, Any]:
         raise ConfigurationError(
             f"'{name}' holds no readable weights: expected a state dict, got {type(weights).__name__}"
         )
-    tensors = [value for value in weights.values() if isinstance(value, Tensor) and value.layout == torch.strided]
+    tensors = [value for value in weights.values() if isinstance(value, Tensor)]
+    if not all(map(_is_plain, tensors)):
+        raise ConfigurationError(
+            f"'{name}' holds no readable weights: expected dense tensors of real numbers, got others"
+        )
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
     _check_size(sum(storages.values()), source, name)  # the old format allocates the memory before it reads the numbers
     return weights
@@ -50,6 +54,12 @@ def check_sums(source: Source, name: str) -> None:
         raise ConfigurationError(f"'{name}' is damaged: {error}") from error
     if damaged is not None:
         raise ConfigurationError(f"'{name}' is damaged: the check sum of its member '{damaged}' does not match")
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Return whether the numbers of a tensor are in memory, as they are in parameters."""
+    is_dense = tensor.layout == torch.strided and not tensor.is_nested
+    return is_dense and tensor.device.type == "cpu" and not tensor.is_quantized and not tensor.is_complex()
 
 
 def _check_size(unpacked: int, source: Source, name: str) -> None:

@@ -14,7 +14,7 @@ from allennlp.data import Vocabulary
 
 from elmo_plugin.atomic_write import atomic_file
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
-from elmo_plugin.checkpoints.files import GZIP, XZ, kind_of
+from elmo_plugin.checkpoints.files import DEVICE, GZIP, XZ, kind_of
 from elmo_plugin.checkpoints.limits import check_gzip
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text import TextFile
@@ -34,7 +34,7 @@ def read_words(path: Path, name: str) -> list[str]:
     read, is not UTF-8 text, or would grow beyond the limits.
     """
     kind = kind_of(path)
-    if kind == XZ:
+    if kind in (XZ, DEVICE):
         raise ConfigurationError(f"'{name}': expected a text file, got {kind}")
     if kind == GZIP:
         check_gzip(path, name)

@@ -1,7 +1,6 @@
 """What the predictors share: raw text or tokens in, and the layer that AllenNLP's interpreters look at."""
 
 from abc import ABC, abstractmethod
-from json import JSONDecodeError
 from typing import Any, Optional
 
 from allennlp.common.checks import ConfigurationError
@@ -13,7 +12,7 @@ from torch import nn
 
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.models.enhanced_text import WholeInput
-from elmo_plugin.text import SpacyBlankTokenizer, read_question
+from elmo_plugin.text import SpacyBlankTokenizer, read_line, read_question
 
 INTERPRETABLE_LAYERS = ("input", "token_layer")
 
@@ -30,10 +29,7 @@ class TextPredictor(Predictor, ABC):
 
     def load_line(self, line: str) -> JsonDict:
         """Parse a line of JSON. Raises `ConfigurationError` for any other line."""
-        try:
-            return super().load_line(line)
-        except JSONDecodeError as error:
-            raise ConfigurationError(f"expected one JSON object per line, got {line[:200]!r}: {error}") from error
+        return read_line(line)
 
     def words(self, json_dict: JsonDict) -> list[str]:
         """Return the tokens of a question. Raises `ConfigurationError` if it has neither text nor tokens."""

@@ -15,7 +15,7 @@ from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.perplexity import perplexity_of
 from elmo_plugin.pretraining.vocabulary import UNKNOWN_ID
 from elmo_plugin.pretraining.word_ids import WordIds
-from elmo_plugin.text import instance_words, read_question
+from elmo_plugin.text import instance_words, read_line, read_question
 
 
 @Predictor.register("bilm")
@@ -44,6 +44,10 @@ class BiLMPredictor(Predictor):
         if not isinstance(model, BidirectionalLanguageModel):
             raise ConfigurationError(f"the archive: expected a model of type 'bilm', got {type(model).__name__}")
         self.word_ids = WordIds(model.vocab)
+
+    def load_line(self, line: str) -> JsonDict:
+        """Parse a line of JSON. Raises `ConfigurationError` for any other line."""
+        return read_line(line)
 
     def predict_instance(self, instance: Instance) -> JsonDict:
         """Score one sentence."""

@@ -19,8 +19,9 @@ from elmo_plugin.text.code_points import (
     word_to_code_points,
 )
 from elmo_plugin.text.indexers import ManyLangsIndexer
+from elmo_plugin.text.json_text import parse_json, read_json
 from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
-from elmo_plugin.text.predictor_input import instance_words, read_question, without_lone_surrogates
+from elmo_plugin.text.predictor_input import instance_words, read_line, read_question, without_lone_surrogates
 from elmo_plugin.text.text_file import OpenText, TextFile
 from elmo_plugin.text.tokenizer import JustTabsTokenizer, SpacyBlankTokenizer
 
@@ -44,6 +45,9 @@ __all__ = [
     "fit_width",
     "instance_words",
     "length_batches",
+    "parse_json",
+    "read_json",
+    "read_line",
     "read_question",
     "spellings",
     "without_lone_surrogates",

@@ -6,6 +6,16 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Instance
 from allennlp.data.fields import TextField
 
+from elmo_plugin.text.json_text import parse_json
+
+
+def read_line(line: str) -> Any:
+    """Return the JSON value on a line. Raises `ConfigurationError` for any other line."""
+    try:
+        return parse_json(line)
+    except ValueError as error:
+        raise ConfigurationError(f"expected one JSON object per line, got {line[:200]!r}: {error}") from error
+
 
 def read_question(question: Any) -> Union[str, list[str]]:
     """Return the text of `{"sentence": "…"}`, or the tokens of `{"tokens": [...]}` unchanged.

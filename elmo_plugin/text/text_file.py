@@ -6,11 +6,15 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any, Optional, cast
 
 from allennlp.common.checks import ConfigurationError
+
+LONGEST_LINE = 2**26
+"""Bytes. A file that is made to do harm may have one line of any length, and a compressed one in a kilobyte."""
 
 Unpacker = Callable[..., AbstractContextManager[Any]]
 
@@ -50,9 +54,14 @@ class TextFile:
         r"""Yield each line with its line end.
 
         A line ends at `\n` only: `str.splitlines` would also split inside words such as "\u2028". A byte order mark is
-        dropped. Raises `ConfigurationError` for a file that cannot be read and for a line that is not UTF-8 text.
+        dropped. Raises `ConfigurationError` for a file that cannot be read, and for a line that is not UTF-8 text or
+        longer than `LONGEST_LINE`.
         """
         for number, encoded in enumerate(self._encoded_lines(), 1):
+            if len(encoded) > LONGEST_LINE:
+                raise ConfigurationError(
+                    f"{self._name}, line {number}: expected at most {LONGEST_LINE:,} bytes, got more"
+                )
             try:
                 line = encoded.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
@@ -76,7 +85,7 @@ class TextFile:
                 by_suffix = UNPACKERS.get(self.path.suffix, nullcontext)
                 unpack = next((unpack for magic, unpack in MAGIC.items() if head.startswith(magic)), by_suffix)
                 with unpack(self._raw) as unpacked:
-                    yield from unpacked
+                    yield from iter(partial(unpacked.readline, LONGEST_LINE + 1), b"")
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise ConfigurationError(f"{self._name}: cannot be read to its end ({error})") from error
 

@@ -66,7 +66,7 @@ def test_integers_without_a_number_of_labels_are_an_error_that_names_the_key(num
         build_model(experiment(classifier(ELMO, num_labels=num_labels), keys, data))
 
 
-@pytest.mark.parametrize("label", ["good", "-1", "1.0"])
+@pytest.mark.parametrize("label", ["good", "-1", "1.0", "9" * 5000])
 def test_a_label_that_is_no_integer_is_an_error_with_its_line(label: str, tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text(f"0,fine\n{label},dull\n", encoding="utf-8")

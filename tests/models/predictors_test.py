@@ -370,3 +370,5 @@ def test_allennlp_predict_writes_the_answer_for_a_lone_surrogate(
 def test_a_line_that_is_not_json_is_shown(load: Load) -> None:
     with pytest.raises(ConfigurationError, match=r"JSON.*sentence.*Tove"):
         load("tagger").load_line('{"sentence": Tove left.}')
+    with pytest.raises(ConfigurationError, match=r"JSON.*levels"):
+        load("tagger").load_line('{"tokens": ' + "[" * 100_000 + "]" * 100_000 + "}")

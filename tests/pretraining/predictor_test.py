@@ -138,6 +138,12 @@ def test_other_questions_are_rejected(predictor: BiLMPredictor, question: Any) -
         predictor.predict_json(question)
 
 
+@pytest.mark.parametrize("line", ['{"sentence": fog}', "[" * 100_000, '{"tokens": ["a"]', "", "9" * 5000])
+def test_a_line_that_is_not_json_is_rejected(predictor: BiLMPredictor, line: str) -> None:
+    with pytest.raises(ConfigurationError, match="JSON"):
+        predictor.load_line(line)
+
+
 def test_a_model_of_another_type_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"'bilm'.*NoModel"):
         BiLMPredictor(NoModel(), TextShardsReader())

@@ -72,6 +72,16 @@ def test_a_line_that_is_not_text_is_an_error_with_the_given_name(tmp_path: Path,
         list(lines)
 
 
+@pytest.mark.parametrize("name", ["text", "text.gz", "text.xz"])
+def test_a_line_that_has_no_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(Path(name).suffix, bytes)
+    (tmp_path / name).write_bytes(pack(b"one\n" + b"a" * 10))
+    assert len(list(TextFile(tmp_path / name).lines())) == 2
+    monkeypatch.setattr("elmo_plugin.text.text_file.LONGEST_LINE", 9)
+    with pytest.raises(ConfigurationError, match=rf"{name}, line 2: .* 9 bytes"):
+        list(TextFile(tmp_path / name).lines())
+
+
 @pytest.mark.parametrize("packing", PACKERS)
 def test_the_standard_input_may_be_compressed_and_stays_open(monkeypatch: pytest.MonkeyPatch, packing: str) -> None:
     buffer = io.BytesIO(PACKERS[packing](b"one\ntwo\n"))

@@ -15,7 +15,7 @@ Location = Union[str, "PathLike[str]"]
 Rows = Iterator[tuple[int, list[str]]]
 """Line numbers, from 1, with the columns of a row."""
 
-FIELD_SIZE_LIMIT = 2**31 - 1
+FIELD_SIZE_LIMIT = 2**26
 """The longest field of a CSV file in characters. Python's own limit is 131,072."""
 
 

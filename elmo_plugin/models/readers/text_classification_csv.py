@@ -237,8 +237,8 @@ class TextClassificationCsvReader(DatasetReader):
                     file_path, line, f"a label of 'label_names' ({', '.join(self._label_names)})", repr(label)
                 )
             label = self._label_names[label]
-        if self._skip_label_indexing and not label.isdecimal():
-            expected = "a whole number from 0 as the label, because 'skip_label_indexing' is true"
+        if self._skip_label_indexing and not (label.isdecimal() and len(label) < 10):
+            expected = "a whole number from 0 to 999,999,999 as the label, because 'skip_label_indexing' is true"
             raise line_error(file_path, line, expected, repr(label))
         return label
 

@@ -1,0 +1,563 @@
+"""What is fed with damaged input: each format of checkpoints, vocabularies, dataset readers, predictors, commands."""
+
+import contextlib
+import gzip
+import io
+import json
+import shutil
+import struct
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+from allennlp.commands import ArgumentParserWithDefaults
+from allennlp.commands.subcommand import Subcommand
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import DatasetReader
+from allennlp.predictors import Predictor
+
+from elmo_plugin.bilm import BiLM
+from elmo_plugin.checkpoints import (
+    AllenNlpArchive,
+    BilmTf,
+    Checkpoint,
+    CheckpointFormat,
+    ManyLangs,
+    Native,
+    build_bilm,
+    read_weights,
+    read_words,
+)
+from elmo_plugin.checkpoints.bilm_tf import read_options
+from elmo_plugin.checkpoints.hdf5 import HDF5_ERRORS, read_datasets
+from elmo_plugin.checkpoints.many_langs_vocabulary import parse_vocabulary
+from elmo_plugin.checkpoints.vocabulary import write_words
+from elmo_plugin.options import BiLMOptions
+from elmo_plugin.pretraining.vocabulary import read_vocabulary_file, vocabulary_of, words_of
+from elmo_plugin.text import batch_to_ids
+from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, language_model_run, pretrained
+from tests.fuzz.engine import Run, Target
+from tests.fuzz.mutations import (
+    SIZES,
+    Files,
+    mutate,
+    mutate_content,
+    mutate_files,
+    mutate_json,
+    mutate_tar,
+    mutate_zip,
+)
+from tests.fuzz.mutations import WORDS as ODD_WORDS
+from tests.language_model_oracles import language_model
+from tests.many_langs_oracle import config as many_langs_config
+from tests.many_langs_oracle import write_folder
+from tests.oracles import lively, options, tensorflow_file, write_files
+from tests.report_runs import tagger_config, write_pretraining, write_run
+from tests.task_oracles import OPINIONS, TOWNS, build_model, classifier, csv_reader, experiment, tagger, tags_reader
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+TINY = {"dim": 3, "projection_dim": 2, "n_layers": 1, "filters": [[1, 2], [2, 1]], "n_highway": 1}
+
+
+def read_files(folder: Path) -> Files:
+    """Return the files of a folder and of the folders in it."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def case(folder: Path, files: Files) -> Path:
+    """Return a folder with these files alone; names that no file may have are left out."""
+    where = folder / "case"
+    shutil.rmtree(where, ignore_errors=True)
+    where.mkdir()
+    for name, data in files.items():
+        (where / name).parent.mkdir(parents=True, exist_ok=True)
+        (where / name).write_bytes(data)
+    return where
+
+
+def use(checkpoint: Checkpoint) -> None:
+    """Check that a checkpoint that was read is a biLM that runs."""
+    bilm = build_bilm(checkpoint)
+    sizes = bilm.options
+    if sizes.many_langs is None and sizes.char_cnn is not None:
+        ids = batch_to_ids([["a", "word"]], sizes.char_cnn.max_characters_per_token)
+    else:
+        ids = torch.ones(1, 2, *[5] * (sizes.many_langs is not None), dtype=torch.long)
+        ids = bilm.token_encoder.batch_to_ids([["a", "word"]]) if sizes.many_langs is not None else ids  # type: ignore[operator]
+    with torch.no_grad():
+        assert bilm(ids).layers.size(0) == sizes.num_layers
+
+
+def feed_options(folder: Path) -> Run:
+    """`options.json`: what is read is written and read again the same."""
+    blocks = [options(), options(char_cnn=None, n_tokens_vocab=9), options(char_cnn=None, lexicon=LEXICON)]
+    corpus = [json.dumps(sizes.to_dict()).encode() for sizes in blocks]
+    corpus.append(
+        json.dumps({**blocks[0].to_dict(), "batch_size": 128, "dropout": 0.1, "all_clip_norm_val": 10.0}).encode()
+    )
+
+    def run(random: Random, folder: Path) -> None:
+        change = mutate_json if random.random() < 0.8 else mutate
+        path = folder / "options.json"
+        path.write_bytes(change(random, random.choice(corpus), random.choice(corpus)))
+        sizes = read_options(path)
+        assert BiLMOptions.from_dict(sizes.to_dict()) == sizes
+
+    return run
+
+
+def hdf5_files(folder: Path) -> list[bytes]:
+    """Return a biLM of bilm-tf's and files of all other structures."""
+    numbers, files = (
+        np.linspace(0, 1, 60).reshape(6, 10),
+        [(tensorflow_file(folder, options(**TINY).to_dict()) / "weights.hdf5").read_bytes()],
+    )
+    for keys in ({}, {"libver": "latest"}, {"libver": "v108"}, {"track_order": True}):
+        stream = io.BytesIO()
+        with h5py.File(stream, "w", **keys) as file:
+            for number in range(12):
+                file[f"group/of/{number}"] = np.full(2, number, ">f4")
+            file.create_dataset("array", data=numbers, dtype="f4").attrs["crc32"] = 1
+            if keys.get("libver") != "latest":
+                file.create_dataset("a", data=numbers, chunks=(2, 10), compression="gzip", shuffle=True)
+                file.create_dataset("b", data=numbers, chunks=(4, 4), compression="lzf")
+        files.append(stream.getvalue())
+    return files
+
+
+def feed_hdf5(folder: Path) -> Run:
+    """Hdf5: the structures, and the numbers of arrays that have a size."""
+    corpus = hdf5_files(folder)
+
+    def run(random: Random, folder: Path) -> None:
+        data = mutate(random, random.choice(corpus), random.choice(corpus))
+        try:
+            for dataset in read_datasets(io.BytesIO(data)).values():
+                dataset.attribute("crc32")
+                if np.prod(dataset.shape, dtype=float) < 1e5:
+                    assert dataset.numbers().shape == dataset.shape
+        except HDF5_ERRORS as error:
+            raise ConfigurationError(str(error)) from error
+
+    return run
+
+
+def feed_checkpoint(form: CheckpointFormat, write: Callable[[Path], list[Files]]) -> Callable[[Path], Run]:
+    """A folder of a format: what is read is used."""
+
+    def prepare(folder: Path) -> Run:
+        corpus = write(folder)
+
+        def run(random: Random, folder: Path) -> None:
+            where = case(folder, mutate_files(random, random.choice(corpus), corpus))
+            use(form.read(where))
+
+        use(form.read(case(folder, corpus[0])))
+        return run
+
+    return prepare
+
+
+def bilm_tf_folders(folder: Path) -> list[Files]:
+    """Return folders of bilm-tf with and without a vocabulary."""
+    (folder / "characters").mkdir()
+    (folder / "words").mkdir()
+    tensorflow_file(folder / "characters", options(**TINY).to_dict())
+    tensorflow_file(folder / "words", {"lstm": options(**TINY).to_dict()["lstm"], "n_tokens_vocab": 9}, vocabulary=9)
+    (folder / "words/vocabulary.txt").write_text("<S>\n</S>\n<UNK>\na\nb\nc\nd\ne\nf\n", encoding="utf-8")
+    return [read_files(folder / "characters"), read_files(folder / "words")]
+
+
+def many_langs_folders(folder: Path) -> list[Files]:
+    """Return a folder of ELMoForManyLangs."""
+    return [read_files(write_folder(folder / "144", many_langs_config()))]
+
+
+def run_folders(folder: Path) -> list[Files]:
+    """Return the run of a language model, and such a run with objects that are no tensors among its weights."""
+    files = read_files(language_model_run(folder / "run", pretrained(**TINY)))
+    weights = torch.load(io.BytesIO(files["best.th"]), weights_only=True)
+    odd = [
+        torch.zeros(3).to_sparse(),
+        torch.zeros(2, 2, device="meta"),
+        torch.zeros(2, dtype=torch.complex64),
+        torch.tensor(True),
+        torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+        torch.zeros(1).expand(10**9),
+        torch.nn.Parameter(torch.ones(2)),
+        {"a": [1]},
+        None,
+        "text",
+        float("nan"),
+    ]
+    folders = [files]
+    for number, value in enumerate(odd):
+        for key in random_keys(Random(number), weights):
+            stream = io.BytesIO()
+            torch.save({**weights, key: _shaped(value, weights[key])}, stream)
+            folders.append({**files, "best.th": stream.getvalue()})
+    return folders
+
+
+def random_keys(random: Random, weights: dict[str, Any]) -> list[str]:
+    """Return two names of tensors."""
+    return random.sample(sorted(weights), 2)
+
+
+def _shaped(value: Any, like: torch.Tensor) -> Any:
+    """Return an odd tensor in the shape of a good one, where it can have it."""
+    with contextlib.suppress(RuntimeError, TypeError, NotImplementedError, AttributeError):
+        if value.layout != torch.strided:
+            return torch.zeros(like.shape).to_sparse()
+        return torch.zeros(like.shape, dtype=value.dtype, device=value.device)
+    return value
+
+
+def archives(folder: Path) -> list[Files]:
+    """Return the members of an archive of ours and of one with AllenNLP's own ELMo."""
+    from allennlp.modules.token_embedders import ElmoTokenEmbedder
+
+    ours = language_model_archive(folder / "ours.tar.gz", pretrained(**TINY))
+    with tarfile.open(ours) as archive:
+        archive.extractall(folder / "ours", filter="data")
+    embedder = ElmoTokenEmbedder(*write_files(folder / "pair", lively(BiLM(options(**TINY)))))
+    stream = io.BytesIO()
+    torch.save({f"embedder.{name}": value for name, value in embedder.state_dict().items()}, stream)
+    theirs = {
+        "config.json": json.dumps(
+            {"model": {"options_file": str(folder / "pair/options.json"), "do_layer_norm": True}}
+        ).encode(),
+        "weights.th": stream.getvalue(),
+    }
+    packed = {"fta/model.options_file": (folder / "pair/options.json").read_bytes()}
+    return [read_files(folder / "ours"), theirs, {**theirs, **packed}]
+
+
+def feed_archive(folder: Path) -> Run:
+    """`model.tar.gz`: names, links, devices, members and their content."""
+    corpus = archives(folder)
+
+    def run(random: Random, folder: Path) -> None:
+        data = gzip.compress(mutate_tar(random, random.choice(corpus), corpus), 1)
+        data = mutate(random, data) if random.random() < 0.2 else data
+        use(AllenNlpArchive().read(case(folder, {"model.tar.gz": data}) / "model.tar.gz"))
+
+    return run
+
+
+def feed_zip(folder: Path) -> Run:
+    """Zip files of ELMoForManyLangs."""
+    corpus = many_langs_folders(folder)
+
+    def run(random: Random, folder: Path) -> None:
+        data = mutate_zip(random, dict(random.choice(corpus)), corpus)
+        use(ManyLangs().read(case(folder, {"144.zip": data}) / "144.zip"))
+
+    return run
+
+
+def feed_native(folder: Path) -> Run:
+    """Safetensors: lengths, header, metadata and numbers."""
+    corpus = []
+    for number, checkpoint in enumerate(
+        (pretrained(**TINY), pretrained(warm=True, **TINY, lexicon=LEXICON, char_cnn=None))
+    ):
+        Native().write(checkpoint, folder / f"{number}.safetensors")
+        corpus.append((folder / f"{number}.safetensors").read_bytes())
+
+    def run(random: Random, folder: Path) -> None:
+        data, other = random.choice(corpus), random.choice(corpus)
+        if random.random() < 0.7:  # the header, without check sums in one of two
+            header = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
+            if random.random() < 0.5:
+                del header["__metadata__"]["sums"]
+            if random.random() < 0.5:
+                header["__metadata__"]["options"] = mutate_json(
+                    random, header["__metadata__"]["options"].encode()
+                ).decode("utf-8", "surrogatepass")
+            text = json.dumps(header).encode()
+            text = mutate_json(random, text) if random.random() < 0.7 else text
+            data = struct.pack("<Q", len(text)) + text + data[8 + struct.unpack("<Q", data[:8])[0] :]
+        path = case(folder, {"bilm.safetensors": mutate(random, data, other) if random.random() < 0.5 else data})
+        use(Native().read(path / "bilm.safetensors"))
+
+    return run
+
+
+PICKLES = (
+    b"cos\nsystem\n(S'touch owned'\ntR.",
+    b"cbuiltins\neval\n(S'1'\ntR.",
+    b"\x80\x02}q\x00(X\x01\x00\x00\x00ac__main__\nX\n)\x81u.",
+)
+
+
+def feed_pickle(folder: Path) -> Run:
+    """Pickles of torch, of both of its formats, and pickles that call functions."""
+    corpus = [files["best.th"] for files in run_folders(folder)]
+    stream = io.BytesIO()
+    torch.save({"a": torch.arange(3), "b": torch.ones(2, 3)}, stream, _use_new_zipfile_serialization=False)
+    corpus += [stream.getvalue()] * 10 + list(PICKLES)
+
+    def run(random: Random, folder: Path) -> None:
+        data = mutate_content(random, random.choice(corpus), random.choice([*corpus, *PICKLES]))
+        path = case(folder, {"best.th": data}) / "best.th"
+        weights = read_weights(io.BytesIO(data) if random.random() < 0.5 else path, "best.th")
+        assert all(isinstance(key, str) for key in weights)
+
+    return run
+
+
+def feed_vocabulary(folder: Path) -> Run:
+    """Vocabulary files of bilm-tf and of ELMoForManyLangs."""
+    corpus = [
+        "".join(f"{word}\n" for word in WORDS).encode(),
+        b"<S>\r\n</S>\r\n<UNK>\r\nthe\r\n",
+        b"\xef\xbb\xbf<S>\n</S>\n<UNK>\na",
+    ]
+    dictionary = "".join(f"{word}\t{number}\n" for number, word in enumerate(LEXICON["words"])).encode()
+
+    def run(random: Random, folder: Path) -> None:
+        path = folder / "vocabulary.txt"
+        kind = random.randrange(3)
+        data = mutate(random, dictionary if kind == 0 else random.choice(corpus), random.choice([*corpus, dictionary]))
+        path.write_bytes(data)
+        if kind == 0:
+            entries = parse_vocabulary(data.decode("utf-8", "replace"), "word.dic")
+            assert len(entries) == data.decode("utf-8", "replace").removesuffix("\n").count("\n") + 1
+        elif kind == 1:
+            words = read_words(path, "vocabulary.txt")
+            if not any(word.endswith("\r") for word in words):
+                write_words(words, path)
+                assert read_words(path, "vocabulary.txt") == words or not words or words[0].startswith("\ufeff")
+        else:
+            words = read_vocabulary_file(path)
+            assert words_of(vocabulary_of(words)) == words
+
+    return run
+
+
+READERS: dict[str, tuple[dict[str, Any], str]] = {
+    "conll2000": ({"type": "column_tags", "coding_scheme": "BIO"}, "columns/conll2000.txt"),
+    "conll2003": (
+        {"type": "column_tags", "coding_scheme": "IOB1", "convert_to_coding_scheme": "BIOUL"},
+        "columns/conll2003.txt",
+    ),
+    "wnut17": ({"type": "column_tags", "delimiter": "\t"}, "columns/wnut17.conll"),
+    "conllu": ({"type": "column_tags", "conllu": True}, "columns/words.conllu"),
+    "news": ({"type": "text_classification_csv", "text_columns": [1, 2]}, "csv/news.csv"),
+    "header": (
+        {
+            "type": "text_classification_csv",
+            "delimiter": "\t",
+            "has_header": True,
+            "text_columns": ["text"],
+            "label_column": "label",
+        },
+        "csv/header.tsv",
+    ),
+    "sentiment": (
+        {
+            "type": "text_classification_csv",
+            "delimiter": " ",
+            "quote_char": None,
+            "max_splits": 1,
+            "skip_label_indexing": True,
+        },
+        "csv/sentiment.txt",
+    ),
+    "shards": ({"type": "text_shards", "shuffle": True, "max_sentence_length": 5}, "tasks/words.txt"),
+}
+
+
+def feed_reader(keys: dict[str, Any], fixture: str) -> Callable[[Path], Run]:
+    """A dataset reader: each instance has tokens, and as many tags."""
+
+    def prepare(folder: Path) -> Run:
+        corpus = [
+            (FIXTURES / fixture).read_bytes(),
+            *(path.read_bytes() for path in (FIXTURES / fixture).parent.iterdir()),
+        ]
+        tokenizer = {"tokenizer": "just_spaces"} if keys["type"] == "text_classification_csv" else {}
+        reader = DatasetReader.from_params(Params({**keys, **tokenizer}))
+
+        def run(random: Random, folder: Path) -> None:
+            data = mutate(random, corpus[0], random.choice(corpus))
+            packed = random.random()
+            if packed < 0.05:
+                data = gzip.compress(data, 1)
+                data = mutate(random, data) if random.random() < 0.7 else data
+            path = folder / "data.txt"
+            path.write_bytes(data)
+            for instance in reader.read(str(path)):
+                assert len(instance["tokens"]) > 0  # type: ignore[arg-type]
+                if "tags" in instance.fields:
+                    assert len(instance["tags"].labels) == len(instance["tokens"])  # type: ignore[arg-type, attr-defined]
+
+        return run
+
+    return prepare
+
+
+LONGEST_QUESTION = 2**15
+"""Bytes: a predictor takes a tenth of a millisecond or more for a token, and has no limit of its own."""
+QUESTIONS = [
+    b'{"sentence": "Tove can\'t leave Quill."}',
+    b'{"tokens": ["Tove", "leaves", "Saint", "Orrin", "."]}',
+    b'{"tokens": [], "sentence": null, "id": 7}',
+    b'{"sentence": "\\ud83d 1e9 \\u0000 \xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e"}',
+]
+
+
+def feed_predictor(name: str, task: str) -> Callable[[Path], Run]:
+    """A predictor: each line of JSON has an answer that JSON can spell."""
+
+    def prepare(folder: Path) -> Run:
+        bilm = {"options": options(dim=4, projection_dim=2).to_dict(), "seed": 0}
+        if task == "bilm":
+            model, reader = language_model(), DatasetReader.from_params(Params({"type": "text_shards"}))
+        else:
+            elmo = {"bilm": bilm, "dropout": 0.0}
+            encoder = {"type": "lstm", "input_size": 4, "hidden_size": 6, "bidirectional": True}
+            pooling = {"type": "boe", "embedding_dim": 12 + 4, "averaged": True}
+            config = (
+                experiment(tagger(elmo, encoder=encoder), tags_reader(), TOWNS)
+                if task == "tagger"
+                else experiment(
+                    classifier(elmo, encoder=encoder, seq2vec_encoder=pooling),
+                    csv_reader(tokenizer="spacy_blank"),
+                    OPINIONS,
+                )
+            )
+            model, reader = build_model(config)[0], DatasetReader.from_params(Params(dict(config["dataset_reader"])))
+        predictor = Predictor.by_name(name)(model, reader)
+
+        def run(random: Random, folder: Path) -> None:
+            change = mutate_json if random.random() < 0.8 else mutate
+            lines = [
+                change(random, random.choice(QUESTIONS), random.choice(QUESTIONS))
+                for _ in range(random.choice((1, 1, 3)))
+            ]
+            lines = [line[:LONGEST_QUESTION] for line in lines]
+            questions = [predictor.load_line(line.decode("utf-8", "replace")) for line in lines]
+            answers = (
+                [predictor.predict_json(questions[0])]
+                if len(questions) == 1
+                else predictor.predict_batch_json(questions)
+            )
+            assert len(answers) == len(questions)
+            for answer in answers:
+                json.dumps(answer)
+                assert "tags" not in answer or len(answer["tags"]) == len(answer["tokens"])
+
+        return run
+
+    return prepare
+
+
+COMMANDS: dict[str, list[list[str]]] = {
+    "convert-elmo": [
+        ["bilm", "out.safetensors"],
+        ["bilm", "out", "--to", "bilm-tf", "--warm-on", "text.txt"],
+        ["bilm", "out.safetensors", "--dtype", "float16", "--force"],
+    ],
+    "embed-corpus": [
+        ["text.txt", "out.hdf5", "--bilm", "bilm", "--last", "--half", "--compress"],
+        ["text.txt", "out.npz", "--bilm", "bilm", "--pool", "--split", "tab", "--tokens-per-batch", "9"],
+        [
+            "text.txt",
+            "out",
+            "--options-file",
+            "bilm/options.json",
+            "--weight-file",
+            "bilm/weights.hdf5",
+            "--use-sentence-keys",
+            "--cuda-device",
+            "-1",
+        ],
+    ],
+    "nearest-contexts": [
+        [
+            "bilm",
+            "text.txt",
+            "--query",
+            "the ferry left",
+            "--word",
+            "ferry",
+            "--k",
+            "2",
+            "--layer",
+            "1",
+            "--sentences",
+            "3",
+        ]
+    ],
+    "probe-layers": [
+        ["bilm", "--tags", "towns.txt", "towns.txt", "--seed", "3", "--sentences", "4"],
+        ["bilm", "--pseudowords", "text.txt", "--control"],
+    ],
+    "report-elmo": [["runs", "--output", "report.md"]],
+}
+
+
+def feed_command(name: str) -> Callable[[Path], Run]:
+    """A command: an exit code of its own and no traceback, whatever its arguments and files are."""
+
+    def prepare(folder: Path) -> Run:
+        write_files(folder / "bilm", lively(BiLM(options(dim=4, projection_dim=2))))
+        write_run(folder / "runs/a", tagger_config(1, {"mix": "scalar"}), [0.5, 0.75])
+        write_pretraining(folder / "runs/b", [(9.0, 8.0), (7.0, 6.0)])
+        (folder / "text.txt").write_text("the ferry left\na gull\tsat on the wall\n", encoding="utf-8")
+        (folder / "towns.txt").write_bytes(TOWNS.read_bytes())
+        files = read_files(folder)
+        parser = ArgumentParserWithDefaults()
+        Subcommand.by_name(name)().add_subparser(parser.add_subparsers())
+        # A user may name any place to write to, but these are not to be tried. No argument can hold a NUL character.
+        words = [
+            word for word in ODD_WORDS if not word.startswith(("/", "..", "~", "http", "file", "\0")) and len(word) < 99
+        ]
+        flags = sorted({argument for line in COMMANDS[name] for argument in line if argument.startswith("--")})
+        values = [*words, *flags, *map(str, SIZES), "-1", "text.txt", "bilm", "runs", "", "out.npz", "towns.txt"]
+
+        def run(random: Random, folder: Path) -> None:
+            arguments = list(random.choice(COMMANDS[name]))
+            case(folder, mutate_files(random, files, [files]) if random.random() < 0.3 else files)
+            for _ in range(random.choice((0, 1, 1, 2))):
+                kind, at, value = random.randrange(8), random.randrange(len(arguments)), random.choice(values)
+                arguments[at : at + (kind > 0)] = [] if kind == 1 else [value]
+            with contextlib.chdir(folder / "case"), contextlib.redirect_stdout(io.StringIO()):
+                try:
+                    args = parser.parse_args([name, *arguments])
+                    args.func(args)
+                except SystemExit as error:
+                    if error.code not in (0, None):
+                        raise ConfigurationError(str(error.code)) from error
+
+        return run
+
+    return prepare
+
+
+TARGETS: dict[str, Target] = {
+    "options": Target(feed_options, True),
+    "hdf5": Target(feed_hdf5, True),
+    "bilm-tf": Target(feed_checkpoint(BilmTf(), bilm_tf_folders)),
+    "native": Target(feed_native),
+    "many-langs": Target(feed_checkpoint(ManyLangs(), many_langs_folders)),
+    "many-langs-zip": Target(feed_zip),
+    "run": Target(feed_checkpoint(AllenNlpArchive(), run_folders)),
+    "archive": Target(feed_archive),
+    "pickle": Target(feed_pickle),
+    "vocabulary": Target(feed_vocabulary, True),
+    **{f"reader-{name}": Target(feed_reader(*keys), True) for name, keys in READERS.items()},
+    "predictor-tagger": Target(feed_predictor("elmo_tagger", "tagger")),
+    "predictor-classifier": Target(feed_predictor("elmo_classifier", "classifier")),
+    "predictor-embedder": Target(feed_predictor("elmo_embedder", "tagger")),
+    "predictor-bilm": Target(feed_predictor("bilm", "bilm")),
+    **{f"command-{name}": Target(feed_command(name)) for name in COMMANDS},
+}
