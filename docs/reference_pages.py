@@ -4,7 +4,6 @@ A page asks for a list by a comment such as `<!-- components TokenEmbedder Seq2S
 and for the source of a function by `<!-- source elmo_plugin.lstm.reference reference -->`.
 """
 
-import argparse
 import importlib
 import inspect
 import json
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from allennlp.commands import Subcommand
+from allennlp.commands import ArgumentParserWithDefaults, Subcommand
 from allennlp.common import Lazy, Registrable
 from allennlp.common.from_params import infer_params
 
@@ -134,7 +133,7 @@ def _component_page(registries: list[str]) -> Iterator[str]:
 
 
 def _command_page() -> Iterator[str]:
-    subparsers = argparse.ArgumentParser(prog="allennlp").add_subparsers()
+    subparsers = ArgumentParserWithDefaults(prog="allennlp").add_subparsers()
     for component in components():
         if component.registry == "Subcommand":
             parser = Subcommand.by_name(component.name)().add_subparser(subparsers)  # type: ignore[call-arg]

@@ -3,10 +3,11 @@
 Each error names the key, what was expected, and what the config has.
 """
 
+import difflib
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union, get_args, get_origin
 
@@ -29,20 +30,38 @@ KINDS: dict[Any, Kind] = {
 }
 
 
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """Return a question for the choice that is most like a misspelled name, or nothing if none is.
+
+    >>> did_you_mean("droput", ["dropout", "encoder"])
+    "; did you mean 'dropout'?"
+    """
+    nearest = difflib.get_close_matches(name, choices, n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
+
+
+def unknown_keys(
+    cls: type, constructor: Callable[..., Any], params: Params, supplied: Collection[str] = ()
+) -> list[str]:
+    """Return a message for each key of a config that the constructor does not have.
+
+    It lists the keys that exist, but for those in `supplied`, which AllenNLP passes.
+    """
+    parameters = infer_params(cls, constructor).items()
+    known = [name for name, each in parameters if name != "self" and each.kind is not each.VAR_KEYWORD]
+    keys = [name for name in known if name not in supplied]
+    expected = f"expected a key of {cls.__name__} ({', '.join(keys) or 'none'}), got an unknown key"
+    return [f"'{params.history}{key}': {expected}{did_you_mean(key, keys)}" for key in params if key not in known]
+
+
 def check_keys(cls: type, constructor: Callable[..., Any], params: Params) -> None:
     """Check the keys and values of a config against the signature of the constructor that will get them.
 
     `FromParams` passes null to any parameter, turns true into a number and a string into a list, and does not say where
-    in the config a wrong value is. Raises `ConfigurationError` with the path of the key.
+    in the config a wrong value is. Raises `ConfigurationError` with the path of the key. All keys must be known.
     """
     parameters = infer_params(cls, constructor)
-    known = [name for name, each in parameters.items() if name != "self" and each.kind is not each.VAR_KEYWORD]
     for key, value in params.params.items():
-        if key not in known:
-            keys = ", ".join(known) or "none"
-            raise ConfigurationError(
-                f"'{params.history}{key}': expected a key of {cls.__name__} ({keys}), got an unknown key"
-            )
         parameter = parameters[key]
         if value is not None or parameter.default is not None:
             has_default = value is None and parameter.default is not inspect.Parameter.empty
@@ -53,9 +72,8 @@ def check_keys(cls: type, constructor: Callable[..., Any], params: Params) -> No
         if isinstance(value, str) and component is not None and "." not in value:
             choices = component.list_available()
             if value not in choices:
-                raise ConfigurationError(
-                    f"'{params.history}{key}': expected one of {', '.join(choices)}, got {value!r}"
-                )
+                expected = f"expected an object or one of {', '.join(choices)}, got {value!r}"
+                raise ConfigurationError(f"'{params.history}{key}': {expected}{did_you_mean(value, choices)}")
 
 
 def check_value(key: str, value: Any, annotation: Any, hint: str = "") -> None:

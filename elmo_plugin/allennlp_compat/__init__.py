@@ -9,9 +9,10 @@ cached-path 1.7 or later.
 """
 
 from elmo_plugin.allennlp_compat.configs import (
-    check_keys_of_own_components,
+    check_keys_of_components,
     print_metrics_of_evaluate,
     repair_pretrained_modules,
+    suggest_names,
 )
 from elmo_plugin.allennlp_compat.interpret import repair_hotflip, repair_saliency
 from elmo_plugin.allennlp_compat.libraries import (
@@ -41,7 +42,8 @@ def apply_repairs() -> None:
     repair_extracted_archives()
     repair_moving_average()
     repair_half_precision()
-    check_keys_of_own_components()
+    check_keys_of_components()
+    suggest_names()
     repair_pretrained_modules()
     print_metrics_of_evaluate()
     repair_saliency()

@@ -1,35 +1,81 @@
 """Repairs of how AllenNLP reads configs and reports metrics."""
 
 import json
+import logging
 from typing import Any
 
 from allennlp.commands import evaluate
 from allennlp.common import Lazy, Params, from_params
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import Model
+from allennlp.training.metric_tracker import MetricTracker
 
 from elmo_plugin.allennlp_compat.patching import Function, replace_once
-from elmo_plugin.config_keys import check_keys
+from elmo_plugin.config_keys import check_keys, did_you_mean, unknown_keys
+
+logger = logging.getLogger(__name__)
 
 
-def check_keys_of_own_components() -> None:
-    """Check the keys of each component of this package against the signature of its constructor.
+def check_keys_of_components() -> None:
+    """Name an unknown key of any component, and check the values of each component of this package.
 
-    Symptom: `dropout: null` raises `TypeError: '<' not supported`; `shuffle: null` means false, `crf: 2` means true,
-    and `elmo: ''` means the published weights. Cause: `FromParams` checks few types, and never a null.
-    Guard: components of other packages are built as before.
+    Symptom: `dataloader` in a config raises `key "data_loader" is required`, and the trainer ignores `num_epoch`;
+    `dropout: null` raises `TypeError: '<' not supported`, `shuffle: null` means false, `crf: 2` means true, and
+    `elmo: ''` means the published weights. Cause: `FromParams` reads the keys that it knows first, passes unknown ones
+    to a constructor with `**kwargs`, checks few types, and never a null.
+    Guard: components of other packages are built as before. An unknown key that one of them accepts is a warning if it
+    looks like a known one.
     """
     package = __name__.partition(".")[0]
 
     def create_kwargs(
         original: Function, constructor: Function, cls: type, params: Params, **extras: Any
     ) -> dict[str, Any]:
+        unknown = unknown_keys(cls, constructor, params, extras)
         if cls.__module__.partition(".")[0] == package:
+            if unknown:
+                raise ConfigurationError(unknown[0])
             check_keys(cls, constructor, params)
-        kwargs: dict[str, Any] = original(constructor, cls, params, **extras)
+        try:
+            kwargs: dict[str, Any] = original(constructor, cls, params, **extras)
+        except ConfigurationError as error:
+            if unknown and str(error).startswith(("Extra parameters passed to ", 'key "')):
+                raise ConfigurationError(unknown[0]) from error
+            raise
+        for message in unknown:
+            if "did you mean" in message:
+                logger.warning(message)
         return kwargs
 
     replace_once(from_params, "create_kwargs", create_kwargs)
+
+
+def suggest_names() -> None:
+    """Let the error for a misspelled `type`, and for a metric that the model lacks, say what there is.
+
+    Symptom: `lsmt not in acceptable choices for model.encoder.type`, followed by all of them; `the model did not
+    produce that metric`, without those that it did. Cause: AllenNLP suggests names in `by_name` only.
+    Guard: a name that looks like no other is an error with all choices, as before.
+    """
+
+    def pop_choice(original: Function, self: Params, key: str, choices: list[str], *args: Any, **kwargs: Any) -> Any:
+        value = self.get(key)
+        try:
+            return original(self, key, choices, *args, **kwargs)
+        except ConfigurationError as error:
+            meant = did_you_mean(str(value), choices)
+            if not meant:
+                raise
+            raise ConfigurationError(f"{value} not in acceptable choices for {self.history}{key}{meant}") from error
+
+    def combined_score(original: Function, self: MetricTracker, metrics: dict[str, float]) -> Any:
+        for _, name in self.tracked_metrics:
+            if name not in metrics:
+                raise ConfigurationError(f"'validation_metric': expected + or - and one of {[*metrics]}, got '{name}'")
+        return original(self, metrics)
+
+    replace_once(Params, "pop_choice", pop_choice)
+    replace_once(MetricTracker, "combined_score", combined_score)
 
 
 def repair_pretrained_modules() -> None:

@@ -74,7 +74,7 @@ def find_query(sentence: str, word: str) -> Query:
         choices = ", ".join(f"{form}:{n}" for n in range(1, len(positions) + 1))
         raise ConfigurationError(f"'word': {sentence!r} contains {form!r} {len(positions)} times: choose {choices}")
     if number or not positions:
-        raise ConfigurationError(f"'word': expected a token of {sentence!r}, got {word!r}")
+        raise ConfigurationError(f"'word': expected one of the tokens {tokens}, got {word!r}")
     return Query(tokens, positions[0])
 
 

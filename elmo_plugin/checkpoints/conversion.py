@@ -5,6 +5,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Optional
 
+import torch
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
@@ -70,16 +71,23 @@ def convert(
         raise ConfigurationError(f"'license': expected none, because the format {form} has no model card; use hub")
     if warm_on is not None and WARM_STATE in FORMATS[form]:
         raise ConfigurationError(f"'warm_on': the format {form} has no place for a warm state; use native or bilm-tf")
-    read = load_checkpoint(source)
-    checkpoint, left_out = _without_misfits(read if warm_on is None else _with_warm_state(read, warm_on), form)
+    with Tqdm.tqdm(total=2, desc="reading, then writing", unit=" steps") as progress:
+        read = load_checkpoint(source)
+        progress.update()
+        checkpoint, left_out = _without_misfits(read if warm_on is None else _with_warm_state(read, warm_on), form)
+        files = _write(checkpoint, target, form, numbers, license)
+        progress.update()
+    return Conversion(checkpoint, left_out, files)
+
+
+def _write(checkpoint: Checkpoint, target: Path, form: str, numbers: torch.dtype, license: Optional[str]) -> list[str]:
+    """Write a checkpoint in a format, and return the names of the files in a folder."""
     if form == "native":
         Native().write(checkpoint, target, numbers)
-        return Conversion(checkpoint, left_out, [])
+        return []
     if form == "hub":
-        files = write_hub_folder(checkpoint, target, numbers, license)
-    else:
-        files = (BilmTf() if form == "bilm-tf" else ManyLangs()).write(checkpoint, target)
-    return Conversion(checkpoint, left_out, files)
+        return write_hub_folder(checkpoint, target, numbers, license)
+    return (BilmTf() if form == "bilm-tf" else ManyLangs()).write(checkpoint, target)
 
 
 def _format(target: Path, to: Optional[str]) -> str:

@@ -1,14 +1,16 @@
 """Subcommands of `allennlp`: each parses, calls one function and prints."""
 
 from elmo_plugin.commands.check_data import CheckData
+from elmo_plugin.commands.console import adapt_console
 from elmo_plugin.commands.convert_elmo import ConvertElmo
 from elmo_plugin.commands.embed_corpus import EmbedCorpus
+from elmo_plugin.commands.endings import end_training
 from elmo_plugin.commands.minimal_pairs import MinimalPairs
 from elmo_plugin.commands.nearest_contexts import NearestContexts
 from elmo_plugin.commands.probe_layers import ProbeLayers
 from elmo_plugin.commands.report_elmo import ReportElmo
-from elmo_plugin.commands.short_errors import shorten_errors
 
 __all__ = ["CheckData", "ConvertElmo", "EmbedCorpus", "MinimalPairs", "NearestContexts", "ProbeLayers", "ReportElmo"]
 
-shorten_errors()
+adapt_console()
+end_training()

@@ -3,15 +3,36 @@
 import argparse
 from pathlib import Path
 
+from allennlp.common.checks import ConfigurationError
+
 from elmo_plugin.config_keys import MOST
 from elmo_plugin.embedding import Embedder, load
 
 
-def check_values(subparser: argparse.ArgumentParser) -> None:
-    """Let each option of a command reject an empty value, as of a shell variable that is not set, and huge numbers."""
-    subparser.register("type", None, word)
-    subparser.register("type", Path, lambda text: Path(word(text)))
-    subparser.register("type", int, _whole_number)
+def add_command(
+    parsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    about: str,
+    usage: str,
+    example: str,
+    more: str,
+) -> argparse.ArgumentParser:
+    """Add a command whose help is one line about it, a minimal example, its arguments, and then further examples.
+
+    Its options reject an empty value, as of a shell variable that is not set, and huge numbers.
+    """
+    parser = parsers.add_parser(
+        name,
+        help=about,
+        usage=f"%(prog)s {usage} [options]",
+        description=f"{about}\n\n  {example}",
+        epilog=more,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.register("type", None, word)
+    parser.register("type", Path, lambda text: Path(word(text)))
+    parser.register("type", int, _whole_number)
+    return parser
 
 
 def add_bilm(subparser: argparse.ArgumentParser) -> None:
@@ -34,6 +55,12 @@ def add_initial_state(parser: argparse._ActionsContainer) -> None:
 def load_bilm(args: argparse.Namespace) -> Embedder:
     """Load the biLM that the arguments name, with all of its layers."""
     return load(args.bilm, "all", cuda_device=args.cuda_device, initial_state=args.initial_state)
+
+
+def refuse_folder(config: str) -> None:
+    """Raise `ConfigurationError` for the name of a folder where a config should be, for which jsonnet aborts."""
+    if Path(config).is_dir():
+        raise ConfigurationError(f"'{config}': expected a config, got a folder")
 
 
 def count(text: str) -> int:

@@ -8,20 +8,22 @@ from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.analysis import check_data, data_check_page
-from elmo_plugin.commands.arguments import check_values, count
+from elmo_plugin.commands.arguments import add_command, count, refuse_folder
+from elmo_plugin.commands.endings import print_page
 
-DESCRIPTION = """
-Check the data of a config before training:
-
-  allennlp check-data config.jsonnet
-
-Print a page in Markdown: the size of each part; labels and their counts, and labels that train lacks; texts that are
-repeated, empty, very long or full of markup; words that are cut; whether the model can be built and run on two texts;
-and, for a biLM that has its softmax, its perplexity on the text. The page ends with a list of what to do. The exit code
-is 1 if the config cannot train.
+ABOUT = "Check the data of a config before training."
+EXAMPLE = "allennlp check-data config.jsonnet"
+MORE = """
+The result is a page in Markdown: the size of each part; labels and their
+counts, and labels that train lacks; texts that are repeated, empty, very long
+or full of markup; words that are cut; whether the model can be built and run on
+two texts; and, for a biLM that has its softmax, its perplexity on the text. The
+page ends with a list of what to do. The exit code is 1 if the config cannot
+train.
 
 Other paths, and only the first 1,000 texts of each part:
-  allennlp check-data config.jsonnet -o '{"train_data_path": "my.txt"}' --sentences 1000
+  allennlp check-data config.jsonnet --sentences 1000 \\
+      -o '{"train_data_path": "my.txt"}'
 """
 
 
@@ -31,13 +33,7 @@ class CheckData(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
-        subparser = parser.add_parser(
-            self.name,
-            description=DESCRIPTION,
-            help="Check the data of a config before training.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        check_values(subparser)
+        subparser = add_command(parser, self.name, ABOUT, "CONFIG", EXAMPLE, MORE)
         subparser.add_argument("config", metavar="CONFIG", help="a config of `allennlp train`")
         subparser.add_argument(
             "-o", "--overrides", metavar="JSON", help="changes to the config, as in `allennlp train`"
@@ -50,9 +46,10 @@ class CheckData(Subcommand):
 def run(args: argparse.Namespace) -> None:
     """Print the page. A config that cannot train gives exit code 1."""
     try:
+        refuse_folder(args.config)
         checked = check_data(Params.from_file(args.config, args.overrides or ""), args.sentences)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"check-data: {error}")
-    print(data_check_page(args.config, checked), end="")
+    print_page(data_check_page(args.config, checked), "data.md")
     if checked.failures:
         sys.exit(1)

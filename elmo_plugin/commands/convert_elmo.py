@@ -1,6 +1,7 @@
 """The subcommand `allennlp convert-elmo`."""
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -8,37 +9,43 @@ from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.checkpoints import FORMATS, convert
-from elmo_plugin.commands.arguments import check_values
+from elmo_plugin.commands.arguments import add_command
+from elmo_plugin.commands.endings import say_written
 from elmo_plugin.linear import NUMBER_TYPES
 
-DESCRIPTION = """
-Read a biLM in any format that elmo_plugin knows and write it in one of four:
+ABOUT = "Convert a biLM from one format to another."
+EXAMPLE = "allennlp convert-elmo runs/demo/model.tar.gz my_bilm"
+MORE = """
+Formats; FROM may have any that elmo_plugin knows:
 
-  bilm-tf     a folder with options.json and weights.hdf5, which every ELMo tool reads, and vocabulary.txt
-              if the vocabulary is known; it has no place for the softmax over words
-  many-langs  a folder that ELMoForManyLangs reads, for a biLM with its vocabularies; it has a place for the
-              weights only
-  native      one file NAME.safetensors with everything: biLM, softmax, vocabulary and warm state
-  hub         a folder to publish on the Hugging Face Hub: a native file, config.json and a model card
+  bilm-tf     a folder with options.json and weights.hdf5, which every ELMo tool
+              reads, and vocabulary.txt if the vocabulary is known; it has no
+              place for the softmax over words
+  many-langs  a folder that ELMoForManyLangs reads, for a biLM with its
+              vocabularies; it has a place for the weights only
+  native      one file NAME.safetensors with everything: biLM, softmax,
+              vocabulary and warm state
+  hub         a folder to publish on the Hugging Face Hub: a native file,
+              config.json and a model card
 
-Export the biLM of an `allennlp train` run for other tools:
-  allennlp convert-elmo runs/demo/model.tar.gz my_bilm
+One file of half the size; in a config: bilm: 'my_bilm.safetensors':
+  allennlp convert-elmo runs/demo/model.tar.gz my_bilm.safetensors \\
+      --dtype float16
 
-Write the same biLM into one file of half the size; use it in a config as {"pretrained": "my_bilm.safetensors"}:
-  allennlp convert-elmo runs/demo/model.tar.gz my_bilm.safetensors --dtype float16
-
-Export the current state of a run that still trains:
+The current state of a run that still trains:
   allennlp convert-elmo runs/demo so_far.safetensors --force
 
-Convert a published model of ELMoForManyLangs to one file, and back:
+A published model of ELMoForManyLangs to one file, and back:
   allennlp convert-elmo 144.zip english.safetensors
   allennlp convert-elmo english.safetensors 144 --to many-langs
 
-Write a folder for the Hub and publish it; use it in a config as "hf://USER/my_bilm":
-  allennlp convert-elmo runs/demo/model.tar.gz my_bilm --to hub --license cc-by-4.0
+A folder for the Hub, to be published; in a config: bilm: 'hf://USER/my_bilm':
+  allennlp convert-elmo runs/demo/model.tar.gz my_bilm --to hub \\
+      --license cc-by-4.0
   hf upload USER/my_bilm my_bilm
 
-Compute a warm initial state on a text, for "initial_state": "warm"; other tools ignore it:
+With a warm initial state, computed on a text; in a config:
+initial_state: 'warm'. Other tools ignore it:
   allennlp convert-elmo elmo_weights.hdf5 my_bilm --warm-on sentences.txt
 """
 
@@ -52,13 +59,7 @@ class ConvertElmo(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the arguments of the command."""
-        subparser = parser.add_parser(
-            self.name,
-            description=DESCRIPTION,
-            help="Convert a biLM from one format to another.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        check_values(subparser)
+        subparser = add_command(parser, self.name, ABOUT, "FROM TO", EXAMPLE, MORE)
         subparser.add_argument(
             "source",
             metavar="FROM",
@@ -91,7 +92,7 @@ class ConvertElmo(Subcommand):
 
 
 def run(args: argparse.Namespace) -> None:
-    """Convert a biLM and print what was written. Errors are one line on stderr, with exit code 1."""
+    """Convert a biLM and say what was written. Errors are one line on stderr, with exit code 1."""
     target: Path = args.target
     try:
         if not args.force and (any(target.iterdir()) if target.is_dir() else target.exists()):
@@ -113,4 +114,5 @@ def run(args: argparse.Namespace) -> None:
     parts += [f"without its {part}" for part in left_out]
     if files:
         parts.append(f"in {', '.join(files)}")
-    print(f"{target}: {'; '.join(parts)}")
+    then = f"allennlp embed-corpus sentences.txt vectors.hdf5 --bilm {shlex.quote(str(target))}"
+    say_written(target, "; ".join(parts), then)

@@ -1,7 +1,9 @@
 """`allennlp embed-corpus`: embed a text file and write the vectors to disk."""
 
 import argparse
+import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Optional
@@ -15,7 +17,8 @@ from allennlp.data import Tokenizer
 
 from elmo_plugin.bilm import CHOICES
 from elmo_plugin.checkpoints import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, bundled_names
-from elmo_plugin.commands.arguments import add_initial_state, check_values, count, device, word
+from elmo_plugin.commands.arguments import add_command, add_initial_state, count, device, word
+from elmo_plugin.commands.endings import say_written
 from elmo_plugin.embedding import (
     ALIASES,
     MIXES,
@@ -33,46 +36,60 @@ from elmo_plugin.embedding import (
 )
 from elmo_plugin.text import TOKENS_PER_BATCH
 
-DESCRIPTION = """
-Embed a text, one sentence per line, and write the vectors to disk:
+ABOUT = "Embed a text, one sentence per line, and write the vectors to disk."
+EXAMPLE = "allennlp embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny"
+MORE = """
+Formats, chosen by the ending of OUTPUT:
 
-  hdf5     a file with one dataset per line, whose key is the line's number from 0, and `sentence_to_index`, a
-           JSON string with the key of each sentence: the layout of AllenNLP's retired command `elmo`
-  npz      a file with one array per line, named after the line's number from 0
-  parquet  a folder of Parquet files with one row per line: line, sentence, tokens, and vectors, in one column
-           per layer; pandas.read_parquet and pyarrow read the folder as one table
+  hdf5     a file with one dataset per line, whose key is the line's number from
+           0, and `sentence_to_index`, a JSON string with the key of each
+           sentence: the layout of AllenNLP's retired command `elmo`
+  npz      a file with one array per line, named after its number from 0
+  parquet  a folder of Parquet files with one row per line: line, sentence,
+           tokens, and vectors, in one column per layer; pandas.read_parquet
+           and pyarrow read the folder as one table
 
-An array is (L, T, D) for all layers, the token layer first, (T, D) for one layer or their average, (T, L*D) for
-all layers side by side, and has no T if pooled. An empty line keeps its number; its T is 0, or its vectors are
-zeros if pooled.
-
-With the biLM that comes with the package, without a download:
-  allennlp embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny --all
+An array is (L, T, D) for all layers, the token layer first, (T, D) for one
+layer or their average, (T, L*D) for all layers side by side, and has no T if
+pooled. An empty line keeps its number; its T is 0, or its vectors are zeros if
+pooled.
 
 With a pair of files, from standard input, at half the size:
-  zcat news.gz | allennlp embed-corpus - news.hdf5 --options-file options.json --weight-file weights.hdf5 --half
+  zcat news.gz | allennlp embed-corpus - news.hdf5 --half \\
+      --options-file options.json --weight-file weights.hdf5
 
 With the mix that a tagger has learned, one vector per sentence:
-  allennlp embed-corpus sentences.txt vectors.npz --mix runs/demo/model.tar.gz --pool
+  allennlp embed-corpus sentences.txt vectors.npz --pool \\
+      --mix runs/demo/model.tar.gz
 
-Finished parts of the text are kept in OUTPUT.part. If a run is killed, or the disk is full, the same command
-resumes it and embeds only the parts that are missing. At the end the parts are moved into the output; parts and
-output together take at most a tenth more than the output on the disk.
+Finished parts of the text are kept in OUTPUT.part. If a run is killed, or the
+disk is full, the same command resumes it and embeds only the parts that are
+missing. At the end the parts are moved into the output; parts and output
+together take at most a tenth more than the output on the disk.
 
-Tokens are separated by white space. With --split tab they are separated by tabs, as in the `plain` input of
-ELMoForManyLangs: they may hold spaces, and be empty. With --split spacy the text need not be tokenized.
+Tokens are separated by white space. With --split tab they are separated by
+tabs, as in the `plain` input of ELMoForManyLangs: they may hold spaces, and be
+empty. With --split spacy the text need not be tokenized.
 
 On four processes; each writes a shard such as vectors-00000-of-00004.hdf5:
-  torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m allennlp embed-corpus sentences.txt vectors.hdf5
+  torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m allennlp \\
+      embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny
 
-The process that ends last writes the manifest, vectors.hdf5.json, and vectors.hdf5, which links to the shards and
-reads as if it held them. For npz and parquet there is only the manifest.
+The process that ends last writes the manifest, vectors.hdf5.json, and
+vectors.hdf5, which links to the shards and reads as if it held them. For npz
+and parquet there is only the manifest.
 """
 
 SPLITS = {"space": "just_spaces", "tab": "just_tabs", "spacy": "spacy_blank"}
 """The tokenizer of each value of --split; the tokenizer's name is accepted, too."""
 ENDINGS = {"": "hdf5", ".h5": "hdf5"}
 """The formats of endings that are not the name of a format."""
+READING = {
+    ".arrays": "import h5py; print(next(iter(h5py.File({}).items()), None))",
+    ".npz": "import numpy; print(next(iter(numpy.load({}).items()), None))",
+    ".parquet": "import pyarrow.parquet as parquet; print(parquet.read_table({}).schema)",
+}
+"""Python that shows the first vectors of an output, or its columns, by the ending of its part files."""
 
 
 @Subcommand.register("embed-corpus")
@@ -81,13 +98,7 @@ class EmbedCorpus(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the arguments of the command."""
-        subparser = parser.add_parser(
-            self.name,
-            description=DESCRIPTION,
-            help="Embed a text, one sentence per line, and write the vectors to disk.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        check_values(subparser)
+        subparser = add_command(parser, self.name, ABOUT, "INPUT OUTPUT", EXAMPLE, MORE)
         subparser.add_argument("input", metavar="INPUT", type=Path, help="a text, plain, .gz or .xz; - is stdin")
         subparser.add_argument("output", metavar="OUTPUT", type=Path, help="a path that does not exist yet")
         _add_bilm(subparser)
@@ -171,7 +182,7 @@ def _add_work(subparser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Embed the text and print what was written; an error is one line and exit code 1."""
+    """Embed the text and say what was written; an error is one line and exit code 1."""
     common_logging.FILE_FRIENDLY_LOGGING = args.file_friendly_logging
     try:
         share = _share()
@@ -192,9 +203,13 @@ def run(args: argparse.Namespace) -> None:
     if share.size > 1 and not counts.sentences:
         about = f"a window of the text has at least {SMALLEST_WINDOW:,} characters, and there are more processes"
         print(f"embed-corpus: nothing to do for process {share.rank + 1} of {share.size}: {about}", file=sys.stderr)
-    written = f"{args.output}, shard {share.rank + 1} of {share.size}" if share.size > 1 else args.output
     shape = ", ".join("T" if size == -1 else str(size) for size in embedder.layout.shape)
-    print(f"{written}: {counts.sentences:,} sentences, {counts.tokens:,} tokens; ({shape}) {embedder.layout.dtype}")
+    what = f"{counts.sentences:,} sentences, {counts.tokens:,} tokens; ({shape}) {embedder.layout.dtype}"
+    if share.size > 1:
+        print(f"{args.output}, shard {share.rank + 1} of {share.size}: {what}", file=sys.stderr)
+    else:
+        code = READING[file.part_ending].format(json.dumps(str(args.output)))
+        say_written(args.output, what, f"python -c {shlex.quote(code)}")
 
 
 def _share() -> Share:

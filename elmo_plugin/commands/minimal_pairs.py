@@ -11,22 +11,26 @@ from allennlp.common.util import int_to_device
 from allennlp.data import Tokenizer
 
 from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs
-from elmo_plugin.commands.arguments import check_values, device
+from elmo_plugin.commands.arguments import add_command, device
+from elmo_plugin.commands.endings import print_page
 from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
 
-DESCRIPTION = """
-Count how often a biLM gives a grammatical sentence more probability than an ungrammatical one (BLiMP, Warstadt et
-al. 2020). Print the accuracies of each phenomenon as a Markdown table: by the forward direction, by the backward
-direction, and by the sum of both log probabilities.
+ABOUT = "Test a biLM's grammar on pairs of sentences."
+EXAMPLE = "allennlp minimal-pairs english-tiny blimp.jsonl"
+MORE = """
+The result is a Markdown table: for each phenomenon, how often the biLM gives a
+grammatical sentence more probability than an ungrammatical one (BLiMP, Warstadt
+et al. 2020), by the forward direction, by the backward direction, and by the
+sum of both log probabilities.
 
-  allennlp minimal-pairs english-tiny blimp.jsonl
+PAIRS has one JSON object per line, with the raw text of `sentence_good` and
+`sentence_bad`. spaCy's rules for English split it into tokens. For tokenised
+text, and for another key that names the phenomenon:
+  allennlp minimal-pairs runs/bilm/model.tar.gz pairs.jsonl \\
+      --split space --by UID
 
-PAIRS has one JSON object per line, with the raw text of `sentence_good` and `sentence_bad`. spaCy's rules for English
-split it into tokens. For tokenised text, and for another key that names the phenomenon:
-  allennlp minimal-pairs runs/bilm/model.tar.gz pairs.jsonl --split space --by UID
-
-The biLM must have its softmax: a bundled name, a .safetensors file that `convert-elmo` wrote, or an archive or run of
-the model `bilm`.
+The biLM must have its softmax: a bundled name, a .safetensors file that
+`convert-elmo` wrote, or an archive or run of the model `bilm`.
 """
 SPLITS = {"spacy": "spacy_blank", "space": "just_spaces"}
 
@@ -37,19 +41,16 @@ class MinimalPairs(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
-        subparser = parser.add_parser(
-            self.name,
-            description=DESCRIPTION,
-            help="Test a biLM's grammar on pairs of sentences.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        check_values(subparser)
+        subparser = add_command(parser, self.name, ABOUT, "BILM PAIRS", EXAMPLE, MORE)
         subparser.add_argument("bilm", metavar="BILM", help="a biLM with its softmax")
         subparser.add_argument("pairs", metavar="PAIRS", type=Path, help="JSON lines, plain, .gz or .xz; - is stdin")
+        subparser.add_argument("--by", metavar="KEY", default="linguistics_term", help="the key of the phenomenon")
         subparser.add_argument(
-            "--by", metavar="KEY", default="linguistics_term", help="the key of the phenomenon (default: %(default)s)"
+            "--split",
+            choices=list(SPLITS),
+            default="spacy",
+            help="split into tokens by spaCy's rules for English, or at white space",
         )
-        subparser.add_argument("--split", choices=list(SPLITS), default="spacy", help="default: %(default)s")
         subparser.add_argument(
             "--cuda-device", type=device, default=-1, help="the number of a GPU, -1 for the processor"
         )
@@ -65,4 +66,4 @@ def run(args: argparse.Namespace) -> None:
         by_phenomenon, overall = pair_accuracies(partial(sentence_log_probabilities, model), pairs)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"minimal-pairs: {error}")
-    print(minimal_pairs_page(f"{args.bilm} on {args.pairs}", by_phenomenon, overall), end="")
+    print_page(minimal_pairs_page(f"{args.bilm} on {args.pairs}", by_phenomenon, overall), "pairs.md")

@@ -9,26 +9,32 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
 
 from elmo_plugin.analysis import Search, find_query, neighbors_page, search
-from elmo_plugin.commands.arguments import add_bilm, check_values, count, load_bilm
+from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bilm
+from elmo_plugin.commands.endings import print_page
 from elmo_plugin.embedding import Corpus
 
-DESCRIPTION = """
-Search a text for the tokens whose vectors in context are nearest, by cosine, to the vector of a word in a
-sentence (Table 4 of the ELMo paper). Print a Markdown table of the sentences, each with the token in bold, and
-beside them the nearest words without context, by the token layer. Each sentence appears once, with its nearest
-token; the query's own sentence is left out.
-
-  allennlp nearest-contexts english-tiny novels.txt --query "They went to the play ." --word play
+ABOUT = "Find the tokens of a text that are nearest to a word in context."
+EXAMPLE = """allennlp nearest-contexts english-tiny novels.txt \\
+      --query "They went to the play ." --word play"""
+MORE = """
+Nearest is by cosine between vectors in context (Table 4 of the ELMo paper).
+The result is a Markdown table of the sentences, each with the token in bold,
+and beside them the nearest words without context, by the token layer. Each
+sentence appears once, with its nearest token; the query's own sentence is left
+out.
 
 Several words in one pass over the first 5000 sentences of the text:
   allennlp nearest-contexts english-tiny novels.txt --sentences 5000 \\
-      --query "They went to the play ." --word play --query "He sat on the bank of the river ." --word bank
+      --query "They went to the play ." --word play \\
+      --query "He sat on the bank of the river ." --word bank
 
 The second occurrence of a word in the sentence:
-  allennlp nearest-contexts english-tiny novels.txt --query "They play in a play ." --word play:2
+  allennlp nearest-contexts english-tiny novels.txt \\
+      --query "They play in a play ." --word play:2
 
 Only sentences that contain the same word; those with the same sense come first:
-  allennlp nearest-contexts english-tiny novels.txt --query "He sat on the bank ." --word bank --same-word
+  allennlp nearest-contexts english-tiny novels.txt --same-word \\
+      --query "He sat on the bank ." --word bank
 """
 
 
@@ -38,13 +44,7 @@ class NearestContexts(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
-        subparser = parser.add_parser(
-            self.name,
-            description=DESCRIPTION,
-            help="Find the tokens of a text that are nearest to a word in context.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        check_values(subparser)
+        subparser = add_command(parser, self.name, ABOUT, "BILM TEXT --query TEXT --word WORD", EXAMPLE, MORE)
         add_bilm(subparser)
         subparser.add_argument(
             "text", metavar="TEXT", type=Path, help="one tokenised sentence per line, plain, .gz or .xz; - is stdin"
@@ -81,4 +81,4 @@ def run(args: argparse.Namespace) -> None:
         found = search(embedder, corpus, queries, Search(layer, args.k, args.same_word, args.sentences))
     except (ConfigurationError, OSError) as error:
         sys.exit(f"nearest-contexts: {error}")
-    print(neighbors_page(queries, found, layer), end="")
+    print_page(neighbors_page(queries, found, layer), "contexts.md")

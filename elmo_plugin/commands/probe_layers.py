@@ -8,28 +8,36 @@ from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.analysis import Task, accuracies_page, probe, pseudoword_task, random_twin, sense_task, tagging_task
-from elmo_plugin.commands.arguments import add_bilm, check_values, count, load_bilm
+from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bilm
+from elmo_plugin.commands.endings import print_page
 from elmo_plugin.models import ColumnTagsReader
 
-DESCRIPTION = """
-Predict tags or senses from each layer of a biLM alone (Tables 5 and 6 of the ELMo paper). Print the accuracies
-as a Markdown table, below the accuracy of the words alone: the most frequent tag or sense of each in training.
+ABOUT = "Measure how well each layer alone predicts tags or senses."
+EXAMPLE = "allennlp probe-layers english-tiny --tags train.conll dev.conll"
+MORE = """
+The result is a Markdown table of accuracies (Tables 5 and 6 of the ELMo paper),
+below the accuracy of the words alone: the most frequent tag or sense of each in
+training.
 
 Tags, by a linear classifier (logistic regression) over the vectors of a layer:
-  allennlp probe-layers english-tiny --tags train.conllu dev.conllu --conllu --control
+  allennlp probe-layers english-tiny --control \\
+      --tags train.conllu dev.conllu --conllu
 
-Senses, from files with a token and its sense (or O) per line, by the nearest average vector of training, by
-cosine; a word that training lacks gets the most frequent sense of all:
+Senses, from files with a token and its sense (or O) per line, by the nearest
+average vector of training, by cosine; a word that training lacks gets the most
+frequent sense of all:
   allennlp probe-layers english-tiny --senses train.txt dev.txt
 
-Pseudowords, for texts without annotated senses: pairs of about equally frequent words (50 to 500 times in the
-text) become one token, such as door-banana, and the layer must tell which of the two it was. One sentence in
-five is for evaluation. This is easier than senses are: two random words have less in common, and are often
-different parts of speech.
+Pseudowords, for texts without annotated senses: pairs of about equally frequent
+words (50 to 500 times in the text) become one token, such as door-banana, and
+the layer must tell which of the two it was. One sentence in five is for
+evaluation. This is easier than senses are: two random words have less in
+common, and are often different parts of speech.
   allennlp probe-layers english-tiny --pseudowords novels.txt --control
 
---control adds a biLM of the same sizes with random weights: what spelling and a random memory of the
-surrounding words tell. Memory holds 4 * L * D bytes per token of training, 12 kB at the original size.
+--control adds a biLM of the same sizes with random weights: what spelling and a
+random memory of the surrounding words tell. Memory holds 4 * L * D bytes per
+token of training, 12 kB at the original size.
 """
 
 
@@ -39,13 +47,7 @@ class ProbeLayers(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
-        subparser = parser.add_parser(
-            self.name,
-            description=DESCRIPTION,
-            help="Measure how well each layer alone predicts tags or senses.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        check_values(subparser)
+        subparser = add_command(parser, self.name, ABOUT, "BILM --tags|--senses|--pseudowords FILES", EXAMPLE, MORE)
         add_bilm(subparser)
         subparser.add_argument("--control", action="store_true", help="add a biLM with random weights")
         subparser.add_argument("--seed", type=int, default=1, help="seed of pseudowords and random weights")
@@ -82,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
             columns["random weights"] = probe(random_twin(embedder, args.seed), task)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"probe-layers: {error}")
-    print(accuracies_page(title, columns), end="")
+    print_page(accuracies_page(title, columns), "layers.md")
 
 
 def _task(args: argparse.Namespace) -> tuple[Task, str]:

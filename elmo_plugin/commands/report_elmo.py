@@ -1,6 +1,7 @@
 """The command `allennlp report-elmo`: report on finished runs."""
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -8,35 +9,38 @@ from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.analysis import write_report
-from elmo_plugin.commands.arguments import check_values
+from elmo_plugin.commands.arguments import add_command
+from elmo_plugin.commands.endings import say_written
 
-DESCRIPTION = """
-Read finished runs of `allennlp train` and write a report about them to a folder:
+ABOUT = "Write a report with tables and figures about finished runs."
+EXAMPLE = "allennlp report-elmo runs --output report"
+MORE = """
+This reads all runs of `allennlp train` below the folder `runs`, and writes
 
-  report.html  the whole report in one file
-  report.md    the report in Markdown, with its figures in SVG files
+  report/report.html  the whole report in one file
+  report/report.md    the report in Markdown, with its figures in SVG files
 
-The report shows the scores by task and variant, mean ± standard deviation over seeds; the score by the size
-of the training data; the weights that the tasks learned for the layers of the biLM; learning curves;
-confusion matrices of classifiers; and the perplexity of pretraining runs. A section without data is left out.
-Runs that are unfinished or cannot be read are listed but not counted.
-
-All runs below a folder:
-  allennlp report-elmo runs --output report
-
-Two of them:
+Two runs alone:
   allennlp report-elmo runs/demo runs/bilm --output report
 
-A file grid.json in a run's folder says which task, variant, seed and share of the training data it is, and
-optionally the commit of the code that trained it:
-  {"task": "sst5", "variant": "english-tiny", "seed": 1, "fraction": 0.1, "metric": "accuracy",
-   "commit": "1a2b3c4"}
-Missing values come from names: in TASK/VARIANT-SEED, if SEED is the config's seed; else the folder of the
-training data names the task, and the folder of the run names the variant.
+The report shows the scores by task and variant, mean ± standard deviation over
+seeds; the score by the size of the training data; the weights that the tasks
+learned for the layers of the biLM; learning curves; confusion matrices of
+classifiers; and the perplexity of pretraining runs. A section without data is
+left out. Runs that are unfinished or cannot be read are listed but not counted.
 
-Layer weights and confusion matrices are read from the weights of a run, best.th or model.tar.gz; a
-classifier labels its validation data again. A file classes.txt beside that data names classes 1, 2, … line
-by line. With --keep, both are also written to small files in the run's folder, layer_weights.json and
+A file grid.json in a run's folder says which task, variant, seed and share of
+the training data it is, and optionally the commit of the code that trained it:
+  {"task": "sst5", "variant": "english-tiny", "seed": 1, "fraction": 0.1,
+   "metric": "accuracy", "commit": "1a2b3c4"}
+Missing values come from names: in TASK/VARIANT-SEED, if SEED is the config's
+seed; else the folder of the training data names the task, and the folder of the
+run names the variant.
+
+Layer weights and confusion matrices are read from the weights of a run, best.th
+or model.tar.gz; a classifier labels its validation data again. A file
+classes.txt beside that data names classes 1, 2, … line by line. With --keep,
+both are also written to small files in the run's folder, layer_weights.json and
 confusion.json. Later reports read those files, so the weights may be deleted.
 """
 
@@ -47,13 +51,7 @@ class ReportElmo(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
-        subparser = parser.add_parser(
-            self.name,
-            description=DESCRIPTION,
-            help="Write a report with tables and figures about finished runs.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        check_values(subparser)
+        subparser = add_command(parser, self.name, ABOUT, "RUN [RUN ...] --output FOLDER", EXAMPLE, MORE)
         subparser.add_argument(
             "runs",
             metavar="RUN",
@@ -70,10 +68,12 @@ class ReportElmo(Subcommand):
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the report and print what was written. Errors are one line and exit code 1."""
+    """Write the report and say what was written. Errors are one line and exit code 1."""
     try:
         report = write_report(args.runs, args.output, args.keep)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"report-elmo: {error}")
     left_out = f", {len(report.uncounted)} not counted" if report.uncounted else ""
-    print(f"{args.output}: {len(report.runs)} runs{left_out}; {', '.join(path.name for path in report.files)}")
+    what = f"{len(report.runs)} runs{left_out}; {', '.join(path.name for path in report.files)}"
+    page = shlex.quote(str(args.output / "report.html"))
+    say_written(args.output, what, f"python -m webbrowser {page}")

@@ -48,7 +48,8 @@ class WholeInput(TextFieldEmbedder):
         embedder, elmo = self._embedders
         if elmo is not None and self.elmo_indexer not in tokens:
             raise ConfigurationError(
-                f"'elmo_indexer': expected a token indexer '{self.elmo_indexer}' in the reader, got {sorted(tokens)}"
+                f"'elmo_indexer': expected a token indexer '{self.elmo_indexer}' in the reader, got {sorted(tokens)}; "
+                f"add {self.elmo_indexer}: {{ type: 'elmo_characters' }} to its 'token_indexers'"
             )
         others = {key: tensors for key, tensors in tokens.items() if key != self.elmo_indexer}
         vectors = [embedder(others)] if embedder else []

@@ -58,7 +58,8 @@ def test_it_writes_the_layout_of_the_retired_command_and_says_what(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     allennlp("embed-corpus", "text", "out.hdf5", *BILM)
-    assert capsys.readouterr().out == f"out.hdf5: 5 sentences, 12 tokens; ({L}, T, {D}) float32\n"
+    printed = capsys.readouterr()
+    assert printed.out == "" and f"out.hdf5: 5 sentences, 12 tokens; ({L}, T, {D}) float32; " in printed.err
     assert_close(arrays(), wanted())
     assert arrays()["1"].shape == (L, 0, D)
     with h5py.File("out.hdf5") as file:
@@ -317,9 +318,9 @@ def test_each_process_of_several_writes_its_shard_and_says_which(
     for rank in ("1", "0"):
         monkeypatch.setenv("RANK", rank)
         allennlp("embed-corpus", "text", "out.hdf5", *BILM)
-    second, first = capsys.readouterr().out.splitlines()
-    assert first == f"out.hdf5, shard 1 of 2: 4 sentences, 9 tokens; ({L}, T, {D}) float32"
-    assert second == f"out.hdf5, shard 2 of 2: 1 sentences, 3 tokens; ({L}, T, {D}) float32"
+    said = capsys.readouterr().err
+    assert f"out.hdf5, shard 1 of 2: 4 sentences, 9 tokens; ({L}, T, {D}) float32\n" in said
+    assert f"out.hdf5, shard 2 of 2: 1 sentences, 3 tokens; ({L}, T, {D}) float32\n" in said
     assert_close(arrays(), wanted())
 
 

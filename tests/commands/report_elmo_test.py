@@ -14,7 +14,7 @@ def test_it_says_what_it_wrote_and_how_many_runs_it_counts(tmp_path: Path, capsy
     (write_run(tmp_path / "towns/none-3", tagger_config(3), [0.7]) / "metrics.json").unlink()
     allennlp("report-elmo", tmp_path / "towns/none-1", tmp_path / "towns", "--output", tmp_path / "page")
     files = "learning_curves_towns_accuracy.svg, report.html, report.md, scores.svg"
-    assert capsys.readouterr().out == f"{tmp_path}/page: 2 runs, 1 not counted; {files}\n"
+    assert f"{tmp_path}/page: 2 runs, 1 not counted; {files}; " in capsys.readouterr().err
     assert "| none | 65.00 ± 7.07 |" in (tmp_path / "page/report.md").read_text(encoding="utf-8")
 
 

@@ -198,3 +198,68 @@ def test_a_config_that_cannot_be_evaluated_is_one_line(source: str, facts: list[
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 1 and "Traceback" not in result.stderr
     assert all(fact in result.stderr.splitlines()[-1] for fact in facts)
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong", "facts"),
+    [
+        ((), "dataloader", ["'dataloader'", "TrainModel", "'data_loader'"]),
+        (("data_loader",), "batchsize", ["'data_loader.batchsize'", "'batch_size'"]),
+        (("model",), "elmoat", ["'model.elmoat'", "'elmo_at'"]),
+        (("model", "encoder"), "hiden_size", ["'model.encoder.hiden_size'", "'hidden_size'"]),
+        (("trainer", "optimizer"), "learning_rate", ["'trainer.optimizer.learning_rate'", "(parameter_groups, lr,"]),
+    ],
+)
+def test_a_misspelled_key_of_any_component_is_named_with_what_was_meant(
+    place: tuple[str, ...], wrong: str, facts: list[str], tmp_path: Path
+) -> None:
+    config = towns(tagger(RANDOM))
+    inside = config
+    for key in place:
+        inside = inside[key]
+    right = next((key for key in inside if key.replace("_", "") == wrong.replace("_", "")), None)
+    inside[wrong] = inside.pop(right) if right else 1
+    found = error_of(config, tmp_path)
+    assert all(fact in found for fact in facts) and "'vocab'" not in found, found
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong", "fact"),
+    [
+        (("model",), "elmo_taggr", "'elmo_tagger'"),
+        (("dataset_reader",), "colum_tags", "'column_tags'"),
+        (("dataset_reader", "token_indexers", "elmo"), "elmo_character", "'elmo_characters'"),
+        (("trainer", "optimizer"), "adamm", "'adam'"),
+    ],
+)
+def test_a_misspelled_name_is_answered_with_what_was_meant(
+    place: tuple[str, ...], wrong: str, fact: str, tmp_path: Path
+) -> None:
+    config = towns(tagger(RANDOM))
+    inside = config
+    for key in place:
+        inside = inside[key]
+    inside["type"] = wrong
+    found = error_of(config, tmp_path)
+    assert found.startswith(wrong) and f"did you mean {fact}?" in found
+
+
+def test_a_key_that_the_trainer_would_ignore_is_a_warning(tmp_path: Path) -> None:
+    config = towns(tagger(RANDOM))
+    config["trainer"] |= {"num_epoch": 5}
+    train(config, tmp_path / "run")
+    warned = [line for line in (tmp_path / "run" / "out.log").read_text().splitlines() if "WARNING" in line]
+    assert any("'trainer.num_epoch'" in line and "did you mean 'num_epochs'" in line for line in warned)
+
+
+def test_a_metric_that_the_model_lacks_is_named_with_those_that_it_has(tmp_path: Path) -> None:
+    config = towns(tagger(RANDOM))
+    config["trainer"] |= {"validation_metric": "+f1"}
+    with pytest.raises(ConfigurationError, match=r"'validation_metric': .*'accuracy', .*got 'f1'"):
+        train(config, tmp_path / "run")
+
+
+def test_a_forgotten_indexer_is_named_with_what_to_add(tmp_path: Path) -> None:
+    config = experiment(tagger(RANDOM), tags_reader(token_indexers={"tokens": {"type": "single_id"}}), TOWNS)
+    found = error_of(config, tmp_path)
+    assert "'elmo_indexer'" in found and "elmo: { type: 'elmo_characters' }" in found

@@ -1,0 +1,94 @@
+"""What the command `allennlp` prints with this package: warnings, results, and errors without a traceback."""
+
+import logging
+import os
+import re
+import sys
+import tarfile
+from typing import Any
+
+from allennlp.common import logging as allennlp_logging
+from allennlp.common.checks import ConfigurationError
+
+SHORT: tuple[tuple[type[BaseException], str], ...] = (
+    (ConfigurationError, ""),
+    (OSError, ""),
+    (tarfile.ReadError, ""),
+    (RuntimeError, "(RUNTIME|STATIC) ERROR: "),  # jsonnet's messages about a config
+    (TypeError, "Expected .* to be "),  # AllenNLP's about a value of the wrong type
+    (ValueError, "overrides for |batch_size must be "),
+)
+"""Exceptions that a user's input causes: the type, and how the message begins."""
+HINTS = (
+    (r"undefined external variable: (\w+)", r"set the environment variable: export \1=…"),
+    (r"^file \S+ not found$", "check the name; a relative path begins at the working directory"),
+    (r"is not empty. Specify --recover", "or replace it with --force"),
+    (r"GPU but none is available", """add -o '{"trainer.cuda_device": -1}'"""),
+    (r"metric_name must start with", "write validation_metric: '+accuracy' or '-loss'"),
+    (r"STATIC ERROR: 1:", """--overrides takes JSON between single quotes: -o '{"trainer.num_epochs": 2}'"""),
+    (r"not a gzip file", "expected the folder or the model.tar.gz that `allennlp train` wrote, then the data"),
+)
+"""What to do about messages of AllenNLP and jsonnet, by a pattern; a hint may name a group of the pattern."""
+
+
+def is_command() -> bool:
+    """Return whether this process is the command `allennlp`, not a program that merely imports this package."""
+    module: Any = sys.modules["__main__"]
+    # The script `allennlp` imports `allennlp.__main__`, and `python -m allennlp` runs it.
+    return "allennlp.__main__" in {*sys.modules, getattr(module.__spec__, "name", None)}
+
+
+def adapt_console() -> None:
+    """Let the `allennlp` command print warnings and results only, and one line for an error in the user's input.
+
+    `out.log` still gets every message of level INFO, and the traceback. AllenNLP's own switches print them:
+    `ALLENNLP_LOG_LEVEL=INFO` the messages, `ALLENNLP_DEBUG=1` the traceback and all messages. Exceptions
+    that are not in `SHORT` keep their traceback.
+    """
+    if not is_command() or os.environ.get("ALLENNLP_DEBUG"):
+        return
+    prepare_logging = allennlp_logging.prepare_global_logging
+
+    def prepare_global_logging(*args: Any, **kwargs: Any) -> None:
+        prepare_logging(*args, **kwargs)
+        adapt()  # AllenNLP has just replaced the hook and the handlers by its own
+
+    def adapt() -> None:
+        _install_hook()
+        if "ALLENNLP_LOG_LEVEL" not in os.environ:
+            for handler in logging.getLogger().handlers:
+                if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.stderr):
+                    handler.setLevel(max(handler.level, logging.WARNING))
+                    handler.setStream(sys.stderr)  # AllenNLP logs to the standard output, where results belong
+
+    allennlp_logging.prepare_global_logging = prepare_global_logging
+    adapt()
+
+
+def _install_hook() -> None:
+    previous = sys.excepthook
+
+    def excepthook(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        message = str(error).strip()
+        is_short = any(isinstance(error, each) and re.match(beginning, message) for each, beginning in SHORT)
+        is_missing_package = isinstance(error, ModuleNotFoundError) and error.name in sys.argv
+        if not message or not (is_short or is_missing_package):
+            previous(kind, error, traceback)
+            return
+        uncaught = (kind, error, traceback)
+        record = logging.LogRecord("root", logging.CRITICAL, "", 0, "Uncaught exception", (), uncaught)
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, logging.FileHandler):
+                handler.handle(record)
+        for pattern, hint in HINTS:
+            if match := re.search(pattern, message):
+                message = f"{message.splitlines()[0].rstrip('.')}; {match.expand(hint)}"
+                break
+        print(f"allennlp: {message}", file=sys.stderr)
+        # AllenNLP says in the causes why a value fits no type of a `Union`.
+        cause = error.__cause__ if message.startswith("Failed to construct argument") else None
+        while cause is not None:
+            print(f"  {type(cause).__name__}: {cause}", file=sys.stderr)
+            cause = cause.__cause__
+
+    sys.excepthook = excepthook

@@ -1,0 +1,60 @@
+"""How a command ends: what was written and what to do next go to standard error, results to standard output."""
+
+import functools
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from allennlp.commands import train
+from tqdm import tqdm
+
+from elmo_plugin.commands.arguments import refuse_folder
+from elmo_plugin.commands.console import is_command
+
+
+def say_written(path: Path, what: str, then: str) -> None:
+    """Say that `path`, a file or a folder, holds `what` and how large it is, and name a command to go on with."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    size = tqdm.format_sizeof(sum(file.stat().st_size for file in files), "B")
+    print(f"{path}: {what}; {size}\nnext: {then}", file=sys.stderr)
+
+
+def print_page(page: str, name: str) -> None:
+    """Print a page; on a terminal, also say how to keep it in the file `name`."""
+    print(page, end="", flush=True)
+    if sys.stdout.isatty():
+        print(f"next: allennlp {shlex.join(sys.argv[1:])} > {name}    # keeps this page", file=sys.stderr)
+
+
+def say_trained(folder: Path) -> None:
+    """Print the best metrics of a finished run, what it wrote, and what to do with it."""
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    kinds = ("best_", "test_") if "best_validation_loss" in metrics else ("training_", "test_")
+    shown = {name: value for name, value in metrics.items() if name.startswith(kinds)}
+    print(json.dumps(shown, indent=2), flush=True)
+    archive = folder / "model.tar.gz"
+    name = shlex.quote(str(archive))
+    then = f"allennlp evaluate {name} FILE"
+    model = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model"].get("type")
+    if model in ("elmo_tagger", "elmo_classifier"):
+        then = f"""echo '{{"sentence": "One sentence."}}' | allennlp predict {name} -"""
+    say_written(archive, "the trained model", then)
+
+
+def end_training() -> None:
+    """Let the command `allennlp train` end with its best metrics and what it wrote, which AllenNLP only logs."""
+    if not is_command():
+        return
+    original = train.train_model_from_file
+
+    @functools.wraps(original)
+    def train_model_from_file(*args: Any, **kwargs: Any) -> Any:
+        refuse_folder(kwargs["parameter_filename"])
+        model = original(*args, **kwargs)
+        if not kwargs["dry_run"]:
+            say_trained(Path(kwargs["serialization_dir"]))
+        return model
+
+    train.train_model_from_file = train_model_from_file

@@ -1,0 +1,175 @@
+"""What the command `allennlp` prints: warnings, results, one line for an error, and how it ends."""
+
+import json
+import logging
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from allennlp.commands import train as train_command
+from allennlp.common import Params
+from allennlp.common import logging as allennlp_logging
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.commands import console, endings
+from tests.oracles import options
+from tests.task_oracles import TOWNS, allennlp, experiment, tagger, tags_reader
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process as the command `allennlp`; hooks and handlers are restored."""
+    for module in (console, endings):
+        monkeypatch.setattr(module, "is_command", lambda: True)
+    monkeypatch.setattr(allennlp_logging, "prepare_global_logging", allennlp_logging.prepare_global_logging)
+    monkeypatch.setattr(train_command, "train_model_from_file", train_command.train_model_from_file)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    for name in ("ALLENNLP_LOG_LEVEL", "ALLENNLP_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    root, tqdm = logging.getLogger(), logging.getLogger("tqdm")
+    before = root.level, root.handlers[:], tqdm.handlers[:]
+    yield
+    root.level, root.handlers, tqdm.handlers = before
+
+
+@pytest.mark.usefixtures("command")
+@pytest.mark.parametrize(
+    ("variables", "shown"), [({}, False), ({"ALLENNLP_LOG_LEVEL": "INFO"}, True), ({"ALLENNLP_DEBUG": "1"}, True)]
+)
+def test_out_log_keeps_what_only_a_switch_shows(
+    variables: dict[str, str],
+    shown: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    console.adapt_console()
+    allennlp_logging.prepare_global_logging(tmp_path)
+    logging.getLogger("allennlp.common.params").info("a key")
+    logging.getLogger("spacy").warning("a problem")
+    logged = (tmp_path / "out.log").read_text(encoding="utf-8")
+    printed = capsys.readouterr()
+    assert "a key" in logged and "a problem" in logged
+    assert ("a key" in printed.out) == shown
+    assert "a problem" in (printed.out if shown else printed.err)
+
+
+ERRORS = [
+    (ConfigurationError("'dropout': expected a number"), ["'dropout'"]),
+    (
+        ConfigurationError("Serialization directory (run) already exists and is not empty. Specify --recover"),
+        ["--force"],
+    ),
+    (ConfigurationError("Experiment specified a GPU but none is available"), ['{"trainer.cuda_device": -1}']),
+    (ConfigurationError("metric_name must start with + or -"), ["'+accuracy'"]),
+    (FileNotFoundError("file trian.conll not found"), ["trian.conll", "working directory"]),
+    (NotADirectoryError(20, "Not a directory", "run"), ["'run'"]),
+    (tarfile.ReadError("not a gzip file"), ["model.tar.gz"]),
+    (
+        RuntimeError("RUNTIME ERROR: undefined external variable: UD_EWT\n\tdata.libsonnet:15:20-40\n"),
+        ["export UD_EWT="],
+    ),
+    (RuntimeError('STATIC ERROR: 1:9: expected token OPERATOR but got "."'), ["-o '{"]),
+    (TypeError("Expected num_epochs to be a int."), ["num_epochs"]),
+    (ValueError("overrides for 'model.elmo.*' expected list or dict in original"), ["'model.elmo.*'"]),
+    (ModuleNotFoundError("No module named 'elmo_plugn'", name="elmo_plugn"), ["elmo_plugn"]),
+]
+
+
+@pytest.mark.usefixtures("command")
+@pytest.mark.parametrize(("error", "facts"), ERRORS, ids=lambda value: type(value).__name__)
+def test_a_users_mistake_is_one_line(
+    error: Exception,
+    facts: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["allennlp", "train", "--include-package", "elmo_plugn"])
+    console.adapt_console()
+    allennlp_logging.prepare_global_logging(tmp_path)
+    sys.excepthook(type(error), error, None)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("allennlp: ") and all(fact in line for fact in facts), line
+    assert "Uncaught exception" in (tmp_path / "out.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("command")
+@pytest.mark.parametrize("error", [ValueError("shape"), ModuleNotFoundError("No module named 'torch'", name="torch")])
+def test_other_errors_keep_their_traceback(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    console.adapt_console()
+    sys.excepthook(type(error), error, None)
+    assert not capsys.readouterr().err.startswith("allennlp: ")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A config that trains a small tagger within a second."""
+    model = tagger({"bilm": {"options": options().to_dict(), "seed": 0}}, elmo_at=["output"], encoder=None)
+    model["encoder"] = {"type": "lstm", "input_size": 5, "hidden_size": 6}
+    model["text_field_embedder"] = {"token_embedders": {"tokens": {"type": "embedding", "embedding_dim": 5}}}
+    Params(experiment(model, tags_reader(), TOWNS)).to_file(str(tmp_path / "config.json"))
+    return tmp_path / "config.json"
+
+
+@pytest.mark.usefixtures("command")
+def test_train_ends_with_its_best_metrics_and_what_to_do_next(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console.adapt_console()
+    endings.end_training()
+    allennlp("train", config, "-s", tmp_path / "run")
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {name: value for name, value in metrics.items() if name.startswith("best_")}
+    written, following = printed.err.splitlines()[-2:]
+    size = (tmp_path / "run" / "model.tar.gz").stat().st_size
+    assert written.startswith(f"{tmp_path}/run/model.tar.gz: ") and f"{size / 1000:.1f}kB" in written
+    assert f"allennlp predict {tmp_path}/run/model.tar.gz" in following
+    with pytest.raises(ConfigurationError, match="expected a config, got a folder"):
+        allennlp("train", tmp_path / "run", "-s", tmp_path / "again")
+
+
+def test_training_without_validation_ends_with_its_training_metrics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "metrics.json").write_text('{"best_epoch": 0, "training_loss": 0.5}')
+    (tmp_path / "config.json").write_text('{"model": {"type": "bilm"}}')
+    (tmp_path / "model.tar.gz").touch()
+    endings.say_trained(tmp_path)
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"training_loss": 0.5}
+    assert "allennlp evaluate" in printed.err.splitlines()[-1]
+
+
+def test_a_page_on_a_terminal_says_how_to_keep_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["allennlp", "probe-layers", "two words"])
+    for is_terminal in (False, True):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
+        endings.print_page("# Page\n", "page.md")
+        printed = capsys.readouterr()
+        assert printed.out == "# Page\n"
+        assert ("allennlp probe-layers 'two words' > page.md" in printed.err) == is_terminal
+
+
+@pytest.mark.slow
+def test_allennlp_train_as_users_type_it_prints_no_info(config: Path, tmp_path: Path) -> None:
+    (tmp_path / ".allennlp_plugins").write_text("elmo_plugin\n")
+    command = [sys.executable, "-m", "allennlp", "train", "config.json", "-s", "run"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(result.stdout).keys() >= {"best_epoch", "best_validation_loss"}
+    noise = [line for line in result.stderr.splitlines() if " - INFO - " in line]
+    assert not [line for line in noise if "allennlp_models" not in line]  # which is imported before this package
+    assert (tmp_path / "run" / "out.log").read_text().count(" - INFO - ") > 100

@@ -1,0 +1,46 @@
+"""`--help` of each of our commands: it begins with a minimal example, and its examples are accepted as they are."""
+
+import argparse
+import re
+import shlex
+
+import pytest
+from allennlp.commands import ArgumentParserWithDefaults
+from allennlp.commands.subcommand import Subcommand
+
+import elmo_plugin.commands
+
+COMMANDS = [
+    name
+    for name in Subcommand.list_available()
+    if Subcommand.by_name(name).__module__.startswith(elmo_plugin.commands.__name__)
+]
+
+
+def parser_of(name: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    """Return the parser of `allennlp` and that of one of its commands."""
+    parser = ArgumentParserWithDefaults(prog="allennlp")
+    return parser, Subcommand.by_name(name)().add_subparser(parser.add_subparsers())  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_fits_and_begins_with_an_example(name: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    text = parser_of(name)[1].format_help()
+    assert not re.search(r"default: [^)]*\)\s+\(default =", text)
+    lines = text.splitlines()
+    assert not [line for line in lines if len(line) > 80 if columns == "80"]
+    usage, empty, about, _, example = lines[:5]
+    assert usage.startswith(f"usage: allennlp {name} ") and not empty and about.endswith(".")
+    assert example.startswith(f"  allennlp {name} ") and "positional arguments:" in lines[5:8]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_its_examples_are_accepted(name: str) -> None:
+    parser, command = parser_of(name)
+    lines = command.format_help().replace("\\\n", " ")
+    examples = re.findall(rf"^  .*\ballennlp +({name} .*)", lines, re.MULTILINE)
+    assert len(examples) >= 2
+    for example in examples:
+        parser.parse_args(shlex.split(example))
