@@ -19,7 +19,6 @@ ONE_THREAD := OMP_NUM_THREADS=1
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: export ALLENNLP_LOG_LEVEL := WARNING
 demo: setup  ## train a small tagger on ELMo vectors, then tag a few sentences with it (runs/demo)
 	$(ONE_THREAD) $(RUN) allennlp train $(DEMO).jsonnet -s runs/demo --force
 	$(ONE_THREAD) $(RUN) allennlp predict runs/demo/model.tar.gz $(DEMO)/sentences.jsonl \

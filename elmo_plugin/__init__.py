@@ -16,6 +16,14 @@ Dimension key: B sentences · T tokens · C characters per token · L layers (LS
 D = 2P · H cell · V vocabulary · S streams · U unrolled steps · in `lstm/` N packed tokens · I its input width.
 """
 
+try:
+    import allennlp  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "allennlp":
+        raise
+    install = "pip install --no-deps allennlp==2.10.1"
+    raise ModuleNotFoundError(f"No module named 'allennlp'; install it with: {install}", name="allennlp") from None
+
 from elmo_plugin.allennlp_compat import apply_repairs
 
 apply_repairs()

@@ -80,6 +80,12 @@ def test_a_notebook_has_the_files_the_commands_and_the_python_of_its_page(page: 
     assert ".md)" not in text and "--8<--" not in text  # neither links into the site nor files left to include
 
 
+def test_the_package_ships_the_files_of_the_first_page() -> None:
+    shown = {block.title: block.text for block in blocks(DOCS / "start/first-tagger.md") if block.title}
+    shipped = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "elmo_plugin/examples").iterdir()}
+    assert shipped == shown
+
+
 NOT_IN_CONFIGS = {"Elmo"}
 """Registries that only tell AllenNLP how to build a key; `TokenEmbedder` has the keys of `Elmo`."""
 

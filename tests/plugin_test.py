@@ -67,6 +67,16 @@ def test_allennlp_run_in_the_checkout_finds_everything_that_we_register_and_noth
     assert declared and not sorted(declared - found)
 
 
+def test_without_allennlp_the_import_says_how_to_install_it(tmp_path: Path) -> None:
+    missing = "import sys; sys.modules['allennlp'] = None; import elmo_plugin"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(
+        [sys.executable, "-c", missing], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError: ") and "pip install --no-deps allennlp==2.10.1" in last
+
+
 def test_every_package_is_packed() -> None:
     packed = find_packages(str(ROOT), include=setup_cfg("options.packages.find", "include"))
     packages = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in PACKAGE.rglob("*.py")}

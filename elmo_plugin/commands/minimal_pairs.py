@@ -49,7 +49,7 @@ class MinimalPairs(Subcommand):
             "--split",
             choices=list(SPLITS),
             default="spacy",
-            help="split into tokens by spaCy's rules for English, or at white space",
+            help="by spaCy's rules for English, or at white space",
         )
         subparser.add_argument(
             "--cuda-device", type=device, default=-1, help="the number of a GPU, -1 for the processor"
