@@ -3,6 +3,8 @@
 import copy
 import io
 import json
+import os
+import signal
 import sys
 import tarfile
 import tempfile
@@ -10,6 +12,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import active_children
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from pickle import UnpicklingError
@@ -21,10 +24,11 @@ import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params, cached_transformers
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Token, Vocabulary
+from allennlp.data import DatasetReader, Instance, Token, Vocabulary
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
-from allennlp.data.token_indexers import PretrainedTransformerMismatchedIndexer
+from allennlp.data.fields import TextField
+from allennlp.data.token_indexers import PretrainedTransformerMismatchedIndexer, SingleIdTokenIndexer
 from allennlp.data.tokenizers import PretrainedTransformerTokenizer
 from allennlp.models import Model, SimpleTagger, archival
 from allennlp.modules import TokenEmbedder
@@ -36,6 +40,7 @@ from allennlp.training.learning_rate_schedulers import LearningRateScheduler, Re
 from allennlp.training.moving_average import ExponentialMovingAverage, MovingAverage
 from torch import Tensor
 from torch.optim import SGD
+from torch.utils.data._utils import signal_handling
 
 from elmo_plugin import allennlp_compat, load
 
@@ -207,12 +212,16 @@ def test_spawned_workers_get_a_lock_of_their_context(tmp_path: Path, name: str) 
     context, given = SpawnContext(), []
 
     class NeverStarted(SpawnProcess):
+        pid = 1  # of nobody's child
+
         def start(self) -> None:
             given.append(self._args)  # type: ignore[attr-defined]
 
     context.Process = NeverStarted  # type: ignore[misc]
-    getattr(spawning_loader(tmp_path, max_in_memory=2), name)(context.JoinableQueue(), context)
-    ((_, queue, lock, _),) = given
+    queue = context.JoinableQueue()
+    getattr(spawning_loader(tmp_path, max_in_memory=2), name)(queue, context)
+    signal_handling._remove_worker_pids(id(queue))
+    ((_, _, lock, _),) = given
     assert lock._is_fork_ctx is queue._rlock._is_fork_ctx is False
 
 
@@ -223,6 +232,38 @@ def test_spawned_workers_of_allennlp_fail(
     monkeypatch.setattr(MultiProcessDataLoader, name, original(MultiProcessDataLoader, name))
     with pytest.raises(RuntimeError, match="fork context is being shared with a process in a spawn context"):
         list(spawning_loader(tmp_path, max_in_memory))
+
+
+class EndlessReader(DatasetReader):
+    """Sentences that fill any queue, so that its writer is at work when it is killed."""
+
+    def __init__(self) -> None:
+        super().__init__(manual_distributed_sharding=True, manual_multiprocess_sharding=True)
+
+    def _read(self, file_path: Any) -> Any:
+        while True:
+            yield Instance({"tokens": TextField([Token("word" * 20)] * 100)})
+
+    def apply_token_indexers(self, instance: Any) -> None:
+        """One."""
+        instance["tokens"].token_indexers = {"tokens": SingleIdTokenIndexer()}
+
+
+@pytest.mark.parametrize("kind", ["instances", "batches"])
+def test_a_killed_worker_is_an_error(kind: str) -> None:
+    loader = MultiProcessDataLoader(
+        EndlessReader(), "", batch_size=2, num_workers=2, max_instances_in_memory=20, start_method="fork"
+    )
+    loader.index_with(Vocabulary())
+    given = iter(loader) if kind == "batches" else iter(loader.iter_instances())
+    next(given)
+    killed, other = active_children()
+    os.kill(killed.pid, signal.SIGKILL)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match=rf"worker \(pid {killed.pid}\) is killed"):
+        for _ in given:
+            pass
+    given.close()  # type: ignore[attr-defined]
+    assert not other.is_alive()
 
 
 @pytest.fixture

@@ -42,7 +42,9 @@ def start_processes(job: Job, args: tuple[Any, ...], nprocs: int) -> None:
 def context() -> Any:
     """What starts processes that way."""
     forkserver = multiprocessing.get_context("forkserver")
-    forkserver.set_forkserver_preload(["elmo_plugin", "tests.distributed_jobs", "tests.pretraining_runs"])
+    forkserver.set_forkserver_preload(
+        ["elmo_plugin", "tests.distributed_jobs", "tests.killer", "tests.pretraining_runs"]
+    )
     return forkserver
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+from allennlp.common.util import is_distributed
 from allennlp.training.callbacks import TrainerCallback
+from torch import distributed
 
 
 @TrainerCallback.register("kill")
@@ -32,6 +34,21 @@ class Kill(TrainerCallback):
         np.random.random()
         if is_training and str(trainer._total_batches_completed) == os.environ.get("KILL_AFTER"):
             kill()
+
+
+@TrainerCallback.register("stop")
+class Stop(TrainerCallback):
+    """Sends SIGTERM to its own process after the batch that the file `stop_after` beside the run names.
+
+    In a distributed run only the last process gets the signal.
+    """
+
+    def on_batch(self, trainer: Any, *args: Any, is_training: bool, **kwargs: Any) -> None:
+        """Count the batches of training."""
+        file = Path(self.serialization_dir).with_name("stop_after")
+        is_last = not is_distributed() or distributed.get_rank() == distributed.get_world_size() - 1
+        if is_training and is_last and file.exists() and file.read_text() == str(trainer._total_batches_completed):
+            signal.raise_signal(signal.SIGTERM)
 
 
 def kill() -> NoReturn:

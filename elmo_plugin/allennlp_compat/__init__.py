@@ -21,21 +21,22 @@ from elmo_plugin.allennlp_compat.libraries import (
     repair_moving_average,
     repair_pretrained_transformers,
     repair_reduce_on_plateau,
-    repair_spawned_workers,
     repair_token_ids_of_elmo,
     repair_wandb_callback,
+    repair_workers,
     silence_noise,
     trust_numpy_scalars,
 )
+from elmo_plugin.allennlp_compat.patching import replace_once
 
-__all__ = ["apply_repairs"]
+__all__ = ["apply_repairs", "replace_once"]
 
 
 def apply_repairs() -> None:
     """Apply every repair of this package. Calling it again changes nothing."""
     trust_numpy_scalars()
     repair_reduce_on_plateau()
-    repair_spawned_workers()
+    repair_workers()
     repair_wandb_callback()
     repair_pretrained_transformers()
     repair_token_ids_of_elmo()

@@ -14,6 +14,7 @@ from allennlp.common import logging as common_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import CACHE_DIRECTORY
 from allennlp.data import Tokenizer
+from tqdm import tqdm
 
 from elmo_plugin.bilm import CHOICES
 from elmo_plugin.checkpoints import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, bundled_names
@@ -34,6 +35,7 @@ from elmo_plugin.embedding import (
     load_by_keys,
     refuse_existing,
 )
+from elmo_plugin.stop_signals import Stopped, on_stop_signal, stop
 from elmo_plugin.text import TOKENS_PER_BATCH
 
 ABOUT = "Embed a text, one sentence per line, and write the vectors to disk."
@@ -62,7 +64,7 @@ With the mix that a tagger has learned, one vector per sentence:
   allennlp embed-corpus sentences.txt vectors.npz --pool \\
       --mix runs/demo/model.tar.gz
 
-Finished parts of the text are kept in OUTPUT.part. If a run is killed, or the
+Finished parts of the text are kept in OUTPUT.part. If a run is stopped, or the
 disk is full, the same command resumes it and embeds only the parts that are
 missing. At the end the parts are moved into the output; parts and output
 together take at most a tenth more than the output on the disk.
@@ -182,24 +184,35 @@ def _add_work(subparser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Embed the text and say what was written; an error is one line and exit code 1."""
+    """Embed the text and say what was written; an error is one line and exit code 1.
+
+    On SIGTERM or Ctrl-C the finished parts stay, and the exit code is 143 or 130.
+    """
     common_logging.FILE_FRIENDLY_LOGGING = args.file_friendly_logging
     try:
-        share = _share()
-        check_processes(args.output, share.size)
-        file = _file(args)
-        corpus = Corpus(args.input, Tokenizer.by_name(SPLITS[args.split])(), share)
-        # Paths are checked before anything is downloaded.
-        if not args.output.parent.is_dir():
-            raise ConfigurationError(f"'{args.output}' cannot be written: make the folder '{args.output.parent}' first")
-        if share.size == 1:  # other processes may have joined the output already
-            refuse_existing(args.output)
-        if args.vocab_path:
-            _say("--vocab-path is ignored, as by the retired command: no vocabulary is written")
-        embedder = CorpusEmbedder(_embedder(args), args.pool, args.half, args.tokens_per_batch, args.batch_size)
-        counts = embedder.embed(corpus, args.output, file)
+        with on_stop_signal(stop):  # also in the middle of a part, which the next run makes again
+            _embed(args)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"embed-corpus: {error}")
+    except Stopped as stopped:
+        tqdm.write(f"embed-corpus: stopped by {stopped.signal.name}; the same command continues", file=sys.stderr)
+        raise
+
+
+def _embed(args: argparse.Namespace) -> None:
+    share = _share()
+    check_processes(args.output, share.size)
+    file = _file(args)
+    corpus = Corpus(args.input, Tokenizer.by_name(SPLITS[args.split])(), share)
+    # Paths are checked before anything is downloaded.
+    if not args.output.parent.is_dir():
+        raise ConfigurationError(f"'{args.output}' cannot be written: make the folder '{args.output.parent}' first")
+    if share.size == 1:  # other processes may have joined the output already
+        refuse_existing(args.output)
+    if args.vocab_path:
+        _say("--vocab-path is ignored, as by the retired command: no vocabulary is written")
+    embedder = CorpusEmbedder(_embedder(args), args.pool, args.half, args.tokens_per_batch, args.batch_size)
+    counts = embedder.embed(corpus, args.output, file)
     if share.size > 1 and not counts.sentences:
         about = f"a window of the text has at least {SMALLEST_WINDOW:,} characters, and there are more processes"
         print(f"embed-corpus: nothing to do for process {share.rank + 1} of {share.size}: {about}", file=sys.stderr)

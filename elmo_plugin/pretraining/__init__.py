@@ -11,6 +11,7 @@ from elmo_plugin.pretraining.schedule import WarmUpCosine
 from elmo_plugin.pretraining.sentence_batches import SentenceBatches
 from elmo_plugin.pretraining.shards import TextShardsReader
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax
+from elmo_plugin.pretraining.stop_and_recover import stop_and_recover
 from elmo_plugin.pretraining.unrolled_streams import UnrolledStreams
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
 
@@ -32,3 +33,5 @@ __all__ = [
     "load_language_model",
     "sentence_log_probabilities",
 ]
+
+stop_and_recover()

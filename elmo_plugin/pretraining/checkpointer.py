@@ -15,6 +15,7 @@ from torch import distributed
 
 from elmo_plugin.atomic_write import atomic_file
 from elmo_plugin.config_keys import at_least
+from elmo_plugin.stop_signals import Stopped
 
 Point = tuple[int, int]
 """When a checkpoint was saved: the number of completed epochs, and of completed batches of the next one."""
@@ -27,8 +28,9 @@ class AtomicCheckpointer(Checkpointer):
     The training state is written first and the model state last, each to a temporary file that is then renamed. A
     checkpoint counts only if both files exist. In distributed training the first process decides when to save.
 
-    No checkpoint is saved between an epoch's last batch and its validation, because AllenNLP's trainer cannot resume
-    with that epoch's training metrics. The checkpoint of the whole epoch comes next.
+    No checkpoint is due between an epoch's last batch and its validation, because AllenNLP's trainer cannot resume
+    with that epoch's training metrics. The checkpoint of the whole epoch comes next. `exact_resume` can, so a run that
+    it stops during the validation has such a checkpoint.
 
     Registered as a `Checkpointer` with name `atomic`.
 
@@ -65,34 +67,48 @@ class AtomicCheckpointer(Checkpointer):
                 raise ConfigurationError("expected 'save_every_num_minutes' or 'save_every_num_seconds', got both")
             self._save_every_num_seconds = 60 * save_every_num_minutes
         self.before_saving: list[Callable[[], None]] = []
-        """Functions that every process calls before the first process saves a checkpoint."""
+        """Functions that every process calls after an epoch's last batch, and before a checkpoint is saved."""
+        self.stop_signal = 0
+        """The number of the signal that asks this process to save a checkpoint and to stop, set by its handler."""
 
     def maybe_save_checkpoint(
         self, trainer: Trainer, num_epochs_completed: int, num_batches_in_epoch_completed: int
     ) -> bool:
-        """Save a checkpoint if one is due, and return whether it was."""
+        """Save a checkpoint if one is due or a signal asks for it, and return whether one was saved.
+
+        Raises `Stopped` after saving if any process has got a signal.
+        """
         any_trainer: Any = trainer
         try:  # the trainer counts several batches of the loader as one if it accumulates gradients
             last = math.ceil(len(any_trainer.data_loader) / any_trainer._num_gradient_accumulation_steps)
         except TypeError:
             last = None
         if num_batches_in_epoch_completed == last:
+            self._prepare()
             return False
-        due = torch.tensor(self._is_due(num_epochs_completed, num_batches_in_epoch_completed), dtype=torch.uint8)
-        if is_distributed():
-            due = due.to(any_trainer.cuda_device)
-            distributed.broadcast(due, src=0)
-        if due:
+        return self.save_if(trainer, self._is_due(num_epochs_completed, num_batches_in_epoch_completed))
+
+    def save_if(self, trainer: Trainer, due: bool) -> bool:
+        """Save a checkpoint if the first process says that one is due, or if a signal asks for it; as above."""
+        asked = torch.tensor([due and self._is_primary, self.stop_signal])  # (2,)
+        if is_distributed():  # all processes stop after the same batch
+            asked = asked.to(trainer.cuda_device)
+            distributed.all_reduce(asked, distributed.ReduceOp.MAX)
+        is_due, stop_signal = asked.tolist()
+        if is_due or stop_signal:
             self.save_checkpoint(trainer)
-        return bool(due)
+        if stop_signal:
+            if is_distributed():  # the first process is still saving
+                distributed.barrier()
+            raise Stopped(stop_signal)
+        return bool(is_due)
 
     def save_checkpoint(self, trainer: Trainer) -> None:
         """Save a checkpoint, then remove checkpoints beyond the number to keep, and files that killed runs left.
 
         Raises `ConfigurationError` if the disk is full. Earlier checkpoints are unchanged then.
         """
-        for call in self.before_saving:
-            call()
+        self._prepare()
         state = trainer.get_checkpoint_state()
         if state is not None:
             point = state.trainer_state["epochs_completed"], state.trainer_state["batches_in_epoch_completed"]
@@ -111,6 +127,10 @@ class AtomicCheckpointer(Checkpointer):
             self._last_save_num_epochs_completed = checkpoint.trainer_state["epochs_completed"]
             self._last_save_num_batches_in_epoch_completed = checkpoint.trainer_state["batches_in_epoch_completed"]
         return checkpoint
+
+    def _prepare(self) -> None:
+        for call in self.before_saving:
+            call()
 
     def _is_due(self, epochs: int, batches: int) -> bool:
         if batches == 0 and self._save_completed_epochs:

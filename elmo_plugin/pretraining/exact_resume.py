@@ -2,6 +2,8 @@
 
 import os
 import random
+import signal
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Optional, Protocol, runtime_checkable
 
@@ -14,11 +16,12 @@ from allennlp.data import TensorDict
 from allennlp.nn.util import dist_reduce_sum
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
-from torch import distributed
+from torch import distributed, multiprocessing
 from torch.utils.hooks import RemovableHandle
 
-from elmo_plugin.made_with import check_made_with
 from elmo_plugin.pretraining.checkpointer import AtomicCheckpointer
+from elmo_plugin.pretraining.shards_loader import Split, check_splits
+from elmo_plugin.stop_signals import on_stop_signal
 
 State = dict[str, Any]
 """Plain values and tensors that `torch.load` reads with `weights_only`."""
@@ -26,7 +29,13 @@ State = dict[str, Any]
 
 @runtime_checkable
 class ResumableLoader(Protocol):
-    """A data loader that can resume after its last batch."""
+    """A data loader that can resume after its last batch, also with another number of processes."""
+
+    batches_at_once: int
+    """The number of batches that the processes take at once."""
+
+    def splits(self) -> dict[str, Split]:
+        """Return what the processes divide among themselves, by its name in the config."""
 
     def state_dict(self) -> State:
         """Return the position after the last batch."""
@@ -45,6 +54,9 @@ class ResumableModel(Protocol):
     def restore_training_state(self, state: State) -> None:
         """Restore that state."""
 
+    def split_training_state(self, states: list[State], rank: int, world_size: int) -> State:
+        """Return the state of one of `world_size` processes from the states of all that saved them."""
+
 
 @TrainerCallback.register("exact_resume")
 class ExactResume(TrainerCallback):
@@ -53,6 +65,12 @@ class ExactResume(TrainerCallback):
     For each process, a checkpoint then contains the data loader's position, the states of the random number
     generators, the state that the model carries from batch to batch, and the loss of the epoch so far, which AllenNLP's
     trainer forgets.
+
+    On SIGTERM or Ctrl-C the run saves a checkpoint after the batch at hand, of the validation too, and stops with exit
+    code 143 or 130. Another number of processes can resume it: see `docs/guides/machines.md`.
+
+    On SIGTERM or Ctrl-C the run saves a checkpoint after the batch at hand, also during the validation, and stops with
+    exit code 143 or 130.
 
     Registered as a `TrainerCallback` with name `exact_resume`. The checkpointer must be `atomic`.
 
@@ -67,13 +85,16 @@ class ExactResume(TrainerCallback):
         self._restored: Optional[State] = None
         self._hook: Optional[RemovableHandle] = None
         self._gathered: list[State] = []
+        self._stop_handlers = ExitStack()
         self._loss = 0.0
         self._metrics: dict[str, Any] = {}
+        self._training_metrics: dict[str, Any] = {}
 
     def state_dict(self) -> State:
         """Return everything that this callback restores. The first process calls it, after `gather`."""
         return {
-            "processes": self._gathered if is_distributed() else [self._state_of_process()],
+            "processes": self._gathered,
+            "totals": {key: value * processes for key, (value, processes) in self._splits().items()},
             "metrics": self._metrics,
             "is_best": self._is_best(),
         }
@@ -83,16 +104,22 @@ class ExactResume(TrainerCallback):
         self._restored = state_dict
 
     def gather(self) -> None:
-        """Collect the states of all processes. Every process calls it before a checkpoint is saved."""
-        if is_distributed():
-            self._gathered = [{} for _ in range(distributed.get_world_size())]
-            distributed.all_gather_object(self._gathered, self._state_of_process())
+        """Collect the states of all processes. Every process calls it before a checkpoint is saved.
+
+        In the validation it keeps those after the last batch, because the validation resets the metrics of training,
+        and takes a moving average out of the model.
+        """
+        in_validation = not self.trainer.model.training and self.trainer._batches_in_epoch_completed
+        if not in_validation:
+            self._gather(self._state_of_process())
+        elif self.trainer._moving_average is not None:
+            self.trainer._moving_average.restore()
 
     def on_start(self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any) -> None:
         """Restore the state of a checkpoint.
 
-        Raises `ConfigurationError` if the data loader, the model or the checkpointer cannot resume, or if the number of
-        processes has changed.
+        Raises `ConfigurationError` if the data loader, the model or the checkpointer cannot resume, or if the processes
+        cannot divide the streams, or batches, of the checkpoint among themselves.
         """
         self.trainer = trainer
         parts: list[tuple[str, object, type, str]] = [
@@ -110,8 +137,10 @@ class ExactResume(TrainerCallback):
             raise ConfigurationError(
                 f"'data_loader': expected 'shuffle' for 'exact_resume', got none: {error}"
             ) from error
-        if self._restored is not None:
-            self._restore(self._restored, is_primary)
+        own = None if self._restored is None else self._restore(self._restored, is_primary)
+        self._hook = trainer.model.register_forward_pre_hook(lambda module, inputs: self._before_first_batch(own))
+        if is_distributed():  # a process stops in order, too, if the one that started it is killed
+            multiprocessing._prctl_pr_set_pdeathsig(signal.SIGTERM)  # type: ignore[attr-defined]
 
     def on_batch(
         self,
@@ -126,10 +155,12 @@ class ExactResume(TrainerCallback):
         batch_grad_norm: Optional[float] = None,
         **kwargs: Any,
     ) -> None:
-        """Add the loss of a batch, and show the mean over the whole epoch."""
+        """Add the loss of a batch, and show the mean over the whole epoch; in the validation, stop if a signal asks."""
         if is_training:
             self._loss += batch_metrics["batch_loss"]
             batch_metrics["loss"] = self._loss / batch_number
+        else:
+            trainer._checkpointer.save_if(trainer, due=False)  # type: ignore[union-attr]
 
     def on_epoch(
         self,
@@ -141,11 +172,11 @@ class ExactResume(TrainerCallback):
     ) -> None:
         """Report the loss of the whole epoch; the trainer's covers only the batches since it was started."""
         loss = dist_reduce_sum(self._loss) / dist_reduce_sum(trainer._batches_in_epoch_completed)
-        if metrics["training_loss"] != loss:
-            metrics["training_loss"] = loss
+        if metrics.get("training_loss") != loss:
+            metrics.update(self._training_metrics, training_loss=loss)
             if is_primary:
                 dump_metrics(os.path.join(self.serialization_dir, f"metrics_epoch_{epoch}.json"), metrics)
-        self._loss = 0.0
+        self._loss, self._training_metrics = 0.0, {}
         self._metrics = dict(metrics)
 
     def on_end(
@@ -161,25 +192,45 @@ class ExactResume(TrainerCallback):
             metrics.update({**self._metrics, **metrics})
         if self._hook is not None:
             self._hook.remove()
+        self._stop_handlers.close()
 
-    def _restore(self, state: State, is_primary: bool) -> None:
-        trainer = self.trainer
-        world_size = distributed.get_world_size() if is_distributed() else 1
-        check_made_with(
-            self.serialization_dir,
-            {"processes": len(state["processes"])},
-            {"processes": world_size},
-            "--recover needs as many processes as the run was started with",
-        )
-        own = state["processes"][distributed.get_rank() if is_distributed() else 0]
+    def _gather(self, own: State) -> None:
+        self._gathered = [own]
+        if is_distributed():
+            self._gathered *= distributed.get_world_size()
+            distributed.all_gather_object(self._gathered, own)
+
+    def _restore(self, state: State, is_primary: bool) -> State:
+        """Restore a checkpoint, and return what this process restores before its first batch."""
+        trainer, states = self.trainer, state["processes"]
+        rank, world_size = (distributed.get_rank(), distributed.get_world_size()) if is_distributed() else (0, 1)
+        check_splits(state.get("totals", {}), self._splits(), world_size)
+        own = states[rank % len(states)]
+        if len(states) != world_size:
+            of_model = trainer.model.split_training_state([each["model"] for each in states], rank, world_size)
+            own = {**own, "model": of_model, "loss": sum(each["loss"] for each in states) / len(states)}
+        self._gather(own)
         trainer.data_loader.load_state_dict(own["loader"])
         self._loss, self._metrics = own["loss"], state["metrics"]
-        self._hook = trainer.model.register_forward_pre_hook(lambda module, inputs: self._before_first_batch(own))
         if state["is_best"]:
             self._keep_as_best(is_primary)
         if trainer._metric_tracker.should_stop_early():
             # AllenNLP's trainer would begin another epoch if it was killed after the checkpoint of the last one.
             trainer._num_epochs = trainer._start_after_epochs_completed
+        return own
+
+    def _splits(self) -> dict[str, Split]:
+        """Return what the processes divide among themselves, by the keys of the config."""
+        trainer = self.trainer
+        steps = trainer._num_gradient_accumulation_steps, trainer.data_loader.batches_at_once
+        loaders = {"data_loader": trainer.data_loader, "validation_data_loader": trainer._validation_data_loader}
+        of_loaders = {
+            f"{name}.{key}": split
+            for name, loader in loaders.items()
+            if isinstance(loader, ResumableLoader)
+            for key, split in loader.splits().items()
+        }
+        return {"trainer.num_gradient_accumulation_steps": steps, **of_loaders}
 
     def _state_of_process(self) -> State:
         device = self.trainer.cuda_device
@@ -194,11 +245,20 @@ class ExactResume(TrainerCallback):
             "cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
         }
 
-    def _before_first_batch(self, own: State) -> None:
-        # Before that, skipped batches and other callbacks may draw random numbers.
+    def _before_first_batch(self, own: Optional[State]) -> None:
+        """Handle signals from here on: an error inside a batch could crash PyTorch. Then restore."""
         assert self._hook is not None
         self._hook.remove()
-        self.trainer.model.restore_training_state(own["model"])
+        model, checkpointer = self.trainer.model, self.trainer._checkpointer
+        self._stop_handlers.enter_context(on_stop_signal(lambda number: setattr(checkpointer, "stop_signal", number)))
+        if own is None:
+            return
+        # Earlier than this, skipped batches and other callbacks may draw random numbers.
+        model.restore_training_state(own["model"])
+        if not model.training:  # the checkpoint was saved in the validation: the epoch has ended, but for its metrics
+            metrics = model.train().get_metrics(reset=True)
+            model.eval()
+            self._training_metrics = {f"training_{name}": value for name, value in metrics.items()}
         random.setstate(own["python"])
         np.random.set_state(("MT19937", *own["numpy"]))
         torch.set_rng_state(own["torch"])

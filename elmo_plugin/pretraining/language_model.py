@@ -195,6 +195,14 @@ class BidirectionalLanguageModel(Model):
             self.carried[True] = LstmState(*state["carried"])
         self.perplexity.counts = dict(state["counts"])
 
+    def split_training_state(self, states: list[dict[str, Any]], rank: int, world_size: int) -> dict[str, Any]:
+        """Return the state of one of `world_size` processes from the states of all that saved them."""
+        if states[0]["carried"] is None:
+            return states[0]
+        parts = zip(*(state["carried"] for state in states), strict=True)
+        carried = [torch.cat(part, dim=2).chunk(world_size, dim=2)[rank] for part in parts]  # (L, 2, S, ·)
+        return {**states[0], "carried": carried}  # the counts are those of all processes
+
     def _score(self, predictions: Predictions) -> Tensor:
         rows = predictions.targets - 1  # (N,), the softmax has no padding
         if self.training:

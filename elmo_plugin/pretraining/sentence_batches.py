@@ -9,7 +9,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import DataLoader, DatasetReader
 
 from elmo_plugin.pretraining.shards import Position, split_sentence
-from elmo_plugin.pretraining.shards_loader import ShardsLoader
+from elmo_plugin.pretraining.shards_loader import ShardsLoader, Split
 from elmo_plugin.text import length_batches
 
 SENTENCES_IN_POOL = 16384
@@ -57,6 +57,7 @@ class SentenceBatches(ShardsLoader):
                 f"got {max_sentence_length}"
             )
         super().__init__(reader, data_path, max_tokens, shuffle, seed, batches_per_epoch)
+        self.batches_at_once = self.world_size
         self.max_tokens = max_tokens
         self.max_sentence_length = max_sentence_length
         self._position: dict[str, Any] = {}
@@ -73,12 +74,12 @@ class SentenceBatches(ShardsLoader):
         return dict(self._position)
 
     def sizes(self) -> dict[str, int]:
-        """Return what splits a pool into batches, and how many batches make a step."""
-        return {
-            "max_tokens": self.max_tokens,
-            "max_sentence_length": self.max_sentence_length,
-            "processes": self.world_size,
-        }
+        """Return what splits a pool into batches."""
+        return {"max_tokens": self.max_tokens, "max_sentence_length": self.max_sentence_length}
+
+    def splits(self) -> dict[str, Split]:
+        """Return the number of batches of an epoch that this process takes."""
+        return {"batches_per_epoch": (len(self), self.world_size)} if self.endless else {}
 
     def _batches_of_all_processes(
         self, epoch: int = 0, position: Position = (0, 0), done: int = 0

@@ -8,7 +8,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import DataLoader, DatasetReader
 
 from elmo_plugin.config_keys import at_least
-from elmo_plugin.pretraining.shards_loader import ShardsLoader
+from elmo_plugin.pretraining.shards_loader import ShardsLoader, Split
 from elmo_plugin.pretraining.word_ids import WordIds
 
 BEGIN, END = "<S>", "</S>"
@@ -106,6 +106,10 @@ class UnrolledStreams(ShardsLoader):
     def sizes(self) -> dict[str, int]:
         """Return S of all processes together, and U."""
         return {"streams": self.n_streams * self.world_size, "window": self.window}
+
+    def splits(self) -> dict[str, Split]:
+        """Return S of this process."""
+        return {"streams": (self.n_streams, self.world_size)}
 
     def _sentences(self) -> Iterator[list[str]]:
         for epoch, _, sentences in self.stream.passes(**self._read_up_to):

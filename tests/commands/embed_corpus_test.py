@@ -3,10 +3,11 @@
 import io
 import json
 import lzma
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Optional
+from typing import Any, Optional
 
 import h5py
 import numpy as np
@@ -301,6 +302,35 @@ def test_a_disk_that_takes_no_more_ends_it_and_the_same_command_goes_on(
     assert sum(path.stat().st_size for path in Path(f"{output}.part/parts").iterdir()) >= size
     allennlp("embed-corpus", "text", output, *BILM)
     assert [path.name for path in folder.glob("out*")] == [output]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_it_with_its_parts_and_the_same_command_goes_on(
+    folder: Path,
+    number: signal.Signals,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 12)  # a line each, or two
+    allennlp("embed-corpus", "text", "whole.npz", *BILM)
+    vectors, batches = Embedder._vectors, iter(range(100))
+
+    def signalled(self: Embedder, sentences: Any) -> np.ndarray:
+        if next(batches) == 2:
+            signal.raise_signal(number)
+        return vectors(self, sentences)
+
+    monkeypatch.setattr(Embedder, "_vectors", signalled)
+    with pytest.raises(SystemExit) as stopped:
+        allennlp("embed-corpus", "text", "out.npz", *BILM)
+    assert stopped.value.code == code
+    assert f"stopped by {number.name}" in capsys.readouterr().err
+    assert not Path("out.npz").exists()
+    assert [path.suffix for path in Path("out.npz.part", "parts").iterdir()] == [".npz"] * 2
+    allennlp("embed-corpus", "text", "out.npz", *BILM)
+    assert Path("out.npz").read_bytes() == Path("whole.npz").read_bytes()
+    assert not Path("out.npz.part").exists()
 
 
 def test_an_output_that_may_not_be_written_is_one_line(folder: Path) -> None:

@@ -160,6 +160,69 @@ def test_the_best_epoch_patience_and_a_moving_average_are_kept(
     assert differences(end_of(tmp_path / "run"), wanted) == []
 
 
+SIGNALLED = {
+    "training": (7, "e0_b7"),
+    "last batch": (15, "e0_b15"),
+    "validation": (("heldout", 2), "e0_b15"),
+    "end of epoch": ((f"{TRAINER}.common_util.dump_metrics", 1), "e1_b0"),
+    "end of training": ((f"{TRAINER}.common_util.dump_metrics", 2), "e2_b0"),
+}
+"""Where a signal comes, and when the checkpoint was made that the run leaves."""
+
+
+@pytest.mark.parametrize("place", SIGNALLED)
+def test_a_run_that_a_signal_stops_saves_a_checkpoint_and_ends_as_if_it_was_not_stopped(
+    undisturbed: tuple[Any, Any], place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys, wanted = undisturbed
+    run, (where, saved) = tmp_path / "run", SIGNALLED[place]
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stopped:
+        signal_at(patch, where)
+        train(keys, run)
+    assert stopped.value.code == 128 + signal.SIGTERM
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "SIGTERM" in line]
+    assert "recover" in line
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert max(run.glob("model_state_*"), key=os.path.getmtime).stem == f"model_state_{saved}"
+    assert not (run / "model.tar.gz").exists()
+    train(keys, run, recover=True)
+    assert differences(end_of(run), wanted) == []
+
+
+def test_a_signal_in_the_validation_finds_the_moving_average_in_the_model(tmp_path: Path) -> None:
+    keys = config(tmp_path, "sentence_batches", moving_average={"type": "exponential", "decay": 0.9})
+    train(keys, tmp_path / "undisturbed")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
+        signal_at(patch, ("heldout", 1))
+        train(keys, tmp_path / "run")
+    train(keys, tmp_path / "run", recover=True)
+    assert differences(end_of(tmp_path / "run"), end_of(tmp_path / "undisturbed")) == []
+
+
+def signal_at(patch: pytest.MonkeyPatch, where: Any) -> None:
+    """Let the next run get SIGTERM after a batch of training or of validation, or in the n-th call of a function."""
+    number = where if isinstance(where, int) else where[1]
+    if isinstance(where, tuple) and where[0] != "heldout":
+        original, calls = pydoc.locate(where[0]), iter(range(1, number + 1))
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if next(calls, 0) == number:
+                signal.raise_signal(signal.SIGTERM)
+            return original(*args, **kwargs)  # type: ignore[operator]
+
+        patch.setattr(pydoc.locate(where[0].rpartition(".")[0]), "dump_metrics", called)
+        return
+
+    def on_batch(self: ExactResume, *args: Any, is_training: bool, **kwargs: Any) -> None:
+        batches = self.trainer._total_batches_completed if is_training else args[5]
+        if is_training == isinstance(where, int) and batches == number:
+            signal.raise_signal(signal.SIGTERM)
+        ON_BATCH(self, *args, is_training=is_training, **kwargs)
+
+    patch.setattr(ExactResume, "on_batch", on_batch)
+
+
 class Recorder(torch.nn.Module):
     """A model, and a loader, with a state that tells its process."""
 
@@ -178,6 +241,30 @@ class Recorder(torch.nn.Module):
         """The same."""
         self.state = int(state["state"])
 
+    def split_training_state(self, states: list[dict[str, Any]], rank: int, world_size: int) -> dict[str, Any]:
+        """The sum, for one process."""
+        assert (rank, world_size) == (0, 1)
+        return {"state": sum(state["state"] for state in states)}
+
+
+class NoBatches(torch.nn.ModuleList):
+    """A loader whose processes divide four of something."""
+
+    batches_at_once = 1
+
+    def splits(self) -> dict[str, tuple[int, int]]:
+        """As many for each process."""
+        world_size = distributed.get_world_size() if distributed.is_initialized() else 1
+        return {"streams": (4 // world_size, world_size)}
+
+
+class NoLength(NoBatches):
+    """A loader without `shuffle`."""
+
+    def __len__(self) -> int:
+        """As the loaders do."""
+        raise TypeError("no length")
+
 
 def started(folder: Path, state: Optional[dict[str, Any]] = None, **parts: Any) -> ExactResume:
     """The callback of a trainer of which only what it asks for is there."""
@@ -185,9 +272,10 @@ def started(folder: Path, state: Optional[dict[str, Any]] = None, **parts: Any) 
     if state is not None:
         callback.load_state_dict(state)
     trainer = SimpleNamespace(
-        **{"data_loader": torch.nn.ModuleList(), "model": Recorder(0), "_checkpointer": AtomicCheckpointer(folder)}
-        | parts,
+        **{"data_loader": NoBatches(), "model": Recorder(0), "_checkpointer": AtomicCheckpointer(folder)} | parts,
         cuda_device=torch.device("cpu"),
+        _num_gradient_accumulation_steps=1,
+        _validation_data_loader=None,
         _metric_tracker=MetricTracker("-loss"),
         _batches_in_epoch_completed=1,
     )
@@ -205,20 +293,23 @@ def save_and_restore(folder: Path) -> str:
     distributed.barrier()
     resumed = started(folder, torch.load(folder / "state.th", weights_only=True))
     resumed.trainer.model()
+    resumed.on_end(resumed.trainer)
     return str(resumed.trainer.model.state)
 
 
 def test_each_process_takes_up_its_own_state(tmp_path: Path) -> None:
     assert in_two_processes(save_and_restore, tmp_path / "run", tmp_path) == ["10", "11"]
-    with pytest.raises(ConfigurationError, match="'processes': expected 1, got 2"):
-        started(tmp_path, torch.load(tmp_path / "state.th", weights_only=True))
+    alone = started(tmp_path, torch.load(tmp_path / "state.th", weights_only=True))
+    alone.trainer.model()
+    assert alone.trainer.model.state == 21
+    alone.on_end(alone.trainer)
 
 
 @pytest.mark.parametrize(
     ("key", "part", "facts"),
     [
         ("data_loader", [], "unrolled_streams.*list"),
-        ("data_loader", torch.nn.Identity(), "shuffle"),
+        ("data_loader", NoLength(), "shuffle"),
         ("model", torch.nn.Identity(), "bilm.*Identity"),
         ("_checkpointer", None, "atomic.*NoneType"),
     ],
