@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import tarfile
+from pathlib import Path
 from typing import Any
 
 from allennlp.common import logging as allennlp_logging
@@ -33,9 +34,10 @@ HINTS = (
 
 def is_command() -> bool:
     """Return whether this process is the command `allennlp`, not a program that merely imports this package."""
-    module: Any = sys.modules["__main__"]
-    # The script `allennlp` imports `allennlp.__main__`, and `python -m allennlp` runs it.
-    return "allennlp.__main__" in {*sys.modules, getattr(module.__spec__, "name", None)}
+    # The script `allennlp` imports `allennlp.__main__`, also in the processes that it spawns for several devices;
+    # those of `python -m allennlp` only have its arguments.
+    is_module = any(Path(program).parts[-2:] == ("allennlp", "__main__.py") for program in sys.argv[:1])
+    return is_module or "allennlp.__main__" in sys.modules
 
 
 def adapt_console() -> None:
