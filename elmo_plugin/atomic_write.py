@@ -1,10 +1,11 @@
 """Write files so that a kill or a full disk leaves the old content or the new one, never a part of it."""
 
+import filecmp
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Optional
 
 from allennlp.common.checks import ConfigurationError
@@ -34,23 +35,41 @@ def atomic_file(target: Path, temporary: Optional[Path] = None) -> Iterator[Path
 
 
 @contextmanager
-def atomic_folder(target: Path) -> Iterator[Path]:
+def atomic_folder(target: Path, last: str) -> Iterator[Path]:
     """Give a temporary folder to write to. At the end its files are flushed to the disk and renamed into `target`.
 
-    `target` is created if it does not exist. Raises `ConfigurationError` naming it if the disk takes no more.
+    Readers need the file `last`: it is removed before the others are renamed and comes last, so a kill never leaves old
+    and new files that are read together. If `target` holds equal files already, they are left alone.
+
+    `target` is created if it does not exist. The temporary folder in it is `.partial`; the next attempt removes what a
+    killed one left. Raises `ConfigurationError` naming `target` if the disk takes no more.
     """
+    partial = target / ".partial"
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".partial-", dir=target) as partial:
-            yield Path(partial)
-            files = sorted(Path(partial).iterdir())
-            for file in files:
-                _flush(file)
-            for file in files:
-                file.replace(target / file.name)
-            _flush(target)
+        if partial.exists():
+            shutil.rmtree(partial)
+        partial.mkdir(parents=True)
+        try:
+            yield partial
+            files = sorted(partial.iterdir(), key=lambda file: (file.name == last, file.name))
+            if not all(_holds(target / file.name, file) for file in files):
+                for file in files:
+                    _flush(file)
+                (target / last).unlink(missing_ok=True)
+                for file in files:
+                    file.replace(target / file.name)
+                _flush(target)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        shutil.rmtree(partial)
     except (OSError, RuntimeError) as error:
         raise _cannot_be_written(target, error) from error
+
+
+def _holds(path: Path, new: Path) -> bool:
+    """Return whether a file exists and equals a new one."""
+    return path.exists() and filecmp.cmp(path, new, shallow=False)
 
 
 def _flush(path: Path) -> None:

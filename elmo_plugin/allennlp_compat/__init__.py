@@ -14,6 +14,7 @@ from elmo_plugin.allennlp_compat.configs import (
     repair_pretrained_modules,
     suggest_names,
 )
+from elmo_plugin.allennlp_compat.files import repair_recovery_after_the_last_epoch, write_files_atomically
 from elmo_plugin.allennlp_compat.interpret import repair_hotflip, repair_saliency
 from elmo_plugin.allennlp_compat.libraries import (
     repair_extracted_archives,
@@ -43,6 +44,8 @@ def apply_repairs() -> None:
     repair_extracted_archives()
     repair_moving_average()
     repair_half_precision()
+    write_files_atomically()
+    repair_recovery_after_the_last_epoch()
     check_keys_of_components()
     suggest_names()
     repair_pretrained_modules()

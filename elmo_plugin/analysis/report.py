@@ -48,7 +48,7 @@ def write_report(paths: Sequence[Path], output: Path, keep: bool = False) -> Rep
     if keep:
         keep_all(findings)
     contents = render(paths, runs, uncounted, findings)
-    with atomic_folder(output) as partial:
+    with atomic_folder(output, last="report.md") as partial:
         for name, content in contents.items():
             (partial / name).write_bytes(content)
     return Report(runs, uncounted, [output / name for name in sorted(contents)])

@@ -108,7 +108,7 @@ class BilmTf(CheckpointFormat):
             for name, value in write_tensors(bilm_tf_map(checkpoint.options), checkpoint.state_dict):
                 numbers = np.ascontiguousarray(value.numpy())
                 file.create_dataset(name, data=numbers).attrs[SUM] = zlib.crc32(numbers.data)
-        with atomic_folder(target) as partial:
+        with atomic_folder(target, last="weights.hdf5") as partial:
             (partial / "weights.hdf5").write_bytes(weights.getbuffer())
             options = json.dumps(checkpoint.options.to_dict(), indent=2) + "\n"
             (partial / "options.json").write_text(options, encoding="utf-8")

@@ -70,7 +70,7 @@ def write_hub_folder(
         parameters=options.n_parameters,
         input="words by its vocabulary" if options.reads_words else "the characters of any word",
     )
-    with atomic_folder(Path(folder)) as partial:
+    with atomic_folder(Path(folder), last="model.safetensors") as partial:
         Native().write(checkpoint, partial / "model.safetensors", dtype)
         config = {"model_type": "elmo", "library_name": "elmo_plugin", **sizes}
         (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

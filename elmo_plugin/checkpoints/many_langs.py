@@ -113,7 +113,7 @@ class ManyLangs(CheckpointFormat):
             weights[file][key] = value.clone(
                 memory_format=torch.contiguous_format
             )  # torch saves all of a view's memory
-        with atomic_folder(Path(folder)) as partial:
+        with atomic_folder(Path(folder), last=f"{ENCODER}.pkl") as partial:
             for name, text in texts.items():
                 (partial / name).write_bytes(text.encode())
             for file, tensors in weights.items():

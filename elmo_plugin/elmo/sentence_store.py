@@ -77,6 +77,8 @@ class SentenceStore:
                 self._transact(put_all, write=True)
             except lmdb.Error as error:
                 logger.warning("'%s' cannot be written (%s): it is read, and no sentence is added", self.path, error)
+                self._environment.close()  # after some errors LMDB does not read on
+                self._open()
                 self.writable = False
 
     def _open(self) -> None:

@@ -7,9 +7,10 @@ from elmo_plugin.embedding.embedder import ALIASES, MIXES, TRAINED, Embedder, lo
 from elmo_plugin.embedding.hdf5 import Hdf5File, sentence_key
 from elmo_plugin.embedding.npz import NpzFile
 from elmo_plugin.embedding.parquet import ParquetFile
+from elmo_plugin.embedding.part_folder import refuse_existing
 from elmo_plugin.embedding.pooling import maximum, mean
 from elmo_plugin.embedding.shards import check_processes
-from elmo_plugin.embedding.vector_file import VectorFile, refuse_existing
+from elmo_plugin.embedding.vector_file import VectorFile
 
 __all__ = [
     "ALIASES",

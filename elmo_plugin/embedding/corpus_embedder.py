@@ -14,10 +14,17 @@ from allennlp.common.checks import ConfigurationError
 from elmo_plugin.bilm import identity
 from elmo_plugin.embedding.corpus import CHARACTERS_IN_WINDOW, SMALLEST_WINDOW, WINDOWS_OF_A_SIZE, Corpus, Window
 from elmo_plugin.embedding.embedder import Embedder
-from elmo_plugin.embedding.part_folder import OTHER_OUTPUT, PART, part_folder, part_names
+from elmo_plugin.embedding.part_folder import (
+    OTHER_OUTPUT,
+    PART,
+    part_folder,
+    part_names,
+    refuse_existing,
+    remove_part_folder,
+)
 from elmo_plugin.embedding.pooling import mean
 from elmo_plugin.embedding.shards import entry_path, join_shards, read_entry, shard_path, write_entry
-from elmo_plugin.embedding.vector_file import Layout, VectorFile, refuse_existing
+from elmo_plugin.embedding.vector_file import Layout, VectorFile
 from elmo_plugin.made_with import check_made_with
 from elmo_plugin.text import TOKENS_PER_BATCH
 
@@ -104,7 +111,7 @@ class CorpusEmbedder:
                 write_entry(entry_path(path), entry)
             with _resumable(folder):
                 file.join(parts, path, self.layout, progress=corpus.share.rank == 0)
-                shutil.rmtree(folder)
+            remove_part_folder(folder)
         return Counts(sentences, tokens)
 
     def _write_parts(self, corpus: Corpus, parts: Path, file: VectorFile) -> tuple[int, int, list[list[int]]]:

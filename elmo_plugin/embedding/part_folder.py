@@ -52,6 +52,27 @@ def part_folder(folder: Path, run: Mapping[str, Any]) -> Iterator[Path]:
         os.close(lock)
 
 
+def remove_part_folder(folder: Path) -> None:
+    """Remove the folder of an output that has its name. The parts go first: `refuse_existing` tells what is left."""
+    if (folder / PARTS).exists():
+        shutil.rmtree(folder / PARTS)
+    shutil.rmtree(folder)
+
+
+def refuse_existing(*outputs: Path) -> None:
+    """Raise `ConfigurationError` for the first output that exists. A folder that was left beside it is removed.
+
+    A run is killed between giving the output its name and removing the folder: no part with content is left then.
+    """
+    for output in outputs:
+        if output.exists():
+            folder = output.with_name(f"{output.name}{PART}")
+            names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+            if folder.is_dir() and names <= {RUN, PLAN, PARTS} and (PLAN in names or PARTS not in names):
+                remove_part_folder(folder)
+            raise ConfigurationError(f"'{output}' exists already; {OTHER_OUTPUT}")
+
+
 def part_names(folder: Path) -> list[str]:
     """Return the names of the finished part files in a run's folder, in the order of the text."""
     parts = folder / PARTS

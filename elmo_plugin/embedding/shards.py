@@ -22,8 +22,8 @@ from allennlp.common.checks import ConfigurationError
 from elmo_plugin.atomic_write import atomic_file
 from elmo_plugin.embedding.corpus import Corpus, Share
 from elmo_plugin.embedding.hdf5 import Hdf5File
-from elmo_plugin.embedding.part_folder import OTHER_OUTPUT, PART
-from elmo_plugin.embedding.vector_file import VectorFile, refuse_existing
+from elmo_plugin.embedding.part_folder import OTHER_OUTPUT, PART, refuse_existing
+from elmo_plugin.embedding.vector_file import VectorFile
 from elmo_plugin.made_with import check_made_with
 
 Entry = dict[str, Any]

@@ -7,7 +7,6 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 from allennlp.common import Registrable
-from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.embedding.corpus import Window
 
@@ -58,10 +57,3 @@ class VectorFile(ABC, Registrable):
         Parts and output together take little more than the output on the disk. The output gets its name when it is
         complete. If a call is killed or raises `OSError`, the next one finishes its work.
         """
-
-
-def refuse_existing(*paths: Path) -> None:
-    """Raise `ConfigurationError` for the first path that exists."""
-    for path in paths:
-        if path.exists():
-            raise ConfigurationError(f"'{path}' exists already; name another output, or delete it")

@@ -112,18 +112,27 @@ class AtomicCheckpointer(Checkpointer):
         state = trainer.get_checkpoint_state()
         if state is not None:
             point = state.trainer_state["epochs_completed"], state.trainer_state["batches_in_epoch_completed"]
+            state.trainer_state["is_best"] = point[1] == 0 and _is_best(trainer) and not self.state_is_sharded
             self._write(state.trainer_state, self._training_state_path(*point))
             self._write(state.model_state, self._model_state_path(*point))
         # It finds both files, notes the time and removes old checkpoints.
         super().save_checkpoint(trainer)
-        if self._is_primary:
-            for incomplete in self._points("training") ^ self._points("model"):
-                self._remove_checkpoint(*incomplete)
+        self._remove_what_killed_saves_left()
 
     def load_checkpoint(self) -> Optional[TrainerCheckpoint]:
-        """Load the latest checkpoint, if any. The next one is due as in a run that never stopped."""
+        """Load the latest checkpoint, if any. The next one is due as in a run that never stopped.
+
+        The trainer copies the best checkpoint to `best.th` after it was saved, and may be killed in between; it is done
+        here then.
+        """
+        self._remove_what_killed_saves_left()
         checkpoint = super().load_checkpoint()
         if checkpoint is not None:
+            if checkpoint.trainer_state.get("is_best"):
+                best = checkpoint.trainer_state["best_model_filename"] = str(Path(self._serialization_dir, "best.th"))
+                average = checkpoint.trainer_state.get("moving_average", {"shadows": {}})
+                if self._is_primary:
+                    self._write({**checkpoint.model_state, **average["shadows"]}, best)
             self._last_save_num_epochs_completed = checkpoint.trainer_state["epochs_completed"]
             self._last_save_num_batches_in_epoch_completed = checkpoint.trainer_state["batches_in_epoch_completed"]
         return checkpoint
@@ -152,6 +161,16 @@ class AtomicCheckpointer(Checkpointer):
             for path in Path(self._serialization_dir).glob(f"{name}[._]*th"):
                 path.unlink()
 
+    def _remove_what_killed_saves_left(self) -> None:
+        """Remove incomplete checkpoints, and complete ones beyond the number to keep."""
+        if not self._is_primary:
+            return
+        surplus = self._points("training") ^ self._points("model")
+        if self._keep_most_recent_by_count is not None and self._keep_most_recent_by_age is None:
+            surplus.update(sorted(self._find_all_checkpoints(), reverse=True)[self._keep_most_recent_by_count :])
+        for point in surplus:
+            self._remove_checkpoint(*point)
+
     def _points(self, kind: str) -> set[Point]:
         """Return when the files of a kind, "training" or "model", were saved."""
         parse = self._parse_training_state_path if kind == "training" else self._parse_model_state_path
@@ -169,3 +188,8 @@ class AtomicCheckpointer(Checkpointer):
             raise ConfigurationError(
                 f"{error}; earlier checkpoints are complete: free space and use --recover"
             ) from error
+
+
+def _is_best(trainer: Any) -> bool:
+    """Return whether the trainer will copy a checkpoint of this epoch to `best.th`."""
+    return trainer._should_validate_this_epoch and trainer._metric_tracker.is_best_so_far()

@@ -4,13 +4,11 @@ import os
 import random
 import signal
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Optional, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.file_utils import hardlink_or_copy
 from allennlp.common.util import dump_metrics, is_distributed
 from allennlp.data import TensorDict
 from allennlp.nn.util import dist_reduce_sum
@@ -69,9 +67,6 @@ class ExactResume(TrainerCallback):
     On SIGTERM or Ctrl-C the run saves a checkpoint after the batch at hand, of the validation too, and stops with exit
     code 143 or 130. Another number of processes can resume it: see `docs/guides/machines.md`.
 
-    On SIGTERM or Ctrl-C the run saves a checkpoint after the batch at hand, also during the validation, and stops with
-    exit code 143 or 130.
-
     Registered as a `TrainerCallback` with name `exact_resume`. The checkpointer must be `atomic`.
 
     ```jsonnet
@@ -87,7 +82,6 @@ class ExactResume(TrainerCallback):
         self._gathered: list[State] = []
         self._stop_handlers = ExitStack()
         self._loss = 0.0
-        self._metrics: dict[str, Any] = {}
         self._training_metrics: dict[str, Any] = {}
 
     def state_dict(self) -> State:
@@ -95,8 +89,6 @@ class ExactResume(TrainerCallback):
         return {
             "processes": self._gathered,
             "totals": {key: value * processes for key, (value, processes) in self._splits().items()},
-            "metrics": self._metrics,
-            "is_best": self._is_best(),
         }
 
     def load_state_dict(self, state_dict: State) -> None:
@@ -137,7 +129,7 @@ class ExactResume(TrainerCallback):
             raise ConfigurationError(
                 f"'data_loader': expected 'shuffle' for 'exact_resume', got none: {error}"
             ) from error
-        own = None if self._restored is None else self._restore(self._restored, is_primary)
+        own = None if self._restored is None else self._restore(self._restored)
         self._hook = trainer.model.register_forward_pre_hook(lambda module, inputs: self._before_first_batch(own))
         if is_distributed():  # a process stops in order, too, if the one that started it is killed
             multiprocessing._prctl_pr_set_pdeathsig(signal.SIGTERM)  # type: ignore[attr-defined]
@@ -177,7 +169,6 @@ class ExactResume(TrainerCallback):
             if is_primary:
                 dump_metrics(os.path.join(self.serialization_dir, f"metrics_epoch_{epoch}.json"), metrics)
         self._loss, self._training_metrics = 0.0, {}
-        self._metrics = dict(metrics)
 
     def on_end(
         self,
@@ -187,9 +178,7 @@ class ExactResume(TrainerCallback):
         is_primary: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Add the metrics of the last epoch, which a run that was killed after it lacks."""
-        if metrics is not None:
-            metrics.update({**self._metrics, **metrics})
+        """Restore the handlers of signals, and forget the state of the checkpoint if no batch was trained."""
         if self._hook is not None:
             self._hook.remove()
         self._stop_handlers.close()
@@ -200,7 +189,7 @@ class ExactResume(TrainerCallback):
             self._gathered *= distributed.get_world_size()
             distributed.all_gather_object(self._gathered, own)
 
-    def _restore(self, state: State, is_primary: bool) -> State:
+    def _restore(self, state: State) -> State:
         """Restore a checkpoint, and return what this process restores before its first batch."""
         trainer, states = self.trainer, state["processes"]
         rank, world_size = (distributed.get_rank(), distributed.get_world_size()) if is_distributed() else (0, 1)
@@ -211,12 +200,7 @@ class ExactResume(TrainerCallback):
             own = {**own, "model": of_model, "loss": sum(each["loss"] for each in states) / len(states)}
         self._gather(own)
         trainer.data_loader.load_state_dict(own["loader"])
-        self._loss, self._metrics = own["loss"], state["metrics"]
-        if state["is_best"]:
-            self._keep_as_best(is_primary)
-        if trainer._metric_tracker.should_stop_early():
-            # AllenNLP's trainer would begin another epoch if it was killed after the checkpoint of the last one.
-            trainer._num_epochs = trainer._start_after_epochs_completed
+        self._loss = own["loss"]
         return own
 
     def _splits(self) -> dict[str, Split]:
@@ -264,26 +248,3 @@ class ExactResume(TrainerCallback):
         torch.set_rng_state(own["torch"])
         if own["cuda"] is not None and self.trainer.cuda_device.type == "cuda":
             torch.cuda.set_rng_state(own["cuda"], self.trainer.cuda_device)
-
-    def _is_best(self) -> bool:
-        """Return whether the trainer will copy this checkpoint to `best.th`.
-
-        It does so after saving, and may be killed in between.
-        """
-        trainer = self.trainer
-        end_of_epoch = trainer._batches_in_epoch_completed == 0 and trainer._should_validate_this_epoch
-        return end_of_epoch and trainer._metric_tracker.is_best_so_far()
-
-    def _keep_as_best(self, is_primary: bool) -> None:
-        self.trainer._best_model_filename = best = os.path.join(self.serialization_dir, "best.th")
-        if not is_primary:
-            return
-        Path(best).unlink(missing_ok=True)
-        average = self.trainer._moving_average
-        if average is None:
-            model_state, _ = self.trainer._checkpointer.find_latest_checkpoint()
-            hardlink_or_copy(model_state, best)
-        else:
-            average.assign_average_value()
-            self.trainer._save_model_state(best)
-            average.restore()

@@ -1,7 +1,6 @@
 """The file of a sentence cache among processes that fork, write at once and are killed, and on disks that are full."""
 
 import os
-import resource
 import shutil
 import signal
 import tempfile
@@ -16,6 +15,7 @@ from torch import Tensor, equal
 from elmo_plugin.elmo import Elmo, ScalarMix, SentenceCache, sentence_store
 from elmo_plugin.elmo.sentence_store import SentenceStore, open_store
 from elmo_plugin.text import batch_to_ids
+from tests.full_disk import disk_of
 from tests.killer import kill
 from tests.task_oracles import D, L, small_bilm
 
@@ -179,8 +179,8 @@ def on_a_full_disk(work: Callable[[], object]) -> int:
     """Do it in a process whose files cannot grow, which the file system answers as it answers where it is full."""
 
     def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2**15, 2**15))
-        work()
+        with disk_of(2**15):
+            work()
 
     return in_a_fork(limited)
 
@@ -199,6 +199,27 @@ def test_a_disk_that_is_full_is_said_once_and_what_is_there_is_read(
 
     assert on_a_full_disk(write) == 0
     assert found(store(tmp_path)) == {KEYS[0]: VALUES[KEYS[0]]}
+
+
+def test_what_is_there_is_read_after_an_error_at_which_lmdb_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an error of the disk at the last write of a transaction, LMDB raises `PanicError` until it is reopened."""
+
+    class GivesUp:
+        def __init__(self, environment: lmdb.Environment) -> None:
+            self.close = environment.close
+            self.error: type[lmdb.Error] = lmdb.DiskError
+
+        def begin(self, **keys: bool) -> None:
+            self.error, error = lmdb.PanicError, self.error
+            raise error
+
+    mine = store(tmp_path)
+    mine.write(VALUES)
+    monkeypatch.setattr(mine, "_environment", GivesUp(mine._environment))
+    mine.write({b"another": b"value"})
+    assert found(mine) == VALUES and not mine.writable
 
 
 def test_a_cache_on_a_full_disk_still_answers(tmp_path: Path) -> None:

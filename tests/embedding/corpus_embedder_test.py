@@ -2,9 +2,6 @@
 
 import gc
 import os
-import signal
-import subprocess
-import sys
 import tracemalloc
 import weakref
 from pathlib import Path
@@ -29,11 +26,9 @@ from elmo_plugin.embedding import (
 )
 from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.embedding.vector_file import Layout
-from tests.embedding_runs import BATCH, CHARACTERS, break_off, embed, write_text
+from tests.embedding_runs import CHARACTERS, break_off, embed, write_text
 from tests.oracles import lively, options, write_files
 from tests.task_oracles import D, L, small_bilm, warm_bilm
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -167,55 +162,6 @@ def test_a_join_that_is_stopped_anywhere_is_finished_by_the_next_run_without_a_s
     assert stop > 5 and (folder / "file").read_bytes() == whole
     assert peak < 1.25 * len(whole) + 50_000  # an eighth, and whole blocks of the disk
     assert sorted(path.name for path in folder.iterdir()) == ["bilm", "file", "text", "whole"]
-
-
-KILLS = ["replace 1", "vectors 1", "vectors 4", "fsync 1", "fsync 2", "fsync 3", "vectors 30", "replace 1"]
-"""Before the run is written down; within a window; before a part is on the disk, before its name is; before a part has
-its name."""
-KILLED_AND_RESUMED = """
-import os, sys
-from tests.killer import kill
-from elmo_plugin.embedding import Embedder, corpus
-from allennlp.commands import main
-
-def killing(name, function):
-    def call(*arguments, **keys):
-        calls.append(name)
-        if f"{name} {calls.count(name)}" == at:
-            kill()
-        return function(*arguments, **keys)
-    return call
-
-corpus.CHARACTERS_IN_WINDOW = corpus.SMALLEST_WINDOW = int(sys.argv.pop(1))
-Embedder._vectors = killing("vectors", Embedder._vectors)
-os.fsync, os.replace = killing("fsync", os.fsync), killing("replace", os.replace)
-for at in [*sys.argv.pop(1).split(","), "never"]:
-    calls = []
-    child = os.fork()
-    if not child:
-        main()
-        os._exit(0)
-    print("end", os.waitpid(child, 0)[1], flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_a_run_that_is_killed_again_and_again_ends_with_the_same_file(folder: Path) -> None:
-    write_text(folder / "text", 300)
-    command = ["embed-corpus", "text", "file.hdf5", "--bilm", "bilm", "--tokens-per-batch", str(BATCH)]
-    result = subprocess.run(
-        [sys.executable, "-c", KILLED_AND_RESUMED, str(CHARACTERS), ",".join(KILLS), *command],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    ends = [line for line in result.stdout.splitlines() if line.startswith("end")]
-    assert ends == [f"end {int(signal.SIGKILL)}"] * len(KILLS) + ["end 0"], result.stderr
-    embed(folder, "whole.hdf5", Hdf5File())
-    assert (folder / "file.hdf5").read_bytes() == (folder / "whole.hdf5").read_bytes()
-    assert not (folder / "file.hdf5.part").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.embedding.part_folder import part_folder, part_names
+from elmo_plugin.embedding.part_folder import part_folder, part_names, refuse_existing
 
 RUN = {"weights": "abc", "shape": [2, -1, 3]}
 
@@ -66,3 +66,29 @@ def test_empty_parts_without_the_output_that_they_went_to_are_not_used(tmp_path:
     (tmp_path / "part/plan").touch()
     with part_folder(tmp_path / "part", RUN):
         assert part_names(tmp_path / "part") == []
+
+
+@pytest.mark.parametrize(
+    ("left", "is_removed"),
+    [
+        (["run.json", "plan", "parts/1.npz"], True),  # hdf5 and npz: the parts are empty
+        (["run.json"], True),  # Parquet: the parts are the output
+        ([], True),
+        (["run.json", "parts/1.npz"], False),
+        (["run.json", "plan", "joined", "parts/1.npz"], False),
+        (["novel"], False),
+    ],
+)
+def test_what_is_left_beside_an_output_is_removed_if_nobody_needs_it(
+    left: list[str], is_removed: bool, tmp_path: Path
+) -> None:
+    folder = tmp_path / "output.part"
+    for name in ["", *left]:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).touch() if name else folder.mkdir()
+    refuse_existing(tmp_path / "output")
+    assert folder.exists()
+    (tmp_path / "output").write_text("good")
+    with pytest.raises(ConfigurationError, match="output' exists"):
+        refuse_existing(tmp_path / "output")
+    assert folder.exists() is not is_removed and (tmp_path / "output").read_text() == "good"

@@ -1,8 +1,5 @@
 """What is on the disk after a save, a kill in the middle of one, and a disk that is full."""
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional
@@ -17,6 +14,7 @@ from torch import distributed
 
 from elmo_plugin.pretraining import AtomicCheckpointer, checkpointer
 from tests.distributed_jobs import in_two_processes
+from tests.full_disk import disk_of
 
 BATCHES = 100
 
@@ -28,6 +26,7 @@ class Trainer(SimpleNamespace):
     _num_gradient_accumulation_steps = 2
     cuda_device = torch.device("cpu")
     is_primary = True
+    _should_validate_this_epoch = False
     weights = torch.ones(2)
 
     def get_checkpoint_state(self) -> Optional[TrainerCheckpoint]:
@@ -56,22 +55,11 @@ def both(*points: str) -> list[str]:
     return sorted(f"{kind}_state_{point}.th" for kind in ("model", "training") for point in points)
 
 
-@contextmanager
-def files_no_longer_than(size: int) -> Iterator[None]:
-    """Let writing on fail where a file is so long, as it does where the disk is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 @pytest.mark.parametrize("size", [0, 200, 100_000])
 def test_a_full_disk_is_named_and_costs_no_earlier_checkpoint(size: int, tmp_path: Path) -> None:
     checkpoints = AtomicCheckpointer(tmp_path, keep_most_recent_by_count=1)
     save(checkpoints, 0, 10)
-    with files_no_longer_than(size), pytest.raises(ConfigurationError) as error:
+    with disk_of(size), pytest.raises(ConfigurationError) as error:
         save(checkpoints, 0, 20, weights=torch.ones(100_000))
     kind = "training" if size < 1000 else "model"
     assert f"{tmp_path}/{kind}_state_e0_b20.th" in str(error.value) and "File too large" in str(error.value)

@@ -144,7 +144,7 @@ def test_a_run_that_was_stopped_anywhere_ends_as_if_it_was_not_and_reads_no_batc
         ({"validation_metric": "+n_tokens", "patience": 1, "num_epochs": 3}, [BEST, END_OF_TRAINING]),
         (
             {"moving_average": {"type": "exponential", "decay": 0.9}},
-            [16, (f"{TRAINER}.GradientDescentTrainer._save_model_state", 2)],
+            [16, (f"{TRAINER}.GradientDescentTrainer._save_model_state", 1)],
         ),
     ],
     ids=["never better, patience 1", "moving average"],

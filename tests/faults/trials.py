@@ -1,0 +1,200 @@
+"""One trial: a job meets a fault, is continued, and is compared with the job that met none."""
+
+import io
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tarfile
+import time
+from contextlib import suppress
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import torch
+
+from tests.faults.jobs import Job, Step
+from tests.faults.processes import BROKEN, FAULTS, FULL, Ended, Processes, wait
+from tests.pretraining_runs import differences
+
+State = dict[str, Any]
+"""The content of each file, and `None` for each folder."""
+CACHE = "data.mdb"
+NOT_COMPARED = (".log", ".lock", "lock.mdb")
+CHANGING = re.compile(rf".*\.th|.*/metrics.*\.json|.*{CACHE}")
+"""Files that hold another content in the course of a job; the others are complete once they have their name."""
+UNFINISHED = re.compile(r".*\.part(/.*)?|(.*/)?(\.partial\b.*|.*\.partial)")
+QUOTED = re.compile(r"'([^'\n]+)'")
+
+
+class Trials:
+    """The trials of one job, in a folder of its own, which becomes the working directory."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        self.job = job
+        self.run = folder / "run"
+        self.processes = Processes(self.run)
+        (folder / "inputs").mkdir(parents=True)
+        self.run.mkdir()
+        self._succeed(lambda: job.inputs(folder / "inputs"))
+        self._reset()
+        self.before = state_of(self.run)
+        self._succeed(lambda: with_modules(job.start, folder / "modules"))
+        for name in (folder / "modules").read_text().split():
+            with suppress(Exception):
+                import_module(name)
+        self._reset()
+        self.operations = self._succeed(job.start).operations
+        self.end = state_of(self.run)
+
+    def numbered(self, fault: str, number: int) -> list[str]:
+        """Let an operation fail, continue the job, and return what is wrong."""
+        self._reset()
+        mode = FAULTS[fault]
+        ended = self.processes.run(self.job.start, mode, number)
+        problems = self._incomplete()
+        if mode in (FULL, BROKEN):
+            problems += self._not_said(ended) if ended.status else self._different()
+        elif not ended.status:
+            problems.append("the job was not killed")
+        return problems + self._continued()
+
+    def killed_at_random(self, draw: random.Random) -> tuple[int, list[str]]:
+        """Kill the job at a random moment, and its continuation too; return the number of kills and what is wrong.
+
+        Of processes under torchrun, one of them or all are killed.
+        """
+        seconds = self._seconds
+        self._reset()
+        kills, problems = 0, []
+        for step in (self.job.at_once or self.job.start, self.job.at_once or self.job.again):
+            with self.processes.started(step) as (process, _):
+                time.sleep(draw.uniform(0, seconds))
+                victim = draw.choice([process, *(workers(process) if self.job.at_once else [])])
+                (os.killpg if victim == process else os.kill)(victim, signal.SIGKILL)
+                status = wait(process)
+                kills += victim != process or status == -signal.SIGKILL
+            problems += self._incomplete()
+        return kills, problems + self._continued()
+
+    @cached_property
+    def _seconds(self) -> float:
+        """The time that the job takes."""
+        self._reset()
+        started = time.monotonic()
+        self._succeed(self.job.at_once or self.job.start)
+        return time.monotonic() - started
+
+    def _reset(self) -> None:
+        os.chdir(self.run.parent)
+        shutil.rmtree(self.run)
+        self.run.mkdir()
+        os.chdir(self.run)
+        self._succeed(self.job.before)
+
+    def _succeed(self, step: Any) -> Ended:
+        ended = self.processes.run(step)
+        if ended.status:
+            raise RuntimeError(f"a step without faults ended with {ended.status}:\n{ended.output}")
+        return ended
+
+    def _continued(self) -> list[str]:
+        ended = self.processes.run(self.job.again)
+        if ended.status:
+            return [f"cannot be continued: {last_line(ended.output)}"]
+        return self._different()
+
+    def _different(self) -> list[str]:
+        """Return the files that are left, and where the others differ from the end of a job that met no fault."""
+        found = state_of(self.run)
+        left = sorted(found.keys() - self.end.keys())
+        compared = {name: found.get(name) for name in self.end if not name.endswith(CACHE)}
+        places = differences(compared, {name: self.end[name] for name in compared}) + self._different_cache(found)
+        return [f"'{name}' is left" for name in left] + [f"differs at the end: {place}" for place in places]
+
+    def _incomplete(self) -> list[str]:
+        """Return the files that are neither complete nor named as unfinished, and a mixture of old and new files."""
+        found = {name: content for name, content in state_of(self.run).items() if not UNFINISHED.fullmatch(name)}
+        problems = [f"'{name}' is incomplete: {e!r}" for name, e in found.items() if isinstance(e, Exception)]
+        known = self.before.keys() | self.end.keys()
+        fixed = {name: content for name, content in found.items() if name in known and not CHANGING.fullmatch(name)}
+        old, new = ({name: state.get(name) for name in fixed} for state in (self.before, self.end))
+        for name, content in fixed.items():
+            if differences(content, new[name]) and (name not in self.before or differences(content, old[name])):
+                problems.append(f"'{name}' is incomplete")
+        if found.keys() >= self.end.keys() and differences(fixed, new) and differences(fixed, old):
+            problems.append("old and new files are mixed")
+        return problems + self._different_cache(found)
+
+    def _different_cache(self, found: State) -> list[str]:
+        """Return where a sentence cache differs. It may be missing, or lack sentences: they are computed then."""
+        caches = [name for name in found.keys() & self.end.keys() if name.endswith(CACHE)]
+        known = {name: {key: self.end[name].get(key) for key in found[name]} for name in caches}
+        return differences({name: found[name] for name in caches}, known)
+
+    def _not_said(self, ended: Ended) -> list[str]:
+        """Return a problem unless a line of the output names a file of the job, without a traceback."""
+        paths = (os.path.normpath(self.run / name) for name in QUOTED.findall(ended.output))
+        names = [path.startswith(f"{self.run}/") for path in paths]
+        is_said = any(names) and "Traceback" not in ended.output
+        return [] if is_said else [f"no error of one line with the file: {last_line(ended.output)}"]
+
+
+def with_modules(step: Step, names: Path) -> None:
+    """Do a step, and write down which modules are imported then."""
+    try:
+        step()
+    finally:
+        names.write_text("\n".join(sys.modules))
+
+
+def last_line(output: str) -> str:
+    """Return the last line that is not empty."""
+    return next((line for line in reversed(output.splitlines()) if line.strip()), "")
+
+
+def state_of(folder: Path) -> State:
+    """Return the content of all files in a folder; an exception for a file that cannot be read."""
+    return {str(path.relative_to(folder)): content_of(path) for path in sorted(folder.rglob("*"))}
+
+
+def content_of(path: Path) -> Any:
+    """Return the content of a file, independent of times."""
+    if path.is_dir() or path.name.endswith(NOT_COMPARED):
+        return None
+    if path.name == CACHE and not path.stat().st_size:
+        return {}  # as LMDB leaves it for a moment when it makes the file
+    try:
+        if path.name == CACHE:
+            with lmdb.open(str(path.parent), readonly=True, lock=False) as store, store.begin() as transaction:
+                return {key.hex(): value for key, value in transaction.cursor()}
+        return content(path.name, path.read_bytes())
+    except Exception as error:
+        return error
+
+
+def content(name: str, data: bytes) -> Any:
+    """Return what the bytes of a file hold."""
+    if name.endswith(".th"):
+        return torch.load(io.BytesIO(data), weights_only=True)
+    if name.endswith(".json"):
+        return json.loads(data)
+    if name.endswith(".tar.gz"):
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            files = [member for member in archive if member.isfile()]
+            return {file.name: content(file.name, archive.extractfile(file).read()) for file in files}  # type: ignore[union-attr]
+    return data
+
+
+def workers(process: int) -> list[int]:
+    """Return the children of a process."""
+    try:
+        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
