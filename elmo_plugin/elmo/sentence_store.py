@@ -104,6 +104,7 @@ class SentenceStore:
 
 
 _OPEN: "WeakValueDictionary[tuple[int, int], SentenceStore]" = WeakValueDictionary()
+_OPENING = Lock()
 
 
 def open_store(path: Path) -> Optional[SentenceStore]:
@@ -112,8 +113,9 @@ def open_store(path: Path) -> Optional[SentenceStore]:
     Raises `ConfigurationError` for a file that is not LMDB.
     """
     try:
-        store = _OPEN.get(_file_id(path)) or SentenceStore(path)
-        _OPEN[_file_id(path)] = store
+        with _OPENING:
+            store = _OPEN.get(_file_id(path)) or SentenceStore(path)
+            _OPEN[_file_id(path)] = store
     except (OSError, lmdb.Error) as error:
         logger.warning("'%s' can be neither created nor read (%s): continuing without it", path, error)
         return None

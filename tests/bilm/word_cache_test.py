@@ -181,6 +181,18 @@ def test_it_serves_inference_mode_and_training_in_turn() -> None:
         assert scale.grad is not None
 
 
+def test_its_size_is_bounded_however_many_words_pass_through() -> None:
+    encoder, memo = make_encoder(), WordCache(capacity=100)
+    for start in range(0, 4000, 40):
+        ids = batch_to_ids([[f"w{number}" for number in range(start, start + 40)]])
+        table = memo.look_up(encoder, ids)
+        assert len(memo) <= len(table.vectors) <= 100
+    torch.testing.assert_close(table.dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
+    memo.look_up(encoder, batch_to_ids([[f"v{number}" for number in range(300)]]))  # more than it may keep
+    memo.look_up(encoder, batch_to_ids([["one"]]))
+    assert len(memo) == 1
+
+
 @pytest.mark.parametrize("copy", [deepcopy, lambda memo: pickle.loads(pickle.dumps(memo))])
 def test_a_copy_starts_empty(copy: Callable[[WordCache], WordCache]) -> None:
     memo = WordCache(capacity=7)
