@@ -149,8 +149,9 @@ def test_a_model_has_one_token_encoder() -> None:
         ("lstm.dim", 10**9, "the options ask for 18,448,"),
         ("lstm.n_layers", 1001, "'lstm.n_layers': expected at most 1,000"),
         ("char_cnn.n_highway", 10**12, "'char_cnn.n_highway': expected at most 1,000"),
-        ("char_cnn.filters", [[1, 10**6]], "the options ask for 4,00"),
-        ("char_cnn.embedding", {"dim": 10**10}, "the options ask for "),
+        ("char_cnn.filters", [[1, 10**6]], "'char_cnn': expected 'max_characters_per_token' times "),
+        ("char_cnn.embedding", {"dim": 10**10}, "'char_cnn': expected 'max_characters_per_token' times "),
+        ("char_cnn.max_characters_per_token", 10**4, "'char_cnn': expected 'max_characters_per_token' times "),
         ("char_cnn.max_characters_per_token", 10**5, "'char_cnn.max_characters_per_token': expected at most 10,000"),
     ],
 )

@@ -1,6 +1,5 @@
 """Minimal pairs: does a language model give a grammatical sentence more probability than an ungrammatical one?"""
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
 
-from elmo_plugin.text import TextFile, without_lone_surrogates
+from elmo_plugin.text import TextFile, parse_json, without_lone_surrogates
 
 ROUNDING = 1e-4
 """Sentences whose log probabilities differ by less, in nats, are a tie: float32 sums differ by as much."""
@@ -53,9 +52,9 @@ def read_pairs(path: Path, tokenizer: Tokenizer, key: str) -> list[MinimalPair]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = parse_json(line)
             texts = [without_lone_surrogates(row[name]) for name in ("sentence_good", "sentence_bad")]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigurationError(
                 f"{path}, line {number}: expected a JSON object with the strings 'sentence_good' and "
                 f"'sentence_bad', got {line.strip()[:100]}"

@@ -65,9 +65,10 @@ def refuse_folder(config: str) -> None:
 
 def count(text: str) -> int:
     """Return a whole number of 1 or more."""
-    if not text.isdecimal() or int(text) < 1:
+    number = _whole_number(text)
+    if number < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
-    return int(text)
+    return number
 
 
 def device(text: str) -> int:

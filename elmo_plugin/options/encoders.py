@@ -10,6 +10,7 @@ from typing import Any, Optional
 from elmo_plugin.options.values import (
     MOST_CHARACTERS,
     MOST_LAYERS,
+    MOST_NUMBERS_OF_WORD,
     OptionsError,
     entries,
     filters,
@@ -75,13 +76,20 @@ class CharCnnOptions:
         max_characters = integer(
             char_cnn.get("max_characters_per_token", 50), "char_cnn.max_characters_per_token", 3, MOST_CHARACTERS
         )
-        return cls(
+        options = cls(
             filters=filters(required(char_cnn, "char_cnn", "filters"), max_characters),
             embedding_dim=positive(object_under(char_cnn, "char_cnn", "embedding"), "char_cnn.embedding", "dim"),
             max_characters_per_token=max_characters,
             n_highway=0 if n_highway is None else integer(n_highway, "char_cnn.n_highway", 0, MOST_LAYERS),
             activation=activation,
         )
+        numbers = max_characters * (options.embedding_dim + options.n_filters)
+        if numbers > MOST_NUMBERS_OF_WORD:
+            raise OptionsError(
+                f"'char_cnn': expected 'max_characters_per_token' times the sum of 'embedding.dim' and the channels of "
+                f"'filters' to be at most {MOST_NUMBERS_OF_WORD:,}, got {numbers:,}"
+            )
+        return options
 
     def to_dict(self) -> dict[str, Any]:
         """Return the `char_cnn` block as it is in the options of a trained bilm-tf model."""

@@ -7,6 +7,8 @@ MOST = 2**63 - 1
 """The largest integer that torch takes."""
 MOST_LAYERS = 1000
 MOST_CHARACTERS = 10_000
+MOST_NUMBERS_OF_WORD = 2**20
+"""What the convolutions read and give for a word: characters times vectors and channels, 100,000 in the original."""
 MOST_CLIP = 1e18
 """A larger clip would never clip anything."""
 MOST_PARAMETERS = 10_000_000_000

@@ -6,6 +6,7 @@ import pytest
 from allennlp.commands.subcommand import Subcommand
 
 import elmo_plugin.commands
+from elmo_plugin.commands.arguments import count
 from tests.task_oracles import allennlp
 
 
@@ -36,7 +37,7 @@ def test_an_empty_value_as_of_a_shell_variable_that_is_not_set_is_refused(name: 
     assert "''" in refused(name, "")
 
 
-@pytest.mark.parametrize("name", [name for name, (_, action) in OPTIONS.items() if action.type is int])
+@pytest.mark.parametrize("name", [name for name, (_, action) in OPTIONS.items() if action.type in (int, count)])
 @pytest.mark.parametrize("text", ["1.5", "one", "9" * 30, "-" + "9" * 30])
 def test_what_is_no_number_of_a_machine_is_refused(name: str, text: str) -> None:
     assert f"expected a whole number, got '{text}'" in refused(name, text)

@@ -90,3 +90,9 @@ def test_a_part_that_cannot_be_read_is_named(page: Page) -> None:
 
 def test_the_first_sentences(page: Page) -> None:
     assert "| train | 1 | 1 | 2 | 2 |" in page("1,a b\n2,c d", "1,a\n2,b", "--sentences", 1)
+
+
+def test_a_folder_is_no_config(tmp_path: Path) -> None:
+    """Jsonnet ends the process."""
+    with pytest.raises(SystemExit, match=f"check-data: '{tmp_path}'"):
+        allennlp("check-data", tmp_path)

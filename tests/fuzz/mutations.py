@@ -217,7 +217,8 @@ def mutate_zip(random: Random, files: Files, others: list[Files]) -> bytes:
         files = mutate_files(random, files, others)
     if random.random() < 0.1 and files:
         name = random.choice(list(files))
-        files[random.choice(("../" + name, "/" + name, name + "/", "deep/" * 50 + name, "\0", ""))] = files.pop(name)
+        odd = ("../" + name, "/" + name, "//" + name, "a//" + name, name + "/", "deep/" * 9000 + name, "\0", "")
+        files[random.choice(odd)] = files.pop(name)
     data = zip_files(files, random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
     return mutate(random, data) if random.random() < 0.3 else data
 

@@ -4,10 +4,12 @@ import contextlib
 import gzip
 import io
 import json
+import shlex
 import shutil
 import struct
 import tarfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +23,7 @@ from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader
 from allennlp.predictors import Predictor
+from elmo_plugin.commands.short_errors import JSONNET_ERRORS
 
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import (
@@ -30,7 +33,9 @@ from elmo_plugin.checkpoints import (
     CheckpointFormat,
     ManyLangs,
     Native,
+    SavedSoftmax,
     build_bilm,
+    load_checkpoint,
     read_weights,
     read_words,
 )
@@ -54,10 +59,11 @@ from tests.fuzz.mutations import (
     mutate_zip,
 )
 from tests.fuzz.mutations import WORDS as ODD_WORDS
+from tests.language_model_oracles import WORDS as LM_WORDS
 from tests.language_model_oracles import language_model
 from tests.many_langs_oracle import config as many_langs_config
 from tests.many_langs_oracle import write_folder
-from tests.oracles import lively, options, tensorflow_file, write_files
+from tests.oracles import lively, options, tensorflow_file, write_files, write_json
 from tests.report_runs import tagger_config, write_pretraining, write_run
 from tests.task_oracles import OPINIONS, TOWNS, build_model, classifier, csv_reader, experiment, tagger, tags_reader
 
@@ -252,12 +258,12 @@ def feed_archive(folder: Path) -> Run:
 
 
 def feed_zip(folder: Path) -> Run:
-    """Zip files of ELMoForManyLangs."""
-    corpus = many_langs_folders(folder)
+    """Zip files of folders."""
+    corpus = many_langs_folders(folder) + bilm_tf_folders(folder)
 
     def run(random: Random, folder: Path) -> None:
         data = mutate_zip(random, dict(random.choice(corpus)), corpus)
-        use(ManyLangs().read(case(folder, {"144.zip": data}) / "144.zip"))
+        use(load_checkpoint(case(folder, {"bilm.zip": data}) / "bilm.zip"))
 
     return run
 
@@ -460,60 +466,53 @@ def feed_predictor(name: str, task: str) -> Callable[[Path], Run]:
     return prepare
 
 
-COMMANDS: dict[str, list[list[str]]] = {
+COMMANDS = {
+    "check-data": ["config.json", "config.json --sentences 3", 'config.json -o \'{"data_loader": {"batch_size": 2}}\''],
     "convert-elmo": [
-        ["bilm", "out.safetensors"],
-        ["bilm", "out", "--to", "bilm-tf", "--warm-on", "text.txt"],
-        ["bilm", "out.safetensors", "--dtype", "float16", "--force"],
+        "bilm out.safetensors --dtype float16 --force",
+        "bilm out --to bilm-tf --warm-on text.txt",
+        "lm.safetensors out",
     ],
     "embed-corpus": [
-        ["text.txt", "out.hdf5", "--bilm", "bilm", "--last", "--half", "--compress"],
-        ["text.txt", "out.npz", "--bilm", "bilm", "--pool", "--split", "tab", "--tokens-per-batch", "9"],
-        [
-            "text.txt",
-            "out",
-            "--options-file",
-            "bilm/options.json",
-            "--weight-file",
-            "bilm/weights.hdf5",
-            "--use-sentence-keys",
-            "--cuda-device",
-            "-1",
-        ],
+        "text.txt out.hdf5 --bilm bilm --last --half --compress",
+        "text.txt out.npz --bilm lm.safetensors --pool --split tab --tokens-per-batch 9 --batch-size 2",
+        "text.txt out --options-file bilm/options.json --weight-file bilm/weights.hdf5 --use-sentence-keys --all",
+        "text.txt out.parquet --bilm bilm --average --cuda-device -1 --precision auto",
     ],
-    "nearest-contexts": [
-        [
-            "bilm",
-            "text.txt",
-            "--query",
-            "the ferry left",
-            "--word",
-            "ferry",
-            "--k",
-            "2",
-            "--layer",
-            "1",
-            "--sentences",
-            "3",
-        ]
-    ],
+    "minimal-pairs": ["lm.safetensors pairs.jsonl", "lm.safetensors pairs.jsonl --split space --by UID"],
+    "nearest-contexts": ["bilm text.txt --query 'the ferry left' --word ferry --k 2 --layer 1 --sentences 3"],
     "probe-layers": [
-        ["bilm", "--tags", "towns.txt", "towns.txt", "--seed", "3", "--sentences", "4"],
-        ["bilm", "--pseudowords", "text.txt", "--control"],
+        "bilm --tags towns.txt towns.txt --seed 3 --sentences 4",
+        "bilm --senses towns.txt towns.txt --control",
+        "bilm --pseudowords text.txt",
     ],
-    "report-elmo": [["runs", "--output", "report.md"]],
+    "report-elmo": ["runs --output report.md"],
 }
+
+
+def write_inputs(folder: Path) -> None:
+    """Write a file of each kind that a command reads."""
+    write_files(folder / "bilm", lively(BiLM(options(dim=4, projection_dim=2))))
+    model = language_model()
+    weights = {name: value for name, value in model.bilm.state_dict().items() if name != "_extra_state"}
+    softmax = {name: value for name, value in model.softmax.state_dict().items() if name != "_extra_state"}
+    checkpoint = Checkpoint(model.bilm.options, weights, SavedSoftmax({"type": "full"}, softmax), LM_WORDS)
+    Native().write(checkpoint, folder / "lm.safetensors")
+    write_run(folder / "runs/a", tagger_config(1, {"mix": "scalar"}), [0.5, 0.75])
+    write_pretraining(folder / "runs/b", [(9.0, 8.0), (7.0, 6.0)])
+    (folder / "text.txt").write_text("the ferry left\na gull\tsat on the wall\n", encoding="utf-8")
+    (folder / "towns.txt").write_bytes(TOWNS.read_bytes())
+    pair = {"sentence_good": "the cat left", "sentence_bad": "the cat leaved", "UID": "verbs"}
+    (folder / "pairs.jsonl").write_text(f"{json.dumps(pair)}\n" * 3, encoding="utf-8")
+    write_json(folder / "config.json", experiment(tagger(None), tags_reader(), Path("towns.txt")))
 
 
 def feed_command(name: str) -> Callable[[Path], Run]:
     """A command: an exit code of its own and no traceback, whatever its arguments and files are."""
 
     def prepare(folder: Path) -> Run:
-        write_files(folder / "bilm", lively(BiLM(options(dim=4, projection_dim=2))))
-        write_run(folder / "runs/a", tagger_config(1, {"mix": "scalar"}), [0.5, 0.75])
-        write_pretraining(folder / "runs/b", [(9.0, 8.0), (7.0, 6.0)])
-        (folder / "text.txt").write_text("the ferry left\na gull\tsat on the wall\n", encoding="utf-8")
-        (folder / "towns.txt").write_bytes(TOWNS.read_bytes())
+        write_inputs(folder)
+        import_module("elmo_plugin.analysis.figures")  # matplotlib starts a program that lists fonts
         files = read_files(folder)
         parser = ArgumentParserWithDefaults()
         Subcommand.by_name(name)().add_subparser(parser.add_subparsers())
@@ -521,12 +520,14 @@ def feed_command(name: str) -> Callable[[Path], Run]:
         words = [
             word for word in ODD_WORDS if not word.startswith(("/", "..", "~", "http", "file", "\0")) and len(word) < 99
         ]
-        flags = sorted({argument for line in COMMANDS[name] for argument in line if argument.startswith("--")})
+        lines = list(map(shlex.split, COMMANDS[name]))
+        flags = sorted({argument for line in lines for argument in line if argument.startswith("--")})
         values = [*words, *flags, *map(str, SIZES), "-1", "text.txt", "bilm", "runs", "", "out.npz", "towns.txt"]
 
         def run(random: Random, folder: Path) -> None:
-            arguments = list(random.choice(COMMANDS[name]))
-            case(folder, mutate_files(random, files, [files]) if random.random() < 0.3 else files)
+            arguments = list(random.choice(lines))
+            damaged = mutate_files(random, files, [files]) if random.random() < 0.3 else files
+            case(folder, {**damaged, "config.json": files["config.json"]})  # a config of training may run code
             for _ in range(random.choice((0, 1, 1, 2))):
                 kind, at, value = random.randrange(8), random.randrange(len(arguments)), random.choice(values)
                 arguments[at : at + (kind > 0)] = [] if kind == 1 else [value]
@@ -537,6 +538,10 @@ def feed_command(name: str) -> Callable[[Path], Run]:
                 except SystemExit as error:
                     if error.code not in (0, None):
                         raise ConfigurationError(str(error.code)) from error
+                except RuntimeError as error:
+                    if not str(error).startswith(JSONNET_ERRORS):  # which the command line prints alone
+                        raise
+                    raise ConfigurationError(str(error)) from error
 
         return run
 
@@ -549,7 +554,7 @@ TARGETS: dict[str, Target] = {
     "bilm-tf": Target(feed_checkpoint(BilmTf(), bilm_tf_folders)),
     "native": Target(feed_native),
     "many-langs": Target(feed_checkpoint(ManyLangs(), many_langs_folders)),
-    "many-langs-zip": Target(feed_zip),
+    "zip": Target(feed_zip),
     "run": Target(feed_checkpoint(AllenNlpArchive(), run_folders)),
     "archive": Target(feed_archive),
     "pickle": Target(feed_pickle),

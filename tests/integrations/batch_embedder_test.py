@@ -11,7 +11,6 @@ import numpy as np
 import pandas
 import pyarrow
 import pytest
-import ray
 import torch
 from allennlp.common.checks import ConfigurationError
 from datasets.fingerprint import Hasher
@@ -122,6 +121,8 @@ def test_datasets_maps_it_in_forked_processes_and_finds_the_result_again(small: 
 
 @pytest.mark.slow
 def test_ray_computes_all_vectors_on_two_workers_one_of_which_is_killed(small: str, tmp_path: Path) -> None:
+    import ray  # takes seconds
+
     class Mortal(BatchEmbedder):  # type: ignore[misc]
         """Kills its worker at one batch, the first time."""
 

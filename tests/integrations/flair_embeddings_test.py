@@ -20,7 +20,6 @@ from elmo_plugin.integrations.flair_embeddings import ElmoEmbeddings
 from tests.oracles import write_files
 from tests.task_oracles import D, L, small_bilm, warm_bilm
 
-pytestmark = pytest.mark.slow  # flair takes seconds to import
 TEXTS = [["The", "ship", "left", "Boston", "."], ["She", "sold", "bread"]]
 flair.device = torch.device("cpu")
 

@@ -1,0 +1,93 @@
+"""A sample of `python -m tests.fuzz`, with the same inputs each time, and what the harness itself must find."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from allennlp.common.checks import ConfigurationError
+
+from tests.fuzz.engine import Run, Target, fuzz
+from tests.fuzz.targets import TARGETS
+
+SAMPLE = {
+    "options": 300,
+    "hdf5": 500,
+    "bilm-tf": 60,
+    "native": 40,
+    "many-langs": 60,
+    "zip": 40,
+    "run": 40,
+    "archive": 30,
+    "pickle": 100,
+    "vocabulary": 300,
+    "reader-conll2003": 200,
+    "reader-news": 200,
+    "reader-shards": 200,
+}
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_each_input_is_answered_or_rejected(name: str) -> None:
+    result = fuzz(TARGETS[name], SAMPLE[name], seed=0)
+    assert not result.findings, result.findings
+    assert result.answers and result.errors and result.answers + result.errors == SAMPLE[name]
+
+
+def raise_another_error() -> None:
+    raise KeyError("key")
+
+
+def crash() -> None:
+    os.abort()
+
+
+def write_outside() -> None:
+    Path("/tmp/elmo_plugin-fuzz-outside").write_text("", encoding="utf-8")
+
+
+def start_a_program() -> None:
+    subprocess.run(["true"], check=True)
+
+
+def take_memory() -> None:
+    bytearray(2**29).count(1)
+
+
+def run_on() -> None:
+    while True:
+        time.process_time()
+
+
+@pytest.mark.parametrize(
+    ("harm", "what"),
+    [
+        (raise_another_error, "KeyError"),
+        (crash, "ended with -6"),
+        (write_outside, "elmo_plugin-fuzz-outside"),
+        (start_a_program, "subprocess.Popen"),
+        (take_memory, "bytes of memory"),
+        (run_on, "more than"),
+    ],
+)
+def test_harm_is_found(harm: Callable[[], None], what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third of four inputs does it; the others are an answer and errors."""
+    monkeypatch.setattr("tests.fuzz.engine.MOST_SECONDS", 0.2)
+    numbers: list[int] = []
+
+    def prepare(folder: Path) -> Run:
+        def run(random: Random, folder: Path) -> None:
+            numbers.append(int(random.random() * 1000))
+            if numbers[-1] == third:
+                harm()
+            if len(numbers) > 1:
+                raise ConfigurationError("an error of ours")
+
+        return run
+
+    third = int(Random("0/2").random() * 1000)
+    result = fuzz(Target(prepare), 4, seed=0)
+    assert [finding.number for finding in result.findings] == [2] and what in result.findings[0].what
