@@ -11,7 +11,7 @@ from typing import Optional
 import torch
 from allennlp.common.checks import ConfigurationError
 
-from benchmarks import embed, growth, layers, long, pretrain, tagger
+from benchmarks import embed, growth, layers, long, pretrain, same, tagger
 from benchmarks.agreement import Disagreement
 from benchmarks.bilms import SIZES, TOY, options_of, write_random_weights
 from benchmarks.settings import Settings
@@ -28,6 +28,7 @@ compared: ours, AllenNLP's (allennlp.modules.elmo.Elmo, on the same weights), an
   pretrain  a training step of the biLM: tokens per second, and the share of the machine's peak rate
   long      memory for a line of 20,000 tokens, alone and among short sentences
   growth    how time and memory grow with tokens, batch size and word types, with a plot
+  same      how equal a sentence's vectors are, alone and in a batch, in any order, with one thread and two
 
 Vectors are compared before anything is timed: in float32 they must be within 1e-5 of AllenNLP's at every layer, in
 bfloat16 at a cosine of 0.9999 or more. If they differ, the exit code is 1. The systems take turns, A B A B. Each time
@@ -50,6 +51,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "pretrain": pretrain.measure,
     "long": long.measure,
     "growth": growth.measure,
+    "same": same.measure,
 }
 
 

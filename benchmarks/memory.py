@@ -58,6 +58,10 @@ class ResidentMemory:
     def now(self) -> int:
         """Return the bytes in use, after the free ones were returned to the system."""
         return_free_memory()
+        return self.resident()
+
+    def resident(self) -> int:
+        """Return the bytes in use."""
         return self._status("VmRSS")
 
     def restart(self) -> None:

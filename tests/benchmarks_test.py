@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import embed, growth, long, memory, systems, table
+from benchmarks import embed, growth, load, long, memory, systems, table
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.agreement import Disagreement, check, token_mask
 from benchmarks.bilms import options_of, write_random_weights
@@ -35,6 +35,7 @@ ROWS = {
     "pretrain": [{"float32", "bfloat16"}] * 2,
     "long": [{"a line of many tokens", "a sentence of 44,000 characters", "a long line among 31 sentences"}],
     "growth": [{"AllenNLP", "ours, `auto`, float32"}],
+    "same": [OUR_NAMES],
 }
 """Rows that each table of a benchmark must have."""
 
@@ -117,7 +118,7 @@ def test_the_cosine_of_the_worst_layer_decides_on_bfloat16() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "allowed"),
-    [(["embedding"], "embed, layers, tagger, pretrain, long, growth"), (["--size", "large"], "small, original")],
+    [(["embedding"], "embed, layers, tagger, pretrain, long, growth, same"), (["--size", "large"], "small, original")],
 )
 def test_an_unknown_name_is_rejected(arguments: list[str], allowed: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
@@ -251,3 +252,14 @@ def test_growth_embeds_every_batch_in_every_round(monkeypatch: pytest.MonkeyPatc
     assert run("growth") == 0
     batches = list(Batching(2, "sentences").split(made_up(120)))
     assert sum(embedded) == 2 * sum(map(len, batches + batches[::-2]))  # the first round is not counted
+
+
+@pytest.mark.slow
+def test_every_token_of_a_long_run_comes_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"{' '.join(sentence)}\n" for sentence in made_up(3000)), encoding="utf-8")
+    assert load.main(["embed", "pretrain", "words", "--text", str(text), "--tokens", "9000"]) == 0
+    ((_, _, *rows),) = tables(capsys.readouterr().out)
+    assert [row[0] for row in rows] == ["embed", "pretrain", "words"]
+    assert all(row[2] == row[3] != "0" for row in rows)
+    assert load.main(["embed", "--text", str(tmp_path / "nowhere")]) == 2
