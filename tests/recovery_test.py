@@ -1,7 +1,6 @@
 """What a kill or a full disk leaves of `allennlp train`, for models that have no `exact_resume`."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from allennlp.common.meta import Meta
 from allennlp.data import Vocabulary
 from allennlp.training import GradientDescentTrainer, gradient_descent_trainer
 
-from elmo_plugin.commands import short_errors
+import elmo_plugin  # noqa: F401
 from tests.full_disk import disk_of
 from tests.oracles import options
 from tests.pretraining_runs import differences
@@ -119,14 +118,3 @@ def test_a_vocabulary_is_whole_or_cannot_be_read(tmp_path: Path) -> None:
     assert Vocabulary.from_files(tmp_path / "vocabulary").get_index_to_token_vocabulary() == (
         vocabulary.get_index_to_token_vocabulary()
     )
-
-
-def test_an_error_that_names_a_file_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "excepthook", lambda *error: print("a traceback", file=sys.stderr))
-    short_errors._install_hook()
-    for error in (OSError(5, "Input/output error", "run/best.th"), OSError("without a name")):
-        sys.excepthook(OSError, error, None)
-    first, second = capsys.readouterr().err.splitlines()
-    assert "'run/best.th'" in first and first != second == "a traceback"

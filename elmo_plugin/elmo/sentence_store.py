@@ -1,7 +1,9 @@
 """A key-value store in a folder, shared by processes: an LMDB file, which stays intact when a process is killed."""
 
 import logging
+import mmap
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -16,6 +18,8 @@ logger = logging.getLogger(__name__)
 MAP_SIZE = 2**30
 """The address space of a new file in bytes; it is doubled when the file is full."""
 IDENTITY = b"identity"
+LMDB_MAGIC = (0xBEEFC0DE).to_bytes(4, sys.byteorder)
+"""Bytes 16 to 19 of an LMDB file: `MDB_MAGIC` in LMDB's `mdb.c`, behind the header of the page."""
 UNREADABLE = (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError)
 
 Result = TypeVar("Result")
@@ -127,6 +131,8 @@ def _open_environment(path: Path) -> tuple[lmdb.Environment, bool]:
     file, lock = path / "data.mdb", path / "lock.mdb"
     try:
         path.mkdir(parents=True, exist_ok=True)
+        if _is_begun(file):
+            file.unlink(missing_ok=True)
         # Without `metasync`, a power cut may lose the last commit but nothing else.
         return _whole(file, lmdb.open(str(path), map_size=MAP_SIZE, metasync=False)), True
     except UNREADABLE as error:
@@ -137,6 +143,14 @@ def _open_environment(path: Path) -> tuple[lmdb.Environment, bool]:
         logger.warning("'%s' cannot be written (%s): it is read, and no sentence is added", path, error)
         is_locked = os.access(lock, os.W_OK)
         return _whole(file, lmdb.open(str(path), map_size=MAP_SIZE, readonly=True, lock=is_locked)), False
+
+
+def _is_begun(file: Path) -> bool:
+    """Return whether a kill left the first of the two pages that LMDB writes at once when it makes a file."""
+    if not file.exists() or file.stat().st_size >= 2 * mmap.PAGESIZE:
+        return False
+    with file.open("rb") as begun:
+        return begun.read(20)[16:] == LMDB_MAGIC
 
 
 def _whole(file: Path, environment: lmdb.Environment) -> lmdb.Environment:

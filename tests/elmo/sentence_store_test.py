@@ -289,6 +289,13 @@ def test_another_file_in_its_place_is_an_error_that_names_it(tmp_path: Path) -> 
         open_store(tmp_path)
 
 
+def test_a_file_that_a_kill_left_half_made_is_made_again(tmp_path: Path) -> None:
+    assert in_a_fork(lambda: store(tmp_path)) == 0
+    os.truncate(tmp_path / "data.mdb", 4096)  # one of the two pages that LMDB begins with
+    assert in_a_fork(lambda: store(tmp_path).write(VALUES)) == 0
+    assert found(store(tmp_path)) == VALUES
+
+
 @pytest.mark.parametrize("kept", [0.3, 0.6, 0.95])
 @pytest.mark.parametrize("mode", [0o755, 0o555])
 def test_a_file_that_was_cut_off_is_refused_and_does_not_end_the_process(shelf: Path, kept: float, mode: int) -> None:

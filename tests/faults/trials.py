@@ -2,6 +2,7 @@
 
 import io
 import json
+import mmap
 import os
 import random
 import re
@@ -134,7 +135,8 @@ class Trials:
 
     def _different_cache(self, found: State) -> list[str]:
         """Return where a sentence cache differs. It may be missing, or lack sentences: they are computed then."""
-        caches = [name for name in found.keys() & self.end.keys() if name.endswith(CACHE)]
+        caches = [name for name in found.keys() & self.end.keys() if isinstance(found[name], dict)]
+        caches = [name for name in caches if name.endswith(CACHE)]
         known = {name: {key: self.end[name].get(key) for key in found[name]} for name in caches}
         return differences({name: found[name] for name in caches}, known)
 
@@ -168,8 +170,8 @@ def content_of(path: Path) -> Any:
     """Return the content of a file, independent of times."""
     if path.is_dir() or path.name.endswith(NOT_COMPARED):
         return None
-    if path.name == CACHE and not path.stat().st_size:
-        return {}  # as LMDB leaves it for a moment when it makes the file
+    if path.name == CACHE and path.stat().st_size < 2 * mmap.PAGESIZE:
+        return {}  # LMDB has not made the file yet
     try:
         if path.name == CACHE:
             with lmdb.open(str(path.parent), readonly=True, lock=False) as store, store.begin() as transaction:
