@@ -23,7 +23,7 @@ def write_files_atomically() -> None:
     """Let `allennlp train` write its files so that each is complete or does not exist.
 
     Symptom: a kill while `config.json` is written, at the start or at any `--recover`, and the run cannot be recovered;
-    while the vocabulary is written, and `--recover` of distributed training goes on with a part of it. A full disk
+    while the vocabulary is written, and `--recover` of distributed training continues with a part of it. A full disk
     leaves half a `best.th`, `metrics.json` or `model.tar.gz`, and its error names no file.
     Cause: AllenNLP opens each file for writing under its own name. Errors are now a `ConfigurationError` with the path.
     Guard: none is needed; the content is the same.

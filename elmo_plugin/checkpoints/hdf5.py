@@ -72,7 +72,7 @@ def read_datasets(stream: BinaryIO) -> dict[str, "Dataset"]:
 
 
 class Dataset:
-    """An array in a file, of which only the shape is read at first."""
+    """An array in a file, whose shape is read at first, and its numbers on demand."""
 
     def __init__(self, file: Bytes, content: list[Message]) -> None:
         self._file, self._content = file, content

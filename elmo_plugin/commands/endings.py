@@ -15,7 +15,7 @@ from elmo_plugin.commands.console import is_command
 
 
 def say_written(path: Path, what: str, then: str) -> None:
-    """Say that `path`, a file or a folder, holds `what` and how large it is, and name a command to go on with."""
+    """Say that `path`, a file or a folder, holds `what` and how large it is, and name the next command."""
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     size = tqdm.format_sizeof(sum(file.stat().st_size for file in files), "B")
     print(f"{path}: {what}; {size}\nnext: {then}", file=sys.stderr)
