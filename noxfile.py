@@ -1,0 +1,62 @@
+"""The test matrix: `uvx nox`. Each supported Python, the oldest and the newest torch, with and without allennlp-models.
+
+    uvx nox --list
+    uvx nox -t newest -- -m "not slow" tests/elmo        # what follows -- goes to pytest
+
+An environment takes about 6 GB, which uv shares between those with the same torch.
+"""
+
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv"
+nox.options.reuse_venv = "yes"
+
+PYTHONS = ["3.11", "3.12", "3.13"]
+TORCH = {"oldest": ["torch==2.6.0", "torchvision==0.21.0"], "newest": ["torch", "torchvision"]}
+"""The oldest torch is that of `install_requires` in setup.cfg."""
+ALLENNLP = ["allennlp==2.10.1"]
+MODELS = ["allennlp-models==2.10.1"]
+PROJECT = nox.project.load_toml("pyproject.toml")
+TOOLS = [name for name in nox.project.dependency_groups(PROJECT, "dev") if not name.startswith("allennlp")]
+SOURCE_TESTS = ["house_test.py", "docstrings_test.py", "documents_test.py", "docs_test.py", "readme_test.py"]
+"""Tests of the source and of the documentation, which an installed package does not have."""
+
+
+def install_allennlp(session: nox.Session, models: bool) -> None:
+    """Install AllenNLP without its dependencies, and check that it starts with the plugin."""
+    session.install("--no-deps", *ALLENNLP, *(MODELS if models else []))
+    # allennlp-models downloads NLTK's data at import unless the folder exists.
+    (Path(session.virtualenv.location) / "nltk_data/tokenizers/punkt").mkdir(parents=True, exist_ok=True)
+    session.run("allennlp", "test-install")
+
+
+@nox.session(python=PYTHONS)
+@nox.parametrize("models", [nox.param(False, id="alone"), nox.param(True, id="models")])
+@nox.parametrize("torch", [nox.param(name, id=name, tags=[name]) for name in TORCH])
+def matrix(session: nox.Session, torch: str, models: bool) -> None:
+    """Run the tests of this checkout."""
+    session.install(*TORCH[torch], *TOOLS, "-e", ".[models]" if models else ".")
+    install_allennlp(session, models)
+    session.run("pytest", *(session.posargs or ["-m", "not slow"]))
+
+
+@nox.session(python=PYTHONS[0], venv_backend="venv")
+def wheel(session: nox.Session) -> None:
+    """Build sdist and wheel, install the wheel with pip in an empty environment, and run the sdist's tests there."""
+    folder = Path(session.create_tmp())
+    shutil.rmtree(folder / "dist", ignore_errors=True)
+    session.install("build")
+    session.run("python", "-m", "build", "--outdir", str(folder / "dist"))
+    (built,), (sdist,) = ([*(folder / "dist").glob(pattern)] for pattern in ("*.whl", "*.tar.gz"))
+    session.install(str(built), *TOOLS)
+    install_allennlp(session, models=False)
+    shutil.unpack_archive(sdist, folder / "unpacked", filter="data")
+    (tests,) = (folder / "unpacked").iterdir()
+    shutil.rmtree(tests / "elmo_plugin")  # the installed one is tested
+    session.chdir(tests)
+    ignored = [f"--ignore=tests/{name}" for name in SOURCE_TESTS]
+    session.run("pytest", *ignored, *(session.posargs or ["-m", "not slow"]))
