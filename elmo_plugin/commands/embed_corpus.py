@@ -195,7 +195,8 @@ def run(args: argparse.Namespace) -> None:
     except (ConfigurationError, OSError) as error:
         sys.exit(f"embed-corpus: {error}")
     except Stopped as stopped:
-        tqdm.write(f"embed-corpus: stopped by {stopped.signal.name}; the same command continues", file=sys.stderr)
+        how = "run the same command again to continue"
+        tqdm.write(f"embed-corpus: stopped by {stopped.signal.name}; {how}", file=sys.stderr)
         raise
 
 
