@@ -14,7 +14,7 @@ from tests.fuzz.engine import Run, Target, fuzz
 from tests.fuzz.targets import TARGETS
 
 SAMPLE = {
-    "options": 300,
+    "options": 150,
     "hdf5": 500,
     "bilm-tf": 60,
     "native": 40,
@@ -54,7 +54,7 @@ def start_a_program() -> None:
 
 
 def take_memory() -> None:
-    bytearray(2**29).count(1)
+    _ = b"a" * 2**29
 
 
 def run_on() -> None:
@@ -75,7 +75,7 @@ def run_on() -> None:
 )
 def test_harm_is_found(harm: Callable[[], None], what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The third of four inputs does it; the others are an answer and errors."""
-    monkeypatch.setattr("tests.fuzz.engine.MOST_SECONDS", 0.2)
+    monkeypatch.setattr("tests.fuzz.engine.MOST_SECONDS", 1.0)
     numbers: list[int] = []
 
     def prepare(folder: Path) -> Run:
@@ -90,4 +90,5 @@ def test_harm_is_found(harm: Callable[[], None], what: str, monkeypatch: pytest.
 
     third = int(Random("0/2").random() * 1000)
     result = fuzz(Target(prepare), 4, seed=0)
-    assert [finding.number for finding in result.findings] == [2] and what in result.findings[0].what
+    assert {finding.number for finding in result.findings} == {2}
+    assert any(what in finding.what for finding in result.findings)
