@@ -257,13 +257,12 @@ def test_a_killed_worker_is_an_error(kind: str) -> None:
     loader.index_with(Vocabulary())
     given = iter(loader) if kind == "batches" else iter(loader.iter_instances())
     next(given)
-    killed, other = active_children()
+    killed = active_children()[0]
     os.kill(killed.pid, signal.SIGKILL)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match=rf"worker \(pid {killed.pid}\) is killed"):
         for _ in given:
             pass
     given.close()  # type: ignore[attr-defined]
-    assert not other.is_alive()
 
 
 @pytest.fixture

@@ -153,7 +153,7 @@ def test_a_vocabulary_without_its_marks_or_with_an_entry_twice_is_rejected(
         ({"encoder": {**CONFIG["encoder"], "n_layers": 10**12}}, "'lstm.n_layers'"),
         (config(char_dim=0, word_dim=0), "'lexicon'"),
         (config(word_dim=10**12), "the options ask for 19,"),
-        (config(filters=[[1, 10**12]]), "the options ask for "),
+        (config(filters=[[1, 10**12]]), "'char_cnn'"),
         (config(max_characters_per_token=None), "'lexicon.max_characters_per_token'"),
         (config(max_characters_per_token=6), "'lexicon.max_characters_per_token'"),
         (config(activation="gelu"), "'char_cnn.activation'"),

@@ -23,7 +23,6 @@ from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader
 from allennlp.predictors import Predictor
-from elmo_plugin.commands.short_errors import JSONNET_ERRORS
 
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import (
@@ -66,6 +65,9 @@ from tests.many_langs_oracle import write_folder
 from tests.oracles import lively, options, tensorflow_file, write_files, write_json
 from tests.report_runs import tagger_config, write_pretraining, write_run
 from tests.task_oracles import OPINIONS, TOWNS, build_model, classifier, csv_reader, experiment, tagger, tags_reader
+
+JSONNET_ERRORS = ("RUNTIME ERROR: ", "STATIC ERROR: ")
+"""How jsonnet begins its messages, which Python raises as `RuntimeError`."""
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 TINY = {"dim": 3, "projection_dim": 2, "n_layers": 1, "filters": [[1, 2], [2, 1]], "n_highway": 1}
