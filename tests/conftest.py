@@ -5,7 +5,9 @@ gzip's level 9, which takes five seconds for the weights of `english-tiny`; leve
 """
 
 import tarfile
+from collections.abc import Callable, Iterator
 
+import huggingface_hub.utils
 import pytest
 import torch
 
@@ -24,3 +26,18 @@ def native_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
 def emulated_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     """A processor that would emulate them."""
     monkeypatch.setattr("elmo_plugin.bilm.precision.has_native_bfloat16", lambda: False)
+
+
+@pytest.fixture
+def leave_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Return what puts the Hugging Face Hub out of reach until the test ends.
+
+    `huggingface_hub` keeps its sessions, so one that was made out of reach would stay so for the tests that follow.
+    """
+
+    def leave() -> None:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        huggingface_hub.utils.reset_sessions()
+
+    yield leave
+    huggingface_hub.utils.reset_sessions()

@@ -89,7 +89,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "'elmo_indexer': expected a token indexer": lambda: train(
         dataset_reader=READER | {"token_indexers": {"tokens": "single_id"}}
     ),
-    "expected those of characters": lambda: train(
+    "expected 'elmo_characters', or the indexer of its biLM": lambda: train(
         dataset_reader=READER | {"token_indexers": {"elmo": {"type": "single_id"}}}
     ),
     "undefined external variable": lambda: (
@@ -129,11 +129,12 @@ def test_a_mistake_prints_its_heading(
     heading: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    leave_hub: Callable[[], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    leave_hub()
     Path("tags.conll").write_text(TAGGED, encoding="utf-8")
     Path("text.txt").write_text("One sentence .\nAnd another .\n", encoding="utf-8")
     with pytest.raises((Exception, SystemExit)) as raised:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -97,20 +97,21 @@ def test_what_is_written_for_the_hub_is_read_from_it(hub: Path) -> None:
 
 
 def test_a_repository_that_was_downloaded_before_is_read_without_the_hub(
-    hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Path, leave_hub: Callable[[], None]
 ) -> None:
     BilmTf().write(pretrained(), hub / "user/model")
     huggingface_hub.snapshot_download("user/model")  # as `hf download user/model` does
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    leave_hub()
     assert_same_checkpoint(load_checkpoint("hf://user/model"), load_checkpoint(hub / "user/model"))
 
 
-def test_an_error_names_the_repository_and_what_to_do(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("hub")
+def test_an_error_names_the_repository_and_what_to_do(leave_hub: Callable[[], None]) -> None:
     facts = ("'hf://user/none'", "repository user/none", "hf auth login", "hf download user/none")
     assert_rejected("hf://user/none", *facts)
     with pytest.raises(ConfigurationError, match="hf download user/none"):
         build_elmo(bilm="hf://user/none")
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    leave_hub()
     assert_rejected("hf://user/none", *facts)
     assert_rejected("hf://user/none/weights.hdf5", "repository user/none")
 

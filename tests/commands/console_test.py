@@ -31,6 +31,10 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     for name in ("ALLENNLP_LOG_LEVEL", "ALLENNLP_DEBUG"):
         monkeypatch.delenv(name, raising=False)
+    for name in ("allennlp", "allennlp.common", "allennlp.common.params", "spacy"):  # tests of libraries change them
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
+        monkeypatch.setattr(logging.getLogger(name), "disabled", False)
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
     root, tqdm = logging.getLogger(), logging.getLogger("tqdm")
     before = root.level, root.handlers[:], tqdm.handlers[:]
     yield
