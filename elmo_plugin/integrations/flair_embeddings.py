@@ -1,16 +1,27 @@
 """ELMo as word embeddings of flair. Import this module before flair loads a model that was saved with them."""
 
+from __future__ import annotations
+
 from typing import Any, Optional, final
 
-import flair
 import torch
-from flair.data import Sentence
-from flair.embeddings import TokenEmbeddings
-from flair.embeddings.base import register_embeddings
+from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.checkpoints import bilm_keys
 from elmo_plugin.embedding import load_by_keys
 from elmo_plugin.integrations.saved_bilm import bilm_to_bytes, load_bytes
+
+try:
+    import flair
+    from flair.data import Sentence
+    from flair.embeddings import TokenEmbeddings
+    from flair.embeddings.base import register_embeddings
+except ModuleNotFoundError:  # AllenNLP's `--include-package` imports this module without the extra, too
+    flair, TokenEmbeddings = None, object
+
+    def register_embeddings(embeddings: type) -> type:
+        """Return the class as it is."""
+        return embeddings
 
 
 @final
@@ -53,6 +64,8 @@ class ElmoEmbeddings(TokenEmbeddings):
         initial_state: Optional[str] = None,
         saved_bilm: Optional[bytes] = None,
     ) -> None:
+        if flair is None:
+            raise ConfigurationError("ElmoEmbeddings needs flair: `pip install 'elmo-plugin[flair]'`")
         self.name = f"elmo-{model}-{embedding_mode}"
         self.static_embeddings = True
         super().__init__()
@@ -88,6 +101,6 @@ class ElmoEmbeddings(TokenEmbeddings):
         return {**self._params, "saved_bilm": bilm_to_bytes(self._embedder)}
 
     @classmethod
-    def from_params(cls, params: dict[str, Any]) -> "ElmoEmbeddings":
+    def from_params(cls, params: dict[str, Any]) -> ElmoEmbeddings:
         """Build the embeddings of a saved flair model."""
         return cls(**params)
