@@ -116,6 +116,7 @@ def settings_of(args: argparse.Namespace, folder: Path) -> Settings:
     """Read the text and check the device. Raises `ConfigurationError` if either does not exist."""
     if args.device == "cuda" and not torch.cuda.is_available():
         raise ConfigurationError("--device: expected 'cpu', since PyTorch finds no GPU, got 'cuda'")
+    torch.backends.cudnn.allow_tf32 = False  # or AllenNLP's convolutions would not be those of float32
     return Settings(
         size=args.size,
         options=options_of(args.size),

@@ -10,7 +10,7 @@ from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
 from elmo_plugin.bilm.precision import CHOICES, check_precision, dtype_on, is_same_on_gpu, warn_of_emulation
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
 from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
-from elmo_plugin.bilm.token_encoder import TokenEncoder
+from elmo_plugin.bilm.token_encoder import TokenEncoder, add_boundaries
 from elmo_plugin.bilm.word_encoder import WordEncoder
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "WarmState",
     "WordEncoder",
     "ZeroState",
+    "add_boundaries",
     "check_precision",
     "description_to_tensor",
     "dtype_on",

@@ -6,6 +6,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Highway
 from torch import Tensor, nn
+from torch.nn import functional
 
 from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
 from elmo_plugin.linear import Linear
@@ -115,6 +116,19 @@ class CharacterEncoder(CharacterLevelEncoder):
         """Encode each word: ids (N, C) to vectors (N, P)."""
         characters = self.char_embedding(words).transpose(1, 2)  # (N, character dim, C)
         # Padding characters are input like any other, so max-pooling sees them (bilm-tf has no mask here).
-        pooled = [self.activation(convolution(characters).amax(dim=-1)) for convolution in self.convolutions]
+        # A GPU convolves float32 in TF32, with 11 bits, unless a setting of the whole process forbids it.
+        convolve = convolve_by_product if characters.is_cuda else _convolve
+        pooled = [self.activation(convolve(characters, each).amax(dim=-1)) for each in self.convolutions]
         token = self.highways(torch.cat(pooled, dim=-1))  # (N, filters)
         return token if self.projection is None else self.projection(token)  # (N, P)
+
+
+def convolve_by_product(characters: Tensor, convolution: nn.Conv1d) -> Tensor:
+    """Compute `convolution(characters)`, (N, character dim, C) to (N, channels, windows), by one matrix product."""
+    windows = characters.unfold(2, convolution.kernel_size[0], 1).transpose(1, 2)  # (N, windows, character dim, width)
+    return functional.linear(windows.flatten(2), convolution.weight.flatten(1), convolution.bias).transpose(1, 2)
+
+
+def _convolve(characters: Tensor, convolution: nn.Conv1d) -> Tensor:
+    output: Tensor = convolution(characters)
+    return output

@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import torch
-from allennlp.nn.util import add_sentence_boundary_token_ids
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class TokenTable(NamedTuple):
@@ -26,6 +26,18 @@ class TokenTable(NamedTuple):
     def dense(self) -> Tensor:
         """Return the vector of each token, (B, T, P)."""
         return self.vectors[self.where]
+
+
+def add_boundaries(ids: Tensor, mask: Tensor, begin: Any, end: Any) -> Tensor:
+    """Put the ids of `<S>` and `</S>` around each sentence: (B, T, ·) with mask (B, T) to (B, T + 2, ·).
+
+    The result is that of AllenNLP's `add_sentence_boundary_token_ids`, which copies them sentence by sentence: up to 2B
+    copies, which a GPU starts one by one.
+    """
+    bounded = functional.pad(ids, (0, 0) * (ids.dim() - 2) + (1, 1))
+    bounded[:, 0] = begin
+    bounded[torch.arange(len(ids), device=ids.device), mask.sum(dim=1) + 1] = end
+    return bounded
 
 
 class TokenEncoder(nn.Module, ABC):
@@ -54,7 +66,7 @@ class TokenEncoder(nn.Module, ABC):
         """Return the ids of an indexer in this encoder's form, with `<S>` and `</S>` around each sentence."""
         fitted = self.fit(ids)  # (B, T, ·)
         present, (begin, end) = self.mask(fitted), self.boundaries(fitted)
-        return add_sentence_boundary_token_ids(fitted, present, begin, end)[0]  # type: ignore[arg-type]  # (B, T + 2, ·)
+        return add_boundaries(fitted, present, begin, end)  # (B, T + 2, ·)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return the vector of each token (B, T, P)."""

@@ -4,8 +4,9 @@ One loop serves training and inference on processors and GPUs. A `Pointwise` com
 products: by torch's operators here, by Triton kernels in `triton.py`.
 """
 
-from itertools import accumulate
-from typing import Any, NamedTuple, Optional, Protocol
+from collections.abc import Sequence
+from itertools import accumulate, repeat
+from typing import Any, Optional, Protocol
 
 import torch
 from torch import Tensor
@@ -59,14 +60,6 @@ class Pointwise(Protocol):
         """
 
 
-class Step(NamedTuple):
-    """A time step: its number of active sentences, its tokens among the N, and their tokens one step before."""
-
-    active: int
-    now: slice
-    last: Optional[slice]
-
-
 class Recurrence(torch.autograd.Function):
     """The time steps of an LSTMP after its input product (Sak et al. 2014), at each step t:
 
@@ -106,21 +99,25 @@ class Recurrence(torch.autograd.Function):
         by_projection = None  # (active, H) to (active, P)
         if projection is not None:
             by_projection = product_with(pack(projection.to(dtype), rows, times))
+        clip = _output_clip(projection, clips)
         activations = cell.new_empty(gates.shape) if keep else None  # (N, 4H)
         cells = cell.new_empty(len(gates), cell.size(1)) if keep else None  # (N, H)
         outputs = hidden.new_empty(len(gates), hidden.size(1))  # (N, P)
+        kept = repeat(None) if activations is None else activations.split(sizes)  # (active, 4H) each
+        all_cells = None if cells is None else cells.split(sizes)  # (active, H) each
         running_hidden, running_cell = hidden.to(dtype), cell.clone()
         with torch.cuda.device_of(gates):
-            for active, now, last in _steps(sizes):
+            for step, (active, gates_now, kept_now, output) in enumerate(
+                zip(sizes, gates.split(sizes), kept, outputs.split(sizes), strict=False)
+            ):
                 before = after = running_cell[:active]  # (active, H)
-                if cells is not None:
-                    before, after = _before(cells, cell, active, last), cells[now]
+                if all_cells is not None:
+                    before, after = _before(all_cells, cell, step, active), all_cells[step]
                 recurrent_part = by_recurrent(running_hidden[:active])  # (active, 4H)
-                kept = None if activations is None else activations[now]
-                raw = pointwise.cell_forward(recurrent_part, gates[now], before, after, kept, clips.cell)  # (active, H)
+                raw = pointwise.cell_forward(recurrent_part, gates_now, before, after, kept_now, clips.cell)
                 if by_projection is not None:
                     raw = by_projection(raw.to(dtype))  # (active, P)
-                running_hidden = pointwise.output_forward(raw, outputs[now], _output_clip(projection, clips)).to(dtype)
+                running_hidden = pointwise.output_forward(raw, output, clip).to(dtype)
         ctx.save_for_backward(recurrent, projection, hidden, cell, activations, cells, outputs)
         ctx.sizes, ctx.clips, ctx.pointwise = sizes, clips, pointwise
         ctx.gates_type, ctx.product_type = gates.dtype, dtype
@@ -140,18 +137,19 @@ class Recurrence(torch.autograd.Function):
         d_hidden, d_cell = (part.clone(memory_format=torch.contiguous_format) for part in (d_hidden, d_cell))
         d_gates = torch.empty_like(activations, dtype=dtype)  # (N, 4H)
         d_raw = torch.empty_like(outputs, dtype=outputs.dtype if projection is None else dtype)  # (N, P)
+        all_outputs, all_cells, all_d_raw = outputs.split(sizes), cells.split(sizes), d_raw.split(sizes)
+        all_activations, all_d_outputs, all_d_gates = (each.split(sizes) for each in (activations, d_outputs, d_gates))
         with torch.cuda.device_of(d_gates):
-            for active, now, last in reversed(_steps(sizes)):
-                pointwise.output_backward(d_outputs[now], d_hidden[:active], outputs[now], clip, d_raw[now])
-                d_cell_output = (
-                    d_raw[now] if by_projection is None else product(d_raw[now], by_projection)
-                )  # (active, H)
-                before, after = _before(cells, cell, active, last), cells[now]  # (active, H) each
+            for step in reversed(range(len(sizes))):
+                active, d_raw_now, d_gates_now = sizes[step], all_d_raw[step], all_d_gates[step]
+                pointwise.output_backward(all_d_outputs[step], d_hidden[:active], all_outputs[step], clip, d_raw_now)
+                d_cell_output = d_raw_now if by_projection is None else product(d_raw_now, by_projection)  # (active, H)
+                before, after = _before(all_cells, cell, step, active), all_cells[step]  # (active, H) each
                 pointwise.cell_backward(
-                    activations[now], before, after, d_cell_output, d_cell[:active], d_gates[now], clips.cell
+                    all_activations[step], before, after, d_cell_output, d_cell[:active], d_gates_now, clips.cell
                 )
-                d_hidden[:active] = product(d_gates[now], by_recurrent)
-        before_each = [_before(outputs, hidden, active, last) for active, _, last in _steps(sizes)]
+                d_hidden[:active] = product(d_gates_now, by_recurrent)
+        before_each = [_before(all_outputs, hidden, step, active) for step, active in enumerate(sizes)]
         h_before = torch.cat([outputs[:0], *before_each])  # (N, P)
         d_recurrent = weight_gradient(d_gates, h_before.to(dtype)).to(recurrent.dtype)  # (4H, P)
         d_projection = None
@@ -250,24 +248,17 @@ def tanh_(values: Tensor) -> Tensor:
     return values.mul_(2).sigmoid_().mul_(2).sub_(1)
 
 
-def _steps(sizes: list[int]) -> list[Step]:
-    ends = list(accumulate(sizes))
-    nows = [slice(end - active, end) for active, end in zip(sizes, ends, strict=True)]
-    lasts = [None, *(slice(now.start, now.start + active) for now, active in zip(nows, sizes[1:], strict=False))]
-    return [Step(*step) for step in zip(sizes, nows, lasts, strict=False)]
-
-
-def _before(values: Tensor, start: Tensor, active: int, last: Optional[slice]) -> Tensor:
+def _before(values: Sequence[Tensor], start: Tensor, step: int, active: int) -> Tensor:
     """Return the values (active, ·) of a step's sentences one step before, which are `start` (B, ·) at the first."""
-    return start[:active] if last is None else values[last]
+    return (values[step - 1] if step else start)[:active]
 
 
 def _after(values: Tensor, start: Tensor, sizes: list[int]) -> Tensor:
     """Return the last value of each sentence (B, ·), which is that of `start` for an empty one."""
-    ended = start.clone()
-    for (active, now, _), remaining in zip(_steps(sizes), [*sizes[1:], 0], strict=False):
-        ended[remaining:active] = values[now][remaining:]
-    return ended
+    steps = list(zip(accumulate(sizes, initial=0), sizes, [*sizes[1:], 0], strict=False))
+    # The longest sentences, which come first, end last.
+    rows = [begin + row for begin, active, remaining in reversed(steps) for row in range(remaining, active)]
+    return torch.cat([values[torch.tensor(rows, dtype=torch.long, device=values.device)], start[len(rows) :]])
 
 
 def _output_clip(projection: Optional[Tensor], clips: LstmClips) -> Optional[float]:

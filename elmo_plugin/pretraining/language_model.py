@@ -10,10 +10,9 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
 from allennlp.modules import Seq2SeqEncoder
-from allennlp.nn.util import add_sentence_boundary_token_ids
 from torch import Tensor, nn
 
-from elmo_plugin.bilm import BiLM, ElmoLstm, WordEncoder, check_precision, dtype_on, warn_of_emulation
+from elmo_plugin.bilm import BiLM, ElmoLstm, WordEncoder, add_boundaries, check_precision, dtype_on, warn_of_emulation
 from elmo_plugin.checkpoints import Checkpoint, bilm_keys, build_bilm, find_checkpoint, in_order_of, resolve_bilm
 from elmo_plugin.config_keys import probability
 from elmo_plugin.lstm import LstmState
@@ -238,7 +237,8 @@ class BidirectionalLanguageModel(Model):
     def _predict_sentences(self, tokens: TextFieldTensors) -> tuple[Predictions, Predictions]:
         """Read whole sentences. The vector at a token predicts the next one in its direction, boundaries included."""
         words = tokens["words"]["tokens"]  # (B, T)
-        targets, mask = add_sentence_boundary_token_ids(words, words > 0, BEGIN_ID, END_ID)  # type: ignore[arg-type]  # (B, T + 2)
+        targets = add_boundaries(words, words > 0, BEGIN_ID, END_ID)  # (B, T + 2)
+        mask = targets > 0
         encoder = self.bilm.token_encoder
         ids = tokens["characters"]["elmo_tokens"] if encoder.input_dims == 3 else words  # (B, T, ·)
         vectors = encoder(encoder.bounded(ids)) * mask.unsqueeze(-1)  # (B, T + 2, P)

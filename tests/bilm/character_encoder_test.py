@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from allennlp.nn.util import add_sentence_boundary_token_ids
 
-from elmo_plugin.bilm import CharacterEncoder
+from elmo_plugin.bilm import CharacterEncoder, add_boundaries
 from elmo_plugin.bilm import character_level_encoder as module
+from elmo_plugin.bilm.character_encoder import convolve_by_product
 from elmo_plugin.text import batch_to_ids, boundary_ids, word_to_ids
 from tests.oracles import SENTENCES, options
 
@@ -31,6 +33,15 @@ def test_words_are_convolved_some_at_a_time_with_the_same_result(monkeypatch: py
     wanted = encoder(ids)
     monkeypatch.setattr(module, "WORDS_AT_ONCE", 3)
     torch.testing.assert_close(encoder(ids), wanted, rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_the_product_of_a_gpu_is_the_convolution() -> None:
+    for convolution in make_encoder().convolutions:
+        assert isinstance(convolution, torch.nn.Conv1d)
+        characters = torch.randn(5, convolution.in_channels, 12)
+        found, wanted = convolve_by_product(characters, convolution), convolution(characters)
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
 
 
 def test_there_is_a_projection_only_where_the_filters_do_not_sum_to_the_output() -> None:
@@ -130,3 +141,12 @@ def test_without_gradients_and_under_autocast_products_are_as_with_them() -> Non
                 found = encoder(ids)
         assert found.dtype == wanted.dtype
         torch.testing.assert_close(found, wanted, rtol=0, atol=0.02 if enabled else 1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (3, 5, 4), (1, 1), (2, 1, 4), (0, 3, 4), (3, 0)])
+def test_boundaries_are_those_of_allennlps_function(shape: tuple[int, ...]) -> None:
+    ids = torch.randint(0, 3, shape)
+    mask = ids > 0 if len(shape) == 2 else (ids > 0).any(dim=-1)
+    marks = (7, 8) if len(shape) == 2 else (torch.arange(4) + 7, torch.arange(4) + 20)
+    wanted, _ = add_sentence_boundary_token_ids(ids, mask, *marks)  # type: ignore[arg-type]
+    assert torch.equal(add_boundaries(ids, mask, *marks), wanted)
