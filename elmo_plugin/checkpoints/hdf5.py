@@ -1,8 +1,9 @@
 """A reader of hdf5 files with weights, in Python: whatever a file holds, it cannot crash us, run on or fill the memory.
 
 The HDF5 library is written in C and has a history of memory errors in damaged files. In a child process with limits it
-can be stopped, but not be kept from running code that a file brings. pyfive is written in Python, but a file of 107
-bytes makes it loop without end. Here the bytes that are read as structures are bounded, and so are time and memory.
+can be stopped, but not be kept from running code that a file brings. pyfive is written in Python, but takes memory that
+no limit on its reads bounds (docs/understand/reliability.md). Here the bytes that are read as structures are bounded,
+and so are time and memory.
 
 It reads arrays of IEEE numbers in one piece or in chunks, in all versions of superblocks, object headers and groups:
 what bilm-tf and h5py write, except for chunks of h5py's `libver="latest"`. Nothing may lead to another file.
