@@ -24,11 +24,11 @@ from elmo_plugin.allennlp_compat.libraries import (
     repair_reduce_on_plateau,
     repair_token_ids_of_elmo,
     repair_wandb_callback,
-    repair_workers,
     silence_noise,
     trust_numpy_scalars,
 )
 from elmo_plugin.allennlp_compat.patching import replace_once
+from elmo_plugin.allennlp_compat.workers import repair_workers
 
 __all__ = ["apply_repairs", "replace_once"]
 

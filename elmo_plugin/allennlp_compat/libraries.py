@@ -3,9 +3,7 @@
 import importlib
 import inspect
 import secrets
-import sys
 import tarfile
-import time
 import warnings
 from collections.abc import Mapping
 from typing import Any, Optional
@@ -13,8 +11,6 @@ from typing import Any, Optional
 import numpy as np
 import torch
 from allennlp.common import cached_transformers
-from allennlp.data.data_loaders import multiprocess_data_loader
-from allennlp.data.data_loaders.multiprocess_data_loader import MultiProcessDataLoader
 from allennlp.models import archival
 from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
 from allennlp.nn import util as nn_util
@@ -25,7 +21,6 @@ from allennlp.training.learning_rate_schedulers.learning_rate_scheduler import (
 from allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers import ReduceOnPlateauLearningRateScheduler
 from allennlp.training.moving_average import MovingAverage
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torch.utils.data._utils import signal_handling
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from elmo_plugin.allennlp_compat.patching import Function, replace_once
@@ -74,50 +69,6 @@ def repair_reduce_on_plateau() -> None:
         _PyTorchLearningRateSchedulerWithMetricsWrapper.__init__(self, scheduler)
 
     replace_once(ReduceOnPlateauLearningRateScheduler, "__init__", build)
-
-
-def repair_workers() -> None:
-    """Let the `multiprocess` data loader spawn its workers, and fail when one of them is killed.
-
-    Symptoms: with `start_method: "spawn"` (or `"forkserver"`), `RuntimeError: A SemLock created in a fork context is
-    being shared with a process in a spawn context`. And training waits forever for a worker that was killed, for
-    example because memory ran out. Causes: Python 3.11.5 checks that a lock's context is that of the process that gets
-    it, and the loader passes the lock of the progress bar from the default context; now both are the same. And the
-    loader waits for a queue that nobody closes. PyTorch's own `DataLoader` watches its workers in a handler of SIGCHLD,
-    which now watches these, too, and raises `RuntimeError: DataLoader worker (pid …) is killed by signal: Killed`.
-    Guard: with the default start method the contexts are the same anyway; a worker that is not killed raises nothing.
-    """
-    watch, watch_no_more = signal_handling._set_worker_pids, signal_handling._remove_worker_pids
-    is_finalizing = sys.is_finalizing
-
-    def start_workers(original: Function, self: MultiProcessDataLoader, queue: Any, ctx: Any) -> Any:
-        multiprocess_data_loader.mp = ctx  # the original calls `mp.RLock()`
-        try:
-            workers, pipes = original(self, queue, ctx)
-        finally:
-            multiprocess_data_loader.mp = torch.multiprocessing
-        watch(id(queue), tuple(worker.pid for worker in workers))
-        signal_handling._set_SIGCHLD_handler()
-        return workers, pipes
-
-    def join_workers(original: Function, self: MultiProcessDataLoader, workers: Any, queue: Any, pipes: Any) -> None:
-        if is_finalizing():  # of this process, which has ended its workers
-            return
-        try:
-            if isinstance(sys.exc_info()[1], OSError | EOFError):
-                time.sleep(1)  # a connection to a killed worker breaks shortly before SIGCHLD comes
-        finally:
-            watch_no_more(id(queue))
-            if any(worker.exitcode for worker in workers):
-                for worker in workers:  # the killed one may hold the queue's locks, for which the original would wait
-                    worker.kill()
-                    worker.join()
-            else:
-                original(self, workers, queue, pipes)
-
-    for name in ("_start_instance_workers", "_start_batch_workers"):
-        replace_once(MultiProcessDataLoader, name, start_workers)
-    replace_once(MultiProcessDataLoader, "_join_workers", join_workers)
 
 
 def repair_wandb_callback() -> None:

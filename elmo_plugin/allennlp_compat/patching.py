@@ -1,6 +1,8 @@
 """Replace a function of AllenNLP in place."""
 
 import functools
+import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,8 @@ def replace_once(owner: Any, name: str, replacement: Function) -> None:
     """Replace the function `name` of a class or module, unless it was replaced before.
 
     `replacement` gets the original as its first argument. The new function keeps the name and the signature, and the
-    original is its `__wrapped__`.
+    original is its `__wrapped__`. A function of a module is also replaced in every module that has imported it by name,
+    so that `from allennlp.commands.train import train_model` may come before `import elmo_plugin`.
     """
     original = getattr(owner, name)
     if hasattr(original, "_repaired"):
@@ -23,3 +26,7 @@ def replace_once(owner: Any, name: str, replacement: Function) -> None:
 
     repaired._repaired = True  # type: ignore[attr-defined]
     setattr(owner, name, repaired)
+    for module in list(sys.modules.values()) if inspect.ismodule(owner) else []:
+        names = getattr(module, "__dict__", {})  # `getattr` of the name would load the modules that load on demand
+        if names.get(name) is original:
+            names[name] = repaired
