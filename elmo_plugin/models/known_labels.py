@@ -1,6 +1,14 @@
 """The labels that a model can predict, and labels in its data that training has not seen."""
 
+import json
 import logging
+import multiprocessing
+import os
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+from tempfile import gettempdir
 from typing import Optional
 from zlib import crc32
 
@@ -12,7 +20,7 @@ from torch import BoolTensor, Tensor
 logger = logging.getLogger(__name__)
 
 UNSEEN = "@@UNSEEN@@"
-"""The name of an unseen label that only another process has read."""
+"""The name of an unseen label that another process has read and could not pass on."""
 
 
 class KnownLabels:
@@ -48,17 +56,17 @@ class KnownLabels:
                 f"'label_namespace' {namespace!r}: expected labels in the vocabulary, got none (it has the namespaces "
                 f"{sorted(vocab.get_namespaces())}); for integer labels set 'num_labels'"
             )
-        self._unseen: dict[int, str] = {}
+        indices = vocab.get_token_to_index_vocabulary(namespace) if exists else {}
+        if not isinstance(indices, _Indices):
+            indices = _Indices(indices)
         if exists:
-            indices = vocab.get_token_to_index_vocabulary(namespace)
-            if not isinstance(indices, _Indices):
-                indices = vocab._token_to_index[namespace] = _Indices(indices)
-            self._unseen = indices.unseen
+            vocab._token_to_index[namespace] = indices
+        self._indices = indices
         self._reported: set[int] = set()
 
     def name(self, index: int) -> str:
         """Return the name of the label with this index, which may be unseen."""
-        return self._names.get(index) or self._unseen.get(index, UNSEEN if index < 0 else str(index))
+        return self._names.get(index) or (self._indices.unseen_label(index) if index < 0 else str(index))
 
     def are_known(self, indices: Tensor) -> BoolTensor:
         """Return which gold labels the model can predict, in the shape of `indices`."""
@@ -76,7 +84,7 @@ class KnownLabels:
                 f"got {self._list(unseen)}"
             )
         if not unseen <= self._reported:
-            unseen |= self._unseen.keys()  # by now the data loader has usually indexed all of its data
+            unseen |= self._indices.unseen.keys()  # by now the data loader has usually indexed all of its data
             logger.warning("Labels that training has not seen count as errors of the model: %s", self._list(unseen))
             self._reported |= unseen
 
@@ -85,13 +93,42 @@ class KnownLabels:
 
 
 class _Indices(dict[str, int]):
-    """Map labels to indices. An unseen label gets a negative index, the same one in every process."""
+    """Map labels to indices. An unseen label gets a negative index, the same one in every process.
+
+    The model sees only the index. A worker of a data loader, which reads the label, leaves its name in a file for the
+    process of the model.
+    """
 
     def __init__(self, indices: dict[str, int]) -> None:
         super().__init__(indices)
         self.unseen: dict[int, str] = {}
+        self._owner = os.getpid()
+        self._file = os.path.join(gettempdir(), f"elmo_plugin-labels-{token_hex(16)}")
+        weakref.finalize(self, _remove, self._file, self._owner)
 
     def __missing__(self, label: str) -> int:
         index = -1 - crc32(label.encode())
-        self.unseen[index] = label
+        if index not in self.unseen:
+            self.unseen[index] = label
+            parent = multiprocessing.parent_process()
+            if parent is not None and parent.pid == self._owner:
+                line = f"{json.dumps(label)}\n".encode()
+                with suppress(OSError):  # the name serves a warning and the spans of unseen labels
+                    file = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                    os.write(file, line)  # at once, so that lines of several workers do not mix
+                    os.close(file)
         return index
+
+    def unseen_label(self, index: int) -> str:
+        """Return the unseen label with this index."""
+        if index not in self.unseen:
+            with suppress(OSError):
+                lines = Path(self._file).read_bytes().splitlines()
+                self.unseen |= {self[label]: label for label in map(json.loads, lines)}
+        return self.unseen.get(index, UNSEEN)
+
+
+def _remove(file: str, owner: int) -> None:
+    """Remove the file of an `_Indices`, unless this is a fork of its process."""
+    if os.getpid() == owner:
+        Path(file).unlink(missing_ok=True)
