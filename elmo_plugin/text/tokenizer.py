@@ -1,10 +1,17 @@
 """Tokenizers: spaCy's rules without a trained pipeline, so that nothing is downloaded, and tabs."""
 
+import re
+from itertools import pairwise
+
 import spacy
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import Token, Tokenizer
 
 from elmo_plugin.text.predictor_input import without_lone_surrogates
+
+LONGEST_RUN = 512
+"""Characters without white space that are tokenized at once. spaCy's time is quadratic in them: 11 s for 8,000 `(`."""
+PART_OF_A_RUN = re.compile(rf"\S{{{LONGEST_RUN}}}(?=\S)")
 
 
 @Tokenizer.register("spacy_blank")
@@ -34,16 +41,23 @@ class SpacyBlankTokenizer(Tokenizer):
                 f"'language': expected a language that spaCy can tokenize, got {language!r}: {error}"
             ) from error
         self._language = language
+        self._has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         """Pickle only the language code, because the rules of some languages hold functions that do not pickle."""
         return type(self), (self._language,)
 
     def tokenize(self, text: str) -> list[Token]:
-        """Return the tokens of `text` with their offsets. A lone surrogate becomes U+FFFD."""
+        """Return the tokens of `text` with their offsets. A lone surrogate becomes U+FFFD.
+
+        No token of a language with rules is longer than `LONGEST_RUN` characters.
+        """
+        text = without_lone_surrogates(text)
+        cuts = [part.end() for part in PART_OF_A_RUN.finditer(text)] if self._has_rules else []
         return [
-            Token(token.text, token.idx, token.idx + len(token.text))
-            for token in self._split(without_lone_surrogates(text))
+            Token(token.text, start + token.idx, start + token.idx + len(token.text))
+            for start, end in pairwise([0, *cuts, len(text)])
+            for token in self._split(text[start:end])
             if not token.is_space
         ]
 

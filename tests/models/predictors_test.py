@@ -372,3 +372,18 @@ def test_a_line_that_is_not_json_is_shown(load: Load) -> None:
         load("tagger").load_line('{"sentence": Tove left.}')
     with pytest.raises(ConfigurationError, match=r"JSON.*levels"):
         load("tagger").load_line('{"tokens": ' + "[" * 100_000 + "]" * 100_000 + "}")
+
+
+@pytest.mark.parametrize(("archive", "name"), [("tagger", None), ("classifier", None), ("tagger", "elmo_embedder")])
+def test_a_text_that_is_too_long_is_an_error_that_says_how_long_it_may_be(
+    load: Load, archive: str, name: Optional[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it takes memory: as tokens, as characters, and as the tokens of a text of few characters."""
+    monkeypatch.setattr("elmo_plugin.text.predictor_input.MOST_TOKENS", 3)
+    monkeypatch.setattr("elmo_plugin.text.predictor_input.MOST_CHARACTERS", 9)
+    predictor = load(archive, name)
+    for question in ({"tokens": ["a"] * 3}, {"sentence": "a b c"}):
+        assert len(predictor.predict_json(question)["tokens"]) == 3
+    for question, got in (({"tokens": ["a"] * 4}, 4), ({"sentence": "a b cdefgh"}, 10), ({"sentence": "a b c d"}, 4)):
+        with pytest.raises(ConfigurationError, match=rf"at most [39] .*got {got};"):
+            predictor.predict_json(question)

@@ -7,7 +7,7 @@ from allennlp.data import Tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
+from elmo_plugin.text.tokenizer import LONGEST_RUN, SpacyBlankTokenizer
 
 ENGLISH = SpacyBlankTokenizer()
 
@@ -41,7 +41,23 @@ def test_offsets_lead_back_to_the_text(text: str) -> None:
 
 
 def test_a_text_of_more_than_a_million_characters_is_split_whole() -> None:
-    assert len(ENGLISH.tokenize(f"{'a' * 999} " * 1001)) == 1001
+    assert len(ENGLISH.tokenize(f"{'a' * 499} " * 2002)) == 2002
+
+
+def test_a_long_run_without_white_space_is_cut_before_spacy_sees_it() -> None:
+    tokenizer, seen = SpacyBlankTokenizer(), list[str]()
+    split = tokenizer._split
+    tokenizer._split = lambda text: seen.append(text) or split(text)  # type: ignore[assignment, func-returns-value]
+    text = f"don't {'(' * 3 * LONGEST_RUN} {'a' * LONGEST_RUN} {'b' * (LONGEST_RUN + 1)} panic."
+    tokens = tokenizer.tokenize(text)
+    assert "".join(seen) == text and max(len(run) for part in seen for run in part.split()) == LONGEST_RUN
+    assert all(text[token.idx : token.idx_end] == token.text for token in tokens)
+    words = [token.text for token in tokens if token.text != "("]
+    assert words == ["do", "n't", "a" * LONGEST_RUN, "b" * LONGEST_RUN, "b", "panic", "."]
+
+
+def test_a_language_without_rules_is_not_cut() -> None:
+    assert texts(SpacyBlankTokenizer("zh"), "船" * 2000) == ["船"] * 2000
 
 
 @pytest.mark.parametrize("language", ["qq", "", "en_core_web_sm", "tokenizer_exceptions"])
