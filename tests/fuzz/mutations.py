@@ -131,7 +131,7 @@ def _change_value(random: Random, holder: dict[str, Any], donor: Any) -> None:
         del block[key]
     elif kind == 1 and isinstance(block, dict) and block is not holder:
         block[random.choice([*WORDS, str(key) + "x"])] = block.pop(key)
-    elif kind == 2 and isinstance(block, list):
+    elif kind == 2 and isinstance(block, list) and len(places) < 10_000:  # lists in lists grow fast
         block.extend(block[:] * random.choice((1, 3, 100)))
     elif kind == 3:
         other, other_key = random.choice(places[1:] or places)
