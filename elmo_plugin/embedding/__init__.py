@@ -4,6 +4,7 @@ from elmo_plugin.embedding.corpus import SMALLEST_WINDOW, Corpus, Share
 from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder
 from elmo_plugin.embedding.elmo_embedder import ElmoEmbedder
 from elmo_plugin.embedding.embedder import ALIASES, MIXES, TRAINED, Embedder, load, load_by_keys
+from elmo_plugin.embedding.forks import use_one_thread_in_forks
 from elmo_plugin.embedding.hdf5 import Hdf5File, sentence_key
 from elmo_plugin.embedding.npz import NpzFile
 from elmo_plugin.embedding.parquet import ParquetFile
@@ -34,3 +35,5 @@ __all__ = [
     "refuse_existing",
     "sentence_key",
 ]
+
+use_one_thread_in_forks()

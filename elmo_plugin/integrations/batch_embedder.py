@@ -15,7 +15,6 @@ from elmo_plugin.integrations.texts import Tokenize, pooling_named, tokenized
 
 Batch = MutableMapping[str, Any]
 """Columns of equal length by name."""
-IMPORTED_BY = os.getpid()
 
 
 @final
@@ -92,11 +91,9 @@ class BatchEmbedder:
         return embedded
 
     def _loaded(self) -> Embedder:
-        process = os.getpid()
-        if self._set_up_in != process:
-            # PyTorch's threads do not survive a fork, and a forked process that needs them would wait for ever.
-            torch.set_num_threads(self.num_threads or (torch.get_num_threads() if process == IMPORTED_BY else 1))
-            self._set_up_in = process
+        if self.num_threads is not None and self._set_up_in != os.getpid():
+            torch.set_num_threads(self.num_threads)
+            self._set_up_in = os.getpid()
         if self._embedder is None:
             self._embedder = load(*self._keys)
         return self._embedder
