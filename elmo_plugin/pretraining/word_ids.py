@@ -1,6 +1,7 @@
 """Converts words to the ids that a biLM reads and predicts."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from elmo_plugin.text import word_to_ids
 
 NAMESPACE = "tokens"
 CACHED_WORDS = 2**18
-"""Words whose character ids are cached; they take about 60 MB."""
+"""Words whose character ids are cached; they take about 40 MB."""
 MAX_CHARACTERS = 50
 """As in `elmo_characters`; the biLM fits the ids to its own width."""
 
@@ -31,8 +32,7 @@ class WordIds:
     def __init__(self, vocab: Vocabulary) -> None:
         self._index = vocab.get_token_to_index_vocabulary(NAMESPACE)
         self._unknown = vocab.get_token_index(vocab._oov_token, NAMESPACE)
-        self._numbers: dict[str, int] = {}
-        self._table = np.zeros((0, MAX_CHARACTERS), dtype=np.int16)  # row n: the character ids of word n; 0: padding
+        self._character_ids = lru_cache(CACHED_WORDS)(_character_ids)
 
     def of_sentences(self, sentences: Sequence[Sequence[str]]) -> TextFieldTensors:
         """Return B sentences as AllenNLP's loaders give those of `text_shards`: ids (B, T, C) and (B, T)."""
@@ -42,30 +42,21 @@ class WordIds:
 
     def words(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
         """Return vocabulary ids (B, T) of B rows of at most T = `width` words, padded with 0."""
-        # `or`: AllenNLP's padding token has id 0, and is an unknown word in a text.
-        known = [self._index.get(word) or self._unknown for row in rows for word in row]
-        return torch.from_numpy(_padded(known, rows, width))
+        ids = torch.zeros(len(rows), width, dtype=torch.long)  # (B, T)
+        for target, row in zip(ids, rows, strict=True):
+            # `or`: AllenNLP's padding token has id 0, and is an unknown word in a text.
+            known = [self._index.get(word) or self._unknown for word in row]
+            target[: len(row)] = torch.tensor(known, dtype=torch.long)
+        return ids
 
     def characters(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
         """Return character ids (B, T, C) of B rows of at most T = `width` words, padded with 0."""
-        self._add({word for row in rows for word in row})
-        numbers = _padded([self._numbers[word] for row in rows for word in row], rows, width)  # (B, T)
-        return torch.from_numpy(self._table[numbers].astype(np.int64))
-
-    def _add(self, words: set[str]) -> None:
-        """Add words to the table, which is emptied when it is full."""
-        new = words - self._numbers.keys()
-        if 1 + len(self._numbers) + len(new) > len(self._table):
-            self._numbers, new = {}, words
-            self._table = np.zeros((max(CACHED_WORDS, 1 + len(words)), MAX_CHARACTERS), dtype=np.int16)
-        for number, word in enumerate(new, 1 + len(self._numbers)):
-            self._table[number] = word_to_ids(word, MAX_CHARACTERS)
-            self._numbers[word] = number
+        ids = np.zeros((len(rows), width, MAX_CHARACTERS), dtype=np.int64)  # (B, T, C)
+        for target, row in zip(ids, rows, strict=True):
+            if row:
+                target[: len(row)] = [self._character_ids(word) for word in row]
+        return torch.from_numpy(ids)
 
 
-def _padded(numbers: list[int], rows: Sequence[Sequence[str]], width: int) -> NDArray[np.int64]:
-    """Return the numbers of all words, in the order of the rows, as (B, T), padded with 0."""
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)[:, np.newaxis]  # (B, 1)
-    padded = np.zeros((len(rows), width), dtype=np.int64)
-    padded[np.arange(width) < lengths] = numbers
-    return padded
+def _character_ids(word: str) -> NDArray[np.int16]:
+    return np.array(word_to_ids(word, MAX_CHARACTERS), dtype=np.int16)  # (C,)
