@@ -10,7 +10,6 @@ from typing import Any, Optional, Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from elmo_plugin.linear import pack, product, product_type, product_with, weight_gradient
 from elmo_plugin.lstm.types import LstmClips, LstmState
@@ -125,9 +124,10 @@ class Recurrence(torch.autograd.Function):
         return outputs, _after(outputs, hidden, sizes), final_cell
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor) -> tuple[Optional[Tensor], ...]:
         """Return the gradients of `gates`, `recurrent`, `projection`, `hidden` and `cell`."""
+        if torch.is_grad_enabled():  # PyTorch's `once_differentiable` would leave the second derivatives out unnoticed
+            raise RuntimeError("this 'kernel' has no second derivatives ('create_graph'): expected 'reference'")
         recurrent, projection, hidden, cell, activations, cells, outputs = ctx.saved_tensors
         sizes, clips, pointwise, dtype = ctx.sizes, ctx.clips, ctx.pointwise, ctx.product_type
         clip = _output_clip(projection, clips)

@@ -143,6 +143,20 @@ def test_the_backward_pass_written_out_is_the_slope_of_the_forward_pass(projecte
     assert torch.autograd.gradcheck(apply, (gates, recurrent, projection, *case.state))
 
 
+@pytest.mark.parametrize("name", ["packed", FUSED])
+def test_second_derivatives_are_an_error_and_not_left_out(name: str) -> None:
+    case = make_case([3, 1])
+
+    def gradients(kernel: str) -> Any:
+        outputs, _ = layer(KERNELS[kernel], *case)
+        return torch.autograd.grad(outputs.square().sum(), case.inputs, create_graph=True)
+
+    with pytest.raises(RuntimeError, match=r"'kernel'.*'reference'"):
+        gradients(name)
+    (gradient,) = gradients("reference")
+    assert torch.autograd.grad(gradient.square().sum(), case.weights.recurrent)[0].any()
+
+
 def test_kernels_are_found_by_name() -> None:
     assert all(kernel_by_name(name) is kernel for name, kernel in KERNELS.items())
     with pytest.warns(DeprecationWarning, match="packed"):
