@@ -11,7 +11,6 @@ from typing import Any, Optional, Union, cast
 import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.util import int_to_device
 from allennlp.models.archival import extracted_archive, load_archive
 from torch import Tensor
 
@@ -26,6 +25,7 @@ from elmo_plugin.checkpoints import (
     local_file,
 )
 from elmo_plugin.elmo import AverageMix, ConcatenateMix, Elmo, LastMix, LayerMix, elmo_of, trained_elmo
+from elmo_plugin.embedding.devices import find_device
 from elmo_plugin.text import TOKENS_PER_BATCH, length_batches
 
 Sentences = Sequence[Sequence[str]]
@@ -158,6 +158,7 @@ def load(
     precision: str = "float32",
     cuda_device: int = -1,
     initial_state: Optional[str] = None,
+    device: Optional[str] = None,
 ) -> Embedder:
     """Load a biLM to embed sentences with. The embedder can be pickled, for other processes, and copied.
 
@@ -171,6 +172,7 @@ def load(
     cuda_device : the number of a GPU, −1 for the processor
     initial_state : the state before each sentence: `zero` (the default), or `warm`, which `convert-elmo --warm-on`
         stored in the file; with `trained` the default is the model's own
+    device : a device by PyTorch's name, instead of `cuda_device`: `mps` for the GPU of a Mac
 
     Raises `ConfigurationError` for files that cannot be read, for a file without the requested state, and for other
     values.
@@ -182,21 +184,26 @@ def load(
     if not isinstance(bilm, str | PathLike):
         raise ConfigurationError(f"'bilm': expected a path, a URL or the name of a bundled biLM, got {bilm!r}")
     if mix == TRAINED:
-        return _load_trained(bilm, precision, cuda_device, initial_state)
-    return load_by_keys({"pretrained": fspath(bilm)}, mix, precision, cuda_device, initial_state)
+        return _load_trained(bilm, precision, find_device(cuda_device, device), initial_state)
+    return load_by_keys({"pretrained": fspath(bilm)}, mix, precision, cuda_device, initial_state, device)
 
 
 def load_by_keys(
-    keys: dict[str, str], mix: str, precision: str, cuda_device: int, initial_state: Optional[str] = None
+    keys: dict[str, str],
+    mix: str,
+    precision: str,
+    cuda_device: int,
+    initial_state: Optional[str] = None,
+    device: Optional[str] = None,
 ) -> Embedder:
     """Load the biLM that the keys of a config name: `pretrained`, or `options_file` and `weight_file`."""
-    name, state, device = mix_name(mix), _initial_state(initial_state), _device(cuda_device)
+    name, state, where = mix_name(mix), _initial_state(initial_state), find_device(cuda_device, device)
     checkpoint = find_checkpoint(keys, serialization_dir=None)
     model = build_bilm(checkpoint, source=keys.get("pretrained", keys.get("weight_file", "")))
     mixed = MIXES[name](model.options.num_layers, model.options.layer_dim)
     elmo = Elmo.from_parts(model, [mixed], dropout=0.0, initial_state=state, precision=precision)
     word_id = None if checkpoint.vocabulary is None else WordIds(checkpoint.vocabulary, model.source)
-    return Embedder(elmo.to(device), word_id, layers_apart=name == "all")
+    return Embedder(elmo.to(where), word_id, layers_apart=name == "all")
 
 
 def mix_name(mix: str) -> str:
@@ -207,9 +214,9 @@ def mix_name(mix: str) -> str:
     return name
 
 
-def _load_trained(archive: Location, precision: str, cuda_device: int, initial_state: Optional[str]) -> Embedder:
+def _load_trained(archive: Location, precision: str, device: torch.device, initial_state: Optional[str]) -> Embedder:
     """Load the biLM and the first mix of the first ELMo inside a model, ours or AllenNLP's own."""
-    state, device = _initial_state(initial_state), _device(cuda_device)
+    state = _initial_state(initial_state)
     if bundled_folder(archive) is not None:
         raise _no_archive(archive, "a biLM that comes with the package")
     path = local_file(archive, "bilm")
@@ -252,20 +259,6 @@ def _initial_state(name: Optional[str]) -> Optional[InitialState]:
         why = ", with which a sentence's vectors depend on those before it" if name == "carried" else ""
         raise ConfigurationError(f"'initial_state': expected 'zero' or 'warm', got {name!r}{why}")
     return kinds[name]()
-
-
-def _device(cuda_device: int) -> torch.device:
-    if not isinstance(cuda_device, int) or cuda_device < -1:
-        raise ConfigurationError(
-            f"'cuda_device': expected the number of a GPU, or -1 for the processor, got {cuda_device!r}"
-        )
-    if cuda_device >= torch.cuda.device_count():
-        count = torch.cuda.device_count()
-        expected = (
-            f"a number below {count}, the number of GPUs here, or -1" if count else "-1, because no GPU is found here"
-        )
-        raise ConfigurationError(f"'cuda_device': expected {expected}, got {cuda_device}")
-    return int_to_device(cuda_device)
 
 
 def token_lists(sentences: Any) -> list[list[str]]:

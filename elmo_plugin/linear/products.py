@@ -70,7 +70,7 @@ def _probe(weight: Tensor) -> Tensor:
 def _random_vector(device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return the same `PROBE_WIDTH` random numbers from 1 to 2 at every call."""
     drawn = torch.rand(PROBE_WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return (drawn + 1).to(device, dtype)
+    return (drawn + 1).to(dtype).to(device)  # in this order: not every device has float64
 
 
 class Packed(NamedTuple):

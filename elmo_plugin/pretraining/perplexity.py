@@ -9,6 +9,8 @@ from allennlp.nn.util import dist_reduce_sum
 from allennlp.training.metrics import Metric
 from torch import Tensor
 
+from elmo_plugin.linear import in_float64
+
 COUNTS = ("forward_nats", "backward_nats", "tokens", "unknown")
 
 
@@ -34,7 +36,7 @@ class BidirectionalPerplexity(Metric):
     def __call__(self, forward: Tensor, backward: Tensor, unknown: Tensor) -> None:  # type: ignore[override]
         """Add N tokens: both negative log likelihoods in nats, and whether the forward target is unknown, (N,) each."""
         each = (forward, backward, torch.ones_like(forward), unknown)  # in the order of `COUNTS`
-        sums = dist_reduce_sum(torch.stack([values.double().sum() for values in each]))  # (4,), over all processes
+        sums = dist_reduce_sum(torch.stack([in_float64(values).sum() for values in each]))  # (4,), over all processes
         for name, value in zip(COUNTS, sums.tolist(), strict=True):
             self.counts[name] += value
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from elmo_plugin.config_keys import at_least
-from elmo_plugin.linear import linear
+from elmo_plugin.linear import in_float64, linear
 from elmo_plugin.pretraining.softmax import LmSoftmax, WordVectorSoftmax
 
 
@@ -101,19 +101,19 @@ class SampledSoftmax(WordVectorSoftmax):
 
 def _save_count_as_float(softmax: SampledSoftmax, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
     # AllenNLP averages state dicts, which integers do not allow.
-    state_dict[f"{prefix}n_draws"] = state_dict[f"{prefix}n_draws"].double()
+    state_dict[f"{prefix}n_draws"] = in_float64(state_dict[f"{prefix}n_draws"])
 
 
 def _load_count_from_float(softmax: SampledSoftmax, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
     # A count that was too large for float16 is infinite; the sequence then starts again.
     count = state_dict.get(f"{prefix}n_draws")
     if count is not None:
-        state_dict[f"{prefix}n_draws"] = count.double().nan_to_num(posinf=0.0).round().long()
+        state_dict[f"{prefix}n_draws"] = in_float64(count).nan_to_num(posinf=0.0).round().long()
 
 
 def log_uniform(rows: Tensor, vocab_size: int) -> Tensor:
     """Return p(k) = log((k + 2) / (k + 1)) / log(V + 1), nearly Zipf's law, of rows (N,) in float64."""
-    return torch.log1p(1 / (rows.double() + 1)) / math.log(vocab_size + 1)
+    return torch.log1p(1 / (in_float64(rows) + 1)) / math.log(vocab_size + 1)
 
 
 def draw_log_uniform(vocab_size: int, n_samples: int, generator: torch.Generator) -> LogUniformSample:
