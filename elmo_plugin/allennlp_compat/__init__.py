@@ -5,21 +5,18 @@ sees without it (symptom), why (cause), and when the repair does nothing (guard)
 AllenNLP in place, so that configs, Python code and subclasses all get the repaired one.
 
 Not repaired: `find-lr` needs matplotlib, which AllenNLP does not declare; `TensorCache` (torch 2.6); `hf://` paths need
-cached-path 1.7 or later.
+cached-path 1.7 or later. `docs/guides/allennlp-tools.md` lists what AllenNLP's tools do with our models.
 """
 
-from elmo_plugin.allennlp_compat.configs import (
-    check_keys_of_components,
-    print_metrics_of_evaluate,
-    repair_pretrained_modules,
-    suggest_names,
-)
+from elmo_plugin.allennlp_compat.commands import explain_push_to_hf, print_metrics_of_evaluate, use_overrides
+from elmo_plugin.allennlp_compat.configs import check_keys_of_components, repair_pretrained_modules, suggest_names
 from elmo_plugin.allennlp_compat.files import repair_recovery_after_the_last_epoch, write_files_atomically
-from elmo_plugin.allennlp_compat.interpret import repair_hotflip, repair_saliency
+from elmo_plugin.allennlp_compat.interpret import repair_hotflip, repair_influence, repair_saliency
 from elmo_plugin.allennlp_compat.libraries import (
     repair_extracted_archives,
     repair_half_precision,
     repair_moving_average,
+    repair_multitask,
     repair_pretrained_transformers,
     repair_reduce_on_plateau,
     repair_token_ids_of_elmo,
@@ -44,12 +41,16 @@ def apply_repairs() -> None:
     repair_extracted_archives()
     repair_moving_average()
     repair_half_precision()
+    repair_multitask()
     write_files_atomically()
     repair_recovery_after_the_last_epoch()
     check_keys_of_components()
     suggest_names()
     repair_pretrained_modules()
     print_metrics_of_evaluate()
+    use_overrides()
+    explain_push_to_hf()
     repair_saliency()
     repair_hotflip()
+    repair_influence()
     silence_noise()

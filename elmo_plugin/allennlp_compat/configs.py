@@ -1,10 +1,8 @@
-"""Repairs of how AllenNLP reads configs and reports metrics."""
+"""Repairs of how AllenNLP reads configs and checks metrics."""
 
-import json
 import logging
 from typing import Any
 
-from allennlp.commands import evaluate
 from allennlp.common import Lazy, Params, from_params
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import Model
@@ -105,19 +103,3 @@ def repair_pretrained_modules() -> None:
 
     replace_once(from_params, "pop_and_construct_arg", construct)
     replace_once(Model, "from_archive", load_from_archive)
-
-
-def print_metrics_of_evaluate() -> None:
-    """Let `allennlp evaluate` print its metrics.
-
-    Symptom: only the progress bar shows some of them. Cause: AllenNLP 2.9 stopped printing them.
-    Guard: nothing is printed with `--output-file`.
-    """
-
-    def evaluate_from_archive(original: Function, *args: Any, **kwargs: Any) -> Any:
-        metrics = original(*args, **kwargs)
-        if not args[2:] and kwargs.get("metrics_output_file") is None:
-            print(json.dumps(metrics, indent=2, default=str))
-        return metrics
-
-    replace_once(evaluate, "evaluate_from_archive", evaluate_from_archive)

@@ -1,6 +1,7 @@
-"""Repairs of AllenNLP's saliency interpreters and attackers."""
+"""Repairs of AllenNLP's interpreters and attackers."""
 
 import types
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from allennlp.data import Token, TokenIndexer
 from allennlp.data.fields import TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 from allennlp.interpret.attackers import Hotflip
+from allennlp.interpret.influence_interpreters import influence_interpreter, simple_influence
 from allennlp.interpret.saliency_interpreters import (
     SimpleGradient,
     integrated_gradient,
@@ -74,3 +76,22 @@ def repair_hotflip() -> None:
             return move_to_device(tensors, self.cuda_device)
 
     replace_once(Hotflip, "_make_embedder_input", make_embedder_input)
+
+
+def repair_influence() -> None:
+    """Let `simple-influence` compare gradients of any layout, and of a text that does not use every parameter.
+
+    Symptom: `RuntimeError: view size is not compatible with input tensor's size and stride` for a biLM; `One of the
+    differentiated Tensors appears to not have been used in the graph` for a CRF, whose transitions a text of one token
+    does not use. Cause: AllenNLP flattens gradients with `view`, and asks all texts for gradients of the parameters
+    that the first one used. Now an unused parameter has a gradient of 0.
+    Guard: other gradients are not changed.
+    """
+
+    def flatten(original: Function, tensors: Any) -> torch.Tensor:
+        flat: torch.Tensor = original([tensor.contiguous() for tensor in tensors])
+        return flat
+
+    replace_once(simple_influence, "_flatten_tensors", flatten)
+    for module in (influence_interpreter, simple_influence):
+        module.autograd = types.SimpleNamespace(grad=partial(torch.autograd.grad, materialize_grads=True))  # type: ignore[attr-defined]

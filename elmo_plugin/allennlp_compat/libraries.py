@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from allennlp.common import cached_transformers
 from allennlp.models import archival
+from allennlp.models.multitask import MultiTaskModel
 from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
 from allennlp.nn import util as nn_util
 from allennlp.training.callbacks.wandb import WandBCallback
@@ -182,6 +183,25 @@ def repair_half_precision() -> None:
 
     replace_once(BagOfEmbeddingsEncoder, "forward", forward)
     replace_once(nn_util, "tiny_value_of_dtype", tiny_value_of_dtype)
+
+
+def repair_multitask() -> None:
+    """Let each head of a `multitask` model that reads a text field read the texts of its own task.
+
+    Symptom: `IndexError: index out of range`, or texts of another task without any error, for each such head but the
+    first. Cause: the model replaces the tensors of a batch by those of the first head's task in place. Now each head
+    gets dictionaries of its own.
+    Guard: heads that read the output of the backbone only are not changed.
+    """
+
+    def get_arguments(original: Function, self: MultiTaskModel, *args: Any) -> dict[str, Any]:
+        fields = original(self, *args)
+        return {
+            name: {indexer: {**tensors} for indexer, tensors in field.items()} if isinstance(field, dict) else field
+            for name, field in fields.items()
+        }
+
+    replace_once(MultiTaskModel, "_get_arguments", get_arguments)
 
 
 def silence_noise() -> None:

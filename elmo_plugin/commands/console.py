@@ -17,7 +17,7 @@ SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (tarfile.ReadError, ""),
     (RuntimeError, "(RUNTIME|STATIC) ERROR: "),  # jsonnet's messages about a config
     (TypeError, "Expected .* to be "),  # AllenNLP's about a value of the wrong type
-    (ValueError, "overrides for |batch_size must be "),
+    (ValueError, "overrides for |batch_size must be |Using AMP requires "),
 )
 """Exceptions that a user's input causes: the type, and how the message begins."""
 HINTS = (
@@ -26,10 +26,13 @@ HINTS = (
     (r"is not empty. Specify --recover", "or replace it with --force"),
     (r"GPU but none is available", """add -o '{"trainer.cuda_device": -1}'"""),
     (r"metric_name must start with", "write validation_metric: '+accuracy' or '-loss'"),
+    (r"Using AMP requires", "leave 'use_amp' out; 'precision' is the number type of a biLM on any device"),
     (r"STATIC ERROR: 1:", """--overrides takes JSON between single quotes: -o '{"trainer.num_epochs": 2}'"""),
     (r"not a gzip file", "expected the folder or the model.tar.gz that `allennlp train` wrote, then the data"),
 )
 """What to do about messages of AllenNLP and jsonnet, by a pattern; a hint may name a group of the pattern."""
+LOGGED_RESULTS = ("allennlp.commands.checklist", "allennlp.commands.test_install")
+"""The commands whose results AllenNLP only logs."""
 
 
 def is_command() -> bool:
@@ -60,11 +63,15 @@ def adapt_console() -> None:
         if "ALLENNLP_LOG_LEVEL" not in os.environ:
             for handler in logging.getLogger().handlers:
                 if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.stderr):
-                    handler.setLevel(max(handler.level, logging.WARNING))
+                    handler.addFilter(_is_shown)
                     handler.setStream(sys.stderr)  # AllenNLP logs to the standard output, where results belong
 
     allennlp_logging.prepare_global_logging = prepare_global_logging
     adapt()
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.WARNING or record.name in LOGGED_RESULTS
 
 
 def _install_hook() -> None:

@@ -201,6 +201,13 @@ class ElmoEmbedderPredictor(TextPredictor):
             answers.append({**answer, "elmo": elmo, "default": elmo.sum(dim=0) / max(len(words), 1)})
         return sanitize(answers)
 
+    def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
+        """Raise `ConfigurationError`: vectors are no label that an interpreter could explain."""
+        raise ConfigurationError(
+            "AllenNLP's interpreters and attackers explain a predicted label: expected the predictor 'elmo_tagger' or "
+            "'elmo_classifier', got 'elmo_embedder'"
+        )
+
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         """Return an instance without the dataset reader, which may need more than a text for other models."""
         return Instance({"tokens": TextField([Token(word) for word in self.words(json_dict)])})

@@ -1,6 +1,7 @@
 """The predictor `bilm`: the log probability of each word of a sentence, from the left and from the right."""
 
 from statistics import fmean
+from typing import Any
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -65,6 +66,13 @@ class BiLMPredictor(Predictor):
         unknown = (tensors["words"]["tokens"] == UNKNOWN_ID).tolist()  # (B, T)
         answers = zip(sentences, unknown, scores["forward_log_probs"], scores["backward_log_probs"], strict=True)
         return [_answer(*answer) for answer in answers]
+
+    def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
+        """Raise `ConfigurationError`: a language model predicts no label that an interpreter could explain."""
+        raise ConfigurationError(
+            "AllenNLP's interpreters and attackers explain a predicted label: expected the predictor of a tagger or a "
+            "classifier, got 'bilm'"
+        )
 
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         """Raise `ConfigurationError` for a question without either key."""

@@ -58,10 +58,12 @@ def test_out_log_keeps_what_only_a_switch_shows(
     allennlp_logging.prepare_global_logging(tmp_path)
     logging.getLogger("allennlp.common.params").info("a key")
     logging.getLogger("spacy").warning("a problem")
+    logging.getLogger("allennlp.commands.test_install").info("a result")
     logged = (tmp_path / "out.log").read_text(encoding="utf-8")
     printed = capsys.readouterr()
     assert "a key" in logged and "a problem" in logged
     assert ("a key" in printed.out) == shown
+    assert "a result" in (printed.out if shown else printed.err)
     assert "a problem" in (printed.out if shown else printed.err)
 
 
@@ -81,6 +83,7 @@ ERRORS = [
         ["export UD_EWT="],
     ),
     (RuntimeError('STATIC ERROR: 1:9: expected token OPERATOR but got "."'), ["-o '{"]),
+    (ValueError("Using AMP requires a cuda device"), ["'use_amp'"]),
     (TypeError("Expected num_epochs to be a int."), ["num_epochs"]),
     (ValueError("overrides for 'model.elmo.*' expected list or dict in original"), ["'model.elmo.*'"]),
     (ModuleNotFoundError("No module named 'elmo_plugn'", name="elmo_plugn"), ["elmo_plugn"]),
