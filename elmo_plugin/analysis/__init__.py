@@ -3,8 +3,9 @@
 from elmo_plugin.analysis.data_check import DataCheck, check_data
 from elmo_plugin.analysis.findings import keep
 from elmo_plugin.analysis.labelled_sentences import Examples, LabelledSentence
+from elmo_plugin.analysis.layer_weights import LearnedMix, learned_mixes
 from elmo_plugin.analysis.minimal_pairs import MinimalPair, PairAccuracy, pair_accuracies, read_pairs
-from elmo_plugin.analysis.nearest_contexts import Neighbor, Query, Search, find_query, search
+from elmo_plugin.analysis.nearest_contexts import Neighbor, Query, Search, find_query, nearest_uses, search
 from elmo_plugin.analysis.page import accuracies_page, data_check_page, minimal_pairs_page, neighbors_page
 from elmo_plugin.analysis.probing import Accuracies, Task, probe, random_twin, sense_task, tagging_task
 from elmo_plugin.analysis.pseudowords import pseudoword_task
@@ -15,6 +16,7 @@ __all__ = [
     "DataCheck",
     "Examples",
     "LabelledSentence",
+    "LearnedMix",
     "MinimalPair",
     "Neighbor",
     "PairAccuracy",
@@ -27,7 +29,9 @@ __all__ = [
     "data_check_page",
     "find_query",
     "keep",
+    "learned_mixes",
     "minimal_pairs_page",
+    "nearest_uses",
     "neighbors_page",
     "pair_accuracies",
     "probe",

@@ -3,6 +3,7 @@
 import re
 import tarfile
 import zlib
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -34,7 +35,7 @@ def layer_weights(folder: Path) -> Optional[dict[str, LearnedMix]]:
     if (folder / FILE).exists():
         return _kept(folder / FILE)
     weights = _weights(folder)
-    return None if weights is None else _mixes(weights, read_object(folder / CONFIG)["model"])
+    return None if weights is None else learned_mixes(weights, read_object(folder / CONFIG)["model"])
 
 
 def write_layer_weights(folder: Path, mixes: dict[str, LearnedMix]) -> None:
@@ -72,8 +73,11 @@ def _weights(folder: Path) -> Optional[dict[str, Tensor]]:
     return read_weights(BytesIO(content), f"{archive.name}!weights.th")
 
 
-def _mixes(weights: dict[str, Tensor], model: dict[str, Any]) -> dict[str, LearnedMix]:
-    """Find the scalar mixes in a state dict. A second mix at the same place keeps its full name."""
+def learned_mixes(weights: Mapping[str, Tensor], model: Mapping[str, Any]) -> dict[str, LearnedMix]:
+    """Return the scalar mixes in a state dict, by their place in the config of its model.
+
+    A second mix at the same place keeps its full name.
+    """
     found: dict[str, LearnedMix] = {}
     for key, parameters in weights.items():
         if mix := MIX.fullmatch(key):

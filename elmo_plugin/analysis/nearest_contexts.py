@@ -1,7 +1,7 @@
 """Find the nearest neighbours of a word in its context, and of the word without context (ELMo §5.3, Table 4)."""
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -104,6 +104,21 @@ def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Se
         for hunt in hunts:
             hunt.visit(line, tokens, array)
     return [Found(hunt.in_context.sorted(), hunt.context_free.sorted()) for hunt in hunts]
+
+
+def nearest_uses(embedder: Embedder, sentences: Mapping[int, list[str]], query: Query, k: int) -> list[list[Neighbor]]:
+    """Find the `k` nearest uses of the query's word in sentences, given by line, for each layer from layer 1.
+
+    In layer 0, the token layer, all uses of a word have the same vector.
+    """
+    (vectors,) = embedder.embed([query.tokens])  # (L, T, D)
+    layers = range(1, embedder.shape[0])
+    hunts = [_Hunt(query, vectors[:, query.position], Search(layer, k, same_word=True)) for layer in layers]
+    lines = list(sentences)
+    for index, array in embedder.by_length([sentences[line] for line in lines]):
+        for hunt in hunts:
+            hunt.visit(lines[index], sentences[lines[index]], array)
+    return [hunt.in_context.sorted() for hunt in hunts]
 
 
 class _Nearest:

@@ -9,8 +9,18 @@ from elmo_plugin.commands.minimal_pairs import MinimalPairs
 from elmo_plugin.commands.nearest_contexts import NearestContexts
 from elmo_plugin.commands.probe_layers import ProbeLayers
 from elmo_plugin.commands.report_elmo import ReportElmo
+from elmo_plugin.commands.serve_elmo import ServeElmo
 
-__all__ = ["CheckData", "ConvertElmo", "EmbedCorpus", "MinimalPairs", "NearestContexts", "ProbeLayers", "ReportElmo"]
+__all__ = [
+    "CheckData",
+    "ConvertElmo",
+    "EmbedCorpus",
+    "MinimalPairs",
+    "NearestContexts",
+    "ProbeLayers",
+    "ReportElmo",
+    "ServeElmo",
+]
 
 adapt_console()
 end_training()

@@ -1,0 +1,199 @@
+"""The web application: the JSON API, its documentation, and the page."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Any, Optional, Union
+
+from allennlp.common.checks import ConfigurationError
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, create_model
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from elmo_plugin.serving.answering import Answering
+from elmo_plugin.serving.answers import error_answer, json_answer
+from elmo_plugin.serving.guard import Guard
+from elmo_plugin.serving.limits import Limits, RequestError, at_most
+from elmo_plugin.serving.model_thread import Task
+from elmo_plugin.serving.page import add_pages
+from elmo_plugin.serving.requests import (
+    ClassifyAnswer,
+    EmbedRequest,
+    Error,
+    LogProbabilities,
+    Nearest,
+    NearestRequest,
+    Sentences,
+    TagAnswer,
+    Vectors,
+)
+from elmo_plugin.serving.served_model import ServedModel
+
+ERRORS = {
+    400: "The request is not meant for this server, or holds no JSON.",
+    408: "The request took too long to arrive.",
+    413: "The request has too many bytes.",
+    422: "The request asks for something else, or for too much.",
+    503: "The server is busy, or the answer takes too long.",
+}
+ABOUT = """Sentences in, one answer per sentence out, in their order.
+
+An error is `{"error": "…"}` with its status. Answers do not depend on the other sentences and requests, apart from
+rounding in the last bits."""
+
+
+def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optional[frozenset[str]] = None) -> FastAPI:
+    """Return the web application of a model, for any ASGI server.
+
+    # Parameters
+
+    model : what answers
+    limits : of requests
+    hosts : the names of the server in requests, `None` for any
+    """
+    answering = Answering(model, limits or Limits())
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        answering.thread.start()
+        yield
+        answering.thread.stop()
+
+    app = FastAPI(
+        title=f"{model.name}, served by elmo_plugin",
+        description=ABOUT,
+        version="1",  # of the API
+        docs_url=None,  # FastAPI's pages load scripts from other servers; `add_pages` has one that does not
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        responses={status: {"model": Error, "description": text} for status, text in ERRORS.items()},
+    )
+    _add_errors(app)
+    _add_tasks(app, answering)
+    _add_vectors(app, answering)
+    _add_information(app, answering)
+    add_pages(app, answering)
+    app.add_middleware(Guard, limits=answering.limits, hosts=hosts)
+    return app
+
+
+def _add_tasks(app: FastAPI, answering: Answering) -> None:
+    """Add the routes from sentences to the answers of a predictor."""
+    model = answering.model
+
+    async def answer(task: Task, request: Sentences) -> Response:
+        found = await answering.ask(task, await answering.read(request.sentences))
+        return await asyncio.to_thread(json_answer, found)
+
+    if model.label_task == "tag":
+
+        @app.post("/tag", responses=_answers(TagAnswer))
+        async def tag(request: Sentences) -> Response:
+            """Tag sentences."""
+            return await answer(model.label, request)
+
+    if model.label_task == "classify":
+
+        @app.post("/classify", responses=_answers(ClassifyAnswer))
+        async def classify(request: Sentences) -> Response:
+            """Classify texts."""
+            return await answer(model.label, request)
+
+    if model.language_model is not None:
+
+        @app.post("/log-probabilities", responses=_answers(LogProbabilities))
+        async def log_probabilities(request: Sentences) -> Response:
+            """Score each word given the words to its left, and given those to its right."""
+            return await answer(model.log_probabilities, request)
+
+
+def _add_vectors(app: FastAPI, answering: Answering) -> None:
+    """Add the routes from words to vectors and to their neighbours."""
+    model, limits = answering.model, answering.limits
+    if model.embedders:
+
+        @app.post("/embed", responses=_answers(Vectors))
+        async def embed(request: EmbedRequest) -> Response:
+            """Embed the words of sentences."""
+            embedder = model.embedders.get(request.mix)
+            if embedder is None:
+                raise RequestError(422, f"'mix': expected one of {', '.join(model.embedders)}, got {request.mix!r}")
+            sentences = [each.tokens for each in await answering.read(request.sentences)]
+            width = -embedder.shape[-1] * (embedder.shape[0] if len(embedder.shape) == 3 else -1)
+            numbers = abs(width) * sum(map(len, sentences))
+            at_most(limits.numbers, numbers, "the vectors", "numbers in an answer")
+            arrays = await answering.ask(embedder.embed, sentences)
+            pairs = zip(sentences, arrays, strict=True)
+            found = ({"tokens": tokens, "vectors": array.tolist()} for tokens, array in pairs)
+            return await asyncio.to_thread(json_answer, found)
+
+    if model.index is not None:
+
+        @app.post("/nearest", responses={200: {"model": Nearest}})
+        async def nearest(request: NearestRequest) -> Response:
+            """Find the sentences of the text that use a word as a given sentence does, layer by layer."""
+            (sentence,) = await answering.read([request.sentence])
+            return JSONResponse({"layers": await answering.nearest(sentence, request.position, request.k)})
+
+
+def _add_information(app: FastAPI, answering: Answering) -> None:
+    """Add what is served, and whether the server answers."""
+    model = answering.model
+
+    @app.get("/model")
+    async def what_is_served() -> dict[str, Any]:
+        """Return what is served: tasks, mixes, learned layer weights, and the limits of requests."""
+        return {
+            "name": model.name,
+            "mixes": [*model.embedders],
+            "layer_weights": {place: mix._asdict() for place, mix in model.mixes.items()},
+            "text": None if model.index is None else {"name": model.index.name, "sentences": len(model.index)},
+            "limits": asdict(answering.limits),
+        }
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        """Return a constant: the server answers."""
+        return {"status": "ok"}
+
+
+def _add_errors(app: FastAPI) -> None:
+    """Answer every error with JSON."""
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"][1:])
+        message = first["msg"].removeprefix("Value error, ")
+        return error_answer(422, f"'{where.removeprefix('.') or 'the request'}': {message}")
+
+    async def refused(request: Request, error: Exception) -> Response:
+        return error_answer(getattr(error, "status", 422), str(error))
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        paths = ", ".join(app.openapi()["paths"])
+        more = {404: f"expected one of {paths}, got {request.url.path[:100]!r}"}
+        return error_answer(error.status_code, more.get(error.status_code, str(error.detail)))
+
+    async def unexpected(request: Request, error: Exception) -> Response:
+        return error_answer(500, "the server failed; its log has the reason")
+
+    handlers: list[tuple[type[Exception], Callable[[Request, Exception], Any]]] = [
+        (RequestValidationError, invalid),
+        (RequestError, refused),
+        (ConfigurationError, refused),
+        (HTTPException, http),
+        (Exception, unexpected),
+    ]
+    for kind, handler in handlers:
+        app.add_exception_handler(kind, handler)
+
+
+def _answers(answer: type[BaseModel]) -> dict[Union[int, str], dict[str, Any]]:
+    """Return the description of an answer that holds one of these for each sentence."""
+    return {200: {"model": create_model(f"AnswersOf{answer.__name__}", answers=(list[answer], ...))}}  # type: ignore[valid-type]

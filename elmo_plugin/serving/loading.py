@@ -1,0 +1,139 @@
+"""Load what a server answers with: the archive of a tagger or classifier, or a biLM in any format."""
+
+import tarfile
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import int_to_device
+from allennlp.models import Archive, load_archive
+from allennlp.predictors import Predictor
+
+from elmo_plugin.analysis import learned_mixes
+from elmo_plugin.bilm import ZeroState, identity
+from elmo_plugin.checkpoints import bundled_folder, bundled_names, local_file
+from elmo_plugin.elmo import Elmo, trained_elmo
+from elmo_plugin.embedding import Embedder, load
+from elmo_plugin.models import ElmoClassifierPredictor, ElmoTaggerPredictor, SpacyBlankTokenizer
+from elmo_plugin.pretraining import (
+    BidirectionalLanguageModel,
+    BiLMPredictor,
+    TextShardsReader,
+    load_language_model,
+)
+from elmo_plugin.serving.served_model import ServedModel
+from elmo_plugin.serving.text_index import TextIndex
+
+MIXES = ("all", "last", "average")
+
+
+class Text(NamedTuple):
+    """A text to find uses of words in: its path, and how many sentences to read."""
+
+    path: Path
+    sentences: Optional[int] = None
+
+
+def load_served(
+    model: str,
+    text: Optional[Text] = None,
+    language_model: Optional[str] = None,
+    predictor: Optional[str] = None,
+    language: str = "en",
+    cuda_device: int = -1,
+) -> ServedModel:
+    """Load the models behind a server.
+
+    # Parameters
+
+    model : the archive of a tagger or classifier, or a biLM in any format
+    text : a text to find uses of words in
+    language_model : a biLM with its softmax, which scores words; by default the served one, if its softmax is known
+    predictor : `elmo_tagger` or `elmo_classifier`; the default is the one of the model
+    language : the language whose rules split raw text, as in `SpacyBlankTokenizer`
+    cuda_device : the number of a GPU, −1 for the processor
+
+    Raises `ConfigurationError` for files that cannot be read and for other models.
+    """
+    archive = _task_archive(model, cuda_device)
+    embedders = _embedders(model, archive, cuda_device)
+    if text is not None and not embedders:
+        raise ConfigurationError(f"'text': expected a model with ELMo, got '{model}' without")
+    scorer = _scorer(model, archive, language_model, embedders)
+    return ServedModel(
+        _name(model),
+        SpacyBlankTokenizer(language),
+        embedders,
+        None if archive is None else _predictor(archive, model, predictor, language),
+        None if scorer is None else BiLMPredictor(scorer.to(int_to_device(cuda_device)), TextShardsReader()),
+        {}
+        if archive is None
+        else learned_mixes(archive.model.state_dict(), archive.config["model"].as_dict(quiet=True)),
+        None if text is None else TextIndex(text.path, embedders["all"], text.sentences),
+    )
+
+
+def _name(model: str) -> str:
+    """Return what a model is called: `allennlp train` names all archives model.tar.gz, in a folder for each."""
+    path = Path(model)
+    return path.parent.name or path.name if path.name == "model.tar.gz" else path.name
+
+
+def _task_archive(model: str, cuda_device: int) -> Optional[Archive]:
+    """Return the archive of a model that labels, or `None` for a biLM."""
+    if bundled_folder(model) is not None:
+        return None
+    path = local_file(model, "model")
+    in_folder = any((path / name).exists() for name in ("weights.th", "best.th"))
+    if not (in_folder if path.is_dir() else tarfile.is_tarfile(path)):
+        return None
+    archive = load_archive(path, cuda_device)
+    return None if isinstance(archive.model, BidirectionalLanguageModel) else archive
+
+
+def _predictor(archive: Archive, name: str, predictor: Optional[str], language: str) -> Predictor:
+    found = predictor or archive.model.default_predictor
+    kinds = {"elmo_tagger": ElmoTaggerPredictor, "elmo_classifier": ElmoClassifierPredictor}
+    if found not in kinds:
+        raise ConfigurationError(
+            f"'{name}': expected a biLM, or a model of type {' or '.join(kinds)}, got {type(archive.model).__name__}; "
+            "name the predictor of another tagger or classifier"
+        )
+    return kinds[found](archive.model.eval(), archive.validation_dataset_reader, language)
+
+
+def _embedders(model: str, archive: Optional[Archive], cuda_device: int) -> dict[str, Embedder]:
+    """Return an embedder for each mix; none for a baseline without ELMo."""
+    if archive is None:
+        every = load(model, "all", cuda_device=cuda_device)
+        return {"all": every, **{mix: every.with_mix(mix) for mix in MIXES[1:]}}
+    try:
+        elmo, mix = trained_elmo(archive.model)
+    except ConfigurationError:
+        return {}
+    mixed = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=elmo.initial_state, precision=elmo.precision)
+    trained = Embedder(mixed, archive.model.vocab.get_token_index)
+    return {"trained": trained, **{name: trained.with_mix(name) for name in MIXES}}
+
+
+def _scorer(
+    model: str, archive: Optional[Archive], language_model: Optional[str], embedders: dict[str, Embedder]
+) -> Optional[BidirectionalLanguageModel]:
+    """Return the language model that scores words: the one that is named, or the served biLM with its softmax."""
+    if language_model is not None:
+        return load_language_model(language_model)
+    if archive is not None:
+        return _bundled_twin(embedders)
+    try:
+        return load_language_model(model)
+    except ConfigurationError:  # a biLM without softmax
+        return None
+
+
+def _bundled_twin(embedders: dict[str, Embedder]) -> Optional[BidirectionalLanguageModel]:
+    """Return the language model of the bundled biLM that a model contains unchanged, if it does."""
+    for name in bundled_names() if embedders else ():
+        scorer = load_language_model(name)
+        if identity(scorer.bilm, ZeroState()) == identity(embedders["all"].elmo.bilm, ZeroState()):
+            return scorer
+    return None

@@ -1,0 +1,69 @@
+"""Run the web application until a signal stops it."""
+
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from typing import NamedTuple, Optional
+
+import uvicorn
+
+from elmo_plugin.serving.app import make_app
+from elmo_plugin.serving.limits import Limits
+from elmo_plugin.serving.served_model import ServedModel
+from elmo_plugin.stop_signals import on_stop_signal, stop
+
+EVERYWHERE = ("0.0.0.0", "::")
+LOCAL = ("localhost", "127.0.0.1", "[::1]")
+CONNECTIONS = 256
+"""Connections at the same time; uvicorn answers others with 503."""
+
+
+class Address(NamedTuple):
+    """Where a server listens, and the further names that requests may give it."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    names: tuple[str, ...] = ()
+
+    @property
+    def hosts(self) -> Optional[frozenset[str]]:
+        """Return the names that requests may give the server; `None` for any, where it listens to all machines."""
+        if self.host in EVERYWHERE and not self.names:
+            return None
+        own = f"[{self.host}]" if ":" in self.host else self.host
+        return frozenset(map(str.lower, (*LOCAL, own, *self.names)))
+
+
+def serve(load: Callable[[], ServedModel], address: Address, limits: Limits) -> None:
+    """Bind the address, load the model, and answer requests until SIGTERM or Ctrl-C.
+
+    Requests in progress are answered first. Ends with `Stopped`, whose exit code is 143 or 130. A second Ctrl-C drops
+    the requests. Raises `OSError` for an address that is in use or not of this machine, and the errors of `load`.
+    """
+    with on_stop_signal(stop), _bound(address) as listener:
+        app = make_app(load(), limits, address.hosts)
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            limit_concurrency=CONNECTIONS,
+            timeout_graceful_shutdown=limits.seconds,
+            server_header=False,
+        )
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        print(f"http://{host}:{listener.getsockname()[1]}/  (Ctrl-C stops the server)", file=sys.stderr, flush=True)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _bound(address: Address) -> socket.socket:
+    """Return a socket that has the address and does not listen yet. Raises `OSError` that names the address."""
+    try:
+        (family, kind, _, _, place), *_ = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        listener = socket.socket(family, kind)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+    except (OSError, OverflowError) as error:
+        raise OSError(f"{address.host}:{address.port}: {getattr(error, 'strerror', None) or error}") from error
+    return listener

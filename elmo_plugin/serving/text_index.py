@@ -1,0 +1,68 @@
+"""The sentences of a text, found by the words in them."""
+
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Tokenizer
+
+from elmo_plugin.analysis import Neighbor, Query, nearest_uses
+from elmo_plugin.embedding import Corpus, Embedder
+
+MOST_WORDS = 512
+"""Longer sentences are left out."""
+MOST_SENTENCES = 200
+"""The sentences with a word that are compared, the first ones of the text."""
+
+
+class Question(NamedTuple):
+    """A word in its sentence, and how many uses to find."""
+
+    query: Query
+    k: int
+
+
+class TextIndex:
+    """Finds the uses of a word in a text, one tokenised sentence per line.
+
+    # Parameters
+
+    path : a plain file, `.gz` or `.xz`
+    embedder : of all layers
+    sentences : read the first ones; all by default
+
+    Raises `ConfigurationError` for a text that cannot be read or has no word.
+    """
+
+    def __init__(self, path: Path, embedder: Embedder, sentences: Optional[int] = None) -> None:
+        self.name = path.name
+        self._embedder = embedder
+        self._texts: list[str] = []
+        self._lines: dict[str, array[int]] = {}
+        for window in Corpus(path, Tokenizer.by_name("just_spaces")()).windows():
+            for sentence in window.sentences[: None if sentences is None else sentences - window.start]:
+                self._add(sentence.text, sentence.tokens)
+            if sentences is not None and len(self._texts) >= sentences:
+                break
+        if not self._lines:
+            raise ConfigurationError(f"{path}: expected one tokenised sentence per line, got no word")
+
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        return len(self._texts)
+
+    def nearest(self, questions: Sequence[Question]) -> list[list[list[Neighbor]]]:
+        """Return for each question, layer by layer from layer 1, the nearest uses of its word."""
+        return [nearest_uses(self._embedder, self._with(query.word), query, k) for query, k in questions]
+
+    def _add(self, text: str, tokens: list[str]) -> None:
+        self._texts.append(text)
+        for word in set(tokens) if len(tokens) <= MOST_WORDS else ():
+            lines = self._lines.setdefault(word, array("Q"))
+            if len(lines) < MOST_SENTENCES:
+                lines.append(len(self._texts))
+
+    def _with(self, word: str) -> dict[int, list[str]]:
+        return {line: self._texts[line - 1].split() for line in self._lines.get(word, ())}

@@ -1,0 +1,108 @@
+"""The command: how it starts and ends, and each wrong use of it as one line and exit code 1."""
+
+import argparse
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from elmo_plugin.commands import ServeElmo
+from tests.serving_oracles import FILES
+from tests.task_oracles import allennlp
+
+TAGGER = FILES / "elmo_tagger.tar.gz"
+
+
+def serve_elmo(*arguments: object) -> None:
+    """Run the command without AllenNLP's other ones, whose set-up takes seconds."""
+    parser = argparse.ArgumentParser()
+    args = ServeElmo().add_subparser(parser.add_subparsers()).parse_args([*map(str, arguments)])  # type: ignore[call-arg]
+    args.func(args)
+
+
+@pytest.mark.parametrize(
+    ("start", "number", "code"),
+    [(partial(allennlp, "serve-elmo"), signal.SIGTERM, 143), (serve_elmo, signal.SIGINT, 130)],
+    ids=["SIGTERM", "Ctrl-C"],
+)
+def test_it_serves_until_a_signal(
+    start: Callable[..., None], number: signal.Signals, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found: dict[str, Any] = {}
+
+    def use() -> None:
+        try:
+            printed = ""
+            while not (address := re.search(r"http://\S+/", printed)):
+                time.sleep(0.05)
+                printed += capsys.readouterr().err
+            found["address"] = address[0]
+            for _ in range(100):  # it is printed right before the server listens
+                try:
+                    found["limits"] = json.load(urlopen(f"{address[0]}model", timeout=10))["limits"]
+                    break
+                except OSError:
+                    time.sleep(0.05)
+        finally:
+            os.kill(os.getpid(), number)
+
+    user = threading.Thread(target=use)
+    user.start()
+    with pytest.raises(SystemExit) as end:
+        start(TAGGER, "--port", 0, "--limit", "sentences=7")
+    user.join()
+    assert end.value.code == code and found["limits"]["sentences"] == 7
+    with pytest.raises(OSError):
+        urlopen(found["address"], timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "facts"),
+    [
+        (("nowhere",), ("nowhere",)),
+        ((TAGGER, "--text", "nowhere.txt"), ("nowhere.txt",)),
+        ((TAGGER, "--limit", "sentence=7"), ("'limit'", "sentences", "'sentence'")),
+        ((TAGGER, "--limit", "seconds=0"), ("seconds", "'0'")),
+        ((TAGGER, "--limit", "seconds"), ("seconds", "''")),
+        ((TAGGER, "--predictor", "bilm"), ("elmo_tagger.tar.gz",)),
+        ((TAGGER, "--language", "xyz"), ("'language'", "xyz")),
+        ((TAGGER, "--host", "192.0.2.1"), ("192.0.2.1",)),
+    ],
+)
+def test_what_is_wrong_is_one_line(arguments: tuple[object, ...], facts: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit) as error:
+        serve_elmo(*arguments, "--port", 0)
+    text = str(error.value)
+    assert text.startswith("serve-elmo: ") and "\n" not in text and all(fact in text for fact in facts)
+
+
+def test_a_port_in_use_is_said_before_the_model_is_loaded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(SystemExit, match=rf"^serve-elmo: 127\.0\.0\.1:{port}: "):
+            serve_elmo("nowhere", "--port", port)
+
+
+def test_ports_that_are_none_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        serve_elmo(TAGGER, "--port", 65536)
+    assert "argument --port: expected a number from 0 to 65535, got '65536'" in capsys.readouterr().err
+
+
+def test_without_the_extra_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in sys.modules if name.startswith("elmo_plugin.serving")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    with pytest.raises(SystemExit, match=r"^serve-elmo: fastapi .*elmo-plugin\[serve\]"):
+        serve_elmo(TAGGER)

@@ -1,0 +1,104 @@
+"""The thread of the models: who is answered together, and what one request's error means for the others."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from elmo_plugin.serving.limits import Limits, RequestError
+from elmo_plugin.serving.model_thread import MOST_TOGETHER, ModelThread
+
+
+@pytest.fixture
+def thread() -> Iterator[ModelThread]:
+    thread = ModelThread()
+    yield thread
+    thread.stop()
+
+
+class Doubling:
+    """A task that doubles numbers, fails for 0, and notes its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[int]] = []
+        self.may_begin = threading.Event()
+        self.may_begin.set()
+
+    def double(self, numbers: Sequence[int]) -> list[Any]:
+        self.may_begin.wait(10)
+        self.calls.append([*numbers])
+        if 0 in numbers:
+            raise ValueError("zero")
+        return [2 * number for number in numbers]
+
+    def negate(self, numbers: Sequence[int]) -> list[Any]:
+        return [-number for number in numbers]
+
+
+def test_requests_for_the_same_task_are_answered_by_one_call(thread: ModelThread) -> None:
+    doubling = Doubling()
+
+    async def ask() -> list[Any]:
+        waiting = [thread.answer(doubling.double, items, 10) for items in ([1], [2, 3], [], [4])]
+        waiting.insert(1, thread.answer(doubling.negate, [5], 10))
+        tasks = [asyncio.ensure_future(each) for each in waiting]
+        await asyncio.sleep(0)
+        thread.start()
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(ask()) == [[2], [-5], [4, 6], [], [8]]
+    assert doubling.calls == [[1, 2, 3, 4]]
+
+
+def test_no_more_items_are_answered_together_than_fit(thread: ModelThread) -> None:
+    doubling = Doubling()
+
+    async def ask() -> list[Any]:
+        tasks = [asyncio.ensure_future(thread.answer(doubling.double, [1] * 10, 10)) for _ in range(3)]
+        await asyncio.sleep(0)
+        thread.start()
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(ask()) == [[2] * 10] * 3
+    assert sorted(map(len, doubling.calls)) == [10, 10, 10] and MOST_TOGETHER < 20
+
+
+def test_an_error_is_the_error_of_its_own_request(thread: ModelThread) -> None:
+    doubling = Doubling()
+
+    async def ask() -> list[Any]:
+        tasks = [asyncio.ensure_future(thread.answer(doubling.double, [number], 10)) for number in (1, 0, 2)]
+        await asyncio.sleep(0)
+        thread.start()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    one, error, two = asyncio.run(ask())
+    assert (one, two) == ([2], [4]) and isinstance(error, ValueError)
+
+
+def test_who_waits_too_long_is_not_computed(thread: ModelThread) -> None:
+    doubling = Doubling()
+    doubling.may_begin.clear()
+    thread.start()
+
+    async def ask() -> list[Any]:
+        tasks = [asyncio.ensure_future(thread.answer(doubling.double, [1], 10))]
+        await asyncio.sleep(0.05)
+        with pytest.raises(RequestError) as late:
+            await thread.answer(doubling.double, [2], 0.05)
+        assert late.value.status == 503
+        doubling.may_begin.set()
+        return [await tasks[0], await thread.answer(doubling.double, [3], 10)]
+
+    assert asyncio.run(ask()) == [[2], [6]]
+    assert doubling.calls == [[1], [3]]
+
+
+def test_the_most_words_are_counted_in_each_sentence_and_together() -> None:
+    limits = Limits(words=3, sentence_words=2, characters=4)
+    limits.check_words([["a", "bbbb"], [], ["c"]])
+    for wrong in ([["a"] * 3], [["a", "b"], ["c", "d"]], [["abcde"]]):
+        with pytest.raises(RequestError):
+            limits.check_words(wrong)

@@ -1,0 +1,76 @@
+"""A server in a thread of the test, and a client that needs no library."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
+
+import uvicorn
+
+from elmo_plugin.serving import Limits, ServedModel, make_app
+
+FILES = Path(__file__).parent / "fixtures" / "version_0_1"
+JSON = {"Content-Type": "application/json"}
+
+
+class Answer(NamedTuple):
+    """The status, the headers and the body of an answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8")
+
+
+class Client(NamedTuple):
+    """Asks the server at a port, each time over a new connection."""
+
+    port: int
+
+    def ask(self, method: str, path: str, body: Optional[bytes] = None, headers: Any = None) -> Answer:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, body, JSON if headers is None else headers)
+            response = connection.getresponse()
+            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Answer:
+        return self.ask("GET", path)
+
+    def post(self, path: str, value: Any) -> Answer:
+        return self.ask("POST", path, value if isinstance(value, bytes) else json.dumps(value).encode())
+
+    def answers(self, path: str, *sentences: Any, **more: Any) -> Any:
+        answer = self.post(path, {"sentences": sentences, **more})
+        assert answer.status == 200, answer
+        return answer.json["answers"]
+
+
+@contextmanager
+def serving(model: ServedModel, limits: Optional[Limits] = None) -> Iterator[Client]:
+    """Serve a model at a free port until the end of the block."""
+    app = make_app(model, limits, frozenset({"127.0.0.1"}))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    try:
+        yield Client(server.servers[0].sockets[0].getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join()
