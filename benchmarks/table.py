@@ -41,16 +41,20 @@ class Table(NamedTuple):
 
 def head(size: str, lstm: LstmOptions, device: torch.device, text: str, module: str = "benchmarks") -> list[str]:
     """Return the lines that name the biLM, the machine, the versions, the text and the command."""
+    *lines, command, empty = machine(module)
+    title = f"## {size} ({lstm.cell_dim}/{lstm.projection_dim}) on {processor(device)}"
+    return [title, "", *lines, f"- text: {text}", command, empty]
+
+
+def machine(module: str) -> list[str]:
+    """Return the lines that name the machine, the versions and the command."""
     # Folders of this machine are left out.
     arguments = [Path(argument).name if "/" in argument else argument for argument in sys.argv[1:]]
     cores = len(os.sched_getaffinity(0))
     return [
-        f"## {size} ({lstm.cell_dim}/{lstm.projection_dim}) on {processor(device)}",
-        "",
         f"- {date.today().isoformat()}, commit {commit()}",
         f"- cores: {torch.get_num_threads()} used by torch, {cores} allowed; {instructions()}",
         f"- Python {platform.python_version()}, torch {torch.__version__}, AllenNLP {version('allennlp')}",
-        f"- text: {text}",
         f"- `python -m {' '.join([module, *arguments])}`",
         "",
     ]

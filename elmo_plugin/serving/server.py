@@ -52,6 +52,7 @@ def serve(load: Callable[[], ServedModel], address: Address, limits: Limits) -> 
             timeout_graceful_shutdown=limits.seconds,
             server_header=False,
         )
+        listener.listen()  # who reads the address may ask at once
         host = f"[{address.host}]" if ":" in address.host else address.host
         print(f"http://{host}:{listener.getsockname()[1]}/  (Ctrl-C stops the server)", file=sys.stderr, flush=True)
         uvicorn.Server(config).run(sockets=[listener])

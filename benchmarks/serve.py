@@ -1,0 +1,287 @@
+"""`python -m benchmarks.serve`: a server under load, with right and hostile requests, against the predictors alone."""
+
+import argparse
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple, Optional
+
+from allennlp.common.checks import ConfigurationError
+
+from benchmarks.memory import MIB
+from benchmarks.table import Table, machine
+from elmo_plugin.serving import ServedModel, load_served
+
+DESCRIPTION = """
+Serve a model in a process of its own, and ask it from several clients at the same time. Seven of ten requests are
+right: random tags, log probabilities and vectors of one to eight sentences, in many scripts, some of them empty or with
+lone surrogates or words of 300 bytes. The others are wrong: no JSON, other types, too large, too deep, broken off.
+
+Every right answer is compared with that of the predictor alone, one sentence at a time. Printed are requests per
+second, the latency, what was answered, the largest difference, and the memory before and after. The exit code is 1 if
+a right request got anything but the right answer, or a wrong one an answer or a traceback.
+
+  python -m benchmarks.serve runs/demo/model.tar.gz --requests 4000
+"""
+MOST_DIFFERENCE = 1e-4
+"""Between answers in a batch and alone, of probabilities, vectors and, relatively, log probabilities."""
+SCRIPTS = (
+    "Greta sailed to Port Orrin .",
+    "日本語 の 文",
+    "нет , спасибо",
+    "مرحبا بالعالم",
+    "नमस्ते दुनिया",
+    "🙂 👩‍👩‍👧 ﷽",
+    "ก็ไม่",
+)
+PATHS = ("/tag", "/classify", "/log-probabilities", "/embed")
+ERRORS = (400, 404, 405, 408, 413, 422)
+
+
+class Right(NamedTuple):
+    """A right request: its path, its body, and the right answers."""
+
+    path: str
+    body: bytes
+    answers: list[Any]
+
+
+def sentence(draw: random.Random) -> Any:
+    """Return a sentence as a client may send it: raw text or a list of words."""
+    words = [word for _ in range(draw.randrange(4)) for word in draw.choice(SCRIPTS).split()]
+    odd = ["é" * 150, "\ud800", "\x00", "", "<img src=x>", "a" * 300, "\u202e"]
+    words += draw.sample(odd, draw.randrange(3))
+    draw.shuffle(words)
+    return words if draw.random() < 0.5 else " ".join(words)
+
+
+def right_requests(model: ServedModel, number: int, draw: random.Random) -> list[Right]:
+    """Return requests with the answers of the predictors alone: each sentence by itself, in one thread."""
+    tasks = {f"/{model.label_task}": model.label, "/log-probabilities": model.log_probabilities, "/embed": None}
+    is_served = {"/log-probabilities": model.language_model is not None, "/embed": bool(model.embedders)}
+    paths = [path for path in PATHS if path in tasks and is_served.get(path, True)]
+    found = []
+    for _ in range(number):
+        path, given = draw.choice(paths), [sentence(draw) for _ in range(draw.randint(1, 8))]
+        read = [model.read([each])[0] for each in given]
+        task = tasks[path]
+        if task is not None:
+            answers = [task([each])[0] for each in read]
+        else:
+            embed = model.embedders["average"].embed
+            answers = [{"tokens": each.tokens, "vectors": embed([each.tokens])[0].tolist()} for each in read]
+        found.append(Right(path, json.dumps({"sentences": given}).encode(), answers))
+    return found
+
+
+def wrong_requests(path: str) -> list[tuple[str, str, bytes]]:
+    """Return requests that must get an error: method, path and body."""
+    bodies: list[bytes] = [b"", b"{", b"\xff\xfe", b"null", b"[" * 100_000, b"9" * 10_000, b"x" * 3_000_000]
+    bodies += [b'{"sentences": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}"]
+    values: list[Any] = [[], 5, "text", None, {"sentences": "text"}, {"sentences": [5]}, {"sentences": [["a", None]]}]
+    values += [{"sentences": ["a"], "more": 1}, {"sentences": ["a"] * 65}, {"sentences": ["w " * 600]}]
+    values += [{"sentences": ["a" * 1001]}, {"sentences": [["\ud800" * 1001]]}, {"sentences": [[["a"]]]}]
+    posts = [("POST", path, body) for body in [*bodies, *(json.dumps(value).encode() for value in values)]]
+    return [*posts, ("GET", path, b""), ("POST", "/nowhere", b"{}"), ("DELETE", "/", b"")]
+
+
+def difference(found: Any, wanted: Any) -> float:
+    """Return the largest difference of numbers; infinity where anything else differs."""
+    if isinstance(wanted, dict) and isinstance(found, dict) and found.keys() == wanted.keys():
+        return max((difference(found[key], wanted[key]) for key in wanted), default=0.0)
+    if isinstance(wanted, list) and isinstance(found, list) and len(found) == len(wanted):
+        return max(map(difference, found, wanted), default=0.0)
+    if isinstance(wanted, float) and isinstance(found, float):
+        return abs(found - wanted) / max(1.0, abs(wanted))
+    return 0.0 if found == wanted else float("inf")
+
+
+class Load:
+    """What the clients found."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.statuses: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.seconds: list[float] = []
+        self.difference, self.equal, self.duration = 0.0, 0, 0.0
+        self._lock = threading.Lock()
+
+    def ask(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        """Return the status and the value of an answer."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=120)
+        try:
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+    def ask_right(self, request: Right) -> None:
+        """Ask, and compare the answers."""
+        start = perf_counter()
+        status, value = self.ask("POST", request.path, request.body)
+        seconds = perf_counter() - start
+        found = difference(value.get("answers"), request.answers)
+        with self._lock:
+            self.seconds.append(seconds)
+            self.statuses[f"right: {status}"] += 1
+            self.equal += found == 0
+            if status == 200 and found < MOST_DIFFERENCE:
+                self.difference = max(self.difference, found)
+            else:
+                self.wrong.append(f"{request.path} {request.body[:100]!r}: {status}, difference {found}")
+
+    def ask_wrong(self, method: str, path: str, body: bytes) -> None:
+        """Ask for what cannot be answered."""
+        status, value = self.ask(method, path, body)
+        with self._lock:
+            self.statuses[f"wrong: {status}"] += 1
+            if status not in ERRORS or value.keys() != {"error"} or "Traceback" in value["error"]:
+                self.wrong.append(f"{method} {path} {body[:100]!r}: {status} {value}")
+
+    def leave(self, body: bytes) -> None:
+        """Send half of a request and leave."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection.putrequest("POST", "/tag")
+        connection.putheader("Content-Length", str(2 * len(body) + 1))
+        connection.endheaders(body)
+        connection.close()
+        with self._lock:
+            self.statuses["broken off"] += 1
+
+
+class Server:
+    """The command in a process of its own, as users start it."""
+
+    def __init__(self, model: str) -> None:
+        command = [sys.executable, "-m", "allennlp", "serve-elmo", model, "--port", "0"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        lines: list[str] = []
+        for line in self.process.stderr:
+            lines.append(line)
+            if found := re.search(r"http://[^/]*:(\d+)/", line):
+                self.port = int(found[1])
+                break
+        else:
+            raise ConfigurationError("".join(lines).strip())
+        self.log: list[str] = []
+        self._reader = threading.Thread(target=self.log.extend, args=[self.process.stderr])
+        self._reader.start()
+
+    def memory(self, name: str = "VmRSS") -> float:
+        """Return the MiB that the process has in memory, or with `VmHWM` the most that it had."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        found = re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)
+        assert found
+        return int(found[1]) * 1024 / MIB
+
+    def stop(self) -> int:
+        """Send SIGTERM, and return the exit code."""
+        self.process.terminate()
+        code = self.process.wait(60)
+        self._reader.join()
+        return code
+
+
+def client(load: Load, right: list[Right], number: int, draw: random.Random) -> None:
+    """Ask one after the other: seven of ten requests are right."""
+    wrong = wrong_requests(right[0].path)
+    for _ in range(number):
+        chance = draw.random()
+        try:
+            if chance < 0.7:
+                load.ask_right(draw.choice(right))
+            elif chance < 0.97:
+                load.ask_wrong(*draw.choice(wrong))
+            else:
+                load.leave(draw.choice(right).body)
+        except (OSError, HTTPException, ValueError) as error:
+            load.wrong.append(f"no answer: {error!r}")
+
+
+def under_load(server: Server, right: list[Right], requests: int, clients: int) -> Load:
+    """Let clients ask at the same time."""
+    load = Load(server.port)
+    threads = [
+        threading.Thread(target=client, args=(load, right, requests // clients, random.Random(number)))
+        for number in range(clients)
+    ]
+    start = perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    load.duration = perf_counter() - start
+    return load
+
+
+def measure(args: argparse.Namespace) -> tuple[Table, bool]:
+    """Return the table of a run, and whether all that was answered is right."""
+    right = right_requests(load_served(args.model), args.questions, random.Random(0))
+    server = Server(args.model)
+    try:
+        under_load(server, right, args.requests // 4, args.clients)  # fills caches
+        before = server.memory()
+        load = under_load(server, right, args.requests, args.clients)
+        after, peak = server.memory(), server.memory("VmHWM")
+    finally:
+        code = server.stop()
+    seconds = sorted(load.seconds)
+    rows = [
+        ["requests", f"{sum(load.statuses.values()):,}"],
+        ["requests/s", f"{sum(load.statuses.values()) / load.duration:.1f}"],
+        ["a right request, median and 99th percentile", f"{_at(seconds, 0.5)} and {_at(seconds, 0.99)} ms"],
+        *([f"status, {name}", f"{count:,}"] for name, count in sorted(load.statuses.items())),
+        ["wrong answers", f"{len(load.wrong):,}"],
+        ["equal bit for bit", f"{load.equal:,} of {len(seconds):,}"],
+        ["largest difference of the others", f"{load.difference:.1e}"],
+        ["memory before, after, peak", f"{before:,.0f}, {after:,.0f}, {peak:,.0f} MiB"],
+        ["lines in the log of the server, exit code after SIGTERM", f"{len(server.log)}, {code}"],
+    ]
+    for line in [*load.wrong[:10], *server.log[:20]]:
+        print(line.rstrip(), file=sys.stderr)
+    is_right = not load.wrong and not server.log and code == 128 + signal.SIGTERM
+    return Table("Serving", f"{args.clients} clients at the same time.", ["", ""], rows), is_right
+
+
+def _at(seconds: list[float], share: float) -> str:
+    return f"{1000 * seconds[int(share * (len(seconds) - 1))]:.0f}"
+
+
+def main(arguments: Optional[list[str]] = None) -> int:
+    """Measure and print. Return 1 for a wrong answer, 2 for a model that cannot be served."""
+    args = parse(arguments)
+    try:
+        table, is_right = measure(args)
+    except ConfigurationError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(*machine("benchmarks.serve"), *table.lines(), sep="\n")
+    return int(not is_right)
+
+
+def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.serve", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="as for `allennlp serve-elmo`")
+    add("--requests", type=int, default=2000, metavar="N", help="default: 2000; a quarter more to warm up")
+    add("--clients", type=int, default=8, metavar="N", help="default: 8")
+    add("--questions", type=int, default=200, metavar="N", help="different right requests; default: 200")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
