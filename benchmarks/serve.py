@@ -33,6 +33,7 @@ a right request got anything but the right answer, or a wrong one an answer or a
 """
 MOST_DIFFERENCE = 1e-4
 """Between answers in a batch and alone, of probabilities, vectors and, relatively, log probabilities."""
+QUARTERS = 4
 SCRIPTS = (
     "Greta sailed to Port Orrin .",
     "日本語 の 文",
@@ -88,7 +89,12 @@ def wrong_requests(path: str) -> list[tuple[str, str, bytes]]:
     bodies += [b'{"sentences": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}"]
     values: list[Any] = [[], 5, "text", None, {"sentences": "text"}, {"sentences": [5]}, {"sentences": [["a", None]]}]
     values += [{"sentences": ["a"], "more": 1}, {"sentences": ["a"] * 65}, {"sentences": ["w " * 600]}]
-    values += [{"sentences": ["a" * 1001]}, {"sentences": [["\ud800" * 1001]]}, {"sentences": [[["a"]]]}]
+    values += [
+        {"sentences": ["a" * 501]},
+        {"sentences": [["\ud800" * 501]]},
+        {"sentences": ["(" * 200_000]},
+        {"sentences": [[["a"]]]},
+    ]
     posts = [("POST", path, body) for body in [*bodies, *(json.dumps(value).encode() for value in values)]]
     return [*posts, ("GET", path, b""), ("POST", "/nowhere", b"{}"), ("DELETE", "/", b"")]
 
@@ -209,11 +215,10 @@ def client(load: Load, right: list[Right], number: int, draw: random.Random) -> 
             load.wrong.append(f"no answer: {error!r}")
 
 
-def under_load(server: Server, right: list[Right], requests: int, clients: int) -> Load:
+def under_load(load: Load, right: list[Right], requests: int, clients: int, seed: str) -> None:
     """Let clients ask at the same time."""
-    load = Load(server.port)
     threads = [
-        threading.Thread(target=client, args=(load, right, requests // clients, random.Random(number)))
+        threading.Thread(target=client, args=(load, right, requests // clients, random.Random(f"{seed} {number}")))
         for number in range(clients)
     ]
     start = perf_counter()
@@ -221,19 +226,20 @@ def under_load(server: Server, right: list[Right], requests: int, clients: int) 
         thread.start()
     for thread in threads:
         thread.join()
-    load.duration = perf_counter() - start
-    return load
+    load.duration += perf_counter() - start
 
 
 def measure(args: argparse.Namespace) -> tuple[Table, bool]:
     """Return the table of a run, and whether all that was answered is right."""
     right = right_requests(load_served(args.model), args.questions, random.Random(0))
     server = Server(args.model)
+    load = Load(server.port)
+    memory = [server.memory()]
     try:
-        under_load(server, right, args.requests // 4, args.clients)  # fills caches
-        before = server.memory()
-        load = under_load(server, right, args.requests, args.clients)
-        after, peak = server.memory(), server.memory("VmHWM")
+        for quarter in range(QUARTERS):
+            under_load(load, right, args.requests // QUARTERS, args.clients, str(quarter))
+            memory.append(server.memory())
+        peak = server.memory("VmHWM")
     finally:
         code = server.stop()
     seconds = sorted(load.seconds)
@@ -245,7 +251,7 @@ def measure(args: argparse.Namespace) -> tuple[Table, bool]:
         ["wrong answers", f"{len(load.wrong):,}"],
         ["equal bit for bit", f"{load.equal:,} of {len(seconds):,}"],
         ["largest difference of the others", f"{load.difference:.1e}"],
-        ["memory before, after, peak", f"{before:,.0f}, {after:,.0f}, {peak:,.0f} MiB"],
+        ["MiB before, after each quarter, peak", ", ".join(f"{each:,.0f}" for each in [*memory, peak])],
         ["lines in the log of the server, exit code after SIGTERM", f"{len(server.log)}, {code}"],
     ]
     for line in [*load.wrong[:10], *server.log[:20]]:
@@ -277,7 +283,7 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="as for `allennlp serve-elmo`")
-    add("--requests", type=int, default=2000, metavar="N", help="default: 2000; a quarter more to warm up")
+    add("--requests", type=int, default=2000, metavar="N", help="default: 2000")
     add("--clients", type=int, default=8, metavar="N", help="default: 8")
     add("--questions", type=int, default=200, metavar="N", help="different right requests; default: 200")
     return parser.parse_args(arguments)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Union
 
 from elmo_plugin.analysis import Query
-from elmo_plugin.serving.limits import Limits, RequestError, at_most
+from elmo_plugin.serving.limits import Limits, RequestError
 from elmo_plugin.serving.model_thread import ModelThread, Task
 from elmo_plugin.serving.served_model import Sentence, ServedModel
 from elmo_plugin.serving.text_index import Question
@@ -22,7 +22,7 @@ class Answering:
 
     async def read(self, given: Sequence[Union[str, list[str]]]) -> list[Sentence]:
         """Split sentences into words. Raises `RequestError` for too many of either."""
-        at_most(self.limits.sentences, len(given), "'sentences'", "sentences")
+        self.limits.check_given(given)
         sentences: list[Sentence] = await self.ask(self.model.read, given)
         self.limits.check_words([each.tokens for each in sentences])
         return sentences

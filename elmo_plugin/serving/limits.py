@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Union
 
 from allennlp.common.checks import ConfigurationError
 
@@ -32,14 +33,22 @@ class Limits:
     seconds : until a request is answered
     """
 
-    bytes: int = 2**20
+    bytes: int = 2**18
     sentences: int = 64
     words: int = 4096
     sentence_words: int = 512
-    characters: int = 1000
+    characters: int = 500
     numbers: int = 10**6
     requests: int = 64
     seconds: int = 30
+
+    def check_given(self, given: Sequence[Union[str, list[str]]]) -> None:
+        """Raise `RequestError` for too many sentences, and for texts that are too large to be split into words.
+
+        Splitting takes time that grows with the square of what has no space in it.
+        """
+        at_most(self.sentences, len(given), "'sentences'", "sentences")
+        self.check_words([each.split() if isinstance(each, str) else each for each in given])
 
     def check_words(self, sentences: Sequence[Sequence[str]]) -> None:
         """Raise `RequestError` for sentences with too many words or with too long ones."""

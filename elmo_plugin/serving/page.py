@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -48,25 +49,26 @@ class Probability(NamedTuple):
     level: int
 
 
-def pieces(answer: JsonDict) -> list[Piece]:
+def pieces(answer: JsonDict, tags: Iterable[str]) -> list[Piece]:
     """Return a tagged sentence in pieces. The probability of a span is that of its least certain tag.
 
-    >>> pieces({"tokens": ["Hi", "."], "tags": ["A", "B"], "probabilities": [0.5, 0.25]})[1]
+    `tags` are all tags of the model, so that a label has the same colour in every sentence.
+
+    >>> pieces({"tokens": ["Hi", "."], "tags": ["A", "B"], "probabilities": [0.5, 0.25]}, ["A", "B"])[1]
     Piece(text='.', label='B', colour=1, probability=0.25)
     """
-    tokens, probabilities = answer["tokens"], answer.get("probabilities")
-    labels = sorted({span["label"] for span in answer.get("spans", [])} or set(answer["tags"]))
-    if "spans" not in answer:
+    tokens, probabilities, spans = answer["tokens"], answer.get("probabilities"), answer.get("spans")
+    labels = sorted(set(tags) if spans is None else {tag.partition("-")[2] or tag for tag in tags})
+    if spans is None:
         spans = [{"label": tag, "start": at, "end": at + 1} for at, tag in enumerate(answer["tags"])]
-    else:
-        spans = answer["spans"]
     found, end = [], 0
     for span in spans:
         found += [Piece(word) for word in tokens[end : span["start"]]]
         end = span["end"]
         least = min(probabilities[span["start"] : end]) if probabilities else None
         text = " ".join(tokens[span["start"] : end])
-        found.append(Piece(text, span["label"], labels.index(span["label"]) % COLOURS, least))
+        colour = labels.index(span["label"]) % COLOURS if span["label"] in labels else 0
+        found.append(Piece(text, span["label"], colour, least))
     return found + [Piece(word) for word in tokens[end:]]
 
 
@@ -153,7 +155,7 @@ async def _shown(answering: Answering, text: str, word: str) -> dict[str, Any]:
     (sentence,) = await answering.read([text])
     shown: dict[str, Any] = {"read": sentence, "word": None, "layers": layer_rows(model.mixes), "nearest": None}
     shown["label"] = await _first(answering, model.label, sentence) if model.predictor else None
-    shown["pieces"] = pieces(shown["label"]) if model.label_task == "tag" else []
+    shown["pieces"] = pieces(shown["label"], model.tags) if model.label_task == "tag" else []
     scores = await _first(answering, model.log_probabilities, sentence) if model.language_model else None
     shown |= {"scores": scores, "words": word_rows(scores) if scores else _unscored(sentence)}
     if word and model.index is not None:

@@ -58,6 +58,14 @@ class ServedModel:
             return None
         return "classify" if isinstance(self.predictor, ElmoClassifierPredictor) else "tag"
 
+    @property
+    def tags(self) -> list[str]:
+        """Return all tags or labels that the model may give."""
+        if self.predictor is None:
+            return []
+        model = self.predictor._model
+        return list(model.vocab.get_token_to_index_vocabulary(getattr(model, "label_namespace", "labels")))
+
     def read(self, given: Sequence[Union[str, list[str]]]) -> list[Sentence]:
         """Split raw text as the model's predictor does; lists of tokens are taken as they are."""
         return [Sentence(each, self._tokens(each)) for each in given]

@@ -12,6 +12,8 @@ from elmo_plugin.text.predictor_input import without_lone_surrogates
 LONGEST_RUN = 512
 """Characters without white space that are tokenized at once. spaCy's time is quadratic in them: 11 s for 8,000 `(`."""
 PART_OF_A_RUN = re.compile(rf"\S{{{LONGEST_RUN}}}(?=\S)")
+MOST_STRINGS = 200_000
+"""spaCy keeps every string that it has seen, some 600 bytes for each. After so many its rules are loaded anew."""
 
 
 @Tokenizer.register("spacy_blank")
@@ -33,14 +35,13 @@ class SpacyBlankTokenizer(Tokenizer):
     """
 
     def __init__(self, language: str = "en") -> None:
+        self._language = language
         try:
-            # Only the tokenizer: a pipeline rejects texts of more than a million characters, a limit meant for parsers.
-            self._split = spacy.blank(language).tokenizer
+            self._load_rules()
         except (ImportError, AttributeError) as error:
             raise ConfigurationError(
                 f"'language': expected a language that spaCy can tokenize, got {language!r}: {error}"
             ) from error
-        self._language = language
         self._has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
@@ -52,6 +53,8 @@ class SpacyBlankTokenizer(Tokenizer):
 
         No token of a language with rules is longer than `LONGEST_RUN` characters.
         """
+        if len(self._strings) > MOST_STRINGS:
+            self._load_rules()
         text = without_lone_surrogates(text)
         cuts = [part.end() for part in PART_OF_A_RUN.finditer(text)] if self._has_rules else []
         return [
@@ -60,6 +63,11 @@ class SpacyBlankTokenizer(Tokenizer):
             for token in self._split(text[start:end])
             if not token.is_space
         ]
+
+    def _load_rules(self) -> None:
+        # Only the tokenizer: a pipeline rejects texts of more than a million characters, a limit meant for parsers.
+        pipeline = spacy.blank(self._language)
+        self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
 
 
 @Tokenizer.register("just_tabs")

@@ -99,6 +99,10 @@ def test_who_waits_too_long_is_not_computed(thread: ModelThread) -> None:
 def test_the_most_words_are_counted_in_each_sentence_and_together() -> None:
     limits = Limits(words=3, sentence_words=2, characters=4)
     limits.check_words([["a", "bbbb"], [], ["c"]])
+    limits.check_given([["a", "bbbb"], "", "c"])
+    for given in (["aa aa aa"], ["aaaaa"], [["aaaaa"]], ["a a", "a a"]):
+        with pytest.raises(RequestError):
+            limits.check_given(given)
     for wrong in ([["a"] * 3], [["a", "b"], ["c", "d"]], [["abcde"]]):
         with pytest.raises(RequestError):
             limits.check_words(wrong)

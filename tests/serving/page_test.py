@@ -21,7 +21,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 ATTACKS = [
     HOSTILE,
     "\"'><script>alert(1)</script>",
-    "</textarea><b>",
+    "</title><b>",
     "{{ 7 * 7 }}",
     "\udc80 \u202e &lt;",
     "مرحبا 日本語",
@@ -41,7 +41,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: Any) -> None:
         self.elements.append((tag, dict(attributes)))
-        if tag not in ("meta", "link"):
+        if tag not in ("meta", "link", "input"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attributes: Any) -> None:
@@ -72,7 +72,7 @@ def test_a_tagger_shows_spans_words_and_layers(tagger_client: Client) -> None:
     (answer,) = tagger_client.answers("/tag", sentence)
     (scores,) = tagger_client.answers("/log-probabilities", sentence)
     shown = page(tagger_client, sentence=sentence)
-    for piece in pieces(answer):
+    for piece in pieces(answer, ["B-LOC", "B-PER"]):
         assert f"{piece.text} {piece.label or ''}".strip() in shown.text
     assert len(shown.named("mark")) == len(answer["spans"])
     assert f"{scores['forward_perplexity']:.1f} from the left" in shown.text
@@ -124,7 +124,7 @@ def test_pages_have_no_script_and_fetch_only_their_style(tagger_client: Client, 
 
 def test_the_page_can_be_used_without_eyes_and_without_a_mouse(tagger_client: Client) -> None:
     shown = page(tagger_client, sentence="Greta sailed.")
-    (field,) = shown.named("textarea")
+    (field,) = shown.named("input")
     assert [label["for"] for label in shown.named("label")] == [field["id"]]
     ids = [attributes["id"] for _, attributes in shown.elements if "id" in attributes]
     assert len(set(ids)) == len(ids)
@@ -136,7 +136,8 @@ def test_the_page_can_be_used_without_eyes_and_without_a_mouse(tagger_client: Cl
 @pytest.mark.parametrize(
     ("query", "status"),
     [
-        ({"sentence": "w" * 2001}, 422),
+        ({"sentence": "w " * 1001}, 422),
+        ({"sentence": "(" * 501}, 422),
         ({"sentence": "w " * 600}, 422),
         ({"sentence": "A play", "word": 2}, 422),
         ({"sentence": "A play", "word": -1}, 422),
@@ -158,13 +159,38 @@ def test_rows_and_pieces(bilm: ServedModel) -> None:
         "probabilities": [0.9, 0.5, 1.0],
         "spans": [{"label": "PER", "start": 0, "end": 2}],
     }
-    assert [tuple(piece) for piece in pieces(answer)] == [("Greta Renner", "PER", 0, 0.5), ("sailed", None, 0, None)]
+    assert [tuple(piece) for piece in pieces(answer, ["B-LOC", "B-PER", "O"])] == [
+        ("Greta Renner", "PER", 2, 0.5),
+        ("sailed", None, 0, None),
+    ]
     scores = {"tokens": ["A"], "unknown": ["A"], "forward_log_probs": [-1, -9], "backward_log_probs": [-0.1, -4]}
     begin, word, end = word_rows(scores)
     assert (begin["left"], end["right"]) == (None, None) and word["unknown"]
     assert math.isclose(word["left"].value, math.exp(-1)) and math.isclose(word["right"].value, math.exp(-4))
     assert (begin["right"].level, word["left"].level, word["right"].level, end["left"].level) == (4, 3, 2, 0)
     assert layer_rows({}) == []
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of a colour, as WCAG 2 defines it."""
+    digits = colour.removeprefix("#")
+    digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_text_has_contrast_in_both_schemes(tagger_client: Client) -> None:
+    light, dark = tagger_client.get("/style.css").text.split("@media (prefers-color-scheme: dark)", 1)
+    for scheme in (light, dark.split("* {")[0]):
+        colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{3,6})", scheme))
+        shades = [name for name in colours if re.fullmatch(r"[pc]\d|mark|back|raised", name)]
+        assert len(shades) == 5 + 8 + 3
+        pairs = [("text", shade) for shade in shades] + [("on-accent", "accent")]
+        pairs += [(text, back) for text in ("soft", "accent") for back in ("back", "raised")]
+        for pair in pairs:
+            less, more = sorted(luminance(colours[name]) for name in pair)
+            assert (more + 0.05) / (less + 0.05) >= 4.5, pair
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -180,5 +206,5 @@ def test_a_browser_runs_nothing_that_was_typed(tagger: ServedModel, tmp_path: Pa
         address = f"http://127.0.0.1:{client.port}/?{query}"
         command = [CHROMIUM, *options, f"--user-data-dir={tmp_path}", "--dump-dom", address]
         dom = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    assert re.search("<title>elmo_tagger.tar.gz – elmo_plugin</title>", dom)
+    assert re.search("<title>[^<]* – elmo_tagger.tar.gz – elmo_plugin</title>", dom)
     assert "<img" not in dom and "<script" not in dom and unescape(dom).count(HOSTILE) >= 1

@@ -27,6 +27,15 @@ def test_is_built_by_a_config() -> None:
     assert texts(Tokenizer.from_params(Params({"type": "spacy_blank"})), "don't") == ["do", "n't"]
 
 
+def test_words_that_are_never_seen_again_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmo_plugin.text.tokenizer.MOST_STRINGS", 3000)
+    tokenizer = SpacyBlankTokenizer()
+    for number in range(30):
+        words = [f"word{number}a{each}" for each in range(100)]
+        assert texts(tokenizer, " ".join(words)) == words
+        assert len(tokenizer._strings) < 4000
+
+
 @pytest.mark.parametrize("text", ["", " ", "\n\n", " \t\u00a0\u3000 \n"])
 def test_whitespace_is_no_token(text: str) -> None:
     assert texts(ENGLISH, text) == []
