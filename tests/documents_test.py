@@ -16,7 +16,7 @@ from allennlp.common import Params
 
 import elmo_plugin  # noqa: F401
 from benchmarks import __main__ as benchmarks
-from benchmarks import epoch
+from benchmarks import epoch, serve
 from experiments import grid, perplexity, senseval, text_of
 
 ROOT = Path(__file__).parent.parent
@@ -28,6 +28,7 @@ printf '%s\\0' "$@" > "$call/arguments"
 PARSERS = {
     "benchmarks": benchmarks.parse,
     "benchmarks.epoch": epoch.parse,
+    "benchmarks.serve": serve.parse,
     "experiments.grid": grid.parse,
     "experiments.perplexity": perplexity.parse,
     "experiments.senseval": senseval.parse,

@@ -43,10 +43,7 @@ class Limits:
     seconds: int = 30
 
     def check_given(self, given: Sequence[Union[str, list[str]]]) -> None:
-        """Raise `RequestError` for too many sentences, and for texts that are too large to be split into words.
-
-        Splitting takes time that grows with the square of what has no space in it.
-        """
+        """Raise `RequestError` for too many sentences, and for texts that are too large to be split into words."""
         at_most(self.sentences, len(given), "'sentences'", "sentences")
         self.check_words([each.split() if isinstance(each, str) else each for each in given])
 

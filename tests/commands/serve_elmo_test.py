@@ -42,12 +42,14 @@ def test_it_serves_until_a_signal(
     found: dict[str, Any] = {}
 
     def use() -> None:
+        printed, end = "", time.monotonic() + 120
+        while not (address := re.search(r"http://\S+/", printed)):
+            if time.monotonic() > end:
+                return
+            time.sleep(0.05)
+            printed += capsys.readouterr().err
+        found["address"] = address[0]
         try:
-            printed = ""
-            while not (address := re.search(r"http://\S+/", printed)):
-                time.sleep(0.05)
-                printed += capsys.readouterr().err
-            found["address"] = address[0]
             found["limits"] = json.load(urlopen(f"{address[0]}model", timeout=30))["limits"]
         finally:
             os.kill(os.getpid(), number)
