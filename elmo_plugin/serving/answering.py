@@ -18,7 +18,7 @@ class Answering:
 
     async def ask(self, task: Task, items: Sequence[Any]) -> list[Any]:
         """Return the answers of a task."""
-        return await self.thread.answer(task, items, self.limits.seconds)
+        return await self.thread.answer(task, items)
 
     async def read(self, given: Sequence[Union[str, list[str]]]) -> list[Sentence]:
         """Split sentences into words. Raises `RequestError` for too many of either."""

@@ -1,9 +1,10 @@
 """The web application: the JSON API, its documentation, and the page."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from math import prod
 from typing import Any, Optional, Union
 
 from allennlp.common.checks import ConfigurationError
@@ -123,8 +124,8 @@ def _add_vectors(app: FastAPI, answering: Answering) -> None:
             if embedder is None:
                 raise RequestError(422, f"'mix': expected one of {', '.join(model.embedders)}, got {request.mix!r}")
             sentences = [each.tokens for each in await answering.read(request.sentences)]
-            width = -embedder.shape[-1] * (embedder.shape[0] if len(embedder.shape) == 3 else -1)
-            numbers = abs(width) * sum(map(len, sentences))
+            per_word = prod(size for size in embedder.shape if size > 0)  # (L, T, D), or (T, width); T is -1
+            numbers = per_word * sum(map(len, sentences))
             at_most(limits.numbers, numbers, "the vectors", "numbers in an answer")
             arrays = await answering.ask(embedder.embed, sentences)
             pairs = zip(sentences, arrays, strict=True)
@@ -166,10 +167,7 @@ def _add_errors(app: FastAPI) -> None:
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        first = error.errors()[0]
-        where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"][1:])
-        message = first["msg"].removeprefix("Value error, ")
-        return error_answer(422, f"'{where.removeprefix('.') or 'the request'}': {message}")
+        return error_answer(422, _what_is_wrong(error.errors()[0]))
 
     async def refused(request: Request, error: Exception) -> Response:
         return error_answer(getattr(error, "status", 422), str(error))
@@ -192,6 +190,22 @@ def _add_errors(app: FastAPI) -> None:
     ]
     for kind, handler in handlers:
         app.add_exception_handler(kind, handler)
+
+
+def _what_is_wrong(error: Mapping[str, Any]) -> str:
+    """Return the first error of a request as one line that names the key."""
+    place, kind = error["loc"][1:], error["type"]
+    if kind == "json_invalid":
+        return f"the request: expected JSON, got an error at character {place[0]}: {error['ctx']['error']}"
+    if not place:
+        return "the request: expected a JSON object, sent with Content-Type: application/json"
+    where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).removeprefix(".")
+    if kind == "missing":
+        return f"'{where}': expected a value, got none"
+    if kind == "extra_forbidden":
+        return f"'{where}': expected no such key"
+    message = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+    return f"'{where}': {message}" + ("" if ", got " in message else f", got {error['input']!r:.100}")
 
 
 def _answers(answer: type[BaseModel]) -> dict[Union[int, str], dict[str, Any]]:

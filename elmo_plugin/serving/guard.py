@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import MutableMapping
 from typing import Any, Optional
 
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from elmo_plugin.serving.answers import error_answer
@@ -23,7 +22,7 @@ MOST_DRAINED = 2**24
 
 
 class Guard:
-    """Answers 413 to large requests, 408 to slow ones, 503 to too many, and 400 to those meant for another host.
+    """Answers 413 to large requests, 408 to slow ones, 400 to those meant for another host, and 503 where it is busy.
 
     # Parameters
 
@@ -55,11 +54,27 @@ class Guard:
             self._check_host(scope)
             body = await self._body(receive)
         except RequestError as error:
-            response: Response = error_answer(error.status, str(error))
-            await response(scope, receive, send)
+            await error_answer(error.status, str(error))(scope, receive, send)
             return
         if body is not None:
-            await self._app(scope, _replay(body, receive), send)
+            await self._pass_on(body, scope, receive, send)
+
+    async def _pass_on(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application answer. Its time ends when the answer begins: a client may read it slowly."""
+        try:
+            async with asyncio.timeout(self._limits.seconds) as time:
+
+                async def send_in_time(message: Message) -> None:
+                    time.reschedule(None)
+                    await send(message)
+
+                await self._app(scope, _replay(body, receive), send_in_time)
+        except TimeoutError:
+            if time.expired():
+                message = f"expected an answer within {self._limits.seconds} seconds; try again later"
+                await error_answer(503, message)(scope, receive, send)
+            else:
+                raise
 
     def _check_host(self, scope: Scope) -> None:
         host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")

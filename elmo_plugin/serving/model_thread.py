@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from elmo_plugin.serving.limits import RequestError
-
 Task = Callable[[Sequence[Any]], list[Any]]
 """A function from items to as many answers, in which the answer to an item does not depend on the other items."""
 
@@ -41,16 +39,13 @@ class ModelThread:
             self._stopped = True
             self._changed.notify()
 
-    async def answer(self, task: Task, items: Sequence[Any], seconds: float) -> list[Any]:
-        """Return the answers of a task. Raises `RequestError` 503 after `seconds`, or the error of the task."""
+    async def answer(self, task: Task, items: Sequence[Any]) -> list[Any]:
+        """Return the answers of a task, or raise its error. A job that is cancelled before it begins is left out."""
         job = _Job(task, items, Future())
         with self._changed:
             self._jobs.append(job)
             self._changed.notify()
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(job.answers), seconds)
-        except TimeoutError as error:
-            raise RequestError(503, f"expected an answer within {seconds:g} seconds; try again later") from error
+        return await asyncio.wrap_future(job.answers)
 
     def _work(self) -> None:
         while together := self._next():
@@ -74,7 +69,7 @@ class ModelThread:
                     fits = not together or n_items + len(job.items) <= MOST_TOGETHER
                     if fits and (not together or job.task == together[0].task):
                         self._jobs.remove(job)
-                        if job.answers.set_running_or_notify_cancel():  # false where the client's time is over
+                        if job.answers.set_running_or_notify_cancel():  # false for a cancelled one
                             together.append(job)
                             n_items += len(job.items)
                 if together:

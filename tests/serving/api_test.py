@@ -127,7 +127,9 @@ def test_what_is_no_request_is_one_line(tagger_client: Client, body: bytes) -> N
 @pytest.mark.parametrize(
     ("path", "body", "status", "facts"),
     [
-        ("/tag", {"sentence": "One"}, 422, ("sentences",)),
+        ("/tag", {}, 422, ("'sentences'", "none")),
+        ("/tag", b"{", 422, ("character 1",)),
+        ("/tag", b"5", 422, ("Content-Type",)),
         ("/tag", {"sentences": ["One"], "sentence": "One"}, 422, ("sentence",)),
         ("/tag", {"sentences": "One"}, 422, ("sentences",)),
         ("/tag", {"sentences": ["One", 5]}, 422, ("sentences[1]", "5")),
