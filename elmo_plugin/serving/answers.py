@@ -1,17 +1,27 @@
 """Answers and errors as JSON."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from starlette.responses import Response
 
 JSON_TYPE = "application/json"
 
 
-def json_answer(answers: Iterable[Any]) -> Response:
-    """Return `{"answers": […]}`. Lone surrogates are escaped, because UTF-8 cannot encode them."""
-    return Response('{"answers": [' + ", ".join(map(json.dumps, answers)) + "]}", media_type=JSON_TYPE)
+def encode(answers: Sequence[Any]) -> list[str]:
+    """Return each answer as JSON. Lone surrogates are escaped, because UTF-8 cannot encode them.
+
+    >>> encode([{"vectors": np.zeros((1, 2))}])
+    ['{"vectors": [[0.0, 0.0]]}']
+    """
+    return [json.dumps(answer, default=np.ndarray.tolist) for answer in answers]
+
+
+def json_answer(encoded: Sequence[str]) -> Response:
+    """Return `{"answers": […]}`."""
+    return Response(f'{{"answers": [{", ".join(encoded)}]}}', media_type=JSON_TYPE)
 
 
 def error_answer(status: int, message: str) -> Response:

@@ -1,6 +1,5 @@
 """The web application: the JSON API, its documentation, and the page."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -15,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from elmo_plugin.serving.answering import Answering
-from elmo_plugin.serving.answers import error_answer, json_answer
+from elmo_plugin.serving.answers import encode, error_answer, json_answer
 from elmo_plugin.serving.guard import Guard
 from elmo_plugin.serving.limits import Limits, RequestError, at_most
 from elmo_plugin.serving.model_thread import Task
@@ -88,7 +87,7 @@ def _add_tasks(app: FastAPI, answering: Answering) -> None:
 
     async def answer(task: Task, request: Sentences) -> Response:
         found = await answering.ask(task, await answering.read(request.sentences))
-        return await asyncio.to_thread(json_answer, found)
+        return json_answer(await answering.ask(encode, found))
 
     if model.label_task == "tag":
 
@@ -129,8 +128,8 @@ def _add_vectors(app: FastAPI, answering: Answering) -> None:
             at_most(limits.numbers, numbers, "the vectors", "numbers in an answer")
             arrays = await answering.ask(embedder.embed, sentences)
             pairs = zip(sentences, arrays, strict=True)
-            found = ({"tokens": tokens, "vectors": array.tolist()} for tokens, array in pairs)
-            return await asyncio.to_thread(json_answer, found)
+            found = [{"tokens": tokens, "vectors": array} for tokens, array in pairs]
+            return json_answer(await answering.ask(encode, found))
 
     if model.index is not None:
 
