@@ -11,7 +11,7 @@ from allennlp.predictors import Predictor
 
 from elmo_plugin.analysis import learned_mixes
 from elmo_plugin.bilm import ZeroState, identity
-from elmo_plugin.checkpoints import bundled_folder, bundled_names, local_file
+from elmo_plugin.checkpoints import bundled_folder, bundled_names, load_sizes, local_file
 from elmo_plugin.elmo import Elmo, trained_elmo
 from elmo_plugin.embedding import Embedder, load
 from elmo_plugin.models import ElmoClassifierPredictor, ElmoTaggerPredictor, SpacyBlankTokenizer
@@ -132,8 +132,10 @@ def _scorer(
 
 def _bundled_twin(embedders: dict[str, Embedder]) -> Optional[BidirectionalLanguageModel]:
     """Return the language model of the bundled biLM that a model contains unchanged, if it does."""
-    for name in bundled_names() if embedders else ():
-        scorer = load_language_model(name)
-        if identity(scorer.bilm, ZeroState()) == identity(embedders["all"].elmo.bilm, ZeroState()):
-            return scorer
+    bilm = embedders["all"].elmo.bilm if embedders else None
+    for name in bundled_names():
+        if bilm is not None and load_sizes(name) == bilm.options:
+            scorer = load_language_model(name)
+            if identity(scorer.bilm, ZeroState()) == identity(bilm, ZeroState()):
+                return scorer
     return None

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Union
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 
 def check_sentence(value: Any) -> Any:
@@ -14,7 +14,7 @@ def check_sentence(value: Any) -> Any:
 
 AnySentence = Annotated[
     Union[str, list[str]],
-    BeforeValidator(check_sentence),
+    PlainValidator(check_sentence, json_schema_input_type=Union[str, list[str]]),
     Field(description="Raw text, which is split into words, or a list of words, which are taken as they are."),
 ]
 

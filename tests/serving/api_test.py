@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from elmo_plugin.analysis import Query, Search, search
 from elmo_plugin.embedding import Corpus
 from elmo_plugin.pretraining import BiLMPredictor, TextShardsReader, load_language_model
 from elmo_plugin.serving import Limits, ServedModel, Text, load_served
+from elmo_plugin.serving.loading import _bundled_twin
+from elmo_plugin.serving.text_index import TextIndex
 from tests.serving_oracles import FILES, Client, serving
 
 SENTENCES: list[Any] = [
@@ -287,7 +290,7 @@ def test_other_models_are_rejected(model: str, keys: dict[str, str], fact: str) 
         load_served(model, **keys)  # type: ignore[arg-type]
 
 
-def test_models_of_every_kind_are_served(tmp_path: Path) -> None:
+def test_models_of_every_kind_are_served(bilm: ServedModel, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("One word .\n\nTwo .\n", encoding="utf-8")
     theirs = load_served(str(FILES / "simple_tagger.tar.gz"), predictor="elmo_tagger")
     assert theirs.label(theirs.read(["A boat."]))[0]["tokens"] == ["A", "boat", "."]
@@ -297,4 +300,13 @@ def test_models_of_every_kind_are_served(tmp_path: Path) -> None:
     assert load_served(str(FILES / "bilm_tf")).language_model is None
     (tmp_path / "text").write_text("\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match="text"):
-        load_served("english-tiny", Text(tmp_path / "text"))
+        TextIndex(tmp_path / "text", bilm.embedders["all"])
+
+
+def test_a_model_on_a_bundled_bilm_scores_words_with_its_softmax(bilm: ServedModel) -> None:
+    twin = _bundled_twin(bilm.embedders)
+    assert twin is not None and bilm.language_model is not None
+    assert twin.state_dict().keys() == bilm.language_model._model.state_dict().keys()
+    changed = deepcopy(bilm.embedders["all"])
+    next(changed.elmo.bilm.parameters()).data += 1
+    assert _bundled_twin({"all": changed}) is None and _bundled_twin({}) is None

@@ -15,12 +15,12 @@ def test_all_answers_under_load_are_right(
     process = SimpleNamespace(port=tagger_client.port, memory=lambda name="": 1.0, stop=lambda: 143, log=[])
     monkeypatch.setattr(serve, "Server", lambda name: process)
     monkeypatch.setattr(serve, "load_served", lambda name: tagger)
-    assert serve.main(["model", "--requests", "32", "--clients", "4", "--questions", "8"]) == 0
+    assert serve.main(["model", "--requests", "16", "--clients", "2", "--questions", "4"]) == 0
     printed = capsys.readouterr().out
-    assert "| requests | 32 |" in printed and "| wrong answers | 0 |" in printed
+    assert "| requests | 16 |" in printed and "| wrong answers | 0 |" in printed
     wrong = serve.Right("/tag", b'{"sentences": ["A"]}', [{}])
     monkeypatch.setattr(serve, "right_requests", lambda *_: [wrong])
-    assert serve.main(["model", "--requests", "16", "--clients", "1"]) == 1
+    assert serve.main(["model", "--requests", "8", "--clients", "1"]) == 1
 
 
 def test_answers_that_differ_in_anything_but_rounding_are_wrong() -> None:
