@@ -1,4 +1,4 @@
-"""Spans and the tags that encode them: IOB1, BIO, BIOUL and BMES; conversion, checks and span F1."""
+"""Spans and the tags that encode them: IOB1, BIO, BIOUL and BMES; conversion, checks and F1."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Optional
@@ -96,7 +96,8 @@ class SpanF1(Metric):
     """Precision, recall and F1 of spans, over all processes of a distributed run.
 
     It counts as AllenNLP's `SpanBasedF1Measure`, which supports only one process. A predicted span is correct if its
-    label, start and end are correct. A tag outside of the encoding is a span by itself.
+    label, start and end are correct. A tag outside of the encoding is a span by itself. Without an encoding, each token
+    with a tag other than O is one, so that the scores are those of tokens.
 
     >>> metric = SpanF1(["O", "B-PER", "I-PER"], "BIO")
     >>> metric([["B-PER", "I-PER", "O"]], [["B-PER", "I-PER", "B-PER"]])
@@ -107,15 +108,17 @@ class SpanF1(Metric):
 
     labels : `Iterable[str]`
         The tags that can be predicted. Spans of other types count only in the overall scores.
-    label_encoding : `str`
-        A key of `TAGS_TO_SPANS`.
+    label_encoding : `Optional[str]`
+        A key of `TAGS_TO_SPANS`, or `None`.
     """
 
     supports_distributed = True
 
-    def __init__(self, labels: Iterable[str], label_encoding: str) -> None:
+    def __init__(self, labels: Iterable[str], label_encoding: Optional[str]) -> None:
         self.label_encoding = label_encoding
-        types = {label[2:] for label in labels if label != "O" and label[:1] in label_encoding}
+        types = {label for label in labels if label != "O"}
+        if label_encoding is not None:
+            types = {label[2:] for label in types if label[:1] in label_encoding}
         self.types = sorted(types | {name.removeprefix("C-") for name in types})  # C- continues a span in SRL
         self.reset()
 
@@ -150,6 +153,8 @@ class SpanF1(Metric):
     def _spans(self, tags: list[str]) -> set[tuple[str, tuple[int, int]]]:
         if not tags:
             return set()
+        if self.label_encoding is None:
+            return {(tag, (index, index)) for index, tag in enumerate(tags) if tag != "O"}
         readable = [tag if tag[:1] in self.label_encoding else f"B-{tag}" for tag in tags]
         spans: Spans = TAGS_TO_SPANS[self.label_encoding](readable, [])
         return set(SpanBasedF1Measure._handle_continued_spans(spans))

@@ -60,7 +60,8 @@ class ElmoTagger(Model):
     label_namespace : `str`
         The namespace of the tags in the vocabulary.
     verbose_metrics : `bool`
-        Whether to report span scores for each label, and not only overall.
+        Whether to report span scores for each label, and not only overall. Without a label encoding, this reports the
+        precision, recall and F1 of the tokens of each label, and overall of all tokens with a label other than O.
     initializer : `InitializerApplicator`
         How parameters get their first values, as in AllenNLP's models.
     """
@@ -96,7 +97,8 @@ class ElmoTagger(Model):
         constraints = allowed_transitions(label_encoding, labels) if label_encoding else None
         self.crf = ConditionalRandomField(len(labels), constraints) if crf else None  # type: ignore[arg-type]
         self.accuracy = CategoricalAccuracy()
-        self.span_f1 = SpanF1(labels.values(), label_encoding) if label_encoding else None
+        measures_f1 = label_encoding is not None or verbose_metrics
+        self.span_f1 = SpanF1(labels.values(), label_encoding) if measures_f1 else None
         initializer(self)
 
     def forward(
@@ -151,7 +153,7 @@ class ElmoTagger(Model):
         return output_dict
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
-        """Return the accuracy of tags and, with a label encoding, the precision, recall and F1 of spans."""
+        """Return the accuracy of tags, and with a label encoding or `verbose_metrics` precision, recall and F1."""
         metrics = {"accuracy": self.accuracy.get_metric(reset)}
         if self.span_f1 is not None:
             spans = self.span_f1.get_metric(reset)

@@ -13,6 +13,7 @@ from allennlp.commands.evaluate import evaluate_from_archive
 from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.training.metrics import SpanBasedF1Measure
+from sklearn.metrics import precision_recall_fscore_support
 
 from elmo_plugin.models.spans import TAGS_TO_SPANS, SpanF1
 from tests.distributed_jobs import in_two_processes, score_spans, start_processes
@@ -62,6 +63,18 @@ def test_a_type_that_cannot_be_predicted_counts_overall() -> None:
     scores = metric.get_metric()
     assert scores["precision-overall"] == pytest.approx(1.0) and scores["recall-overall"] == pytest.approx(1 / 3)
     assert {key for key in scores if "recall" in key} == {"recall-X", "recall-overall"}
+
+
+def test_without_an_encoding_tokens_are_counted_as_scikit_learn_counts_them() -> None:
+    labels = ["O", "EVENT", "STATE", "OTHER"]
+    draw = random.Random(4)
+    predicted, gold = (draw.choices(labels, k=300) for _ in range(2))
+    metric = SpanF1(labels, None)
+    metric([predicted[:200], predicted[200:]], [gold[:200], gold[200:]])
+    scores = metric.get_metric()
+    for name, found in [("EVENT", ["EVENT"]), ("overall", labels[1:])]:
+        wanted = precision_recall_fscore_support(gold, predicted, labels=found, average="micro")[:3]
+        assert [scores[f"{key}-{name}"] for key in ("precision", "recall", "f1-measure")] == pytest.approx(wanted)
 
 
 @pytest.mark.slow

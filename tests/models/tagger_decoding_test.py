@@ -100,6 +100,16 @@ def test_scores_of_each_label_are_told_if_asked_for() -> None:
     assert [round(found[f"f1-measure-{label}"], 6) for label in ("X", "Y", "overall")] == [1.0, 0.0, 0.5]
 
 
+def test_scores_of_tokens_are_told_for_tags_that_encode_no_spans() -> None:
+    settings = tagger(deepcopy(ELMO), label_encoding=None, crf=False, verbose_metrics=True)
+    vocab = Vocabulary({"labels": {"O": 2, "EVENT": 1}})
+    model = Model.from_params(Params(settings), vocab=vocab)
+    found = measure(model, [["EVENT", "EVENT", "O"]], [["EVENT", "O", "EVENT"]])
+    scores = [found[f"{score}-EVENT"] for score in ("precision", "recall", "f1-measure")]
+    assert scores == pytest.approx([0.5, 0.5, 0.5])
+    assert "f1-measure-O" not in found
+
+
 def test_a_softmax_over_bioul_is_measured_though_its_sequences_are_broken() -> None:
     model = own_tagger("BIOUL", False, LABELS["BIOUL"])
     gold = [["B-X", "L-X", "O", "U-Y"], ["U-X", "O"]]
