@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from elmo_plugin.elmo import ElmoEnhancedEncoder, ElmoTokenEmbedder
 
 pytest.importorskip("allennlp_models", reason="allennlp-models is not installed; `make setup` installs it")
-for task in ("classification", "pair_classification", "rc", "structured_prediction", "tagging"):
+for task in ("classification", "coref", "pair_classification", "rc", "structured_prediction", "tagging"):
     importlib.import_module(f"allennlp_models.{task}")
 
 ROOT = Path(__file__).parent.parent
@@ -82,6 +82,13 @@ def test_one_end_and_another_bilm_are_a_field_away(path: Path, end: str, tmp_pat
     training = job(path, tmp_path, f"{{ elmo_at:: ['{end}'], bilm:: (import '{bilms}').tiny }}")
     encoder = only(ElmoEnhancedEncoder, training.model)
     assert [encoder.input_mix is not None, encoder.output_mix is not None] == [end == "input", end == "output"]
+    assert training.run()["training_loss"] > 0
+
+
+@each_config
+def test_the_baseline_without_elmo_is_a_field_away(path: Path, tmp_path: Path) -> None:
+    training = job(path, tmp_path, "{ bilm:: null }")
+    assert not any(isinstance(part, ElmoEnhancedEncoder | ElmoTokenEmbedder) for part in training.model.modules())
     assert training.run()["training_loss"] > 0
 
 

@@ -1,5 +1,5 @@
 // ELMo in any AllenNLP model: `embedder` concatenates all layers with the words; an encoder wrapped by `enhanced` splits
-// them again, runs on [x; ELMo] and returns [h; ELMo].
+// them again, runs on [x; ELMo] and returns [h; ELMo]. With `bilm:: null`, the model and its encoder without ELMo.
 local text = import 'text.libsonnet';
 
 (import 'experiment.libsonnet') {
@@ -7,16 +7,17 @@ local text = import 'text.libsonnet';
   elmo_key:: 'elmo',
   sorting_keys:: ['tokens'],
 
-  indexers:: text.indexers($.x, null) { [$.elmo_key]: { type: 'elmo_characters' } },
+  local elmo_key = if $.bilm == null then null else $.elmo_key,  // jsonnet leaves out a field whose name is null
+  indexers:: text.indexers($.x, null) { [elmo_key]: { type: 'elmo_characters' } },
   embedder:: {
     token_embedders: text.embedder($.x).token_embedders {
-      [$.elmo_key]: { type: 'elmo', bilm: $.bilm.keys, mix: 'concatenate', dropout: 0 } + $.elmo,
+      [elmo_key]: { type: 'elmo', bilm: $.bilm.keys, mix: 'concatenate', dropout: 0 } + $.elmo,
     },
   },
-  embedder_size:: $.bilm.num_layers * $.bilm.layer_dim + text.dim($.x),
+  embedder_size:: text.dim($.x) + if $.bilm == null then 0 else $.bilm.num_layers * $.bilm.layer_dim,
 
   // `encoder` reads $.input_size numbers per token. `enhanced($.lstm(…))` returns $.output_size.
-  enhanced(encoder):: {
+  enhanced(encoder):: if $.bilm == null then encoder else {
     type: 'elmo_enhanced',
     bilm: $.bilm.keys,
     [if std.member($.elmo_at, 'input') then null else 'input_mix']: null,
