@@ -15,7 +15,14 @@ from tqdm import tqdm
 from benchmarks.table import Table
 from experiments.run import CONFIGS, TASKS, Run
 
-METRICS = {"accuracy": "accuracy", "f1-measure-overall": "span F1"}
+METRICS = {
+    "accuracy": "accuracy",
+    "f1-measure-overall": "span F1",
+    "f1-measure-EVENT": "F1 of tokens",
+    "LAS": "LAS",
+}
+PAPER = ["sst5", "wnut17_ner", "ud_pos", "conll2000_chunking", "ag_news"]
+"""The tasks on which all experiments of the paper are repeated."""
 PROGRAM = [sys.executable, "-m", "experiments.run"]
 """The program that trains a run."""
 FRACTIONS = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -67,6 +74,10 @@ EXPERIMENTS = {
         [Condition("input", "input_only"), Condition("both (ELMo)", "elmo"), Condition("output", "output_only")],
     ),
     "layer_norm": Experiment("Layer norm", [Condition("off (ELMo)", "elmo"), Condition("on", "layer_norm")]),
+    "gamma": Experiment(
+        "The scale γ of the mix",
+        [Condition("1", "fixed_gamma"), Condition("learned (ELMo)", "elmo"), Condition("learned fast", "fast_gamma")],
+    ),
     "dropout": Experiment("ELMo's dropout", [Condition("0.5 (ELMo)", "elmo"), Condition("0", "no_dropout")]),
     "data": Experiment(
         "Figure 1: fractions of the training data",
@@ -93,8 +104,8 @@ The training data are the first sentences of the corpus; the table of tasks says
 by the seed, the same for all variants, and trained on for the same number of steps. Layers come from a sentence cache.
 A run that several experiments share is trained once.
 
-Environment variables name the folders of the corpora: SST, WNUT17, UD_EWT, CONLL2000, AG_NEWS
-(training_configs/README.md).
+Environment variables name the folders of the corpora: SST, WNUT17, UD_EWT, CONLL2000, AG_NEWS, LITBANK
+(training_configs/README.md). If there is a file RUNS/TASK.dev2, each run is scored on it as well, after its best epoch.
 
 Run everything on two cores; later, print only the tables:
   python -m experiments.grid runs/grid --jobs 2
@@ -166,9 +177,9 @@ def train_all(runs: Sequence[Run], jobs: int) -> int:
     return failed
 
 
-def cell(runs: Sequence[Run]) -> str:
+def cell(runs: Sequence[Run], part: str) -> str:
     """Return mean ± standard deviation of the finished runs, with their number if some are missing."""
-    scores = [score for run in runs if (score := run.score()) is not None]
+    scores = [score for run in runs if (score := run.score(part)) is not None]
     if not scores:
         return ""
     deviation = f" ± {stdev(scores):.2f}" if len(scores) > 1 else ""
@@ -185,14 +196,19 @@ def tables(args: argparse.Namespace) -> Iterator[Table]:
     header = ["", "score", "train", "dev", "max. epochs, patience"]
     yield Table("Tasks", "The number of sentences or texts; the first ones of the corpus.", header, tasks)
     seeds = f"Seeds {', '.join(map(str, args.seeds))}: mean ± standard deviation of the best score on dev, in percent."
+    parts = {name: ["best_validation"] for name in args.tasks}
+    for name in args.tasks:
+        if Run(args.runs, name, "elmo", 1).second_dev().exists():
+            parts[name].append("test")
     for experiment in experiments(args):
         rows = [
-            [f"`{task}`"]
+            [f"`{name}`" + (", second dev" if part == "test" else "")]
             + [
-                cell([Run(args.runs, task, condition.variant, seed, condition.fraction) for seed in args.seeds])
+                cell([Run(args.runs, name, condition.variant, seed, condition.fraction) for seed in args.seeds], part)
                 for condition in experiment.conditions
             ]
-            for task in args.tasks
+            for name in args.tasks
+            for part in parts[name]
         ]
         yield Table(experiment.title, seeds, ["", *(condition.header for condition in experiment.conditions)], rows)
 
@@ -204,7 +220,7 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     )
     variants = sorted(path.stem for path in (CONFIGS / "variants").glob("*.jsonnet"))
     parser.add_argument("runs", metavar="RUNS", type=Path, help="the folder of the runs")
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="default: all five")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=PAPER, help=f"default: {' '.join(PAPER)}")
     parser.add_argument("--experiments", nargs="+", choices=EXPERIMENTS, default=list(EXPERIMENTS), help="default: all")
     parser.add_argument(
         "--variants",

@@ -9,6 +9,7 @@ from typing import NamedTuple, Optional
 
 from allennlp.commands.train import train_model
 from allennlp.common import Params
+from allennlp.common.plugins import import_plugins
 
 from elmo_plugin.analysis import keep
 from elmo_plugin.analysis.runs import write_object
@@ -20,7 +21,7 @@ DONE = "grid.json"
 
 
 class Task(NamedTuple):
-    """The sizes of a task, small enough that a run takes about two minutes on one core.
+    """The sizes of a task. A run of the first five takes about two minutes on one core.
 
     `separator` separates the sentences or texts of the training file.
     """
@@ -39,6 +40,9 @@ TASKS = {
     "ud_pos": Task("accuracy", train=2000, dev=1000, epochs=6),
     "conll2000_chunking": Task("f1-measure-overall", train=1500, dev=894, epochs=6),
     "ag_news": Task("accuracy", train=1000, dev=2000, epochs=15, patience=5, separator="\n"),
+    "litbank_events": Task("f1-measure-EVENT", train=5263, dev=935, epochs=6),
+    "ud_parsing": Task("LAS", train=2000, dev=2001, epochs=15),
+    "ud_parsing_all": Task("LAS", train=12544, dev=2001, epochs=8),
 }
 
 
@@ -56,12 +60,19 @@ class Run(NamedTuple):
         fraction = "" if self.fraction == 1 else f"-{self.fraction:g}"
         return self.runs / self.task / f"{self.variant}{fraction}-{self.seed}{suffix}"
 
-    def score(self) -> Optional[float]:
-        """Return the best score on the development set in percent, or `None` if the run is not finished."""
+    def score(self, part: str = "best_validation") -> Optional[float]:
+        """Return the score on the development set in percent, or on the second one, whose `part` is `test`.
+
+        It is the score of the best epoch, or `None` if the run is not finished.
+        """
         if not (self.path() / DONE).exists():
             return None
         metrics = json.loads((self.path() / "metrics.json").read_text())
-        return 100 * float(metrics[f"best_validation_{TASKS[self.task].metric}"])
+        return 100 * float(metrics[f"{part}_{TASKS[self.task].metric}"])
+
+    def second_dev(self) -> Path:
+        """Return the file of the task's second development set, which need not exist."""
+        return self.runs / f"{self.task}.dev2"
 
     def size(self) -> int:
         """Return the number of sentences to train on, at least one."""
@@ -83,6 +94,10 @@ def config(run: Run) -> str:
   data+:: {{ train: {json.dumps(str(run.path(".train")))} }},
   data_loader+: {{ batches_per_epoch: std.ceil({task.train} / $.batch_size) }},
 """
+    second = f"""\
+  test_data_path: {json.dumps(str(run.second_dev()))},
+  evaluate_on_test: true,
+"""
     return f"""\
 (import {json.dumps(str(run.variant_file()))}) {{
   seed:: {run.seed},
@@ -91,7 +106,7 @@ def config(run: Run) -> str:
   elmo+:: {{ sentence_cache: {json.dumps(f"{caches}-")} + std.md5(std.toString($.bilm.keys)) }},
   dataset_reader+: {{ max_instances: {task.train} }},
   validation_dataset_reader: $.dataset_reader {{ max_instances: {task.dev} }},
-{fraction if run.fraction < 1 else ""}}}
+{fraction if run.fraction < 1 else ""}{second if run.second_dev().exists() else ""}}}
 """
 
 
@@ -131,5 +146,6 @@ def train(run: Run) -> None:
 
 if __name__ == "__main__":
     end_with_parent()
+    import_plugins()  # the models of allennlp-models
     runs, task, variant, seed, fraction = sys.argv[1:]
     train(Run(Path(runs), task, variant, int(seed), float(fraction)))

@@ -17,7 +17,7 @@ from allennlp.common import Params
 import elmo_plugin  # noqa: F401
 from benchmarks import __main__ as benchmarks
 from benchmarks import epoch, serve
-from experiments import grid, perplexity, senseval, text_of
+from experiments import grid, litbank, perplexity, senseval, text_of
 
 ROOT = Path(__file__).parent.parent
 UV = """#!/bin/bash
@@ -30,6 +30,7 @@ PARSERS = {
     "benchmarks.epoch": epoch.parse,
     "benchmarks.serve": serve.parse,
     "experiments.grid": grid.parse,
+    "experiments.litbank": litbank.parse,
     "experiments.perplexity": perplexity.parse,
     "experiments.senseval": senseval.parse,
     "experiments.text_of": text_of.parse,

@@ -1,6 +1,7 @@
 """The driver of grids, on the demos and for one epoch. Only tests of process handling start processes."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import torch
 from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.models import Model
+from allennlp.training.optimizers import Optimizer
 
 from elmo_plugin.bilm import BiLM
 from experiments import grid
@@ -144,6 +146,19 @@ def test_a_run_writes_what_reports_read_and_no_weights(in_process: None, tmp_pat
     assert not [*tmp_path.rglob("*.th"), *tmp_path.rglob("*.tar.gz")]
 
 
+def test_a_run_is_scored_on_a_second_development_set_if_there_is_one(
+    in_process: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = (ROOT / "training_configs/tag/demo/dev.conll").read_text(encoding="utf-8")
+    (tmp_path / "demo.dev2").write_text(source.split("\n\n")[0] + "\n", encoding="utf-8")
+    command(tmp_path, "--tasks demo --variants without_elmo --seeds 3")
+    metrics = json.loads((tmp_path / "demo/without_elmo-3/metrics.json").read_text())
+    first, second = (100 * metrics[f"{part}_f1-measure-overall"] for part in ("best_validation", "test"))
+    printed = capsys.readouterr().out
+    assert f"| `demo` | {first:.2f} |\n| `demo`, second dev | {second:.2f} |" in printed
+    assert metrics["best_validation_loss"] != metrics["test_loss"]
+
+
 def test_a_fraction_of_the_data_is_trained_on_for_as_many_steps(in_process: None, tmp_path: Path) -> None:
     run = Run(tmp_path, "demo", "without_elmo", 1, 0.1)
     grid_run.train(run)
@@ -176,7 +191,7 @@ def test_runs_are_ordered_by_seed_and_shared_by_experiments(tmp_path: Path) -> N
     variants = ["without_elmo", "last_layer", "lambda_1", "lambda_0.001", "elmo", "input_only", "output_only"]
     assert [(run.seed, run.variant) for run in runs] == [(seed, variant) for seed in (1, 2) for variant in variants]
     everything = grid.grid(parse([str(tmp_path), "--tasks", "ud_pos", "sst5"]))
-    assert len(everything) == len({run.path() for run in everything}) == 2 * 3 * (10 + 11 + 1)
+    assert len(everything) == len({run.path() for run in everything}) == 2 * 3 * (10 + 11 + 1 + 2)
 
 
 def test_tables_have_mean_and_deviation_and_the_number_of_missing_seeds(
@@ -223,6 +238,18 @@ def test_lambda_is_the_weight_of_the_squares_of_both_mixes_weights() -> None:
     assert built("lambda_0.001").get_regularization_penalty().item() == pytest.approx(0.001 * squares)
     assert built("lambda_1").get_regularization_penalty().item() == pytest.approx(squares)
     assert built("elmo").get_regularization_penalty() is None
+
+
+def test_gamma_is_fixed_or_learns_fifty_times_as_fast() -> None:
+    trainers = {
+        variant: Params.from_file(CONFIGS / f"variants/{variant}.jsonnet", ext_vars={"TASK": "demo"})["trainer"]
+        for variant in ("fixed_gamma", "fast_gamma")
+    }
+    parameters = [*built("elmo").named_parameters()]
+    (fixed,) = trainers["fixed_gamma"]["no_grad"]
+    assert sum(bool(re.search(fixed, name)) for name, _ in parameters) == 2  # one per mix
+    fast, rest = Optimizer.from_params(trainers["fast_gamma"]["optimizer"], model_parameters=parameters).param_groups
+    assert len(fast["params"]) == 2 and fast["lr"] == pytest.approx(50 * rest["lr"])
 
 
 def test_every_condition_is_a_variant_every_variant_is_short_and_the_help_names_every_experiment() -> None:

@@ -33,6 +33,7 @@ CORPORA = {
         "In IN I-PP O\nLinnea NNP I-NP I-LOC\n\n"
     },
     "WNUT17": {".conll": "in\tO\nPort\tB-location\nCalder\tI-location\n#now\tO\n\nHi\tO\n\n"},
+    "LITBANK": {".tsv": "Mira\tO\nlaughed\tEVENT\n.\tO\n\nSo\tO\n\n"},
     "AG_NEWS": {".csv": '"1","Ferry late again, says mayor"\n"2","Harrow ""win"" the cup"\n'},
     "IMDB": {".jsonl": '{"label": "pos", "text": "Lovely.<br />Go."}\n{"label": "neg", "text": "Dull and long."}\n'},
     "SST": {"": '4 a joy from start to end\n0 dull , " loud " and long\n'},

@@ -31,7 +31,7 @@ class Task(NamedTuple):
     @property
     def scale(self) -> int:
         """Return 100 for metrics between 0 and 1, which the report shows in percent, else 1."""
-        return 100 if re.search("accuracy|f1|fscore|precision|recall", self.metric) else 1
+        return 100 if re.search("accuracy|f1|fscore|precision|recall|[LU]AS", self.metric) else 1
 
     @property
     def label(self) -> str:

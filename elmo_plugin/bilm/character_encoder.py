@@ -1,6 +1,7 @@
 """The character encoder, from the bytes of a word to its vector (Kim et al. 2015; Jozefowicz et al. 2016)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -117,7 +118,7 @@ class CharacterEncoder(CharacterLevelEncoder):
         characters = self.char_embedding(words).transpose(1, 2)  # (N, character dim, C)
         # Padding characters are input like any other, so max-pooling sees them (bilm-tf has no mask here).
         # A GPU convolves float32 in TF32, with 11 bits, unless a setting of the whole process forbids it.
-        convolve = convolve_by_product if characters.is_cuda else _convolve
+        convolve: Callable[[Tensor, Any], Tensor] = convolve_by_product if characters.is_cuda else _convolve
         pooled = [self.activation(convolve(characters, each).amax(dim=-1)) for each in self.convolutions]
         token = self.highways(torch.cat(pooled, dim=-1))  # (N, filters)
         return token if self.projection is None else self.projection(token)  # (N, P)

@@ -17,11 +17,12 @@ try:
     from flair.embeddings import TokenEmbeddings
     from flair.embeddings.base import register_embeddings
 except ModuleNotFoundError:  # AllenNLP's `--include-package` imports this module without the extra, too
-    flair, TokenEmbeddings = None, object
+    flair = None  # type: ignore[assignment]
+    TokenEmbeddings = object  # type: ignore[assignment, misc]
 
-    def register_embeddings(embeddings: type) -> type:
+    def register_embeddings(*args: Any) -> Any:
         """Return the class as it is."""
-        return embeddings
+        return args[0]
 
 
 @final

@@ -22,8 +22,17 @@ local texts(folder, files, reader) = {
   wnut17:: columns(std.extVar('WNUT17'), 'conll',
                    { tag_column: 1, delimiter: '\t', coding_scheme: 'BIO', convert_to_coding_scheme: 'BIOUL' })
            { label_encoding: 'BIOUL' },
+  litbank_events:: columns(std.extVar('LITBANK'), 'tsv', { tag_column: 1, delimiter: '\t' })
+                   { label_encoding: null },
   demo_tags:: columns('training_configs/tag/demo', 'conll', { tag_column: 1, coding_scheme: 'BIO' })
               { label_encoding: 'BIO' },
+
+  // Dependencies: heads and relations.
+  ud_dependencies:: {
+    reader: { type: 'universal_dependencies' },
+    train: std.extVar('UD_EWT') + '/train.conllu',
+    dev: std.extVar('UD_EWT') + '/dev.conllu',
+  },
 
   // Classification.
   ag_news:: texts(std.extVar('AG_NEWS'), ['train.csv', 'dev.csv'], {}),

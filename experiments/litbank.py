@@ -1,0 +1,64 @@
+"""Leave out the works of LitBank's development set that `english-tiny` has read."""
+
+import argparse
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Optional
+
+from elmo_plugin.atomic_write import atomic_file
+
+STARTS = {
+    "The Good Soldier": "PART I I THIS is the saddest story",
+    "Howards End": "Chapter 1 One may as well begin",
+    "Of Human Bondage": "I The day broke gray",
+    "Silas Marner": "CHAPTER I In the days when",
+    "The Scarlet Pimpernel": "CHAPTER I PARIS : SEPTEMBER , 1792",
+}
+"""The first words of the works that were read, and of those behind them. The file has no borders between works."""
+READ = ["The Good Soldier", "Howards End", "Silas Marner"]
+DESCRIPTION = f"""
+Copy DEV, LitBank's development set, without the works that are in the training text of english-tiny:
+{", ".join(READ)}. OUT is a second development set, which `experiments.grid` finds:
+
+  python -m experiments.litbank litbank/dev.tsv runs/grid/litbank_events.dev2
+"""
+
+
+def parse(arguments: Optional[list[str]] = None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        "python -m experiments.litbank", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("dev", metavar="DEV", type=Path, help="one token and its tag per line")
+    parser.add_argument("output", metavar="OUT", type=Path)
+    return parser.parse_args(arguments)
+
+
+def unread(sentences: Iterable[str]) -> Iterator[str]:
+    """Yield the sentences of all other works. A sentence has one token and its tag per line.
+
+    Raises `ValueError` if a work is missing.
+    """
+    work, found = "", set()
+    for sentence in sentences:
+        text = " ".join(line.split("\t")[0] for line in sentence.split("\n"))
+        work = next((title for title, start in STARTS.items() if text.startswith(start)), work)
+        found.add(work)
+        if work not in READ:
+            yield sentence
+    if missing := STARTS.keys() - found:
+        raise ValueError(f"expected LitBank's development set, got a text without {', '.join(sorted(missing))}")
+
+
+def main(arguments: Optional[list[str]] = None) -> None:
+    """Write the file."""
+    args = parse(arguments)
+    sentences = args.dev.read_text(encoding="utf-8").strip().split("\n\n")
+    kept = [*unread(sentences)]
+    with atomic_file(args.output) as path:
+        path.write_text("\n\n".join(kept) + "\n", encoding="utf-8")
+    print(f"{len(kept)} of {len(sentences)} sentences in {args.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+// Literary events of LitBank (Sims et al. 2019): F1 of the tokens with the tag EVENT.
+// LITBANK: a folder with train.tsv and dev.tsv.
+(import '../lib/tagger.libsonnet') {
+  data:: (import '../lib/data.libsonnet').litbank_events,
+  metric:: '+f1-measure-EVENT',
+  epochs:: 12,
+  patience:: 4,
+  model+: { verbose_metrics: true },
+}
