@@ -17,7 +17,7 @@ from allennlp.common import Params
 import elmo_plugin  # noqa: F401
 from benchmarks import __main__ as benchmarks
 from benchmarks import epoch, serve
-from experiments import grid, litbank, perplexity, senseval, text_of
+from experiments import five_gram, grid, litbank, perplexity, senseval, text_of
 
 ROOT = Path(__file__).parent.parent
 UV = """#!/bin/bash
@@ -29,6 +29,7 @@ PARSERS = {
     "benchmarks": benchmarks.parse,
     "benchmarks.epoch": epoch.parse,
     "benchmarks.serve": serve.parse,
+    "experiments.five_gram": five_gram.parse,
     "experiments.grid": grid.parse,
     "experiments.litbank": litbank.parse,
     "experiments.perplexity": perplexity.parse,
