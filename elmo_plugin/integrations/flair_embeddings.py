@@ -1,7 +1,5 @@
 """ELMo as word embeddings of flair. Import this module before flair loads a model that was saved with them."""
 
-from __future__ import annotations
-
 from typing import Any, Optional, final
 
 import torch
@@ -18,7 +16,7 @@ try:
     from flair.embeddings.base import register_embeddings
 except ModuleNotFoundError:  # AllenNLP's `--include-package` imports this module without the extra, too
     flair = None  # type: ignore[assignment]
-    TokenEmbeddings = object  # type: ignore[assignment, misc]
+    Sentence = TokenEmbeddings = object  # type: ignore[assignment, misc]
 
     def register_embeddings(*args: Any) -> Any:
         """Return the class as it is."""
@@ -102,6 +100,6 @@ class ElmoEmbeddings(TokenEmbeddings):
         return {**self._params, "saved_bilm": bilm_to_bytes(self._embedder)}
 
     @classmethod
-    def from_params(cls, params: dict[str, Any]) -> ElmoEmbeddings:
+    def from_params(cls, params: dict[str, Any]) -> "ElmoEmbeddings":
         """Build the embeddings of a saved flair model."""
         return cls(**params)
