@@ -27,6 +27,7 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
+TEMPLATES.filters["plain"] = plain
 
 
 def render(

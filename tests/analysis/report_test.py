@@ -54,6 +54,15 @@ def test_the_head_names_date_commit_and_command(page: str, grid: Path) -> None:
     assert f"`allennlp report-elmo {grid} --output" in head
 
 
+def test_no_name_in_a_run_is_markup_of_the_page(tmp_path: Path) -> None:
+    script = "<script>alert(1)</script>"
+    place = {"task": script, "variant": script, "seed": 1, "fraction": 1.0, "commit": script}
+    write_run(tmp_path / "runs" / script, tagger_config(1, {}), [0.5], **place)
+    write_report([tmp_path / "runs"], tmp_path / "page")
+    page = (tmp_path / "page/report.html").read_text(encoding="utf-8")
+    assert "&lt;script&gt;" in page and "<script>" not in page
+
+
 def test_scores_are_means_and_deviations_over_seeds_with_the_most_data(page: str) -> None:
     # For both, 0.7 - 0.15 + 0.1 + 0.02 · seed: 67 and 69, whose deviation is √2
     assert "| variant | opinions: accuracy, % |\n| --- | ---: |\n| both | 75.00 (1) |\n\n" in page
