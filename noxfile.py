@@ -14,6 +14,7 @@ import nox
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = True  # without it, a session that cannot run counts as passed
 
 PYTHONS = ["3.11", "3.12", "3.13"]
 TORCH = {"oldest": ["torch==2.6.0", "torchvision==0.21.0"], "newest": ["torch", "torchvision"]}
