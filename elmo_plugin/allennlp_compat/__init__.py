@@ -8,7 +8,12 @@ Not repaired: `find-lr` needs matplotlib, which AllenNLP does not declare; `Tens
 cached-path 1.7 or later. `docs/guides/allennlp-tools.md` lists what AllenNLP's tools do with our models.
 """
 
-from elmo_plugin.allennlp_compat.commands import explain_push_to_hf, print_metrics_of_evaluate, use_overrides
+from elmo_plugin.allennlp_compat.commands import (
+    explain_push_to_hf,
+    include_without_extras,
+    print_metrics_of_evaluate,
+    use_overrides,
+)
 from elmo_plugin.allennlp_compat.configs import check_keys_of_components, repair_pretrained_modules, suggest_names
 from elmo_plugin.allennlp_compat.files import repair_recovery_after_the_last_epoch, write_files_atomically
 from elmo_plugin.allennlp_compat.interpret import repair_hotflip, repair_influence, repair_saliency
@@ -49,6 +54,7 @@ def apply_repairs() -> None:
     repair_pretrained_modules()
     print_metrics_of_evaluate()
     use_overrides()
+    include_without_extras()
     explain_push_to_hf()
     repair_saliency()
     repair_hotflip()

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, Optional
 
 from allennlp.commands import build_vocab, count_instances, evaluate, push_to_hf
-from allennlp.common import Params
+from allennlp.common import Params, util
 from allennlp.common.checks import ConfigurationError
 from huggingface_hub import HfApi
 
@@ -83,3 +83,22 @@ def explain_push_to_hf() -> None:
         )
 
     replace_once(push_to_hf, "push_to_hf", push)
+
+
+def include_without_extras() -> None:
+    """Let `--include-package elmo_plugin` work where an extra, such as flair or matplotlib, is not installed.
+
+    Symptom: `ModuleNotFoundError`, for a package that the run does not need. Cause: AllenNLP imports every module of an
+    included package; ours registers everything when it is imported. Guard: other packages are imported as before.
+    """
+
+    def include(original: Function, package_name: str, *args: Any, **kwargs: Any) -> None:
+        if package_name == "elmo_plugin":
+            return
+        try:
+            original(package_name, *args, **kwargs)
+        except ModuleNotFoundError as error:
+            if not package_name.startswith("elmo_plugin.") or str(error.name).startswith("elmo_plugin"):
+                raise
+
+    replace_once(util, "import_module_and_submodules", include)

@@ -2,25 +2,15 @@
 
 from typing import Any, Optional, final
 
+import flair
 import torch
-from allennlp.common.checks import ConfigurationError
+from flair.data import Sentence
+from flair.embeddings import TokenEmbeddings
+from flair.embeddings.base import register_embeddings
 
 from elmo_plugin.checkpoints import bilm_keys
 from elmo_plugin.embedding import load_by_keys
 from elmo_plugin.integrations.saved_bilm import bilm_to_bytes, load_bytes
-
-try:
-    import flair
-    from flair.data import Sentence
-    from flair.embeddings import TokenEmbeddings
-    from flair.embeddings.base import register_embeddings
-except ModuleNotFoundError:  # AllenNLP's `--include-package` imports this module without the extra, too
-    flair = None  # type: ignore[assignment]
-    Sentence = TokenEmbeddings = object  # type: ignore[assignment, misc]
-
-    def register_embeddings(*args: Any) -> Any:
-        """Return the class as it is."""
-        return args[0]
 
 
 @final
@@ -63,8 +53,6 @@ class ElmoEmbeddings(TokenEmbeddings):
         initial_state: Optional[str] = None,
         saved_bilm: Optional[bytes] = None,
     ) -> None:
-        if flair is None:
-            raise ConfigurationError("ElmoEmbeddings needs flair: `pip install 'elmo-plugin[flair]'`")
         self.name = f"elmo-{model}-{embedding_mode}"
         self.static_embeddings = True
         super().__init__()
