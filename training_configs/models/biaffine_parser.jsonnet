@@ -16,7 +16,8 @@ local text = import '../lib/text.libsonnet';
     type: 'biaffine_parser',
     encoder: $.enhanced($.lstm($.input_size) { num_layers: 2, dropout: 0.3 }),
     arc_representation_dim: 200,
-    tag_representation_dim: 100,
+    tag_representation_dim: 50,
+    use_mst_decoding_for_validation: false,  // it scores the relation of every pair of words: minutes on a CPU
     dropout: 0.3,
     input_dropout: 0,  // it would apply to the layers; each mix has its own
   },
