@@ -8,7 +8,7 @@
 #   VOCABULARY  bilm-tf's file; `allennlp convert-elmo english-tiny FOLDER` writes one
 #   KENLM       a folder with lmplz, build_binary and query. KenLM is built from its source package:
 #                 apt-get install libboost-all-dev libbz2-dev liblzma-dev zlib1g-dev cmake g++
-#                 pip download --no-binary :all: --no-deps --no-build-isolation kenlm==0.3.0
+#                 pip download --no-binary kenlm --no-deps kenlm==0.3.0
 #                 tar xzf kenlm-0.3.0.tar.gz && mkdir kenlm-0.3.0/build && cd kenlm-0.3.0/build
 #                 cmake .. -DCMAKE_BUILD_TYPE=Release && make lmplz query build_binary
 #   OUT         a folder for about 5 GB of texts and models

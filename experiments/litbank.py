@@ -1,4 +1,4 @@
-"""Leave out the works of LitBank's development set that `english-tiny` has read."""
+"""Leave out the works of LitBank's development set that a biLM trained on the novels has read."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -14,11 +14,12 @@ STARTS = {
     "Silas Marner": "CHAPTER I In the days when",
     "The Scarlet Pimpernel": "CHAPTER I PARIS : SEPTEMBER , 1792",
 }
-"""The first words of the works that were read, and of those behind them. The file has no borders between works."""
+"""The first words of the works in these texts, and of those behind them. The file has no borders between works."""
 READ = ["The Good Soldier", "Howards End", "Silas Marner"]
 DESCRIPTION = f"""
-Copy DEV, LitBank's development set, without the works that are in the training text of english-tiny:
-{", ".join(READ)}. OUT is a second development set, which `experiments.grid` finds:
+Copy DEV, LitBank's development set, without the works that are in the training text of english-tiny (ELTeC) or in the
+100 English Novels, which a biLM may add: {", ".join(READ)}.
+OUT is a second development set, which `experiments.grid` finds:
 
   python -m experiments.litbank litbank/dev.tsv runs/grid/litbank_events.dev2
 """

@@ -40,9 +40,9 @@ TASKS = {
     "ud_pos": Task("accuracy", train=2000, dev=1000, epochs=6),
     "conll2000_chunking": Task("f1-measure-overall", train=1500, dev=894, epochs=6),
     "ag_news": Task("accuracy", train=1000, dev=2000, epochs=15, patience=5, separator="\n"),
-    "litbank_events": Task("f1-measure-EVENT", train=5263, dev=935, epochs=6),
+    "litbank_events": Task("f1-measure-EVENT", train=5263, dev=935, epochs=4),
     "ud_parsing": Task("LAS", train=2000, dev=2001, epochs=15),
-    "ud_parsing_all": Task("LAS", train=12544, dev=2001, epochs=6),
+    "ud_parsing_all": Task("LAS", train=12544, dev=2001, epochs=8),
 }
 
 
