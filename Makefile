@@ -2,7 +2,7 @@
 # Run make from this folder (or `make -C` it): AllenNLP reads .allennlp_plugins from the working directory only.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs setup
+.PHONY: help demo test slow check docs setup
 
 # The uv on PATH if it runs (a pyenv shim may not), else one of our own.
 UV := $(if $(shell uv --version 2>/dev/null),uv,.tools/uv/bin/uv)
@@ -30,15 +30,18 @@ demo: setup  ## train a small tagger on ELMo vectors, then tag a few sentences w
 test: setup  ## the tests without the slow ones; ARGS goes to pytest: make test ARGS="-x -k plugin"
 	$(RUN) pytest -m "not slow" $(ARGS)
 
+slow: setup  ## the slow tests: whole pages of the documentation, kills, benchmarks
+	$(RUN) pytest -m slow $(ARGS)
+
 docs: setup  ## the documentation site, in site/; a broken link fails
 	$(RUN) mkdocs build --quiet --site-dir site
 
-check: setup  ## what a change must pass: format, lint, types, import rules, all tests, documentation
+check: setup  ## what CI runs: format, lint, types, import rules, tests without the slow ones, documentation
 	$(RUN) ruff format --check
 	$(RUN) ruff check
 	$(RUN) mypy
 	$(RUN) lint-imports
-	$(RUN) pytest $(ARGS)
+	$(RUN) pytest -m "not slow" $(ARGS)
 	$(RUN) mkdocs build --quiet --site-dir site
 
 setup: $(filter .tools/%,$(UV))  ## only the environment, in .venv/, as pyproject.toml and setup.cfg describe it
