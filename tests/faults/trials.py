@@ -78,7 +78,8 @@ class Trials:
             with self.processes.started(step) as (process, _):
                 time.sleep(draw.uniform(0, seconds))
                 victim = draw.choice([process, *(workers(process) if self.job.at_once else [])])
-                (os.killpg if victim == process else os.kill)(victim, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # its group does not exist yet, or it has ended
+                    (os.killpg if victim == process else os.kill)(victim, signal.SIGKILL)
                 status = wait(process)
                 kills += victim != process or status == -signal.SIGKILL
             problems += self._incomplete()
