@@ -31,10 +31,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     for name in ("ALLENNLP_LOG_LEVEL", "ALLENNLP_DEBUG"):
         monkeypatch.delenv(name, raising=False)
-    for name in ("allennlp", "allennlp.common", "allennlp.common.params", "spacy"):  # tests of libraries change them
-        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
-        monkeypatch.setattr(logging.getLogger(name), "disabled", False)
-        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("allennlp.common.params"), "disabled", False)  # `evaluate` leaves it disabled
     root, tqdm = logging.getLogger(), logging.getLogger("tqdm")
     before = root.level, root.handlers[:], tqdm.handlers[:]
     yield
