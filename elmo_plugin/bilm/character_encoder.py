@@ -1,7 +1,6 @@
 """The character encoder, from the bytes of a word to its vector (Kim et al. 2015; Jozefowicz et al. 2016)."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -118,18 +117,13 @@ class CharacterEncoder(CharacterLevelEncoder):
         characters = self.char_embedding(words).transpose(1, 2)  # (N, character dim, C)
         # Padding characters are input like any other, so max-pooling sees them (bilm-tf has no mask here).
         # A GPU convolves float32 in TF32, with 11 bits, unless a setting of the whole process forbids it.
-        convolve: Callable[[Tensor, Any], Tensor] = convolve_by_product if characters.is_cuda else _convolve
-        pooled = [self.activation(convolve(characters, each).amax(dim=-1)) for each in self.convolutions]
+        convolve: Callable[..., Tensor] = convolve_by_product if characters.is_cuda else nn.Module.__call__
+        pooled = [self.activation(convolve(each, characters).amax(dim=-1)) for each in self.convolutions]
         token = self.highways(torch.cat(pooled, dim=-1))  # (N, filters)
         return token if self.projection is None else self.projection(token)  # (N, P)
 
 
-def convolve_by_product(characters: Tensor, convolution: nn.Conv1d) -> Tensor:
+def convolve_by_product(convolution: nn.Conv1d, characters: Tensor) -> Tensor:
     """Compute `convolution(characters)`, (N, character dim, C) to (N, channels, windows), by one matrix product."""
     windows = characters.unfold(2, convolution.kernel_size[0], 1).transpose(1, 2)  # (N, windows, character dim, width)
     return functional.linear(windows.flatten(2), convolution.weight.flatten(1), convolution.bias).transpose(1, 2)
-
-
-def _convolve(characters: Tensor, convolution: nn.Conv1d) -> Tensor:
-    output: Tensor = convolution(characters)
-    return output

@@ -40,7 +40,7 @@ def test_the_product_of_a_gpu_is_the_convolution() -> None:
     for convolution in make_encoder().convolutions:
         assert isinstance(convolution, torch.nn.Conv1d)
         characters = torch.randn(5, convolution.in_channels, 12)
-        found, wanted = convolve_by_product(characters, convolution), convolution(characters)
+        found, wanted = convolve_by_product(convolution, characters), convolution(characters)
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
 
 
