@@ -1,7 +1,7 @@
 """PRODUCTS: the fastest matrix product at hand, and `Linear` on top of it. Torch only."""
 
 from elmo_plugin.linear.linear import Linear, linear, with_linear
-from elmo_plugin.linear.number_types import NUMBER_TYPES, in_float64, number_type
+from elmo_plugin.linear.number_types import NUMBER_TYPES, number_type
 from elmo_plugin.linear.products import (
     Version,
     has_native_bfloat16,
@@ -17,7 +17,6 @@ __all__ = [
     "Linear",
     "Version",
     "has_native_bfloat16",
-    "in_float64",
     "linear",
     "number_type",
     "pack",

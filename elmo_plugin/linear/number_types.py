@@ -3,7 +3,6 @@
 from collections.abc import Collection
 
 import torch
-from torch import Tensor
 
 NUMBER_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -14,8 +13,3 @@ def number_type(name: str, key: str = "precision", allowed: Collection[str] = tu
         *others, last = map(repr, allowed)
         raise ValueError(f"'{key}': expected {', '.join(others)} or {last}, got {name!r}")
     return NUMBER_TYPES[name]
-
-
-def in_float64(values: Tensor) -> Tensor:
-    """Return values in float64, on the processor if their device has no such numbers, as the GPU of a Mac (MPS)."""
-    return (values.cpu() if values.device.type == "mps" else values).double()

@@ -9,7 +9,7 @@ from allennlp.nn.util import dist_reduce_sum
 from allennlp.training.metrics import Metric
 from torch import Tensor
 
-from elmo_plugin.linear import in_float64
+from elmo_plugin.pretraining.softmax import in_float64
 
 COUNTS = ("forward_nats", "backward_nats", "tokens", "unknown")
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from elmo_plugin.config_keys import at_least
-from elmo_plugin.linear import in_float64, linear
-from elmo_plugin.pretraining.softmax import LmSoftmax, WordVectorSoftmax
+from elmo_plugin.linear import linear
+from elmo_plugin.pretraining.softmax import LmSoftmax, WordVectorSoftmax, in_float64
 
 
 class LogUniformSample(NamedTuple):

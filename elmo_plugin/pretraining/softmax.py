@@ -140,6 +140,11 @@ def at_least_float32(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
+def in_float64(values: Tensor) -> Tensor:
+    """Return values in float64, on the processor if their device has no such numbers, as the GPU of a Mac (MPS)."""
+    return (values.cpu() if values.device.type == "mps" else values).double()
+
+
 @LmSoftmax.register("adaptive")
 class AdaptiveSoftmax(LmSoftmax):
     """Scores frequent words directly, and rare words in clusters with narrower vectors (Grave et al. 2017).

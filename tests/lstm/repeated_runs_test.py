@@ -68,7 +68,6 @@ def test_every_kernel_and_every_product_has_such_a_test() -> None:
     products = {
         name for name, each in functions(linear_package) if inspect.signature(each).return_annotation in returned
     }
-    products -= {"in_float64"}  # a conversion
     assert products & {*linear_package.__all__} == PRODUCTS.keys()
 
 
