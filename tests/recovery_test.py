@@ -60,9 +60,11 @@ def test_best_weights_are_there_if_a_kill_came_between_their_checkpoint_and_thei
         patch.setattr(GradientDescentTrainer, "_save_model_state", stop)
         train(keys, tmp_path / "run")
     assert not (tmp_path / "run/best.th").exists()
+    (tmp_path / "run/best.th.partial").write_bytes(b"half a copy")
     model = train(keys, tmp_path / "run", recover=True)
     assert differences(end_of(tmp_path / "run"), wanted) == []
     assert differences(dict(model.state_dict()), wanted["best"]) == []
+    assert not list((tmp_path / "run").glob("*.partial"))
 
 
 def test_a_run_that_was_killed_after_its_last_epoch_keeps_its_metrics_and_trains_no_further(tmp_path: Path) -> None:

@@ -32,7 +32,12 @@ NOISE = (
     # batch, also on a CPU, and Python prints the warning in the middle of the progress bar.
     (FutureWarning, r"`torch\.cuda\.amp\.", r"allennlp\.(training\.gradient_descent_trainer|nn\.parallel\.\w+)$"),
     # PyTorch warns about each `pytorch_transformer` encoder, because AllenNLP never builds it with `batch_first`.
-    (UserWarning, "enable_nested_tensor is True", r"allennlp\.modules\.seq2seq_encoders\.pytorch_transformer_wrapper$"),
+    # Up to torch 2.6 the warning names PyTorch's own module.
+    (
+        UserWarning,
+        "enable_nested_tensor is True",
+        r"(allennlp\.modules\.seq2seq_encoders\.pytorch|torch\.nn\.modules\.)\w*$",
+    ),
 )
 
 
@@ -56,11 +61,9 @@ def repair_reduce_on_plateau() -> None:
     """Let the learning rate scheduler `reduce_on_plateau` be built. `verbose` is accepted and ignored.
 
     Symptom: `TypeError: ReduceLROnPlateau.__init__() got an unexpected keyword argument 'verbose'`. Cause: torch 2.7
-    removed the argument, and AllenNLP always passes it.
-    Guard: if PyTorch's scheduler still takes `verbose`, nothing is changed.
+    removed the argument, and AllenNLP always passes it. Torch 2.6 warns of it, whatever its value.
+    Guard: a class that was repaired is not repaired again.
     """
-    if "verbose" in inspect.signature(ReduceLROnPlateau).parameters:
-        return
 
     def build(original: Function, self: ReduceOnPlateauLearningRateScheduler, *args: Any, **kwargs: Any) -> None:
         settings = dict(inspect.signature(original).bind(self, *args, **kwargs).arguments)
