@@ -36,7 +36,7 @@ NOISE = (
     (
         UserWarning,
         "enable_nested_tensor is True",
-        r"(allennlp\.modules\.seq2seq_encoders\.pytorch|torch\.nn\.modules\.)\w*$",
+        r"(allennlp\.modules\.seq2seq_encoders\.pytorch_transformer_wrapper|torch\.nn\.modules\.transformer)$",
     ),
 )
 

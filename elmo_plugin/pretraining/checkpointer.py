@@ -132,8 +132,9 @@ class AtomicCheckpointer(Checkpointer):
                 best = checkpoint.trainer_state["best_model_filename"] = str(Path(self._serialization_dir, "best.th"))
                 average = checkpoint.trainer_state.get("moving_average", {"shadows": {}})
                 if self._is_primary:
-                    # The trainer's own temporary file may be left: this one has its name.
-                    self._write({**checkpoint.model_state, **average["shadows"]}, best, Path(f"{best}.partial"))
+                    # `atomic_file` as the trainer uses it, so that this overwrites what a killed copy left.
+                    with atomic_file(Path(best)) as partial, partial.open("wb") as file:
+                        torch.save({**checkpoint.model_state, **average["shadows"]}, file)
             self._last_save_num_epochs_completed = checkpoint.trainer_state["epochs_completed"]
             self._last_save_num_batches_in_epoch_completed = checkpoint.trainer_state["batches_in_epoch_completed"]
         return checkpoint
@@ -179,9 +180,9 @@ class AtomicCheckpointer(Checkpointer):
         paths = Path(self._serialization_dir).glob(f"{kind}_state_e*_b*{suffix}")
         return {point for point in map(parse, paths) if point is not None}
 
-    def _write(self, state: dict[str, Any], path: str, partial: Optional[Path] = None) -> None:
+    def _write(self, state: dict[str, Any], path: str) -> None:
         # All checkpoints use the same temporary name, so that the next save overwrites what a killed run left.
-        partial = partial or Path(self._serialization_dir, f"checkpoint_of_{self._rank}.partial")
+        partial = Path(self._serialization_dir, f"checkpoint_of_{self._rank}.partial")
         try:
             with atomic_file(Path(path), partial), open(partial, "wb") as file:
                 torch.save(state, file)

@@ -116,10 +116,11 @@ def test_memory_of_a_replaced_module_is_not_meta() -> None:
 
 
 def test_a_gradient_has_a_gradient() -> None:
-    tensors = inputs((7, 5, 3))
+    # Whole numbers, which float32 adds and multiplies exactly in any order.
+    tensors = tuple(tensor.detach().mul(2).round().requires_grad_() for tensor in inputs((7, 5, 3)))
     found = []
     for multiply in (linear, functional.linear):
         first = torch.autograd.grad(multiply(*tensors).square().sum(), tensors, create_graph=True)
         found.append(torch.autograd.grad(sum(each.square().sum() for each in first), tensors))  # type: ignore[arg-type]
     for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+        assert torch.equal(ours, theirs) and ours.any()
