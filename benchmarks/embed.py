@@ -9,7 +9,7 @@ from benchmarks.agreement import Agreement, check, token_mask
 from benchmarks.memory import peak_of
 from benchmarks.products import BareProducts, limits, shapes_of
 from benchmarks.settings import Settings
-from benchmarks.systems import ALLENNLP, DEFAULT_SYSTEMS, OURS, Embedder, System, all_systems, embed_all
+from benchmarks.systems import ALLENNLP, OURS, Embedder, System, all_systems, default_systems, embed_all
 from benchmarks.table import AGREEMENT, TIMES, Table, time_cells
 from benchmarks.text import Batching, Sentences, first_tokens, one_of_length, spread
 from benchmarks.timing import Call, interleave
@@ -64,7 +64,7 @@ def corpus(settings: Settings) -> Table:
     """Embed a corpus, each system in batches of its best size. Ours computes each word once."""
     sentences = first_tokens(settings.text.sentences, settings.tokens)
     n_tokens = sum(map(len, sentences))
-    embedders = load(DEFAULT_SYSTEMS, settings)
+    embedders = load(default_systems(settings.device), settings)
     part = spread(sentences, max(1, len(sentences) // PART))
     best = {system.name: best_batching(system, embedder, part, settings) for system, embedder in embedders.items()}
     batches = {name: list(batching.split(sentences)) for name, batching in best.items()}
@@ -97,10 +97,10 @@ def one_sentence(settings: Settings) -> Table:
     """Embed a single sentence, with the word cache empty and with all its words cached."""
     sentence = one_of_length(settings.text.sentences, SENTENCE_LENGTH)
     ids = batch_to_ids([sentence]).to(settings.device)  # (1, T, C)
-    embedders = load(DEFAULT_SYSTEMS, settings)
+    embedders = load(default_systems(settings.device), settings)
     agreements = compare(embedders, ids)
     calls = cold_calls(embedders, ids)
-    for system, embedder in load(DEFAULT_SYSTEMS[1:], settings).items():  # with caches of their own
+    for system, embedder in load(default_systems(settings.device)[1:], settings).items():  # with caches of their own
         calls.append(Call(f"{system.name}, words cached", partial(embedder.embed, ids)))
     calls += limit_calls(settings, [[sentence]])
     times = interleave(calls, 4 * settings.repeats, settings.device)

@@ -10,7 +10,7 @@ from allennlp.modules.elmo import Elmo as AllenNlpElmo
 from allennlp.modules.encoder_base import _EncoderBase
 from torch import Tensor, nn
 
-from elmo_plugin.bilm import BiLM, ElmoLstm
+from elmo_plugin.bilm import BiLM, ElmoLstm, precision_on
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.linear import NUMBER_TYPES
 from elmo_plugin.lstm import KERNELS
@@ -41,7 +41,7 @@ class System:
     kernel : `Optional[str]`
         The name of one of our kernels; `None` for AllenNLP's `Elmo`.
     precision : `str`
-        `float32` or `bfloat16`.
+        `float32`, `bfloat16` or `int8`.
     """
 
     kernel: Optional[str] = "auto"
@@ -58,8 +58,7 @@ class System:
 
 ALLENNLP = System(kernel=None)
 OURS = System()
-DEFAULT_SYSTEMS = (ALLENNLP, *(System(precision=precision) for precision in PRECISIONS))
-"""AllenNLP, and ours with its default kernel in each precision."""
+INT8 = System(precision="int8")
 
 
 class AllenNlpEmbedder:
@@ -121,10 +120,20 @@ def weight_files(folder: Path) -> dict[str, str]:
     return {"options_file": str(folder / "options.json"), "weight_file": str(folder / "weights.hdf5")}
 
 
+def default_systems(device: torch.device) -> list[System]:
+    """Return AllenNLP, and ours with its default kernel in each precision that this device computes."""
+    return [ALLENNLP, *(System(precision=precision) for precision in PRECISIONS), *int8_systems(device)]
+
+
 def all_systems(device: torch.device) -> list[System]:
     """Return AllenNLP, and ours with each kernel and precision that run on this device."""
     ours = [System(kernel, precision) for precision in PRECISIONS for kernel in KERNELS]
-    return [ALLENNLP, *(system for system in ours if runs(system, device))]
+    return [ALLENNLP, *(system for system in ours if runs(system, device)), *int8_systems(device)]
+
+
+def int8_systems(device: torch.device) -> list[System]:
+    """Return ours with weights of int8, if this device multiplies by them."""
+    return [INT8] if precision_on(device, "int8") == "int8" else []
 
 
 @torch.no_grad()

@@ -7,7 +7,17 @@ from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_descri
 from elmo_plugin.bilm.identity import identity
 from elmo_plugin.bilm.initial_state import CarriedState, InitialState, WarmState, ZeroState, warm_up
 from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
-from elmo_plugin.bilm.precision import CHOICES, check_precision, dtype_on, is_same_on_gpu, warn_of_emulation
+from elmo_plugin.bilm.precision import (
+    CHOICES,
+    check_precision,
+    dtype_on,
+    is_same_on_gpu,
+    precision_of,
+    precision_on,
+    set_precision,
+    undo_int8,
+    warn_of_fallback,
+)
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
 from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
 from elmo_plugin.bilm.token_encoder import TokenEncoder, add_boundaries
@@ -34,8 +44,12 @@ __all__ = [
     "dtype_on",
     "identity",
     "is_same_on_gpu",
+    "precision_of",
+    "precision_on",
     "read_extra_state",
+    "set_precision",
     "tensor_to_description",
+    "undo_int8",
     "warm_up",
-    "warn_of_emulation",
+    "warn_of_fallback",
 ]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm.bilm import BiLM
 from elmo_plugin.bilm.initial_state import InitialState
+from elmo_plugin.bilm.precision import is_int8
 from elmo_plugin.linear import product_type
 
 
@@ -18,7 +19,7 @@ def identity(bilm: BiLM, initial_state: InitialState) -> dict[str, Any]:
     start = initial_state.before(bilm, 1, weights[0])
     return {
         "options": bilm.options.to_dict(),
-        "dtype": str(product_type(weights[0])),
+        "dtype": "int8" if is_int8(bilm) else str(product_type(weights[0])),
         "weights": _digest(weights),
         "initial_state": f"{initial_state.name} {_digest(start)}",
     }

@@ -1,60 +1,114 @@
-"""The number type of a biLM's matrix products: the meaning of a config's `precision` on each device."""
+"""The number type of a biLM's weights and products: the meaning of a config's `precision` on each device."""
 
 import logging
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
 from allennlp.common.checks import ConfigurationError
+from torch import Tensor, nn
 
-from elmo_plugin.linear import has_native_bfloat16, number_type
+from elmo_plugin.bilm.projected_lstm import ProjectedLstm
+from elmo_plugin.linear import Int8Weight, Linear, has_int8, has_native_bfloat16, number_type
 
 logger = logging.getLogger(__name__)
 
 PRECISIONS = {name: number_type(name) for name in ("float32", "bfloat16")}
-CHOICES = [*PRECISIONS, "auto"]
+CHOICES = [*PRECISIONS, "int8", "auto"]
 """The values of `precision`. `auto` is bfloat16 where the device computes it natively, else float32."""
 
+FALLBACKS = {
+    "bfloat16": "'precision' is 'bfloat16', but this processor would emulate it, several times slower than float32; "
+    "float32 is used instead. 'auto' does the same without this warning.",
+    "int8": "'precision' is 'int8', which only processors compute; float32 is used instead.",
+}
+"""What is logged where a precision means float32."""
 
-def check_precision(precision: str, requires_grad: bool = False) -> str:
+
+def check_precision(precision: str, requires_grad: bool = False, pretraining: bool = False) -> str:
     """Return the `precision` of a biLM: that of the config, or float32 if the biLM is fine-tuned.
 
-    Raises `ConfigurationError` for a value that is not in `CHOICES`, and for bfloat16 with `requires_grad`.
+    Raises `ConfigurationError` for a value that is not in `CHOICES`, for bfloat16 or int8 with `requires_grad`, and for
+    int8 in pretraining.
     """
-    if precision not in CHOICES:
-        raise ConfigurationError(f"'precision': expected one of {', '.join(CHOICES)}, got {precision!r}")
-    if requires_grad and precision == "bfloat16":
-        raise ConfigurationError("'precision': expected 'float32' or 'auto' with 'requires_grad', got 'bfloat16'")
+    choices = [name for name in CHOICES if not (pretraining and name == "int8")]
+    if precision not in choices:
+        raise ConfigurationError(f"'precision': expected one of {', '.join(choices)}, got {precision!r}")
+    if requires_grad and precision in FALLBACKS:
+        raise ConfigurationError(f"'precision': expected 'float32' or 'auto' with 'requires_grad', got {precision!r}")
     return "float32" if requires_grad else precision
+
+
+def precision_on(device: torch.device, precision: str) -> str:
+    """Return what a config's `precision` means on this device: `float32`, `bfloat16` or `int8`.
+
+    A processor that would emulate bfloat16, several times slower than float32, computes in float32, and so does a
+    device that has no products of int8.
+    """
+    if precision == "int8":
+        return "int8" if device.type == "cpu" and has_int8() else "float32"
+    if precision == "float32" or (precision == "bfloat16" and device.type != "cpu"):
+        return precision
+    if device.type == "cpu":
+        return "bfloat16" if has_native_bfloat16() else "float32"
+    native = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bfloat16" if native else "float32"
+
+
+def dtype_on(device: torch.device, precision: str) -> torch.dtype:
+    """Return the type of values for a config's `precision` on this device. With weights of int8 it is float32."""
+    return PRECISIONS.get(precision_on(device, precision), torch.float32)
 
 
 def is_same_on_gpu(precision: str) -> bool:
     """Return whether `precision` is the same type on the processor, where a model is built, and on a GPU, if any."""
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    return not torch.cuda.is_available() or dtype_on(cpu, precision) == dtype_on(gpu, precision)
+    return not torch.cuda.is_available() or precision_on(cpu, precision) == precision_on(gpu, precision)
 
 
-def dtype_on(device: torch.device, precision: str) -> torch.dtype:
-    """Return the type of matrix products for a config's `precision` on this device.
-
-    A processor that would emulate bfloat16, several times slower than float32, computes in float32.
-    """
-    if precision == "float32" or (precision == "bfloat16" and device.type != "cpu"):
-        return PRECISIONS[precision]
-    if device.type == "cpu":
-        return torch.bfloat16 if has_native_bfloat16() else torch.float32
-    native = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.bfloat16 if native else torch.float32
+def set_precision(bilm: nn.Module, precision: str) -> None:
+    """Convert the weights of a biLM to what a config's `precision` means on their device."""
+    device = next(bilm.parameters()).device
+    if precision_on(device, precision) == "int8":
+        if not is_int8(bilm):
+            _convert_weights(bilm.float(), Int8Weight)
+    else:
+        undo_int8(bilm)
+        bilm.to(dtype_on(device, precision))
 
 
-def warn_of_emulation(device: torch.device, precision: str) -> None:
-    """Log, once per process, that bfloat16 was requested and float32 is computed."""
-    if precision == "bfloat16" and dtype_on(device, precision) == torch.float32:
-        _warn()
+def undo_int8(bilm: nn.Module) -> None:
+    """Replace weights of int8 by the same numbers in float32, which can be moved, cast and trained."""
+    if is_int8(bilm):
+        _convert_weights(bilm, lambda weight: nn.Parameter(weight.dequantized(), requires_grad=False))
+
+
+def is_int8(bilm: nn.Module) -> bool:
+    """Return whether a biLM has weights of int8."""
+    return any(isinstance(weight, Int8Weight) for weight in bilm.parameters())
+
+
+def precision_of(bilm: nn.Module) -> str:
+    """Return the precision that a biLM's weights have: `int8`, or the name of their type."""
+    return "int8" if is_int8(bilm) else str(next(bilm.parameters()).dtype).removeprefix("torch.")
+
+
+def warn_of_fallback(device: torch.device, precision: str) -> None:
+    """Log, once per process, that bfloat16 or int8 was requested and float32 is computed."""
+    if precision in FALLBACKS and precision_on(device, precision) == "float32":
+        _warn(precision)
+
+
+def _convert_weights(bilm: nn.Module, convert: Callable[[Any], Tensor]) -> None:
+    """Convert the weights of matrix products, (O, I) each. Embeddings, convolutions and biases stay as they are."""
+    for module in bilm.modules():
+        if isinstance(module, (Linear, ProjectedLstm)):
+            for name, weight in list(module.named_parameters(recurse=False)):
+                if weight.dim() == 2:
+                    setattr(module, name, convert(weight))
 
 
 @cache
-def _warn() -> None:
-    logger.warning(
-        "'precision' is 'bfloat16', but this processor would emulate it, several times slower than float32; float32 is "
-        "used instead. 'auto' does the same without this warning."
-    )
+def _warn(precision: str) -> None:
+    logger.warning(FALLBACKS[precision])

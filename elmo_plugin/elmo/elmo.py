@@ -18,7 +18,9 @@ from elmo_plugin.bilm import (
     check_precision,
     dtype_on,
     is_same_on_gpu,
-    warn_of_emulation,
+    set_precision,
+    undo_int8,
+    warn_of_fallback,
 )
 from elmo_plugin.checkpoints import bilm_keys, resolve_bilm
 from elmo_plugin.config_keys import at_least, probability
@@ -71,8 +73,8 @@ class Elmo(nn.Module, Registrable):
         The state that the LSTMs start from; zeros by default.
     precision : `str`
         The type of a frozen biLM's weights and matrix products: `float32`; `bfloat16`, which is float32 on a processor
-        that would emulate it; or `auto`, which is bfloat16 where the device computes it natively, else float32. The
-        representations are float32.
+        that would emulate it; `int8`, for single sentences on a processor, which is float32 on a GPU; or
+        `auto`, which is bfloat16 where the device computes it natively, else float32. The representations are float32.
     kernel : `str`
         The name of the kernel, or `auto`.
     sentence_cache : `Optional[Union[str, Lazy[SentenceCache]]]`
@@ -160,7 +162,9 @@ class Elmo(nn.Module, Registrable):
         at_least(1, projection_dim=projection_dim)
         probability(dropout=dropout)
         self.precision = check_precision(precision, requires_grad)
-        self.bilm = bilm.to(dtype_on(next(bilm.parameters()).device, self.precision)).requires_grad_(requires_grad)
+        self.bilm = bilm
+        set_precision(bilm, self.precision)
+        bilm.requires_grad_(requires_grad)
         self.bilm.lstm.input_dropout.p = 0.0  # the dropout of its pretraining
         self.requires_grad = requires_grad
         self.mixes = nn.ModuleList(mixes)
@@ -187,11 +191,10 @@ class Elmo(nn.Module, Registrable):
         """Cast the biLM when `to` or `cuda` moves it to a device on which `precision` means another type."""
         before = next(self.bilm.parameters())
         device, dtype = before.device, before.dtype  # read now, because `fn` may write to the parameter itself
+        undo_int8(self.bilm)
         super()._apply(fn, recurse)
-        after = next(self.bilm.parameters())
-        as_configured = dtype == after.dtype == dtype_on(device, self.precision)  # false after `half()`
-        if as_configured and after.device.type != device.type:
-            self.bilm.to(dtype_on(after.device, self.precision))
+        if dtype == next(self.bilm.parameters()).dtype == dtype_on(device, self.precision):  # false after `half()`
+            set_precision(self.bilm, self.precision)
         return self
 
     def ids_of(self, tensors: Mapping[str, Tensor]) -> Tensor:
@@ -256,7 +259,7 @@ class Elmo(nn.Module, Registrable):
     def run_bilm(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Run the biLM: return all layers in float32 or float64, and their mask. A carried state moves on."""
         like = next(self.bilm.parameters())
-        warn_of_emulation(like.device, self.precision)
+        warn_of_fallback(like.device, self.precision)
         with nullcontext() if self.requires_grad else torch.no_grad():
             layers, mask, state = self.bilm(ids, self.initial_state.before(self.bilm, ids.size(0), like))
         self.initial_state.after(state)

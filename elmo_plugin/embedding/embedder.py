@@ -14,7 +14,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import extracted_archive, load_archive
 from torch import Tensor
 
-from elmo_plugin.bilm import CharacterLevelEncoder, InitialState
+from elmo_plugin.bilm import CharacterLevelEncoder, InitialState, precision_of
 from elmo_plugin.checkpoints import (
     Location,
     WordIds,
@@ -96,7 +96,7 @@ class Embedder:
             "projection_dim": bilm.options.lstm.projection_dim,
             "layer_dim": bilm.options.layer_dim,
             "mix": "all" if self._layers_apart else mix,
-            "precision": str(next(bilm.parameters()).dtype).removeprefix("torch."),
+            "precision": precision_of(bilm),
             "initial_state": self.elmo.initial_state.name,
             "device": str(self.device),
         }
@@ -168,7 +168,7 @@ def load(
     mix : `all` layers, kept apart: (L, T, D); or one vector per token: the `last` layer, the `average` of all layers,
         `concatenate`, all layers side by side: (T, L · D), or `trained`, the first mix of the model in an
         archive. `top` is another name of `last`
-    precision : `float32`, `bfloat16` or `auto`, as in `Elmo`; the arrays are float32
+    precision : `float32`, `bfloat16`, `int8` or `auto`, as in `Elmo`; the arrays are float32
     cuda_device : the number of a GPU, −1 for the processor
     initial_state : the state before each sentence: `zero` (the default), or `warm`, which `convert-elmo --warm-on`
         stored in the file; with `trained` the default is the model's own

@@ -1,5 +1,6 @@
 """PRODUCTS: the fastest matrix product at hand, and `Linear` on top of it. Torch only."""
 
+from elmo_plugin.linear.int8 import Int8Weight, has_int8
 from elmo_plugin.linear.linear import Linear, linear, with_linear
 from elmo_plugin.linear.number_types import NUMBER_TYPES, number_type
 from elmo_plugin.linear.products import (
@@ -14,8 +15,10 @@ from elmo_plugin.linear.products import (
 
 __all__ = [
     "NUMBER_TYPES",
+    "Int8Weight",
     "Linear",
     "Version",
+    "has_int8",
     "has_native_bfloat16",
     "linear",
     "number_type",

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from elmo_plugin.linear.int8 import Int8Weight
 from elmo_plugin.linear.products import product, product_type, runs_faster, weight_gradient
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -15,8 +16,12 @@ def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Ten
     """Compute `torch.nn.functional.linear`, autocast included: values (N, I), weight (O, I), bias (O,) to (N, O)."""
     if not torch.is_grad_enabled():
         dtype = product_type(weight)
-        return product(values.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
-    if product_type(values) == values.dtype == weight.dtype and len(values) and runs_faster(values):
+        values, weight, bias = values.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+        if isinstance(weight, Int8Weight):
+            return weight.precise_product(values, bias)
+        return product(values, weight, bias)
+    is_ours = not isinstance(weight, Int8Weight) and runs_faster(values)
+    if product_type(values) == values.dtype == weight.dtype and len(values) and is_ours:
         output: Tensor = _Linear.apply(values, weight, bias)
         return output
     return functional.linear(values, weight, bias)

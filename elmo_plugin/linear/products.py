@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.nn.functional import linear
 from torch.utils.weak import WeakIdKeyDictionary
 
+from elmo_plugin.linear.int8 import Int8Weight
+
 WORTH_PACKING = {torch.float32: 32, torch.bfloat16: 8}
 """How often a weight must be used before prepacking it for the processor's caches pays."""
 
@@ -36,6 +38,9 @@ class Version:
     """
 
     def __init__(self, weight: Tensor) -> None:
+        self._packed = None
+        if isinstance(weight, Int8Weight):  # only an operator can write to it, and that packs it again
+            self._packed, weight = weight.packed, torch.empty(0)
         self._storage = weight.detach()
         self._writes = 0 if weight.is_inference() else weight._version
         self._products = _probe(self._storage)
@@ -44,6 +49,7 @@ class Version:
         """Return whether both are of the same weight with the same numbers."""
         return (
             isinstance(other, Version)
+            and self._packed is other._packed
             and self._storage.data_ptr() == other._storage.data_ptr()
             and self._storage.dtype == other._storage.dtype
             and self._writes == other._writes
@@ -90,6 +96,10 @@ def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Te
 
 def product_with(weight: Tensor, bias: Optional[Tensor] = None) -> Callable[[Tensor], Tensor]:
     """Return the function from values (N, I) to `product(values, weight, bias)`, for a weight that is used often."""
+    if isinstance(weight, Int8Weight):
+        # The errors of a projection (P, H) are those of the outputs, and a recurrent weight (4H, P) is the larger one.
+        is_recurrent = bias is None and weight.size(0) > weight.size(1)
+        return weight.product if is_recurrent else partial(weight.precise_product, bias=bias)
     if not _is_for_onednn(weight):
         return partial(linear, weight=weight, bias=bias)
     operator = torch.ops.mkldnn._linear_pointwise.default
@@ -108,7 +118,7 @@ def pack(weight: Tensor, rows: int, times: int, keep: bool = False) -> Tensor:
 
     With `keep`, the prepacked copy of a frozen weight is kept for later calls, which costs its memory.
     """
-    if rows < 2 or not _is_for_onednn(weight):
+    if rows < 2 or isinstance(weight, Int8Weight) or not _is_for_onednn(weight):
         return weight
     if not keep or weight.requires_grad or weight.is_inference():
         return _reorder(weight, rows) if times >= WORTH_PACKING[weight.dtype] else weight

@@ -12,7 +12,7 @@ from allennlp.models import Model
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
-from elmo_plugin.bilm import BiLM, ElmoLstm, WordEncoder, add_boundaries, check_precision, dtype_on, warn_of_emulation
+from elmo_plugin.bilm import BiLM, ElmoLstm, WordEncoder, add_boundaries, check_precision, dtype_on, warn_of_fallback
 from elmo_plugin.checkpoints import Checkpoint, bilm_keys, build_bilm, find_checkpoint, in_order_of, resolve_bilm
 from elmo_plugin.config_keys import probability
 from elmo_plugin.lstm import LstmState
@@ -88,7 +88,7 @@ class BidirectionalLanguageModel(Model):
         serialization_dir: Optional[str] = None,
     ) -> None:
         super().__init__(vocab, serialization_dir=serialization_dir)
-        self.precision = check_precision(precision)
+        self.precision = check_precision(precision, pretraining=True)
         probability(dropout=dropout)
         words = words_of(vocab)
         self.bilm, checkpoint = _build_bilm(vocab, words, bilm_keys(bilm), kernel, serialization_dir)
@@ -136,7 +136,7 @@ class BidirectionalLanguageModel(Model):
             are those of w₁ … wₙ, `</S>` forward, and of `<S>`, w₁ … wₙ backward. `mask` is True for these.
         """
         device = next(self.parameters()).device
-        warn_of_emulation(device, self.precision)
+        warn_of_fallback(device, self.precision)
         dtype = dtype_on(device, self.precision)
         autocast: AbstractContextManager[Any] = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
         with autocast:

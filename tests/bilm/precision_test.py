@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from elmo_plugin.bilm import precision
-from elmo_plugin.bilm.precision import dtype_on, warn_of_emulation
+from elmo_plugin.bilm.precision import dtype_on, warn_of_fallback
 from elmo_plugin.linear.products import has_native_bfloat16
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -37,7 +37,7 @@ def caught(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.parametrize(("name", "wanted"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
 def test_a_type_is_itself_where_it_is_native(name: str, wanted: torch.dtype, caplog: pytest.LogCaptureFixture) -> None:
     assert dtype_on(CPU, name) == dtype_on(META, name) == wanted
-    warn_of_emulation(CPU, name)
+    warn_of_fallback(CPU, name)
     assert not caught(caplog)
 
 
@@ -61,7 +61,7 @@ def test_bfloat16_stays_on_another_device() -> None:
 def test_only_who_asks_for_bfloat16_is_warned_and_once(caplog: pytest.LogCaptureFixture) -> None:
     precision._warn.cache_clear()
     for name in ("auto", "float32", "bfloat16", "bfloat16"):
-        warn_of_emulation(CPU, name)
+        warn_of_fallback(CPU, name)
     (message,) = caught(caplog)
     assert "'precision'" in message and "float32" in message
 

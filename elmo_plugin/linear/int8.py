@@ -1,0 +1,153 @@
+"""Frozen weights of 8 bits on a CPU, multiplied by FBGEMM, which comes with PyTorch on x86.
+
+A step of a recurrence reads all of its weight, and one sentence gives the processor little to compute meanwhile. So a
+step takes as long as reading, and weights of a quarter of the size are read faster.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+LARGEST_WEIGHT = 127
+LARGEST_VALUE = 63
+"""Values get 7 bits: without AVX512-VNNI a processor adds two products in 16 bits, which two of 8 bits can exceed."""
+ZERO = 64
+"""The unsigned integer that stands for a value of 0."""
+SMALLEST_RANGE = 1e-30
+"""A row of smaller values counts as zeros, so that dividing by its largest number stays finite."""
+SCALE_BITS = 16
+"""Scales have so few bits that a scale times a weight of 8 bits is exact: rounding a rounded weight changes nothing."""
+
+
+class Int8Weight(Tensor):
+    """A frozen weight (O, I) rounded to 8 bits, with one scale per row: the largest number of row o is 127 · scale_o.
+
+    The two products read the integers. Every other operator sees the rounded weight in float32, so that a state dict
+    holds it and other number types can be made from it.
+
+    A row of values is scaled by its own largest number, so the result of a row depends on no other row, and integers
+    add up to the same sum in any order.
+    """
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    _is_param = True  # as `torch.nn.Parameter` marks its own
+    packed: Any
+    """FBGEMM's copy of the integers and scales. Writing to the weight replaces it."""
+
+    @staticmethod
+    def __new__(cls, weight: Tensor) -> "Int8Weight":
+        """Round a weight (O, I) of a CPU."""
+        rounded = Tensor._make_wrapper_subclass(cls, weight.shape, dtype=torch.float32, device=weight.device)
+        rounded.packed = _packed(weight)
+        return rounded
+
+    def dequantized(self) -> Tensor:
+        """Return the rounded weight (O, I) in float32."""
+        weight, _ = torch.ops.quantized.linear_unpack(self.packed)
+        return weight.dequantize()
+
+    def product(self, values: Tensor) -> Tensor:
+        """Multiply values (N, I) of float32, rounded to 7 bits, by the weight, to (N, O)."""
+        step = _step(values)  # (N, 1)
+        return self._times(values / step).mul_(step)
+
+    def precise_product(self, values: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+        """Multiply values (N, I) of float32, rounded to 13 bits, by the weight, to (N, O), in twice the operations.
+
+        What rounding to 7 bits leaves is rounded to 7 bits too.
+        """
+        step = _step(values)  # (N, 1)
+        scaled = values / step  # (N, I)
+        rest = (scaled - scaled.round()).mul_(2 * LARGEST_VALUE)
+        high, low = self._times(torch.cat([scaled, rest])).chunk(2)  # (N, O) each
+        output = high.add_(low, alpha=0.5 / LARGEST_VALUE).mul_(step)
+        return output if bias is None else output.add_(bias)
+
+    def _times(self, scaled: Tensor) -> Tensor:
+        """Round values (N, I) between −63 and 63 to integers and multiply them by the weight, to (N, O)."""
+        multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+        output: Tensor = multiply(scaled, 1.0, ZERO, self.packed)
+        return output
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        """Return the type and the shape."""
+        return f"Int8Weight{tuple(self.shape)}"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Int8Weight":
+        """Return another weight of the same numbers."""
+        return Int8Weight(self.dequantized())
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[type, tuple[Tensor]]:
+        """Pickle the rounded weight."""
+        return Int8Weight, (self.dequantized(),)
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operator on the rounded weight, and round again what it writes to a weight."""
+        floats, named = tree_map(
+            lambda each: each.dequantized() if isinstance(each, cls) else each, (args, kwargs or {})
+        )
+        result = func(*floats, **named)
+        if func._schema.is_mutable and isinstance(args[0], cls):
+            args[0].packed = _packed(floats[0])
+            return args[0]
+        return result
+
+
+@cache
+def has_int8() -> bool:
+    """Return whether this build of PyTorch and this processor multiply by an `Int8Weight`, by trying it."""
+    ones = torch.ones(2, 16)
+    try:
+        return torch.allclose(Int8Weight(ones).product(ones), ones @ ones.t(), rtol=1e-3)
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return False
+
+
+def _step(values: Tensor) -> Tensor:
+    """Return the distance of the integers that stand for each row of values (N, I), as (N, 1)."""
+    return (
+        torch.linalg.vector_norm(values, torch.inf, dim=1, keepdim=True).clamp_min_(SMALLEST_RANGE).div_(LARGEST_VALUE)
+    )
+
+
+@torch.no_grad()
+def _packed(weight: Tensor) -> Any:
+    """Round a weight (O, I) to integers of 8 bits and pack them for FBGEMM."""
+    weight = weight.float()
+    scales = _few_bits(weight.abs().amax(dim=1) / LARGEST_WEIGHT)  # (O,)
+    integers = (weight / scales.unsqueeze(1)).round_().to(torch.int8)  # (O, I)
+    zeros = torch.zeros(len(weight), dtype=torch.long)  # (O,)
+    with _fbgemm():
+        quantized = torch._make_per_channel_quantized_tensor(integers, scales.double(), zeros, 0)
+        return torch.ops.quantized.linear_prepack(quantized, None)
+
+
+def _few_bits(scales: Tensor) -> Tensor:
+    """Round positive scales up to `SCALE_BITS` bits. A row of zeros gets the scale 1."""
+    mantissa, exponent = torch.where(scales == 0, torch.ones_like(scales), scales).frexp()
+    return (mantissa * 2**SCALE_BITS).ceil_().div_(2**SCALE_BITS).ldexp_(exponent)
+
+
+@contextmanager
+def _fbgemm() -> Iterator[None]:
+    """Choose FBGEMM among PyTorch's libraries of integer products while a weight is packed.
+
+    PyTorch 2.15 warns that a later release will have no quantized tensors. `has_int8` will then be false.
+    """
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = "fbgemm"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            yield
+    finally:
+        torch.backends.quantized.engine = before
