@@ -1,6 +1,6 @@
 """Embed text with a frozen biLM: one batch, a corpus, one sentence."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from torch import Tensor
@@ -18,6 +18,8 @@ from elmo_plugin.text import batch_to_ids
 
 BATCH_SIZE = 32
 SENTENCE_LENGTH = 20
+MEMORY = ["peak", "beside the model"]
+ABOUT_MEMORY = "Memory in MiB: the peak with the model, and the peak beside the loaded model."
 PART = 5
 """Batch sizes are tried on every fifth sentence."""
 ALLENNLP_BATCHINGS = [Batching(32, "sentences"), Batching(64, "sentences")]
@@ -41,18 +43,14 @@ def one_batch(settings: Settings) -> Table:
     agreements = compare(embedders, ids)
     calls = cold_calls(embedders, ids) + limit_calls(settings, [sentences])
     times = interleave(calls, settings.repeats, settings.device)
-    memory = {}
-    for system in embedders:
-        peak = peak_of(system, settings.files, settings.device, [sentences])
-        memory[system.name] = [f"{peak.with_model:,.0f}", f"{peak.beside_model:,.0f}"]
+    memory = memory_cells(embedders, settings, sentences)
     kernels = {system.kernel for system in embedders}
     absent = ", ".join(f"`{kernel}`" for kernel in KERNELS if kernel not in kernels) or "none"
     return Table(
         f"One batch of {len(sentences)} sentences",
         f"{sum(map(len, sentences))} tokens, the longest sentence has {ids.size(1)}; the word cache is empty. "
-        f"Rounds: {settings.repeats}. Memory in MiB: the peak with the model, and the peak beside the loaded model. "
-        f"Kernels that do not run here: {absent}.",
-        ["", *TIMES, AGREEMENT, "peak", "beside the model"],
+        f"Rounds: {settings.repeats}. {ABOUT_MEMORY} Kernels that do not run here: {absent}.",
+        ["", *TIMES, AGREEMENT, *MEMORY],
         [
             [name, *time_cells(each, times[ALLENNLP.name]), str(agreements.get(name, "")), *memory.get(name, ["", ""])]
             for name, each in times.items()
@@ -104,15 +102,22 @@ def one_sentence(settings: Settings) -> Table:
         calls.append(Call(f"{system.name}, words cached", partial(embedder.embed, ids)))
     calls += limit_calls(settings, [[sentence]])
     times = interleave(calls, 4 * settings.repeats, settings.device)
+    memory = memory_cells(embedders, settings, [sentence])
     return Table(
         f"One sentence of {len(sentence)} tokens",
-        f"The word cache is empty unless a row says otherwise. Rounds: {4 * settings.repeats}.",
-        ["", *TIMES, AGREEMENT],
+        f"The word cache is empty unless a row says otherwise. Rounds: {4 * settings.repeats}. {ABOUT_MEMORY}",
+        ["", *TIMES, AGREEMENT, *MEMORY],
         [
-            [name, *time_cells(each, times[ALLENNLP.name]), str(agreements.get(name, ""))]
+            [name, *time_cells(each, times[ALLENNLP.name]), str(agreements.get(name, "")), *memory.get(name, ["", ""])]
             for name, each in times.items()
         ],
     )
+
+
+def memory_cells(systems: Iterable[System], settings: Settings, sentences: Sentences) -> dict[str, list[str]]:
+    """Return the cells of each system's peak memory, under its name."""
+    peaks = {system.name: peak_of(system, settings.files, settings.device, [sentences]) for system in systems}
+    return {name: [f"{peak.with_model:,.0f}", f"{peak.beside_model:,.0f}"] for name, peak in peaks.items()}
 
 
 def load(systems: Sequence[System], settings: Settings) -> Embedders:

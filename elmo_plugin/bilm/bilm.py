@@ -1,15 +1,18 @@
 """The biLM: token vectors and LSTM layers of whole sentences, between `<S>` and `</S>`."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Optional
 
 import torch
 from allennlp.common.checks import ConfigurationError
+from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
+from elmo_plugin.bilm.contextualizer import build_contextualizer, run_contextualizer
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
 from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
@@ -61,7 +64,11 @@ class BiLM(nn.Module):
             raise ConfigurationError(
                 "'options': expected 'char_cnn', 'lexicon' or 'n_tokens_vocab', which say what the biLM reads, got none"
             )
-        self.lstm = ElmoLstm(options.lstm, kernel=kernel)
+        self.lstm: Seq2SeqEncoder
+        if options.contextualizer is None:
+            self.lstm = ElmoLstm(options.lstm, kernel=kernel)
+        else:
+            self.lstm = build_contextualizer(options.contextualizer, width)
         self.word_cache = WordCache()
         self.token_layer: Optional[nn.Module] = None
         self.register_buffer("warm_hidden", None)  # (n_layers, 2, 1, P)
@@ -101,11 +108,19 @@ class BiLM(nn.Module):
         if self.token_layer is not None:
             tokens = self._through_token_layer(tokens, mask)
             words = TokenTable.of(tokens)
-        if state is None:
-            state = self.lstm.zero_state(tokens.size(0), tokens)
-        contextual, final = self.lstm.run(words, mask.sum(dim=1), state)  # (n_layers, B, T + 2, D)
+        state = state or self.zero_state(tokens.size(0), tokens)
+        if isinstance(self.lstm, ElmoLstm):
+            contextual, state = self.lstm.run(words, mask.sum(dim=1), state)  # (n_layers, B, T + 2, D)
+        else:
+            contextual = run_contextualizer(self.lstm, tokens, mask)  # (1, B, T + 2, D)
         layers = torch.cat([torch.cat([tokens, tokens], dim=-1).unsqueeze(0), contextual])  # (L, B, T + 2, D)
-        return BiLMOutput(layers, mask, final)
+        return BiLMOutput(layers, mask, state)
+
+    def zero_state(self, batch_size: int, like: Tensor) -> LstmState:
+        """Return the state of sentences that start from zeros. Another contextualizer than the LSTMs has none."""
+        if isinstance(self.lstm, ElmoLstm):
+            return self.lstm.zero_state(batch_size, like)
+        return LstmState(*(like.new_zeros(0, 2, batch_size, self.options.lstm.projection_dim) for _ in range(2)))
 
     def expose_token_layer(self) -> nn.Module:
         """Return a module whose output is the token layer (B, T, P) without `<S>` and `</S>`, for hooks.
@@ -163,6 +178,8 @@ class BiLM(nn.Module):
             options, _ = read_extra_state(state)
         except (ValueError, KeyError) as error:
             raise ConfigurationError(f"the biLM's '_extra_state' in the state dict: {error}") from error
+        if options.contextualizer is None:  # earlier versions did not write it
+            options = replace(options, contextualizer=self.options.contextualizer)
         if options != self.options:
             raise ConfigurationError(
                 f"the biLM's '_extra_state' in the state dict: expected {self.options}, got {options}"

@@ -10,6 +10,7 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm.bilm import BiLM
+from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
 from elmo_plugin.lstm import LstmState
 
 
@@ -49,7 +50,7 @@ class ZeroState(InitialState):
 
     def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:
         """Return an all-zero state for a batch of `batch_size` sentences."""
-        return bilm.lstm.zero_state(batch_size, like)
+        return bilm.zero_state(batch_size, like)
 
 
 @InitialState.register("warm")
@@ -95,7 +96,8 @@ class CarriedState(InitialState):
 
     def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:
         """Return the state in which the last batch left each row."""
-        state = bilm.lstm.zero_state(batch_size, like)
+        _check_has_state(bilm)
+        state = bilm.zero_state(batch_size, like)
         for part, kept in zip(state, self._state or (), strict=False):
             rows = min(batch_size, kept.size(2))
             part[:, :, :rows] = kept[:, :, :rows]
@@ -126,6 +128,7 @@ def warm_up(bilm: BiLM, batches: Iterable[Tensor]) -> LstmState:
 
     state : `LstmState` (n_layers, 2, 1, P) and (n_layers, 2, 1, H), to be assigned to `bilm.warm_state`
     """
+    _check_has_state(bilm)
     mean: Optional[LstmState] = None
     sentences = 0
     for ids in batches:
@@ -137,3 +140,10 @@ def warm_up(bilm: BiLM, batches: Iterable[Tensor]) -> LstmState:
     if mean is None:
         raise ConfigurationError("the text to warm up on: expected at least one sentence, got none")
     return mean
+
+
+def _check_has_state(bilm: BiLM) -> None:
+    if not isinstance(bilm.lstm, ElmoLstm):
+        raise ConfigurationError(
+            f"'initial_state': expected 'zero': the biLM's 'contextualizer', {type(bilm.lstm).__name__}, has no state"
+        )

@@ -11,7 +11,7 @@ from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, check_size
 from elmo_plugin.checkpoints.files import (
     HDF5,
     JSON,
@@ -151,13 +151,17 @@ def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = 
     Raises `ConfigurationError` if the weights do not fit the sizes.
     """
     weights = dict(checkpoint.state_dict)
+    contextualizer, width = checkpoint.options.contextualizer, checkpoint.options.lstm.projection_dim
+    if contextualizer is not None:
+        stored = sum(weight.numel() for name, weight in weights.items() if name.startswith("lstm."))
+        check_size(contextualizer, width, stored)
     bilm = BiLM(checkpoint.options, kernel, fspath(source))
     if "warm_hidden" in weights:
         bilm.warm_state = LstmState(weights["warm_hidden"].clone(), weights["warm_cell"].clone())
     weights.setdefault("_extra_state", bilm.get_extra_state())
     try:
         bilm.load_state_dict(weights)
-    except RuntimeError as error:  # for example a language model that was trained with its own 'contextualizer'
+    except RuntimeError as error:  # for example one of version 0.1 that was trained with its own 'contextualizer'
         raise ConfigurationError(
             f"'{fspath(source)}': expected the weights of a biLM of {checkpoint.options}, got others: {error}"
         ) from error

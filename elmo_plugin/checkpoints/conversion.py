@@ -74,6 +74,8 @@ def convert(
     with Tqdm.tqdm(total=2, desc="reading, then writing", unit=" steps") as progress:
         read = load_checkpoint(source)
         progress.update()
+        if read.options.contextualizer is not None and form not in ("native", "hub"):
+            raise ConfigurationError(f"'{source}': the format {form} holds LSTMs only, expected native or hub")
         checkpoint, left_out = _without_misfits(read if warm_on is None else _with_warm_state(read, warm_on), form)
         files = _write(checkpoint, target, form, numbers, license)
         progress.update()

@@ -199,7 +199,7 @@ def _check_shapes(checkpoint: Checkpoint, path: Path) -> None:
     with torch.device("meta"):
         bilm = BiLM(checkpoint.options)
         if "warm_hidden" in shapes or "warm_cell" in shapes:
-            bilm.warm_state = bilm.lstm.zero_state(1, next(bilm.parameters()))
+            bilm.warm_state = bilm.zero_state(1, next(bilm.parameters()))
     expected = {name: tuple(tensor.shape) for name, tensor in bilm.state_dict().items() if name != DESCRIPTION}
     for name in sorted(expected.keys() | shapes.keys()):
         if shapes.get(name) != expected.get(name):

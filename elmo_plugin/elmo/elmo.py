@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm import (
     BiLM,
+    ElmoLstm,
     InitialState,
     ZeroState,
     check_precision,
@@ -165,7 +166,8 @@ class Elmo(nn.Module, Registrable):
         self.bilm = bilm
         set_precision(bilm, self.precision)
         bilm.requires_grad_(requires_grad)
-        self.bilm.lstm.input_dropout.p = 0.0  # the dropout of its pretraining
+        if isinstance(bilm.lstm, ElmoLstm):
+            bilm.lstm.input_dropout.p = 0.0  # the dropout of its pretraining
         self.requires_grad = requires_grad
         self.mixes = nn.ModuleList(mixes)
         self.dropout = nn.Dropout(dropout)

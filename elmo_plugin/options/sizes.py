@@ -111,6 +111,8 @@ class BiLMOptions:
     boundary_ids : `tuple[int, int]`
         The ids of `<S>` and `</S>` in a word-input model: their lines in its vocabulary file, counted from 1. bilm-tf
         has no such key; it looks them up in the file each time.
+    contextualizer : `Optional[Mapping[str, Any]]`
+        The config of a `Seq2SeqEncoder` in place of the LSTMs. Of `lstm` only `projection_dim` counts then.
     """
 
     lstm: LstmOptions
@@ -118,6 +120,7 @@ class BiLMOptions:
     n_tokens_vocab: Optional[int] = None
     many_langs: Optional[ManyLangsOptions] = None
     boundary_ids: tuple[int, int] = BOUNDARY_IDS
+    contextualizer: Optional[Mapping[str, Any]] = None
 
     @property
     def reads_words(self) -> bool:
@@ -126,8 +129,8 @@ class BiLMOptions:
 
     @property
     def num_layers(self) -> int:
-        """Return L: the LSTM layers and the token layer below them."""
-        return self.lstm.n_layers + 1
+        """Return L: the LSTM layers, or the last layer of another contextualizer, and the token layer below them."""
+        return (1 if self.contextualizer is not None else self.lstm.n_layers) + 1
 
     @property
     def layer_dim(self) -> int:
@@ -136,15 +139,16 @@ class BiLMOptions:
 
     @property
     def n_parameters(self) -> int:
-        """Return the number of parameters."""
+        """Return the number of parameters, without those of another contextualizer."""
         width = self.lstm.projection_dim
+        lstm = self.lstm.n_parameters if self.contextualizer is None else 0
         if self.many_langs is not None:
-            return self.lstm.n_parameters + self.many_langs.n_parameters(width)
+            return lstm + self.many_langs.n_parameters(width)
         if self.char_cnn is None:
-            return self.lstm.n_parameters + ((self.n_tokens_vocab or 0) + 1) * width
+            return lstm + ((self.n_tokens_vocab or 0) + 1) * width
         size = self.char_cnn.n_filters
         projection = (size + 1) * width if size != width else 0
-        return self.lstm.n_parameters + self.char_cnn.n_parameters(N_CHARACTERS) + projection
+        return lstm + self.char_cnn.n_parameters(N_CHARACTERS) + projection
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> "BiLMOptions":
@@ -159,13 +163,14 @@ class BiLMOptions:
         )
         if char_cnn is not None and lexicon is not None:
             raise OptionsError("expected 'char_cnn' or 'lexicon', got both")
-        n_tokens_vocab = options.get("n_tokens_vocab")
+        n_tokens_vocab, contextualizer = options.get("n_tokens_vocab"), options.get("contextualizer")
         sizes = cls(
             lstm=LstmOptions.from_dict(object_under(options, "", "lstm")),
             char_cnn=None if char_cnn is None else CharCnnOptions.from_dict(char_cnn),
             n_tokens_vocab=None if n_tokens_vocab is None else positive(options, "", "n_tokens_vocab"),
             many_langs=None if lexicon is None else ManyLangsOptions.from_dict(lexicon),
             boundary_ids=boundary_ids(options) if options.get("boundary_ids") is not None else BOUNDARY_IDS,
+            contextualizer=None if contextualizer is None else object_under(options, "", "contextualizer"),
         )
         check_parameters(sizes.n_parameters)
         return sizes
@@ -181,4 +186,6 @@ class BiLMOptions:
             options["lexicon"] = self.many_langs.to_dict()
         if self.boundary_ids != BOUNDARY_IDS:
             options["boundary_ids"] = list(self.boundary_ids)
+        if self.contextualizer is not None:
+            options["contextualizer"] = dict(self.contextualizer)
         return options

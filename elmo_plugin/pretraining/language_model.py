@@ -16,7 +16,7 @@ from elmo_plugin.bilm import BiLM, ElmoLstm, WordEncoder, add_boundaries, check_
 from elmo_plugin.checkpoints import Checkpoint, bilm_keys, build_bilm, find_checkpoint, in_order_of, resolve_bilm
 from elmo_plugin.config_keys import probability
 from elmo_plugin.lstm import LstmState
-from elmo_plugin.pretraining.causality import check_causality
+from elmo_plugin.pretraining.contextualizer import put_contextualizer
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, BiLMVocabulary, words_of
@@ -64,7 +64,7 @@ class BidirectionalLanguageModel(Model):
         Applied to the input of each LSTM layer and to the vectors that predict (bilm-tf's `dropout`).
     share_embedding_softmax : `bool`
         Use one table of vectors to read and to predict words. Only for a biLM that reads words.
-    contextualizer : `Optional[Seq2SeqEncoder]`
+    contextualizer : `Optional[Union[Lazy[Seq2SeqEncoder], Seq2SeqEncoder]]`
         Replaces the biLM's LSTM, for whole sentences. It must pass the causality check.
     precision : `str`
         The number type of matrix products: `float32`; `bfloat16`, which falls back to float32 on a processor that would
@@ -82,7 +82,7 @@ class BidirectionalLanguageModel(Model):
         softmax: Optional[Lazy[LmSoftmax]] = None,
         dropout: float = 0.0,
         share_embedding_softmax: bool = False,
-        contextualizer: Optional[Seq2SeqEncoder] = None,
+        contextualizer: Optional[Union[Lazy[Seq2SeqEncoder], Seq2SeqEncoder]] = None,
         precision: str = "float32",
         kernel: str = "auto",
         serialization_dir: Optional[str] = None,
@@ -93,14 +93,7 @@ class BidirectionalLanguageModel(Model):
         words = words_of(vocab)
         self.bilm, checkpoint = _build_bilm(vocab, words, bilm_keys(bilm), kernel, serialization_dir)
         if contextualizer is not None:
-            width, expected = contextualizer.get_input_dim(), self.bilm.options.lstm.projection_dim
-            if width != expected:
-                raise ConfigurationError(
-                    f"'contextualizer': expected input size {expected}, as of the biLM, got {width}"
-                )
-            if not isinstance(contextualizer, ElmoLstm):  # its directions never meet
-                check_causality(contextualizer)
-            self.bilm.lstm = contextualizer  # type: ignore[assignment]
+            put_contextualizer(self.bilm, contextualizer)
         if isinstance(self.bilm.lstm, ElmoLstm):
             self.bilm.lstm.input_dropout.p = dropout
         self.dropout = nn.Dropout(dropout)

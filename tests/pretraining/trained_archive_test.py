@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -15,10 +15,11 @@ from allennlp.modules.elmo import Elmo as ReferenceElmo
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.checkpoints import AllenNlpArchive, BilmTf, Native, convert
+from elmo_plugin.checkpoints import AllenNlpArchive, BilmTf, Checkpoint, Native, build_bilm, convert, load_checkpoint
+from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretraining import BidirectionalLanguageModel, BiLMVocabulary
 from elmo_plugin.text import batch_to_ids
-from tests.language_model_oracles import HELDOUT, WORD_INPUT, Config, experiment, write_corpus
+from tests.language_model_oracles import CHARACTERS, HELDOUT, WORD_INPUT, Config, experiment, write_corpus
 from tests.oracles import SENTENCES, reference_layers
 from tests.task_oracles import train
 
@@ -132,14 +133,62 @@ def test_a_contextualizer_of_the_same_kind_leaves_an_archive_of_the_same_kind(tm
     torch.testing.assert_close(elmo(ids), run.model.bilm(ids).layers[-1][:, 1:-1])
 
 
-def test_a_contextualizer_of_another_kind_leaves_a_language_model_but_no_bilm(tmp_path: Path) -> None:
-    lstm = {"type": "lstm", "input_size": 8, "hidden_size": 6, "bidirectional": True}
-    run = pretrain(
-        tmp_path, {"type": "sentence_batches", "max_tokens": 40, "max_sentence_length": 20}, contextualizer=lstm
-    )
+BATCHES = {"type": "sentence_batches", "max_tokens": 40, "max_sentence_length": 20}
+GRU = {"type": "gru", "input_size": 8, "hidden_size": 8, "bidirectional": True}
+TRANSFORMER = {"type": "bidirectional_language_model_transformer", "input_dim": 8, "hidden_dim": 16, "num_layers": 2}
+
+
+@pytest.mark.parametrize("contextualizer", [GRU, TRANSFORMER], ids=["gru", "transformer"])
+def test_a_contextualizer_of_another_kind_is_a_bilm_like_any_other(
+    tmp_path: Path, contextualizer: dict[str, Any]
+) -> None:
+    if contextualizer is TRANSFORMER:
+        pytest.importorskip("allennlp_models.lm")
+    run = pretrain(tmp_path, BATCHES, contextualizer=contextualizer)
     assert evaluate_from_archive(run.archive, str(run.heldout))["perplexity"] == pytest.approx(run.perplexity, rel=1e-6)
-    with pytest.raises(ConfigurationError, match=r"moved\.tar\.gz.*weights of a biLM"):
+    elmo, ids = embedder(run, "concatenate"), batch_to_ids(SENTENCES)
+    layers = run.model.bilm(ids).layers  # (2, B, T + 2, 2P)
+    assert len(layers) == 2
+    mask = (ids > 0).any(dim=-1)  # (B, T)
+    expected = torch.cat([*layers], dim=-1)[:, 1:-1] * mask.unsqueeze(-1)
+    torch.testing.assert_close(elmo(ids), expected)
+    torch.testing.assert_close(elmo(ids[:1]), expected[:1], rtol=1e-4, atol=1e-5)  # alone as in the batch
+
+    convert(run.archive, tmp_path / "native.safetensors")
+    again = build_bilm(load_checkpoint(tmp_path / "native.safetensors")).eval()
+    assert torch.equal(again(ids).layers, layers)
+    with pytest.raises(ConfigurationError, match="bilm-tf"):
+        convert(run.archive, tmp_path / "bilm_tf")
+    with pytest.raises(ConfigurationError, match="'initial_state'"):
+        convert(run.archive, tmp_path / "warm.safetensors", warm_on=run.heldout)
+
+
+def test_a_contextualizer_of_other_widths_leaves_a_language_model_but_no_bilm(tmp_path: Path) -> None:
+    run = pretrain(tmp_path, BATCHES, contextualizer={**GRU, "hidden_size": 6})
+    assert evaluate_from_archive(run.archive, str(run.heldout))["perplexity"] == pytest.approx(run.perplexity, rel=1e-6)
+    with pytest.raises(ConfigurationError, match=r"'contextualizer'.*\b16\b.*\b12\b"):
         embedder(run, "last")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"type": "os.path.Join"}, "os.path.Join"),
+        ({"type": "compose", "encoders": [{"type": "subprocess.Popen"}]}, "subprocess.Popen"),
+        ({"type": "no_such_encoder"}, "no_such_encoder"),
+        ({"type": ["gru"]}, "gru"),
+        ({**GRU, "hidden_size": 10**7}, "output size"),
+        ({**GRU, "num_layers": 10**5}, "num_layers"),
+        ({**GRU, "num_layers": 9}, "numbers"),
+        ({**GRU, "colour": "red"}, "colour"),
+    ],
+)
+def test_a_file_cannot_name_a_contextualizer_that_is_dangerous_or_of_another_size(
+    config: dict[str, Any], message: str
+) -> None:
+    options = BiLMOptions.from_dict({**CHARACTERS, "contextualizer": config})
+    with pytest.raises(ConfigurationError, match=message):
+        build_bilm(Checkpoint(options, {}))
 
 
 def test_a_model_of_words_goes_the_same_way(tmp_path: Path) -> None:

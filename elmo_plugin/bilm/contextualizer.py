@@ -1,0 +1,71 @@
+"""Another contextualizer in place of a biLM's LSTMs: any `Seq2SeqEncoder` whose directions do not meet."""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules import Seq2SeqEncoder
+from torch import Tensor
+
+MOST_LAYERS = 1000
+
+
+def build_contextualizer(config: Mapping[str, Any], width: int) -> Seq2SeqEncoder:
+    """Build the encoder of a config's block `contextualizer`, which reads token vectors of this width (P).
+
+    A file may hold the block, so only registered names are built. AllenNLP would import the module of any other.
+
+    Raises `ConfigurationError` for another name or other keys, and for an encoder that does not map P to 2P.
+    """
+    available = Seq2SeqEncoder.list_available()
+    for key, value in _items_in(config):
+        if key == "type" and (not isinstance(value, str) or "." in value):
+            raise ConfigurationError(f"'contextualizer': expected a registered name as 'type', got {value!r}")
+        if "layers" in key and isinstance(value, int) and value > MOST_LAYERS:
+            raise ConfigurationError(f"'contextualizer.{key}': expected at most {MOST_LAYERS}, got {value!r}")
+    if config.get("type") not in available:
+        raise ConfigurationError(
+            f"'contextualizer.type': expected one of {', '.join(available)}, got {config.get('type')!r}"
+        )
+    try:
+        encoder = Seq2SeqEncoder.from_params(Params(deepcopy(dict(config))))
+        sizes = encoder.get_input_dim(), encoder.get_output_dim()
+    except (TypeError, ValueError, RuntimeError, AttributeError, KeyError, NotImplementedError) as error:
+        raise ConfigurationError(f"'contextualizer': {error}") from error
+    if sizes != (width, 2 * width):
+        raise ConfigurationError(
+            f"'contextualizer': expected input size {width} and output size {2 * width}, of both directions side by "
+            f"side, got {sizes[0]} and {sizes[1]}"
+        )
+    return encoder
+
+
+def run_contextualizer(encoder: Seq2SeqEncoder, tokens: Tensor, mask: Tensor) -> Tensor:
+    """Return the last layer of an encoder, (1, B, T, 2P), zero beyond a sentence's end, from tokens (B, T, P)."""
+    getattr(encoder, "reset_states", lambda: None)()  # no sentence depends on an earlier one
+    outputs = encoder(tokens, mask)  # (B, T, 2P) of the last layer, or (layers, B, T, 2P)
+    last = outputs if outputs.dim() == 3 else outputs[-1]
+    return (last * mask.unsqueeze(-1)).unsqueeze(0)
+
+
+def check_size(config: Mapping[str, Any], width: int, stored: int) -> None:
+    """Raise `ConfigurationError` if the encoder has other than the `stored` numbers, without memory for them."""
+    with torch.device("meta"):
+        weights = build_contextualizer(config, width).state_dict().values()
+    expected = sum(weight.numel() for weight in weights)
+    if expected != stored:
+        raise ConfigurationError(f"'contextualizer': expected {expected:,} numbers, got weights of {stored:,}")
+
+
+def _items_in(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each key of a config with its value, at any depth."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield str(key), inner
+            yield from _items_in(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _items_in(inner)
