@@ -78,6 +78,7 @@ EXPERIMENTS = {
         "The scale γ of the mix",
         [Condition("1", "fixed_gamma"), Condition("learned (ELMo)", "elmo"), Condition("learned fast", "fast_gamma")],
     ),
+    "int8": Experiment("Weights of 8 bits", [Condition("float32 (ELMo)", "elmo"), Condition("int8", "int8")]),
     "dropout": Experiment("ELMo's dropout", [Condition("0.5 (ELMo)", "elmo"), Condition("0", "no_dropout")]),
     "data": Experiment(
         "Figure 1: fractions of the training data",
