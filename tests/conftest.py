@@ -4,8 +4,10 @@ Tensors of tests are small, and threads that wait for each other on a busy machi
 gzip's level 9, which takes five seconds for the weights of `english-tiny`; level 1 takes half a second.
 """
 
+import sys
 import tarfile
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import huggingface_hub.utils
 import pytest
@@ -14,6 +16,18 @@ import torch
 torch.set_num_threads(1)
 *others, _ = tarfile.TarFile.gzopen.__func__.__defaults__  # type: ignore[attr-defined]
 tarfile.TarFile.gzopen.__func__.__defaults__ = (*others, 1)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plugins_once() -> Iterator[None]:
+    """Let AllenNLP look for plugins once in a process. Each command looks again, which takes seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        plugins = sys.modules.get("allennlp.common.plugins")  # tests that need no AllenNLP do not import it
+        if plugins is not None:
+            once = cache(plugins.import_plugins)
+            patch.setattr(plugins, "import_plugins", once)
+            patch.setattr("allennlp.commands.import_plugins", once)
+        yield
 
 
 @pytest.fixture
