@@ -17,7 +17,10 @@ def put_contextualizer(bilm: BiLM, contextualizer: Union[Lazy[Seq2SeqEncoder], S
     Raises `ConfigurationError` for an encoder of another input size, and for one that leaks the target.
     """
     if isinstance(contextualizer, Lazy):
-        encoder, config = contextualizer.construct(), _as_dict(contextualizer._params)
+        try:
+            encoder, config = contextualizer.construct(), _as_dict(contextualizer._params)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"'contextualizer': {error}") from error
     else:
         encoder, config = contextualizer, None
     width, expected = encoder.get_input_dim(), bilm.options.lstm.projection_dim
