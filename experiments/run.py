@@ -86,7 +86,7 @@ class Run(NamedTuple):
 def config(run: Run) -> str:
     """Return the run's config in jsonnet, which extends the variant's. The environment variable TASK names the task.
 
-    Runs of a task with the same biLM share a sentence cache. Epochs on a fraction of the data have as many steps as
+    Runs of a task with the same biLM in the same precision share a sentence cache. Epochs on a fraction of the data have as many steps as
     epochs on all of it.
     """
     task, caches = TASKS[run.task], run.runs / "sentence_caches" / run.task
@@ -103,7 +103,10 @@ def config(run: Run) -> str:
   seed:: {run.seed},
   epochs:: {task.epochs},
   patience:: {task.patience},
-  elmo+:: {{ sentence_cache: {json.dumps(f"{caches}-")} + std.md5(std.toString($.bilm.keys)) }},
+  elmo+:: {{
+    local precision = if std.objectHasAll($.elmo, 'precision') then '-' + $.elmo.precision else '',
+    sentence_cache: {json.dumps(f"{caches}-")} + std.md5(std.toString($.bilm.keys)) + precision,
+  }},
   dataset_reader+: {{ max_instances: {task.train} }},
   validation_dataset_reader: $.dataset_reader {{ max_instances: {task.dev} }},
 {fraction if run.fraction < 1 else ""}{second if run.second_dev().exists() else ""}}}
