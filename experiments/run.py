@@ -86,8 +86,8 @@ class Run(NamedTuple):
 def config(run: Run) -> str:
     """Return the run's config in jsonnet, which extends the variant's. The environment variable TASK names the task.
 
-    Runs of a task with the same biLM in the same precision share a sentence cache. Epochs on a fraction of the data have as many steps as
-    epochs on all of it.
+    Runs of a task with the same biLM and precision share a sentence cache. Epochs on a fraction of the data have as
+    many steps as epochs on all of it.
     """
     task, caches = TASKS[run.task], run.runs / "sentence_caches" / run.task
     fraction = f"""\

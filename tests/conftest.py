@@ -4,6 +4,7 @@ Tensors of tests are small, and threads that wait for each other on a busy machi
 gzip's level 9, which takes five seconds for the weights of `english-tiny`; level 1 takes half a second.
 """
 
+import logging
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -28,6 +29,19 @@ def plugins_once() -> Iterator[None]:
             patch.setattr(plugins, "import_plugins", once)
             patch.setattr("allennlp.commands.import_plugins", once)
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_log_of_a_run() -> Iterator[None]:
+    """Take the log file of a run from AllenNLP's loggers after a test: it would be reopened where no folder is."""
+    loggers = [logging.getLogger(), logging.getLogger("tqdm")]
+    before = [handler for logger in loggers for handler in logger.handlers]
+    yield
+    for logger in loggers:
+        for handler in [*logger.handlers]:
+            if isinstance(handler, logging.FileHandler) and handler not in before:
+                logger.removeHandler(handler)
+                handler.close()
 
 
 @pytest.fixture
