@@ -10,7 +10,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor
 
-MOST_LAYERS = 1000
+from elmo_plugin.options import MOST_LAYERS
 
 
 def build_contextualizer(config: Mapping[str, Any], width: int) -> Seq2SeqEncoder:

@@ -21,7 +21,7 @@ CHOICES = [*PRECISIONS, "int8", "auto"]
 FALLBACKS = {
     "bfloat16": "'precision' is 'bfloat16', but this processor would emulate it, several times slower than float32; "
     "float32 is used instead. 'auto' does the same without this warning.",
-    "int8": "'precision' is 'int8', which only processors compute; float32 is used instead.",
+    "int8": "'precision' is 'int8', which only x86 processors compute, with FBGEMM; float32 is used instead.",
 }
 """What is logged where a precision means float32."""
 

@@ -172,8 +172,8 @@ def _add_work(subparser: argparse.ArgumentParser) -> None:
         "--precision",
         choices=CHOICES,
         default="float32",
-        help="compute in this type; int8 saves memory on a processor but not time in batches, auto is bfloat16 if the "
-        "device computes it natively (default: float32)",
+        help="compute in this type; int8 saves memory on an x86 processor, and time where it has no "
+        "bfloat16; auto is bfloat16 if the device computes it natively (default: float32)",
     )
     group.add_argument(
         "--cuda-device",

@@ -74,8 +74,8 @@ class Elmo(nn.Module, Registrable):
         The state that the LSTMs start from; zeros by default.
     precision : `str`
         The type of a frozen biLM's weights and matrix products: `float32`; `bfloat16`, which is float32 on a processor
-        that would emulate it; `int8`, for single sentences on a processor, which is float32 on a GPU; or
-        `auto`, which is bfloat16 where the device computes it natively, else float32. The representations are float32.
+        that would emulate it; `int8`, which is float32 except on an x86 processor; or `auto`, which is bfloat16 where
+        the device computes it natively, else float32. The representations are float32.
     kernel : `str`
         The name of the kernel, or `auto`.
     sentence_cache : `Optional[Union[str, Lazy[SentenceCache]]]`

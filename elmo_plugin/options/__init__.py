@@ -2,9 +2,10 @@
 
 from elmo_plugin.options.encoders import N_CHARACTERS, CharCnnOptions, ManyLangsOptions
 from elmo_plugin.options.sizes import BiLMOptions, LstmOptions
-from elmo_plugin.options.values import OptionsError
+from elmo_plugin.options.values import MOST_LAYERS, OptionsError
 
 __all__ = [
+    "MOST_LAYERS",
     "N_CHARACTERS",
     "BiLMOptions",
     "CharCnnOptions",

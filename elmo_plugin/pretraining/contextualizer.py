@@ -8,13 +8,12 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 
 from elmo_plugin.bilm import BiLM, ElmoLstm
-from elmo_plugin.pretraining.causality import check_causality
 
 
 def put_contextualizer(bilm: BiLM, contextualizer: Union[Lazy[Seq2SeqEncoder], Seq2SeqEncoder]) -> None:
     """Replace the LSTMs of a biLM. The block of the config, if there is one, becomes part of its options.
 
-    Raises `ConfigurationError` for an encoder of another input size, and for one that leaks the target.
+    Raises `ConfigurationError` for an encoder of another input size.
     """
     if isinstance(contextualizer, Lazy):
         try:
@@ -26,9 +25,8 @@ def put_contextualizer(bilm: BiLM, contextualizer: Union[Lazy[Seq2SeqEncoder], S
     width, expected = encoder.get_input_dim(), bilm.options.lstm.projection_dim
     if width != expected:
         raise ConfigurationError(f"'contextualizer': expected input size {expected}, as of the biLM, got {width}")
-    if not isinstance(encoder, ElmoLstm):  # its directions never meet, and its sizes are those of `lstm`
-        check_causality(encoder)
-        bilm.options = replace(bilm.options, contextualizer=config)
+    # The sizes of an `ElmoLstm` are those of the block `lstm`.
+    bilm.options = replace(bilm.options, contextualizer=None if isinstance(encoder, ElmoLstm) else config)
     bilm.lstm = encoder
 
 

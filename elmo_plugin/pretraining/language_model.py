@@ -16,6 +16,7 @@ from elmo_plugin.bilm import BiLM, ElmoLstm, WordEncoder, add_boundaries, check_
 from elmo_plugin.checkpoints import Checkpoint, bilm_keys, build_bilm, find_checkpoint, in_order_of, resolve_bilm
 from elmo_plugin.config_keys import probability
 from elmo_plugin.lstm import LstmState
+from elmo_plugin.pretraining.causality import check_causality
 from elmo_plugin.pretraining.contextualizer import put_contextualizer
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
@@ -94,8 +95,10 @@ class BidirectionalLanguageModel(Model):
         self.bilm, checkpoint = _build_bilm(vocab, words, bilm_keys(bilm), kernel, serialization_dir)
         if contextualizer is not None:
             put_contextualizer(self.bilm, contextualizer)
-        if isinstance(self.bilm.lstm, ElmoLstm):
+        if isinstance(self.bilm.lstm, ElmoLstm):  # its directions never meet
             self.bilm.lstm.input_dropout.p = dropout
+        else:
+            check_causality(self.bilm.lstm)
         self.dropout = nn.Dropout(dropout)
         input_dim = self.bilm.lstm.get_output_dim() // 2  # P
         if softmax is not None:

@@ -12,7 +12,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor
 
-from elmo_plugin.pretraining import BidirectionalLanguageModel
+from elmo_plugin.pretraining import BidirectionalLanguageModel, language_model
 from elmo_plugin.pretraining.causality import check_causality
 from elmo_plugin.pretraining.vocabulary import MARKS
 from elmo_plugin.pretraining.word_ids import WordIds
@@ -170,7 +170,7 @@ def test_random_words_are_not_predicted_better_than_chance() -> None:
 
 
 def test_a_leak_that_slips_past_the_check_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elmo_plugin.pretraining.contextualizer.check_causality", lambda contextualizer: None)
+    monkeypatch.setattr(language_model, "check_causality", lambda contextualizer: None)
     leaky = {"type": "lstm", "input_size": WIDTH, "hidden_size": 16, "num_layers": 2, "bidirectional": True}
     found = train_on_random_words(leaky, steps=60)
     assert math.log(found["perplexity"]) < ENTROPY - 0.3

@@ -19,7 +19,15 @@ from elmo_plugin.checkpoints import AllenNlpArchive, BilmTf, Checkpoint, Native,
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretraining import BidirectionalLanguageModel, BiLMVocabulary
 from elmo_plugin.text import batch_to_ids
-from tests.language_model_oracles import CHARACTERS, HELDOUT, WORD_INPUT, Config, experiment, write_corpus
+from tests.language_model_oracles import (
+    CHARACTERS,
+    HELDOUT,
+    WORD_INPUT,
+    Config,
+    experiment,
+    language_model,
+    write_corpus,
+)
 from tests.oracles import SENTENCES, reference_layers
 from tests.task_oracles import train
 
@@ -161,6 +169,15 @@ def test_a_contextualizer_of_another_kind_is_a_bilm_like_any_other(
         convert(run.archive, tmp_path / "bilm_tf")
     with pytest.raises(ConfigurationError, match="'initial_state'"):
         convert(run.archive, tmp_path / "warm.safetensors", warm_on=run.heldout)
+
+
+def test_a_contextualizer_among_the_options_is_checked_too_and_can_be_replaced() -> None:
+    with pytest.raises(ConfigurationError, match=r"'contextualizer'.*leaks"):
+        language_model(bilm={"options": {**CHARACTERS, "contextualizer": {**GRU, "num_layers": 2}}})
+    kept = language_model(bilm={"options": {**CHARACTERS, "contextualizer": GRU}})
+    assert kept.bilm.options.contextualizer == GRU and kept.bilm.options.num_layers == 2
+    replaced = language_model(bilm={"options": {**CHARACTERS, "contextualizer": GRU}}, contextualizer=ELMO_LSTM)
+    assert replaced.bilm.options.contextualizer is None and replaced.bilm.options.num_layers == 3
 
 
 def test_a_contextualizer_of_other_widths_leaves_a_language_model_but_no_bilm(tmp_path: Path) -> None:
