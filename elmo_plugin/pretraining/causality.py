@@ -1,7 +1,5 @@
 """The causality check: no direction of a contextualizer may read the token that it predicts."""
 
-from copy import deepcopy
-
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
@@ -29,28 +27,43 @@ def check_causality(contextualizer: Seq2SeqEncoder) -> None:
     name = f"'{type(getattr(contextualizer, '_module', contextualizer)).__name__}'"
     if not contextualizer.is_bidirectional() or contextualizer.get_output_dim() % 2:
         raise ConfigurationError(f"'contextualizer': expected a forward and a backward direction, got {name} with one")
-    probe = deepcopy(contextualizer).eval()  # modes and states of the contextualizer stay as they are
+    modes = {module: module.training for module in contextualizer.modules()}
+    try:
+        _check_directions(contextualizer.eval(), name)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        _forget(contextualizer)
+
+
+def _check_directions(contextualizer: Seq2SeqEncoder, name: str) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         sentence, replacement = torch.randn(2, N_TOKENS, contextualizer.get_input_dim())  # (T, I) each
-        positions = torch.arange(N_TOKENS)
-        for here in range(N_TOKENS):
-            unseen = {"forward": ("later", positions > here), "backward": ("earlier", positions < here)}
-            for direction, (which, hidden) in enumerate(unseen.values()):
-                plain = _outputs(probe, sentence)[direction, here]  # (P,)
-                changed = torch.where(hidden.unsqueeze(-1), replacement, sentence)  # (T, I)
-                if not torch.allclose(plain, _outputs(probe, changed)[direction, here], rtol=TOLERANCE, atol=TOLERANCE):
-                    raise ConfigurationError(
-                        f"'contextualizer': {name} leaks the target, because its {[*unseen][direction]} outputs depend "
-                        f"on {which} tokens; use directions that never meet, as in 'elmo_lstm' (a bidirectional 'lstm' "
-                        "of more than one layer joins them between its layers)"
-                    )
+    positions = torch.arange(N_TOKENS)
+    for here in range(N_TOKENS):
+        unseen = {"forward": ("later", positions > here), "backward": ("earlier", positions < here)}
+        for direction, (which, hidden) in enumerate(unseen.values()):
+            plain = _outputs(contextualizer, sentence)[direction, here]  # (P,)
+            changed = torch.where(hidden.unsqueeze(-1), replacement, sentence)  # (T, I)
+            if not torch.allclose(
+                plain, _outputs(contextualizer, changed)[direction, here], rtol=TOLERANCE, atol=TOLERANCE
+            ):
+                raise ConfigurationError(
+                    f"'contextualizer': {name} leaks the target, because its {[*unseen][direction]} outputs depend "
+                    f"on {which} tokens; use directions that never meet, as in 'elmo_lstm' (a bidirectional 'lstm' "
+                    "of more than one layer joins them between its layers)"
+                )
 
 
 def _outputs(contextualizer: Seq2SeqEncoder, sentence: Tensor) -> Tensor:
     """Return the last layer of both directions for one sentence: (T, I) to (2, T, P)."""
-    getattr(contextualizer, "reset_states", lambda: None)()
+    _forget(contextualizer)
     device = next((parameter.device for parameter in contextualizer.parameters()), sentence.device)
     mask = torch.ones(1, len(sentence), dtype=torch.bool, device=device)  # (B, T)
     outputs = contextualizer(sentence.unsqueeze(0).to(device), mask)  # (…, B, T, 2P)
     return outputs.reshape(-1, *outputs.shape[-2:])[-1].unflatten(-1, (2, -1)).transpose(0, 1)
+
+
+def _forget(contextualizer: Seq2SeqEncoder) -> None:
+    getattr(contextualizer, "reset_states", lambda: None)()

@@ -29,6 +29,12 @@ PASSING: dict[str, dict[str, Any]] = {
     "elmo_lstm, all layers": {**ELMO_LSTM, "return_all_layers": True, "dropout": 0.5},
     "lstm": {"type": "lstm", **SIZES, "bidirectional": True},
     "gru": {"type": "gru", **SIZES, "bidirectional": True, "dropout": 0.0},
+    "gated cnn": {
+        "type": "gated-cnn-encoder",
+        "input_dim": WIDTH,
+        "layers": [[[3, WIDTH]], [[2, WIDTH]]],
+        "dropout": 0.5,
+    },
     "stateful lstm": {"type": "lstm", **SIZES, "bidirectional": True, "stateful": True},
 }
 REJECTED: list[tuple[dict[str, Any], str]] = [

@@ -144,9 +144,10 @@ def test_a_contextualizer_of_the_same_kind_leaves_an_archive_of_the_same_kind(tm
 BATCHES = {"type": "sentence_batches", "max_tokens": 40, "max_sentence_length": 20}
 GRU = {"type": "gru", "input_size": 8, "hidden_size": 8, "bidirectional": True}
 TRANSFORMER = {"type": "bidirectional_language_model_transformer", "input_dim": 8, "hidden_dim": 16, "num_layers": 2}
+GATED_CNN = {"type": "gated-cnn-encoder", "input_dim": 8, "layers": [[[3, 8]], [[2, 8]]]}
 
 
-@pytest.mark.parametrize("contextualizer", [GRU, TRANSFORMER], ids=["gru", "transformer"])
+@pytest.mark.parametrize("contextualizer", [GRU, TRANSFORMER, GATED_CNN], ids=["gru", "transformer", "gated cnn"])
 def test_a_contextualizer_of_another_kind_is_a_bilm_like_any_other(
     tmp_path: Path, contextualizer: dict[str, Any]
 ) -> None:
