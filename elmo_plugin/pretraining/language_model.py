@@ -18,6 +18,7 @@ from elmo_plugin.config_keys import probability
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining.causality import check_causality
 from elmo_plugin.pretraining.contextualizer import put_contextualizer
+from elmo_plugin.pretraining.heap import keep_freed_memory
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, BiLMVocabulary, words_of
@@ -131,11 +132,7 @@ class BidirectionalLanguageModel(Model):
             In evaluation of sentences: natural logarithms over the full softmax. For n words, the first n + 1 values
             are those of w₁ … wₙ, `</S>` forward, and of `<S>`, w₁ … wₙ backward. `mask` is True for these.
         """
-        device = next(self.parameters()).device
-        warn_of_fallback(device, self.precision)
-        dtype = dtype_on(device, self.precision)
-        autocast: AbstractContextManager[Any] = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
-        with autocast:
+        with self._ready():
             if windows is not None:
                 forward, backward = self._predict_windows(windows)
             elif tokens is not None:
@@ -149,9 +146,8 @@ class BidirectionalLanguageModel(Model):
         if self.training:
             self.throughput.add(forward.targets.numel())
         output: dict[str, Tensor] = {}
-        if (
-            forward.targets.numel()
-        ):  # one of several processes may have an empty batch, which AllenNLP's mean leaves out
+        # One of several processes may have an empty batch, which AllenNLP's mean leaves out.
+        if forward.targets.numel():
             output["loss"] = (losses[0].mean() + losses[1].mean()) / 2
         if tokens is not None and not self.training:
             mask = output["mask"] = forward.present  # (B, T + 1)
@@ -197,6 +193,15 @@ class BidirectionalLanguageModel(Model):
         parts = zip(*(state["carried"] for state in states), strict=True)
         carried = [torch.cat(part, dim=2).chunk(world_size, dim=2)[rank] for part in parts]  # (L, 2, S, ·)
         return {**states[0], "carried": carried}  # the counts are those of all processes
+
+    def _ready(self) -> AbstractContextManager[Any]:
+        """Prepare the device, and return the context in which products have the model's precision."""
+        device = next(self.parameters()).device
+        if self.training and device.type == "cpu":
+            keep_freed_memory()
+        warn_of_fallback(device, self.precision)
+        dtype = dtype_on(device, self.precision)
+        return torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
 
     def _score(self, predictions: Predictions) -> Tensor:
         rows = predictions.targets - 1  # (N,), the softmax has no padding

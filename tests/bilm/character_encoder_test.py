@@ -6,7 +6,7 @@ from allennlp.nn.util import add_sentence_boundary_token_ids
 
 from elmo_plugin.bilm import CharacterEncoder, add_boundaries
 from elmo_plugin.bilm import character_level_encoder as module
-from elmo_plugin.bilm.character_encoder import convolve_by_product
+from elmo_plugin.bilm.character_encoder import convolve, largest
 from elmo_plugin.text import batch_to_ids, boundary_ids, word_to_ids
 from tests.oracles import SENTENCES, options
 
@@ -35,13 +35,25 @@ def test_words_are_convolved_some_at_a_time_with_the_same_result(monkeypatch: py
     torch.testing.assert_close(encoder(ids), wanted, rtol=0, atol=1e-6)
 
 
-@torch.no_grad()
-def test_the_product_of_a_gpu_is_the_convolution() -> None:
+def test_one_product_is_the_convolution_and_its_pooling_gradients_included() -> None:
     for convolution in make_encoder().convolutions:
         assert isinstance(convolution, torch.nn.Conv1d)
-        characters = torch.randn(5, convolution.in_channels, 12)
-        found, wanted = convolve_by_product(convolution, characters), convolution(characters)
+        characters = torch.randn(5, 12, convolution.in_channels, requires_grad=True)
+        inputs = (characters, convolution.weight, convolution.bias)
+        found, wanted = convolve(convolution, characters), convolution(characters.transpose(1, 2)).transpose(1, 2)
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
+        found, wanted = largest(found), wanted.amax(dim=1)
+        weights = torch.randn_like(found)
+        for ours, theirs in zip(*(torch.autograd.grad(each, inputs, weights) for each in (found, wanted)), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_of_equal_windows_the_first_has_the_gradient() -> None:
+    values = torch.ones(1, 3, 2, requires_grad=True)
+    largest(values).sum().backward()
+    assert values.grad is not None and values.grad.tolist() == [[[1, 1], [0, 0], [0, 0]]]
+    with torch.no_grad():
+        assert torch.equal(largest(values), torch.ones(1, 2))
 
 
 def test_there_is_a_projection_only_where_the_filters_do_not_sum_to_the_output() -> None:
