@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,12 +38,14 @@ LOADERS: dict[str, dict[str, Any]] = {
 """The published recipe, 128 streams cut every 20 words; and whole sentences with as many tokens."""
 PEAK_SIZES = {"cpu": 2048, "cuda": 8192}
 """The rows and columns of the product that measures the peak."""
+SAMPLES = 8192
+"""The samples of a softmax beside AllenNLP's, as in bilm-tf and in AllenNLP's config."""
 
 
 class Run(NamedTuple):
-    """A model, its optimizer and a few batches."""
+    """A model, ours or AllenNLP's, its optimizer and a few batches."""
 
-    model: BidirectionalLanguageModel
+    model: Any
     optimizer: torch.optim.Optimizer
     batches: Sequence[dict[str, Any]]
 
@@ -55,7 +58,7 @@ class Run(NamedTuple):
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Yield a table for windows and one for whole sentences."""
+    """Yield a table for windows and one for whole sentences, and one beside AllenNLP's language model."""
     peaks = {precision: peak_flops(precision, settings.device) for precision in PRECISIONS}
     with TemporaryDirectory() as folder:
         text = Path(folder) / "text.txt"
@@ -63,6 +66,8 @@ def measure(settings: Settings) -> Iterator[Table]:
         text.write_text("".join(lines), encoding="utf-8")
         for name in LOADERS:
             yield steps(name, text, peaks, settings)
+        if find_spec("allennlp_models") is not None:
+            yield beside_allennlp(text, settings)
 
 
 def steps(name: str, text: Path, peaks: dict[str, float], settings: Settings) -> Table:
@@ -102,8 +107,46 @@ def steps(name: str, text: Path, peaks: dict[str, float], settings: Settings) ->
     )
 
 
+def beside_allennlp(text: Path, settings: Settings) -> Table:
+    """Train AllenNLP's language model and ours on the same whole sentences, both with a sampled softmax."""
+    from benchmarks.peer import Peer, peer_optimizer
+
+    config = pretraining_config(settings.size, str(text))
+    vocab = vocabulary(config["vocabulary"]["max_size"], settings)
+    batches = read_batches(config, LOADERS["sentences"], vocab, text, settings.device)
+    tokens = sum(map(n_targets, batches))
+    n_samples = min(SAMPLES, vocab.get_vocab_size() // 2)
+    softmax = {"type": "sampled", "n_samples": n_samples}
+    ours = run_of(config, vocab, batches, settings, softmax=softmax, precision="float32")
+    peer = Peer(ours.model, n_samples, config["model"]["dropout"]).to(settings.device).train()
+    runs = {
+        "AllenNLP's `language_model`": Run(peer, peer_optimizer(peer, ours.optimizer.defaults["lr"]), batches),
+        "ours, float32": ours,
+    }
+    baseline = next(iter(runs))
+    times = interleave([Call(name, run.steps) for name, run in runs.items()], settings.long_repeats, settings.device)
+    with torch.no_grad():
+        losses = {name: float(run.model(**batches[0])["loss"]) for name, run in runs.items()}
+    return Table(
+        "A step of pretraining, beside AllenNLP",
+        f"{tokens / len(batches):,.0f} tokens per step, V = {vocab.get_vocab_size():,}, {n_samples:,} "
+        f"samples, dropout, {type(runs[baseline].optimizer).__name__} and {type(ours.optimizer).__name__}. Rounds of "
+        f"{len(batches)} steps: {settings.long_repeats}. The loss is that of the first batch after them.",
+        ["", "median of a round", "min–max", "× AllenNLP", "tokens/s", "loss"],
+        [
+            [
+                name,
+                *time_cells(each, times[baseline]),
+                f"{tokens / each.median:,.0f}",
+                f"{losses[name]:.2f}",
+            ]
+            for name, each in times.items()
+        ],
+    )
+
+
 def run_of(
-    config: Params, vocab: Vocabulary, batches: Sequence[dict[str, Any]], settings: Settings, **keys: str
+    config: Params, vocab: Vocabulary, batches: Sequence[dict[str, Any]], settings: Settings, **keys: Any
 ) -> Run:
     """Build the model of a config, changed by `keys`, and its optimizer. The weights are the same every time."""
     torch.manual_seed(1)

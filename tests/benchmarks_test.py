@@ -3,6 +3,7 @@
 import os
 import pickle
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,8 @@ ROWS = {
     "layers": [{"AllenNLP", "ours, float32"} | LIMITS]
     + [{"AllenNLP", "`torch.nn.LSTM(proj_size)`, no clips"} | OUR_NAMES] * 2,
     "tagger": [{"AllenNLP", "ours, float32", "ours, bfloat16", "ours, float32, words cached"}],
-    "pretrain": [{"float32", "bfloat16"}] * 2,
+    "pretrain": [{"float32", "bfloat16"}] * 2
+    + [{"AllenNLP's `language_model`", "ours, float32"}] * (find_spec("allennlp_models") is not None),
     "long": [{"a line of many tokens", "a sentence of 44,000 characters", "a long line among 31 sentences"}],
     "growth": [{"AllenNLP", "ours, `auto`, float32"}],
     "same": [OUR_NAMES],
