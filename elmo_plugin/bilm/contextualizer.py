@@ -28,7 +28,8 @@ def build_contextualizer(config: Mapping[str, Any], width: int) -> Seq2SeqEncode
             raise ConfigurationError(f"'contextualizer.{key}': expected at most {MOST_LAYERS}, got {value!r}")
     if config.get("type") not in available:
         raise ConfigurationError(
-            f"'contextualizer.type': expected one of {', '.join(available)}, got {config.get('type')!r}"
+            f"'contextualizer.type': expected one of {', '.join(available)}, got {config.get('type')!r}; if another "
+            "package registers it, import that package first"
         )
     try:
         encoder = Seq2SeqEncoder.from_params(Params(deepcopy(dict(config))))

@@ -82,7 +82,7 @@ def test_it_learns_its_few_texts_by_heart(tmp_path: Path) -> None:
     model, data = build_model(experiment(classifier(elmo), csv_reader(), OPINIONS))
     batch = as_tensors(data, model.vocab)
     optimizer = torch.optim.Adam((parameter for parameter in model.parameters() if parameter.requires_grad), lr=0.03)
-    for _ in range(80):
+    for _ in range(200):
         model.zero_grad()
         model(**batch)["loss"].backward()
         optimizer.step()
