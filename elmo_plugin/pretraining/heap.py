@@ -14,7 +14,7 @@ def keep_freed_memory() -> bool:
 
     A step of training allocates the same tensors as the step before. glibc returns those of more than 32 MB to
     the system, which must clear and map their pages again: about a quarter of the time of a step. The peak of the
-    process's memory stays the same.
+    process's memory grows by up to a tenth.
     """
     if sys.platform != "linux":
         return False
