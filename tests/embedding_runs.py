@@ -12,7 +12,7 @@ from elmo_plugin.embedding import Corpus, CorpusEmbedder, Embedder, Share, Vecto
 from elmo_plugin.embedding.corpus import WHOLE
 from elmo_plugin.embedding.corpus_embedder import Counts
 
-BATCH = 40
+BATCH = 20
 """Tokens in a batch."""
 CHARACTERS = 50 * BATCH
 """Characters in a window, of some ten batches."""
@@ -25,7 +25,7 @@ def write_text(path: Path, lines: int) -> list[str]:
     text = ["The boat leaks .", ""]
     while len(text) < lines:
         repeated = draw.choice(text)
-        new = " ".join(draw.choices(words, k=draw.choice([0, 1, 4, 9, 30])))
+        new = " ".join(draw.choices(words, k=draw.choice([0, 1, 3, 5, 14])))
         text.append(repeated if draw.random() < 0.1 else new)
     path.write_text("".join(f"{line}\n" for line in text[:lines]), encoding="utf-8")
     return text[:lines]
