@@ -69,6 +69,8 @@ class Wrapper(Seq2SeqEncoder):
             return torch.cat([behind, ahead], dim=-1)
         if self.spoil == "backward":
             return torch.cat([ahead, behind + 0.01 * ahead], dim=-1)
+        if self.spoil == "positions":  # counted from the first token
+            behind = behind + torch.arange(behind.size(1)).unsqueeze(-1)
         if self.spoil == "neighbour":  # one step too far, at the first token alone
             ahead = ahead.clone()
             ahead[:, 0] = ahead[:, 1]
@@ -82,12 +84,13 @@ def encoder(config: dict[str, Any]) -> Seq2SeqEncoder:
 
 
 @pytest.mark.parametrize("name", PASSING)
-def test_directions_that_never_meet_pass_in_either_mode(name: str) -> None:
+def test_directions_that_never_meet_pass_in_either_mode(name: str, caplog: pytest.LogCaptureFixture) -> None:
     contextualizer = encoder(PASSING[name])
     for training in (True, False):
         contextualizer.train(training)
         check_causality(contextualizer)
         assert all(module.training == training for module in contextualizer.modules())
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(("config", "facts"), REJECTED)
@@ -104,6 +107,21 @@ def test_a_slight_leak_is_found(spoil: str, direction: str, which: str) -> None:
     with pytest.raises(ConfigurationError, match=f"'Wrapper' leaks the target.* {direction} .* {which}"):
         check_causality(Wrapper(spoil))
     check_causality(Wrapper("nothing"))
+
+
+def test_positions_that_tell_where_a_sentence_begins_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    check_causality(Wrapper("positions"))
+    (message,) = caplog.messages
+    assert "backward outputs of 'Wrapper'" in message and "how many tokens precede" in message
+
+
+def test_allennlps_transformer_counts_positions_from_the_first_token(caplog: pytest.LogCaptureFixture) -> None:
+    """So its backward direction knows when the sentence begins; the forward one does not know when it ends."""
+    pytest.importorskip("allennlp_models.lm")
+    transformer = {"type": "bidirectional_language_model_transformer", "input_dim": 16}
+    check_causality(encoder({**transformer, "hidden_dim": 8, "num_layers": 1}))
+    (message,) = caplog.messages
+    assert "backward outputs of 'BidirectionalLanguageModelTransformer'" in message
 
 
 def test_the_check_leaves_no_trace() -> None:
