@@ -13,7 +13,7 @@ LONGEST_RUN = 512
 """Characters without white space that are tokenized at once. spaCy's time is quadratic in them: 11 s for 8,000 `(`."""
 PART_OF_A_RUN = re.compile(rf"\S{{{LONGEST_RUN}}}(?=\S)")
 MOST_STRINGS = 200_000
-"""spaCy keeps every string that it has seen, some 600 bytes for each. After so many its rules are loaded anew."""
+"""spaCy keeps every string that it has seen, some 600 bytes for each. After so many its rules are loaded again."""
 
 
 @Tokenizer.register("spacy_blank")
