@@ -1,10 +1,11 @@
-"""What all tests run with: one thread a process, and archives that are packed quickly.
+"""What all tests run with: one thread a process, Ctrl-C that is heard, and archives that are packed quickly.
 
 Tensors of tests are small, and threads that wait for each other on a busy machine are slow. AllenNLP packs archives at
 gzip's level 9, which takes five seconds for the weights of `english-tiny`; level 1 takes half a second.
 """
 
 import logging
+import signal
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a background job of a shell, as in `make test &`
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 *others, _ = tarfile.TarFile.gzopen.__func__.__defaults__  # type: ignore[attr-defined]
 tarfile.TarFile.gzopen.__func__.__defaults__ = (*others, 1)  # type: ignore[attr-defined]
 
