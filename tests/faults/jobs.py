@@ -5,8 +5,10 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -148,7 +150,20 @@ def under_torchrun(work: Callable[[int], object], processes: int) -> None:
         max_restarts=3,
         monitor_interval=0.05,
     )
-    elastic_launch(launch, lambda: work(int(os.environ["RANK"])))()
+
+    def work_and_poll() -> None:
+        work(int(os.environ["RANK"]))
+        # The agent of a function tells its workers by an Event that they may end, and waits for ever for one that was
+        # killed in `wait`. torchrun starts commands and has no such Event.
+        Event.wait = _poll  # type: ignore[assignment]
+
+    elastic_launch(launch, work_and_poll)()
+
+
+def _poll(event: Event, timeout: Optional[float] = None) -> bool:
+    while not event.is_set():
+        time.sleep(0.02)
+    return True
 
 
 def conversion(target: str, *options: str, replaces: bool = False) -> Job:
