@@ -230,7 +230,7 @@ class Fake:
 
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="the kernel cannot reset the peak")
 def test_the_peak_counts_the_model_and_memory_that_was_freed() -> None:
-    peak = memory.measure_peak(Fake(), Path(), CPU, [SENTENCES, SENTENCES])  # type: ignore[arg-type]
+    peak = memory.peak_of(Fake(), Path(), CPU, [SENTENCES, SENTENCES])  # type: ignore[arg-type]
     assert 44 < peak.beside_model < 80
     assert 108 < peak.with_model < 144
 
