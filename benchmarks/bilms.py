@@ -14,14 +14,26 @@ CONFIGS = Path(__file__).resolve().parents[1] / "training_configs" / "pretrain"
 SIZES = {"small": "bilm_small", "original": "bilm_original"}
 """The published sizes, 1024/128 and 4096/512, and the config that pretrains each."""
 TOY = "toy"
-"""A size for tests: `bilm_tiny` with these changes."""
-TOY_CHANGES: dict[str, Any] = {
-    "model.bilm.options.lstm.dim": 64,
-    "model.bilm.options.lstm.projection_dim": 32,
-    "model.bilm.options.char_cnn.filters": [[1, 8], [2, 16], [3, 24]],
-    "model.softmax.cutoffs": [50],
-    "vocabulary.max_size": 200,
+SPECK = "speck"
+CHANGES: dict[str, dict[str, Any]] = {
+    TOY: {
+        "model.bilm.options.lstm.dim": 64,
+        "model.bilm.options.lstm.projection_dim": 32,
+        "model.bilm.options.char_cnn.filters": [[1, 8], [2, 16], [3, 24]],
+        "model.softmax.cutoffs": [50],
+        "vocabulary.max_size": 200,
+    },
+    SPECK: {
+        "data_loader.max_tokens": 10240,
+        "model.bilm.options.lstm.dim": 16,
+        "model.bilm.options.lstm.projection_dim": 8,
+        "model.bilm.options.char_cnn.filters": [[1, 4], [2, 4]],
+        "model.softmax.cutoffs": [50],
+        "vocabulary.max_size": 200,
+    },
 }
+"""Sizes that are not published, as changes to `bilm_tiny`: one for tests, and one for runs of tens of millions of
+tokens."""
 LSTM_SCALE = 1.5
 """Factor on the initial LSTM weights. At 1 the outputs of the layers are a tenth of a trained biLM's and hide
 differences. At 2 the layers are chaotic: rounding errors grow from token to token, unlike in a trained biLM."""
@@ -29,7 +41,7 @@ differences. At 2 the layers are chaotic: rounding errors grow from token to tok
 
 def pretraining_config(size: str, text: str) -> Params:
     """Return the config that pretrains a biLM of this size, with `text` as training and held-out text."""
-    name, changes = ("bilm_tiny", TOY_CHANGES) if size == TOY else (SIZES[size], {})
+    name, changes = ("bilm_tiny", CHANGES[size]) if size in CHANGES else (SIZES[size], {})
     return Params.from_file(CONFIGS / f"{name}.jsonnet", changes, {"LM_TRAIN": text, "LM_HELDOUT": text})
 
 

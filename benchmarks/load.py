@@ -17,7 +17,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import WhitespaceTokenizer
 from allennlp.training.callbacks import TrainerCallback
 
-from benchmarks.bilms import SIZES, TOY, options_of, pretraining_config, write_random_weights
+from benchmarks.bilms import CHANGES, SIZES, TOY, options_of, pretraining_config, write_random_weights
 from benchmarks.memory import MIB, ResidentMemory, in_new_process
 from benchmarks.table import Table, head
 from elmo_plugin.embedding import Corpus, CorpusEmbedder, ParquetFile, load
@@ -229,7 +229,7 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     add("jobs", nargs="+", choices=JOBS, metavar="JOB", help=f"any of {', '.join(JOBS)}")
     add("--text", required=True, metavar="FILE", help="a path or pattern; one tokenised sentence per line")
     add("--tokens", type=int, default=1_000_000, metavar="N", help="default: 1000000")
-    add("--size", default=TOY, choices=[TOY, *SIZES], help="the size of the biLM; default: toy, 64/32")
+    add("--size", default=TOY, choices=[*CHANGES, *SIZES], help="the size of the biLM; default: toy, 64/32")
     add("--folder", type=Path, metavar="FOLDER", help="for temporary files; default: the system's")
     return parser.parse_args(arguments)
 
