@@ -190,6 +190,13 @@ def test_commands_before_training_use_overrides(
         allennlp(command, run.config_file, *[each.with_name("other.tar.gz") for each in output], "-o", json.dumps(keys))
 
 
+@pytest.mark.parametrize("overrides", ["5", "null", '"text"', '["trainer"]'])
+def test_overrides_are_an_object(allennlp: Any, run: Run, tmp_path: Path, overrides: str) -> None:
+    with pytest.raises(ConfigurationError, match="expected a JSON object") as error:
+        allennlp("train", run.config_file, "-s", tmp_path / "run", "-o", overrides)
+    assert overrides in str(error.value) and not (tmp_path / "run").exists()
+
+
 def test_a_dry_run_writes_the_vocabulary_only(allennlp: Any, run: Run, tmp_path: Path) -> None:
     allennlp("train", run.config_file, "-s", tmp_path / "run", "--dry-run")
     assert list((tmp_path / "run" / "vocabulary").iterdir()) and not list((tmp_path / "run").glob("*.th"))

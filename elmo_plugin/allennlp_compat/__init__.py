@@ -14,7 +14,12 @@ from elmo_plugin.allennlp_compat.commands import (
     print_metrics_of_evaluate,
     use_overrides,
 )
-from elmo_plugin.allennlp_compat.configs import check_keys_of_components, repair_pretrained_modules, suggest_names
+from elmo_plugin.allennlp_compat.configs import (
+    check_keys_of_components,
+    check_overrides,
+    repair_pretrained_modules,
+    suggest_names,
+)
 from elmo_plugin.allennlp_compat.files import repair_recovery_after_the_last_epoch, write_files_atomically
 from elmo_plugin.allennlp_compat.interpret import repair_hotflip, repair_influence, repair_saliency
 from elmo_plugin.allennlp_compat.libraries import (
@@ -50,6 +55,7 @@ def apply_repairs() -> None:
     write_files_atomically()
     repair_recovery_after_the_last_epoch()
     check_keys_of_components()
+    check_overrides()
     suggest_names()
     repair_pretrained_modules()
     print_metrics_of_evaluate()

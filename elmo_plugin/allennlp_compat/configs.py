@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 from allennlp.common import Lazy, Params, from_params
+from allennlp.common import params as allennlp_params
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import Model
 from allennlp.training.metric_tracker import MetricTracker
@@ -46,6 +47,24 @@ def check_keys_of_components() -> None:
         return kwargs
 
     replace_once(from_params, "create_kwargs", create_kwargs)
+
+
+def check_overrides() -> None:
+    """Name what `--overrides` expects.
+
+    Symptom: `allennlp train … -o 5` ends with `TypeError: 'int' object is not iterable`. Cause: AllenNLP takes any JSON
+    for an object.
+    Guard: an object is used as before.
+    """
+
+    def parse_overrides(original: Function, serialized_overrides: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        overrides = original(serialized_overrides, *args, **kwargs)
+        if not isinstance(overrides, dict):
+            expected = """expected a JSON object like '{"trainer.num_epochs": 2}'"""
+            raise ConfigurationError(f"--overrides: {expected}, got {serialized_overrides!r}")
+        return overrides
+
+    replace_once(allennlp_params, "parse_overrides", parse_overrides)
 
 
 def suggest_names() -> None:

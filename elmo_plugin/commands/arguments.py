@@ -86,6 +86,14 @@ def word(text: str) -> str:
     return text
 
 
+def new_file(text: str) -> Path:
+    """Return a path that can be the name of a file, as `.` and `/` cannot."""
+    path = Path(word(text))
+    if not path.name:
+        raise argparse.ArgumentTypeError(f"expected the name of a file, got {text!r}")
+    return path
+
+
 def _whole_number(text: str) -> int:
     try:
         number = int(text)

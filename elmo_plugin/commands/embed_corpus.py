@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from elmo_plugin.bilm import CHOICES
 from elmo_plugin.checkpoints import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, bundled_names
-from elmo_plugin.commands.arguments import add_command, add_initial_state, count, device, word
+from elmo_plugin.commands.arguments import add_command, add_initial_state, count, device, new_file, word
 from elmo_plugin.commands.endings import say_written
 from elmo_plugin.embedding import (
     ALIASES,
@@ -102,7 +102,7 @@ class EmbedCorpus(Subcommand):
         """Add the arguments of the command."""
         subparser = add_command(parser, self.name, ABOUT, "INPUT OUTPUT", EXAMPLE, MORE)
         subparser.add_argument("input", metavar="INPUT", type=Path, help="a text, plain, .gz or .xz; - is stdin")
-        subparser.add_argument("output", metavar="OUTPUT", type=Path, help="a path that does not exist yet")
+        subparser.add_argument("output", metavar="OUTPUT", type=new_file, help="a path that does not exist yet")
         _add_bilm(subparser)
         _add_output(subparser)
         _add_work(subparser)

@@ -333,6 +333,16 @@ def test_a_signal_stops_it_with_its_parts_and_the_same_command_goes_on(
     assert not Path("out.npz.part").exists()
 
 
+@pytest.mark.parametrize("output", [".", "/", "./"])
+def test_an_output_has_the_name_of_a_file(folder: Path, capsys: pytest.CaptureFixture[str], output: str) -> None:
+    before = sorted(folder.iterdir())
+    with pytest.raises(SystemExit) as error:
+        allennlp("embed-corpus", "text", output, *BILM)
+    assert error.value.code == 2
+    assert f"OUTPUT: expected the name of a file, got '{output}'" in capsys.readouterr().err
+    assert sorted(folder.iterdir()) == before
+
+
 def test_an_output_that_may_not_be_written_is_one_line(folder: Path) -> None:
     (folder / "out.part").write_text("a file where a folder should be")
     with pytest.raises(SystemExit, match=r"^embed-corpus: 'out\.part'.*File exists"):

@@ -422,22 +422,23 @@ QUESTIONS = [
 ]
 
 
+TINY_ELMO = {"bilm": {"options": options(dim=4, projection_dim=2).to_dict(), "seed": 0}, "dropout": 0.0}
+TINY_ENCODER = {"type": "lstm", "input_size": 4, "hidden_size": 6, "bidirectional": True}
+
+
 def feed_predictor(name: str, task: str) -> Callable[[Path], Run]:
     """A predictor: each line of JSON has an answer that JSON can spell."""
 
     def prepare(folder: Path) -> Run:
-        bilm = {"options": options(dim=4, projection_dim=2).to_dict(), "seed": 0}
         if task == "bilm":
             model, reader = language_model(), DatasetReader.from_params(Params({"type": "text_shards"}))
         else:
-            elmo = {"bilm": bilm, "dropout": 0.0}
-            encoder = {"type": "lstm", "input_size": 4, "hidden_size": 6, "bidirectional": True}
             pooling = {"type": "boe", "embedding_dim": 12 + 4, "averaged": True}
             config = (
-                experiment(tagger(elmo, encoder=encoder), tags_reader(), TOWNS)
+                experiment(tagger(TINY_ELMO, encoder=TINY_ENCODER), tags_reader(), TOWNS)
                 if task == "tagger"
                 else experiment(
-                    classifier(elmo, encoder=encoder, seq2vec_encoder=pooling),
+                    classifier(TINY_ELMO, encoder=TINY_ENCODER, seq2vec_encoder=pooling),
                     csv_reader(tokenizer="spacy_blank"),
                     OPINIONS,
                 )
@@ -506,7 +507,8 @@ def write_inputs(folder: Path) -> None:
     (folder / "towns.txt").write_bytes(TOWNS.read_bytes())
     pair = {"sentence_good": "the cat left", "sentence_bad": "the cat leaved", "UID": "verbs"}
     (folder / "pairs.jsonl").write_text(f"{json.dumps(pair)}\n" * 3, encoding="utf-8")
-    write_json(folder / "config.json", experiment(tagger(None), tags_reader(), Path("towns.txt")))
+    config = experiment(tagger(TINY_ELMO, encoder=TINY_ENCODER), tags_reader(), Path("towns.txt"))
+    write_json(folder / "config.json", config)
 
 
 def feed_command(name: str) -> Callable[[Path], Run]:
@@ -531,7 +533,7 @@ def feed_command(name: str) -> Callable[[Path], Run]:
             damaged = mutate_files(random, files, [files]) if random.random() < 0.3 else files
             case(folder, {**damaged, "config.json": files["config.json"]})  # a config of training may run code
             for _ in range(random.choice((0, 1, 1, 2))):
-                kind, at, value = random.randrange(8), random.randrange(len(arguments)), random.choice(values)
+                kind, at, value = random.randrange(8), random.randrange(len(arguments) + 1), random.choice(values)
                 arguments[at : at + (kind > 0)] = [] if kind == 1 else [value]
             with contextlib.chdir(folder / "case"), contextlib.redirect_stdout(io.StringIO()):
                 try:
