@@ -50,10 +50,12 @@ def wheel(session: nox.Session) -> None:
     """Build sdist and wheel, install the wheel with pip in an empty environment, and run the sdist's tests there."""
     folder = Path(session.create_tmp())
     shutil.rmtree(folder / "dist", ignore_errors=True)
-    session.install("build")
+    session.install("build", "uv")
     session.run("python", "-m", "build", "--outdir", str(folder / "dist"))
     (built,), (sdist,) = ([*(folder / "dist").glob(pattern)] for pattern in ("*.whl", "*.tar.gz"))
-    session.install(str(built), *TOOLS)
+    session.install(str(built))
+    # With the tools, pip tries one version after another for more than 15 minutes.
+    session.run("uv", "pip", "install", "--python", session.virtualenv.location, *TOOLS)
     install_allennlp(session, models=False)
     shutil.unpack_archive(sdist, folder / "unpacked", filter="data")
     (tests,) = (folder / "unpacked").iterdir()
