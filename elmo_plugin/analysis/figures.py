@@ -27,7 +27,7 @@ from elmo_plugin.analysis.panels import (
     whole_numbers,
     wrapped,
 )
-from elmo_plugin.analysis.runs import Run, Task
+from elmo_plugin.analysis.runs import Run, Task, number_of
 
 TOKENS = "training_n_tokens"
 
@@ -110,7 +110,7 @@ def learning_curves(experiment: Experiment, task: Task) -> Figure:
                 curve = [task.of(metrics, part) for metrics in run.epochs.values()]
                 axis.plot(list(run.epochs), curve, color=colour, ls=dashes, lw=1, marker=".", alpha=0.8, label=part)
             best = run.metrics.get("best_epoch")
-            if isinstance(best, int):
+            if isinstance(best, int) and best + 1 in run.epochs:
                 axis.plot(best + 1, run.score, color=BLUE, marker="o", ls="", label="best epoch")
         whole_numbers(axis)
     if task.scale == 100:
@@ -180,16 +180,17 @@ def perplexity(runs: Sequence[Run]) -> Figure:
 
     The x axis shows epochs if a run does not record its tokens, as runs with a `sampled` softmax do not.
     """
-    by_tokens = all(TOKENS in metrics for run in runs for metrics in run.epochs.values())
+    by_tokens = all(math.isfinite(number_of(metrics, TOKENS)) for run in runs for metrics in run.epochs.values())
     figure, axes = wrapped(2, 2, (4.2, 3.1), sharey=True)
     has_training = False
     for axis, direction in zip(axes, ("forward", "backward"), strict=True):
         ends = []
         for i, run in enumerate(runs):
             colour, epochs = COLOURS[i % len(COLOURS)], run.epochs.values()
-            work = list(accumulate(metrics[TOKENS] / 1e6 for metrics in epochs)) if by_tokens else list(run.epochs)
+            tokens = [number_of(metrics, TOKENS) / 1e6 for metrics in epochs]
+            work = list(accumulate(tokens)) if by_tokens else list(run.epochs)
             training, validation = (
-                [float(metrics.get(f"{part}_{direction}_perplexity", math.nan)) for metrics in epochs]
+                [number_of(metrics, f"{part}_{direction}_perplexity") for metrics in epochs]
                 for part in ("training", "validation")
             )
             has_training = has_training or any(map(math.isfinite, training))

@@ -40,8 +40,7 @@ class Task(NamedTuple):
 
     def of(self, metrics: dict[str, Any], part: str) -> float:
         """Return the score that AllenNLP's metrics hold for a `part` such as `best_validation`; NaN if they do not."""
-        value = metrics.get(f"{part}_{self.metric}")
-        return self.scale * float(value) if isinstance(value, int | float) else math.nan
+        return self.scale * number_of(metrics, f"{part}_{self.metric}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +133,15 @@ def read_object(path: Path) -> dict[str, Any]:
     return value
 
 
+def number_of(metrics: dict[str, Any], key: str) -> float:
+    """Return a metric as a number; NaN if the metrics hold none there, or a whole number beyond a float's range."""
+    value = metrics.get(key)
+    try:
+        return float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return math.nan
+
+
 def write_object(path: Path, value: dict[str, Any]) -> None:
     """Write a JSON object to a file, atomically."""
     with atomic_file(path) as partial:
@@ -163,6 +171,7 @@ def _read(folder: Path, name: str) -> Run:
     config = read_object(folder / CONFIG)
     if not isinstance(config.get("model"), dict):
         raise ConfigurationError(f"{CONFIG} holds no 'model'")
+    _check_seed_and_metric(config)
     numbers = sorted(int(found[1]) for path in folder.iterdir() if (found := EPOCH.fullmatch(path.name)))
     epochs = {number + 1: read_object(folder / f"metrics_epoch_{number}.json") for number in numbers}
     if not (folder / METRICS).exists():
@@ -178,6 +187,18 @@ def _read(folder: Path, name: str) -> Run:
     if not math.isfinite(run.score):
         raise ConfigurationError(f"{METRICS} holds no number 'best_validation_{bare}'")
     return run
+
+
+def _check_seed_and_metric(config: dict[str, Any]) -> None:
+    if isinstance(config.get("pytorch_seed"), dict | list):
+        raise ConfigurationError(f"{CONFIG}: 'pytorch_seed': expected a whole number, got {config['pytorch_seed']!r}")
+    if not isinstance(trainer := config.get("trainer", {}), dict):
+        raise ConfigurationError(f"{CONFIG}: 'trainer': expected an object, got {trainer!r}")
+    metric = trainer.get("validation_metric", "-loss")
+    names = metric if isinstance(metric, list) else [metric]
+    if not names or not all(isinstance(name, str) for name in names):
+        expected = "expected the name of a metric, or a list of names"
+        raise ConfigurationError(f"{CONFIG}: 'trainer.validation_metric': {expected}, got {metric!r}")
 
 
 def _place_in_grid(folder: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from elmo_plugin.analysis.findings import Findings
 from elmo_plugin.analysis.groups import Experiment, Group, side_by_side, summary
 from elmo_plugin.analysis.layer_weights import PLACES, LearnedMix
 from elmo_plugin.analysis.page import plain, table
-from elmo_plugin.analysis.runs import Run, Task
+from elmo_plugin.analysis.runs import Run, Task, number_of
 
 PERPLEXITY = ("forward_perplexity", "backward_perplexity", "perplexity", "oov_rate", "n_tokens")
 
@@ -103,7 +103,7 @@ def pretraining(runs: Sequence[Run]) -> str:
     """Return the perplexity of pretraining runs at their best epoch."""
     rows = []
     for run in runs:
-        best = [run.metrics.get(f"best_validation_{key}", float("nan")) for key in PERPLEXITY]
+        best = [number_of(run.metrics, f"best_validation_{key}") for key in PERPLEXITY]
         forward, backward, both, unknown, tokens = best
         perplexities = [f"{value:.2f}" for value in (forward, backward, both)]
         rows.append([plain(run.name), *perplexities, f"{100 * unknown:.2f}", f"{tokens:,.0f}", str(len(run.epochs))])

@@ -1,9 +1,10 @@
+import json
 import re
 import sys
 from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import pytest
 from allennlp.common.checks import ConfigurationError
@@ -176,6 +177,21 @@ def test_without_a_count_of_tokens_perplexity_goes_by_epochs(tmp_path: Path) -> 
     files = write_report([tmp_path / "runs"], tmp_path / "page").files
     assert [path.name for path in files] == ["perplexity.svg", "report.html", "report.md"]
     assert ">epoch</text>" in files[0].read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("value", ["many", {}, [1], None, 10**400])
+def test_a_metric_that_is_no_number_has_no_place_in_tables_and_figures(tmp_path: Path, value: Any) -> None:
+    run = write_pretraining(tmp_path / "runs/bilm", [(90.0, 81.0)], training_n_tokens=10)
+    for file in ("metrics_epoch_0.json", "metrics.json"):
+        metrics = json.loads((run / file).read_text())
+        kept = {key: metrics[key] for key in ("best_validation_perplexity",) if key in metrics}
+        write_json(run / file, {**dict.fromkeys(metrics, value), **kept})
+    write_run(tmp_path / "runs/towns/none-1", tagger_config(1), [0.5])
+    metrics = json.loads((tmp_path / "runs/towns/none-1/metrics.json").read_text())
+    write_json(tmp_path / "runs/towns/none-1/metrics.json", {**metrics, "best_epoch": value})
+    report = write_report([tmp_path / "runs"], tmp_path / "page")
+    (markdown,) = (path for path in report.files if path.name == "report.md")
+    assert "| nan | nan | 85.38 | nan | nan |" in " ".join(markdown.read_text(encoding="utf-8").split())
 
 
 def test_a_page_that_cannot_be_made_leaves_the_old_one(
