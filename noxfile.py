@@ -22,7 +22,7 @@ TORCH = {"oldest": ["torch==2.6.0", "torchvision==0.21.0"], "newest": ["torch", 
 ALLENNLP = ["allennlp==2.10.1"]
 MODELS = ["allennlp-models==2.10.1"]
 PROJECT = nox.project.load_toml("pyproject.toml")
-TOOLS = [name for name in nox.project.dependency_groups(PROJECT, "dev") if not name.startswith("allennlp")]
+TOOLS = [name for name in nox.project.dependency_groups(PROJECT, "dev", "docs") if not name.startswith("allennlp")]
 SOURCE_TESTS = ["house_test.py", "docstrings_test.py", "documents_test.py", "docs_test.py", "readme_test.py"]
 """Tests of the source and of the documentation, which an installed package does not have."""
 
