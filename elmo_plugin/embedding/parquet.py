@@ -1,6 +1,7 @@
 """Vectors in Parquet, for Arrow, pandas, Polars, DuckDB and Spark."""
 
 import os
+import shutil
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -64,8 +65,12 @@ class ParquetFile(VectorFile):
                 writer.write_table(self._table(group, layout, schema))
 
     def join(self, parts: Path, target: Path, layout: Layout, progress: bool = True) -> None:
-        """Rename the folder of the parts. A text without lines has one part without rows, which holds the schema."""
-        if not any(parts.iterdir()):
+        """Rename the folder of the parts. A text without lines gets one file without rows, which holds the schema."""
+        if not any(path.suffix == self.part_ending for path in parts.iterdir()):
+            shutil.rmtree(parts)
+            # A resumed run would take a file in `parts` for that of a window.
+            parts = parts.with_name("without_rows")
+            parts.mkdir(exist_ok=True)
             self.write_part(parts / f"0{self.part_ending}", Window(0, []), [], layout)
         os.replace(parts, target)
 

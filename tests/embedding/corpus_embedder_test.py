@@ -1,10 +1,12 @@
 """Embed a text to a file: the vectors of each sentence alone, in flat memory and disk, and the same after any kill."""
 
+import errno
 import gc
 import os
 import tracemalloc
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -19,10 +21,12 @@ from elmo_plugin.embedding import (
     Embedder,
     Hdf5File,
     NpzFile,
+    ParquetFile,
     VectorFile,
     corpus,
     joining,
     load,
+    parquet,
 )
 from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.embedding.vector_file import Layout
@@ -205,6 +209,22 @@ def test_what_another_run_has_begun_is_refused_and_stays(
     with pytest.raises(KeyboardInterrupt):  # goes on behind what was kept
         embed(folder, "file", NpzFile())
     assert parts(folder) == kept and kept
+
+
+def test_a_text_without_lines_is_resumed_in_parquet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which some processes of several have of a short text."""
+    arrow: Any = pytest.importorskip("pyarrow.parquet")
+    (folder / "text").touch()
+
+    def full(*paths: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(parquet, "os", SimpleNamespace(replace=full))
+        with pytest.raises(ConfigurationError, match="No space left"):
+            embed(folder, "file", ParquetFile())
+    embed(folder, "file", ParquetFile())
+    assert arrow.read_table(folder / "file").num_rows == 0 and not (folder / "file.part").exists()
 
 
 def test_a_file_that_is_there_stays(folder: Path) -> None:

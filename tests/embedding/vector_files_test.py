@@ -186,6 +186,17 @@ def test_parquet_has_a_row_a_line_and_a_column_a_layer(tmp_path: Path, layout: L
     assert column.compression == ("ZSTD" if compress else "UNCOMPRESSED")
 
 
+def test_a_parquet_folder_without_rows_holds_no_part_of_a_killed_run(tmp_path: Path) -> None:
+    arrow: Any = pytest.importorskip("pyarrow.parquet")
+    parts, half = tmp_path / "parts", "without_rows/0.parquet.partial"
+    for path in (parts / "1.parquet.partial", tmp_path / half):
+        path.parent.mkdir()
+        path.write_bytes(b"half")
+    ParquetFile().join(parts, tmp_path / "file", LAYOUTS["all"])
+    assert arrow.read_table(tmp_path / "file").num_rows == 0
+    assert [path.name for path in (tmp_path / "file").iterdir()] == ["0.parquet"]
+
+
 def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'elmo-plugin\[parquet\]'"):
