@@ -1,12 +1,11 @@
 """The kernel in Triton: the same as the reference, on a GPU, or without one in Triton's interpreter."""
 
-import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,13 +13,12 @@ import triton
 from hypothesis import example, given, settings
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 
 import elmo_plugin
 from elmo_plugin.lstm import KERNELS, LstmClips, LstmState, LstmWeights, kernels, packed, reference
 from elmo_plugin.lstm import triton as triton_kernels
 from elmo_plugin.lstm.triton import fused
+from tests.kernel_compiler import compile_kernel
 from tests.kernel_oracles import Case, assert_same, cases, in_float32, layer, make_case, run
 
 CLIPS = LstmClips(0.3, 0.2)
@@ -101,41 +99,27 @@ def test_a_number_that_is_none_is_not_hidden_by_the_clips() -> None:
     assert not outputs[0, 0].isnan().any() and outputs[0, 1:].isnan().all()
 
 
-@pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Another copy of the Triton module, for a GPU also where ours is interpreted."""
-    with suppress(ImportError):  # the compiler imports it, but cannot once the interpreter is off; Triton 3.2 has none
-        importlib.import_module("triton.experimental.gluon")
-    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    spec = importlib.util.spec_from_file_location("compiled_kernels", triton_kernels.__file__)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[ProcessPoolExecutor]:
+    """A process without Triton's interpreter, which runs our kernels here."""
+    with pytest.MonkeyPatch.context() as environment, ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        environment.delenv("TRITON_INTERPRET", raising=False)
+        pool.submit(int).result()  # starts it
+        yield pool
 
 
-@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @pytest.mark.parametrize("keeps", [True, False])
 @pytest.mark.parametrize("name", ["cell_forward", "output_forward", "output_backward", "cell_backward"])
 def test_each_kernel_compiles_for_a_gpu_that_need_not_be_here(
-    name: str, keeps: bool, compiled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str, keeps: bool, compiler: ProcessPoolExecutor, tmp_path: Path
 ) -> None:
     """What the interpreter takes is not all Triton code."""
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    kernel = getattr(compiled, name)
-    constants = {"CLIP": 3.0 if keeps else None, "TYPE": triton_kernels.tl.float32, "BLOCK": triton_kernels.BLOCK}
-    constants |= {"activations": None} if name == "cell_forward" and not keeps else {}
-    floats = dict.fromkeys(("before", "after", "activations", "output", "d_output", "d_hidden", "d_cell"), "*fp32")
-    known = floats | {"numbers": "i32", "width": "i32"} | dict.fromkeys(constants, "constexpr")
-    signature = {argument: known.get(argument, "*bf16") for argument in kernel.arg_names}
-    if triton.__version__ < "3.3":  # the Triton of torch 2.6 wants no constants in a signature
-        signature = {argument: kind for argument, kind in signature.items() if argument not in constants}
-    source = ASTSource(kernel, signature, constants)
-    assert triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+    assert compiler.submit(compile_kernel, name, keeps, str(tmp_path)).result() > 1000
 
 
-def test_on_a_cpu_fused_says_what_it_wants(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_kernels, "check_device", compiled.check_device)
+def test_on_a_cpu_fused_says_what_it_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = triton.runtime.JITFunction
+    monkeypatch.setattr(triton_kernels, "cell_forward", kernel.__new__(kernel))  # as without the interpreter
     with pytest.raises(ValueError, match=r"'fused'.* CUDA .*TRITON_INTERPRET.* got 'cpu'"):
         layer(KERNELS["fused"], *on_cpu(make_case([3, 1])))
 
