@@ -40,8 +40,8 @@ class Packing(NamedTuple):
     def unpack(self, values: Tensor, steps: int) -> Tensor:
         """Put packed values (N, ·) back into their batch (B, T, ·), zeros where there is no token."""
         batch = values.new_zeros(len(self.order) * steps, values.size(1))
-        return batch.index_copy(0, self.positions, values).view(len(self.order), steps, values.size(1))
+        return batch.index_put((self.positions,), values).view(len(self.order), steps, values.size(1))
 
     def unsort(self, rows: Tensor) -> Tensor:
         """Put rows (B, ·), longest sentence first, back into the order of the batch."""
-        return torch.empty_like(rows).index_copy(0, self.order, rows)
+        return torch.empty_like(rows).index_put((self.order,), rows)
