@@ -104,7 +104,9 @@ def check(operators: Operators, has_mps: Any) -> None:
 def skip_where_no_bilm_can_be_trained(has_mps: Any) -> None:
     """Skip a test where PyTorch cannot find the distinct words of a batch on Apple's GPUs."""
     if not has_mps("unique_dim"):
-        pytest.skip(f"on Apple's GPUs training a biLM needs PyTorch 2.10, which brings unique_dim, got {torch.__version__}")
+        pytest.skip(
+            f"on Apple's GPUs training a biLM needs PyTorch 2.10, which brings unique_dim, got {torch.__version__}"
+        )
 
 
 def test_the_table_knows_what_apples_gpus_lack(has_mps: Any) -> None:

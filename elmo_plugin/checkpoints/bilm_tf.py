@@ -109,7 +109,7 @@ class BilmTf(CheckpointFormat):
                 numbers = np.ascontiguousarray(value.numpy())
                 file.create_dataset(name, data=numbers).attrs[SUM] = zlib.crc32(numbers.data)
         with atomic_folder(target, last="weights.hdf5") as partial:
-            (partial / "weights.hdf5").write_bytes(weights.getbuffer())
+            (partial / "weights.hdf5").write_bytes(weights.getvalue())
             options = json.dumps(checkpoint.options.to_dict(), indent=2) + "\n"
             (partial / "options.json").write_text(options, encoding="utf-8")
             if checkpoint.vocabulary is not None:

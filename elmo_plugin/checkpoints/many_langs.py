@@ -119,7 +119,7 @@ class ManyLangs(CheckpointFormat):
             for file, tensors in weights.items():
                 content = BytesIO()
                 torch.save(tensors, content)
-                (partial / f"{file}.pkl").write_bytes(content.getbuffer())
+                (partial / f"{file}.pkl").write_bytes(content.getvalue())
             return sorted(path.name for path in partial.iterdir())
 
 

@@ -1,5 +1,6 @@
 """From every format to every other: what arrives, and what each format has no place for."""
 
+import gc
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,16 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.checkpoints import BilmTf, Checkpoint, ManyLangs, Native, build_bilm, convert, load_checkpoint
+from elmo_plugin.checkpoints import (
+    BilmTf,
+    Checkpoint,
+    CheckpointFormat,
+    ManyLangs,
+    Native,
+    build_bilm,
+    convert,
+    load_checkpoint,
+)
 from elmo_plugin.checkpoints.hub import write_hub_folder
 from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import (
@@ -21,6 +31,7 @@ from tests.checkpoint_oracles import (
     language_model_run,
     pretrained,
 )
+from tests.full_disk import disk_of
 from tests.oracles import SENTENCES
 
 PARTS = ("softmax", "vocabulary", "warm state")
@@ -151,3 +162,11 @@ def test_arguments_are_checked_before_anything_is_read(
     with pytest.raises(ConfigurationError, match=fact):
         convert(tmp_path / "any", tmp_path / name, **arguments)
     assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("name", ["bilm-tf", "many-langs"])
+def test_what_a_failed_write_leaves_can_be_collected(name: str, tmp_path: Path) -> None:
+    checkpoint = pretrained(**INPUTS["characters" if name == "bilm-tf" else "lexicons"])
+    with disk_of(4096), pytest.raises(ConfigurationError, match="cannot be written"):
+        CheckpointFormat.by_name(name)().write(checkpoint, tmp_path)
+    gc.collect()  # until 3.12.6 Python crashed on a view of a `BytesIO` in the cycle of a traceback (gh-77894)
