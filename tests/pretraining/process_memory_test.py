@@ -1,20 +1,23 @@
-"""Training on a CPU keeps the memory that it frees."""
+"""Training on a CPU keeps the memory that it frees, and oneDNN few of the shapes that it has met."""
 
+import os
 import platform
 import subprocess
 import sys
 from functools import partial
 
 import pytest
+import torch
 
+from elmo_plugin.linear.products import runs_faster
 from elmo_plugin.pretraining import language_model
-from elmo_plugin.pretraining.heap import keep_freed_memory
+from elmo_plugin.pretraining.process_memory import PRIMITIVES, bound_primitive_cache, keep_freed_memory
 from elmo_plugin.pretraining.word_ids import WordIds
 from tests.language_model_oracles import language_model as build
 
 COUNT_FAULTS = """
 import resource, torch
-from elmo_plugin.pretraining.heap import keep_freed_memory
+from elmo_plugin.pretraining.process_memory import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -26,6 +29,19 @@ faults()
 print(faults(), keep_freed_memory(), faults() and faults())
 """
 """Prints the page faults of a loop that allocates and frees, before and after, once the heap has grown."""
+
+MEET_SHAPES_TWICE = """
+import torch
+from elmo_plugin.linear import product
+from elmo_plugin.pretraining.process_memory import PRIMITIVES, bound_primitive_cache
+
+bound_primitive_cache()
+weight = torch.ones(8, 8)
+for _ in range(2):
+    for rows in range(8, 8 + PRIMITIVES + 10):
+        product(torch.ones(rows, 8), weight)
+"""
+"""Multiplies by more shapes than oneDNN may keep, and then by the same again."""
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
@@ -50,3 +66,22 @@ def test_it_is_for_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_system_has_no_such_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not keep_freed_memory.__wrapped__()
+
+
+@pytest.mark.skipif(not runs_faster(torch.ones(1, 1)), reason="oneDNN computes no product here")
+def test_onednn_forgets_shapes_that_it_met_long_ago() -> None:
+    environment = {name: value for name, value in os.environ.items() if "PRIMITIVE_CACHE" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", MEET_SHAPES_TWICE],
+        env={**environment, "ONEDNN_VERBOSE": "profile_create", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.count("create:cache_miss") >= 2 * (PRIMITIVES + 10)
+
+
+def test_the_environment_may_say_how_many_shapes_onednn_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "512")
+    bound_primitive_cache()
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "512"

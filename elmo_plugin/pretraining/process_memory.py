@@ -1,11 +1,14 @@
-"""The heap of a process that trains on a CPU."""
+"""The memory of a process that trains on a CPU: what the C library and oneDNN keep of it."""
 
 import ctypes
+import os
 import sys
 from functools import cache
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Parameters of `mallopt`, from glibc's `malloc.h`."""
+PRIMITIVES = 128
+"""The shapes of products whose routines oneDNN keeps while a biLM is trained. Its own default is 1,024."""
 
 
 @cache
@@ -20,3 +23,13 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
     return mallopt is not None and bool(mallopt(M_MMAP_MAX, 0) and mallopt(M_TRIM_THRESHOLD, -1))
+
+
+def bound_primitive_cache() -> None:
+    """Let oneDNN keep the routines of `PRIMITIVES` shapes, unless the environment names another number.
+
+    Each batch of whole sentences has new shapes, so the cache fills up: 1,024 took 400 MB more than 128, which were as
+    fast (docs/benchmarks.md, Load). PyTorch has no function for it, and oneDNN reads the environment once, at the
+    first product of the process.
+    """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(PRIMITIVES))
