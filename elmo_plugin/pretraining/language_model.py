@@ -19,7 +19,7 @@ from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining.causality import check_causality
 from elmo_plugin.pretraining.contextualizer import put_contextualizer
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
-from elmo_plugin.pretraining.process_memory import bound_primitive_cache, keep_freed_memory
+from elmo_plugin.pretraining.process_memory import prepare_memory
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, BiLMVocabulary, words_of
 
@@ -198,8 +198,7 @@ class BidirectionalLanguageModel(Model):
         """Prepare the device, and return the context in which products have the model's precision."""
         device = next(self.parameters()).device
         if self.training and device.type == "cpu":
-            keep_freed_memory()
-            bound_primitive_cache()
+            prepare_memory()
         warn_of_fallback(device, self.precision)
         dtype = dtype_on(device, self.precision)
         return torch.autocast(device.type, dtype, enabled=dtype != torch.float32)

@@ -11,6 +11,12 @@ PRIMITIVES = 128
 """The shapes of products whose routines oneDNN keeps while a biLM is trained. Its own default is 1,024."""
 
 
+def prepare_memory() -> None:
+    """Prepare the process for training on a CPU: `keep_freed_memory` and `bound_primitive_cache`."""
+    keep_freed_memory()
+    bound_primitive_cache()
+
+
 @cache
 def keep_freed_memory() -> bool:
     """Let this process keep the memory that it frees, and return whether the C library can do that.

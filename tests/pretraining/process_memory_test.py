@@ -54,7 +54,7 @@ def test_memory_that_was_freed_is_taken_again_without_page_faults() -> None:
 
 def test_it_is_for_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    monkeypatch.setattr(language_model, "keep_freed_memory", partial(calls.append, "kept"))
+    monkeypatch.setattr(language_model, "prepare_memory", partial(calls.append, "prepared"))
     model = build()
     batch = WordIds(model.vocab).of_sentences([["a", "b"]])
     model.eval()(tokens=batch)
