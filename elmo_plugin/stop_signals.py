@@ -52,6 +52,9 @@ def on_stop_signal(react: Callable[[int], None]) -> Iterator[None]:
                 if signal.getsignal(stops) != signal.SIG_IGN:
                     earlier[stops] = signal.signal(stops, handle)
         yield
+    except GeneratorExit:  # a job that never ended is collected, perhaps while another one handles signals
+        earlier.clear()
+        raise
     except Exception:
         if stopped is None:
             raise

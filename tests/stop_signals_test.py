@@ -1,8 +1,10 @@
 """Who handles signals when, and what a second one does."""
 
+import gc
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from multiprocessing import get_context
 from typing import Any
 
@@ -45,6 +47,20 @@ def test_errors_of_work_that_was_broken_off_are_the_stop_and_others_are_themselv
     with pytest.raises(OSError, match="disk"), on_stop_signal([].append):
         signal.raise_signal(signal.SIGTERM)
         raise OSError("disk full")
+
+
+def test_a_job_that_never_ended_leaves_the_handlers_of_the_next_one_alone_when_it_is_collected() -> None:
+    received: list[int] = []
+    with ExitStack() as stack:
+        stack.callback(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+        stack.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
+        abandoned = on_stop_signal(stop)
+        abandoned.__enter__()
+        with on_stop_signal(received.append):
+            del abandoned
+            gc.collect()
+            signal.raise_signal(signal.SIGTERM)
+    assert received == [signal.SIGTERM]
 
 
 def interrupt_twice() -> None:
