@@ -71,8 +71,8 @@ class WarmState(InitialState):
         warm = bilm.warm_state
         if warm is None:
             raise ConfigurationError(
-                f"'initial_state': expected 'zero' or 'carried': {bilm.source or 'the biLM'} holds no warm state, got "
-                "'warm'; `allennlp convert-elmo FROM TO --warm-on TEXT` writes a copy that holds one"
+                f"'initial_state': {bilm.source or 'the biLM'} holds no warm state, got 'warm'; "
+                "`allennlp convert-elmo FROM TO --warm-on TEXT` writes a copy that holds one"
             )
         return LstmState(*(part.to(like).expand(-1, -1, batch_size, -1) for part in warm))
 

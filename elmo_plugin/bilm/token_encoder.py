@@ -64,7 +64,7 @@ class TokenEncoder(nn.Module, ABC):
 
     def bounded(self, ids: Tensor) -> Tensor:
         """Return the ids of an indexer in this encoder's form, with `<S>` and `</S>` around each sentence."""
-        fitted = self.fit(ids)  # (B, T, ·)
+        fitted = self.fit(ids).long()  # (B, T, ·)
         present, (begin, end) = self.mask(fitted), self.boundaries(fitted)
         return add_boundaries(fitted, present, begin, end)  # (B, T + 2, ·)
 

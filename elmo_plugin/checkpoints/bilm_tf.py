@@ -139,7 +139,9 @@ def _pair(name: str) -> tuple[Location, Location]:
         weights = [path for path in weights if path.stem.endswith(("weights", "model"))]
     if len(options) != 1 or len(weights) != 1:
         got = ", ".join(path.name for path in files)
-        raise ConfigurationError(f"'{folder}': expected one *options*.json and one *weights.hdf5, got {got}")
+        raise ConfigurationError(
+            f"'{folder}': expected one *options*.json and one {' or '.join(SUFFIXES)} file, got {got}"
+        )
     return options[0], weights[0]
 
 

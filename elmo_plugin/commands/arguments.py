@@ -86,6 +86,11 @@ def word(text: str) -> str:
     return text
 
 
+def separator(text: str) -> str:
+    """Return what separates columns, with a tab for the two characters that a shell passes on for it."""
+    return word(text).replace(r"\t", "\t")
+
+
 def new_file(text: str) -> Path:
     """Return a path that can be the name of a file, as `.` and `/` cannot."""
     path = Path(word(text))

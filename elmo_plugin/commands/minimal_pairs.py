@@ -7,12 +7,12 @@ from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.util import int_to_device
 from allennlp.data import Tokenizer
 
 from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs
 from elmo_plugin.commands.arguments import add_command, device
 from elmo_plugin.commands.endings import print_page
+from elmo_plugin.embedding import find_device
 from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
 
 ABOUT = "Test a biLM's grammar on pairs of sentences."
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     """Score the pairs and print the accuracies. Errors are one line and exit code 1."""
     try:
         pairs = read_pairs(args.pairs, Tokenizer.by_name(SPLITS[args.split])(), args.by)
-        model = load_language_model(args.bilm).to(int_to_device(args.cuda_device))
+        model = load_language_model(args.bilm).to(find_device(args.cuda_device))
         by_phenomenon, overall = pair_accuracies(partial(sentence_log_probabilities, model), pairs)
     except (ConfigurationError, OSError) as error:
         sys.exit(f"minimal-pairs: {error}")

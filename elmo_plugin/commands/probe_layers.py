@@ -8,7 +8,7 @@ from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.analysis import Task, accuracies_page, probe, pseudoword_task, random_twin, sense_task, tagging_task
-from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bilm
+from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bilm, separator
 from elmo_plugin.commands.endings import print_page
 from elmo_plugin.models import ColumnTagsReader
 
@@ -71,7 +71,11 @@ def _add_columns(subparser: argparse.ArgumentParser) -> None:
     group.add_argument("--conllu", action="store_true", help="CoNLL-U: the columns FORM and UPOS")
     group.add_argument("--token-column", type=int, metavar="N", help="from 0 (default: 0, with --conllu 1)")
     group.add_argument("--tag-column", type=int, metavar="N", help="tag or sense (default: -1, with --conllu 3)")
-    group.add_argument("--delimiter", help="between columns (default: spaces and tabs; with --conllu a tab)")
+    group.add_argument(
+        "--delimiter",
+        type=separator,
+        help=r"between columns, \t for a tab (default: spaces and tabs; with --conllu a tab)",
+    )
 
 
 def run(args: argparse.Namespace) -> None:

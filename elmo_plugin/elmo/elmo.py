@@ -25,7 +25,7 @@ from elmo_plugin.bilm import (
 )
 from elmo_plugin.checkpoints import bilm_keys, resolve_bilm
 from elmo_plugin.config_keys import at_least, probability
-from elmo_plugin.elmo.layer_mix import LayerMix, build_part
+from elmo_plugin.elmo.layer_mix import LayerMix, build_part, by_name
 from elmo_plugin.elmo.out_of_memory import split_on_out_of_memory
 from elmo_plugin.elmo.output import ElmoOutput
 from elmo_plugin.elmo.scalar_mix import mix_builder
@@ -118,6 +118,7 @@ class Elmo(nn.Module, Registrable):
             )
         at_least(1, num_output_representations=num_output_representations)
         model = resolve_bilm(bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir, vocab)
+        mix, initial_state = by_name(LayerMix, "mix", mix), by_name(InitialState, "initial_state", initial_state)
         key, build = mix_builder(mix, do_layer_norm, scalar_mix_parameters)
         mixes = [
             build_part(key, build, num_elmo_layers=model.options.num_layers, layer_dim=model.options.layer_dim)
@@ -252,17 +253,25 @@ class Elmo(nn.Module, Registrable):
 
         It is `run_bilm`, or the sentence cache around it.
         """
-        if self.sentence_cache is None:
+        if self.sentence_cache is None or self.is_trained():
             return self.run_bilm
         return partial(
             self.sentence_cache.layers, bilm=self.bilm, initial_state=self.initial_state, run_bilm=self.run_bilm
         )
 
+    def is_trained(self) -> bool:
+        """Return whether gradients reach the biLM: by `requires_grad`, or in training by parameters that ask for them.
+
+        A training loop may unfreeze the parameters of AllenNLP's `Elmo` by hand. AllenNLP's interpreters set all
+        parameters so too, but not in training.
+        """
+        return self.requires_grad or (self.training and any(each.requires_grad for each in self.bilm.parameters()))
+
     def run_bilm(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Run the biLM: return all layers in float32 or float64, and their mask. A carried state moves on."""
         like = next(self.bilm.parameters())
         warn_of_fallback(like.device, self.precision)
-        with nullcontext() if self.requires_grad else torch.no_grad():
+        with nullcontext() if self.is_trained() else torch.no_grad():
             layers, mask, state = self.bilm(ids, self.initial_state.before(self.bilm, ids.size(0), like))
         self.initial_state.after(state)
         return layers.to(torch.promote_types(layers.dtype, torch.float32)), mask

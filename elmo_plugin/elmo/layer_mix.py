@@ -112,6 +112,20 @@ class ConcatenateMix(LayerMix):
         return layers.permute(1, 2, 0, 3).flatten(2)
 
 
+def by_name(kind: Any, key: str, part: Any) -> Any:
+    """Return a part of this registrable kind as `Lazy`. Python code may give its name, as configs do.
+
+    Raises `ConfigurationError` for a part that is built already.
+    """
+    if isinstance(part, str):
+        return Lazy(kind.by_name(part))
+    if part is None or isinstance(part, Lazy):
+        return part
+    raise ConfigurationError(
+        f"'{key}': expected a name or a `Lazy`, got a {type(part).__name__}; `Elmo.from_parts` takes built parts"
+    )
+
+
 def build_part(key: str, part: Lazy[Part], **sizes: int) -> Part:
     """Build what a config has under `key`, for these sizes. Errors name the key."""
     try:

@@ -42,7 +42,7 @@ class SentenceCache(FromParams):
             self._dtype = number_type(precision, allowed=("float32", "float16"))
         except ValueError as error:
             raise ConfigurationError(str(error)) from error
-        self.path = Path(path)
+        self.path = Path(path).expanduser()
         self.precision = precision
         self._store: Optional[SentenceStore] = None
         self._versions: list[object] = []

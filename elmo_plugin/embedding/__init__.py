@@ -2,6 +2,7 @@
 
 from elmo_plugin.embedding.corpus import SMALLEST_WINDOW, Corpus, Share
 from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder
+from elmo_plugin.embedding.devices import find_device
 from elmo_plugin.embedding.elmo_embedder import ElmoEmbedder
 from elmo_plugin.embedding.embedder import ALIASES, MIXES, TRAINED, Embedder, load, load_by_keys
 from elmo_plugin.embedding.forks import use_one_thread_in_forks
@@ -28,6 +29,7 @@ __all__ = [
     "Share",
     "VectorFile",
     "check_processes",
+    "find_device",
     "load",
     "load_by_keys",
     "maximum",

@@ -16,8 +16,9 @@ from elmo_plugin.checkpoints import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS
 from elmo_plugin.config_keys import at_least
 from elmo_plugin.embedding.corpus import Corpus
 from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder
-from elmo_plugin.embedding.embedder import load_by_keys, token_lists
+from elmo_plugin.embedding.embedder import load_by_keys
 from elmo_plugin.embedding.hdf5 import Hdf5File
+from elmo_plugin.text import token_lists
 
 BATCH_SIZE = 64
 OUTPUT_FORMATS = ("all", "top", "average")

@@ -2,7 +2,7 @@
 
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from os import PathLike, fspath
 from pathlib import Path
@@ -26,7 +26,7 @@ from elmo_plugin.checkpoints import (
 )
 from elmo_plugin.elmo import AverageMix, ConcatenateMix, Elmo, LastMix, LayerMix, elmo_of, trained_elmo
 from elmo_plugin.embedding.devices import find_device
-from elmo_plugin.text import TOKENS_PER_BATCH, length_batches
+from elmo_plugin.text import TOKENS_PER_BATCH, length_batches, token_lists
 
 Sentences = Sequence[Sequence[str]]
 WordId = Callable[[str], int]
@@ -197,7 +197,7 @@ def load_by_keys(
     device: Optional[str] = None,
 ) -> Embedder:
     """Load the biLM that the keys of a config name: `pretrained`, or `options_file` and `weight_file`."""
-    name, state, where = mix_name(mix), _initial_state(initial_state), find_device(cuda_device, device)
+    name, state, where = mix_name(mix, [TRAINED]), _initial_state(initial_state), find_device(cuda_device, device)
     checkpoint = find_checkpoint(keys, serialization_dir=None)
     model = build_bilm(checkpoint, source=keys.get("pretrained", keys.get("weight_file", "")))
     mixed = MIXES[name](model.options.num_layers, model.options.layer_dim)
@@ -206,11 +206,11 @@ def load_by_keys(
     return Embedder(elmo.to(where), word_id, layers_apart=name == "all")
 
 
-def mix_name(mix: str) -> str:
-    """Return the name in `MIXES` of a mix, which may have another name in `ALIASES`."""
+def mix_name(mix: str, others: Sequence[str] = ()) -> str:
+    """Return the name in `MIXES` of a mix, which may have another name in `ALIASES`. Errors name `others` as well."""
     name = ALIASES.get(mix, mix) if isinstance(mix, str) else None
     if name not in MIXES:
-        raise ConfigurationError(f"'mix': expected one of {', '.join([*MIXES, TRAINED])}, got {mix!r}")
+        raise ConfigurationError(f"'mix': expected one of {', '.join([*MIXES, *others])}, got {mix!r}")
     return name
 
 
@@ -259,30 +259,3 @@ def _initial_state(name: Optional[str]) -> Optional[InitialState]:
         why = ", with which a sentence's vectors depend on those before it" if name == "carried" else ""
         raise ConfigurationError(f"'initial_state': expected 'zero' or 'warm', got {name!r}{why}")
     return kinds[name]()
-
-
-def token_lists(sentences: Any) -> list[list[str]]:
-    """Return sentences as lists of tokens.
-
-    Raises `ConfigurationError` that names the sentence if one is not a list of strings, such as an untokenised text.
-    """
-    if isinstance(sentences, str | bytes | Mapping) or not isinstance(sentences, Iterable):
-        raise ConfigurationError(
-            f"expected a list of tokenised sentences, such as [['Two', 'words'], ['One']], got {_shortened(sentences)}"
-        )
-    lists = []
-    for index, sentence in enumerate(sentences):
-        is_list = isinstance(sentence, Iterable) and not isinstance(sentence, str | bytes | Mapping | Set)
-        tokens = list(sentence) if is_list else [sentence]
-        wrong = [token for token in tokens if not isinstance(token, str)] if is_list else [sentence]
-        if wrong:
-            raise ConfigurationError(
-                f"sentence {index}: expected a list of tokens, such as ['Two', 'words'], got {_shortened(wrong[0])}"
-                + " among them" * is_list
-            )
-        lists.append(tokens)
-    return lists
-
-
-def _shortened(value: object) -> str:
-    return f"the string {value[:100]!r}" if isinstance(value, str) else repr(value)[:100]

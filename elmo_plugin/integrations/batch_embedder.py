@@ -1,6 +1,7 @@
 """ELMo for engines that pass batches of columns: Ray Data, Hugging Face `datasets`, Daft and Spark."""
 
 import os
+import sys
 from collections.abc import Callable, MutableMapping
 from copy import copy
 from typing import Any, Optional, final
@@ -77,12 +78,21 @@ class BatchEmbedder:
 
     def __call__(self, batch: Batch) -> Batch:
         """Return the batch with the column of vectors. The given batch is left as it is."""
+        if not hasattr(batch, "keys"):
+            raise ConfigurationError(
+                f"expected a batch of columns, such as a dict or a DataFrame, got a {type(batch).__name__}"
+            )
         if self.input_column not in batch:
             columns = ", ".join(map(repr, batch)) or "none"
             raise ConfigurationError(
                 f"'input_column': expected one of the columns {columns}, got {self.input_column!r}"
             )
         column = batch[self.input_column]
+        if isinstance(column, str):
+            raise ConfigurationError(
+                f"column '{self.input_column}': expected the rows of a batch, got the string {column[:100]!r}; "
+                "`map` of `datasets` gives batches with `batched=True`"
+            )
         rows = column.to_pylist() if hasattr(column, "to_pylist") else column  # an Arrow array holds no plain values
         sentences = tokenized([[] if _is_missing(row) else row for row in rows], self.tokenizer)
         pool: Callable[[np.ndarray], np.ndarray] = np.asarray if self.pooling is None else pooling_named(self.pooling)
@@ -103,4 +113,6 @@ class BatchEmbedder:
 
 
 def _is_missing(row: object) -> bool:
-    return row is None or (isinstance(row, float | np.floating) and bool(np.isnan(row)))
+    if row is None or row is getattr(sys.modules.get("pandas"), "NA", None):
+        return True
+    return isinstance(row, float | np.floating) and bool(np.isnan(row))

@@ -1,6 +1,6 @@
 """Columns of texts as sentences: what every integration does with the rows that users have."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache
 from typing import Optional, Union
 
@@ -27,8 +27,10 @@ def pooling_named(pooling: str) -> Callable[[np.ndarray], np.ndarray]:
 def tokenized(texts: Iterable[object], tokenizer: Optional[Tokenize] = None) -> list[Sequence[str]]:
     """Return the tokens of each row: a text is split by the tokenizer, or by spaCy's rules; a list of tokens is taken.
 
-    Raises `ConfigurationError` that names the row if one is neither.
+    Raises `ConfigurationError` that names the row if one is neither, and for texts that are no rows, such as one text.
     """
+    if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
+        raise ConfigurationError(f"expected a list of texts or of lists of tokens, got {texts!r:.100}")
     tokenize = tokenizer or (lambda text: [token.ensure_text() for token in _spacys_rules().tokenize(text)])
     # spaCy needs a plain `str` instead of NumPy's.
     return [tokenize(str(row)) if isinstance(row, str) else _tokens(index, row) for index, row in enumerate(texts)]

@@ -197,8 +197,9 @@ class ElmoTagger(Model):
         if self.crf is None:
             return logits.softmax(dim=-1)
         # The marginals of a CRF are the gradient of its log partition function with respect to the logits.
-        with torch.enable_grad():
-            leaf = logits.detach().requires_grad_()
-            log_partition = self.crf._input_likelihood(leaf, self.crf.transitions, mask).sum()
+        with torch.inference_mode(False), torch.enable_grad():
+            # Copies, because tensors of inference mode cannot have gradients.
+            leaf, present = logits.detach().clone().requires_grad_(), mask.clone()
+            log_partition = self.crf._input_likelihood(leaf, self.crf.transitions, present).sum()  # type: ignore[arg-type]
             (marginals,) = torch.autograd.grad(log_partition, leaf)
         return marginals

@@ -1,14 +1,14 @@
 """Text shards: one tokenised sentence per line, plain, .gz or .xz, read in constant memory and from any position."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from glob import glob
 from itertools import chain, count, islice
 from os.path import expanduser
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, Optional, final
+from typing import NamedTuple, Optional, Union, final
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
@@ -17,7 +17,7 @@ from allennlp.data.fields import TextField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
 
 from elmo_plugin.config_keys import at_least
-from elmo_plugin.text import TextFile
+from elmo_plugin.text import TextFile, as_tokens
 
 BLOCK = 65536
 """Sentences that are shuffled together. A reader holds at most this many in memory."""
@@ -191,9 +191,9 @@ class TextShardsReader(DatasetReader):
         self._seed = seed
         self._max_sentence_length = max_sentence_length
 
-    def text_to_instance(self, tokens: list[str]) -> Instance:
+    def text_to_instance(self, tokens: Sequence[Union[str, Token]]) -> Instance:
         """Return an `Instance` of a tokenised sentence of any length."""
-        return Instance({"tokens": TextField([Token(token) for token in tokens])})
+        return Instance({"tokens": TextField(as_tokens(tokens))})
 
     def apply_token_indexers(self, instance: Instance) -> None:
         """Give the tokens their indexers, in the process that needs them."""

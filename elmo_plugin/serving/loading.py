@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.util import int_to_device
 from allennlp.models import Archive, load_archive
 from allennlp.predictors import Predictor
 
@@ -13,7 +12,7 @@ from elmo_plugin.analysis import learned_mixes
 from elmo_plugin.bilm import ZeroState, identity
 from elmo_plugin.checkpoints import bundled_folder, bundled_names, load_sizes, local_file
 from elmo_plugin.elmo import Elmo, trained_elmo
-from elmo_plugin.embedding import Embedder, load
+from elmo_plugin.embedding import Embedder, find_device, load
 from elmo_plugin.models import ElmoClassifierPredictor, ElmoTaggerPredictor, SpacyBlankTokenizer
 from elmo_plugin.pretraining import (
     BidirectionalLanguageModel,
@@ -55,6 +54,7 @@ def load_served(
 
     Raises `ConfigurationError` for files that cannot be read and for other models.
     """
+    device = find_device(cuda_device)
     archive = _task_archive(model, cuda_device)
     embedders = _embedders(model, archive, cuda_device)
     if text is not None and not embedders:
@@ -65,7 +65,7 @@ def load_served(
         SpacyBlankTokenizer(language),
         embedders,
         None if archive is None else _predictor(archive, model, predictor, language),
-        None if scorer is None else BiLMPredictor(scorer.to(int_to_device(cuda_device)), TextShardsReader()),
+        None if scorer is None else BiLMPredictor(scorer.to(device), TextShardsReader()),
         {}
         if archive is None
         else learned_mixes(archive.model.state_dict(), archive.config["model"].as_dict(quiet=True)),
@@ -99,7 +99,9 @@ def _predictor(archive: Archive, name: str, predictor: Optional[str], language: 
             f"'{name}': expected a biLM, or a model of type {' or '.join(kinds)}, got {type(archive.model).__name__}; "
             "name the predictor of another tagger or classifier"
         )
-    return kinds[found](archive.model.eval(), archive.validation_dataset_reader, language)
+    built = kinds[found](archive.model.eval(), archive.validation_dataset_reader, language)
+    built.predict_json({"tokens": ["."]})  # raises if the model is not of the predictor's kind
+    return built
 
 
 def _embedders(model: str, archive: Optional[Archive], cuda_device: int) -> dict[str, Embedder]:

@@ -22,8 +22,9 @@ from elmo_plugin.text.indexers import ManyLangsIndexer
 from elmo_plugin.text.json_text import parse_json, read_json
 from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
 from elmo_plugin.text.predictor_input import instance_words, read_line, read_question, without_lone_surrogates
+from elmo_plugin.text.sentences import token_lists
 from elmo_plugin.text.text_file import OpenText, TextFile
-from elmo_plugin.text.tokenizer import JustTabsTokenizer, SpacyBlankTokenizer
+from elmo_plugin.text.tokenizer import JustTabsTokenizer, SpacyBlankTokenizer, as_tokens
 
 __all__ = [
     "BEGIN_OF_SENTENCE",
@@ -38,6 +39,7 @@ __all__ = [
     "OpenText",
     "SpacyBlankTokenizer",
     "TextFile",
+    "as_tokens",
     "batch_to_code_points",
     "batch_to_ids",
     "boundary_ids",
@@ -50,6 +52,7 @@ __all__ = [
     "read_line",
     "read_question",
     "spellings",
+    "token_lists",
     "without_lone_surrogates",
     "word_ids",
     "word_to_code_points",

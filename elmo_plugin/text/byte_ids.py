@@ -3,12 +3,12 @@
 Source: `UnicodeCharsVocabulary` in bilm-tf's `bilm/data.py`; AllenNLP's `elmo_characters` indexer makes the same ids.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 import torch
-from allennlp.common.checks import ConfigurationError
 from torch import Tensor
+
+from elmo_plugin.text.sentences import token_lists
 
 BEGIN_OF_SENTENCE = 256 + 1
 END_OF_SENTENCE = 257 + 1
@@ -37,7 +37,7 @@ def boundary_ids(mark: int, max_characters: int = 50) -> list[int]:
     return _framed([mark], max_characters)
 
 
-def batch_to_ids(sentences: Sequence[Sequence[str]], max_characters: int = 50) -> Tensor:
+def batch_to_ids(sentences: Iterable[Iterable[str]], max_characters: int = 50) -> Tensor:
     """Return the ids of tokenized sentences, (B, T, C), padded with 0 to the longest sentence.
 
     Unlike `allennlp.modules.elmo.batch_to_ids`, it works for any C.
@@ -45,31 +45,13 @@ def batch_to_ids(sentences: Sequence[Sequence[str]], max_characters: int = 50) -
     >>> batch_to_ids([["Two", "words"], ["One"]]).shape
     torch.Size([2, 2, 50])
     """
-    check_sentences(sentences)
-    longest = max((len(sentence) for sentence in sentences), default=0)
-    ids = torch.zeros(len(sentences), longest, max_characters, dtype=torch.long)  # (B, T, C)
-    for row, sentence in zip(ids, sentences, strict=True):
-        if len(sentence):
+    lists = token_lists(sentences)
+    longest = max(map(len, lists), default=0)
+    ids = torch.zeros(len(lists), longest, max_characters, dtype=torch.long)  # (B, T, C)
+    for row, sentence in zip(ids, lists, strict=True):
+        if sentence:
             row[: len(sentence)] = torch.tensor([word_to_ids(word, max_characters) for word in sentence])
     return ids
-
-
-def check_sentences(sentences: Sequence[Sequence[str]]) -> None:
-    """Raise `ConfigurationError` unless the sentences are lists of lists of strings."""
-    wrong: list[Any]
-    if _is_list(sentences):
-        wrong = [sentence for sentence in sentences if not _is_list(sentence)]
-        wrong = wrong or [token for sentence in sentences for token in sentence if not isinstance(token, str)]
-    else:
-        wrong = [sentences]
-    if wrong:
-        raise ConfigurationError(
-            f"sentences: expected lists of tokens, such as [['Two', 'words'], ['One']], got {wrong[0]!r:.100}"
-        )
-
-
-def _is_list(values: object) -> bool:
-    return isinstance(values, Iterable) and not isinstance(values, (str, bytes))
 
 
 def fit_width(ids: Tensor, max_characters: int) -> Tensor:

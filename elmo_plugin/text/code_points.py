@@ -4,13 +4,13 @@ An indexer does not know the biLM, so it passes on code points, and the biLM loo
 Source: `read_list` in `elmoformanylangs/elmo.py` and `create_one_batch` in `elmoformanylangs/frontend.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from elmo_plugin.options import N_CHARACTERS
-from elmo_plugin.text.byte_ids import check_sentences
+from elmo_plugin.text.sentences import token_lists
 
 BEGIN_OF_WORD = N_CHARACTERS
 """These ids begin where byte ids end, so that a biLM that reads bytes rejects them."""
@@ -27,13 +27,13 @@ def word_to_code_points(word: str, max_characters: int = 50) -> list[int]:
     return ids + [0] * (max_characters - 1 - len(ids))
 
 
-def batch_to_code_points(sentences: Sequence[Sequence[str]], max_characters: int = 50) -> Tensor:
+def batch_to_code_points(sentences: Iterable[Iterable[str]], max_characters: int = 50) -> Tensor:
     """Return the code points of tokenized sentences, (B, T, C − 1), padded with 0 to the longest sentence."""
-    check_sentences(sentences)
-    longest = max((len(sentence) for sentence in sentences), default=0)
-    ids = torch.zeros(len(sentences), longest, max_characters - 1, dtype=torch.long)  # (B, T, C − 1)
-    for row, sentence in zip(ids, sentences, strict=True):
-        if len(sentence):
+    lists = token_lists(sentences)
+    longest = max(map(len, lists), default=0)
+    ids = torch.zeros(len(lists), longest, max_characters - 1, dtype=torch.long)  # (B, T, C − 1)
+    for row, sentence in zip(ids, lists, strict=True):
+        if sentence:
             row[: len(sentence)] = torch.tensor([word_to_code_points(word, max_characters) for word in sentence])
     return ids
 

@@ -17,7 +17,7 @@ MOST_CHARACTERS = 32 * MOST_TOKENS
 def read_line(line: str) -> Any:
     """Return the JSON value on a line. Raises `ConfigurationError` for any other line."""
     try:
-        return parse_json(line)
+        return parse_json(line.removeprefix("\ufeff"))  # the byte order mark of a file
     except ValueError as error:
         raise ConfigurationError(f"expected one JSON object per line, got {line[:200]!r}: {error}") from error
 

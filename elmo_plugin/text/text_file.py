@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +16,7 @@ from allennlp.common.checks import ConfigurationError
 
 LONGEST_LINE = 2**26
 """Bytes. A file that is made to do harm may have one line of any length, and a compressed one in a kilobyte."""
+NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 Unpacker = Callable[..., AbstractContextManager[Any]]
 
@@ -67,6 +69,10 @@ class TextFile:
             except UnicodeDecodeError as error:
                 got = f"byte 0x{error.object[error.start]:02x} ({error.reason})"
                 raise ConfigurationError(f"{self._name}, line {number}: expected UTF-8 text, got {got}") from error
+            if number == 1 and not line.endswith("\n") and "\r" in line.rstrip("\r"):
+                raise ConfigurationError(
+                    f"{self._name}: expected lines that end with \\n or \\r\\n, got \\r alone, as of classic Mac OS"
+                )
             if "\0" in line:
                 raise ConfigurationError(f"{self._name}, line {number}: expected UTF-8 text, got a NUL character")
             yield line
@@ -102,10 +108,17 @@ class OpenText:
         self._lines = lines
 
     def lines(self) -> Iterator[str]:
-        """Yield each line. Raises `ConfigurationError` for bytes, which a file opened in binary mode gives."""
+        """Yield each line.
+
+        Raises `ConfigurationError` for bytes, which a file opened in binary mode gives, and for what no UTF-8 text file
+        has: a NUL character or a lone surrogate.
+        """
         for number, line in enumerate(self._lines, 1):
             if not isinstance(line, str):
                 raise ConfigurationError(f"line {number}: expected text, got {repr(line)[:100]}")
+            unwritable = NOT_TEXT.search(line)
+            if unwritable:
+                raise ConfigurationError(f"line {number}: expected UTF-8 text, got the character {unwritable[0]!r}")
             yield line
 
     def share_read(self) -> None:

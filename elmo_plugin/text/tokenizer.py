@@ -1,7 +1,9 @@
 """Tokenizers: spaCy's rules without a trained pipeline, so that nothing is downloaded, and tabs."""
 
 import re
+from collections.abc import Iterable
 from itertools import pairwise
+from typing import Union
 
 import spacy
 from allennlp.common.checks import ConfigurationError
@@ -86,3 +88,8 @@ class JustTabsTokenizer(Tokenizer):
     def tokenize(self, text: str) -> list[Token]:
         """Return the tokens of `text`."""
         return [Token(field) for field in text.split("\t")] if text else []
+
+
+def as_tokens(words: Iterable[Union[str, Token]]) -> list[Token]:
+    """Return words as tokens: dataset readers get strings from users and tokens from AllenNLP's predictors."""
+    return [word if isinstance(word, Token) else Token(word) for word in words]

@@ -94,8 +94,13 @@ def test_the_command_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
-    for bilm, path, fact in (("english-tiny", "empty", "got none"), ("nowhere", __file__, "line 1")):
+    (tmp_path / "pair").write_text(json.dumps({"sentence_good": "a", "sentence_bad": "b", "linguistics_term": "c"}))
+    for bilm, path, fact, *others in (
+        ("english-tiny", "empty", "got none"),
+        ("nowhere", __file__, "line 1"),
+        ("english-tiny", "pair", "'cuda_device'", "--cuda-device", "99"),
+    ):
         with pytest.raises(SystemExit) as error:
-            allennlp("minimal-pairs", bilm, tmp_path / path)
+            allennlp("minimal-pairs", bilm, tmp_path / path, *others)
         assert str(error.value).startswith("minimal-pairs: ") and fact in str(error.value)
         assert "\n" not in str(error.value)

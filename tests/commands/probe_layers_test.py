@@ -91,3 +91,10 @@ def test_one_task_at_a_time(folder: Path, capsys: pytest.CaptureFixture[str]) ->
         with pytest.raises(SystemExit):
             allennlp("probe-layers", "weights.hdf5", *tasks)
     assert "one of the arguments --tags --senses --pseudowords is required" in capsys.readouterr().err
+
+
+def test_a_shell_may_name_a_tab(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("train", "dev"):
+        (tmp_path / name).write_text("a boat\tX\nleft\tY\n\na boat\tX\nleft\tY\n", encoding="utf-8")
+    allennlp("probe-layers", "english-tiny", "--tags", tmp_path / "train", tmp_path / "dev", "--delimiter", r"\t")
+    assert "100.0" in capsys.readouterr().out

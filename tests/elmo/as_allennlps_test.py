@@ -16,7 +16,7 @@ from allennlp.modules.elmo import batch_to_ids as reference_batch_to_ids
 from torch import Tensor
 
 import elmo_plugin
-from elmo_plugin.elmo import Elmo
+from elmo_plugin.elmo import Elmo, LastMix
 from elmo_plugin.text import batch_to_code_points, batch_to_ids
 from tests.oracles import SENTENCES, write_files
 from tests.task_oracles import small_bilm
@@ -187,3 +187,25 @@ def test_the_names_of_its_weights_are_those_of_older_archives() -> None:
     elmo = Elmo.from_parts(small_bilm(), Elmo(bilm={"options": small_bilm().options.to_dict()}).mixes, projection_dim=2)
     names = {name for name in elmo.state_dict() if not name.startswith("bilm.")}
     assert names == {"mixes.0.scalar_parameters", "mixes.0.gamma", "projections.0.weight", "projections.0.bias"}
+
+
+def test_a_training_loop_may_unfreeze_it_by_hand(files: tuple[str, str]) -> None:
+    ours, theirs = Elmo(*files, 1, dropout=0), ReferenceElmo(*files, 1, dropout=0)
+    for elmo in (ours, theirs):
+        elmo.requires_grad_()
+        elmo(IDS)["elmo_representations"][0].sum().backward()
+    assert all(weight.grad is not None for weight in ours.bilm.parameters())
+    wanted = theirs._elmo_lstm._token_embedder._char_embedding_weights.grad
+    torch.testing.assert_close(ours.bilm.token_encoder.char_embedding.weight.grad, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_ids_of_32_bits_are_ids(files: tuple[str, str]) -> None:
+    check_same(Elmo(*files, 1, dropout=0)(IDS.int()), ReferenceElmo(*files, 1, dropout=0)(IDS.int()))
+
+
+def test_parts_may_be_named_as_in_a_config(files: tuple[str, str]) -> None:
+    (found,) = Elmo(*files, 1, dropout=0, mix="last", initial_state="zero")(IDS).representations
+    layers, mask = Elmo(*files, 1).layers(IDS)
+    assert torch.equal(found, layers[-1][:, 1:-1] * mask[:, 2:].unsqueeze(-1))
+    with pytest.raises(ConfigurationError, match=r"'mix': .*LastMix.*from_parts"):
+        Elmo(*files, 1, mix=LastMix(3, 8))

@@ -355,3 +355,8 @@ def test_what_was_computed_under_autocast_is_not_taken_for_float32(tmp_path: Pat
         cached(tmp_path).layers(IDS)
     with pytest.raises(ConfigurationError, match=r"'dtype': expected 'torch.float32', got 'torch.bfloat16'"):
         cached(tmp_path)
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert SentenceCache("~/cache").path == tmp_path / "cache"

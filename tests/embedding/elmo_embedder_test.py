@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +140,10 @@ def test_a_text_opened_as_bytes_leaves_the_file_that_is_there(pair: tuple[str, s
     with Path("text").open("rb") as text, pytest.raises(ConfigurationError, match="line 1: expected text"):
         ElmoEmbedder(*pair).embed_file(text, "out")
     assert Path("out").read_text() == "good"
+
+
+@pytest.mark.parametrize("character", ["\0", "\ud800"])
+def test_what_no_text_file_can_hold_is_an_error(pair: tuple[str, str], character: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"line 2: .*{re.escape(repr(character))}"):
+        ElmoEmbedder(*pair).embed_file(io.StringIO(f"a\nb{character} c\n"), "out", use_sentence_keys=True)
+    assert not Path("out").exists()

@@ -332,3 +332,8 @@ def test_its_repr_says_what_it_holds(warm: Path) -> None:
     found = repr(load(warm, precision="bfloat16", initial_state="warm"))
     assert repr(str(warm)) in found and "n_layers=2, dim=24, projection_dim=8" in found
     assert "mix='all', precision='bfloat16', initial_state='warm'" in found
+
+
+def test_a_mix_that_has_no_archive_is_not_named_among_the_choices(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match="all, last, average, concatenate, got 'trained'"):
+        load(folder).with_mix("trained")

@@ -94,6 +94,10 @@ def test_what_it_cannot_read_is_an_error(small: str) -> None:
         BatchEmbedder(num_threads=0)
     with pytest.raises(ConfigurationError, match=r"'mix': .*'best'"):
         BatchEmbedder(bilm=small, mix="best")({"text": ["a"]})
+    with pytest.raises(ConfigurationError, match=r"'text': .*'a boat'.*batched=True"):
+        BatchEmbedder(bilm=small)({"text": "a boat"})
+    with pytest.raises(ConfigurationError, match="Table"):
+        BatchEmbedder(bilm=small)(pyarrow.table({"text": ["a"]}))
 
 
 def test_datasets_maps_it_in_forked_processes_and_finds_the_result_again(small: str, tmp_path: Path) -> None:
@@ -150,3 +154,8 @@ def test_ray_computes_all_vectors_on_two_workers_one_of_which_is_killed(small: s
     assert [row["n"] for row in rows] == list(range(80))
     for row, wanted in zip(rows, BatchEmbedder(bilm=small, pooling=None)({"text": texts})["elmo"], strict=True):
         np.testing.assert_allclose(row["elmo"], wanted, atol=1e-5)
+
+
+def test_a_missing_text_of_pandas_has_no_tokens(small: str) -> None:
+    column = BatchEmbedder(bilm=small)({"text": ["a", pandas.NA, None]})["elmo"]
+    assert column[0].any() and not column[1].any() and not column[2].any()

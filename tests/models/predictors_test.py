@@ -341,6 +341,8 @@ def test_allennlps_own_models_are_answered_for_as_far_as_they_say(load: Load) ->
 def test_a_model_of_another_kind_is_named(load: Load) -> None:
     with pytest.raises(ConfigurationError, match=r"tagger.*ElmoClassifier"):
         load("json", "elmo_tagger")._answer(["Tove"], {"label": "1"})
+    with pytest.raises(ConfigurationError, match=r"tagger.*ElmoClassifier"):
+        load("classifier", "elmo_tagger").predict("Tove left .")
     with pytest.raises(ConfigurationError, match=r"classifier.*ElmoTagger"):
         load("tagger", "elmo_classifier")._answer(["Tove"], {"tags": []})
 
@@ -387,3 +389,15 @@ def test_a_text_that_is_too_long_is_an_error_that_says_how_long_it_may_be(
     for question, got in (({"tokens": ["a"] * 4}, 4), ({"sentence": "a b cdefgh"}, 10), ({"sentence": "a b c d"}, 4)):
         with pytest.raises(ConfigurationError, match=rf"at most [39] .*got {got};"):
             predictor.predict_json(question)
+
+
+@pytest.mark.parametrize(("archive", "name"), [("tagger", "elmo_tagger"), ("classifier", "elmo_classifier")])
+def test_it_answers_in_inference_mode(load: Load, archive: str, name: str) -> None:
+    predictor = load(archive, name)
+    with torch.inference_mode():
+        found = predictor.predict("Tove left for Port Calder .")
+    assert same(found, predictor.predict("Tove left for Port Calder ."))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_line_of_json(load: Load) -> None:
+    assert load("tagger", "elmo_tagger").load_line('\ufeff{"sentence": "a"}') == {"sentence": "a"}

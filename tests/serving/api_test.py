@@ -283,11 +283,13 @@ def test_what_is_served_is_described_without_a_network(tagger_client: Client, bi
         (str(FILES / "native.safetensors"), {"language_model": str(FILES / "bilm_tf")}, "softmax"),
         (str(FILES / "heldout.txt"), {}, "heldout.txt"),
         ("nowhere", {}, "nowhere"),
+        (str(FILES / "simple_tagger.tar.gz"), {"predictor": "elmo_classifier"}, "SimpleTagger"),
+        (str(FILES / "native.safetensors"), {"cuda_device": 99}, "'cuda_device'"),
     ],
 )
-def test_other_models_are_rejected(model: str, keys: dict[str, str], fact: str) -> None:
+def test_other_models_are_rejected(model: str, keys: dict[str, Any], fact: str) -> None:
     with pytest.raises(ConfigurationError, match=fact):
-        load_served(model, **keys)  # type: ignore[arg-type]
+        load_served(model, **keys)
 
 
 def test_models_of_every_kind_are_served(bilm: ServedModel, tmp_path: Path) -> None:

@@ -103,3 +103,16 @@ def test_a_pipe_is_read_like_a_file(tmp_path: Path) -> None:
     writer.start()
     assert list(TextFile(tmp_path / "pipe").lines()) == ["one\n", "two\n"]
     writer.join()
+
+
+@pytest.mark.parametrize("packing", ["", ".gz"])
+def test_a_file_of_carriage_returns_alone_is_an_error(tmp_path: Path, packing: str) -> None:
+    path = tmp_path / f"text{packing}"
+    path.write_bytes(gzip.compress(b"one\rtwo\r") if packing else b"one\rtwo\r")
+    with pytest.raises(ConfigurationError, match=rf"{path}: expected .*\\n.* got \\r"):
+        list(TextFile(path).lines())
+
+
+def test_a_carriage_return_at_the_end_of_a_file_is_a_line_end(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(b"one\r")
+    assert list(TextFile(tmp_path / "text").lines()) == ["one\r"]

@@ -15,6 +15,7 @@ from allennlp.data.token_indexers import SingleIdTokenIndexer
 from elmo_plugin.config_keys import at_least
 from elmo_plugin.models.readers.rows import Location, delimiter_hint, line_error, read_lines, show_columns
 from elmo_plugin.models.spans import PREFIXES, TARGETS, convert_tags, first_invalid_tag
+from elmo_plugin.text import as_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ class ColumnTagsReader(DatasetReader):
 
     def text_to_instance(self, tokens: Sequence[Union[str, Token]], tags: Optional[list[str]] = None) -> Instance:
         """Return the `Instance` of a tokenized sentence. Tags are expected in `coding_scheme`, and are converted."""
-        words = [token if isinstance(token, Token) else Token(token) for token in tokens] or [Token("")]
+        words = as_tokens(tokens) or [Token("")]
         sentence = TextField(words)
         fields: dict[str, Field[Any]] = {
             "tokens": sentence,
@@ -164,6 +165,8 @@ class ColumnTagsReader(DatasetReader):
                 yield None
                 continue
             line = line.rstrip("\r\n")
+            if "\r" in line:
+                raise line_error(file_path, number, "one line, which ends with \\n or \\r\\n", "\\r inside it")
             columns = BLANKS.split(line.strip(" \t")) if self._delimiter is None else line.split(self._delimiter)
             if not width:
                 first_line, width = number, len(columns)

@@ -2,7 +2,7 @@
 
 import csv
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from os import fspath
 from typing import Any, NamedTuple, Optional, Union
 
@@ -20,7 +20,7 @@ from elmo_plugin.models.readers.rows import (
     quoted_rows,
     show_columns,
 )
-from elmo_plugin.text import SpacyBlankTokenizer
+from elmo_plugin.text import SpacyBlankTokenizer, as_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -160,9 +160,11 @@ class TextClassificationCsvReader(DatasetReader):
         self._max_sequence_length = max_sequence_length
         self._check_keys()
 
-    def text_to_instance(self, text: Union[str, list[str]], label: Union[str, int, None] = None) -> Instance:
+    def text_to_instance(
+        self, text: Union[str, Sequence[Union[str, Token]]], label: Union[str, int, None] = None
+    ) -> Instance:
         """Return the `Instance` of a text, or of its tokens, with the name or the index of its label."""
-        tokens = self._tokenizer.tokenize(text) if isinstance(text, str) else [Token(word) for word in text]
+        tokens = self._tokenizer.tokenize(text) if isinstance(text, str) else as_tokens(text)
         tokens = tokens[: self._max_sequence_length] or [Token("")]
         fields: dict[str, Field[Any]] = {
             "tokens": TextField(tokens),
