@@ -101,7 +101,7 @@ def first_layers(batch: Batch, settings: Settings) -> Iterator[Entry]:
     unclipped = our_lstm(System(), without_clips(options), settings)
     run_torch = partial(TorchLstm(unclipped).run_direction, 0, batch.tokens, lengths)
     yield Entry(TORCH, "float32", run_torch, twin=run(unclipped))
-    for system in all_systems(settings.device)[1:]:
+    for system in systems_of_lstms(settings.device):
         yield Entry(system.name, system.precision, run(our_lstm(system, options, settings)))
     for product, space in workspaces(settings):
         yield limit(product, partial(DirectionProducts(options, space), batch.shapes.active))
@@ -121,7 +121,7 @@ def stacks(batch: Batch, settings: Settings) -> Iterator[Entry]:
     unclipped = our_lstm(System(), without_clips(options), settings)
     run_torch = partial(TorchLstm(unclipped), batch.tokens, batch.mask)
     yield Entry(TORCH, "float32", run_torch, twin=partial(unclipped, batch.tokens, batch.mask))
-    for system in all_systems(settings.device)[1:]:
+    for system in systems_of_lstms(settings.device):
         lstm = our_lstm(system, options, settings)
         yield Entry(system.name, system.precision, partial(lstm, like(lstm, batch.tokens), batch.mask))
     for product, space in workspaces(settings):
@@ -187,6 +187,11 @@ def workspaces(settings: Settings) -> Iterator[tuple[Product, Workspace]]:
     """Yield each limit with buffers of its own."""
     for product in limits(settings.options.lstm, settings.device):
         yield product, Workspace(product, settings.device)
+
+
+def systems_of_lstms(device: torch.device) -> list[System]:
+    """Return our systems whose LSTMs can be cut out of the biLM: those of int8 cannot, and `embed` measures them."""
+    return [system for system in all_systems(device)[1:] if system.precision in PRECISIONS]
 
 
 def our_bilm(system: System, settings: Settings) -> BiLM:

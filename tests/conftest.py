@@ -5,6 +5,7 @@ gzip's level 9, which takes five seconds for the weights of `english-tiny`; leve
 """
 
 import logging
+import os
 import signal
 import sys
 import tarfile
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a background job of a shell, as in `make test &`
     signal.signal(signal.SIGINT, signal.default_int_handler)
 *others, _ = tarfile.TarFile.gzopen.__func__.__defaults__  # type: ignore[attr-defined]
