@@ -2,7 +2,7 @@
 # Run make from this folder (or `make -C` it): AllenNLP reads .allennlp_plugins from the working directory only.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check docs setup
+.PHONY: help demo lint test slow docs check setup
 
 # The uv on PATH if it runs (a pyenv shim may not), else one of our own.
 UV := $(if $(shell uv --version 2>/dev/null),uv,.tools/uv/bin/uv)
@@ -27,6 +27,12 @@ demo: setup  ## train a small tagger on ELMo vectors, then tag a few sentences w
 	    for word, tag in zip(line["tokens"], line["tags"]))) \
 	    for line in map(json.loads, open("runs/demo/predictions.jsonl", encoding="utf-8"))]'
 
+lint: setup  ## format, lint, types and import rules
+	$(RUN) ruff format --check
+	$(RUN) ruff check
+	$(RUN) mypy
+	$(RUN) lint-imports
+
 test: setup  ## the tests without the slow ones; ARGS goes to pytest: make test ARGS="-x -k plugin"
 	$(RUN) pytest -m "not slow" $(ARGS)
 
@@ -36,13 +42,7 @@ slow: setup  ## the slow tests: whole pages of the documentation, kills, benchma
 docs: setup  ## the documentation site, in site/; a broken link fails
 	$(RUN) mkdocs build --quiet --site-dir site
 
-check: setup  ## what CI runs: format, lint, types, import rules, tests without the slow ones, documentation
-	$(RUN) ruff format --check
-	$(RUN) ruff check
-	$(RUN) mypy
-	$(RUN) lint-imports
-	$(RUN) pytest -m "not slow" $(ARGS)
-	$(RUN) mkdocs build --quiet --site-dir site
+check: lint test slow docs  ## everything that CI checks
 
 setup: $(filter .tools/%,$(UV))  ## only the environment, in .venv/, as pyproject.toml and setup.cfg describe it
 	$(UV) sync --all-groups $(COMPILE)
