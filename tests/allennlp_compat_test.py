@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 import torch
 from allennlp.commands.train import train_model
-from allennlp.common import Params, cached_transformers
-from allennlp.common.checks import ConfigurationError
+from allennlp.common import Params, cached_transformers, util
+from allennlp.common.checks import ConfigurationError, check_for_gpu
 from allennlp.data import DatasetReader, Instance, Token, Vocabulary
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
@@ -501,3 +501,17 @@ def test_a_moving_average_that_was_read_again_is_of_the_models_weights(
     average.apply()
     average.assign_average_value()
     assert weight.item() == wanted
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_here_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="none is available"):
+        check_for_gpu(77)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_its_repair_torch_comes_first() -> None:
+    if torch.__version__ >= "2.7":
+        pytest.skip("later releases of torch name the device")
+    with pytest.raises(RuntimeError, match="accelerator"):
+        original(util, "int_to_device")(77)

@@ -23,6 +23,7 @@ from elmo_plugin.allennlp_compat.configs import (
 from elmo_plugin.allennlp_compat.files import repair_recovery_after_the_last_epoch, write_files_atomically
 from elmo_plugin.allennlp_compat.interpret import repair_hotflip, repair_influence, repair_saliency
 from elmo_plugin.allennlp_compat.libraries import (
+    repair_device_numbers,
     repair_extracted_archives,
     repair_half_precision,
     repair_moving_average,
@@ -44,6 +45,7 @@ def apply_repairs() -> None:
     """Apply every repair of this package. Calling it again changes nothing."""
     trust_numpy_scalars()
     repair_reduce_on_plateau()
+    repair_device_numbers()
     repair_workers()
     repair_wandb_callback()
     repair_pretrained_transformers()

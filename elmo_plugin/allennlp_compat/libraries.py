@@ -6,11 +6,11 @@ import secrets
 import tarfile
 import warnings
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 import torch
-from allennlp.common import cached_transformers
+from allennlp.common import cached_transformers, util
 from allennlp.models import archival
 from allennlp.models.multitask import MultiTaskModel
 from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
@@ -73,6 +73,24 @@ def repair_reduce_on_plateau() -> None:
         _PyTorchLearningRateSchedulerWithMetricsWrapper.__init__(self, scheduler)
 
     replace_once(ReduceOnPlateauLearningRateScheduler, "__init__", build)
+
+
+def repair_device_numbers() -> None:
+    """Let AllenNLP say that there is no GPU.
+
+    Symptom: `RuntimeError: Cannot access accelerator device when none is available` for `cuda_device: 0` on a machine
+    without a GPU. Cause: `torch.device(0)` raises there in torch 2.6, before AllenNLP has counted the GPUs.
+    Guard: a device that torch names is not changed.
+    """
+
+    def int_to_device(original: Function, device: Union[int, torch.device]) -> torch.device:
+        try:
+            found: torch.device = original(device)
+        except RuntimeError:
+            found = torch.device("cuda", device)  # type: ignore[arg-type]
+        return found
+
+    replace_once(util, "int_to_device", int_to_device)
 
 
 def repair_wandb_callback() -> None:
