@@ -52,7 +52,7 @@ class Elmo(nn.Module, Registrable):
     num_output_representations : `int`
         The number of mixes.
     requires_grad : `bool`
-        Fine-tune the biLM. A training loop in Python may also unfreeze its parameters later, with `elmo.requires_grad_()`.
+        Fine-tune the biLM. A training loop in Python may also unfreeze it later, with `elmo.requires_grad_()`.
     do_layer_norm, scalar_mix_parameters
         AllenNLP's short forms for keys of a `scalar` mix. Given weights are not trained.
     dropout : `float`
