@@ -34,8 +34,8 @@ def keep_freed_memory() -> bool:
 def bound_primitive_cache() -> None:
     """Let oneDNN keep the routines of `PRIMITIVES` shapes, unless the environment names another number.
 
-    Each batch of whole sentences has new shapes, so the cache fills up: 1,024 took 400 MB more than 128, which were as
-    fast (docs/benchmarks.md, Load). PyTorch has no function for it, and oneDNN reads the environment once, at the
-    first product of the process.
+    Each batch of whole sentences has new shapes, so the cache fills up: 1,024 took 400 MB more than 128, which took
+    4 % more processor time (docs/benchmarks.md, Load). PyTorch has no function for it, and oneDNN reads the environment
+    once, at the first product of the process.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(PRIMITIVES))

@@ -169,4 +169,4 @@ def test_what_a_failed_write_leaves_can_be_collected(name: str, tmp_path: Path) 
     checkpoint = pretrained(**INPUTS["characters" if name == "bilm-tf" else "lexicons"])
     with disk_of(4096), pytest.raises(ConfigurationError, match="cannot be written"):
         CheckpointFormat.by_name(name)().write(checkpoint, tmp_path)
-    gc.collect()  # until 3.12.6 Python crashed on a view of a `BytesIO` in the cycle of a traceback (gh-77894)
+    gc.collect()  # Python 3.12.1 crashes on a view of a `BytesIO` in the cycle of a traceback (gh-77894)

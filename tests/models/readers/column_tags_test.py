@@ -189,7 +189,7 @@ TAB = {"delimiter": "\t"}
         (b"a X\nb\xe9 X\n", {}, 2, ["expected UTF-8 text, got byte 0xe9"]),
         (b"\xff\xfea\x00", {}, 1, ["expected UTF-8 text, got byte 0xff"]),
         ("a X\n" + "b" * 99 + " c" * 99, {}, 2, ["100 columns ('bbbbbbbbbbbbbbbbbbbbbbbbbbbbb…', 'c', ", ", …)"]),
-        (b"a X\nb Y\rc Z\n", {}, 2, [r"\r"]),
+        (b"a X\nb\rc Y\n", {}, 2, [r"\r"]),
         (b"a X\rb Y\r\rc Z\r", {}, None, [r"\r"]),
         ("word ner\na O\n", {"coding_scheme": "BIO"}, 1, ["'ner'", "header"]),
         ("", {}, None, []),
