@@ -191,7 +191,9 @@ class AdaptiveSoftmax(LmSoftmax):
 
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
         """Return the exact negative log likelihoods (N,)."""
-        return self.nll(vectors, targets)
+        # A cluster whose words do not occur gets gradients of zero: processes wait for the gradients of all weights.
+        no_weights = sum(weight.flatten()[:0].sum() for weight in self.adaptive.tail.parameters())
+        return self.nll(vectors, targets) + no_weights
 
     def nll(self, vectors: Tensor, targets: Tensor) -> Tensor:
         """Return negative log likelihoods (N,)."""

@@ -102,6 +102,16 @@ def test_two_processes_learn_what_one_with_twice_the_streams_does(tmp_path: Path
             torch.testing.assert_close(rank[clipped], alone[clipped], atol=1e-6, rtol=0)
 
 
+def test_two_processes_learn_from_a_text_without_rare_words(tmp_path: Path) -> None:
+    """The adaptive softmax has a cluster of words that do not occur, so its weights are not used."""
+    path = write_shards(tmp_path, [f"{WORDS[3]} {WORDS[4]} {WORDS[3]}"] * 12)
+    model = {"softmax": SOFTMAXES["adaptive"], "dropout": 0.0}
+    alone = learn(path, WHOLE, model)
+    assert not alone["gradients"]["softmax.adaptive.tail.1.0.weight"].any()
+    for rank in in_two_processes(learn, tmp_path / "run", path, HALF, model):
+        torch.testing.assert_close(rank["gradients"], alone["gradients"], atol=1e-6, rtol=0)
+
+
 def test_gradients_of_one_half_of_the_streams_alone_are_others(tmp_path: Path) -> None:
     """So that the test above compares something."""
     path = write_shards(tmp_path)

@@ -189,6 +189,19 @@ def test_the_parameters_of_adaptive_keep_their_names() -> None:
     assert names == ["adaptive.head.weight", *tails]
 
 
+def test_a_cluster_whose_words_do_not_occur_gets_gradients_of_zero() -> None:
+    """Processes that train together wait for the gradients of all weights."""
+    softmax = AdaptiveSoftmax(V, P, CUTOFFS)
+    vectors, _ = vectors_and_targets(3)
+    softmax(vectors, torch.tensor([0, 1, CUTOFFS[0]])).sum().backward()
+    learned = {name: weight.grad is not None and bool(weight.grad.any()) for name, weight in softmax.named_parameters()}
+    assert all(weight.grad is not None for weight in softmax.parameters())
+    assert [name for name, any_gradient in learned.items() if not any_gradient] == [
+        "adaptive.tail.1.0.weight",
+        "adaptive.tail.1.1.weight",
+    ]
+
+
 @pytest.mark.parametrize("cutoffs", [[], [0, 5], [5, 5], [30, 10], [10, V]])
 def test_cutoffs_that_cut_nothing_are_an_error(cutoffs: list[int]) -> None:
     with pytest.raises(ConfigurationError, match=r"'softmax.cutoffs'.* 59, .*\["):
