@@ -44,7 +44,9 @@ MEANINGS: dict[str, list[Any]] = {
         ([1, 2], "n_layers embedding.dim lstm.projection_dim"),
         ([0, 1, 2], "token_min_padding_length n_highway warmup_steps sampled.seed"),
         ([0, 1, -1, 2], "seed"),
-        ([0, 1], "dropout"),
+        ([0, 1], "dropout momentum"),
+        ([0, 1, 2, 1.5, 1e30], "lr adamw_lr weight_decay"),
+        ([None], "matrices"),
         ([1, 2, 1.5], "div_value"),
         ([None, 1, 2], "max_sequence_length batches_per_epoch hidden_dim projection_dim n_tokens_vocab"),
         ([None, 1, 2], "save_every_num_batches num_labels"),
@@ -84,7 +86,7 @@ MEANINGS: dict[str, list[Any]] = {
 SAID_OF_ANOTHER = {"conllu": "token_column", "label_column": "has_header", "text_columns": "has_header"}
 """Keys whose value is wrong beside the value of another key, which the message names."""
 SUPPLIED = {"self", "kwargs", "vocab", "serialization_dir", "model", "dataset_reader", "reader", "data_path"} | {
-    *("optimizer", "num_epochs", "num_steps_per_epoch", "regularizer", "ddp_accelerator")
+    *("optimizer", "model_parameters", "num_epochs", "num_steps_per_epoch", "regularizer", "ddp_accelerator")
 }
 """Parameters that AllenNLP's commands pass, or that AllenNLP defines."""
 NO_CONFIG = {"Subcommand", "CheckpointFormat", "VectorFile"}
@@ -206,6 +208,11 @@ def components(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[
             ("Checkpointer", "atomic"): Component({}, in_run),
             ("LearningRateScheduler", "warmup_cosine"): Component(
                 {}, {**schedule, "num_epochs": 2, "num_steps_per_epoch": 5}, lambda schedule: schedule.step_batch(1)
+            ),
+            ("Optimizer", "muon"): Component(
+                {},
+                {"model_parameters": [*built("Model", "bilm", lm, vocab=words).named_parameters()]},
+                lambda muon: muon.step(),
             ),
             ("Predictor", "elmo_tagger"): Component({}, predictor, asked),
             ("Predictor", "elmo_embedder"): Component({}, predictor, asked),

@@ -3,6 +3,7 @@
 from elmo_plugin.pretraining.checkpointer import AtomicCheckpointer
 from elmo_plugin.pretraining.exact_resume import ExactResume
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
+from elmo_plugin.pretraining.muon import Muon
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity
 from elmo_plugin.pretraining.predictor import BiLMPredictor
 from elmo_plugin.pretraining.pretrained import load_language_model, sentence_log_probabilities
@@ -25,6 +26,7 @@ __all__ = [
     "ExactResume",
     "FullSoftmax",
     "LmSoftmax",
+    "Muon",
     "SampledSoftmax",
     "SentenceBatches",
     "TextShardsReader",

@@ -171,6 +171,13 @@ SIGNALLED = {
 """Where a signal comes, and when the checkpoint was made that the run leaves."""
 
 
+def test_both_optimizers_of_muon_are_resumed(tmp_path: Path) -> None:
+    keys = config(tmp_path, "sentence_batches", optimizer={"type": "muon"})
+    train(keys, tmp_path / "undisturbed")
+    train_with_stops(keys, tmp_path / "run", 6, 16)
+    assert differences(end_of(tmp_path / "run"), end_of(tmp_path / "undisturbed")) == []
+
+
 @pytest.mark.parametrize("place", SIGNALLED)
 def test_a_run_that_a_signal_stops_saves_a_checkpoint_and_ends_as_if_it_was_not_stopped(
     undisturbed: tuple[Any, Any], place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,0 +1,152 @@
+"""The optimizer `muon`: Muon for the matrices between the layers of a biLM, AdamW for all other weights."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Optional
+
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.training.optimizers import Optimizer
+from torch import Tensor, nn
+
+from elmo_plugin.bilm import dtype_on
+from elmo_plugin.config_keys import at_least, probability
+
+MATRICES = (r"\.lstm\.", r"\.highways\.", r"\.projection\.")
+"""The weights of a biLM that Muon trains, where they are matrices: regular expressions of their names."""
+STEPS = 5
+COEFFICIENTS = (3.4445, -4.775, 2.0315)
+"""Of Jordan et al. 2024: five steps bring all singular values between 0.7 and 1.2, and small ones fastest."""
+
+
+@Optimizer.register("muon")
+class Muon(Optimizer):
+    """Trains the matrices that map a vector to a vector with Muon, and all other weights with AdamW.
+
+    Muon replaces the matrix of gradients, averaged by momentum, by the nearest orthogonal one (U Vᵀ of its singular
+    value decomposition), so an update changes all directions by the same amount. Tables of characters and words,
+    convolutions and biases keep AdamW, as the authors of Muon advise. AllenNLP's `multi` optimizer could combine the
+    two, but a schedule of learning rates does not reach its parts.
+
+    Registered as an `Optimizer` with name `muon`.
+
+    ```jsonnet
+    optimizer: { type: 'muon', lr: 0.01, adamw_lr: 0.003 },
+    ```
+
+    # Parameters
+
+    model_parameters
+        From the trainer.
+    matrices : `Optional[list[str]]`
+        Regular expressions of the names of the weights that Muon trains, where they have two dimensions. By default
+        those of a biLM's LSTM, highway layers and projection.
+    lr : `float`
+        Muon's learning rate.
+    adamw_lr : `float`
+        AdamW's learning rate.
+    momentum : `float`
+        Muon's momentum.
+    betas : `Sequence[float]`
+        AdamW's two coefficients.
+    weight_decay : `float`
+        The part of each weight that a step subtracts, times the learning rate.
+    """
+
+    def __init__(
+        self,
+        model_parameters: list[tuple[str, nn.Parameter]],
+        matrices: Optional[list[str]] = None,
+        lr: float = 0.01,
+        adamw_lr: float = 0.003,
+        momentum: float = 0.95,
+        betas: Sequence[float] = (0.9, 0.98),
+        weight_decay: float = 0.01,
+    ) -> None:
+        at_least(0, lr=lr, adamw_lr=adamw_lr, weight_decay=weight_decay)
+        probability(momentum=momentum)
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise ConfigurationError(f"'betas': expected two numbers from 0 to below 1, got {list(betas)}")
+        patterns = list(MATRICES) if matrices is None else matrices
+        try:
+            is_meant = re.compile("|".join(f"(?:{pattern})" for pattern in patterns) or "(?!)").search
+        except re.error as error:
+            raise ConfigurationError(f"'matrices': expected regular expressions, got {patterns}: {error}") from error
+        orthogonal, others = [], []
+        for name, weight in model_parameters:
+            (orthogonal if weight.dim() == 2 and is_meant(name) else others).append(weight)
+        if not orthogonal or not others:
+            matched = "no matrix" if others else "all weights"
+            raise ConfigurationError(
+                f"'matrices': expected patterns of some weights, got {patterns}, which match {matched}"
+            )
+        self.parts = {
+            "muon": OrthogonalMomentum(orthogonal, lr, momentum, weight_decay),
+            "adamw": torch.optim.AdamW(others, lr=adamw_lr, betas=(betas[0], betas[1]), weight_decay=weight_decay),
+        }
+        super().__init__([{"params": orthogonal}, {"params": others}], {"lr": lr})
+        self._share_groups()
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
+        """Update all weights."""
+        loss = None if closure is None else closure()
+        for part in self.parts.values():
+            part.step()
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of both optimizers."""
+        return {name: part.state_dict() for name, part in self.parts.items()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore a state that `state_dict` returned."""
+        for name, part in self.parts.items():
+            part.load_state_dict(state_dict[name])
+        self._share_groups()
+
+    def _share_groups(self) -> None:
+        # A schedule writes its rates into the groups of the optimizer that it knows.
+        self.param_groups = [group for part in self.parts.values() for group in part.param_groups]
+
+
+class OrthogonalMomentum(torch.optim.Optimizer):
+    """Muon with Nesterov's momentum, for matrices alone.
+
+    An update of a matrix (M, N) is scaled by 0.2 √max(M, N), which makes it as large as one of AdamW's.
+    `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"` computes the same, but it needs PyTorch 2.9 and bfloat16,
+    which is slow on a processor that emulates it; this one computes in float32 there. Sources: Jordan et al. 2024,
+    "Muon: An optimizer for hidden layers in neural networks"; Liu et al. 2025, "Muon is Scalable for LLM Training",
+    §2.2.
+    """
+
+    def __init__(self, weights: list[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
+        super().__init__(weights, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update all weights that have a gradient."""
+        for group in self.param_groups:
+            lr, momentum = group["lr"], group["momentum"]
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                state = self.state[weight]
+                if not state:
+                    state["momentum_buffer"] = torch.zeros_like(weight)
+                average = state["momentum_buffer"].lerp_(weight.grad, 1 - momentum)
+                update = nearest_orthogonal(weight.grad.lerp(average, momentum))
+                weight.mul_(1 - lr * group["weight_decay"])
+                weight.add_(update, alpha=-lr * 0.2 * max(weight.shape) ** 0.5)
+
+
+def nearest_orthogonal(matrix: Tensor) -> Tensor:
+    """Return U Vᵀ of the singular value decomposition of a matrix, roughly: by steps of Newton and Schulz."""
+    a, b, c = COEFFICIENTS
+    is_tall = matrix.size(0) > matrix.size(1)
+    result = matrix.to(dtype_on(matrix.device, "auto"), copy=True)
+    result = result.T if is_tall else result
+    result.div_(result.norm().clamp(min=1e-7))
+    for _ in range(STEPS):
+        gram = result @ result.T
+        result = torch.addmm(result, torch.addmm(gram, gram, gram, beta=b, alpha=c), result, beta=a)
+    return result.T if is_tall else result

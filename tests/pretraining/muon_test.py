@@ -1,0 +1,135 @@
+"""The optimizer `muon`, against PyTorch's own Muon and AdamW, one for each set of weights."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.training.learning_rate_schedulers import LearningRateScheduler
+from allennlp.training.optimizers import Optimizer
+from torch import nn
+
+from elmo_plugin.pretraining import Muon
+from elmo_plugin.pretraining.muon import nearest_orthogonal
+from tests.language_model_oracles import language_model
+
+HAS_MUON = hasattr(torch.optim, "Muon")  # PyTorch 2.9 and newer
+
+RATE, ADAMW_RATE = 0.01, 0.004
+
+
+class Weights(nn.Module):
+    """A matrix that Muon trains, and a table and a bias that it does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(3)
+        self.lstm = nn.ParameterDict({"weight": torch.randn(8, 4, generator=generator), "bias": torch.ones(8)})
+        self.softmax = nn.ParameterDict({"weight": torch.randn(9, 4, generator=generator)})
+
+
+@pytest.fixture
+def weights() -> nn.Module:
+    """With the names that a language model has."""
+    return nn.ModuleDict({"bilm": Weights()})
+
+
+def muon(of: nn.Module, **keys: object) -> Optimizer:
+    """What the trainer makes of a config."""
+    config = Params({"type": "muon", "lr": RATE, "adamw_lr": ADAMW_RATE, **keys})
+    return Optimizer.from_params(config, model_parameters=list(of.named_parameters()))
+
+
+def steps(weights: nn.Module, optimizers: list[torch.optim.Optimizer], n_steps: int, first: int = 0) -> None:
+    """Take steps with gradients that depend on the step alone."""
+    for step in range(first, first + n_steps):
+        generator = torch.Generator().manual_seed(step)
+        for weight in weights.parameters():
+            weight.grad = torch.randn(weight.shape, generator=generator)
+        for optimizer in optimizers:
+            optimizer.step()
+
+
+def same(left: nn.Module, right: nn.Module) -> bool:
+    """Whether all weights are equal, bit for bit."""
+    return all(torch.equal(a, b) for a, b in zip(left.parameters(), right.parameters(), strict=True))
+
+
+def of_torch(weights: nn.Module) -> list[torch.optim.Optimizer]:
+    """PyTorch's optimizers, each for the weights that it should train."""
+    part = weights.get_submodule("bilm")
+    return [
+        torch.optim.Muon([part.lstm["weight"]], lr=RATE, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW([part.lstm["bias"], part.softmax["weight"]], lr=ADAMW_RATE, betas=(0.9, 0.98)),
+    ]
+
+
+@pytest.mark.skipif(not HAS_MUON, reason="needs PyTorch 2.9 or newer")
+def test_matrices_of_hidden_layers_get_muon_and_all_others_adamw(weights: nn.Module) -> None:
+    reference = nn.ModuleDict({"bilm": Weights()})
+    steps(weights, [muon(weights)], 5)
+    steps(reference, of_torch(reference), 5)
+    assert same(weights, reference)
+
+
+@pytest.mark.skipif(not HAS_MUON, reason="needs PyTorch 2.9 or newer")
+def test_a_schedule_reaches_both(weights: nn.Module) -> None:
+    """AllenNLP's `multi` keeps copies of the groups, which a schedule changes in vain."""
+    optimizer = muon(weights)
+    schedule = LearningRateScheduler.from_params(
+        Params({"type": "warmup_cosine", "warmup_steps": 4}), optimizer=optimizer, num_epochs=1, num_steps_per_epoch=10
+    )
+    reference = nn.ModuleDict({"bilm": Weights()})
+    halved = of_torch(reference)
+    for part, rate in zip(halved, (RATE, ADAMW_RATE), strict=True):
+        part.param_groups[0]["lr"] = rate / 2
+    schedule.step_batch(2)
+    steps(weights, [optimizer], 1)
+    steps(reference, halved, 1)
+    assert same(weights, reference)
+
+
+def test_a_restored_state_continues_bit_for_bit(weights: nn.Module, tmp_path: Path) -> None:
+    optimizer = muon(weights)
+    steps(weights, [optimizer], 3)
+    torch.save([weights.state_dict(), optimizer.state_dict()], tmp_path / "state.th")
+    steps(weights, [optimizer], 3, first=3)
+    resumed = nn.ModuleDict({"bilm": Weights()})
+    other = muon(resumed)
+    saved, state = torch.load(tmp_path / "state.th")
+    resumed.load_state_dict(saved)
+    other.load_state_dict(state)
+    steps(resumed, [other], 3, first=3)
+    assert same(weights, resumed)
+    for group in other.param_groups:
+        group["lr"] = 0.0
+    steps(resumed, [other], 1)
+    assert same(weights, resumed), "a schedule no longer reaches the optimizers after their state was restored"
+
+
+def test_a_biLM_has_matrices_of_layers_highway_and_projection() -> None:
+    model = language_model()
+    optimizer = muon(model)
+    assert isinstance(optimizer, Muon)
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    trained = {names[id(weight)] for weight in optimizer.parts["muon"].param_groups[0]["params"]}
+    assert {name.rsplit(".", 1)[-1] for name in trained} == {"weight_ih", "weight_hh", "weight_hr", "weight"}
+    assert not any("softmax" in name or "embedding" in name or "convolutions" in name for name in trained)
+
+
+@pytest.mark.parametrize(("matrices", "what"), [([r"\.encoder\."], "no matrix"), (["."], "all"), (["("], "regular")])
+def test_patterns_that_split_no_weights_are_rejected(matrices: list[str], what: str) -> None:
+    weights = nn.ModuleDict({"bilm": nn.Linear(3, 2, bias=False)})
+    with pytest.raises(ConfigurationError, match=f"'matrices'.*{what}"):
+        muon(weights, matrices=matrices)
+
+
+def test_a_processor_that_emulates_bfloat16_computes_in_float32(
+    weights: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elmo_plugin.bilm.precision.has_native_bfloat16", lambda: False)
+    singular = torch.linalg.svdvals(nearest_orthogonal(torch.randn(40, 16, generator=torch.Generator().manual_seed(1))))
+    assert singular.dtype == torch.float32
+    assert singular.min() > 0.6
+    assert singular.max() < 1.3
