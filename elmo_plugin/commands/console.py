@@ -63,15 +63,11 @@ def adapt_console() -> None:
         if "ALLENNLP_LOG_LEVEL" not in os.environ:
             for handler in logging.getLogger().handlers:
                 if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.stderr):
-                    handler.addFilter(_is_shown)
+                    handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name in LOGGED_RESULTS)
                     handler.setStream(sys.stderr)  # AllenNLP logs to the standard output, where results belong
 
     allennlp_logging.prepare_global_logging = prepare_global_logging
     adapt()
-
-
-def _is_shown(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.WARNING or record.name in LOGGED_RESULTS
 
 
 def _install_hook() -> None:

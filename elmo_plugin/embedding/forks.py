@@ -11,8 +11,4 @@ def use_one_thread_in_forks() -> None:
     The threads of a process do not survive a fork. A process that is forked after they have worked, as spaCy's
     `n_process` and `datasets` do it, waits for them for ever. It may set another number itself.
     """
-    os.register_at_fork(after_in_child=_use_one_thread)
-
-
-def _use_one_thread() -> None:
-    torch.set_num_threads(1)
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))

@@ -1,6 +1,5 @@
 """ELMo as a step of a scikit-learn pipeline."""
 
-from collections.abc import Sequence
 from typing import Any, Optional, Self, final
 
 import numpy as np
@@ -65,7 +64,10 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Raises `ConfigurationError` for a single string, a table, and a row that is neither a text nor a list of tokens.
         """
         pool, embedder = pooling_named(self.pooling), self._embedder()
-        sentences = self._sentences(X)
+        if isinstance(X, str) or getattr(X, "ndim", 1) != 1:
+            found = f"the string {X[:100]!r}" if isinstance(X, str) else f"a {type(X).__name__} of two axes"
+            raise ConfigurationError(f"X: expected a list of texts or of lists of tokens, got {found}")
+        sentences = tokenized(X, self.tokenizer)
         vectors = np.empty((len(sentences), self._n_features_out), dtype=np.float32)  # (B, D), all layers: (B, L · D)
         for index, array in embedder.by_length(sentences):
             vectors[index] = pool(array).ravel()
@@ -75,12 +77,6 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _n_features_out(self) -> int:
         """Return the number of features, which `ClassNamePrefixFeaturesOutMixin` reads."""
         return self._embedder().elmo.get_output_dim()
-
-    def _sentences(self, texts: Texts) -> list[Sequence[str]]:
-        if isinstance(texts, str) or getattr(texts, "ndim", 1) != 1:
-            found = f"the string {texts[:100]!r}" if isinstance(texts, str) else f"a {type(texts).__name__} of two axes"
-            raise ConfigurationError(f"X: expected a list of texts or of lists of tokens, got {found}")
-        return tokenized(texts, self.tokenizer)
 
     def _embedder(self) -> Embedder:
         """Return the embedder of the parameters, which `set_params` may have changed since the last call."""

@@ -98,7 +98,10 @@ def _words(tokens: Union[Doc, Span]) -> list[Token]:
 
 
 def _set_hooks(doc: Doc) -> None:
-    shared: dict[str, Callable[..., Any]] = {"has_vector": _has_vector, "similarity": _cosine}
+    shared: dict[str, Callable[..., Any]] = {
+        "has_vector": lambda tokens: bool(tokens.vector.any()),
+        "similarity": _cosine,
+    }
     doc.user_token_hooks.update(shared, vector=lambda token: token.doc.tensor[token.i])
     doc.user_span_hooks.update(shared, vector=_mean_vector)
     doc.user_hooks.update(shared, vector=_mean_vector)
@@ -106,10 +109,6 @@ def _set_hooks(doc: Doc) -> None:
 
 def _mean_vector(tokens: Union[Doc, Span]) -> np.ndarray:
     return mean(tokens.doc.tensor[[word.i for word in _words(tokens)]])  # (D)
-
-
-def _has_vector(tokens: Union[Doc, Span, Token]) -> bool:
-    return bool(tokens.vector.any())
 
 
 def _cosine(one: Union[Doc, Span, Token], other: Union[Doc, Span, Token]) -> float:

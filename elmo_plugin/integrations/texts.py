@@ -32,14 +32,15 @@ def tokenized(texts: Iterable[object], tokenizer: Optional[Tokenize] = None) -> 
     if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
         raise ConfigurationError(f"expected a list of texts or of lists of tokens, got {texts!r:.100}")
     tokenize = tokenizer or (lambda text: [token.ensure_text() for token in _spacys_rules().tokenize(text)])
-    # spaCy needs a plain `str` instead of NumPy's.
-    return [tokenize(str(row)) if isinstance(row, str) else _tokens(index, row) for index, row in enumerate(texts)]
-
-
-def _tokens(index: int, row: object) -> list[str]:
-    if not isinstance(row, Sequence | np.ndarray):
-        raise ConfigurationError(f"row {index}: expected a text or a list of tokens, got {row!r}")
-    return list(row)
+    sentences: list[Sequence[str]] = []
+    for index, row in enumerate(texts):
+        if isinstance(row, str):
+            sentences.append(tokenize(str(row)))  # spaCy needs a plain `str` instead of NumPy's
+        elif isinstance(row, Sequence | np.ndarray):
+            sentences.append(list(row))
+        else:
+            raise ConfigurationError(f"row {index}: expected a text or a list of tokens, got {row!r}")
+    return sentences
 
 
 @cache

@@ -1,9 +1,9 @@
 """Put another contextualizer into a biLM that is about to be trained."""
 
 from dataclasses import replace
-from typing import Any, Union
+from typing import Union
 
-from allennlp.common import Lazy, Params
+from allennlp.common import Lazy
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 
@@ -16,8 +16,10 @@ def put_contextualizer(bilm: BiLM, contextualizer: Union[Lazy[Seq2SeqEncoder], S
     Raises `ConfigurationError` for an encoder of another input size.
     """
     if isinstance(contextualizer, Lazy):
+        params = contextualizer._params
+        config = {"type": params} if isinstance(params, str) else params.as_dict(quiet=True)
         try:
-            encoder, config = contextualizer.construct(), _as_dict(contextualizer._params)
+            encoder = contextualizer.construct()
         except ConfigurationError as error:
             raise ConfigurationError(f"'contextualizer': {error}") from error
     else:
@@ -28,7 +30,3 @@ def put_contextualizer(bilm: BiLM, contextualizer: Union[Lazy[Seq2SeqEncoder], S
     # The sizes of an `ElmoLstm` are those of the block `lstm`.
     bilm.options = replace(bilm.options, contextualizer=None if isinstance(encoder, ElmoLstm) else config)
     bilm.lstm = encoder
-
-
-def _as_dict(params: Union[Params, str]) -> dict[str, Any]:
-    return {"type": params} if isinstance(params, str) else params.as_dict(quiet=True)

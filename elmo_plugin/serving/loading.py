@@ -54,6 +54,8 @@ def load_served(
 
     Raises `ConfigurationError` for files that cannot be read and for other models.
     """
+    path = Path(model)
+    is_archive = path.name == "model.tar.gz"  # `allennlp train` names all archives so, in a folder for each
     device = find_device(cuda_device)
     archive = _task_archive(model, cuda_device)
     embedders = _embedders(model, archive, cuda_device)
@@ -61,7 +63,7 @@ def load_served(
         raise ConfigurationError(f"'text': expected a model with ELMo, got '{model}' without")
     scorer = _scorer(model, archive, language_model, embedders)
     return ServedModel(
-        _name(model),
+        path.parent.name or path.name if is_archive else path.name,
         SpacyBlankTokenizer(language),
         embedders,
         None if archive is None else _predictor(archive, model, predictor, language),
@@ -71,12 +73,6 @@ def load_served(
         else learned_mixes(archive.model.state_dict(), archive.config["model"].as_dict(quiet=True)),
         None if text is None else TextIndex(text.path, embedders["all"], text.sentences),
     )
-
-
-def _name(model: str) -> str:
-    """Return what a model is called: `allennlp train` names all archives model.tar.gz, in a folder for each."""
-    path = Path(model)
-    return path.parent.name or path.name if path.name == "model.tar.gz" else path.name
 
 
 def _task_archive(model: str, cuda_device: int) -> Optional[Archive]:

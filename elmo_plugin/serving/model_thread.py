@@ -53,7 +53,10 @@ class ModelThread:
                 answers = together[0].task([item for job in together for item in job.items])
             except Exception:  # one request may have caused it; the others get their answers
                 for job in together:
-                    _answer_alone(job)
+                    try:
+                        job.answers.set_result(job.task(job.items))
+                    except Exception as error:
+                        job.answers.set_exception(error)
                 continue
             for job in together:
                 job.answers.set_result(answers[: len(job.items)])
@@ -76,10 +79,3 @@ class ModelThread:
                     return together
                 self._changed.wait()
         return []
-
-
-def _answer_alone(job: _Job) -> None:
-    try:
-        job.answers.set_result(job.task(job.items))
-    except Exception as error:
-        job.answers.set_exception(error)

@@ -55,7 +55,11 @@ class TextIndex:
 
     def nearest(self, questions: Sequence[Question]) -> list[list[list[Neighbor]]]:
         """Return for each question, layer by layer from layer 1, the nearest uses of its word."""
-        return [nearest_uses(self._embedder, self._with(query.word), query, k) for query, k in questions]
+        nearest = []
+        for query, k in questions:
+            sentences = {line: self._texts[line - 1].split() for line in self._lines.get(query.word, ())}
+            nearest.append(nearest_uses(self._embedder, sentences, query, k))
+        return nearest
 
     def _add(self, text: str, tokens: list[str]) -> None:
         self._texts.append(text)
@@ -63,6 +67,3 @@ class TextIndex:
             lines = self._lines.setdefault(word, array("Q"))
             if len(lines) < MOST_SENTENCES:
                 lines.append(len(self._texts))
-
-    def _with(self, word: str) -> dict[int, list[str]]:
-        return {line: self._texts[line - 1].split() for line in self._lines.get(word, ())}
