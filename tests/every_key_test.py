@@ -45,7 +45,7 @@ MEANINGS: dict[str, list[Any]] = {
         ([0, 1, 2], "token_min_padding_length n_highway warmup_steps sampled.seed"),
         ([0, 1, -1, 2], "seed"),
         ([0, 1], "dropout momentum"),
-        ([0, 1, 2, 1.5, 1e30], "lr adamw_lr weight_decay"),
+        ([0, 1, 2, 1.5, 1e30], "lr adamw_lr weight_decay adamw_weight_decay"),
         ([None], "matrices"),
         ([1, 2, 1.5], "div_value"),
         ([None, 1, 2], "max_sequence_length batches_per_epoch hidden_dim projection_dim n_tokens_vocab"),

@@ -31,7 +31,7 @@ class Muon(Optimizer):
     Registered as an `Optimizer` with name `muon`.
 
     ```jsonnet
-    optimizer: { type: 'muon', lr: 0.01, adamw_lr: 0.003 },
+    optimizer: { type: 'muon', lr: 0.005, adamw_lr: 0.003 },
     ```
 
     # Parameters
@@ -49,21 +49,23 @@ class Muon(Optimizer):
         Muon's momentum.
     betas : `Sequence[float]`
         AdamW's two coefficients.
-    weight_decay : `float`
-        The part of each weight that a step subtracts, times the learning rate.
+    weight_decay, adamw_weight_decay : `float`
+        The part of each weight that a step subtracts, times the learning rate: of Muon's weights, and of AdamW's. Without
+        it Muon's weights grow with every step, whatever their gradients.
     """
 
     def __init__(
         self,
         model_parameters: list[tuple[str, nn.Parameter]],
         matrices: Optional[list[str]] = None,
-        lr: float = 0.01,
+        lr: float = 0.005,
         adamw_lr: float = 0.003,
         momentum: float = 0.95,
         betas: Sequence[float] = (0.9, 0.98),
-        weight_decay: float = 0.01,
+        weight_decay: float = 0.1,
+        adamw_weight_decay: float = 0.01,
     ) -> None:
-        at_least(0, lr=lr, adamw_lr=adamw_lr, weight_decay=weight_decay)
+        at_least(0, lr=lr, adamw_lr=adamw_lr, weight_decay=weight_decay, adamw_weight_decay=adamw_weight_decay)
         probability(momentum=momentum)
         if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
             raise ConfigurationError(f"'betas': expected two numbers from 0 to below 1, got {list(betas)}")
@@ -82,7 +84,7 @@ class Muon(Optimizer):
             )
         self.parts = {
             "muon": OrthogonalMomentum(orthogonal, lr, momentum, weight_decay),
-            "adamw": torch.optim.AdamW(others, lr=adamw_lr, betas=(betas[0], betas[1]), weight_decay=weight_decay),
+            "adamw": torch.optim.AdamW(others, lr=adamw_lr, betas=(betas[0], betas[1]), weight_decay=adamw_weight_decay),
         }
         super().__init__([{"params": orthogonal}, {"params": others}], {"lr": lr})
         self._share_groups()

@@ -60,7 +60,7 @@ def of_torch(weights: nn.Module) -> list[torch.optim.Optimizer]:
     """PyTorch's optimizers, each for the weights that it should train."""
     part = weights.get_submodule("bilm")
     return [
-        torch.optim.Muon([part.lstm["weight"]], lr=RATE, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.Muon([part.lstm["weight"]], lr=RATE, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW([part.lstm["bias"], part.softmax["weight"]], lr=ADAMW_RATE, betas=(0.9, 0.98)),
     ]
 
