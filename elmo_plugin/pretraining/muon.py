@@ -50,8 +50,8 @@ class Muon(Optimizer):
     betas : `Sequence[float]`
         AdamW's two coefficients.
     weight_decay, adamw_weight_decay : `float`
-        The part of each weight that a step subtracts, times the learning rate: of Muon's weights, and of AdamW's. Without
-        it Muon's weights grow with every step, whatever their gradients.
+        The part of each weight that a step subtracts, times the learning rate: of Muon's weights, and of AdamW's.
+        Without it Muon's weights grow with every step, whatever their gradients.
     """
 
     def __init__(
@@ -74,7 +74,8 @@ class Muon(Optimizer):
             is_meant = re.compile("|".join(f"(?:{pattern})" for pattern in patterns) or "(?!)").search
         except re.error as error:
             raise ConfigurationError(f"'matrices': expected regular expressions, got {patterns}: {error}") from error
-        orthogonal, others = [], []
+        orthogonal: list[nn.Parameter] = []
+        others: list[nn.Parameter] = []
         for name, weight in model_parameters:
             (orthogonal if weight.dim() == 2 and is_meant(name) else others).append(weight)
         if not orthogonal or not others:
@@ -84,12 +85,14 @@ class Muon(Optimizer):
             )
         self.parts = {
             "muon": OrthogonalMomentum(orthogonal, lr, momentum, weight_decay),
-            "adamw": torch.optim.AdamW(others, lr=adamw_lr, betas=(betas[0], betas[1]), weight_decay=adamw_weight_decay),
+            "adamw": torch.optim.AdamW(
+                others, lr=adamw_lr, betas=(betas[0], betas[1]), weight_decay=adamw_weight_decay
+            ),
         }
         super().__init__([{"params": orthogonal}, {"params": others}], {"lr": lr})
         self._share_groups()
 
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Update all weights."""
         loss = None if closure is None else closure()
         for part in self.parts.values():

@@ -326,7 +326,7 @@ def test_a_bilm_that_is_no_path_is_said(bilm: Any) -> None:
 @pytest.mark.usefixtures("native_bfloat16")
 def test_its_repr_says_what_it_holds(warm: Path) -> None:
     assert repr(load("english-tiny", "top")) == (
-        "Embedder('english-tiny', n_layers=2, dim=384, projection_dim=256, layer_dim=512, mix='last', "
+        "Embedder('english-tiny', n_layers=2, dim=512, projection_dim=256, layer_dim=512, mix='last', "
         "precision='float32', initial_state='zero', device='cpu')"
     )
     found = repr(load(warm, precision="bfloat16", initial_state="warm"))

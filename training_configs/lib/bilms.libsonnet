@@ -15,8 +15,8 @@ local from_run(options) = sizes(options) { keys: { pretrained: std.extVar('ELMO_
 
 // The sizes of english-tiny, which its pretraining and its control share.
 local english_tiny = {
-  lstm: { dim: 384, projection_dim: 256, n_layers: 2, cell_clip: 3, proj_clip: 3, use_skip_connections: true },
-  char_cnn: { embedding: { dim: 16 }, filters: [[1, 32], [2, 32], [3, 64], [4, 128], [5, 128]], n_highway: 1 },
+  lstm: { dim: 512, projection_dim: 256, n_layers: 2, cell_clip: 3, proj_clip: 3, use_skip_connections: true },
+  char_cnn: { embedding: { dim: 16 }, filters: [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256]], n_highway: 1 },
 };
 
 {
@@ -34,7 +34,9 @@ local english_tiny = {
 
   // The biLMs of ../systems/, each pretrained on the text of its task.
   ag_news_words:: from_run({ lstm: english_tiny.lstm { dim: 256, projection_dim: 128 } }),
-  ag_news_characters:: from_run(self.ag_news_words.options { char_cnn: english_tiny.char_cnn }),
+  ag_news_characters:: from_run(self.ag_news_words.options {
+    char_cnn: english_tiny.char_cnn { filters: [[1, 32], [2, 32], [3, 64], [4, 128], [5, 128]] },
+  }),
   imdb_characters:: from_run({
     lstm: english_tiny.lstm { dim: 128, projection_dim: 64 },
     char_cnn: english_tiny.char_cnn { filters: [[1, 2], [2, 2], [3, 4], [4, 8], [5, 16], [6, 32], [7, 64]] },

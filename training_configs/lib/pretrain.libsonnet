@@ -13,6 +13,7 @@
   precision:: 'float32',
   epochs:: 10,
   learning_rate:: 0.003,
+  matrix_learning_rate:: 0.005,  // of the matrices that Muon trains
   warmup_steps:: 500,
   batches_per_epoch:: null,  // null: all batches of the text; fewer evaluate the perplexity more often
   seed:: 13370,
@@ -39,11 +40,13 @@
   sentences(max_tokens):: { type: 'sentence_batches', max_tokens: max_tokens },
   streams(streams, window):: { type: 'unrolled_streams', streams: streams, window: window },
 
-  // AdamW with warm-up and a cosine schedule to zero; or Adagrad as in bilm-tf's training.py: accumulators start at 1 and
-  // gradients are clipped to 10. It multiplies the loss by the window's 20 words, so here it is 1 / 20² and 10 / 20.
+  // AdamW or Muon, with warm-up and a cosine schedule to zero; or Adagrad as in bilm-tf's training.py: accumulators start at
+  // 1 and gradients are clipped to 10. It multiplies the loss by the window's 20 words, so here it is 1 / 20² and 10 / 20.
   optimizer:: self.adamw,
-  adamw:: {
-    optimizer: { type: 'adamw', lr: $.learning_rate, betas: [0.9, 0.98], weight_decay: 0.01 },
+  adamw:: self.scheduled({ type: 'adamw', lr: $.learning_rate, betas: [0.9, 0.98], weight_decay: 0.01 }),
+  muon:: self.scheduled({ type: 'muon', lr: $.matrix_learning_rate, adamw_lr: $.learning_rate }),
+  scheduled(optimizer):: {
+    optimizer: optimizer,
     learning_rate_scheduler: { type: 'warmup_cosine', warmup_steps: $.warmup_steps },
     grad_norm: 1.0,
   },
