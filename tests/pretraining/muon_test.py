@@ -66,6 +66,7 @@ def of_torch(weights: nn.Module) -> list[torch.optim.Optimizer]:
 
 
 @pytest.mark.skipif(not HAS_MUON, reason="needs PyTorch 2.9 or newer")
+@pytest.mark.usefixtures("native_bfloat16")  # PyTorch's own Muon always computes in it
 def test_matrices_of_hidden_layers_get_muon_and_all_others_adamw(weights: nn.Module) -> None:
     reference = nn.ModuleDict({"bilm": Weights()})
     steps(weights, [muon(weights)], 5)
@@ -74,6 +75,7 @@ def test_matrices_of_hidden_layers_get_muon_and_all_others_adamw(weights: nn.Mod
 
 
 @pytest.mark.skipif(not HAS_MUON, reason="needs PyTorch 2.9 or newer")
+@pytest.mark.usefixtures("native_bfloat16")  # PyTorch's own Muon always computes in it
 def test_a_schedule_reaches_both(weights: nn.Module) -> None:
     """AllenNLP's `multi` keeps copies of the groups, which a schedule changes in vain."""
     optimizer = muon(weights)
@@ -125,10 +127,8 @@ def test_patterns_that_split_no_weights_are_rejected(matrices: list[str], what: 
         muon(weights, matrices=matrices)
 
 
-def test_a_processor_that_emulates_bfloat16_computes_in_float32(
-    weights: nn.Module, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("elmo_plugin.bilm.precision.has_native_bfloat16", lambda: False)
+@pytest.mark.usefixtures("emulated_bfloat16")
+def test_a_processor_that_emulates_bfloat16_computes_in_float32() -> None:
     singular = torch.linalg.svdvals(nearest_orthogonal(torch.randn(40, 16, generator=torch.Generator().manual_seed(1))))
     assert singular.dtype == torch.float32
     assert singular.min() > 0.6
