@@ -69,19 +69,20 @@ class Muon(Optimizer):
         probability(momentum=momentum)
         if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
             raise ConfigurationError(f"'betas': expected two numbers from 0 to below 1, got {list(betas)}")
-        patterns = list(MATRICES) if matrices is None else matrices
+        matrices = list(MATRICES) if matrices is None else matrices
         try:
-            is_meant = re.compile("|".join(f"(?:{pattern})" for pattern in patterns) or "(?!)").search
+            patterns = [re.compile(pattern) for pattern in matrices]
         except re.error as error:
-            raise ConfigurationError(f"'matrices': expected regular expressions, got {patterns}: {error}") from error
+            raise ConfigurationError(f"'matrices': expected regular expressions, got {matrices}: {error}") from error
         orthogonal: list[nn.Parameter] = []
         others: list[nn.Parameter] = []
         for name, weight in model_parameters:
-            (orthogonal if weight.dim() == 2 and is_meant(name) else others).append(weight)
+            is_matrix = weight.dim() == 2 and any(pattern.search(name) for pattern in patterns)
+            (orthogonal if is_matrix else others).append(weight)
         if not orthogonal or not others:
             matched = "no matrix" if others else "all weights"
             raise ConfigurationError(
-                f"'matrices': expected patterns of some weights, got {patterns}, which match {matched}"
+                f"'matrices': expected patterns of some weights, got {matrices}, which match {matched}"
             )
         self.parts = {
             "muon": OrthogonalMomentum(orthogonal, lr, momentum, weight_decay),
