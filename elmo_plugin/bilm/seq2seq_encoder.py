@@ -149,6 +149,7 @@ class ElmoLstm(Seq2SeqEncoder):
         layers, _ = self.run(inputs, mask.sum(dim=1), self.zero_state(inputs.size(0), inputs))
         return (layers if self.return_all_layers else layers[-1]).to(inputs.dtype)
 
+    @torch.compiler.disable(reason="the LSTMs run their own kernels")
     def run(self, tokens: Union[Tensor, TokenTable], lengths: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
         """Read left-aligned sentences in both directions, from a given state.
 

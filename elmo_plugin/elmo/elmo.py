@@ -267,6 +267,7 @@ class Elmo(nn.Module, Registrable):
         """
         return self.requires_grad or (self.training and any(each.requires_grad for each in self.bilm.parameters()))
 
+    @torch.compiler.disable(reason="a biLM runs its own kernels")
     def run_bilm(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Run the biLM: return all layers in float32 or float64, and their mask. A carried state moves on."""
         like = next(self.bilm.parameters())

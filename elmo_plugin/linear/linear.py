@@ -12,6 +12,7 @@ from elmo_plugin.linear.products import product, product_type, runs_faster, weig
 Module = TypeVar("Module", bound=nn.Module)
 
 
+@torch.compiler.disable(reason="inductor cannot compile oneDNN's product with a weight that is no constant")
 def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """Compute `torch.nn.functional.linear`, autocast included: values (N, I), weight (O, I), bias (O,) to (N, O)."""
     if not torch.is_grad_enabled():

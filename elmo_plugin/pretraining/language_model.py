@@ -115,6 +115,7 @@ class BidirectionalLanguageModel(Model):
         self.carried: dict[bool, LstmState] = {}
         """The state after the last window of streams, for training (True) and for evaluation (False)."""
 
+    @torch.compiler.disable(reason="a biLM runs its own kernels")
     def forward(
         self, tokens: Optional[TextFieldTensors] = None, windows: Optional[dict[str, Any]] = None
     ) -> dict[str, Tensor]:
@@ -176,8 +177,7 @@ class BidirectionalLanguageModel(Model):
 
     def training_state(self) -> dict[str, Any]:
         """Return what training carries from batch to batch besides weights: the LSTM's state and the counts."""
-        carried = self.carried.get(True)
-        state = None if carried is None else [part.cpu() for part in carried]
+        state = [part.cpu() for part in self.carried[True]] if True in self.carried else None
         return {"carried": state, "counts": dict(self.perplexity.counts)}
 
     def restore_training_state(self, state: dict[str, Any]) -> None:
