@@ -272,7 +272,10 @@ class Elmo(nn.Module, Registrable):
         """Run the biLM: return all layers in float32 or float64, and their mask. A carried state moves on."""
         like = next(self.bilm.parameters())
         warn_of_fallback(like.device, self.precision)
-        with nullcontext() if self.is_trained() else torch.no_grad():
+        is_trained = self.is_trained()
+        if self.bilm.training != (is_trained and self.training):
+            self.bilm.train(is_trained and self.training)  # a frozen contextualizer has no dropout either
+        with nullcontext() if is_trained else torch.no_grad():
             layers, mask, state = self.bilm(ids, self.initial_state.before(self.bilm, ids.size(0), like))
         self.initial_state.after(state)
         return layers.to(torch.promote_types(layers.dtype, torch.float32)), mask

@@ -142,3 +142,18 @@ def test_the_params_are_left_as_they_were(tmp_path: Path) -> None:
     bilm = {"options": options().to_dict(), "seed": 4}
     Elmo.from_params(Params({"bilm": bilm}))
     assert bilm == {"options": options().to_dict(), "seed": 4}
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_contextualizer_drops_only_if_it_is_fine_tuned(requires_grad: bool, tmp_path: Path) -> None:
+    sizes = options()
+    width = sizes.lstm.projection_dim
+    body = {"type": "gated-cnn-encoder", "input_dim": width, "layers": [[[4, width]]], "dropout": 0.5}
+    bilm = {"options": {**sizes.to_dict(), "contextualizer": body}}
+    cache = None if requires_grad else str(tmp_path / "cache")
+    elmo = random_elmo(bilm=bilm, mix=None, requires_grad=requires_grad, sentence_cache=cache).train()
+    in_training = [elmo(IDS).representations[0].detach() for _ in range(2)]
+    elmo.sentence_cache = None
+    in_evaluation = elmo.eval()(IDS).representations[0].detach()
+    for one in in_training:
+        assert torch.equal(one, in_evaluation) is not requires_grad
