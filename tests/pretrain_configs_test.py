@@ -23,6 +23,7 @@ CONFIGS = sorted(FOLDER.rglob("*.jsonnet"))
 SYSTEMS = sorted(FOLDER.parent.glob("systems/*/pretrain.jsonnet"))
 N_WORDS = 45000
 N_HELDOUT = 1200
+START_FROM_A_TRAINED_ONE = ("fine_tune", "bilm_tiny_longer")
 SHRUNKEN = {
     "lstm": {"dim": 24, "projection_dim": 16, "n_layers": 2, "use_skip_connections": True},
     "char_cnn": {"embedding": {"dim": 4}, "filters": [[1, 4], [2, 8]], "n_highway": 1},
@@ -59,24 +60,29 @@ def run(path: Path, text: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -
     return metrics
 
 
-@pytest.mark.parametrize("path", [path for path in CONFIGS if path.stem != "fine_tune"], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in CONFIGS if path.stem not in START_FROM_A_TRAINED_ONE], ids=lambda path: path.stem
+)
 def test_a_config_trains_one_step(path: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = run(path, text, tmp_path / "run", monkeypatch)
     assert 1 < metrics["validation_forward_perplexity"] < inf
     assert metrics["validation_n_tokens"] == N_HELDOUT + N_HELDOUT / 12
     assert load_checkpoint(tmp_path / "run/model.tar.gz").vocabulary is not None
     if path.stem == "bilm_tiny":
-        fine_tuning_keeps_softmax_and_vocabulary(text, tmp_path, monkeypatch)
+        (tmp_path / "run").rename(tmp_path / "tiny")
+        for name in START_FROM_A_TRAINED_ONE:
+            training_further_keeps_softmax_and_vocabulary(name, text, tmp_path, monkeypatch)
 
 
-def fine_tuning_keeps_softmax_and_vocabulary(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fine-tune the biLM of `run` on a text of few words."""
-    (tmp_path / "run").rename(tmp_path / "tiny")
+def training_further_keeps_softmax_and_vocabulary(
+    name: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Train the biLM of `tiny` on a text of few words, by the config of this name."""
     monkeypatch.setenv("ELMO_BILM", str(tmp_path / "tiny/model.tar.gz"))
     few = text.with_name("few.txt")
     few.write_text("w1 w2 w3 unheard-of\n" * 40)
-    run(FOLDER / "fine_tune.jsonnet", few, tmp_path / "tuned", monkeypatch)
-    first, second = (load_checkpoint(tmp_path / name / "model.tar.gz") for name in ("tiny", "tuned"))
+    run(FOLDER / f"{name}.jsonnet", few, tmp_path / name, monkeypatch)
+    first, second = (load_checkpoint(tmp_path / folder / "model.tar.gz") for folder in ("tiny", name))
     assert first.vocabulary == second.vocabulary
     assert first.softmax is not None and second.softmax is not None
     assert first.softmax.config == second.softmax.config

@@ -1,5 +1,5 @@
-// 512/256, 5 M weights and 3 M in the softmax: trains on a CPU. It made `english-tiny` from 24 M tokens, in two processes
-// (-o '{"distributed": {"cuda_devices": [-1, -1]}}').
+// 512/256, 5 M weights and 3 M in the softmax: trains on a CPU. With bilm_tiny_longer.jsonnet it made `english-tiny` from 24 M
+// tokens, each in two processes (-o '{"distributed": {"cuda_devices": [-1, -1]}}').
 (import '../lib/pretrain.libsonnet') {
   options:: (import '../lib/bilms.libsonnet').english_tiny.options,
   vocabulary_size:: 32000,
