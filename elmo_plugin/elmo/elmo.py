@@ -273,8 +273,9 @@ class Elmo(nn.Module, Registrable):
         like = next(self.bilm.parameters())
         warn_of_fallback(like.device, self.precision)
         is_trained = self.is_trained()
-        if self.bilm.training != (is_trained and self.training):
-            self.bilm.train(is_trained and self.training)  # a frozen contextualizer has no dropout either
+        has_dropout = is_trained and self.training
+        if self.bilm.training != has_dropout:
+            self.bilm.train(has_dropout)  # that of a contextualizer; the LSTMs have none here
         with nullcontext() if is_trained else torch.no_grad():
             layers, mask, state = self.bilm(ids, self.initial_state.before(self.bilm, ids.size(0), like))
         self.initial_state.after(state)
