@@ -116,9 +116,10 @@ def weight_gradient(d_outputs: Tensor, values: Tensor) -> Tensor:
 def pack(weight: Tensor, rows: int, times: int, keep: bool = False) -> Tensor:
     """Prepack a weight for `times` products with about `rows` rows each, or return it as it is if that does not pay.
 
-    With `keep`, the prepacked copy of a frozen weight is kept for later calls, which costs its memory.
+    With `keep`, the prepacked copy of a frozen weight is kept for later calls, which costs its memory. A
+    prepacked weight is returned as it is.
     """
-    if rows < 2 or isinstance(weight, Int8Weight) or not _is_for_onednn(weight):
+    if rows < 2 or weight.is_mkldnn or isinstance(weight, Int8Weight) or not _is_for_onednn(weight):
         return weight
     if not keep or weight.requires_grad or weight.is_inference():
         return _reorder(weight, rows) if times >= WORTH_PACKING[weight.dtype] else weight

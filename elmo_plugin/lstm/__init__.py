@@ -5,7 +5,7 @@ with the clips of TensorFlow's `LSTMCell` (`cell_clip`, `proj_clip`), which is w
 """
 
 from elmo_plugin.lstm.kernels import KERNELS, fastest_kernel, kernel_by_name
-from elmo_plugin.lstm.packed import packed
+from elmo_plugin.lstm.packed import packed, prepack
 from elmo_plugin.lstm.packing import Packing
 from elmo_plugin.lstm.reference import reference
 from elmo_plugin.lstm.types import Kernel, LstmClips, LstmState, LstmWeights
@@ -20,5 +20,6 @@ __all__ = [
     "fastest_kernel",
     "kernel_by_name",
     "packed",
+    "prepack",
     "reference",
 ]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.linear import pack, product, product_type, product_with, weight_gradient
-from elmo_plugin.lstm.types import LstmClips, LstmState
+from elmo_plugin.lstm.types import LstmClips, LstmState, LstmWeights
 
 sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 
@@ -241,6 +241,18 @@ def packed(
     keep = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
     outputs, hidden, cell = Recurrence.apply(*tensors, sizes, clips, pointwise, keep)
     return outputs, LstmState(hidden, cell)
+
+
+def prepack(weights: LstmWeights, sizes: list[int]) -> LstmWeights:
+    """Return weights that `packed` and `fused` need not prepare at each call, for inference on a text in blocks.
+
+    `sizes` are those of the whole text.
+    """
+    dtype, rows, times = product_type(weights.recurrent), max(sizes, default=0), len(sizes)
+    recurrent, projection = weights.recurrent.to(dtype), weights.projection
+    if projection is not None:
+        projection = pack(projection.to(dtype), rows, times)
+    return weights._replace(recurrent=pack(recurrent, rows, times, keep=True), projection=projection)
 
 
 def tanh_(values: Tensor) -> Tensor:
