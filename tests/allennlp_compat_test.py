@@ -158,7 +158,6 @@ def test_numpy_numbers_of_either_numpy_are_read(number: Any, home: bytes) -> Non
 
 
 def test_nothing_but_numpy_numbers_is_trusted(tmp_path: Path) -> None:
-    added: list[Any]
     with nothing_trusted():
         allennlp_compat.trust_numpy_scalars()
         added = [entry[0] if isinstance(entry, tuple) else entry for entry in torch.serialization.get_safe_globals()]
@@ -353,9 +352,8 @@ def classifier(tmp_path: Path) -> dict[str, Any]:
 
 def test_basic_classifier_trains_and_predicts_on_characters_alone(classifier: dict[str, Any], tmp_path: Path) -> None:
     train(classifier, tmp_path / "run")
-    answers = Predictor.from_path(str(tmp_path / "run")).predict_batch_json(
-        [{"sentence": "a cat"}, {"sentence": "dog"}]
-    )
+    questions = [{"sentence": "a cat"}, {"sentence": "dog"}]
+    answers = Predictor.from_path(str(tmp_path / "run")).predict_batch_json(questions)
     assert [answer["tokens"] for answer in answers] == [[], []]
     assert all(answer["label"] in ("cat", "dog") for answer in answers)
 
@@ -405,9 +403,8 @@ def test_training_warns_of_nothing(tagger: dict[str, Any], tmp_path: Path) -> No
 def test_transformer_encoder_warns_of_nothing(tagger: dict[str, Any], tmp_path: Path) -> None:
     sizes = {"input_dim": 4, "num_layers": 1, "num_attention_heads": 2, "feedforward_hidden_dim": 4}
     tagger["model"]["encoder"] = {"type": "pytorch_transformer", **sizes}
-    assert any(
-        "nested" in message for message in warnings_of(lambda: train(tagger, tmp_path / "noisy"), silenced=False)
-    )
+    noisy = warnings_of(lambda: train(tagger, tmp_path / "noisy"), silenced=False)
+    assert any("nested" in message for message in noisy)
     assert warnings_of(lambda: train(tagger, tmp_path / "quiet")) == []
 
 
@@ -455,10 +452,14 @@ def test_repairs_are_idempotent() -> None:
         (BagOfEmbeddingsEncoder, "forward"),
         (nn_util, "tiny_value_of_dtype"),
     ]
-    before = [getattr(*place) for place in places], set(torch.serialization.get_safe_globals()), list(warnings.filters)
+
+    def state() -> list[Any]:
+        repaired = [getattr(*place) for place in places]
+        return [repaired, set(torch.serialization.get_safe_globals()), list(warnings.filters)]
+
+    before = state()
     allennlp_compat.apply_repairs()
-    after = [getattr(*place) for place in places], set(torch.serialization.get_safe_globals()), list(warnings.filters)
-    assert after == before
+    assert state() == before
 
 
 @pytest.fixture

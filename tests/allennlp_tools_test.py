@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from allennlp.commands import find_learning_rate, parse_args
+from allennlp.commands import find_learning_rate
 from allennlp.common.checks import ConfigurationError
 from allennlp.confidence_checks.normalization_bias_verification import NormalizationBiasVerification
 from allennlp.data import DataLoader, TextFieldTensors, Vocabulary
@@ -36,6 +36,7 @@ from tests.task_oracles import (
     TOWNS,
     Config,
     D,
+    allennlp,
     as_tensors,
     build_model,
     classifier,
@@ -104,19 +105,6 @@ class Run:
         return Predictor.from_path(str(self.archive), frozen=False, import_plugins=False)
 
 
-@pytest.fixture(scope="module")
-def allennlp() -> Callable[..., None]:
-    """The command line, whose parser takes longer to build than most commands take to run."""
-    with patch("sys.argv", ["allennlp", "test-install"]):
-        parser, _ = parse_args()
-
-    def command(*arguments: Any) -> None:
-        parsed = parser.parse_args([*map(str, arguments)])
-        parsed.func(parsed)
-
-    return command
-
-
 def last_json(printed: str) -> Any:
     """The metrics after whatever else was printed."""
     return json.loads(printed[printed.rindex("{\n") :])
@@ -176,7 +164,7 @@ def test_mixed_precision_needs_a_gpu(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["count-instances", "build-vocab"])
 def test_commands_before_training_use_overrides(
-    allennlp: Any, command: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = [tmp_path / "vocabulary.tar.gz"] if command == "build-vocab" else []
     allennlp(command, run.config_file, *output)
@@ -184,32 +172,33 @@ def test_commands_before_training_use_overrides(
     if output:
         with tarfile.open(*output) as archive:
             assert "non_padded_namespaces.txt" in archive.getnames()
-    keys = {"train_data_path": "/no/such/file"} if run.kind != "bilm" else {"train_data_path": "/no/such/file*"}
-    keys |= {"vocabulary.files": "/no/such/file*"} if run.kind == "bilm" else {}
+    keys = {"train_data_path": "/no/such/file"}
+    if run.kind == "bilm":
+        keys = dict.fromkeys(("train_data_path", "vocabulary.files"), "/no/such/file*")
     with pytest.raises((ConfigurationError, FileNotFoundError), match="/no/such/file"):
         allennlp(command, run.config_file, *[each.with_name("other.tar.gz") for each in output], "-o", json.dumps(keys))
 
 
 @pytest.mark.parametrize("overrides", ["5", "null", '"text"', '["trainer"]'])
-def test_overrides_are_an_object(allennlp: Any, run: Run, tmp_path: Path, overrides: str) -> None:
+def test_overrides_are_an_object(run: Run, tmp_path: Path, overrides: str) -> None:
     with pytest.raises(ConfigurationError, match="expected a JSON object") as error:
         allennlp("train", run.config_file, "-s", tmp_path / "run", "-o", overrides)
     assert overrides in str(error.value) and not (tmp_path / "run").exists()
 
 
-def test_a_dry_run_writes_the_vocabulary_only(allennlp: Any, run: Run, tmp_path: Path) -> None:
+def test_a_dry_run_writes_the_vocabulary_only(run: Run, tmp_path: Path) -> None:
     allennlp("train", run.config_file, "-s", tmp_path / "run", "--dry-run")
     assert list((tmp_path / "run" / "vocabulary").iterdir()) and not list((tmp_path / "run").glob("*.th"))
 
 
-def test_find_lr_tries_a_rate_at_each_batch(allennlp: Any, run: Run, tmp_path: Path) -> None:
+def test_find_lr_tries_a_rate_at_each_batch(run: Run, tmp_path: Path) -> None:
     with patch.object(find_learning_rate, "_save_plot") as draw:
         allennlp("find-lr", run.config_file, "-s", tmp_path / "found", "--num-batches", 11)
     rates, losses, path = draw.call_args.args
     assert len(rates) == len(losses) > 10 and torch.tensor(losses).isfinite().all() and path.endswith("lr-losses.png")
 
 
-def test_diff_finds_what_differs(allennlp: Any, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_finds_what_differs(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     weights = torch.load(run.folder / "best.th")
     name = next(name for name, value in weights.items() if value.numel() > 1 and not name.endswith("_extra_state"))
     torch.save({**weights, name: weights[name] + 1}, tmp_path / "other.th")
@@ -220,14 +209,14 @@ def test_diff_finds_what_differs(allennlp: Any, run: Run, tmp_path: Path, capsys
     assert sum("distance" in line for line in lines) == 1
 
 
-def test_print_results_finds_the_metrics(allennlp: Any, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_results_finds_the_metrics(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     allennlp("print-results", run.folder, "-k", "best_validation_loss", "-m", "metrics.json")
     best = json.loads((run.folder / "metrics.json").read_text())["best_validation_loss"]
     assert str(best) in capsys.readouterr().out
 
 
 def test_several_files_are_evaluated_as_each_alone(
-    allennlp: Any, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / f"other{Path(run.data).suffix}"
     other.write_bytes(Path(run.data).read_bytes())
@@ -242,7 +231,7 @@ def test_several_files_are_evaluated_as_each_alone(
 
 
 def test_files_whose_metrics_would_have_the_same_names_need_output_files(
-    allennlp: Any, runs: Callable[[str], Run], tmp_path: Path
+    runs: Callable[[str], Run], tmp_path: Path
 ) -> None:
     run = runs("tagger")
     with pytest.raises(ConfigurationError, match=r"'towns' 2 times.*--output-file"):
@@ -251,7 +240,7 @@ def test_files_whose_metrics_would_have_the_same_names_need_output_files(
     assert (tmp_path / "1").read_text() == (tmp_path / "2").read_text()
 
 
-def test_push_to_hf_names_the_command_that_works(allennlp: Any, tmp_path: Path) -> None:
+def test_push_to_hf_names_the_command_that_works(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=rf"hf upload USER/name {tmp_path}"):
         allennlp("push-to-hf", "--repo-name", "name", "--serialization-dir", tmp_path)
 
@@ -315,16 +304,13 @@ def test_influences_are_those_of_hessians_by_differences(
     (found,) = tool.interpret_instances(data[:1], k=len(data))
     parameters, whole = tool.used_params, as_tensors(data, model.vocab)
     each = [gradient_of(model, parameters, as_tensors([one], model.vocab)) for one in data]
-    v, step, ends = (
-        each[0],
-        1e-4 / float(each[0].norm()),
-        [*torch.tensor([0] + [p.numel() for p in parameters]).cumsum(0)],
-    )
+    v, step = each[0], 1e-4 / float(each[0].norm())
+    sizes = [parameter.numel() for parameter in parameters]
 
     def gradient_after(share: float) -> Tensor:
         with torch.no_grad():
-            for parameter, start, end in zip(parameters, ends, ends[1:], strict=False):
-                parameter += share * v[start:end].view_as(parameter)
+            for parameter, part in zip(parameters, v.split(sizes), strict=True):
+                parameter += share * part.view_as(parameter)
         return gradient_of(model, parameters, whole)
 
     forward, backward = gradient_after(step), gradient_after(-2 * step)
@@ -416,9 +402,7 @@ def test_each_head_reads_the_texts_of_its_own_task(monkeypatch: pytest.MonkeyPat
         read()
 
 
-def test_two_tasks_share_elmo_in_one_multitask_model(
-    allennlp: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_tasks_share_elmo_in_one_multitask_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {"tags": str(TOWNS), "topics": str(OPINIONS)}
     embedder = word_embedder(5, elmo={"type": "elmo", **ELMO})
     pooling = {"type": "boe", "embedding_dim": 12, "averaged": True}
@@ -451,22 +435,23 @@ def test_two_tasks_share_elmo_in_one_multitask_model(
     assert len(embed.predict_json(QUESTION)["elmo"]) == 4
 
 
-@pytest.mark.parametrize("reader", ["interleaving", "sharded"])
-def test_readers_around_ours(reader: str, tmp_path: Path) -> None:
-    base = tags_reader()
-    config = experiment(tagger(ELMO), base, TOWNS)
-    config["validation_dataset_reader"] = base
-    if reader == "sharded":
-        for name in ("one", "two"):
-            (tmp_path / f"{name}.txt").write_bytes(TOWNS.read_bytes())
-        config["dataset_reader"] = {"type": "sharded", "base_reader": tags_reader()}
-        config["train_data_path"] = str(tmp_path / "*.txt")
-        assert isinstance(train(config, tmp_path / "run"), ElmoTagger)
-        return
-    config["dataset_reader"] = {"type": "interleaving", "readers": {"one": tags_reader(), "two": tags_reader()}}
-    config["train_data_path"] = json.dumps({"one": str(TOWNS), "two": str(TOWNS)})
+def reading_by(reader: Config, data: str) -> Config:
+    """A config whose training data is read by another reader than its validation data."""
+    config = experiment(tagger(ELMO), reader, TOWNS)
+    return {**config, "train_data_path": data, "validation_dataset_reader": tags_reader()}
+
+
+def test_a_sharded_reader_reads_by_ours(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.txt").write_bytes(TOWNS.read_bytes())
+    config = reading_by({"type": "sharded", "base_reader": tags_reader()}, str(tmp_path / "*.txt"))
+    assert isinstance(train(config, tmp_path / "run"), ElmoTagger)
+
+
+def test_an_interleaving_reader_gives_models_a_key_that_they_do_not_take(tmp_path: Path) -> None:
+    reader = {"type": "interleaving", "readers": {"one": tags_reader(), "two": tags_reader()}}
     with pytest.raises(TypeError, match="'dataset'"):  # of AllenNLP's own models, too
-        train(config, tmp_path / "run")
+        train(reading_by(reader, json.dumps({"one": str(TOWNS), "two": str(TOWNS)})), tmp_path / "run")
 
 
 def test_fairscale_refuses_a_frozen_elmo(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
+from unittest.mock import patch
 
 import huggingface_hub.utils
 import pytest
@@ -47,6 +49,16 @@ def no_log_of_a_run() -> Iterator[None]:
             if isinstance(handler, logging.FileHandler) and handler not in before:
                 logger.removeHandler(handler)
                 handler.close()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working directory with what a checkout has, to run a page in: configs and the list of plugins."""
+    for name in ("training_configs", "experiments", "benchmarks", ".allennlp_plugins"):
+        (tmp_path / name).symlink_to(Path(__file__).resolve().parents[1] / name)
+    monkeypatch.chdir(tmp_path)
+    with patch.dict(os.environ):  # what a page exports ends with it
+        yield tmp_path
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """What the documentation shows is typed here: the pages' files, commands and Python, and what the README names."""
 
 import importlib.util
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -19,21 +17,10 @@ PAGES = sorted(
 )
 
 
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working directory with what a checkout has: configs and the list of plugins."""
-    for name in ("training_configs", "experiments", "benchmarks", ".allennlp_plugins"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    monkeypatch.chdir(tmp_path)
-    before = dict(os.environ)
-    yield tmp_path
-    os.environ.clear()  # what a page exports ends with it
-    os.environ.update(before)
-
-
 @pytest.mark.slow
+@pytest.mark.usefixtures("checkout")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
-def test_a_page_runs_from_top_to_bottom(page: Path, checkout: Path) -> None:
+def test_a_page_runs_from_top_to_bottom(page: Path) -> None:
     running = Page(page)
     running.run()
     assert running.n_run

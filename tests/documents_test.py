@@ -1,6 +1,5 @@
 """The commands of the other pages exist: a shell runs their blocks, with a `uv` that only notes its calls."""
 
-import argparse
 import json
 import os
 import re
@@ -11,13 +10,12 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 import pytest
-from allennlp.commands import parse_args
 from allennlp.common import Params
 
-import elmo_plugin  # noqa: F401
 from benchmarks import __main__ as benchmarks
 from benchmarks import epoch, serve
 from experiments import five_gram, grid, litbank, perplexity, senseval, text_of
+from tests.task_oracles import allennlp_parser
 
 ROOT = Path(__file__).parent.parent
 UV = """#!/bin/bash
@@ -45,14 +43,6 @@ class Call(NamedTuple):
     environment: dict[str, str]
 
 
-@pytest.fixture(scope="module")
-def allennlp() -> argparse.ArgumentParser:
-    """AllenNLP's parser. `parse_args` would build it again for every command line."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["allennlp", "test-install"])
-        return parse_args()[0]
-
-
 def calls_of(document: str, folder: Path) -> list[Call]:
     """Run all indented blocks of a document in an empty folder, and return the calls of `uv`."""
     lines = (ROOT / document).read_text(encoding="utf-8").splitlines()
@@ -78,9 +68,7 @@ def evaluate(config: str, override_keys: frozenset[str], variables: frozenset[st
 
 
 @pytest.mark.parametrize("document", ["training_configs/README.md", "docs/results.md"])
-def test_each_command_exists_and_has_all_variables_that_it_needs(
-    document: str, tmp_path: Path, allennlp: argparse.ArgumentParser
-) -> None:
+def test_each_command_exists_and_has_all_variables_that_it_needs(document: str, tmp_path: Path) -> None:
     calls = calls_of(document, tmp_path)
     assert len(calls) >= 10
     for call in calls:
@@ -91,7 +79,7 @@ def test_each_command_exists_and_has_all_variables_that_it_needs(
             PARSERS[arguments[1]](arguments[2:])
         else:
             assert program == "allennlp"
-            parsed = allennlp.parse_args(arguments)
+            parsed = allennlp_parser().parse_args(arguments)
             if arguments[0] == "train":
                 override_keys = frozenset(json.loads(parsed.overrides or "{}"))
                 variables = frozenset(call.environment)

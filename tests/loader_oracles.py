@@ -8,10 +8,9 @@ import torch
 from allennlp.common import Params
 from allennlp.data import DataLoader
 
-from elmo_plugin.pretraining import SentenceBatches, TextShardsReader, UnrolledStreams
+from elmo_plugin.pretraining import TextShardsReader
 from elmo_plugin.pretraining.vocabulary import MARKS, vocabulary_of
 
-Loader = UnrolledStreams | SentenceBatches
 LINES = [
     "the ferry left",
     "fog",

@@ -90,8 +90,3 @@ def test_the_baseline_without_elmo_is_a_field_away(path: Path, tmp_path: Path) -
     training = job(path, tmp_path, "{ bilm:: null }")
     assert not any(isinstance(part, ElmoEnhancedEncoder | ElmoTokenEmbedder) for part in training.model.modules())
     assert training.run()["training_loss"] > 0
-
-
-@each_config
-def test_a_config_is_short(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 30

@@ -1,9 +1,8 @@
 """What the README tells people to type is typed here, in its order."""
 
 import gzip
-import os
+import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,35 +14,24 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 CORPUS = "in\tO\nPort\tB-location\nCalder\tI-location\n\nHi\tO\n\n"
 
 
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A working directory with the configs, and files under the names that the README uses."""
-    for name in ("training_configs", ".allennlp_plugins"):
-        (tmp_path / name).symlink_to(ROOT / name)
+def write_files(folder: Path) -> None:
+    """Write files under the names that the README uses."""
     for part in ("train", "dev"):
-        (tmp_path / f"{part}.conll").write_text(CORPUS, encoding="utf-8")
+        (folder / f"{part}.conll").write_text(CORPUS, encoding="utf-8")
     for name in ("sentences.txt", "other_text.txt", "heldout.txt"):
-        (tmp_path / name).write_text("One sentence .\nAnd another .\n", encoding="utf-8")
-    with gzip.open(tmp_path / "train-0.txt.gz", "wt", encoding="utf-8") as shard:
+        (folder / name).write_text("One sentence .\nAnd another .\n", encoding="utf-8")
+    with gzip.open(folder / "train-0.txt.gz", "wt", encoding="utf-8") as shard:
         shard.writelines(f"w{number} w{number + 1}\n" for number in range(0, 12000, 2))
-    monkeypatch.chdir(tmp_path)
-    before = dict(os.environ)
-    yield tmp_path
-    os.environ.clear()  # what the README exports ends with it
-    os.environ.update(before)
 
 
 def little_work(command: str) -> str:
     """Make a training run short."""
     if "allennlp train" not in command:
         return command
-    overrides = "{'trainer.num_epochs': 1}".replace("'", '"')
+    few = {"trainer.num_epochs": 1}
     if "/pretrain/" in command:
-        overrides = (
-            '{"trainer.num_epochs": 1, "data_loader.batches_per_epoch": 2, '
-            '"trainer.learning_rate_scheduler.warmup_steps": 1}'
-        )
-    return f"{command} -o '{overrides}'"
+        few |= {"data_loader.batches_per_epoch": 2, "trainer.learning_rate_scheduler.warmup_steps": 1}
+    return f"{command} -o '{json.dumps(few)}'"
 
 
 @pytest.mark.slow
@@ -52,6 +40,7 @@ def test_its_config_its_commands_and_its_python_run(checkout: Path, capsys: pyte
         next(block.text for block in blocks(ROOT / "README.md") if block.language == language)
         for language in ("jsonnet", "python")
     )
+    write_files(checkout)
     (checkout / "tagger.jsonnet").write_text(config, encoding="utf-8")
     indented = [line.strip() for line in README.splitlines() if line.startswith("    ")]
     inline = re.findall(r"`(allennlp train [^`]+)`", README)

@@ -2,14 +2,16 @@
 
 import json
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import torch
-from allennlp.commands import main
+from allennlp.commands import parse_args
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.data import Batch, DatasetReader, Instance, Token, Vocabulary
@@ -167,10 +169,18 @@ def as_tensors(instances: Sequence[Instance], vocab: Vocabulary) -> dict[str, An
     return batch.as_tensor_dict()
 
 
+@cache
+def allennlp_parser() -> ArgumentParser:
+    """Return AllenNLP's parser, which takes longer to build than most commands take to run."""
+    with patch.object(sys, "argv", ["allennlp", "test-install"]):
+        return parse_args()[0]
+
+
 def allennlp(*arguments: Any) -> None:
     """Run the command line in this process."""
     with patch.object(sys, "argv", ["allennlp", *map(str, arguments)]):
-        main()
+        parsed = allennlp_parser().parse_args()
+        parsed.func(parsed)
 
 
 def warm_bilm() -> BiLM:

@@ -12,29 +12,34 @@ from allennlp.models.archival import load_archive
 from elmo_plugin.analysis import keep, write_report
 from elmo_plugin.analysis.confusion import Confusion, confusion
 from elmo_plugin.analysis.layer_weights import layer_weights
-from tests.oracles import options
+from tests.elmo.small_elmo import RANDOM
 from tests.report_runs import tagger_config, write_json, write_run
-from tests.task_oracles import OPINIONS, TOWNS, classifier, csv_reader, experiment, tagger, tags_reader, train
+from tests.task_oracles import (
+    OPINIONS,
+    TOWNS,
+    D,
+    classifier,
+    csv_reader,
+    experiment,
+    tagger,
+    tags_reader,
+    train,
+    word_embedder,
+)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the runs `opinions/both-1` and `towns/output-1`. Tests copy what they change."""
     folder = tmp_path_factory.mktemp("trained")
-    elmo = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.5}
+    elmo = {"bilm": RANDOM, "dropout": 0.5}
     trainer = {"num_epochs": 6, "validation_metric": "+accuracy", "optimizer": {"type": "adam", "lr": 0.03}}
     glad = experiment(classifier(elmo, dropout=0.5), csv_reader(), OPINIONS, **trainer)
-    places = experiment(
-        tagger(elmo, elmo_at=["output"], text_field_embedder=_words()), tags_reader(), TOWNS, num_epochs=1
-    )
+    model = tagger(elmo, elmo_at=["output"], text_field_embedder=word_embedder(D))
+    places = experiment(model, tags_reader(), TOWNS, num_epochs=1)
     train({**glad, "pytorch_seed": 1}, folder / "opinions/both-1")
     train({**places, "pytorch_seed": 1}, folder / "towns/output-1")
     return folder
-
-
-def _words() -> dict[str, object]:
-    embedder = {"type": "embedding", "embedding_dim": 16}
-    return {"type": "basic", "token_embedders": {"tokens": embedder}}
 
 
 @pytest.fixture

@@ -10,9 +10,7 @@ from allennlp.data import Tokenizer
 
 from elmo_plugin.analysis import Neighbor, Query, Search, find_query, search
 from elmo_plugin.analysis.nearest_contexts import Found, _Nearest
-from elmo_plugin.embedding import Corpus, Embedder, corpus, load
-from tests.oracles import write_files
-from tests.task_oracles import small_bilm
+from elmo_plugin.embedding import Corpus, Embedder, corpus
 
 TEXT = [
     "They went to the play .",
@@ -27,14 +25,6 @@ TEXT = [
     "The play was long .",
 ]
 QUERIES = [find_query("She saw the play .", "play"), find_query("The bank lent us money .", "bank")]
-
-
-@pytest.fixture(scope="module")
-def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    """The small biLM with all of its layers."""
-    folder = tmp_path_factory.mktemp("bilm")
-    write_files(folder, small_bilm())
-    return load(folder)
 
 
 def text_file(folder: Path) -> Corpus:

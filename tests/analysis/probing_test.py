@@ -17,16 +17,7 @@ from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, Native
 from elmo_plugin.embedding import Embedder, load
 from elmo_plugin.models import ColumnTagsReader
-from tests.oracles import write_files
 from tests.task_oracles import TOWNS, D, L, small_bilm
-
-
-@pytest.fixture(scope="module")
-def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
-    """The small biLM with all of its layers."""
-    folder = tmp_path_factory.mktemp("bilm")
-    write_files(folder, small_bilm())
-    return load(folder)
 
 
 def examples(seed: int, words: str, labels: str, width: int = 3) -> Examples:

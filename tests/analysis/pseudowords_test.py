@@ -8,9 +8,8 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.analysis import LabelledSentence, probe, pseudoword_task, pseudowords
 from elmo_plugin.analysis.pseudowords import Pair, conflate, draw_pairs
-from elmo_plugin.embedding import load
-from tests.oracles import write_files
-from tests.task_oracles import L, small_bilm
+from elmo_plugin.embedding import Embedder
+from tests.task_oracles import L
 
 COUNTS = {"the": 9000, "door": 60, "river": 61, "play": 100, "boat": 97, "sea": 300, "ship": 500, "rare": 49}
 COUNTS |= {"London": 60, "well-known": 60, "5th": 60, ",": 450}
@@ -64,10 +63,9 @@ def test_one_sentence_of_five_is_for_counting_and_no_sentence_for_both(text: Pat
 
 
 def test_context_tells_them_and_the_token_layer_cannot(
-    tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+    text: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pseudowords, "draw_pairs", lambda *_: [Pair("door", "banana")])
-    write_files(tmp_path, small_bilm())
-    found = probe(load(tmp_path), pseudoword_task(text, pairs=1, seed=1))
+    found = probe(embedder, pseudoword_task(text, pairs=1, seed=1))
     assert found.layers[0] == 50.0
     assert found.layers[1:] == [100.0] * (L - 1)

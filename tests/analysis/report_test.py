@@ -44,9 +44,14 @@ def report(grid: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
     return write_report([grid], tmp_path_factory.mktemp("page"))
 
 
+def text_of(report: Report, name: str) -> str:
+    (path,) = (path for path in report.files if path.name == name)
+    return path.read_text(encoding="utf-8")
+
+
 @pytest.fixture
 def page(report: Report) -> str:
-    return next(path for path in report.files if path.name == "report.md").read_text(encoding="utf-8")
+    return text_of(report, "report.md")
 
 
 def test_the_head_names_date_commit_and_command(page: str, grid: Path) -> None:
@@ -59,8 +64,7 @@ def test_no_name_in_a_run_is_markup_of_the_page(tmp_path: Path) -> None:
     script = "<script>alert(1)</script>"
     place = {"task": script, "variant": script, "seed": 1, "fraction": 1.0, "commit": script}
     write_run(tmp_path / "runs" / script, tagger_config(1, {}), [0.5], **place)
-    write_report([tmp_path / "runs"], tmp_path / "page")
-    page = (tmp_path / "page/report.html").read_text(encoding="utf-8")
+    page = text_of(write_report([tmp_path / "runs"], tmp_path / "page"), "report.html")
     assert "&lt;script&gt;" in page and "<script>" not in page
 
 
@@ -88,11 +92,11 @@ def test_runs_that_are_not_counted_or_not_read_completely_are_named(page: str, t
     assert "| begun | unfinished: no metrics.json; epochs done: 0 |\n" in page
     folder = write_run(tmp_path / "towns/<b>-1", tagger_config(1), [0.5])
     (folder / "best.th").write_bytes(b"spoiled")
-    write_report([tmp_path], tmp_path / "page")
-    single = (tmp_path / "page/report.md").read_text(encoding="utf-8")
+    report = write_report([tmp_path], tmp_path / "page")
+    single = text_of(report, "report.md")
     assert "1 finished run, " in single and "±" not in single and "**Bold**" not in single
     assert "| towns/\\<b\\>-1 | 'best.th' holds no readable weights" in single
-    assert "&lt;b&gt;-1" in (tmp_path / "page/report.html").read_text(encoding="utf-8")
+    assert "&lt;b&gt;-1" in text_of(report, "report.html")
 
 
 def test_a_page_links_to_the_pictures_beside_it_and_to_no_other(report: Report, page: str) -> None:
@@ -132,7 +136,7 @@ class Outline(HTMLParser):
 
 def test_the_html_page_is_well_formed_and_needs_no_other_file(report: Report) -> None:
     outline = Outline()
-    outline.feed(next(path for path in report.files if path.name == "report.html").read_text(encoding="utf-8"))
+    outline.feed(text_of(report, "report.html"))
     assert outline.open == []
     links = [attributes["href"] for tag, attributes in outline.seen if tag == "a"]
     assert links == ["#" + str(attributes["id"]) for tag, attributes in outline.seen if tag == "h2"]
@@ -145,10 +149,10 @@ def test_the_html_page_is_well_formed_and_needs_no_other_file(report: Report) ->
 def test_figures_name_what_they_show_and_nothing_is_cut_off(
     grid: Path, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = {path.name: path.read_text(encoding="utf-8") for path in report.files if path.suffix == ".svg"}
-    assert all(f">{text}</text>" in texts["scores.svg"] for text in ("none", "both", "towns", "68.0", "with ELMo"))
-    assert all(f">{text}</text>" in texts["confusion_opinions_accuracy.svg"] for text in ("glad", "sour", "75%"))
-    assert ">none</text>" not in texts["layer_weights.svg"]  # the variant has no layer weights
+    scores, matrix = text_of(report, "scores.svg"), text_of(report, "confusion_opinions_accuracy.svg")
+    assert all(f">{text}</text>" in scores for text in ("none", "both", "towns", "68.0", "with ELMo"))
+    assert all(f">{text}</text>" in matrix for text in ("glad", "sour", "75%"))
+    assert ">none</text>" not in text_of(report, "layer_weights.svg")  # the variant has no layer weights
 
     @styled
     def check(figure: Figure) -> bytes:
@@ -189,9 +193,8 @@ def test_a_metric_that_is_no_number_has_no_place_in_tables_and_figures(tmp_path:
     write_run(tmp_path / "runs/towns/none-1", tagger_config(1), [0.5])
     metrics = json.loads((tmp_path / "runs/towns/none-1/metrics.json").read_text())
     write_json(tmp_path / "runs/towns/none-1/metrics.json", {**metrics, "best_epoch": value})
-    report = write_report([tmp_path / "runs"], tmp_path / "page")
-    (markdown,) = (path for path in report.files if path.name == "report.md")
-    assert "| nan | nan | 85.38 | nan | nan |" in " ".join(markdown.read_text(encoding="utf-8").split())
+    page = text_of(write_report([tmp_path / "runs"], tmp_path / "page"), "report.md")
+    assert "| nan | nan | 85.38 | nan | nan |" in " ".join(page.split())
 
 
 def test_a_page_that_cannot_be_made_leaves_the_old_one(

@@ -7,16 +7,14 @@ from allennlp.common.checks import ConfigurationError
 from elmo_plugin.analysis.runs import Task, find_runs
 from tests.report_runs import tagger_config, write_json, write_pretraining, write_run
 
+NO_METRIC = "expected the name of a metric, or a list"
+
 
 def test_the_folders_name_tells_task_variant_and_seed(tmp_path: Path) -> None:
     write_run(tmp_path / "runs/towns/no-elmo-7", tagger_config(7), [0.5, 0.75, 0.7])
     (run,), uncounted = find_runs([tmp_path])
-    assert (run.name, run.task, run.variant, run.seed) == (
-        "runs/towns/no-elmo-7",
-        Task("towns", "accuracy"),
-        "no-elmo",
-        7,
-    )
+    assert (run.name, run.task) == ("runs/towns/no-elmo-7", Task("towns", "accuracy"))
+    assert (run.variant, run.seed) == ("no-elmo", 7)
     assert (run.fraction, run.score, run.has_elmo, uncounted) == (1.0, 75.0, False, [])
     assert list(run.epochs) == [1, 2, 3]
 
@@ -49,17 +47,9 @@ def test_what_the_grids_driver_says_comes_first(tmp_path: Path) -> None:
         ("config.json", None, "config.json cannot be read: No such file"),
         ("config.json", "{}", "config.json holds no 'model'"),
         ("config.json", '{"model": {}, "trainer": "x"}', "config.json: 'trainer': expected an object, got 'x'"),
-        (
-            "config.json",
-            '{"model": {}, "trainer": {"validation_metric": 3}}',
-            "expected the name of a metric, or a list",
-        ),
-        (
-            "config.json",
-            '{"model": {}, "trainer": {"validation_metric": []}}',
-            "expected the name of a metric, or a list",
-        ),
-        ("config.json", '{"model": {}, "trainer": {"validation_metric": {"a": 1}}}', "expected the name of a metric"),
+        ("config.json", '{"model": {}, "trainer": {"validation_metric": 3}}', NO_METRIC),
+        ("config.json", '{"model": {}, "trainer": {"validation_metric": []}}', NO_METRIC),
+        ("config.json", '{"model": {}, "trainer": {"validation_metric": {"a": 1}}}', NO_METRIC),
         ("config.json", '{"model": {}, "pytorch_seed": {}}', "'pytorch_seed': expected a whole number, got {}"),
         ("metrics.json", f'{{"best_validation_accuracy": 1{"0" * 400}}}', "holds no number"),
         ("grid.json", '{"seed": "one"}', "grid.json: 'seed': expected a whole number, got 'one'"),

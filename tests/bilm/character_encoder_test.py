@@ -135,9 +135,8 @@ def test_a_word_is_convolved_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_words_vector_does_not_depend_on_the_words_beside_it_to_the_bit() -> None:
-    encoder = make_encoder(filters=[[1, 32], [2, 64], [3, 96]], embedding={"dim": 16}, output_dim=64).requires_grad_(
-        False
-    )
+    encoder = make_encoder(filters=[[1, 32], [2, 64], [3, 96]], embedding={"dim": 16}, output_dim=64)
+    encoder.requires_grad_(False)
     words = batch_to_ids([["a", "be", "sea", "boat", "ship" * 4] * 9])
     together = encoder(words)[0]
     for first, last in [(0, 1), (0, 2), (3, 5), (4, 45), (2, 19)]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +22,30 @@ from tests.task_oracles import allennlp
 State = dict[str, Tensor]
 
 
-def as_uint8(description: Any) -> Tensor:
-    """A description as earlier versions kept it."""
-    return torch.tensor(list(json.dumps(description).encode()), dtype=torch.uint8)
+def each(combine: Callable[[list[Tensor]], Any]) -> Callable[[list[State]], State]:
+    """Apply this to the values that states have under each name."""
+    return lambda states: {name: combine([state[name] for state in states]) for name in states[0]}
 
 
-def moving_average(states: list[State], dtype: torch.dtype) -> State:
-    average = {name: value.to(dtype) for name, value in states[0].items()}
+def moving_average(values: list[Tensor], dtype: torch.dtype) -> Tensor:
+    average = values[0].to(dtype, copy=True)
     for _ in range(100):
-        for state in states:
-            for name, value in average.items():
-                value.mul_(0.9).add_(state[name].to(dtype), alpha=0.1)
+        for value in values:
+            average.mul_(0.9).add_(value.to(dtype), alpha=0.1)
     return average
 
 
-def in_type(dtype: torch.dtype) -> Callable[[list[State]], State]:
-    return lambda states: {name: value.to(dtype) for name, value in states[0].items()}
-
-
 OPERATIONS: dict[str, Callable[[list[State]], State]] = {
-    "mean": lambda states: {name: torch.stack([s[name] for s in states]).mean(dim=0) for name in states[0]},
-    "sum of parts": lambda states: {name: sum(s[name] / len(states) for s in states) for name in states[0]},  # type: ignore[misc]
-    "sum of bfloat16": lambda states: {
-        name: sum(s[name].bfloat16() for s in states) / len(states)
-        for name in states[0]  # type: ignore[misc]
-    },
-    "moving average": lambda states: moving_average(states, torch.float32),
-    "moving average in bfloat16": lambda states: moving_average(states, torch.bfloat16),
-    "interpolation": lambda states: {name: value.lerp(states[1][name], 0.3) for name, value in states[0].items()},
-    "difference": lambda states: {
-        name: states[1][name] + (value - states[1][name]) for name, value in states[0].items()
-    },
-    "half": in_type(torch.float16),
-    "bfloat16": in_type(torch.bfloat16),
-    "double": in_type(torch.float64),
+    "mean": each(lambda values: torch.stack(values).mean(dim=0)),
+    "sum of parts": each(lambda values: sum(value / len(values) for value in values)),
+    "sum of bfloat16": each(lambda values: sum(value.bfloat16() for value in values) / len(values)),
+    "moving average": each(partial(moving_average, dtype=torch.float32)),
+    "moving average in bfloat16": each(partial(moving_average, dtype=torch.bfloat16)),
+    "interpolation": each(lambda values: values[0].lerp(values[1], 0.3)),
+    "difference": each(lambda values: values[1] + (values[0] - values[1])),
+    "half": each(lambda values: values[0].half()),
+    "bfloat16": each(lambda values: values[0].bfloat16()),
+    "double": each(lambda values: values[0].double()),
 }
 
 
@@ -100,7 +91,8 @@ def test_the_mean_of_different_archives_names_file_and_key(tmp_path: Path) -> No
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.bfloat16])
 def test_the_bytes_of_earlier_versions_are_read(dtype: torch.dtype) -> None:
     bilm = BiLM(options(), source="old")
-    state = as_uint8({"options": bilm.options.to_dict(), "source": "old"}).to(dtype)
+    description = json.dumps({"options": bilm.options.to_dict(), "source": "old"}).encode()
+    state = torch.tensor([*description], dtype=dtype)
     assert read_extra_state(state) == (bilm.options, "old")
     bilm.load_state_dict({**bilm.state_dict(), "_extra_state": state})
 
@@ -108,7 +100,7 @@ def test_the_bytes_of_earlier_versions_are_read(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        torch.tensor([float("nan")]),
+        torch.tensor([torch.nan]),
         torch.tensor([-1.0]),
         torch.zeros(5),
         torch.zeros(8),
@@ -122,12 +114,11 @@ def test_numbers_that_describe_nothing_are_an_error(state: Tensor) -> None:
         bilm.load_state_dict({**bilm.state_dict(), "_extra_state": state})
 
 
-@pytest.mark.parametrize("softmax", ["full", "sampled"])
+@pytest.mark.parametrize("softmax", [{"type": "full"}, {"type": "sampled", "n_samples": 4}], ids=["full", "sampled"])
 def test_allennlp_diff_compares_two_checkpoints(
-    softmax: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    softmax: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keys = {"full": {}, "sampled": {"n_samples": 4}}[softmax]
-    model = language_model(softmax={"type": softmax, **keys})
+    model = language_model(softmax=softmax)
     torch.save(model.state_dict(), tmp_path / "one.th")
     with torch.no_grad():
         model.bilm.lstm.forward_layers[0].bias.add_(1.0)

@@ -80,15 +80,11 @@ def test_without_skip_connections_each_layer_is_only_its_own_output() -> None:
     skipping.load_state_dict(plain.state_dict())
     inputs = make_inputs()
     torch.testing.assert_close(plain(inputs, MASK)[0], skipping(inputs, MASK)[0])
-    below, mask = plain(inputs, MASK)[0], MASK
+    below = plain(inputs, MASK)[0]
     upper = make_lstm(num_layers=1, input_size=3)
-    for ours, theirs in zip(
-        [upper.forward_layers[0], upper.backward_layers[0]],
-        [plain.forward_layers[1], plain.backward_layers[1]],
-        strict=True,
-    ):
-        ours.load_state_dict(theirs.state_dict())
-    halves = [upper(half, mask)[0].chunk(2, dim=-1)[d] for d, half in enumerate(below.chunk(2, dim=-1))]
+    upper.forward_layers[0].load_state_dict(plain.forward_layers[1].state_dict())
+    upper.backward_layers[0].load_state_dict(plain.backward_layers[1].state_dict())
+    halves = [upper(half, MASK)[0].chunk(2, dim=-1)[d] for d, half in enumerate(below.chunk(2, dim=-1))]
     torch.testing.assert_close(plain(inputs, MASK)[1], torch.cat(halves, dim=-1))
     torch.testing.assert_close(skipping(inputs, MASK)[1], torch.cat(halves, dim=-1) + below)
 

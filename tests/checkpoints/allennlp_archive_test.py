@@ -26,6 +26,7 @@ from tests.checkpoint_oracles import (
     pretrained,
     rejection,
 )
+from tests.checkpoints.file_tools import flipped
 from tests.full_disk import disk_of
 from tests.oracles import SENTENCES, lively, options, reference_layers
 
@@ -213,7 +214,7 @@ def test_a_flipped_bit_in_an_archive_or_in_the_weights_of_a_run_is_an_error_or_d
         content, errors = path.read_bytes(), 0
         positions = range(0, len(content), len(content) // 40)
         for position in positions:
-            path.write_bytes(content[:position] + bytes([content[position] ^ 64]) + content[position + 1 :])
+            path.write_bytes(flipped(content, position))
             try:
                 actual = build_bilm(load_checkpoint(location))
             except ConfigurationError as error:

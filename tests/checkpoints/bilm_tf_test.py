@@ -12,7 +12,8 @@ from allennlp.common.checks import ConfigurationError
 from elmo_plugin.bilm import BiLM, warm_up
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, build_bilm, load_checkpoint
 from elmo_plugin.text import batch_to_ids
-from tests.checkpoint_oracles import assert_rejected
+from tests.checkpoint_oracles import assert_rejected, assert_same_state
+from tests.checkpoints.file_tools import contents, flipped
 from tests.full_disk import disk_of
 from tests.oracles import SENTENCES, lively, options, tensorflow_file, write_files, write_json
 
@@ -66,16 +67,14 @@ def test_options_of_another_model_are_rejected_by_the_first_dataset_that_differs
     assert_rejected(folder, "'RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/W_0'", (16, 96))
 
 
-def test_a_file_that_links_to_another_is_rejected_before_that_is_opened(folder: Path) -> None:
+@pytest.mark.parametrize("name", [BIAS, "embedding", "of/no/use"])
+def test_a_file_that_links_to_another_is_rejected_before_that_is_opened(folder: Path, name: str) -> None:
     """At any depth, also if nothing is read there."""
-    for name in ("CNN_high_0/b_carry", "embedding", "of/no/use"):
-        with h5py.File(folder / "weights.hdf5", "r+") as file:
-            if name in file:
-                del file[name]
-            file[name] = h5py.ExternalLink("/dev/zero", "b_carry")
-        assert_rejected(folder, folder / "weights.hdf5", f"'{name}'", "/dev/zero")
-        with h5py.File(folder / "weights.hdf5", "r+") as file:
+    with h5py.File(folder / "weights.hdf5", "r+") as file:
+        if name in file:
             del file[name]
+        file[name] = h5py.ExternalLink("/dev/zero", "b_carry")
+    assert_rejected(folder, folder / "weights.hdf5", f"'{name}'", "/dev/zero")
 
 
 @pytest.mark.parametrize("kind", ["external", "virtual", "infinite"])
@@ -100,16 +99,14 @@ def test_a_flipped_bit_in_the_numbers_of_a_file_of_ours_is_an_error_and_elsewher
     with h5py.File(path, "r") as file:
         place = file[f"{CELL}/W_0"].id.get_offset()
     for offset in [place, place + 1000, *range(0, len(content), 997)]:
-        path.write_bytes(content[:offset] + bytes([content[offset] ^ 64]) + content[offset + 1 :])
+        path.write_bytes(flipped(content, offset))
         try:
             found = load_checkpoint(folder)
         except ConfigurationError as error:
             assert str(error.message).startswith(f"'weight_file' {path}"), offset
         else:
             assert offset not in (place, place + 1000)
-            assert all(torch.equal(found.state_dict[name], value) for name, value in expected.state_dict.items()), (
-                offset
-            )
+            assert_same_state(found.state_dict, expected.state_dict)
 
 
 def test_options_that_no_machine_can_hold_are_rejected_at_once(folder: Path) -> None:
@@ -249,35 +246,31 @@ def test_options_that_are_written_say_262_characters(folder: Path) -> None:
 
 def test_writing_that_fails_leaves_the_old_pair(folder: Path) -> None:
     """Half of the weights are there when the other half turns out to be missing."""
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    broken = BiLM(options(n_layers=3)).state_dict()
+    before, other = contents(folder), BiLM(options(n_layers=3))
+    broken = other.state_dict()
     del broken["lstm.backward_layers.2.bias"]
     with pytest.raises(KeyError):
-        BilmTf().write(Checkpoint(options(n_layers=3), broken), folder)
-    assert {name: (folder / name).read_bytes() for name in before} == before
-    load_checkpoint(folder)
-    other = BiLM(options(n_layers=3))
-    BilmTf().write(Checkpoint(other.options, other.state_dict()), folder)
+        BilmTf().write(Checkpoint(other.options, broken), folder)
+    assert contents(folder) == before
+    write_files(folder, other)
     assert load_checkpoint(folder).options == other.options
-    assert {path.name for path in folder.iterdir()} == set(before)
+    assert contents(folder).keys() == before.keys()
 
 
 def test_a_full_disk_leaves_the_old_pair_and_nothing_else(folder: Path) -> None:
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    other = BiLM(options(n_layers=3))
+    before = contents(folder)
     with disk_of(8192), pytest.raises(ConfigurationError, match=f"'{folder}' cannot be written: .*File too large"):
-        BilmTf().write(Checkpoint(other.options, other.state_dict()), folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+        write_files(folder, BiLM(options(n_layers=3)))
+    assert contents(folder) == before
 
 
 def test_writing_makes_the_folder_or_names_it(folder: Path) -> None:
-    before, bilm = set(folder.iterdir()), BiLM(options())
-    checkpoint = Checkpoint(bilm.options, bilm.state_dict())
+    before, bilm = contents(folder), BiLM(options())
     for target in (folder / "weights.hdf5", folder / "weights.hdf5/below"):
         with pytest.raises(ConfigurationError, match=f"'{target}' cannot be written: "):
-            BilmTf().write(checkpoint, target)
-    assert set(folder.iterdir()) == before
-    BilmTf().write(checkpoint, folder / "a" / "b")
+            write_files(target, bilm)
+    assert contents(folder) == before
+    write_files(folder / "a" / "b", bilm)
     assert load_checkpoint(folder / "a" / "b").options == bilm.options
 
 

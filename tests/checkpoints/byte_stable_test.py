@@ -13,6 +13,7 @@ from safetensors import safe_open
 
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, ManyLangs, Native, build_bilm, convert, load_checkpoint
 from tests.checkpoint_oracles import LEXICON, WORDS, language_model_run, pretrained
+from tests.checkpoints.file_tools import contents
 
 WRITERS = {"native": Native, "bilm-tf": BilmTf, "many-langs": ManyLangs}
 INPUTS: dict[str, list[dict[str, Any]]] = {
@@ -40,11 +41,6 @@ def checkpoint_for(form: str, sizes: dict[str, Any], kind: int, has_all: bool) -
         checkpoint = checkpoint._replace(softmax=None)
     keeps = has_all or "n_tokens_vocab" in reads
     return checkpoint if keeps else checkpoint._replace(vocabulary=None)
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    """The bytes of a file, or of each file of a folder."""
-    return {each.name: each.read_bytes() for each in (sorted(path.iterdir()) if path.is_dir() else [path])}
 
 
 @pytest.mark.parametrize("form", WRITERS)  # `hub` is `native` and a card

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.checkpoints import BilmTf, Checkpoint, build_bilm, load_checkpoint
+from elmo_plugin.checkpoints import BilmTf, build_bilm, load_checkpoint
 from elmo_plugin.text import batch_to_ids
-from tests.oracles import SENTENCES, file_layers, tensorflow_file
+from tests.oracles import SENTENCES, file_layers, tensorflow_file, write_files
 
 CUT = [["a" * 16, "b" * 17, "c" * 18, "d" * 19], ["é" * 9, "日" * 6], ["e" * 300], ["a" * 47, "b" * 48, "c" * 49]]
 
@@ -175,5 +175,5 @@ def test_a_file_of_ours_has_the_layers_of_the_oracle(tmp_path: Path) -> None:
     """A biLM of our own making, through our writer alone."""
     options = load_checkpoint(tensorflow_file(tmp_path, SHAPES["three highways, tanh"])).options
     bilm = BiLM.random(options, seed=3)
-    BilmTf().write(Checkpoint(options, bilm.state_dict()), tmp_path / "ours")
+    write_files(tmp_path / "ours", bilm)
     assert_layers(bilm, batch_to_ids(SENTENCES), tmp_path / "ours", SENTENCES)

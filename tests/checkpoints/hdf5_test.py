@@ -3,7 +3,6 @@
 import io
 import struct
 import zlib
-from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from elmo_plugin.checkpoints.hdf5 import HDF5_ERRORS, Hdf5Error, read_datasets
+from tests.checkpoints.file_tools import flipped, max_memory
 
 NUMBERS = np.random.default_rng(0).normal(size=(13, 50)) * 100
 FILTERS: list[dict[str, Any]] = [
@@ -222,45 +222,39 @@ def numbers_of(content: bytes) -> np.ndarray:
 
 
 ONES = np.ones(6, "<f4").tobytes()
+PLACES = [(0, 0), (2, 0)]
 
 
 def test_a_file_made_by_hand_is_read() -> None:
     """So that the next test rejects what it says."""
-    places = [(0, 0), (2, 0)]
-    assert (numbers_of(chunked((4, 3), (2, 3), ONES, [], places)) == np.ones((4, 3))).all()
-    assert (numbers_of(chunked((4, 3), (2, 3), zlib.compress(ONES), [1], places)) == np.ones((4, 3))).all()
+    assert (numbers_of(chunked((4, 3), (2, 3), ONES, [], PLACES)) == np.ones((4, 3))).all()
+    assert (numbers_of(chunked((4, 3), (2, 3), zlib.compress(ONES), [1], PLACES)) == np.ones((4, 3))).all()
 
 
-def damaged_chunks() -> Iterator[Any]:
-    """Yield files whose chunks would take much more than the array."""
-    bomb = zlib.compress(bytes(2**26))
-    yield pytest.param(chunked((4, 3), (2, 3), bomb, [1], [(0, 0), (2, 0)]), id="a bomb")
-    yield pytest.param(chunked((4, 3), (2, 3), zlib.compress(bomb), [1, 1], [(0, 0), (2, 0)]), id="a bomb in a bomb")
-    yield pytest.param(chunked((4, 3), (2, 3), zlib.compress(ONES), [1] * 200, [(0, 0), (2, 0)]), id="200 filters")
-    yield pytest.param(chunked((4, 3), (2**31, 2**31), ONES, [], [(0, 0)]), id="large chunks")
-    yield pytest.param(chunked((4, 3), (2, 3), ONES * 2**20, [], [(0, 0), (2, 0)]), id="chunks longer than the array")
-    yield pytest.param(chunked((4, 3), (2, 3), ONES, [], [(0, 0)] * 2), id="a chunk twice")
-    yield pytest.param(chunked((4, 3), (2, 3), ONES, [], [(0, 0), (4, 0)]), id="a chunk beside the array")
-    yield pytest.param(chunked((4, 3), (2, 3), ONES, [], [(0, 0), (1, 0)]), id="a chunk between others")
-    yield pytest.param(chunked((4, 3), (2, 3), ONES, [], [(0, 0)]), id="a chunk that is missing")
-    yield pytest.param(chunked((4, 3), (0, 3), ONES, [], [(0, 0)]), id="chunks of nothing")
-    yield pytest.param(chunked((4, 3), (2,), ONES, [], [(0,)]), id="chunks of another rank")
-    yield pytest.param(chunked((4, 3), (2, 3), ONES, [2, 4], [(0, 0), (2, 0)]), id="an unknown filter")
+BOMB = zlib.compress(bytes(2**26))
+DAMAGED_CHUNKS = {
+    "a bomb": chunked((4, 3), (2, 3), BOMB, [1], PLACES),
+    "a bomb in a bomb": chunked((4, 3), (2, 3), zlib.compress(BOMB), [1, 1], PLACES),
+    "200 filters": chunked((4, 3), (2, 3), zlib.compress(ONES), [1] * 200, PLACES),
+    "large chunks": chunked((4, 3), (2**31, 2**31), ONES, [], [(0, 0)]),
+    "chunks longer than the array": chunked((4, 3), (2, 3), ONES * 2**20, [], PLACES),
+    "a chunk twice": chunked((4, 3), (2, 3), ONES, [], [(0, 0)] * 2),
+    "a chunk beside the array": chunked((4, 3), (2, 3), ONES, [], [(0, 0), (4, 0)]),
+    "a chunk between others": chunked((4, 3), (2, 3), ONES, [], [(0, 0), (1, 0)]),
+    "a chunk that is missing": chunked((4, 3), (2, 3), ONES, [], [(0, 0)]),
+    "chunks of nothing": chunked((4, 3), (0, 3), ONES, [], [(0, 0)]),
+    "chunks of another rank": chunked((4, 3), (2,), ONES, [], [(0,)]),
+    "an unknown filter": chunked((4, 3), (2, 3), ONES, [2, 4], PLACES),
+}
+"""Files whose chunks do not fit the array, or would take much more memory than it does."""
 
 
-@pytest.mark.parametrize("content", [*damaged_chunks()])
+@pytest.mark.parametrize("content", DAMAGED_CHUNKS.values(), ids=DAMAGED_CHUNKS)
 def test_chunks_that_do_not_fit_the_array_are_rejected(content: bytes) -> None:
     before = max_memory()
     with pytest.raises(HDF5_ERRORS):
         numbers_of(content)
     assert max_memory() - before < 2**25
-
-
-def max_memory() -> int:
-    """Return the most memory in bytes that this process has taken."""
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def test_a_flipped_bit_anywhere_is_an_error_or_does_no_harm() -> None:
@@ -277,9 +271,8 @@ def test_a_flipped_bit_anywhere_is_an_error_or_does_no_harm() -> None:
     content = in_memory(write).getvalue()
     names = read_datasets(io.BytesIO(content)).keys()
     for at in range(0, len(content), 17):
-        damaged = content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :]
         try:
-            datasets = read_datasets(io.BytesIO(damaged))
+            datasets = read_datasets(io.BytesIO(flipped(content, at, at % 8)))
             for dataset in (datasets[name] for name in names & datasets.keys() if np.prod(datasets[name].shape) < 1e6):
                 dataset.numbers()
         except HDF5_ERRORS:

@@ -106,19 +106,14 @@ def test_weights_that_are_no_plain_numbers_are_rejected(tmp_path: Path, odd: Cal
     assert_rejected(tmp_path, tmp_path / "best.th", "readable weights")
 
 
-def as_link(info: tarfile.TarInfo) -> bytes:
-    info.type, info.linkname, info.size = tarfile.LNKTYPE, "another.th", 0
-    return info.tobuf(tarfile.GNU_FORMAT)
+def without_data(kind: bytes, target: str = "") -> Callable[[tarfile.TarInfo], bytes]:
+    """Return what makes the header of a link or of a device out of that of a file."""
 
+    def header(info: tarfile.TarInfo) -> bytes:
+        info.type, info.linkname, info.size = kind, target, 0
+        return info.tobuf(tarfile.GNU_FORMAT)
 
-def as_symbolic_link(info: tarfile.TarInfo) -> bytes:
-    info.type, info.linkname, info.size = tarfile.SYMTYPE, "vocabulary/tokens.txt", 0
-    return info.tobuf(tarfile.GNU_FORMAT)
-
-
-def as_device(info: tarfile.TarInfo) -> bytes:
-    info.type, info.size = tarfile.CHRTYPE, 0
-    return info.tobuf(tarfile.GNU_FORMAT)
+    return header
 
 
 def as_sparse(info: tarfile.TarInfo) -> bytes:
@@ -132,7 +127,16 @@ def as_sparse(info: tarfile.TarInfo) -> bytes:
     return bytes(header)
 
 
-@pytest.mark.parametrize("write", [as_link, as_symbolic_link, as_device, as_sparse])
+@pytest.mark.parametrize(
+    "write",
+    [
+        without_data(tarfile.LNKTYPE, "another.th"),
+        without_data(tarfile.SYMTYPE, "vocabulary/tokens.txt"),
+        without_data(tarfile.CHRTYPE),
+        as_sparse,
+    ],
+    ids=["link", "symbolic link", "device", "sparse"],
+)
 def test_members_of_an_archive_that_are_no_plain_files_are_not_unpacked(
     tmp_path: Path, write: Callable[[tarfile.TarInfo], bytes]
 ) -> None:

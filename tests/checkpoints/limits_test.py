@@ -19,6 +19,7 @@ from elmo_plugin.checkpoints import AllenNlpArchive, BilmTf, load_checkpoint
 from elmo_plugin.checkpoints.weight_map import allennlp_map, bilm_tf_map, many_langs_map
 from elmo_plugin.options import BiLMOptions
 from tests.checkpoint_oracles import assert_rejected, language_model_weights, pretrained
+from tests.checkpoints.file_tools import zipped
 from tests.full_disk import disk_of
 from tests.many_langs_oracle import config, write_folder
 from tests.oracles import options, write_json
@@ -62,11 +63,9 @@ def test_an_archives_header_is_not_read_whatever_its_length(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["encoder.pkl", "token_embedder.pkl", "word.dic", "sizes.json", "config.json"])
 def test_a_member_of_a_zip_file_is_read_only_if_it_is_no_larger_than_weights_are(tmp_path: Path, name: str) -> None:
-    folder, path = write_folder(tmp_path / "144", config()), tmp_path / "144.zip"
+    folder = write_folder(tmp_path / "144", config())
     (folder / name).write_bytes(bytes(LARGE))
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in folder.iterdir():
-            archive.write(file, file.name)
+    path = zipped(folder, tmp_path / "144.zip")
     assert_rejected(path, f"'{path}/{name}'", f"an archive of {path.stat().st_size:,}, got 67,1")
 
 

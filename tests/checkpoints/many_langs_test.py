@@ -3,7 +3,7 @@
 import json
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,12 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 from elmoformanylangs import __file__ as package
-from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, ManyLangsEncoder
 from elmo_plugin.checkpoints import build_bilm, convert, load_checkpoint
 from elmo_plugin.checkpoints.many_langs import PUBLISHED, PUBLISHED_CONFIG
 from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint
+from tests.checkpoints.file_tools import Code, flipped, zipped
 from tests.many_langs_oracle import CHARACTERS, CONFIG, SENTENCES, SIZES, WORDS, config, its_layers, write_folder
 
 
@@ -26,11 +26,12 @@ def folder(tmp_path: Path) -> Path:
     return write_folder(tmp_path / "there", config())
 
 
-def layers_of(bilm: BiLM, sentences: list[list[str]]) -> list[Tensor]:
-    """(L, T, D) of each sentence of one batch, without its boundaries."""
+def assert_its_layers(bilm: BiLM, folder: Path, sentences: Sequence[Sequence[str]] = SENTENCES) -> None:
+    """Check that every sentence of a batch has the layers that the package computes from a folder."""
     assert isinstance(bilm.token_encoder, ManyLangsEncoder)
-    layers = bilm(bilm.token_encoder.batch_to_ids(sentences)).layers  # (L, B, T + 2, D)
-    return [layers[:, row, 1 : len(sentence) + 1] for row, sentence in enumerate(sentences)]
+    layers = bilm(bilm.token_encoder.batch_to_ids(sentences)).layers.detach()  # (L, B, T + 2, D)
+    for row, (sentence, expected) in enumerate(zip(sentences, its_layers(folder, sentences), strict=True)):
+        torch.testing.assert_close(layers[:, row, 1 : len(sentence) + 1], expected, rtol=0, atol=1e-5)
 
 
 def change_json(path: Path, **changes: Any) -> None:
@@ -51,9 +52,7 @@ def test_every_layer_of_every_token_is_that_of_its_own_package(
     tmp_path: Path, sizes: dict[str, Any], frozen: bool
 ) -> None:
     write_folder(tmp_path, sizes)
-    bilm = build_bilm(load_checkpoint(tmp_path)).requires_grad_(not frozen)
-    for found, expected in zip(layers_of(bilm, SENTENCES), its_layers(tmp_path, SENTENCES), strict=True):
-        torch.testing.assert_close(found.detach(), expected, rtol=0, atol=1e-5)
+    assert_its_layers(build_bilm(load_checkpoint(tmp_path)).requires_grad_(not frozen), tmp_path)
 
 
 def test_a_newer_torchs_pickles_are_read_too(tmp_path: Path) -> None:
@@ -193,17 +192,6 @@ def test_a_tensor_that_the_sizes_do_not_describe_is_named(folder: Path) -> None:
     assert_rejected(folder, f"'{folder}'", "encoder.forward_layer_1.")
 
 
-class Code:
-    """Run a function when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Path, str]]:
-        """Write a file."""
-        return Path.write_text, (self.path, "was run")
-
-
 @pytest.mark.parametrize("as_zip", [True, False])
 def test_code_in_a_pickle_is_not_run(folder: Path, tmp_path: Path, as_zip: bool) -> None:
     torch.save({"a": Code(tmp_path / "trace")}, folder / "encoder.pkl", _use_new_zipfile_serialization=as_zip)
@@ -226,10 +214,6 @@ def test_a_pickle_that_was_cut_short_is_named(folder: Path, as_zip: bool, kept: 
     assert_rejected(folder, f"'{folder / 'encoder.pkl'}' ")
 
 
-def flipped(content: bytes, place: int, bit: int = 6) -> bytes:
-    return content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
-
-
 def test_a_flipped_bit_anywhere_in_the_head_of_an_old_pickle_is_an_error_or_does_no_harm(folder: Path) -> None:
     """Its numbers have no check sums, but a damaged name, size or instruction is found."""
     content = (folder / "encoder.pkl").read_bytes()
@@ -245,10 +229,7 @@ def test_a_flipped_bit_anywhere_in_the_head_of_an_old_pickle_is_an_error_or_does
 
 
 def test_a_flipped_bit_anywhere_in_a_zip_file_is_found(folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "144.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in ("encoder.pkl", "token_embedder.pkl", "config.json", "sizes.json", "char.dic", "word.dic"):
-            archive.write(folder / name, name)
+    path = zipped(folder, tmp_path / "144.zip")
     content, expected = path.read_bytes(), load_checkpoint(folder)
     found = 0
     for place in range(0, len(content), 211):

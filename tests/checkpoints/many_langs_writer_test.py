@@ -10,9 +10,10 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import ManyLangsEncoder
 from elmo_plugin.checkpoints import Checkpoint, ManyLangs, build_bilm, convert, load_checkpoint
 from tests.checkpoint_oracles import LEXICON, assert_same_checkpoint, pretrained
+from tests.checkpoints.file_tools import contents
+from tests.checkpoints.many_langs_test import assert_its_layers
 from tests.full_disk import disk_of
 from tests.many_langs_oracle import SENTENCES, SIZES, config, its_layers, write_folder
 
@@ -24,11 +25,6 @@ def many_langs_bilm(**changes: Any) -> Checkpoint:
     """Return the weights of a biLM with its own vocabularies; keys of the `lexicon` or `lstm` block change it."""
     lexicon = {key: changes.pop(key, value) for key, value in LEXICON.items()}
     return pretrained(char_cnn=None, lexicon=lexicon, **changes)._replace(softmax=None, vocabulary=None)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return the bytes of each file of a folder."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def weights(folder: Path) -> dict[str, Tensor]:
@@ -60,11 +56,7 @@ def test_its_own_package_reads_what_came_from_it(tmp_path: Path, sizes: dict[str
 def test_its_own_package_runs_a_bilm_of_ours(tmp_path: Path, changes: dict[str, Any]) -> None:
     checkpoint = many_langs_bilm(**changes)
     ManyLangs().write(checkpoint, tmp_path)
-    bilm = build_bilm(checkpoint)
-    assert isinstance(bilm.token_encoder, ManyLangsEncoder)
-    layers = bilm(bilm.token_encoder.batch_to_ids(SENTENCES)).layers.detach()  # (L, B, T + 2, D)
-    for row, (sentence, expected) in enumerate(zip(SENTENCES, its_layers(tmp_path, SENTENCES), strict=True)):
-        torch.testing.assert_close(layers[:, row, 1 : len(sentence) + 1], expected, rtol=0, atol=1e-5)
+    assert_its_layers(build_bilm(checkpoint), tmp_path)
 
 
 @every_size
@@ -90,9 +82,8 @@ def test_the_sizes_say_what_its_own_say(tmp_path: Path) -> None:
     there = write_folder(tmp_path / "there", config())
     assert ManyLangs().write(load_checkpoint(there), tmp_path / "back") == FILES == sorted(contents(tmp_path / "back"))
     found, expected = (json.loads((folder / "sizes.json").read_text()) for folder in (tmp_path / "back", there))
-    assert {key: found[key] for key in ("encoder", "token_embedder")} == {
-        key: expected[key] for key in ("encoder", "token_embedder")
-    }
+    for key in ("encoder", "token_embedder"):
+        assert found[key] == expected[key]
 
 
 def test_a_zip_file_of_it_is_read_like_the_published_ones(tmp_path: Path) -> None:
@@ -146,10 +137,7 @@ def test_sizes_that_several_models_share_are_found_where_its_own_package_finds_t
     (folder / "sizes.json").rename(shared)
     (folder / "shared.json").write_text("{}", encoding="utf-8")  # of the same name, and second
     (folder / "config.json").write_text(json.dumps({"config_path": path.format(absolute=tmp_path)}), encoding="utf-8")
-    bilm = build_bilm(load_checkpoint(folder))
-    assert isinstance(bilm.token_encoder, ManyLangsEncoder)
-    found = bilm(bilm.token_encoder.batch_to_ids([["The", "cat"]])).layers[:, 0, 1:3].detach()  # (L, T, D)
-    torch.testing.assert_close(found, its_layers(folder, [["The", "cat"]])[0], rtol=0, atol=1e-5)
+    assert_its_layers(build_bilm(load_checkpoint(folder)), folder)
 
 
 def test_a_path_in_a_zip_file_leads_to_no_file_outside(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import Checkpoint, CheckpointFormat, Native, SavedSoftmax, build_bilm, load_checkpoint
 from tests.checkpoint_oracles import SOFTMAX, WORDS, assert_rejected, assert_same_checkpoint, pretrained
+from tests.checkpoints.file_tools import flipped
 from tests.full_disk import disk_of
 from tests.oracles import lively, options
 
@@ -124,7 +125,7 @@ def test_a_file_that_was_cut_short_or_is_of_another_kind_is_rejected(file: Path,
 def test_a_flipped_bit_anywhere_is_an_error(file: Path) -> None:
     content = file.read_bytes()
     for position in range(0, len(content), 191):
-        file.write_bytes(content[:position] + bytes([content[position] ^ 64]) + content[position + 1 :])
+        file.write_bytes(flipped(content, position))
         assert_rejected(file, f"'{file}'")
 
 

@@ -9,6 +9,7 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.checkpoints import BilmTf, load_checkpoint
 from tests.checkpoint_oracles import WORDS, assert_rejected, pretrained
+from tests.checkpoints.file_tools import contents
 
 
 @pytest.fixture
@@ -52,9 +53,9 @@ def test_a_vocabulary_that_is_not_plain_text_is_named(folder: Path, content: byt
 
 
 def test_a_vocabulary_of_another_bilm_is_neither_taken_over_nor_lost(folder: Path) -> None:
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = contents(folder)
     with pytest.raises(ConfigurationError, match=f"'{folder}'.*vocabulary.txt"):
         BilmTf().write(pretrained(n_layers=1)._replace(vocabulary=None), folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert contents(folder) == before
     BilmTf().write(pretrained()._replace(vocabulary=["<S>"]), folder)
     assert load_checkpoint(folder).vocabulary == ["<S>"]

@@ -26,7 +26,7 @@ from elmo_plugin.elmo import Elmo
 from elmo_plugin.embedding import load
 from tests.checkpoint_oracles import assert_rejected, language_model_archive, pretrained
 from tests.oracles import file_layers, lively, options, tensorflow_file, write_json
-from tests.task_oracles import allennlp, experiment, lstm, tags_reader, text_tensors, train
+from tests.task_oracles import D, L, allennlp, experiment, lstm, tags_reader, text_tensors, train
 
 ORDERS = {
     "training": ["<S>", "</S>", "<UNK>", "the", "cat", "sat", "."],
@@ -36,17 +36,7 @@ ORDERS = {
 }
 SENTENCES = [["the", "cat", "sat", "."], ["a", "cat"], [], ["."]]
 """`a` is in none of the vocabularies."""
-SIZES: dict[str, Any] = {
-    "lstm": {
-        "dim": 24,
-        "projection_dim": 8,
-        "n_layers": 2,
-        "cell_clip": 3,
-        "proj_clip": 3,
-        "use_skip_connections": True,
-    }
-}
-L, D = 3, 16
+SIZES: dict[str, Any] = {"lstm": options().lstm.to_dict()}
 WITHOUT_UNKNOWN = ["<S>", "</S>", ".", "cat", "sat", "the"]
 """A vocabulary as bilm-tf's `usage_token.py` writes it."""
 
@@ -61,16 +51,27 @@ def write_pair(folder: Path, words: list[str], vocabulary: str = "vocabulary.txt
     return folder
 
 
-def expected(folder: Path, sentence: list[str], words: list[str]) -> np.ndarray:
-    """The layers (L, T, D) of a sentence, without `<S>` and `</S>`."""
-    ids = {word: line for line, word in enumerate(words, 1)}
-    sentence_ids = [ids[word] if word in ids else ids["<UNK>"] for word in sentence]
-    return file_layers(folder, sentence_ids, boundaries=(ids["<S>"], ids["</S>"]))[:, 1:-1].numpy()
+def ids_of(words: list[str]) -> dict[str, int]:
+    """The id of each word, which is its line."""
+    return {word: line for line, word in enumerate(words, 1)}
 
 
-def assert_embedded(arrays: list[np.ndarray], folder: Path, words: list[str]) -> None:
-    for array, sentence in zip(arrays, SENTENCES, strict=True):
-        np.testing.assert_allclose(array, expected(folder, sentence, words), rtol=0, atol=1e-5)
+def assert_embedded(
+    arrays: list[np.ndarray], folder: Path, words: list[str], sentences: list[list[str]] = SENTENCES
+) -> None:
+    """Check the layers (L, T, D) of sentences, without `<S>` and `</S>`."""
+    ids = ids_of(words)
+    for array, sentence in zip(arrays, sentences, strict=True):
+        sentence_ids = [ids[word] if word in ids else ids["<UNK>"] for word in sentence]
+        layers = file_layers(folder, sentence_ids, boundaries=(ids["<S>"], ids["</S>"]))
+        np.testing.assert_allclose(array, layers[:, 1:-1].numpy(), rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def assert_cat_is_embedded(bilm: BiLM, folder: Path, words: list[str]) -> None:
+    """Check a biLM that is given ids, without a vocabulary of its own."""
+    layers = bilm(torch.tensor([[ids_of(words)["cat"]]])).layers[:, 0, 1:-1]
+    assert_embedded([layers.numpy()], folder, words, [["cat"]])
 
 
 @every_order
@@ -103,18 +104,16 @@ def test_the_boundaries_survive_conversions(tmp_path: Path, words: list[str]) ->
     convert(tmp_path / "native.safetensors", tmp_path / "back")
     assert_embedded(load(tmp_path / "back").embed(SENTENCES), folder, words)
     (tmp_path / "back/vocabulary.txt").unlink()
-    ids = {word: line for line, word in enumerate(words, 1)}
-    layers = build_bilm(load_checkpoint(tmp_path / "back"))(torch.tensor([[ids["cat"]]])).layers[:, 0, 1:-1]
-    np.testing.assert_allclose(layers.detach(), expected(folder, ["cat"], words), rtol=0, atol=1e-5)
+    assert_cat_is_embedded(build_bilm(load_checkpoint(tmp_path / "back")), folder, words)
 
 
 def test_a_native_file_of_an_earlier_version_looks_them_up(tmp_path: Path) -> None:
     """Its options say nothing of the boundaries; its vocabulary does."""
     words = ORDERS["end first"]
     folder = write_pair(tmp_path / "bilm", words)
-    found = load_checkpoint(folder)
-    options = found.options.from_dict({**SIZES, "n_tokens_vocab": len(words)})
-    Native().write(Checkpoint(options, found.state_dict, vocabulary=words), tmp_path / "old.safetensors")
+    old = options(char_cnn=None, n_tokens_vocab=len(words))
+    weights = load_checkpoint(folder).state_dict
+    Native().write(Checkpoint(old, weights, vocabulary=words), tmp_path / "old.safetensors")
     assert_embedded(load(tmp_path / "old.safetensors").embed(SENTENCES), folder, words)
 
 
@@ -135,6 +134,14 @@ def embedder(vocab: Vocabulary, **keys: Any) -> TokenEmbedder:
     return TokenEmbedder.from_params(Params(keys), vocab=vocab)
 
 
+@torch.no_grad()
+def embedded(sentences: list[list[str]], vocab: Vocabulary, **keys: Any) -> list[np.ndarray]:
+    """The layers (L, T, D) of each sentence of a batch by such an embedder."""
+    ids = text_tensors(sentences, vocab)["tokens"]["tokens"]
+    vectors = embedder(vocab, **keys)(ids).unflatten(-1, (L, D))  # (B, T, L, D)
+    return [row[: len(sentence)].transpose(0, 1).numpy() for row, sentence in zip(vectors, sentences, strict=True)]
+
+
 def sources(folder: Path) -> list[dict[str, Any]]:
     """What a config may say of the pair in a folder."""
     pair = {"options_file": str(folder / "options.json"), "weight_file": str(folder / "weights.hdf5")}
@@ -149,15 +156,8 @@ def test_a_config_looks_them_up(tmp_path: Path, words: list[str], beside: bool) 
     if not beside:
         (folder / "vocabulary.txt").unlink()
     vocab = from_files(task_vocabulary(tmp_path / "vocabulary", words))
-    ids = text_tensors(SENTENCES, vocab)["tokens"]["tokens"]
     for keys in sources(folder):
-        with torch.no_grad():
-            vectors = embedder(vocab, **keys)(ids).unflatten(-1, (L, D))  # (B, T, L, D)
-        assert_embedded(
-            [row[: len(sentence)].transpose(0, 1).numpy() for row, sentence in zip(vectors, SENTENCES, strict=True)],
-            folder,
-            words,
-        )
+        assert_embedded(embedded(SENTENCES, vocab, **keys), folder, words)
 
 
 def test_a_vocabulary_of_the_same_size_in_another_order_is_an_error(tmp_path: Path) -> None:
@@ -206,9 +206,7 @@ def test_the_boundaries_survive_archives(tmp_path: Path, words: list[str]) -> No
     shutil.rmtree(vocabulary)
     archive = load_archive(tmp_path / "run/model.tar.gz").model
     (elmo_module,) = [module for module in archive.modules() if isinstance(module, Elmo)]
-    ids = {word: line for line, word in enumerate(words, 1)}
-    layers = elmo_module.bilm(torch.tensor([[ids["cat"]]])).layers[:, 0, 1:-1]
-    np.testing.assert_allclose(layers.detach(), expected(tmp_path / "kept", ["cat"], words), rtol=0, atol=1e-5)
+    assert_cat_is_embedded(elmo_module.bilm, tmp_path / "kept", words)
 
 
 def test_an_archive_of_an_earlier_version_reads_as_it_was_trained(tmp_path: Path) -> None:
@@ -271,8 +269,7 @@ def test_without_an_unknown_word_known_ones_are_embedded_and_others_are_named(tm
     folder = write_pair(tmp_path / "bilm", WITHOUT_UNKNOWN)
     convert(folder, tmp_path / "native.safetensors")
     for location in (folder, tmp_path / "native.safetensors"):
-        (found,) = load(location).embed([["the", "cat"]])
-        np.testing.assert_allclose(found, expected(folder, ["the", "cat"], WITHOUT_UNKNOWN), rtol=0, atol=1e-5)
+        assert_embedded(load(location).embed([["the", "cat"]]), folder, WITHOUT_UNKNOWN, [["the", "cat"]])
         with pytest.raises(ConfigurationError, match="'zebra'"):
             load(location).embed([["the", "cat"], ["the", "zebra"]])
 
@@ -283,13 +280,9 @@ def test_a_config_without_an_unknown_word_embeds_known_ones_and_rejects_others(t
     directory = task_vocabulary(tmp_path / "vocabulary", WITHOUT_UNKNOWN, "@@UNKNOWN@@")
     vocab = from_files(directory, "@@UNKNOWN@@")
     for keys in sources(folder):
-        built = embedder(vocab, **keys)
-        with torch.no_grad():
-            vectors = built(text_tensors([["the", "cat"]], vocab)["tokens"]["tokens"]).unflatten(-1, (L, D))[0]
-        wanted = expected(folder, ["the", "cat"], WITHOUT_UNKNOWN)
-        np.testing.assert_allclose(vectors.transpose(0, 1), wanted, rtol=0, atol=1e-5)
+        assert_embedded(embedded([["the", "cat"]], vocab, **keys), folder, WITHOUT_UNKNOWN, [["the", "cat"]])
         with pytest.raises(ValueError, match="id 7"):
-            built(text_tensors([["the", "zebra"]], vocab)["tokens"]["tokens"])
+            embedded([["the", "zebra"]], vocab, **keys)
 
 
 def test_a_word_that_stands_for_unknown_ones_is_an_error(tmp_path: Path) -> None:
@@ -331,7 +324,7 @@ def test_golden_activations_of_the_original_on_words(golden: Golden) -> None:
     fixture = Path(os.environ["ELMO_FIXTURE"])
     texts = json.loads((fixture / "sentences.json").read_text(encoding="utf-8"))
     bilm, carried = build_bilm(load_checkpoint(golden.folder)), CarriedState()
-    ids = {word: line for line, word in enumerate(golden.words, 1)}
+    ids = ids_of(golden.words)
     for k, batch in enumerate(zip(*texts, strict=True)):
         sentences = [text.split() for text in batch]
         inputs = bilm.ids_of(sentences, ids.__getitem__)

@@ -2,7 +2,6 @@
 
 import gzip
 import shutil
-import zipfile
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +16,7 @@ from elmo_plugin import load
 from elmo_plugin.checkpoints import load_checkpoint, load_sizes
 from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint, language_model_run, pretrained
 from tests.checkpoints.file_shapes_test import cnn, lstm
+from tests.checkpoints.file_tools import zipped
 from tests.oracles import file_layers, tensorflow_file
 from tests.task_oracles import build_elmo
 
@@ -36,14 +36,6 @@ def published(folder: Path, layout: str, sizes: dict[str, Any] = CHARACTERS) -> 
         (inner / "meta.json").write_text("{}", encoding="utf-8")
         (inner / "README").write_text("hello", encoding="utf-8")
     return folder
-
-
-def zipped(folder: Path, path: Path) -> Path:
-    """Pack the content of a folder into a zip file."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(folder.rglob("*")):
-            archive.write(file, file.relative_to(folder))
-    return path
 
 
 def expected_layers(folder: Path, sentence: list[Any], weights: str) -> np.ndarray:

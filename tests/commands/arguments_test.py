@@ -3,22 +3,19 @@
 import argparse
 
 import pytest
-from allennlp.commands.subcommand import Subcommand
 
-import elmo_plugin.commands
 from elmo_plugin.commands.arguments import count
+from tests.commands.alone import COMMANDS, parser_of
 from tests.task_oracles import allennlp
 
 
 def options() -> dict[str, tuple[argparse.ArgumentParser, argparse.Action]]:
     """Every argument that takes a value, by command and name."""
     found = {}
-    for name in Subcommand.list_available():
-        command = Subcommand.by_name(name)
-        if command.__module__.startswith(elmo_plugin.commands.__name__):
-            parser = command().add_subparser(argparse.ArgumentParser().add_subparsers())
-            takes_value = [action for action in parser._actions if action.nargs != 0]
-            found |= {f"{name} {action.dest}": (parser, action) for action in takes_value}
+    for name in COMMANDS:
+        _, parser = parser_of(name)
+        takes_value = [action for action in parser._actions if action.nargs != 0]
+        found |= {f"{name} {action.dest}": (parser, action) for action in takes_value}
     return found
 
 

@@ -15,10 +15,8 @@ from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.commands import console, endings
-from tests.oracles import options
-from tests.task_oracles import TOWNS, allennlp, experiment, tagger, tags_reader
-
-ROOT = Path(__file__).parents[2]
+from tests.elmo.small_elmo import RANDOM
+from tests.task_oracles import TOWNS, allennlp, experiment, lstm, tagger, tags_reader, word_embedder
 
 
 @pytest.fixture
@@ -119,9 +117,7 @@ def test_other_errors_keep_their_traceback(
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     """A config that trains a small tagger within a second."""
-    model = tagger({"bilm": {"options": options().to_dict(), "seed": 0}}, elmo_at=["output"], encoder=None)
-    model["encoder"] = {"type": "lstm", "input_size": 5, "hidden_size": 6}
-    model["text_field_embedder"] = {"token_embedders": {"tokens": {"type": "embedding", "embedding_dim": 5}}}
+    model = tagger({"bilm": RANDOM}, elmo_at=["output"], encoder=lstm(5), text_field_embedder=word_embedder())
     Params(experiment(model, tags_reader(), TOWNS)).to_file(str(tmp_path / "config.json"))
     return tmp_path / "config.json"
 

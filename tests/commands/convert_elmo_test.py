@@ -1,4 +1,3 @@
-import argparse
 import gzip
 from pathlib import Path
 
@@ -9,9 +8,9 @@ from safetensors.torch import load_file
 
 from elmo_plugin.bilm import BiLM, warm_up
 from elmo_plugin.checkpoints import Native, build_bilm, load_checkpoint
-from elmo_plugin.commands.convert_elmo import ConvertElmo
 from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, pretrained
+from tests.commands.alone import run
 from tests.many_langs_oracle import CHARACTERS, config, write_folder
 from tests.many_langs_oracle import WORDS as many_words
 from tests.oracles import lively, options, write_files
@@ -24,12 +23,8 @@ def bilm(tmp_path: Path) -> BiLM:
     return model
 
 
-def run(*arguments: object) -> None:
-    """Run the command without `allennlp`, which takes a second to find its plugins."""
-    parser = argparse.ArgumentParser()
-    ConvertElmo().add_subparser(parser.add_subparsers())
-    args = parser.parse_args(["convert-elmo", *map(str, arguments)])
-    args.func(args)
+def convert(*arguments: object) -> None:
+    run("convert-elmo", *arguments)
 
 
 def test_weights_and_a_warm_state_are_written(bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,17 +45,17 @@ def test_weights_and_a_warm_state_are_written(bilm: BiLM, tmp_path: Path, monkey
 
 def test_a_text_to_warm_up_on_may_be_compressed_and_needs_a_sentence(bilm: BiLM, tmp_path: Path) -> None:
     (tmp_path / "text.gz").write_bytes(gzip.compress(b"The boat leaks .\n"))
-    run(tmp_path / "from", tmp_path / "to", "--warm-on", tmp_path / "text.gz")
+    convert(tmp_path / "from", tmp_path / "to", "--warm-on", tmp_path / "text.gz")
     assert build_bilm(load_checkpoint(tmp_path / "to")).warm_state is not None
     (tmp_path / "empty").touch()
     for name in ("empty", "no_text"):
         with pytest.raises(SystemExit, match=f"^convert-elmo: .*/{name}: "):
-            run(tmp_path / "from", tmp_path / "other", "--warm-on", tmp_path / name)
+            convert(tmp_path / "from", tmp_path / "other", "--warm-on", tmp_path / name)
 
 
 def test_a_language_model_becomes_one_file_of_half_the_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = language_model_archive(tmp_path / "model.tar.gz", pretrained())
-    run(archive, tmp_path / "my.safetensors", "--dtype", "bfloat16")
+    convert(archive, tmp_path / "my.safetensors", "--dtype", "bfloat16")
     copy = load_checkpoint(tmp_path / "my.safetensors")
     assert copy.softmax is not None and copy.vocabulary == WORDS
     assert load_file(tmp_path / "my.safetensors")["bilm.lstm.forward_layers.0.bias"].dtype == torch.bfloat16
@@ -72,7 +67,7 @@ def test_a_language_model_becomes_one_file_of_half_the_size(tmp_path: Path, caps
 
 def test_a_language_model_becomes_bilm_tfs_three_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = language_model_archive(tmp_path / "model.tar.gz", pretrained())
-    run(archive, tmp_path / "to", "--to", "bilm-tf")
+    convert(archive, tmp_path / "to", "--to", "bilm-tf")
     assert {path.name for path in (tmp_path / "to").iterdir()} == {"options.json", "weights.hdf5", "vocabulary.txt"}
     printed = capsys.readouterr().err
     assert "without its softmax" in printed and "in options.json, vocabulary.txt, weights.hdf5; " in printed
@@ -82,10 +77,10 @@ def test_a_model_of_elmo_for_many_langs_becomes_one_file_but_not_bilm_tfs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_folder(tmp_path / "144", config())
-    run(tmp_path / "144", tmp_path / "my.safetensors")
+    convert(tmp_path / "144", tmp_path / "my.safetensors")
     assert f"{len(CHARACTERS)} characters and {len(many_words)} words" in capsys.readouterr().err
     with pytest.raises(SystemExit, match=r"^convert-elmo: .*bilm-tf"):
-        run(tmp_path / "144", tmp_path / "to")
+        convert(tmp_path / "144", tmp_path / "to")
     assert not (tmp_path / "to").exists()
 
 
@@ -94,7 +89,7 @@ def test_a_model_goes_back_to_elmo_for_many_langs_without_its_other_parts(
 ) -> None:
     checkpoint = pretrained(warm=True, char_cnn=None, lexicon=LEXICON)
     Native().write(checkpoint, tmp_path / "my.safetensors")
-    run(tmp_path / "my.safetensors", tmp_path / "144", "--to", "many-langs")
+    convert(tmp_path / "my.safetensors", tmp_path / "144", "--to", "many-langs")
     values = sum(value.numel() for name, value in checkpoint.state_dict.items() if not name.startswith("warm"))
     printed = capsys.readouterr().err
     for part in (f"{values:,} values", "without its softmax; without its vocabulary; without its warm state"):
@@ -111,9 +106,9 @@ def test_wrong_arguments_are_one_line_and_exit_code_one(bilm: BiLM, tmp_path: Pa
         (["--to", "onnx"], "'onnx'"),
     ):
         with pytest.raises(SystemExit, match=f"^convert-elmo: .*{fact}"):
-            run(tmp_path / "from", tmp_path / "to", *arguments)
+            convert(tmp_path / "from", tmp_path / "to", *arguments)
     with pytest.raises(SystemExit, match=r"^convert-elmo: .*nowhere.*holds no biLM"):
-        run(tmp_path / "nowhere", tmp_path / "to")
+        convert(tmp_path / "nowhere", tmp_path / "to")
     assert not (tmp_path / "to").exists()
 
 
@@ -121,7 +116,7 @@ def test_existing_files_are_replaced_only_with_force(bilm: BiLM, tmp_path: Path)
     (tmp_path / "my.safetensors").write_text("precious")
     for target in ("my.safetensors", "from"):
         with pytest.raises(SystemExit, match=rf"{target}'.*--force"):
-            run(tmp_path / "from", tmp_path / target)
+            convert(tmp_path / "from", tmp_path / target)
     assert (tmp_path / "my.safetensors").read_text() == "precious"
-    run(tmp_path / "from", tmp_path / "my.safetensors", "--force")
+    convert(tmp_path / "from", tmp_path / "my.safetensors", "--force")
     assert load_checkpoint(tmp_path / "my.safetensors").options == bilm.options

@@ -20,6 +20,7 @@ from elmo_plugin.bilm.precision import CHOICES
 from elmo_plugin.commands import embed_corpus
 from elmo_plugin.embedding import CorpusEmbedder, Embedder, corpus, load, sentence_key
 from tests import many_langs_oracle
+from tests.elmo.small_elmo import RANDOM
 from tests.full_disk import disk_of
 from tests.oracles import write_files
 from tests.task_oracles import TOWNS, D, L, allennlp, experiment, small_bilm, tagger, tags_reader, train, warm_bilm
@@ -43,9 +44,9 @@ def arrays(path: str = "out.hdf5") -> dict[str, np.ndarray]:
         return {key: dataset[()] for key, dataset in file.items() if key != "sentence_to_index"}
 
 
-def wanted(mix: str = "all") -> dict[str, np.ndarray]:
+def wanted(mix: str = "all", bilm: str = "weights.hdf5", initial_state: Optional[str] = None) -> dict[str, np.ndarray]:
     """The vectors of each line of the text, by its number."""
-    embedded = load(Path("weights.hdf5"), mix).embed([line.split() for line in LINES])
+    embedded = load(bilm, mix, initial_state=initial_state).embed([line.split() for line in LINES])
     return {str(number): vectors for number, vectors in enumerate(embedded)}
 
 
@@ -75,12 +76,12 @@ def test_what_of_the_layers(folder: Path, mix: str) -> None:
 
 
 def test_a_trained_mix_pooled_in_another_format(folder: Path) -> None:
-    model = tagger({"bilm": {"options": small_bilm().options.to_dict(), "seed": 3}}, elmo_at=["input"])
+    model = tagger({"bilm": RANDOM}, elmo_at=["input"])
     train(experiment(model, tags_reader(), TOWNS, num_epochs=1), folder / "run")
     allennlp("embed-corpus", "text", "out.npz", "--mix", "run/model.tar.gz", "--pool")
-    embedded = load("run/model.tar.gz", "trained").embed([line.split() for line in LINES])
+    embedded = wanted("trained", "run/model.tar.gz")
     with np.load("out.npz") as file:
-        assert_close(dict(file), {str(n): v.mean(axis=0) if len(v) else np.zeros(D) for n, v in enumerate(embedded)})
+        assert_close(dict(file), {n: v.mean(axis=0) if len(v) else np.zeros(D) for n, v in embedded.items()})
 
 
 def test_sentences_as_keys(folder: Path) -> None:
@@ -153,13 +154,11 @@ def test_tabs_give_the_layers_of_elmo_for_many_langs(folder: Path) -> None:
         np.testing.assert_allclose(arrays()[str(number)], layers, atol=1e-5)
 
 
-def test_a_warm_start_is_that_of_load_and_another_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warm_start_is_that_of_load_and_another_run(folder: Path) -> None:
     write_files(folder / "warm", warm_bilm())
-    sentences = [line.split() for line in LINES]
     for state in ("warm", "zero"):
         allennlp("embed-corpus", "text", f"{state}.hdf5", "--bilm", "warm", "--initial-state", state)
-        embedded = load("warm", initial_state=state).embed(sentences)
-        assert_close(arrays(f"{state}.hdf5"), {str(number): vectors for number, vectors in enumerate(embedded)})
+        assert_close(arrays(f"{state}.hdf5"), wanted(bilm="warm", initial_state=state))
     assert not np.allclose(arrays("warm.hdf5")["0"], arrays("zero.hdf5")["0"], atol=1e-3)
 
 

@@ -1,26 +1,11 @@
 """`--help` of each of our commands: it begins with a minimal example, and its examples are accepted as they are."""
 
-import argparse
 import re
 import shlex
 
 import pytest
-from allennlp.commands import ArgumentParserWithDefaults
-from allennlp.commands.subcommand import Subcommand
 
-import elmo_plugin.commands
-
-COMMANDS = [
-    name
-    for name in Subcommand.list_available()
-    if Subcommand.by_name(name).__module__.startswith(elmo_plugin.commands.__name__)
-]
-
-
-def parser_of(name: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    """Return the parser of `allennlp` and that of one of its commands."""
-    parser = ArgumentParserWithDefaults(prog="allennlp")
-    return parser, Subcommand.by_name(name)().add_subparser(parser.add_subparsers())  # type: ignore[call-arg]
+from tests.commands.alone import COMMANDS, parser_of
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])

@@ -1,6 +1,5 @@
 """The command: how it starts and ends, and each wrong use of it as one line and exit code 1."""
 
-import argparse
 import json
 import os
 import re
@@ -11,13 +10,12 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
 
-from elmo_plugin.commands import ServeElmo
+from tests.commands.alone import run
 from tests.serving_oracles import FILES
 from tests.task_oracles import allennlp
 
@@ -25,10 +23,7 @@ TAGGER = FILES / "elmo_tagger.tar.gz"
 
 
 def serve_elmo(*arguments: object) -> None:
-    """Run the command without AllenNLP's other ones, whose set-up takes seconds."""
-    parser = argparse.ArgumentParser()
-    args = ServeElmo().add_subparser(parser.add_subparsers()).parse_args([*map(str, arguments)])  # type: ignore[call-arg]
-    args.func(args)
+    run("serve-elmo", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +92,7 @@ def test_ports_that_are_none_are_refused(capsys: pytest.CaptureFixture[str]) -> 
     assert "argument --port: expected a number from 0 to 65535, got '65536'" in capsys.readouterr().err
 
 
-def test_without_the_extra_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_extra_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("elmo_plugin.serving")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)

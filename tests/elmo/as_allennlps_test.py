@@ -116,14 +116,19 @@ def random_ids(batch_size: int = 3, length: int = 4, low: int = 0) -> Tensor:
     return torch.from_numpy(np.random.default_rng(0).integers(low, 262, (batch_size, length, 50)))
 
 
-def test_ids_that_were_drawn_at_random(files: tuple[str, str]) -> None:
-    for ids in (random_ids(), random_ids(1, 1), random_ids(low=258)):
-        check_same(Elmo(*files, 1, dropout=0.0)(ids), ReferenceElmo(*files, 1, dropout=0.0)(ids))
-
-
-def test_an_id_of_nothing_inside_and_behind_a_word(files: tuple[str, str]) -> None:
+def ids_with_gaps() -> Tensor:
+    """A word with ids of nothing inside and behind it."""
     ids = batch_to_ids([["a"]])
     ids[..., 20::2] = 0
+    return ids
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [random_ids(), random_ids(1, 1), random_ids(low=258), ids_with_gaps(), IDS.int()],
+    ids=["random", "one token", "special", "gaps", "32 bits"],
+)
+def test_ids_of_no_words_and_of_32_bits_are_read_as_allennlp_reads_them(files: tuple[str, str], ids: Tensor) -> None:
     check_same(Elmo(*files, 1, dropout=0.0)(ids), ReferenceElmo(*files, 1, dropout=0.0)(ids))
 
 
@@ -153,7 +158,7 @@ def test_its_answer_is_read_by_name_by_position_and_as_a_dictionary(files: tuple
         output["activations"]
 
 
-def test_a_module_of_allennlps_is_refused_with_what_takes_its_place(files: tuple[str, str]) -> None:
+def test_a_module_of_allennlps_is_refused_with_what_takes_its_place() -> None:
     with pytest.raises(ConfigurationError, match=r"'module': .*got a Linear.*from_parts"):
         Elmo(None, None, 1, module=torch.nn.Linear(2, 2))
 
@@ -197,10 +202,6 @@ def test_a_training_loop_may_unfreeze_it_by_hand(files: tuple[str, str]) -> None
     assert all(weight.grad is not None for weight in ours.bilm.parameters())
     wanted = theirs._elmo_lstm._token_embedder._char_embedding_weights.grad
     torch.testing.assert_close(ours.bilm.token_encoder.char_embedding.weight.grad, wanted, atol=1e-4, rtol=1e-4)
-
-
-def test_ids_of_32_bits_are_ids(files: tuple[str, str]) -> None:
-    check_same(Elmo(*files, 1, dropout=0)(IDS.int()), ReferenceElmo(*files, 1, dropout=0)(IDS.int()))
 
 
 def test_parts_may_be_named_as_in_a_config(files: tuple[str, str]) -> None:

@@ -10,12 +10,11 @@ from allennlp.modules import TextFieldEmbedder, TokenEmbedder
 
 from elmo_plugin.elmo import ElmoCharCnnEmbedder
 from elmo_plugin.text import batch_to_ids
+from tests.elmo.small_elmo import IDS, MASK
 from tests.oracles import SENTENCES, reference_elmo
 from tests.task_oracles import small_bilm, text_tensors
 
 SIZES = {"filters": [[1, 4], [2, 8], [3, 8]], "output_dim": 8, "embedding_dim": 4, "n_highway": 2}
-IDS = batch_to_ids(SENTENCES)
-MASK = (IDS > 0).any(dim=-1)
 
 
 def embedder(**keys: Any) -> ElmoCharCnnEmbedder:

@@ -6,41 +6,22 @@ import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.elmo import Elmo, ScalarMix
-from elmo_plugin.text import batch_to_ids
-from tests.oracles import SENTENCES, options, reference_elmo, write_json
-from tests.task_oracles import D, L, bilm_files, build_elmo, random_elmo, small_bilm
-
-IDS = batch_to_ids(SENTENCES)  # (4, 6, 50), an empty sentence among them
-
-
-def own(*mixes: Any, **keys: Any) -> Elmo:
-    """An Elmo around the small biLM, without dropout."""
-    return Elmo.from_parts(small_bilm(), list(mixes or [ScalarMix(L, D)]), **{"dropout": 0.0, **keys})
+from elmo_plugin.elmo import Elmo
+from tests.elmo.small_elmo import IDS, RANDOM, own
+from tests.oracles import options, write_json
+from tests.task_oracles import D, L, bilm_files, build_elmo, random_elmo
 
 
 def test_random_weights_are_those_of_their_seed_and_leave_the_generator_alone() -> None:
     before = torch.get_rng_state()
-    one, same, other = (random_elmo(bilm={"options": options().to_dict(), "seed": seed}) for seed in (1, 1, 2))
+    one, same, other, zero = (random_elmo(bilm={**RANDOM, "seed": seed}) for seed in (1, 1, 2, 0))
     default = random_elmo(bilm={"options": options().to_dict()})
-    zero = random_elmo(bilm={"options": options().to_dict(), "seed": 0})
     assert torch.equal(before, torch.get_rng_state())
-    names = dict(one.bilm.named_parameters())
-    for name, value in names.items():
+    for name, value in one.bilm.named_parameters():
         assert torch.equal(value, same.bilm.get_parameter(name))
         assert torch.equal(default.bilm.get_parameter(name), zero.bilm.get_parameter(name))
         if "bias" not in name:
             assert not torch.equal(value, other.bilm.get_parameter(name)), name
-
-
-def test_scalar_mix_parameters_are_upstreams_frozen_and_before_the_softmax(tmp_path: Path) -> None:
-    weights = [0.5, -1.0, 2.0]
-    reference = reference_elmo(tmp_path, small_bilm(), scalar_mix_parameters=weights)
-    elmo = build_elmo(**bilm_files(tmp_path), scalar_mix_parameters=weights, dropout=0.0)
-    wanted = reference(IDS)["elmo_representations"][0]
-    torch.testing.assert_close(elmo(IDS).representations[0], wanted, atol=1e-5, rtol=0)
-    assert not any(parameter.requires_grad for parameter in elmo.parameters())
-    assert not any(parameter.requires_grad for parameter in reference.parameters())
 
 
 @pytest.mark.parametrize(
@@ -64,66 +45,41 @@ def test_pretrained_takes_any_format_that_is_known(tmp_path: Path, form: str) ->
     torch.testing.assert_close(elmo(IDS).representations[0], own()(IDS).representations[0], atol=1e-6, rtol=0)
 
 
-def elmo_error(**keys: Any) -> str:
+@pytest.mark.parametrize(
+    ("keys", "named", "facts"),
+    [
+        ({"precision": "float16"}, "precision", ["float32", "bfloat16", "auto", "got 'float16'"]),
+        ({"initial_state": "cold"}, "initial_state", ["zero", "warm", "carried", "cold"]),
+        ({"kernel": "quick"}, "kernel", ["auto", "packed", "reference", "'quick'"]),
+        ({"mix": "mean"}, "mix", ["average", "mean"]),
+        ({"precision": "bfloat16", "requires_grad": True}, "precision", ["'requires_grad'", "got 'bfloat16'"]),
+        # a biLM is described once
+        ({"options_file": "somewhere"}, "bilm", ["'options_file'", "'weight_file'"]),
+        ({"weight_file": "somewhere"}, "bilm", ["'options_file'", "'weight_file'"]),
+        # and by keys that belong together
+        ({"bilm": {}}, "bilm", ["[]"]),
+        ({"bilm": {"seed": 1}}, "bilm", ["['seed']"]),
+        ({"bilm": {"pretrained": "x", "seed": 1}}, "bilm", ["['pretrained', 'seed']"]),
+        ({"bilm": {"pretraned": "x"}}, "bilm", ["['pretraned']"]),
+        ({"bilm": {"options": {}, "seed": 1}}, "bilm.options", ["'lstm'"]),
+        # so is a mix
+        ({"mix": "scalar", "do_layer_norm": True}, "mix", ["'do_layer_norm'", "'scalar_mix_parameters'"]),
+        ({"mix": "scalar", "scalar_mix_parameters": [0, 0, 0]}, "mix", ["'do_layer_norm'", "'scalar_mix_parameters'"]),
+        ({"scalar_mix_parameters": [1.0, 2.0]}, "scalar_mix_parameters", ["expected 3 numbers, got 2"]),
+        ({"drop_out": 0.1}, "drop_out", []),
+    ],
+)
+def test_a_wrong_key_is_an_error_that_names_it(keys: dict[str, Any], named: str, facts: list[str]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         random_elmo(**keys)
-    return str(caught.value)
-
-
-def test_an_unknown_choice_is_an_error_that_names_key_and_choices() -> None:
-    precision = elmo_error(precision="float16")
-    assert precision.startswith("'precision': ") and precision.endswith("got 'float16'")
-    assert all(name in precision for name in ("float32", "bfloat16", "auto"))
-    state = elmo_error(initial_state="cold")
-    assert state.startswith("'initial_state': ") and "cold" in state
-    assert all(name in state for name in ("zero", "warm", "carried"))
-    kernel = elmo_error(kernel="quick")
-    assert kernel.startswith("'kernel': ") and "'quick'" in kernel
-    assert all(name in kernel for name in ("auto", "packed", "reference"))
-    mix = elmo_error(mix="mean")
-    assert mix.startswith("'mix': ") and "mean" in mix and "average" in mix
-
-
-def test_bfloat16_is_not_for_fine_tuning() -> None:
-    error = elmo_error(precision="bfloat16", requires_grad=True)
-    assert error.startswith("'precision': ") and "'requires_grad'" in error and "got 'bfloat16'" in error
+    message = str(caught.value)
+    assert message.startswith(f"'{named}': ") and all(fact in message for fact in facts), message
 
 
 @pytest.mark.usefixtures("native_bfloat16")
 def test_auto_is_float32_for_fine_tuning() -> None:
     tuned = random_elmo(precision="auto", requires_grad=True)
     assert {parameter.dtype for parameter in tuned.bilm.parameters()} == {torch.float32}
-
-
-@pytest.mark.parametrize("key", ["options_file", "weight_file"])
-def test_a_bilm_is_described_once(key: str) -> None:
-    message = elmo_error(**{key: "somewhere"})
-    assert all(name in message for name in ("'bilm'", "'options_file'", "'weight_file'"))
-
-
-@pytest.mark.parametrize("bilm", [{}, {"seed": 1}, {"pretrained": "x", "seed": 1}, {"pretraned": "x"}])
-def test_other_keys_of_a_bilm_are_an_error_that_lists_them(bilm: dict[str, Any]) -> None:
-    assert str(sorted(bilm)) in elmo_error(bilm=bilm)
-
-
-def test_options_of_a_random_bilm_are_checked() -> None:
-    message = elmo_error(bilm={"options": {}, "seed": 1})
-    assert "'bilm.options'" in message and "'lstm'" in message
-
-
-def test_both_forms_of_a_mix_are_an_error() -> None:
-    for short_form in ({"do_layer_norm": True}, {"scalar_mix_parameters": [0, 0, 0]}):
-        message = elmo_error(mix="scalar", **short_form)
-        assert all(name in message for name in ("'mix'", "'do_layer_norm'", "'scalar_mix_parameters'"))
-
-
-def test_scalar_mix_parameters_of_the_wrong_length_are_an_error() -> None:
-    message = elmo_error(scalar_mix_parameters=[1.0, 2.0])
-    assert "'scalar_mix_parameters'" in message and "expected 3 numbers, got 2" in message
-
-
-def test_a_misspelt_key_is_an_error_that_names_it() -> None:
-    assert "drop_out" in elmo_error(drop_out=0.1)
 
 
 def test_options_that_do_not_fit_the_weights_are_an_error_that_names_the_dataset(tmp_path: Path) -> None:
@@ -133,12 +89,7 @@ def test_options_that_do_not_fit_the_weights_are_an_error_that_names_the_dataset
         build_elmo(options_file=str(wrong), weight_file=files["weight_file"])
 
 
-def test_words_in_a_cache_are_not_needed_and_change_nothing(tmp_path: Path) -> None:
-    elmo = build_elmo(**bilm_files(tmp_path), vocab_to_cache=["The", "cat"], dropout=0.0)
-    torch.testing.assert_close(elmo(IDS).representations[0], own()(IDS).representations[0], atol=1e-6, rtol=0)
-
-
-def test_the_params_are_left_as_they_were(tmp_path: Path) -> None:
+def test_the_params_are_left_as_they_were() -> None:
     bilm = {"options": options().to_dict(), "seed": 4}
     Elmo.from_params(Params({"bilm": bilm}))
     assert bilm == {"options": options().to_dict(), "seed": 4}

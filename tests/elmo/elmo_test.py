@@ -5,25 +5,17 @@ from typing import Any
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
-from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from elmo_plugin.bilm import CarriedState, WarmState, warm_up
-from elmo_plugin.elmo import AverageMix, ConcatenateMix, Elmo, LastMix, ScalarMix
+from elmo_plugin.bilm import CarriedState, WarmState
+from elmo_plugin.elmo import AverageMix, ConcatenateMix, Elmo, LastMix, LayerMix, ScalarMix
 from elmo_plugin.text import batch_to_ids
-from tests.oracles import SENTENCES, reference_elmo, reference_layers
-from tests.task_oracles import D, L, bilm_files, build_elmo, random_elmo, small_bilm
-
-IDS = batch_to_ids(SENTENCES)  # (4, 6, 50), an empty sentence among them
-MASK = (IDS > 0).any(dim=-1)  # (4, 6)
+from tests.elmo.small_elmo import IDS, MASK, own, sentences_run
+from tests.oracles import SENTENCES, reference_elmo, reference_layers, reference_parameters
+from tests.task_oracles import D, L, bilm_files, build_elmo, random_elmo, small_bilm, warm_bilm
 
 
-def own(*mixes: Any, **keys: Any) -> Elmo:
-    """An Elmo around the small biLM, without dropout."""
-    return Elmo.from_parts(small_bilm(), list(mixes or [ScalarMix(L, D)]), **{"dropout": 0.0, **keys})
-
-
-def three_mixes() -> list[Any]:
+def three_mixes() -> list[LayerMix]:
     return [AverageMix(L, D), LastMix(L, D), ScalarMix(L, D, [1.0, -1.0, 0.5])]
 
 
@@ -42,9 +34,8 @@ def test_each_output_is_its_own_mix_of_the_layers_without_the_boundaries() -> No
 @pytest.mark.parametrize("count", [1, 3])
 def test_one_pass_of_the_bilm_whatever_the_number_of_outputs(count: int) -> None:
     elmo = random_elmo(num_output_representations=count)
-    passes: list[Any] = []
-    elmo.bilm.register_forward_hook(lambda *_: passes.append(None))
-    assert len(elmo(IDS).representations) == count and len(passes) == 1
+    runs = sentences_run(elmo)
+    assert len(elmo(IDS).representations) == count and runs == [len(IDS)]
     assert len({id(mix) for mix in elmo.mixes}) == count
 
 
@@ -83,10 +74,7 @@ def test_requires_grad_tunes_every_parameter_of_the_bilm() -> None:
     elmo = own(requires_grad=True)
     before = copy.deepcopy(elmo.bilm.state_dict())
     train_steps(elmo, torch.optim.SGD(elmo.parameters(), lr=0.1), steps=1)
-    unmoved = [
-        name for name, _ in elmo.bilm.named_parameters() if torch.equal(elmo.bilm.state_dict()[name], before[name])
-    ]
-    assert not unmoved
+    assert not [name for name, value in elmo.bilm.named_parameters() if torch.equal(value, before[name])]
 
 
 def test_requires_grad_has_upstreams_gradients(tmp_path: Path) -> None:
@@ -95,10 +83,8 @@ def test_requires_grad_has_upstreams_gradients(tmp_path: Path) -> None:
     weigh = torch.linspace(-1, 1, D)
     (reference(IDS)["elmo_representations"][0] * weigh).sum().backward()
     (elmo(IDS).representations[0] * weigh).sum().backward()
-    for layer, cell in enumerate(reference._elmo_lstm._elmo_lstm.forward_layers):
-        torch.testing.assert_close(
-            elmo.bilm.lstm.forward_layers[layer].weight_ih.grad, cell.input_linearity.weight.grad, atol=1e-4, rtol=1e-4
-        )
+    for name, parameter in reference_parameters(reference).items():
+        torch.testing.assert_close(elmo.bilm.get_parameter(name).grad, parameter.grad, atol=1e-4, rtol=1e-4)
     mixed = torch.cat([weight.grad for weight in reference.scalar_mix_0.scalar_parameters])
     torch.testing.assert_close(elmo.mixes[0].scalar_parameters.grad, mixed, atol=1e-4, rtol=1e-4)
 
@@ -186,9 +172,7 @@ def test_bfloat16_is_close_at_each_layer_and_comes_out_as_float32() -> None:
 
 @pytest.mark.usefixtures("native_bfloat16")
 def test_bfloat16_works_from_every_initial_state() -> None:
-    bilm = small_bilm()
-    bilm.warm_state = warm_up(bilm, [IDS])
-    warm = Elmo.from_parts(bilm, [LastMix(L, D)], initial_state=WarmState(), precision="bfloat16")
+    warm = own(bilm=warm_bilm(), initial_state=WarmState(), precision="bfloat16")
     carried = own(initial_state=CarriedState(), precision="bfloat16")
     for elmo in (warm, carried):
         assert all(elmo(IDS).representations[0].isfinite().all() for _ in range(2))
@@ -234,9 +218,7 @@ def test_carried_is_upstreams_behaviour_from_batch_to_batch(tmp_path: Path) -> N
 
 
 def test_warm_starts_from_the_state_in_the_file_and_is_deterministic(tmp_path: Path) -> None:
-    bilm = small_bilm()
-    bilm.warm_state = warm_up(bilm, [IDS])
-    elmo = Elmo.from_parts(bilm, [LastMix(L, D)], dropout=0.0, initial_state=WarmState())
+    elmo = own(LastMix(L, D), bilm=warm_bilm(), initial_state=WarmState())
     first, second = elmo(IDS).representations[0], elmo(IDS).representations[0]
     assert torch.equal(first, second)
     torch.testing.assert_close(first[3:, :1], elmo(IDS[3:]).representations[0][:, :1], atol=1e-6, rtol=0)
@@ -250,9 +232,8 @@ def test_warm_without_a_warm_state_is_an_error_when_it_is_built(tmp_path: Path) 
 
 
 def test_layers_are_the_references(tmp_path: Path) -> None:
-    reference = reference_elmo(tmp_path, small_bilm())
     layers, _ = own().run_bilm(IDS)
-    wanted: Tensor = reference_layers(reference, IDS)
+    wanted = reference_layers(reference_elmo(tmp_path, small_bilm()), IDS)
     torch.testing.assert_close(layers, wanted, atol=1e-5, rtol=0)
 
 
@@ -291,5 +272,5 @@ def test_what_comes_out_has_the_type_of_the_model_and_not_of_its_bilm() -> None:
 def test_what_a_bilm_was_pretrained_with_is_not_dropped_in_a_task() -> None:
     bilm = small_bilm()
     bilm.lstm.input_dropout.p = 0.5
-    elmo = Elmo.from_parts(bilm, [ScalarMix(L, D)], dropout=0.0).train()
+    elmo = own(bilm=bilm).train()
     assert torch.equal(elmo(IDS).representations[0], elmo(IDS).representations[0])

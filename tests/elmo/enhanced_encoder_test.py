@@ -7,14 +7,14 @@ import pytest
 import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Vocabulary
 from allennlp.models.archival import load_archive
-from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
+from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor
 
 from elmo_plugin.checkpoints import Checkpoint, Native
 from elmo_plugin.elmo import AverageMix, ElmoEnhancedEncoder, LastMix, ScalarMix
-from tests.oracles import SENTENCES, options
+from tests.elmo.small_elmo import sentences_run
+from tests.oracles import options
 from tests.task_oracles import (
     OPINIONS,
     TOWNS,
@@ -29,7 +29,6 @@ from tests.task_oracles import (
     lstm,
     small_bilm,
     tags_reader,
-    text_tensors,
     train,
     word_embedder,
 )
@@ -37,6 +36,7 @@ from tests.task_oracles import (
 B, T, X = 3, 5, 7
 MASK = torch.arange(T) < torch.tensor([5, 2, 3]).unsqueeze(1)  # (B, T)
 INPUT_WEIGHTS, OUTPUT_WEIGHTS = [1.0, -1.0, 0.0], [0.0, 2.0, -2.0]
+SIZES = {"num_elmo_layers": L, "layer_dim": D}
 
 
 def mix(weights: list[float]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def mix(weights: list[float]) -> dict[str, Any]:
 
 
 def enhanced(encoder: dict[str, Any], **keys: Any) -> ElmoEnhancedEncoder:
-    return from_keys(encoder=encoder, **{"num_elmo_layers": L, "layer_dim": D, "dropout": 0.0, **keys})
+    return from_keys(encoder=encoder, **{**SIZES, "dropout": 0.0, **keys})
 
 
 def from_keys(**keys: Any) -> ElmoEnhancedEncoder:
@@ -64,7 +64,7 @@ def random_parts() -> tuple[Tensor, Tensor]:
     return layers * live, x * live
 
 
-def side_by_side(layers: Tensor, x: Tensor, layers_at: str) -> Tensor:
+def side_by_side(layers: Tensor, x: Tensor, layers_at: str = "first") -> Tensor:
     flat = torch.cat(list(layers), dim=-1)  # (B, T, L · D)
     return torch.cat([flat, x] if layers_at == "first" else [x, flat], dim=-1)
 
@@ -96,14 +96,6 @@ def test_it_is_the_encoder_between_two_concatenations(
     assert encoder.get_output_dim() == wanted.size(-1) == 12 + D * at_output
 
 
-def test_layers_come_first_unless_the_config_says_last() -> None:
-    layers, x = random_parts()
-    default, last = enhanced(lstm(X + D)), enhanced(lstm(X + D), layers_at="last")
-    first = default(side_by_side(layers, x, "first"), MASK)
-    torch.testing.assert_close(first, last(side_by_side(layers, x, "last"), MASK))
-    assert (first - last(side_by_side(layers, x, "first"), MASK)).abs().max() > 1e-2
-
-
 def test_elmo_may_be_all_that_the_encoder_reads() -> None:
     encoder = enhanced(lstm(D), input_mix=mix(INPUT_WEIGHTS), output_mix=None)
     layers, _ = random_parts()
@@ -118,14 +110,14 @@ def test_a_mix_that_is_left_out_of_the_config_is_scalar_and_null_is_none() -> No
     assert both.input_mix is not both.output_mix
     assert neither.input_mix is None and neither.output_mix is None
     layers, x = random_parts()
-    torch.testing.assert_close(neither(side_by_side(layers, x, "first"), MASK), neither.encoder(x, MASK))
+    torch.testing.assert_close(neither(side_by_side(layers, x), MASK), neither.encoder(x, MASK))
 
 
 def test_the_two_ends_may_have_mixes_of_two_kinds() -> None:
     encoder = enhanced(lstm(X + D), input_mix="last", output_mix={"type": "average"})
     assert isinstance(encoder.input_mix, LastMix) and isinstance(encoder.output_mix, AverageMix)
     layers, x = random_parts()
-    found = encoder(side_by_side(layers, x, "first"), MASK)
+    found = encoder(side_by_side(layers, x), MASK)
     torch.testing.assert_close(found[..., 12:], layers.mean(dim=0))
     torch.testing.assert_close(found[..., :12], encoder.encoder(torch.cat([x, layers[2]], dim=-1), MASK))
 
@@ -133,7 +125,7 @@ def test_the_two_ends_may_have_mixes_of_two_kinds() -> None:
 def test_each_end_learns_its_own_mix() -> None:
     encoder = enhanced(lstm(X + D))
     layers, x = random_parts()
-    encoder(side_by_side(layers, x, "first"), MASK).square().mean().backward()
+    encoder(side_by_side(layers, x), MASK).square().mean().backward()
     assert encoder.input_mix is not None and encoder.output_mix is not None
     gradients = [encoder.input_mix.scalar_parameters.grad, encoder.output_mix.scalar_parameters.grad]
     assert all(gradient.any() for gradient in gradients) and not torch.allclose(*gradients)
@@ -146,18 +138,17 @@ def test_each_end_learns_its_own_mix() -> None:
 def test_dropout_is_on_elmo_at_both_ends_and_not_on_x_nor_on_the_hidden_vectors() -> None:
     encoder = enhanced(lstm(X), dropout=0.5, input_mix=None, output_mix="average")
     layers, x = random_parts()
-    found = encoder(side_by_side(layers, x, "first"), MASK)
+    found = encoder(side_by_side(layers, x), MASK)
     hidden, elmo_out = found.split([12, D], dim=-1)
     torch.testing.assert_close(hidden, encoder.encoder(x, MASK))
     kept = elmo_out != 0
     torch.testing.assert_close(elmo_out[kept], 2 * layers.mean(dim=0)[kept])
     assert 0.3 < kept[MASK].float().mean() < 0.7
     at_input = enhanced(lstm(X + D), dropout=0.5, output_mix=None)
-    before = at_input(side_by_side(layers, x, "first"), MASK)
-    assert not torch.equal(before, at_input(side_by_side(layers, x, "first"), MASK))
+    inputs = side_by_side(layers, x)
+    assert not torch.equal(at_input(inputs, MASK), at_input(inputs, MASK))
     at_input.eval()
-    again = at_input(side_by_side(layers, x, "first"), MASK)
-    assert torch.equal(again, at_input(side_by_side(layers, x, "first"), MASK))
+    assert torch.equal(at_input(inputs, MASK), at_input(inputs, MASK))
 
 
 @pytest.mark.parametrize(
@@ -175,16 +166,6 @@ def test_vectors_of_another_width_are_an_error_that_says_what_was_wanted() -> No
     assert all(fact in str(caught.value) for fact in ("'elmo_enhanced'", "55", "3 layers of 16", "x of 7", "got 23"))
 
 
-def test_an_encoder_without_room_for_the_input_mix_is_an_error_when_it_is_built() -> None:
-    with pytest.raises(ConfigurationError, match=r"'input_size': expected 16 .* got 10"):
-        enhanced(lstm(10))
-
-
-def test_an_unknown_place_of_the_layers_is_an_error_that_lists_both() -> None:
-    with pytest.raises(ConfigurationError, match=r"'layers_at': .* got 'middle'"):
-        enhanced(lstm(X + D), layers_at="middle")
-
-
 @pytest.mark.parametrize("layers_at", ["first", "last"])
 def test_layers_that_are_elsewhere_are_an_error(layers_at: str) -> None:
     encoder, (layers, x) = enhanced(lstm(X + D), layers_at=layers_at), random_parts()
@@ -195,39 +176,13 @@ def test_layers_that_are_elsewhere_are_an_error(layers_at: str) -> None:
     assert encoder(dropped, MASK).shape == encoder(side_by_side(layers, x, layers_at), MASK).shape
 
 
-def test_weights_for_another_number_of_layers_are_an_error() -> None:
-    with pytest.raises(ConfigurationError, match=r"'output_mix': 'initial_scalar_parameters': .*3.* 2"):
-        enhanced(lstm(X + D), output_mix=mix([1.0, 2.0]))
-
-
-def test_behind_the_elmo_embedder_it_runs_the_bilm_once() -> None:
-    words = {"type": "embedding", "embedding_dim": X, "num_embeddings": 2}
-    bilm = {"options": options().to_dict(), "seed": 0}
-    elmo = {"type": "elmo", "bilm": bilm, "mix": "concatenate", "dropout": 0.0}
-    basic = TextFieldEmbedder.from_params(
-        Params({"type": "basic", "token_embedders": {"tokens": words, "elmo": elmo}}), vocab=Vocabulary()
-    )
-    encoder = enhanced(lstm(X + D), input_mix=mix(INPUT_WEIGHTS), output_mix=mix(OUTPUT_WEIGHTS))
-    bilm_module = basic.token_embedder_elmo.elmo.bilm
-    passes: list[Any] = []
-    bilm_module.register_forward_hook(lambda *_: passes.append(None))
-    tensors = text_tensors(SENTENCES[:2], Vocabulary())
-    mask = tensors["tokens"]["tokens"] > 0
-    found = encoder(basic(tensors), mask)
-    assert len(passes) == 1
-    layers = bilm_module(tensors["elmo"]["elmo_tokens"]).layers[:, :, 1:-1] * mask.unsqueeze(-1)  # (L, B, T, D)
-    x = basic.token_embedder_tokens(tensors["tokens"]["tokens"])
-    hidden = encoder.encoder(torch.cat([x, by_hand(INPUT_WEIGHTS, layers)], dim=-1), mask)
-    torch.testing.assert_close(found, torch.cat([hidden, by_hand(OUTPUT_WEIGHTS, layers)], dim=-1))
-
-
 def stock_model(kind: str, files: Config, x: bool, enhanced_keys: Config) -> Config:
     """A model of AllenNLP's own, with ELMo at the ends of its task RNN that the keys say."""
     elmo = {"type": "elmo", **files, "mix": "concatenate", "dropout": 0.0}
     embedder = word_embedder(X, elmo=elmo) if x else {"type": "basic", "token_embedders": {"elmo": elmo}}
     width = X * x + D * (enhanced_keys.get("input_mix", "scalar") is not None)
     rnn = lstm(width, type=enhanced_keys.pop("rnn", "lstm"))
-    encoder = {"type": "elmo_enhanced", "encoder": rnn, "num_elmo_layers": L, "layer_dim": D, **enhanced_keys}
+    encoder = {"type": "elmo_enhanced", "encoder": rnn, **SIZES, **enhanced_keys}
     if kind == "simple_tagger":
         return {"type": kind, "text_field_embedder": embedder, "encoder": encoder}
     out = 12 + D * (enhanced_keys.get("output_mix", "scalar") is not None)
@@ -270,30 +225,26 @@ def test_in_a_stock_tagger_one_pass_of_the_bilm_serves_both_ends(tmp_path: Path)
     files = bilm_files(tmp_path)
     weights = {"input_mix": mix(INPUT_WEIGHTS), "output_mix": mix(OUTPUT_WEIGHTS)}
     model, data = build_model(stock_experiment("simple_tagger", files, True, **weights))
-    bilm = model.text_field_embedder.token_embedder_elmo.elmo.bilm
-    passes: list[Any] = []
-    bilm.register_forward_hook(lambda *_: passes.append(None))
+    elmo = model.text_field_embedder.token_embedder_elmo.elmo
+    runs = sentences_run(elmo)
     batch = as_tensors(data[:3], model.vocab)
     logits = model(**batch)["logits"]
-    assert len(passes) == 1
+    assert runs == [3]
     ids, mask = batch["tokens"]["elmo"]["elmo_tokens"], batch["tokens"]["tokens"]["tokens"] > 0
-    layers = bilm(ids).layers[:, :, 1:-1] * mask.unsqueeze(-1)  # (L, B, T, D)
+    layers = elmo.bilm(ids).layers[:, :, 1:-1] * mask.unsqueeze(-1)  # (L, B, T, D)
     x = model.text_field_embedder.token_embedder_tokens(batch["tokens"]["tokens"]["tokens"])
     hidden = model.encoder.encoder(torch.cat([x, by_hand(INPUT_WEIGHTS, layers)], dim=-1), mask)
     joint = torch.cat([hidden, by_hand(OUTPUT_WEIGHTS, layers)], dim=-1)  # (B, T, 12 + D)
     torch.testing.assert_close(logits, model.tag_projection_layer._module(joint))
 
 
-def test_allennlp_checks_the_width_of_its_input_when_the_model_is_built(tmp_path: Path) -> None:
-    config = stock_experiment("simple_tagger", bilm_files(tmp_path), True)
-    config["model"]["text_field_embedder"]["token_embedders"]["tokens"]["embedding_dim"] = X + 1
-    with pytest.raises(ConfigurationError, match=r"text field embedding dim must match encoder input dim.* 56 and 55"):
-        build_model(config)
-
-
-def test_another_number_of_layers_is_an_error_when_the_model_is_built(tmp_path: Path) -> None:
-    config = stock_experiment("simple_tagger", bilm_files(tmp_path), True, num_elmo_layers=2)
-    with pytest.raises(ConfigurationError, match=r"text field embedding dim must match encoder input dim.* 55 and 39"):
+@pytest.mark.parametrize(("x", "layers", "widths"), [(X + 1, L, "56 and 55"), (X, 2, "55 and 39")])
+def test_allennlp_checks_the_width_of_its_input_when_the_model_is_built(
+    x: int, layers: int, widths: str, tmp_path: Path
+) -> None:
+    config = stock_experiment("simple_tagger", bilm_files(tmp_path), True, num_elmo_layers=layers)
+    config["model"]["text_field_embedder"]["token_embedders"]["tokens"]["embedding_dim"] = x
+    with pytest.raises(ConfigurationError, match=f"text field embedding dim must match encoder input dim.* {widths}"):
         build_model(config)
 
 
@@ -342,17 +293,20 @@ def test_the_sizes_of_the_bilm_are_read_without_its_weights(tmp_path: Path) -> N
         ({"layer_dim": D}, "'num_elmo_layers': None"),
         ({"bilm": "english-tiny", "layer_dim": D}, "'bilm': .*'num_elmo_layers' and 'layer_dim'"),
         ({"bilm": "english-tiny", "num_elmo_layers": L}, "'bilm': .*'num_elmo_layers' and 'layer_dim'"),
-        ({"num_layers": L, "num_elmo_layers": L, "layer_dim": D}, "'num_layers' is the old name of 'num_elmo_layers'"),
+        ({"num_layers": L, **SIZES}, "'num_layers' is the old name of 'num_elmo_layers'"),
         ({"bilm": {"pretraned": "x"}}, "'bilm': expected .*'pretrained'.* got .*pretraned"),
         ({"bilm": {"options": {}}}, "'bilm.options'"),
         ({"bilm": "/no/such/weights.hdf5"}, "/no/such/weights.hdf5"),
         ({"num_elmo_layers": 0, "layer_dim": D}, "'num_elmo_layers': .* got 0"),
         ({"num_elmo_layers": L, "layer_dim": -1}, "'layer_dim': .* got -1"),
+        ({**SIZES, "layers_at": "middle"}, "'layers_at': .* got 'middle'"),
+        ({**SIZES, "output_mix": mix([1.0, 2.0])}, "'output_mix': 'initial_scalar_parameters': .*3.* 2"),
+        ({**SIZES, "encoder": lstm(10)}, "'input_size': expected 16 .* got 10"),
     ],
 )
-def test_sizes_that_are_missing_contradictory_or_impossible_are_an_error(keys: Config, said: str) -> None:
+def test_keys_that_are_missing_contradictory_or_impossible_are_an_error(keys: Config, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        from_keys(encoder=lstm(600), **keys)
+        from_keys(**{"encoder": lstm(600), **keys})
 
 
 def test_the_old_name_of_the_number_of_layers_works_and_names_the_new_one() -> None:
@@ -387,27 +341,15 @@ def test_layers_of_one_of_two_bilms_are_no_error(tmp_path: Path) -> None:
     assert model(**as_tensors(data[:2], model.vocab))["loss"].isfinite()
 
 
-def test_an_archive_knows_the_sizes_of_its_bilm_when_the_files_are_gone(tmp_path: Path) -> None:
-    files = bilm_files(tmp_path / "bilm")
-    source = {"bilm": files["weight_file"]}
-    config = stock_experiment("simple_tagger", {"bilm": {"pretrained": files["weight_file"]}}, True)
-    encoder = config["model"]["encoder"]
-    config["model"]["encoder"] = {"type": "elmo_enhanced", "encoder": encoder["encoder"], **source}
+def test_an_archive_and_a_run_that_goes_on_know_the_sizes_of_the_bilm_when_its_files_are_gone(tmp_path: Path) -> None:
+    weights = bilm_files(tmp_path / "bilm")["weight_file"]
+    config = stock_experiment("simple_tagger", {"bilm": {"pretrained": weights}}, True)
+    rnn = config["model"]["encoder"]["encoder"]
+    config["model"]["encoder"] = {"type": "elmo_enhanced", "encoder": rnn, "bilm": weights}
     trained = train(config, tmp_path / "run")
     shutil.rmtree(tmp_path / "bilm")
-    shutil.move(tmp_path / "run/model.tar.gz", tmp_path / "model.tar.gz")
-    loaded = load_archive(tmp_path / "model.tar.gz").model
-    assert sizes_of(loaded.encoder) == (L, D)  # type: ignore[arg-type]
+    shutil.copy(tmp_path / "run/model.tar.gz", tmp_path)
+    loaded, recovered = load_archive(tmp_path / "model.tar.gz").model, train(config, tmp_path / "run", recover=True)
+    assert sizes_of(loaded.encoder) == sizes_of(recovered.encoder) == (L, D)  # type: ignore[arg-type]
     for name, value in trained.named_parameters():
         assert torch.equal(loaded.get_parameter(name), value)
-
-
-def test_a_run_goes_on_when_the_files_are_gone(tmp_path: Path) -> None:
-    files = bilm_files(tmp_path / "bilm")
-    config = stock_experiment("simple_tagger", {"bilm": {"pretrained": files["weight_file"]}}, True)
-    encoder = config["model"]["encoder"]["encoder"]
-    config["model"]["encoder"] = {"type": "elmo_enhanced", "encoder": encoder, "bilm": files["weight_file"]}
-    train(config, tmp_path / "run")
-    shutil.rmtree(tmp_path / "bilm")
-    recovered = train(config, tmp_path / "run", recover=True)
-    assert sizes_of(recovered.encoder) == (L, D)  # type: ignore[arg-type]

@@ -17,9 +17,8 @@ WEIGHTS = [0.3, -1.2, 2.0]
 def random_layers(batch: int = B, scale: float = 1.0) -> Tensor:
     """Layers of which no two are alike in mean and spread."""
     values = torch.randn(L, batch, T, D, generator=torch.Generator().manual_seed(7))
-    return values * torch.tensor([0.5, 1.0, 3.0]).view(L, 1, 1, 1) * scale + torch.tensor([4.0, 0.0, -1.0]).view(
-        L, 1, 1, 1
-    )
+    spreads, means = torch.tensor([[0.5, 1.0, 3.0], [4.0, 0.0, -1.0]]).view(2, L, 1, 1, 1)
+    return values * spreads * scale + means
 
 
 def both(do_layer_norm: bool, weights: Optional[list[float]] = None) -> tuple[ScalarMix, AllenNlpMix]:

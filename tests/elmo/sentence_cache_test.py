@@ -3,7 +3,7 @@
 import copy
 import pickle
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 import torch
@@ -13,30 +13,26 @@ from allennlp.nn.initializers import uniform_unit_scaling
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, CarriedState, InitialState, WarmState, WordEncoder, warm_up
-from elmo_plugin.elmo import AverageMix, Elmo, LastMix, ScalarMix, SentenceCache, sentence_cache, sentence_store
+from elmo_plugin.elmo import (
+    AverageMix,
+    Elmo,
+    LastMix,
+    LayerMix,
+    SentenceCache,
+    sentence_cache,
+    sentence_store,
+    trained_elmo,
+)
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.text import batch_to_ids
+from tests.elmo.small_elmo import IDS, RANDOM, own, sentences_run
 from tests.oracles import SENTENCES, lively, options
-from tests.task_oracles import TOWNS, D, L, experiment, random_elmo, small_bilm, tagger, tags_reader, train
-
-IDS = batch_to_ids(SENTENCES)  # (4, 6, 50), an empty sentence among them
+from tests.task_oracles import TOWNS, D, L, experiment, random_elmo, small_bilm, tagger, tags_reader, train, warm_bilm
 
 
-def own(cache: Optional[SentenceCache] = None, bilm: Optional[BiLM] = None, **keys: Any) -> Elmo:
-    """An Elmo around the small biLM, without dropout."""
-    return Elmo.from_parts(bilm or small_bilm(), [ScalarMix(L, D)], **{"dropout": 0.0, "sentence_cache": cache, **keys})
-
-
-def cached(path: Path, **keys: Any) -> Elmo:
-    """The same with a cache; a new one, as another run would have."""
-    return own(SentenceCache(str(path)), **keys)
-
-
-def sentences_run(elmo: Elmo) -> list[int]:
-    """How many sentences each pass of the biLM has, from now on."""
-    seen: list[int] = []
-    elmo.bilm.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
-    return seen
+def cached(path: Path, *mixes: LayerMix, **keys: Any) -> Elmo:
+    """An `Elmo` with a cache; a new one, as another run would have."""
+    return own(*mixes, sentence_cache=SentenceCache(str(path)), **keys)
 
 
 def same_to_the_bit(found: tuple[Tensor, Tensor], wanted: tuple[Tensor, Tensor]) -> bool:
@@ -55,8 +51,8 @@ def test_the_bilm_runs_once_and_the_answer_is_the_uncached_one_to_the_bit(tmp_pa
 
 def test_one_cache_serves_all_mixes_in_one_pass(tmp_path: Path) -> None:
     mixes = [AverageMix(L, D), LastMix(L, D)]
-    wanted = Elmo.from_parts(small_bilm(), mixes, dropout=0.0)(IDS)
-    elmo = Elmo.from_parts(small_bilm(), mixes, dropout=0.0, sentence_cache=SentenceCache(str(tmp_path)))
+    wanted = own(*mixes)(IDS)
+    elmo = cached(tmp_path, *mixes)
     runs = sentences_run(elmo)
     for _ in range(2):
         found = elmo(IDS)
@@ -98,13 +94,14 @@ def test_ids_of_any_width_are_the_same_sentence(tmp_path: Path) -> None:
 def test_half_precision_is_close_takes_half_the_space_and_answers_the_same_each_time(tmp_path: Path) -> None:
     ids = batch_to_ids([[f"w{i}", f"v{i}", "and", "so", "on"] for i in range(300)])
     wanted, _ = own().layers(ids)
-    own(SentenceCache(str(tmp_path / "whole"))).layers(ids)
-    first, second = (own(SentenceCache(str(tmp_path / "half"), "float16")).layers(ids)[0] for _ in range(2))
+    cached(tmp_path / "whole").layers(ids)
+    half = str(tmp_path / "half")
+    first, second = (own(sentence_cache=SentenceCache(half, "float16")).layers(ids)[0] for _ in range(2))
     assert torch.equal(first, second) and first.dtype == torch.float32
     torch.testing.assert_close(first, wanted, atol=1e-3, rtol=1e-3)
     assert not torch.equal(first, wanted)
-    whole, half = ((tmp_path / name / "data.mdb").stat().st_size for name in ("whole", "half"))
-    assert half < 0.6 * whole
+    sizes = [(tmp_path / name / "data.mdb").stat().st_size for name in ("whole", "half")]
+    assert sizes[1] < 0.6 * sizes[0]
 
 
 @pytest.mark.usefixtures("native_bfloat16")
@@ -148,7 +145,7 @@ def test_a_token_behind_padding_is_computed_as_ever(tmp_path: Path) -> None:
 
 def test_a_trained_task_sees_no_difference(tmp_path: Path) -> None:
     def config(**elmo: Any) -> Any:
-        return experiment(tagger({"bilm": {"options": options().to_dict(), "seed": 0}, **elmo}), tags_reader(), TOWNS)
+        return experiment(tagger({"bilm": RANDOM, **elmo}), tags_reader(), TOWNS)
 
     plain = train(config(), tmp_path / "plain").state_dict()
     for name in ("cold", "warm"):
@@ -171,12 +168,11 @@ def test_another_bilm_is_refused_when_it_is_built(tmp_path: Path) -> None:
     assert message.startswith(f"'{tmp_path}' ") and "'weights': " in message and "'options'" not in message
     assert "'options':" in refusal(tmp_path, bilm=small_bilm(cell_clip=2))
     assert "'dtype': expected 'torch.bfloat16', got 'torch.float32'" in refusal(tmp_path, precision="bfloat16")
-    warm = small_bilm()
-    warm.warm_state = warm_up(warm, [IDS])
+    warm = warm_bilm()
     assert "'initial_state': expected 'warm" in refusal(tmp_path, bilm=warm, initial_state=WarmState())
     assert torch.equal(cached(tmp_path, bilm=warm)(IDS)[0][0], own()(IDS)[0][0])  # has one, and does not start from it
     with pytest.raises(ConfigurationError, match="'precision': expected 'float16', got 'float32'"):
-        own(SentenceCache(str(tmp_path), "float16"))
+        own(sentence_cache=SentenceCache(str(tmp_path), "float16"))
 
 
 @pytest.mark.usefixtures("emulated_bfloat16")
@@ -206,8 +202,7 @@ def test_every_weight_counts(tmp_path: Path) -> None:
 
 
 def test_a_warm_start_has_a_cache_of_its_own(tmp_path: Path) -> None:
-    bilm = small_bilm()
-    bilm.warm_state = warm_up(bilm, [IDS])
+    bilm = warm_bilm()
     elmo = cached(tmp_path, bilm=bilm, initial_state=WarmState())
     wanted = own(bilm=bilm, initial_state=WarmState()).layers(IDS)
     assert all(same_to_the_bit(elmo.layers(IDS), wanted) for _ in range(2))
@@ -246,9 +241,7 @@ def test_writes_that_torch_does_not_count_are_noticed(write: Any, name: str, tmp
 
 
 def test_a_warm_state_that_was_written_to_uncounted_is_noticed(tmp_path: Path) -> None:
-    bilm = small_bilm()
-    bilm.warm_state = warm_up(bilm, [IDS])
-    elmo = cached(tmp_path, bilm=bilm, initial_state=WarmState())
+    elmo = cached(tmp_path, bilm=warm_bilm(), initial_state=WarmState())
     elmo(IDS)
     elmo.bilm.warm_hidden.data.mul_(-1)
     with pytest.raises(ConfigurationError, match="'initial_state':"):
@@ -281,16 +274,12 @@ def test_what_cannot_be_cached_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "never").exists()
 
 
-@pytest.mark.parametrize("form", ["path", "keys"])
-def test_a_config_says_a_path_or_keys(form: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("keys", "precision"), [({}, "float32"), ({"precision": "float16"}, "float16")])
+def test_a_config_says_a_path_or_keys(keys: dict[str, str], precision: str, tmp_path: Path) -> None:
     path = str(tmp_path / "cache")
-    keys = path if form == "path" else {"path": path, "precision": "float16"}
-    elmo = random_elmo(sentence_cache=keys)
+    elmo = random_elmo(sentence_cache={"path": path, **keys} if keys else path)
     assert elmo.sentence_cache is not None
-    assert (str(elmo.sentence_cache.path), elmo.sentence_cache.precision) == (
-        path,
-        "float32" if form == "path" else "float16",
-    )
+    assert (str(elmo.sentence_cache.path), elmo.sentence_cache.precision) == (path, precision)
     elmo(IDS)
     assert (tmp_path / "cache/data.mdb").exists()
 
@@ -315,24 +304,22 @@ def test_a_copy_and_a_pickle_open_the_folder_themselves(tmp_path: Path) -> None:
 
 def archived_with_cache(folder: Path) -> Path:
     """The archive of a tagger that was trained with a cache beside it, which is there no more."""
-    elmo = {"bilm": {"options": options().to_dict(), "seed": 0}, "sentence_cache": str(folder / "cache/deep")}
+    elmo = {"bilm": RANDOM, "sentence_cache": str(folder / "cache/deep")}
     train(experiment(tagger(elmo), tags_reader(), TOWNS), folder / "run")
     (folder / "cache").rename(folder / "gone")
     return folder / "run" / "model.tar.gz"
 
 
 def test_an_archive_makes_its_cache_anew_where_there_is_none(tmp_path: Path) -> None:
-    model = load_archive(archived_with_cache(tmp_path)).model
+    elmo, _ = trained_elmo(load_archive(archived_with_cache(tmp_path)).model)
     assert (tmp_path / "cache/deep/data.mdb").exists()
-    (elmo,) = (module for module in model.modules() if isinstance(module, Elmo))
     runs = sentences_run(elmo)
     assert same_to_the_bit(elmo.layers(IDS), elmo.layers(IDS)) and runs == [4]
 
 
 def test_an_archive_goes_without_its_cache_if_told_so(tmp_path: Path) -> None:
     archive = archived_with_cache(tmp_path)
-    model = load_archive(archive, overrides={"model.elmo.sentence_cache": None}).model
-    (elmo,) = (module for module in model.modules() if isinstance(module, Elmo))
+    elmo, _ = trained_elmo(load_archive(archive, overrides={"model.elmo.sentence_cache": None}).model)
     assert elmo.sentence_cache is None and not (tmp_path / "cache").exists()
 
 
@@ -343,7 +330,7 @@ def test_an_archive_goes_without_its_cache_where_it_cannot_be_made(
     said: list[str] = []  # AllenNLP's training takes pytest's log handlers away
     monkeypatch.setattr(sentence_store.logger, "warning", lambda text, *values: said.append(text % values))
     (tmp_path / "cache").write_text("a file where the folder was")
-    (elmo,) = (module for module in load_archive(archive).model.modules() if isinstance(module, Elmo))
+    elmo, _ = trained_elmo(load_archive(archive).model)
     assert [text.split(" (")[0] for text in said] == [f"'{tmp_path}/cache/deep' can be neither created nor read"]
     runs = sentences_run(elmo)
     torch.testing.assert_close(elmo.layers(IDS), elmo.layers(IDS))

@@ -5,6 +5,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import lmdb
@@ -12,12 +13,12 @@ import pytest
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, equal
 
-from elmo_plugin.elmo import Elmo, ScalarMix, SentenceCache, sentence_store
+from elmo_plugin.elmo import Elmo, SentenceCache, sentence_store
 from elmo_plugin.elmo.sentence_store import SentenceStore, open_store
 from elmo_plugin.text import batch_to_ids
+from tests.elmo.small_elmo import own
 from tests.full_disk import disk_of
 from tests.killer import kill
-from tests.task_oracles import D, L, small_bilm
 
 VALUES = {f"{i:016d}".encode(): bytes([i]) * 5000 for i in range(64)}  # ⅓ MB
 KEYS = list(VALUES)
@@ -118,10 +119,6 @@ def test_a_fork_may_use_what_its_parent_opened(tmp_path: Path) -> None:
 SENTENCES = [[f"w{i}", "of", f"v{i}"][: 1 + i % 3] for i in range(60)]
 
 
-def elmo(path: Path) -> Elmo:
-    return Elmo.from_parts(small_bilm(), [ScalarMix(L, D)], dropout=0.0, sentence_cache=SentenceCache(str(path)))
-
-
 def test_processes_that_read_and_write_at_once_all_get_the_same_answers(tmp_path: Path) -> None:
     """Each goes through the same sentences, in batches of its own and in an order of its own."""
 
@@ -131,7 +128,7 @@ def test_processes_that_read_and_write_at_once_all_get_the_same_answers(tmp_path
         return {row: made[:, i, mask[i]] for i, row in enumerate(rows)}
 
     def check(order: int) -> None:
-        model = elmo(tmp_path / "cache")
+        model = own(sentence_cache=SentenceCache(str(tmp_path / "cache")))
         answers = [layers(model, batch, step) for batch in range(7)[::order] for step in (1, 2)]
         again = [layers(model, batch, step) for batch in range(7)[::order] for step in (1, 2)]
         for one, other in zip(answers, again, strict=True):
@@ -139,10 +136,10 @@ def test_processes_that_read_and_write_at_once_all_get_the_same_answers(tmp_path
 
     processes = [fork(lambda order=order: check(order)) for order in (1, -1, 1, -1)]
     assert [wait_for(process) for process in processes] == [0] * 4
-    late = elmo(tmp_path / "cache")
+    late = own(sentence_cache=SentenceCache(str(tmp_path / "cache")))
     late.bilm.register_forward_hook(lambda *_: pytest.fail("the biLM runs"))
     found_there, _ = late.layers(batch_to_ids(SENTENCES))
-    uncached, _ = Elmo.from_parts(small_bilm(), [ScalarMix(L, D)]).layers(batch_to_ids(SENTENCES))
+    uncached, _ = own().layers(batch_to_ids(SENTENCES))
     assert abs(found_there - uncached).max() < 1e-6
 
 
@@ -224,10 +221,10 @@ def test_what_is_there_is_read_after_an_error_at_which_lmdb_gives_up(
 
 def test_a_cache_on_a_full_disk_still_answers(tmp_path: Path) -> None:
     ids = batch_to_ids(SENTENCES)
-    wanted, _ = Elmo.from_parts(small_bilm(), [ScalarMix(L, D)]).layers(ids)
+    wanted, _ = own().layers(ids)
 
     def answer() -> None:
-        model = elmo(tmp_path)
+        model = own(sentence_cache=SentenceCache(str(tmp_path)))
         assert all(equal(model.layers(ids)[0], wanted) for _ in range(2))
 
     assert on_a_full_disk(answer) == 0
@@ -240,6 +237,17 @@ def shelf() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Nothing in the folder can be written until the end of the block."""
+    for path in (*folder.iterdir(), folder):
+        path.chmod(0o555)
+    try:
+        yield
+    finally:
+        folder.chmod(0o755)
 
 
 def as_nobody(work: Callable[[], object]) -> int:
@@ -255,8 +263,6 @@ def as_nobody(work: Callable[[], object]) -> int:
 
 def test_a_folder_that_cannot_be_written_is_read(shelf: Path) -> None:
     store(shelf / "cache").write(VALUES)
-    for path in (shelf / "cache/data.mdb", shelf / "cache/lock.mdb", shelf / "cache"):
-        path.chmod(0o555)
 
     def read() -> None:
         mine = store(shelf / "cache")
@@ -264,23 +270,17 @@ def test_a_folder_that_cannot_be_written_is_read(shelf: Path) -> None:
         mine.write({b"another": b"value"})
         assert mine.claim(b"me") == b"me"
 
-    try:
+    with read_only(shelf / "cache"):
         assert as_nobody(read) == 0
-    finally:
-        (shelf / "cache").chmod(0o755)
     assert store(shelf / "cache").read([b"another"], lambda place, value: None) == [0]
 
 
 def test_where_no_folder_can_be_made_there_is_no_store(shelf: Path) -> None:
-    shelf.chmod(0o555)
-
     def none() -> None:
         assert open_store(shelf / "cache") is None
 
-    try:
+    with read_only(shelf):
         assert as_nobody(none) == 0
-    finally:
-        shelf.chmod(0o755)
 
 
 def test_another_file_in_its_place_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -297,8 +297,10 @@ def test_a_file_that_a_kill_left_half_made_is_made_again(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.6, 0.95])
-@pytest.mark.parametrize("mode", [0o755, 0o555])
-def test_a_file_that_was_cut_off_is_refused_and_does_not_end_the_process(shelf: Path, kept: float, mode: int) -> None:
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_a_file_that_was_cut_off_is_refused_and_does_not_end_the_process(
+    shelf: Path, kept: float, is_writable: bool
+) -> None:
     cache = shelf / "cache"
 
     def open_again() -> None:
@@ -308,9 +310,8 @@ def test_a_file_that_was_cut_off_is_refused_and_does_not_end_the_process(shelf: 
     assert in_a_fork(lambda: store(cache).write(VALUES)) == 0
     file = cache / "data.mdb"
     os.truncate(file, int(kept * file.stat().st_size))
-    for path in (file, cache / "lock.mdb", cache):
-        path.chmod(mode)
-    try:
-        assert (in_a_fork if mode == 0o755 else as_nobody)(open_again) == 0
-    finally:
-        cache.chmod(0o755)
+    if is_writable:
+        assert in_a_fork(open_again) == 0
+    else:
+        with read_only(cache):
+            assert as_nobody(open_again) == 0

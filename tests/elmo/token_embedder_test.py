@@ -9,16 +9,15 @@ from allennlp.data import Vocabulary
 from allennlp.modules import TextFieldEmbedder, TokenEmbedder
 from allennlp.modules.token_embedders import ElmoTokenEmbedder as AllenNlpEmbedder
 from allennlp.nn.util import get_text_field_mask
-from torch import Tensor
 
 from elmo_plugin.elmo import ElmoTokenEmbedder
 from elmo_plugin.text import batch_to_ids
+from tests.elmo.small_elmo import IDS, RANDOM
 from tests.oracles import SENTENCES, options
 from tests.task_oracles import WORDS, D, L, bilm_files, paragraph_tensors, text_tensors, vocabulary_folder
 
-IDS = batch_to_ids(SENTENCES)
 VOCAB = Vocabulary()
-RANDOM = {"options": options().to_dict(), "seed": 0}
+OF_WORDS = {"options": options(char_cnn=None, n_tokens_vocab=7).to_dict(), "seed": 1}
 
 
 def embedder(**keys: Any) -> ElmoTokenEmbedder:
@@ -67,14 +66,6 @@ def test_so_does_one_with_a_vocabulary_to_cache(tmp_path: Path) -> None:
     torch.testing.assert_close(embedder(**config)(IDS[:1, :4]), cached, atol=1e-5, rtol=0)
 
 
-def test_in_a_text_field_embedder_it_reads_the_characters_of_its_indexer() -> None:
-    basic = field_embedder(elmo={"type": "elmo", "bilm": RANDOM, "dropout": 0.0})
-    tensors = text_tensors(SENTENCES[:2], VOCAB)
-    assert basic.get_output_dim() == D
-    found = basic({"elmo": tensors["elmo"]})
-    torch.testing.assert_close(found, embedder(bilm=RANDOM, dropout=0.0)(IDS[:2]), atol=1e-6, rtol=0)
-
-
 def test_ids_of_allennlps_characters_are_an_error_and_no_ids_of_bytes() -> None:
     basic = field_embedder(elmo={"type": "elmo", "bilm": RANDOM})
     for tensors in ({"token_characters": IDS}, {}, {"token_ids": IDS, "type_ids": IDS}):
@@ -114,16 +105,12 @@ def word_vocabulary(folder: Path) -> Vocabulary:
     return Vocabulary.from_params(Params(params))
 
 
-def word_ids(sentences: list[list[str]], vocab: Vocabulary) -> dict[str, dict[str, Tensor]]:
-    return {"elmo": text_tensors(sentences, vocab)["tokens"]}
-
-
 def test_a_word_input_bilm_reads_the_lines_of_its_vocabulary_file(tmp_path: Path) -> None:
     vocab = word_vocabulary(tmp_path / "vocabulary")
     lines = WORDS.read_text(encoding="utf-8").split()
     assert [vocab.get_token_index(word) for word in lines] == list(range(1, len(lines) + 1))
     sentences = [["the", "cat", "sat", "."], ["the", "dog"]]
-    tensors = word_ids(sentences, vocab)
+    tensors = {"elmo": text_tensors(sentences, vocab)["tokens"]}
     assert tensors["elmo"]["tokens"].tolist() == [[4, 5, 6, 7], [4, 3, 0, 0]]
     bilm = {"options": options(char_cnn=None, n_tokens_vocab=len(lines)).to_dict(), "seed": 1}
     basic = field_embedder(elmo={"type": "elmo", "bilm": bilm, "mix": "concatenate", "dropout": 0.0})
@@ -138,17 +125,15 @@ def test_a_word_input_bilm_reads_the_lines_of_its_vocabulary_file(tmp_path: Path
 
 def test_a_word_input_bilm_takes_more_dimensions_too(tmp_path: Path) -> None:
     vocab = word_vocabulary(tmp_path / "vocabulary")
-    bilm = {"options": options(char_cnn=None, n_tokens_vocab=7).to_dict(), "seed": 1}
-    single = embedder(bilm=bilm, dropout=0.0)
+    single = embedder(bilm=OF_WORDS, dropout=0.0)
     ids = paragraph_tensors([[["the", "cat"], ["sat"]], [["."]]], vocab)["tokens"]["tokens"]
     assert ids.shape == (2, 2, 2)
     torch.testing.assert_close(single(ids), single(ids.flatten(0, 1)).view(2, 2, 2, D))
 
 
 def test_ids_of_another_vocabulary_are_an_error_that_says_so() -> None:
-    bilm = {"options": options(char_cnn=None, n_tokens_vocab=7).to_dict(), "seed": 1}
     with pytest.raises(ValueError, match="word id 8 in the input; expected at most 7"):
-        embedder(bilm=bilm)(torch.tensor([[1, 8]]))
+        embedder(bilm=OF_WORDS)(torch.tensor([[1, 8]]))
 
 
 def test_a_number_of_representations_is_for_the_module_alone() -> None:
@@ -157,13 +142,13 @@ def test_a_number_of_representations_is_for_the_module_alone() -> None:
 
 
 def test_boundaries_that_a_models_mask_does_not_know_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    built = embedder(bilm={"options": options().to_dict(), "seed": 0}, keep_sentence_boundaries=True)
+    built = embedder(bilm=RANDOM, keep_sentence_boundaries=True)
     assert built(batch_to_ids([["Two", "words"]])).shape[:2] == (1, 4)
     assert "AllenNLP's models take the text's own mask" in caplog.text
 
 
 def test_a_vocabulary_of_another_size_than_the_bilms_is_an_error() -> None:
-    params = {"type": "elmo", "bilm": {"options": options(char_cnn=None, n_tokens_vocab=9).to_dict(), "seed": 0}}
+    params = {"type": "elmo", "bilm": {"options": options(char_cnn=None, n_tokens_vocab=9).to_dict()}}
     vocab = Vocabulary({"tokens": {"one": 1, "two": 1}})
     with pytest.raises(ConfigurationError, match=r"'vocabulary': .*10 entries.*\{'tokens': 4\}"):
         TokenEmbedder.from_params(Params(params), vocab=vocab)

@@ -17,7 +17,7 @@ from allennlp.predictors import Predictor
 from elmo_plugin.embedding import load
 from elmo_plugin.text import batch_to_ids
 from tests.oracles import SENTENCES
-from tests.task_oracles import TOWNS, D, bilm_files, experiment, lstm, tags_reader, train
+from tests.task_oracles import TOWNS, D, bilm_files, experiment, lstm, tags_reader, train, word_embedder
 
 
 def their_tagger(folder: Path, **keys: Any) -> Path:
@@ -63,20 +63,14 @@ def test_the_mix_that_it_has_learned_is_loaded(tmp_path: Path, keys: dict[str, A
             np.testing.assert_allclose(found, its_vectors(elmo, sentence), atol=1e-5)
 
 
-def test_files_that_are_gone_are_not_missed(tmp_path: Path) -> None:
-    """AllenNLP cannot load such an archive; of the pair only the sizes are needed."""
+def test_the_folder_of_its_run_is_read_too_and_weights_that_are_gone_are_not_missed(tmp_path: Path) -> None:
+    """AllenNLP cannot load an archive without the pair of files; here only their sizes are needed."""
     archive = their_tagger(tmp_path)
     wanted = load(archive, "trained").embed(SENTENCES)
     (tmp_path / "pair/weights.hdf5").unlink()
-    for found, vectors in zip(load(archive, "trained").embed(SENTENCES), wanted, strict=True):
-        np.testing.assert_array_equal(found, vectors)
-
-
-def test_the_folder_of_its_run_is_read_too(tmp_path: Path) -> None:
-    archive = their_tagger(tmp_path)
-    (found,) = load(archive.parent, "trained").embed(SENTENCES[:1])
-    (wanted,) = load(archive, "trained").embed(SENTENCES[:1])
-    np.testing.assert_array_equal(found, wanted)
+    for source in (archive, archive.parent):
+        for found, vectors in zip(load(source, "trained").embed(SENTENCES), wanted, strict=True):
+            np.testing.assert_array_equal(found, vectors)
 
 
 def test_the_predictor_answers_with_its_layers_and_its_mix(tmp_path: Path) -> None:
@@ -96,9 +90,7 @@ def test_the_predictor_answers_with_its_layers_and_its_mix(tmp_path: Path) -> No
 
 
 def test_a_model_without_elmo_is_named(tmp_path: Path) -> None:
-    model = {"type": "simple_tagger", "encoder": lstm(5)}
-    words = {"type": "embedding", "embedding_dim": 5}
-    model["text_field_embedder"] = {"type": "basic", "token_embedders": {"tokens": words}}
+    model = {"type": "simple_tagger", "encoder": lstm(5), "text_field_embedder": word_embedder()}
     reader = tags_reader(token_indexers={"tokens": {"type": "single_id"}})
     train(experiment(model, reader, TOWNS, num_epochs=1), tmp_path / "run")
     with pytest.raises(ConfigurationError, match=r"model\.tar\.gz': .*SimpleTagger without ELMo"):

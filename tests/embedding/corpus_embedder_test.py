@@ -89,7 +89,10 @@ def test_a_run_that_was_broken_off_ends_with_the_same_file(
     batches: list[int] = []
     vectors = Embedder._vectors
     monkeypatch.setattr(Embedder, "_vectors", lambda self, s: batches.append(len(s)) or vectors(self, s))
-    assert embed(folder, "resumed.npz", NpzFile()) == embed(folder, "again.npz", NpzFile())
+    counts = embed(folder, "resumed.npz", NpzFile())
+    resumed = len(batches)
+    assert counts == embed(folder, "again.npz", NpzFile())
+    assert (resumed < len(batches) - resumed) == (after > 15)
     assert (folder / "resumed.npz").read_bytes() == (folder / "whole.npz").read_bytes()
     assert not (folder / "resumed.npz.part").exists()
 

@@ -34,13 +34,8 @@ def test_windows_are_cut_at_so_many_characters_and_empty_lines_fill_them_too(
 ) -> None:
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 10)
     text = write(tmp_path, "日 b\na b c\nx\n" + "\n" * 12 + "longer than a window\nend")
-    assert [(start, len(sentences)) for start, sentences in text.windows()] == [
-        (0, 2),
-        (2, 9),
-        (11, 4),
-        (15, 1),
-        (16, 1),
-    ]
+    windows = [(start, len(sentences)) for start, sentences in text.windows()]
+    assert windows == [(0, 2), (2, 9), (11, 4), (15, 1), (16, 1)]
     assert list(text.windows()) == list(text.windows())
 
 

@@ -14,9 +14,9 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import _ElmoBiLm
 from allennlp.nn.util import remove_sentence_boundaries
 
-from elmo_plugin import ElmoEmbedder, batch_to_ids
+from elmo_plugin import ElmoEmbedder, batch_to_ids, load
 from tests.oracles import SENTENCES, write_files
-from tests.task_oracles import D, L, allennlp, small_bilm
+from tests.task_oracles import D, L, allennlp, small_bilm, warm_bilm
 
 LINES = ["The cat sat .", "and / or", "Don't", "The cat sat .", "Ünïcödé 日本語"]
 
@@ -65,11 +65,29 @@ def test_what_is_no_batch_is_said(pair: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
 def test_sentences_are_answered_in_their_order_whatever_the_batch(pair: tuple[str, str], batch_size: int) -> None:
-    found = list(ElmoEmbedder(*pair).embed_sentences(iter(SENTENCES), batch_size))
-    for sentence, array in zip(SENTENCES, found, strict=True):
-        assert array.shape == (L, len(sentence), D) and array.dtype == np.float32
+    old = ElmoEmbedder(*pair)
+    found = list(old.embed_sentences(iter(SENTENCES), batch_size))
+    for sentence, array, other in zip(SENTENCES, found, old.embed_batch(SENTENCES), strict=True):
+        assert array.shape == other.shape == (L, len(sentence), D) and array.dtype == np.float32
         if sentence:
             np.testing.assert_allclose(array, reference(pair, [sentence])[0][0], atol=1e-5)
+        np.testing.assert_allclose(other, array, atol=1e-6)
+        np.testing.assert_allclose(old.embed_sentence(sentence), array, atol=1e-6)
+
+
+def test_a_stream_is_read_batch_by_batch(pair: tuple[str, str]) -> None:
+    read: list[int] = []
+    stream = (read.append(len(sentence)) or sentence for sentence in SENTENCES)
+    arrays = ElmoEmbedder(*pair).embed_sentences(stream, batch_size=2)
+    assert next(arrays).shape == (L, 4, D) and len(read) == 2
+    assert [array.shape[1] for array in arrays] == [6, 0, 1]
+
+
+def test_it_starts_warm_if_asked(tmp_path: Path) -> None:
+    old = ElmoEmbedder(*write_files(tmp_path / "warm", warm_bilm()), initial_state="warm")
+    wanted = load(tmp_path / "warm", initial_state="warm").embed(SENTENCES)
+    for found, array in zip(old.embed_batch(SENTENCES), wanted, strict=True):
+        np.testing.assert_array_equal(found, array)
 
 
 @pytest.mark.parametrize("batch_size", [0, -1])
@@ -124,6 +142,7 @@ def test_a_file_that_is_there_is_replaced_as_it_was(pair: tuple[str, str]) -> No
         ((["a"], "out", "best"), "'output_format'.*'best'"),
         (("text", "out"), "'input_file': expected an open file.*'text'"),
         ((Path("text"), "out"), "'input_file': expected an open file.*text"),
+        ((io.BytesIO(b"a\n"), "out"), "line 1: expected text"),
     ],
 )
 def test_wrong_arguments_are_said_and_a_file_that_is_there_stays(
@@ -132,13 +151,6 @@ def test_wrong_arguments_are_said_and_a_file_that_is_there_stays(
     Path("out").write_text("good")
     with pytest.raises(ConfigurationError, match=said):
         ElmoEmbedder(*pair).embed_file(*arguments)
-    assert Path("out").read_text() == "good"
-
-
-def test_a_text_opened_as_bytes_leaves_the_file_that_is_there(pair: tuple[str, str]) -> None:
-    Path("out").write_text("good")
-    with Path("text").open("rb") as text, pytest.raises(ConfigurationError, match="line 1: expected text"):
-        ElmoEmbedder(*pair).embed_file(text, "out")
     assert Path("out").read_text() == "good"
 
 

@@ -14,13 +14,16 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import load_archive
 
 import elmo_plugin
-from elmo_plugin.bilm import BiLM, CarriedState, WordEncoder, ZeroState
+from elmo_plugin.bilm import CarriedState, WordEncoder, ZeroState
 from elmo_plugin.elmo import ConcatenateMix, Elmo, ElmoTokenEmbedder
-from elmo_plugin.embedding import ElmoEmbedder, Embedder, embedder, load
+from elmo_plugin.embedding import Embedder, embedder, load
 from elmo_plugin.text import batch_to_ids
 from tests import many_langs_oracle
-from tests.oracles import SENTENCES, lively, options, reference_elmo, reference_layers, write_files
+from tests.elmo.small_elmo import RANDOM
+from tests.oracles import SENTENCES, reference_elmo, reference_layers, write_files
 from tests.task_oracles import TOWNS, D, L, experiment, lstm, small_bilm, tagger, tags_reader, train, warm_bilm
+
+VOCABULARY = "<S>\n</S>\n<UNK>\nboat\nleaks\n"
 
 
 @pytest.fixture
@@ -34,6 +37,26 @@ def layers_of(sentence: list[str]) -> np.ndarray:
     """(L, T, D), from the biLM alone and the sentence alone."""
     elmo = Elmo.from_parts(small_bilm(), [ConcatenateMix(L, D)], dropout=0.0)
     return elmo.layers(batch_to_ids([sentence]))[0][:, 0, 1 : len(sentence) + 1].numpy()
+
+
+def tagger_archive(folder: Path, **elmo: Any) -> Path:
+    """The archive of a tagger that was trained with ELMo at its input."""
+    train(experiment(tagger(elmo, elmo_at=["input"]), tags_reader(), TOWNS, num_epochs=1), folder)
+    return folder / "model.tar.gz"
+
+
+def elmo_in(archive: Path) -> Elmo:
+    """The ELMo of an archived model."""
+    (elmo,) = (module for module in load_archive(archive).model.eval().modules() if isinstance(module, Elmo))
+    return elmo
+
+
+def check_first_representation(arrays: list[np.ndarray], elmo: Elmo) -> None:
+    """Compare the arrays of `SENTENCES` with what the ELMo of a model passes on to it."""
+    with torch.no_grad():
+        wanted = elmo(batch_to_ids(SENTENCES)).representations[0]  # (B, T, D)
+    for sentence, array, vectors in zip(SENTENCES, arrays, wanted, strict=True):
+        np.testing.assert_allclose(array, vectors[: len(sentence)], atol=1e-6)
 
 
 def test_all_layers_are_those_of_each_sentence_alone_in_the_order_given(folder: Path) -> None:
@@ -59,28 +82,20 @@ def test_a_mix_is_of_all_layers(folder: Path, mix: str) -> None:
 
 
 def test_the_trained_mix_is_that_of_the_model_in_the_archive(tmp_path: Path) -> None:
-    elmo = {"bilm": {"options": options().to_dict(), "seed": 3}}
-    config = experiment(tagger(elmo, elmo_at=["input"]), tags_reader(), TOWNS)
-    config["model"]["encoder"]["input_size"] = D
-    train(config, tmp_path / "run")
+    archive = tagger_archive(tmp_path / "run", bilm=RANDOM)
     (tmp_path / "run/best.th").unlink()
-    found = load(tmp_path / "run/model.tar.gz", "trained").embed(SENTENCES)
-    model = load_archive(tmp_path / "run/model.tar.gz").model.eval()
-    (trained,) = [module for module in model.modules() if isinstance(module, Elmo)]
+    trained = elmo_in(archive)
     assert trained.mixes[0].scalar_parameters.abs().max() > 0.001
-    with torch.no_grad():
-        wanted = trained(batch_to_ids(SENTENCES)).representations[0]  # (B, T, D)
-    for row, array in enumerate(found):
-        np.testing.assert_allclose(array, wanted[row, : len(array)], atol=1e-6)
+    check_first_representation(load(archive, "trained").embed(SENTENCES), trained)
 
 
 def test_a_bilm_of_words_reads_its_own_vocabulary(tmp_path: Path) -> None:
-    bilm = lively(BiLM.random(options(char_cnn=None, n_tokens_vocab=5), seed=0))
+    bilm = small_bilm(char_cnn=None, n_tokens_vocab=5)
     assert isinstance(bilm.token_encoder, WordEncoder)
     write_files(tmp_path, bilm)
     with pytest.raises(ConfigurationError, match=r"weights.*reads words, and its files hold no vocabulary"):
         load(tmp_path / "weights.hdf5")
-    (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nboat\nleaks\n", encoding="utf-8")
+    (tmp_path / "vocabulary.txt").write_text(VOCABULARY, encoding="utf-8")
     known, unknown, empty = load(tmp_path).embed([["boat", "leaks"], ["nothing"], []])
     with torch.no_grad():
         wanted = bilm(torch.tensor([[4, 5], [3, 0]])).layers  # (L, 2, 4, D)
@@ -104,20 +119,11 @@ def test_half_a_surrogate_pair_is_left_out_of_its_word(folder: Path) -> None:
     np.testing.assert_array_equal(alone, empty)
 
 
-def test_a_string_is_no_sentence(folder: Path) -> None:
-    with pytest.raises(ConfigurationError, match="got the string 'Two words'"):
-        load(folder).embed(["Two words"])
-
-
 def test_of_no_sentences_there_are_no_arrays(folder: Path) -> None:
     assert load(folder).embed([]) == []
 
 
-def test_what_cannot_be_loaded_is_said(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"'mix': .*trained.*'best'"):
-        load(folder, "best")
-    with pytest.raises(ConfigurationError, match=r"'cuda_device': .*99"):
-        load(folder, cuda_device=99)
+def test_what_is_no_trained_model_is_said(tmp_path: Path) -> None:
     (tmp_path / "model.tar.gz").write_bytes(b"no archive")
     with pytest.raises(ConfigurationError, match=r"model\.tar\.gz': expected the archive of a trained model"):
         load(tmp_path / "model.tar.gz", "trained")
@@ -140,29 +146,13 @@ def test_a_batch_of_arrays_is_in_memory_at_a_time(folder: Path, monkeypatch: pyt
     assert [place for place, _ in places] == [3, 0, 1] and batches == [2, 1, 1]
 
 
-def test_the_retired_class_answers_as_it_did(folder: Path) -> None:
-    old = ElmoEmbedder(str(folder / "options.json"), str(folder / "weights.hdf5"))
-    for array, sentence in zip(old.embed_batch(SENTENCES), SENTENCES, strict=True):
-        np.testing.assert_allclose(array, layers_of(sentence), atol=1e-6)
-        np.testing.assert_allclose(old.embed_sentence(sentence), array, atol=1e-6)
-
-
-def test_the_retired_class_reads_a_stream_batch_by_batch(folder: Path) -> None:
-    old = ElmoEmbedder(str(folder / "options.json"), str(folder / "weights.hdf5"))
-    read: list[int] = []
-    stream = (read.append(len(sentence)) or sentence for sentence in SENTENCES)
-    arrays = old.embed_sentences(stream, batch_size=2)
-    assert next(arrays).shape == (L, 4, D) and len(read) == 2
-    assert [array.shape[1] for array in arrays] == [6, 0, 1]
-
-
 def test_sentences_may_come_from_a_generator(folder: Path) -> None:
     found = load(folder).embed((word for word in sentence) for sentence in SENTENCES)  # type: ignore[arg-type]
     assert [len(array[0]) for array in found] == [len(sentence) for sentence in SENTENCES]
 
 
 def test_the_trained_mix_behind_elmo_enhanced_is_that_of_its_input(tmp_path: Path) -> None:
-    elmo = {"type": "elmo", "bilm": {"options": options().to_dict(), "seed": 3}, "mix": "concatenate", "dropout": 0.0}
+    elmo = {"type": "elmo", "bilm": RANDOM, "mix": "concatenate", "dropout": 0.0}
     weights = {"type": "scalar", "initial_scalar_parameters": [2.0, 0.0, -2.0]}
     encoder = {"type": "elmo_enhanced", "encoder": lstm(D), "num_elmo_layers": L, "layer_dim": D, "input_mix": weights}
     model = {"type": "simple_tagger", "encoder": encoder}
@@ -198,14 +188,6 @@ def test_a_warm_start_gives_the_vectors_of_the_token_embedder_elmo(warm: Path, m
         assert not len(found) or not np.allclose(array, cold[row], atol=1e-3)
 
 
-def test_the_retired_class_starts_warm_too(warm: Path) -> None:
-    old = ElmoEmbedder(str(warm / "options.json"), str(warm / "weights.hdf5"), initial_state="warm")
-    for found, wanted in zip(
-        old.embed_batch(SENTENCES), load(warm, initial_state="warm").embed(SENTENCES), strict=True
-    ):
-        np.testing.assert_array_equal(found, wanted)
-
-
 @pytest.mark.parametrize("initial_state", ["carried", "hot", "", 1, ["warm"]])
 def test_another_initial_state_is_refused_before_files_are_read(initial_state: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"'initial_state': expected 'zero' or 'warm', got"):
@@ -221,32 +203,25 @@ def test_a_file_without_a_warm_state_is_named(folder: Path) -> None:
 def test_a_trained_mix_starts_as_its_model_does_unless_told_otherwise(
     warm: Path, tmp_path: Path, chosen: Optional[str]
 ) -> None:
-    elmo = {"bilm": {"pretrained": str(warm)}, "initial_state": "warm"}
-    train(experiment(tagger(elmo, elmo_at=["input"]), tags_reader(), TOWNS, num_epochs=1), tmp_path / "run")
-    model = load_archive(tmp_path / "run/model.tar.gz").model.eval()
-    (trained,) = [module for module in model.modules() if isinstance(module, Elmo)]
+    archive = tagger_archive(tmp_path / "run", bilm={"pretrained": str(warm)}, initial_state="warm")
+    trained = elmo_in(archive)
     if chosen == "zero":
         trained.initial_state = ZeroState()
-    with torch.no_grad():
-        wanted = trained(batch_to_ids(SENTENCES)).representations[0]  # (B, T, D)
-    for row, array in enumerate(load(tmp_path / "run/model.tar.gz", "trained", initial_state=chosen).embed(SENTENCES)):
-        np.testing.assert_allclose(array, wanted[row, : len(array)], atol=1e-6)
+    check_first_representation(load(archive, "trained", initial_state=chosen).embed(SENTENCES), trained)
 
 
 def every_kind(folder: Path) -> list[Embedder]:
     """Embedders with ids of characters, of a vocabulary, of lexicons and of AllenNLP's vocabulary."""
-    write_files(folder / "words", lively(BiLM.random(options(char_cnn=None, n_tokens_vocab=5), seed=0)))
-    (folder / "words/vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nboat\nleaks\n", encoding="utf-8")
+    write_files(folder / "words", small_bilm(char_cnn=None, n_tokens_vocab=5))
+    (folder / "words/vocabulary.txt").write_text(VOCABULARY, encoding="utf-8")
     many_langs_oracle.write_folder(folder / "many", many_langs_oracle.config())
-    elmo = {"bilm": {"options": options().to_dict(), "seed": 3}}
-    train(experiment(tagger(elmo, elmo_at=["input"]), tags_reader(), TOWNS, num_epochs=1), folder / "run")
     write_files(folder / "characters", warm_bilm())
     return [
         load(folder / "characters"),
         load(folder / "characters", "top", "bfloat16", initial_state="warm"),
         load(folder / "words", "average"),
         load(folder / "many"),
-        load(folder / "run/model.tar.gz", "trained"),
+        load(tagger_archive(folder / "run", bilm=RANDOM), "trained"),
     ]
 
 
@@ -303,6 +278,8 @@ def test_arrays_and_tuples_of_tokens_are_sentences(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
+        ({"mix": "best"}, "'mix': .*trained.*'best'"),
+        ({"cuda_device": 99}, "'cuda_device': .*99"),
         ({"cuda_device": "cuda:0"}, "'cuda_device'.*'cuda:0'"),
         ({"cuda_device": None}, "'cuda_device'.*None"),
         ({"cuda_device": -2}, "'cuda_device'.*-2"),
@@ -311,7 +288,7 @@ def test_arrays_and_tuples_of_tokens_are_sentences(folder: Path) -> None:
         ({"precision": None}, "'precision'.*None"),
     ],
 )
-def test_arguments_of_another_type_are_said(folder: Path, keys: dict[str, Any], said: str) -> None:
+def test_arguments_that_mean_nothing_are_said(folder: Path, keys: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         load(folder, **keys)
 

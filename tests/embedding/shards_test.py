@@ -39,6 +39,12 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name not in {"bilm", "text"})
 
 
+def embed_shards(folder: Path, target: str, file: VectorFile, shares: tuple[Share, ...] = (FIRST, SECOND)) -> None:
+    """Write the shards one after the other."""
+    for share in shares:
+        embed(folder, target, file, share=share)
+
+
 def contents(path: Path) -> dict[str, Any]:
     """All that is in an hdf5 file, itself or by links, with its index."""
     with h5py.File(path) as file:
@@ -97,8 +103,7 @@ def test_windows_that_grow_are_dealt_out_and_joined_to_the_same_vectors(
 def test_the_joined_file_may_move_with_its_shards_and_be_read_from_anywhere(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for share in (FIRST, SECOND):
-        embed(folder, "vectors.hdf5", Hdf5File(), share=share)
+    embed_shards(folder, "vectors.hdf5", Hdf5File())
     wanted = contents(folder / "vectors.hdf5")
     folder.rename(moved := folder.with_name("moved"))
     monkeypatch.chdir("/")
@@ -107,15 +112,13 @@ def test_the_joined_file_may_move_with_its_shards_and_be_read_from_anywhere(
 
 
 def test_sentences_as_keys_lead_to_the_first_of_equal_ones(folder: Path) -> None:
-    for share in (SECOND, FIRST):
-        embed(folder, "vectors.hdf5", Hdf5File(use_sentence_keys=True), share=share)
+    embed_shards(folder, "vectors.hdf5", Hdf5File(use_sentence_keys=True), (SECOND, FIRST))
     embed(folder, "whole", Hdf5File(use_sentence_keys=True))
     assert contents(folder / "vectors.hdf5") == contents(folder / "whole")
 
 
 def test_arrays_of_npz_shards_are_those_of_one_file(folder: Path) -> None:
-    for share in (FIRST, SECOND):
-        embed(folder, "vectors.npz", NpzFile(), share=share)
+    embed_shards(folder, "vectors.npz", NpzFile())
     embed(folder, "whole", NpzFile())
     check_manifest(folder, "vectors.npz", 2)
     assert "vectors.npz" not in names(folder)
@@ -128,8 +131,7 @@ def test_arrays_of_npz_shards_are_those_of_one_file(folder: Path) -> None:
 
 def test_rows_of_parquet_shards_are_those_of_one_file(folder: Path) -> None:
     arrow: Any = pytest.importorskip("pyarrow.parquet")
-    for share in (FIRST, SECOND):
-        embed(folder, "vectors.parquet", ParquetFile(), share=share)
+    embed_shards(folder, "vectors.parquet", ParquetFile())
     embed(folder, "whole", ParquetFile())
     shards = [folder / shard["file"] for shard in manifest(folder, "vectors.parquet")["shards"]]
     files = sorted(file for shard in shards for file in shard.iterdir())
@@ -168,11 +170,11 @@ RENAMES = [
 def test_broken_off_before_a_file_has_its_name_it_ends_with_the_same_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
-    for share in (FIRST, SECOND):
-        embed(folder, "vectors.hdf5", Hdf5File(), share=share)
+    embed_shards(folder, "vectors.hdf5", Hdf5File())
     wanted = {path: path.read_bytes() for path in folder.glob("vectors*")}
-    for path in folder.glob("vectors*"):
-        path.unlink() if "00000" not in path.name else None
+    for path in wanted:
+        if "00000" not in path.name:
+            path.unlink()
     rename = os.replace
 
     def failing(source: Path, target: Path) -> None:
@@ -238,8 +240,7 @@ def test_a_file_that_was_there_stays(folder: Path, name: str) -> None:
 
 
 def test_a_target_that_came_while_the_shards_were_made_stays(folder: Path) -> None:
-    embed(folder, "vectors.npz", NpzFile(), share=FIRST)
-    embed(folder, "vectors.npz", NpzFile(), share=SECOND)
+    embed_shards(folder, "vectors.npz", NpzFile())
     (folder / "vectors.npz.json").unlink()
     (folder / "vectors.npz").write_text("good")
     with pytest.raises(ConfigurationError, match=r"vectors.npz' exists"):
@@ -257,8 +258,7 @@ def test_a_record_that_is_gone_or_damaged_is_said(folder: Path, record: str) -> 
 
 
 def test_a_disk_without_room_for_the_links_leaves_the_shards(folder: Path) -> None:
-    embed(folder, "vectors.hdf5", Hdf5File(), share=FIRST)
-    embed(folder, "vectors.hdf5", Hdf5File(), share=SECOND)
+    embed_shards(folder, "vectors.hdf5", Hdf5File())
     whole = (folder / "vectors.hdf5").read_bytes()
     (folder / "vectors.hdf5").unlink()
     with (

@@ -19,15 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from more_itertools import chunked
 
-from elmo_plugin.embedding import (
-    Hdf5File,
-    NpzFile,
-    ParquetFile,
-    VectorFile,
-    hdf5,
-    parquet,
-    sentence_key,
-)
+from elmo_plugin.embedding import Hdf5File, NpzFile, ParquetFile, VectorFile, hdf5, parquet, sentence_key
 from elmo_plugin.embedding.corpus import Sentence, Window
 from elmo_plugin.embedding.vector_file import Layout
 from tests.full_disk import disk_of

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -84,28 +83,27 @@ def fuzz(target: Target, inputs: int, seed: int, first: int = 0) -> Result:
 def _watch(process: Any, shared: Any, queue: Any, findings: dict[str, Finding]) -> str:
     """Wait for a child; return why it ended before its time, or nothing."""
     last, since = -1.0, time.monotonic()
-    while process.is_alive():
+    while True:
         process.join(0.05)
+        has_ended = not process.is_alive()  # after which nothing more comes into the queue
         while not queue.empty():
             key, finding = queue.get()
             findings.setdefault(key, finding)
+        if has_ended:
+            return "" if process.exitcode == 0 else f"the process ended with {process.exitcode}"
         if shared[0] != last:
             last, since = shared[0], time.monotonic()
         elif time.monotonic() - since > 6 * MOST_SECONDS + 60:  # a minute for the corpus
             process.kill()
             process.join()
             return "no progress"
-    while not queue.empty():
-        key, finding = queue.get()
-        findings.setdefault(key, finding)
-    return "" if process.exitcode == 0 else f"the process ended with {process.exitcode}"
 
 
 def _child(target: Target, end: int, seed: int, shared: Any, queue: Any) -> None:
     with open(os.devnull, "r+") as null:
         for stream in (0, 1, 2):
             os.dup2(null.fileno(), stream)
-    with tempfile.TemporaryDirectory(dir=_memory_folder()) as name:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as name:
         folder = Path(name)
         (folder / "corpus").mkdir()
         run = target.prepare(folder / "corpus")
@@ -151,10 +149,6 @@ def _hang(*_: Any) -> None:
     raise Hang(f"more than {MOST_SECONDS} s")
 
 
-def _memory_folder() -> str | None:
-    return "/dev/shm" if os.path.isdir("/dev/shm") else None
-
-
 def _forbid(folder: Path) -> None:
     """Let the process raise `Forbidden` when it writes outside its folder, starts a program or opens a connection."""
     inside = (str(folder), "/dev/null", "/proc/self")
@@ -175,8 +169,3 @@ def _forbid(folder: Path) -> None:
                     raise Forbidden(f"{event} {where}"[:300])
 
     sys.addaudithook(audit)
-
-
-def show(counts: Counter[str]) -> str:
-    """Return counts on one line."""
-    return ", ".join(f"{count} {name}" for name, count in counts.items())

@@ -9,6 +9,7 @@ import shutil
 import struct
 import tarfile
 from collections.abc import Callable
+from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -24,7 +25,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader
 from allennlp.predictors import Predictor
 
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, CharacterLevelEncoder
 from elmo_plugin.checkpoints import (
     AllenNlpArchive,
     BilmTf,
@@ -44,7 +45,6 @@ from elmo_plugin.checkpoints.many_langs_vocabulary import parse_vocabulary
 from elmo_plugin.checkpoints.vocabulary import write_words
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretraining.vocabulary import read_vocabulary_file, vocabulary_of, words_of
-from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, language_model_run, pretrained
 from tests.fuzz.engine import Run, Target
 from tests.fuzz.mutations import (
@@ -92,23 +92,20 @@ def case(folder: Path, files: Files) -> Path:
 def use(checkpoint: Checkpoint) -> None:
     """Check that a checkpoint that was read is a biLM that runs."""
     bilm = build_bilm(checkpoint)
-    sizes = bilm.options
-    if sizes.many_langs is None and sizes.char_cnn is not None:
-        ids = batch_to_ids([["a", "word"]], sizes.char_cnn.max_characters_per_token)
+    if isinstance(bilm.token_encoder, CharacterLevelEncoder):
+        ids = bilm.token_encoder.batch_to_ids([["a", "word"]])
     else:
-        ids = torch.ones(1, 2, *[5] * (sizes.many_langs is not None), dtype=torch.long)
-        ids = bilm.token_encoder.batch_to_ids([["a", "word"]]) if sizes.many_langs is not None else ids  # type: ignore[operator]
+        ids = torch.ones(1, 2, dtype=torch.long)
     with torch.no_grad():
-        assert bilm(ids).layers.size(0) == sizes.num_layers
+        assert bilm(ids).layers.size(0) == bilm.options.num_layers
 
 
 def feed_options(folder: Path) -> Run:
     """`options.json`: what is read is written and read again the same."""
     blocks = [options(), options(char_cnn=None, n_tokens_vocab=9), options(char_cnn=None, lexicon=LEXICON)]
-    corpus = [json.dumps(sizes.to_dict()).encode() for sizes in blocks]
-    corpus.append(
-        json.dumps({**blocks[0].to_dict(), "batch_size": 128, "dropout": 0.1, "all_clip_norm_val": 10.0}).encode()
-    )
+    contents = [sizes.to_dict() for sizes in blocks]
+    contents.append({**contents[0], "batch_size": 128, "dropout": 0.1, "all_clip_norm_val": 10.0})
+    corpus = [json.dumps(content).encode() for content in contents]
 
     def run(random: Random, folder: Path) -> None:
         change = mutate_json if random.random() < 0.8 else mutate
@@ -122,10 +119,8 @@ def feed_options(folder: Path) -> Run:
 
 def hdf5_files(folder: Path) -> list[bytes]:
     """Return a biLM of bilm-tf's and files of all other structures."""
-    numbers, files = (
-        np.linspace(0, 1, 60).reshape(6, 10),
-        [(tensorflow_file(folder, options(**TINY).to_dict()) / "weights.hdf5").read_bytes()],
-    )
+    numbers = np.linspace(0, 1, 60).reshape(6, 10)
+    files = [(tensorflow_file(folder, options(**TINY).to_dict()) / "weights.hdf5").read_bytes()]
     for keys in ({}, {"libver": "latest"}, {"libver": "v108"}, {"track_order": True}):
         stream = io.BytesIO()
         with h5py.File(stream, "w", **keys) as file:
@@ -206,16 +201,11 @@ def run_folders(folder: Path) -> list[Files]:
     ]
     folders = [files]
     for number, value in enumerate(odd):
-        for key in random_keys(Random(number), weights):
+        for key in Random(number).sample(sorted(weights), 2):
             stream = io.BytesIO()
             torch.save({**weights, key: _shaped(value, weights[key])}, stream)
             folders.append({**files, "best.th": stream.getvalue()})
     return folders
-
-
-def random_keys(random: Random, weights: dict[str, Any]) -> list[str]:
-    """Return two names of tensors."""
-    return random.sample(sorted(weights), 2)
 
 
 def _shaped(value: Any, like: torch.Tensor) -> Any:
@@ -237,13 +227,10 @@ def archives(folder: Path) -> list[Files]:
     embedder = ElmoTokenEmbedder(*write_files(folder / "pair", lively(BiLM(options(**TINY)))))
     stream = io.BytesIO()
     torch.save({f"embedder.{name}": value for name, value in embedder.state_dict().items()}, stream)
-    theirs = {
-        "config.json": json.dumps(
-            {"model": {"options_file": str(folder / "pair/options.json"), "do_layer_norm": True}}
-        ).encode(),
-        "weights.th": stream.getvalue(),
-    }
-    packed = {"fta/model.options_file": (folder / "pair/options.json").read_bytes()}
+    options_file = folder / "pair/options.json"
+    config = {"model": {"options_file": str(options_file), "do_layer_norm": True}}
+    theirs = {"config.json": json.dumps(config).encode(), "weights.th": stream.getvalue()}
+    packed = {"fta/model.options_file": options_file.read_bytes()}
     return [read_files(folder / "ours"), theirs, {**theirs, **packed}]
 
 
@@ -273,25 +260,24 @@ def feed_zip(folder: Path) -> Run:
 def feed_native(folder: Path) -> Run:
     """Safetensors: lengths, header, metadata and numbers."""
     corpus = []
-    for number, checkpoint in enumerate(
-        (pretrained(**TINY), pretrained(warm=True, **TINY, lexicon=LEXICON, char_cnn=None))
-    ):
-        Native().write(checkpoint, folder / f"{number}.safetensors")
-        corpus.append((folder / f"{number}.safetensors").read_bytes())
+    for checkpoint in (pretrained(**TINY), pretrained(warm=True, **TINY, lexicon=LEXICON, char_cnn=None)):
+        Native().write(checkpoint, folder / "bilm.safetensors")
+        corpus.append((folder / "bilm.safetensors").read_bytes())
 
     def run(random: Random, folder: Path) -> None:
         data, other = random.choice(corpus), random.choice(corpus)
         if random.random() < 0.7:  # the header, without check sums in one of two
-            header = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
+            end = 8 + struct.unpack("<Q", data[:8])[0]
+            header = json.loads(data[8:end])
+            metadata = header["__metadata__"]
             if random.random() < 0.5:
-                del header["__metadata__"]["sums"]
+                del metadata["sums"]
             if random.random() < 0.5:
-                header["__metadata__"]["options"] = mutate_json(
-                    random, header["__metadata__"]["options"].encode()
-                ).decode("utf-8", "surrogatepass")
+                sizes = mutate_json(random, metadata["options"].encode())
+                metadata["options"] = sizes.decode("utf-8", "surrogatepass")
             text = json.dumps(header).encode()
             text = mutate_json(random, text) if random.random() < 0.7 else text
-            data = struct.pack("<Q", len(text)) + text + data[8 + struct.unpack("<Q", data[:8])[0] :]
+            data = struct.pack("<Q", len(text)) + text + data[end:]
         path = case(folder, {"bilm.safetensors": mutate(random, data, other) if random.random() < 0.5 else data})
         use(Native().read(path / "bilm.safetensors"))
 
@@ -336,8 +322,8 @@ def feed_vocabulary(folder: Path) -> Run:
         data = mutate(random, dictionary if kind == 0 else random.choice(corpus), random.choice([*corpus, dictionary]))
         path.write_bytes(data)
         if kind == 0:
-            entries = parse_vocabulary(data.decode("utf-8", "replace"), "word.dic")
-            assert len(entries) == data.decode("utf-8", "replace").removesuffix("\n").count("\n") + 1
+            text = data.decode("utf-8", "replace")
+            assert len(parse_vocabulary(text, "word.dic")) == text.removesuffix("\n").count("\n") + 1
         elif kind == 1:
             words = read_words(path, "vocabulary.txt")
             if not any(word.endswith("\r") for word in words):
@@ -387,17 +373,14 @@ def feed_reader(keys: dict[str, Any], fixture: str) -> Callable[[Path], Run]:
     """A dataset reader: each instance has tokens, and as many tags."""
 
     def prepare(folder: Path) -> Run:
-        corpus = [
-            (FIXTURES / fixture).read_bytes(),
-            *(path.read_bytes() for path in (FIXTURES / fixture).parent.iterdir()),
-        ]
+        path = FIXTURES / fixture
+        corpus = [path.read_bytes(), *(other.read_bytes() for other in path.parent.iterdir())]
         tokenizer = {"tokenizer": "just_spaces"} if keys["type"] == "text_classification_csv" else {}
         reader = DatasetReader.from_params(Params({**keys, **tokenizer}))
 
         def run(random: Random, folder: Path) -> None:
             data = mutate(random, corpus[0], random.choice(corpus))
-            packed = random.random()
-            if packed < 0.05:
+            if random.random() < 0.05:
                 data = gzip.compress(data, 1)
                 data = mutate(random, data) if random.random() < 0.7 else data
             path = folder / "data.txt"
@@ -424,6 +407,13 @@ QUESTIONS = [
 
 TINY_ELMO = {"bilm": {"options": options(dim=4, projection_dim=2).to_dict(), "seed": 0}, "dropout": 0.0}
 TINY_ENCODER = {"type": "lstm", "input_size": 4, "hidden_size": 6, "bidirectional": True}
+TINY_TAGGER = tagger(TINY_ELMO, encoder=TINY_ENCODER)
+POOLING = {"type": "boe", "embedding_dim": 12 + 4, "averaged": True}
+TINY_CLASSIFIER = classifier(TINY_ELMO, encoder=TINY_ENCODER, seq2vec_encoder=POOLING)
+EXPERIMENTS = {
+    "tagger": experiment(TINY_TAGGER, tags_reader(), TOWNS),
+    "classifier": experiment(TINY_CLASSIFIER, csv_reader(tokenizer="spacy_blank"), OPINIONS),
+}
 
 
 def feed_predictor(name: str, task: str) -> Callable[[Path], Run]:
@@ -431,34 +421,20 @@ def feed_predictor(name: str, task: str) -> Callable[[Path], Run]:
 
     def prepare(folder: Path) -> Run:
         if task == "bilm":
-            model, reader = language_model(), DatasetReader.from_params(Params({"type": "text_shards"}))
+            model, reader = language_model(), {"type": "text_shards"}
         else:
-            pooling = {"type": "boe", "embedding_dim": 12 + 4, "averaged": True}
-            config = (
-                experiment(tagger(TINY_ELMO, encoder=TINY_ENCODER), tags_reader(), TOWNS)
-                if task == "tagger"
-                else experiment(
-                    classifier(TINY_ELMO, encoder=TINY_ENCODER, seq2vec_encoder=pooling),
-                    csv_reader(tokenizer="spacy_blank"),
-                    OPINIONS,
-                )
-            )
-            model, reader = build_model(config)[0], DatasetReader.from_params(Params(dict(config["dataset_reader"])))
-        predictor = Predictor.by_name(name)(model, reader)
+            model, reader = build_model(EXPERIMENTS[task])[0], EXPERIMENTS[task]["dataset_reader"]
+        predictor = Predictor.by_name(name)(model, DatasetReader.from_params(Params(deepcopy(reader))))
 
         def run(random: Random, folder: Path) -> None:
             change = mutate_json if random.random() < 0.8 else mutate
-            lines = [
-                change(random, random.choice(QUESTIONS), random.choice(QUESTIONS))
-                for _ in range(random.choice((1, 1, 3)))
-            ]
-            lines = [line[:LONGEST_QUESTION] for line in lines]
-            questions = [predictor.load_line(line.decode("utf-8", "replace")) for line in lines]
-            answers = (
-                [predictor.predict_json(questions[0])]
-                if len(questions) == 1
-                else predictor.predict_batch_json(questions)
-            )
+            n_lines = random.choice((1, 1, 3))
+            lines = [change(random, random.choice(QUESTIONS), random.choice(QUESTIONS)) for _ in range(n_lines)]
+            questions = [predictor.load_line(line[:LONGEST_QUESTION].decode("utf-8", "replace")) for line in lines]
+            if n_lines == 1:
+                answers = [predictor.predict_json(questions[0])]
+            else:
+                answers = predictor.predict_batch_json(questions)
             assert len(answers) == len(questions)
             for answer in answers:
                 json.dumps(answer)
@@ -507,8 +483,7 @@ def write_inputs(folder: Path) -> None:
     (folder / "towns.txt").write_bytes(TOWNS.read_bytes())
     pair = {"sentence_good": "the cat left", "sentence_bad": "the cat leaved", "UID": "verbs"}
     (folder / "pairs.jsonl").write_text(f"{json.dumps(pair)}\n" * 3, encoding="utf-8")
-    config = experiment(tagger(TINY_ELMO, encoder=TINY_ENCODER), tags_reader(), Path("towns.txt"))
-    write_json(folder / "config.json", config)
+    write_json(folder / "config.json", experiment(TINY_TAGGER, tags_reader(), Path("towns.txt")))
 
 
 def feed_command(name: str) -> Callable[[Path], Run]:
@@ -521,9 +496,8 @@ def feed_command(name: str) -> Callable[[Path], Run]:
         parser = ArgumentParserWithDefaults()
         Subcommand.by_name(name)().add_subparser(parser.add_subparsers())
         # A user may name any place to write to, but these are not to be tried. No argument can hold a NUL character.
-        words = [
-            word for word in ODD_WORDS if not word.startswith(("/", "..", "~", "http", "file", "\0")) and len(word) < 99
-        ]
+        untried = ("/", "..", "~", "http", "file", "\0")
+        words = [word for word in ODD_WORDS if not word.startswith(untried) and len(word) < 99]
         lines = list(map(shlex.split, COMMANDS[name]))
         flags = sorted({argument for line in lines for argument in line if argument.startswith("--")})
         values = [*words, *flags, *map(str, SIZES), "-1", "text.txt", "bilm", "runs", "", "out.npz", "towns.txt"]

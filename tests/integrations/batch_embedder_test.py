@@ -17,18 +17,10 @@ from datasets.fingerprint import Hasher
 
 import elmo_plugin
 from elmo_plugin.integrations import BatchEmbedder
-from tests.oracles import write_files
-from tests.task_oracles import D, small_bilm, warm_bilm
+from tests.task_oracles import D
 
 TEXTS: list[Any] = ["The ship sank.", None, "", "A calm, bright morning!", float("nan"), np.float32("nan")]
 TOKENS: list[list[str]] = [["The", "ship", "sank", "."], [], [], ["A", "calm", ",", "bright", "morning", "!"], [], []]
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> str:
-    """The small biLM in bilm-tf's files."""
-    write_files(tmp_path / "bilm", small_bilm())
-    return str(tmp_path / "bilm")
 
 
 @pytest.mark.parametrize("mix", ["last", "average", "all", "concatenate"])
@@ -71,9 +63,8 @@ def test_every_kind_of_column_that_an_engine_passes_is_read(small: str) -> None:
     assert embed({"tokens": []})["vectors"] == [] == embed({"tokens": np.array([], dtype=object)})["vectors"]
 
 
-def test_a_pickle_is_small_the_same_before_and_after_use_and_names_the_parameters(tmp_path: Path) -> None:
-    write_files(tmp_path / "warm", warm_bilm())
-    keys = {"bilm": str(tmp_path / "warm"), "initial_state": "warm", "tokenizer": str.split, "num_threads": 1}
+def test_a_pickle_is_small_the_same_before_and_after_use_and_names_the_parameters(warm: str) -> None:
+    keys = {"bilm": warm, "initial_state": "warm", "tokenizer": str.split, "num_threads": 1}
     embed = BatchEmbedder(**keys)
     content, mark = pickle.dumps(embed), Hasher.hash(embed)
     (vector,) = embed({"text": ["The ship"]})["elmo"]
@@ -101,10 +92,9 @@ def test_what_it_cannot_read_is_an_error(small: str) -> None:
 
 
 def test_datasets_maps_it_in_forked_processes_and_finds_the_result_again(small: str, tmp_path: Path) -> None:
-    datasets.Dataset.from_dict({"text": [text if isinstance(text, str) else None for text in TEXTS] * 3}).save_to_disk(
-        tmp_path / "data"
-    )
-    wanted = BatchEmbedder(bilm=small, pooling=None)({"text": TEXTS})["elmo"] * 3
+    texts = [text if isinstance(text, str) else None for text in TEXTS] * 3
+    datasets.Dataset.from_dict({"text": texts}).save_to_disk(tmp_path / "data")
+    wanted = BatchEmbedder(bilm=small, pooling=None)({"text": texts})["elmo"]
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)  # whose threads the processes, which are forked, have not got

@@ -17,18 +17,10 @@ from flair.trainers import ModelTrainer
 
 import elmo_plugin
 from elmo_plugin.integrations.flair_embeddings import ElmoEmbeddings
-from tests.oracles import write_files
-from tests.task_oracles import D, L, small_bilm, warm_bilm
+from tests.task_oracles import D, L
 
 TEXTS = [["The", "ship", "left", "Boston", "."], ["She", "sold", "bread"]]
 flair.device = torch.device("cpu")
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> str:
-    """The small biLM in bilm-tf's files."""
-    write_files(tmp_path / "bilm", small_bilm())
-    return str(tmp_path / "bilm")
 
 
 def sentences() -> list[Sentence]:
@@ -66,10 +58,11 @@ def test_vectors_are_those_of_flairs_own_class(mode: str, small: str, monkeypatc
 
 
 @pytest.mark.parametrize("state", ["zero", "warm"])
-def test_a_tagger_on_a_stack_trains_and_what_it_saves_needs_no_other_file(state: str, tmp_path: Path) -> None:
-    write_files(tmp_path / "warm", warm_bilm())
+def test_a_tagger_on_a_stack_trains_and_what_it_saves_needs_no_other_file(
+    state: str, warm: str, tmp_path: Path
+) -> None:
     corpus = Corpus(train=sentences(), dev=sentences(), test=sentences(), sample_missing_splits=False)
-    elmo = ElmoEmbeddings(str(tmp_path / "warm"), embedding_mode="average", initial_state=state)
+    elmo = ElmoEmbeddings(warm, embedding_mode="average", initial_state=state)
     tagger = SequenceTagger(
         embeddings=StackedEmbeddings([elmo, OneHotEmbeddings.from_corpus(corpus, min_freq=1)]),
         tag_dictionary=corpus.make_label_dictionary("ner", add_unk=False),
@@ -80,7 +73,7 @@ def test_a_tagger_on_a_stack_trains_and_what_it_saves_needs_no_other_file(state:
     ModelTrainer(tagger, corpus).train(tmp_path / "run", max_epochs=1, mini_batch_size=2, learning_rate=0.1)
     assert any(not torch.equal(value, before[name]) for name, value in tagger.state_dict().items())
 
-    shutil.rmtree(tmp_path / "warm")
+    shutil.rmtree(warm)
     loaded = SequenceTagger.load(tmp_path / "run" / "final-model.pt")
     for one, other in zip(sentences(), sentences(), strict=True):
         tagger.predict(one, embedding_storage_mode="cpu", return_probabilities_for_all_classes=True)

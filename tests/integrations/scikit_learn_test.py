@@ -3,7 +3,6 @@
 import pickle
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,8 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import elmo_plugin
 from elmo_plugin.integrations import ElmoVectorizer, scikit_learn
-from tests.oracles import write_files
-from tests.task_oracles import D, L, small_bilm, warm_bilm
+from tests.task_oracles import D, L
 
 TEXTS = ["The ship sank.", "A calm, bright morning!", "", "She sold the bakery."]
 TOKENS = [
@@ -30,13 +28,6 @@ TOKENS = [
     [],
     ["She", "sold", "the", "bakery", "."],
 ]
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> str:
-    """The small biLM in bilm-tf's files."""
-    write_files(tmp_path / "bilm", small_bilm())
-    return str(tmp_path / "bilm")
 
 
 def means(arrays: list[np.ndarray]) -> np.ndarray:
@@ -177,11 +168,10 @@ def test_wrong_parameters_are_said_when_it_is_fitted_and_not_before(small: str) 
         ElmoVectorizer(small, mix="best").fit(TEXTS)
 
 
-def test_it_starts_warm_if_asked_and_loads_again_when_that_changes(tmp_path: Path, small: str) -> None:
-    write_files(tmp_path / "warm", warm_bilm())
-    vectorizer = ElmoVectorizer(str(tmp_path / "warm"))
+def test_it_starts_warm_if_asked_and_loads_again_when_that_changes(warm: str, small: str) -> None:
+    vectorizer = ElmoVectorizer(warm)
     for state in ("zero", "warm"):
-        wanted = means(elmo_plugin.load(tmp_path / "warm", "average", initial_state=state).embed(TOKENS))
+        wanted = means(elmo_plugin.load(warm, "average", initial_state=state).embed(TOKENS))
         found = vectorizer.set_params(initial_state=state).transform(TOKENS)
         np.testing.assert_array_equal(found, wanted)
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(vectorizer)).transform(TOKENS), wanted)

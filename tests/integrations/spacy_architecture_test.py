@@ -22,8 +22,7 @@ import elmo_plugin
 from elmo_plugin.integrations import ElmoComponent, elmo_v1, spacy_architecture
 from elmo_plugin.text import length_batches
 from tests.checkpoints.word_input_test import ORDERS, write_pair
-from tests.oracles import write_files
-from tests.task_oracles import D, L, small_bilm, warm_bilm
+from tests.task_oracles import D, L
 
 TEXTS = [["The", "ship", "sank", "."], ["A", "calm"], [], ["She", "sold", "\n", "the", "bakery", "."], [" "]]
 VOCAB = spacy.blank("en").vocab
@@ -90,13 +89,6 @@ dev = "train.spacy"
 max_steps = 4
 eval_frequency = 2
 """
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> str:
-    """The small biLM in bilm-tf's files."""
-    write_files(tmp_path / "bilm", small_bilm())
-    return str(tmp_path / "bilm")
 
 
 def docs(texts: list[list[str]] = TEXTS) -> list[Doc]:
@@ -216,11 +208,10 @@ def test_spacy_trains_a_config_and_what_it_saves_needs_no_other_file(
         assert torch.equal(value, mix[name])
 
 
-def test_a_warm_state_and_the_vocabulary_of_a_bilm_of_words_are_saved_too(tmp_path: Path) -> None:
-    write_files(tmp_path / "warm", warm_bilm())
+def test_a_warm_state_and_the_vocabulary_of_a_bilm_of_words_are_saved_too(warm: str, tmp_path: Path) -> None:
     write_pair(tmp_path / "words", ORDERS["anywhere"])
-    for name, state in (("warm", "warm"), ("words", None)):
-        bilm, texts = str(tmp_path / name), docs([["the", "cat", "sat"], ["a", "dog"]])
+    texts = docs([["the", "cat", "sat"], ["a", "dog"]])
+    for bilm, state in ((warm, "warm"), (str(tmp_path / "words"), None)):
         model = elmo_v1(bilm, initial_state=state)
         wanted = model.predict(texts)
         means = elmo_plugin.load(bilm, "average", initial_state=state).embed([[w.text for w in doc] for doc in texts])

@@ -13,17 +13,9 @@ from spacy.tokens import Doc
 
 import elmo_plugin
 from elmo_plugin.integrations import ElmoComponent
-from tests.oracles import write_files
-from tests.task_oracles import D, L, small_bilm, warm_bilm
+from tests.task_oracles import D, L
 
 TEXTS = ["The ship sank.", "A calm, bright morning!", "", "She sold the bakery."]
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> str:
-    """The small biLM in bilm-tf's files."""
-    write_files(tmp_path / "bilm", small_bilm())
-    return str(tmp_path / "bilm")
 
 
 def pipeline(bilm: str, **keys: object) -> Language:
@@ -161,15 +153,13 @@ def test_wrong_keys_are_said(small: str) -> None:
         pipeline(small, layer=1)
 
 
-def test_it_starts_warm_if_asked_and_so_does_the_pipeline_that_is_saved(tmp_path: Path, small: str) -> None:
-    write_files(tmp_path / "warm", warm_bilm())
-    bilm = str(tmp_path / "warm")
-    nlp = pipeline(bilm, initial_state="warm")
+def test_it_starts_warm_if_asked_and_so_does_the_pipeline_that_is_saved(tmp_path: Path, warm: str, small: str) -> None:
+    nlp = pipeline(warm, initial_state="warm")
     nlp.to_disk(tmp_path / "saved")
     for found in (nlp(TEXTS[0]), spacy.load(tmp_path / "saved")(TEXTS[0])):
-        (wanted,) = elmo_plugin.load(bilm, "average", initial_state="warm").embed([words(found)])
+        (wanted,) = elmo_plugin.load(warm, "average", initial_state="warm").embed([words(found)])
         np.testing.assert_array_equal(found.tensor, wanted)
-        assert not np.allclose(found.tensor, pipeline(bilm)(TEXTS[0]).tensor, atol=1e-3)
+        assert not np.allclose(found.tensor, pipeline(warm)(TEXTS[0]).tensor, atol=1e-3)
     with pytest.raises(ConfigurationError, match="holds no warm state"):
         pipeline(small, initial_state="warm")
     with pytest.raises(ConfigurationError, match="'initial_state': expected 'zero' or 'warm', got 'carried'"):

@@ -3,13 +3,15 @@
 import pytest
 import torch
 from hypothesis import example, given, settings
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from elmo_plugin.linear import products
 from elmo_plugin.linear.products import Version, pack, product
-from elmo_plugin.lstm import LstmClips, LstmState, LstmWeights, packed, reference
-from tests.kernel_oracles import Case, assert_same, cases, in_float32, layer, make_case
+from elmo_plugin.lstm import LstmClips, packed, reference
+from tests.kernel_oracles import Case, cases, in_float32, layer, make_case
 
-TYPES = [torch.float32, torch.bfloat16]
+EACH_LENGTH = pytest.mark.parametrize("lengths", [[1], [40], [40, 33, 7] * 5])
 
 
 @settings(max_examples=100)
@@ -19,21 +21,17 @@ TYPES = [torch.float32, torch.bfloat16]
 @example(case=make_case([3, 2, 5], sizes=(1, 1, 1), clips=LstmClips(0.3, 0.2)))
 def test_without_gradients_it_is_the_reference(case: Case) -> None:
     with torch.no_grad():
-        outputs, state = layer(packed, *case)
-        wanted_outputs, wanted_state = layer(reference, *case)
-    torch.testing.assert_close(outputs, wanted_outputs, rtol=1e-10, atol=1e-10)
-    assert_same(state, wanted_state)
+        torch.testing.assert_close(layer(packed, *case), layer(reference, *case), rtol=1e-10, atol=1e-10)
 
 
 def larger(lengths: list[int]) -> Case:
     """A layer of some size in float32, its weights small enough that rounding does not grow from step to step."""
     case = in_float32(make_case(lengths, sizes=(32, 96, 32), clips=LstmClips(3.0, 3.0)))
-    small = (None if part is None else 0.3 * part for part in case.weights)
-    return case._replace(weights=LstmWeights(*small))  # type: ignore[arg-type]
+    return case._replace(weights=tree_map_only(Tensor, lambda part: 0.3 * part, case.weights))
 
 
 @pytest.mark.parametrize("onednn", [True, False])
-@pytest.mark.parametrize("lengths", [[1], [40], [40, 33, 7] * 5])
+@EACH_LENGTH
 def test_float32_by_either_library_is_the_reference(
     onednn: bool, lengths: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,11 +42,11 @@ def test_float32_by_either_library_is_the_reference(
         torch.testing.assert_close(layer(packed, *case), layer(reference, *case), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("lengths", [[1], [40], [40, 33, 7] * 5])
+@EACH_LENGTH
 def test_with_weights_of_bfloat16_only_products_are_rounded(lengths: list[int]) -> None:
     case = larger(lengths)
-    halves = LstmWeights(*(None if part is None else part.bfloat16() for part in case.weights))  # type: ignore[arg-type]
-    exact = LstmWeights(*(None if part is None else part.float() for part in halves))  # type: ignore[arg-type]
+    halves = tree_map_only(Tensor, Tensor.bfloat16, case.weights)
+    exact = tree_map_only(Tensor, Tensor.float, halves)
     with torch.no_grad():
         outputs, state = layer(packed, *case._replace(weights=halves))
         wanted, _ = layer(reference, *case._replace(weights=exact))
@@ -59,15 +57,14 @@ def test_with_weights_of_bfloat16_only_products_are_rounded(lengths: list[int]) 
 
 def test_a_state_of_bfloat16_is_taken_and_one_of_float32_given_back() -> None:
     case = larger([3, 0, 2])
-    weights = LstmWeights(*(None if part is None else part.bfloat16() for part in case.weights))  # type: ignore[arg-type]
-    state = LstmState(*(part.bfloat16() for part in case.state))
+    weights, state = tree_map_only(Tensor, Tensor.bfloat16, (case.weights, case.state))
     with torch.no_grad():
         outputs, final = layer(packed, case.inputs.bfloat16(), case.lengths, weights, state, case.clips)
     assert {outputs.dtype, final.hidden.dtype, final.cell.dtype} == {torch.float32}
     torch.testing.assert_close(final.cell[1], state.cell[1].float(), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("dtype", [*TYPES, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("rows", [1, 2, 33])
 @pytest.mark.parametrize("times", [1, 8, 100])
 def test_a_product_is_torchs_packed_or_not(dtype: torch.dtype, rows: int, times: int) -> None:

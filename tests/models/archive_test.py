@@ -14,38 +14,27 @@ from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 from allennlp.training.util import evaluate
 
-from elmo_plugin.bilm import BiLM, warm_up
-from elmo_plugin.checkpoints import BilmTf, Checkpoint
+from elmo_plugin.bilm import BiLM
 from elmo_plugin.elmo import Elmo
-from elmo_plugin.text import batch_to_ids
-from tests.oracles import SENTENCES, options
+from tests.models.configs import ELMO_ONLY, stock_tagger
+from tests.oracles import options, write_files
 from tests.task_oracles import (
     OPINIONS,
     TOWNS,
     Config,
-    D,
     as_tensors,
     bilm_files,
     build_model,
     classifier,
     csv_reader,
     experiment,
-    lstm,
     read_data,
     small_bilm,
     tagger,
     tags_reader,
     train,
+    warm_bilm,
 )
-
-ELMO_ONLY = {"elmo": {"type": "elmo_characters"}}
-
-
-def stock_tagger(**elmo: Config) -> Config:
-    """AllenNLP's own tagger on one or more ELMos."""
-    embedders = {name: {"type": "elmo", "dropout": 0.0, **keys} for name, keys in elmo.items()}
-    embedder = {"type": "basic", "token_embedders": embedders}
-    return {"type": "simple_tagger", "text_field_embedder": embedder, "encoder": lstm(D * len(elmo))}
 
 
 def answers(model: Model, config: Config) -> list[dict[str, Any]]:
@@ -61,12 +50,12 @@ def same(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
     )
 
 
-def train_and_load(config: Config, folder: Path, *gone: str) -> Model:
-    """Train in `run`, remove folders, and load the archive, which must give the same answers."""
-    model = train(config, folder / "run")
-    for name in gone:
-        shutil.rmtree(folder / name)
-    loaded = load_archive(folder / "run" / "model.tar.gz").model
+def train_and_load(config: Config, folder: Path, *gone: Path) -> Model:
+    """Train, remove other folders, and load the archive, which must give the same answers."""
+    model = train(config, folder)
+    for other in gone:
+        shutil.rmtree(other)
+    loaded = load_archive(folder / "model.tar.gz").model
     assert same(answers(loaded, config), answers(model, config))
     return loaded
 
@@ -123,7 +112,7 @@ def test_a_model_with_two_bilms_finds_each(tmp_path: Path) -> None:
     one, other = bilm_files(tmp_path / "one"), bilm_files(tmp_path / "other", dim=32)
     indexers = {"first": {"type": "elmo_characters"}, "second": {"type": "elmo_characters"}}
     config = experiment(stock_tagger(first=one, second=other), tags_reader(token_indexers=indexers), TOWNS)
-    loaded = train_and_load(config, tmp_path, "one", "other")
+    loaded = train_and_load(config, tmp_path / "run", tmp_path / "one", tmp_path / "other")
     assert [bilm.options.lstm.cell_dim for bilm in bilms(loaded)] == [24, 32]
 
 
@@ -132,26 +121,24 @@ def test_a_model_with_the_same_bilm_twice_keeps_what_each_has_learned(tmp_path: 
     indexers = {"first": {"type": "elmo_characters"}, "second": {"type": "elmo_characters"}}
     embedders = {"first": {**files, "requires_grad": True}, "second": files}
     config = experiment(stock_tagger(**embedders), tags_reader(token_indexers=indexers), TOWNS)
-    loaded = train_and_load(config, tmp_path, "bilm")
+    loaded = train_and_load(config, tmp_path / "run", tmp_path / "bilm")
     first, second = bilms(loaded)
     assert not torch.equal(first.lstm.forward_layers[0].bias, second.lstm.forward_layers[0].bias)
     assert torch.equal(second.lstm.forward_layers[0].weight_hh, small_bilm().lstm.forward_layers[0].weight_hh)
 
 
 def test_a_warm_state_goes_with_the_weights(tmp_path: Path) -> None:
-    bilm = small_bilm()
-    bilm.warm_state = warm_up(bilm, [batch_to_ids(SENTENCES)])
-    BilmTf().write(Checkpoint(bilm.options, bilm.state_dict()), tmp_path / "bilm")
+    bilm = warm_bilm()
+    write_files(tmp_path / "bilm", bilm)
     elmo = {"bilm": {"pretrained": str(tmp_path / "bilm")}, "initial_state": "warm"}
-    config = EXPERIMENTS["simple_tagger"](elmo)
-    loaded = train_and_load(config, tmp_path, "bilm")
+    loaded = train_and_load(EXPERIMENTS["simple_tagger"](elmo), tmp_path / "run", tmp_path / "bilm")
     assert torch.equal(bilms(loaded)[0].warm_hidden, bilm.warm_hidden)
 
 
 @pytest.mark.usefixtures("native_bfloat16")
 def test_half_precision_goes_into_an_archive_and_out_again(tmp_path: Path) -> None:
     config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), "precision": "bfloat16"})
-    loaded = train_and_load(config, tmp_path, "bilm")
+    loaded = train_and_load(config, tmp_path / "run", tmp_path / "bilm")
     assert {parameter.dtype for parameter in bilms(loaded)[0].parameters()} == {torch.bfloat16}
 
 
@@ -177,10 +164,7 @@ def test_an_archives_bilm_is_a_source_for_another_model(tmp_path: Path) -> None:
     for name, value in bilms(donor)[0].named_parameters():
         assert torch.equal(elmo.bilm.get_parameter(name), value)
     second = EXPERIMENTS["elmo_classifier"]({"bilm": {"pretrained": str(tmp_path / "run" / "model.tar.gz")}})
-    model = train(second, tmp_path / "second")
-    shutil.rmtree(tmp_path / "run")
-    loaded = load_archive(tmp_path / "second" / "model.tar.gz").model
-    assert same(answers(loaded, second), answers(model, second))
+    train_and_load(second, tmp_path / "second", tmp_path / "run")
 
 
 FILES = ("options_file", "weight_file")
@@ -235,7 +219,7 @@ def test_a_model_says_what_its_bilm_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("freeze", "kind"), [(True, "elmo_classifier"), (False, "elmo_tagger")])
 def test_elmo_may_be_a_module_of_another_archive(freeze: bool, kind: str, trained_tagger: Path, tmp_path: Path) -> None:
     pretrained = {"_pretrained": {"archive_file": str(trained_tagger), "module_path": "text.elmo", "freeze": freeze}}
-    model = train_and_load(EXPERIMENTS[kind](pretrained), tmp_path)
+    model = train_and_load(EXPERIMENTS[kind](pretrained), tmp_path / "run")
     for name, value in load_archive(trained_tagger).model.text.elmo.named_parameters():
         is_mix = name.startswith("mixes.")
         parameter = model.text.elmo.get_parameter(name)
@@ -275,10 +259,6 @@ def test_a_model_that_starts_from_the_weights_of_another_is_self_contained(tmp_p
     start = {"type": "pretrained", "weights_file_path": str(tmp_path / "first" / "best.th")}
     second["model"]["initializer"] = {"regexes": [[".*", start]]}
     second["trainer"] |= {"num_epochs": 1, "optimizer": {"type": "sgd", "lr": 1e-12}}
-    model = train(second, tmp_path / "second")
+    loaded = train_and_load(second, tmp_path / "second", tmp_path / "bilm", tmp_path / "first")
     for name, value in donor.named_parameters():
-        torch.testing.assert_close(model.get_parameter(name), value, atol=1e-6, rtol=0)
-    for folder in ("bilm", "first"):
-        shutil.rmtree(tmp_path / folder)
-    loaded = load_archive(tmp_path / "second" / "model.tar.gz").model
-    assert same(answers(loaded, second), answers(model, second))
+        torch.testing.assert_close(loaded.get_parameter(name), value, atol=1e-6, rtol=0)

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from allennlp.common.checks import ConfigurationError
 from allennlp.predictors import Predictor
 
-from tests.oracles import options
+from tests.models.configs import ELMO, ELMO_ONLY, stock_tagger
 from tests.task_oracles import (
     TOWNS,
     Config,
@@ -27,17 +28,10 @@ from tests.task_oracles import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-RANDOM = {"bilm": {"options": options().to_dict(), "seed": 0}}
 
 
-def stock_tagger(elmo: Config, **encoder: Any) -> Config:
-    """AllenNLP's own tagger on `elmo` alone."""
-    embedder = {"type": "basic", "token_embedders": {"elmo": {"type": "elmo", **elmo}}}
-    return {"type": "simple_tagger", "text_field_embedder": embedder, "encoder": {**lstm(D), **encoder}}
-
-
-def towns(model: Config, data: Path = TOWNS) -> Config:
-    return experiment(model, tags_reader(token_indexers={"elmo": {"type": "elmo_characters"}}), data)
+def towns(model: Config, data: Path = TOWNS, **trainer: Any) -> Config:
+    return experiment(model, tags_reader(token_indexers=ELMO_ONLY), data, **trainer)
 
 
 def error_of(config: Config, folder: Path) -> str:
@@ -48,17 +42,18 @@ def error_of(config: Config, folder: Path) -> str:
     return str(caught.value)
 
 
+def overwrite(key: str, content: bytes) -> Callable[[Config], None]:
+    """Return what gives one of the files another content."""
+
+    def spoil(files: Config) -> None:
+        Path(files[key]).write_bytes(content)
+
+    return spoil
+
+
 def cut_in_half(files: Config) -> None:
     path = Path(files["weight_file"])
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def write_text_for_weights(files: Config) -> None:
-    Path(files["weight_file"]).write_text("not weights at all\n", encoding="utf-8")
-
-
-def empty_weights(files: Config) -> None:
-    Path(files["weight_file"]).write_bytes(b"")
 
 
 def drop_the_projection(files: Config) -> None:
@@ -66,14 +61,6 @@ def drop_the_projection(files: Config) -> None:
     content = json.loads(path.read_text(encoding="utf-8"))
     del content["lstm"]["projection_dim"]
     path.write_text(json.dumps(content), encoding="utf-8")
-
-
-def break_the_json(files: Config) -> None:
-    Path(files["options_file"]).write_text('{"lstm": ', encoding="utf-8")
-
-
-def write_latin_1(files: Config) -> None:
-    Path(files["options_file"]).write_bytes('{"char_cnn": "Ü"}'.encode("latin-1"))
 
 
 def swap_the_files(files: Config) -> None:
@@ -89,11 +76,11 @@ def remove_the_weights(files: Config) -> None:
     [
         (remove_the_weights, ["'weight_file'", "weights.hdf5"]),
         (cut_in_half, ["'weight_file'", "weights.hdf5", "complete"]),
-        (write_text_for_weights, ["'weight_file'", "weights.hdf5", "complete"]),
-        (empty_weights, ["'weight_file'", "weights.hdf5", "complete"]),
+        (overwrite("weight_file", b"not weights at all\n"), ["'weight_file'", "weights.hdf5", "complete"]),
+        (overwrite("weight_file", b""), ["'weight_file'", "weights.hdf5", "complete"]),
         (drop_the_projection, ["'options_file'", "options.json", "'lstm.projection_dim'"]),
-        (break_the_json, ["'options_file'", "options.json", "line 1"]),
-        (write_latin_1, ["'options_file'", "options.json", "0xdc"]),
+        (overwrite("options_file", b'{"lstm": '), ["'options_file'", "options.json", "line 1"]),
+        (overwrite("options_file", b'{"char_cnn": "\xdc"}'), ["'options_file'", "options.json", "0xdc"]),
         (swap_the_files, ["'options_file'", "weights.hdf5", "swapped"]),
     ],
 )
@@ -119,13 +106,13 @@ def test_a_spoilt_file_is_named_with_what_is_wrong_with_it(
     ],
 )
 def test_an_unknown_choice_is_an_error_that_lists_the_choices(keys: Config, facts: list[str], tmp_path: Path) -> None:
-    found = error_of(towns(stock_tagger({**RANDOM, **keys})), tmp_path)
+    found = error_of(towns(stock_tagger(elmo={**ELMO, **keys})), tmp_path)
     assert all(fact in found for fact in facts), found
 
 
 @pytest.mark.parametrize("source", ["/no/such/place", "/no/such/model.tar.gz", "/no/such/weights.hdf5"])
 def test_a_pretrained_bilm_that_does_not_exist_is_named(source: str, tmp_path: Path) -> None:
-    assert f"'{source}'" in error_of(towns(stock_tagger({"bilm": {"pretrained": source}})), tmp_path)
+    assert f"'{source}'" in error_of(towns(stock_tagger(elmo={"bilm": {"pretrained": source}})), tmp_path)
 
 
 @pytest.mark.parametrize(("num_layers", "width"), [(2, 32), (4, 64)])
@@ -134,7 +121,7 @@ def test_the_wrong_number_of_layers_of_elmo_enhanced_is_an_error_with_both_width
 ) -> None:
     sizes = {"num_elmo_layers": num_layers, "layer_dim": D}
     encoder = {"type": "elmo_enhanced", "encoder": lstm(D), **sizes}
-    model = {**stock_tagger({**RANDOM, "mix": "concatenate"}), "encoder": encoder}
+    model = {**stock_tagger(elmo={**ELMO, "mix": "concatenate"}), "encoder": encoder}
     assert f"48 and {width}" in error_of(towns(model), tmp_path)
 
 
@@ -151,7 +138,7 @@ def test_the_wrong_number_of_layers_of_elmo_enhanced_is_an_error_with_both_width
 def test_data_that_cannot_be_read_are_named(kind: str, content: bytes, fact: str, tmp_path: Path) -> None:
     data = tmp_path / "data.txt"
     data.write_bytes(content)
-    config = towns(tagger(RANDOM), data) if kind == "tagged" else experiment(classifier(RANDOM), csv_reader(), data)
+    config = towns(tagger(ELMO), data) if kind == "tagged" else experiment(classifier(ELMO), csv_reader(), data)
     found = error_of(config, tmp_path)
     assert found.startswith(str(data)) and fact in found
 
@@ -170,13 +157,18 @@ def test_a_sentence_may_be_longer_than_pythons_recursion_limit(trained_tagger: P
     assert len(answer["tags"]) == len(answer["probabilities"]) == 1100
 
 
+def train_by_command(source: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run `allennlp train` in a process of its own."""
+    path = folder / "config.jsonnet"
+    path.write_text(source, encoding="utf-8")
+    command = [sys.executable, "-m", "allennlp", "train", str(path), "-s", str(folder / "run")]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.slow
 def test_the_last_line_on_the_command_line_is_the_message(tmp_path: Path) -> None:
-    config = towns(stock_tagger({**bilm_files(tmp_path / "bilm"), "weight_file": "weights.hdf"}))
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config), encoding="utf-8")
-    command = [sys.executable, "-m", "allennlp", "train", str(path), "-s", str(tmp_path / "run")]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    config = towns(stock_tagger(elmo={**bilm_files(tmp_path / "bilm"), "weight_file": "weights.hdf"}))
+    result = train_by_command(json.dumps(config), tmp_path)
     assert result.returncode != 0
     last = result.stderr.splitlines()[-1]
     assert last.startswith("allennlp: 'weight_file'") and "'weights.hdf'" in last
@@ -192,12 +184,16 @@ def test_the_last_line_on_the_command_line_is_the_message(tmp_path: Path) -> Non
     ],
 )
 def test_a_config_that_cannot_be_evaluated_is_one_line(source: str, facts: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "config.jsonnet"
-    path.write_text(source, encoding="utf-8")
-    command = [sys.executable, "-m", "allennlp", "train", str(path), "-s", str(tmp_path / "run")]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    result = train_by_command(source, tmp_path)
     assert result.returncode == 1 and "Traceback" not in result.stderr
     assert all(fact in result.stderr.splitlines()[-1] for fact in facts)
+
+
+def block(config: Config, place: tuple[str, ...]) -> Config:
+    """The part of a config at a place."""
+    for key in place:
+        config = config[key]
+    return config
 
 
 @pytest.mark.parametrize(
@@ -213,10 +209,8 @@ def test_a_config_that_cannot_be_evaluated_is_one_line(source: str, facts: list[
 def test_a_misspelled_key_of_any_component_is_named_with_what_was_meant(
     place: tuple[str, ...], wrong: str, facts: list[str], tmp_path: Path
 ) -> None:
-    config = towns(tagger(RANDOM))
-    inside = config
-    for key in place:
-        inside = inside[key]
+    config = deepcopy(towns(tagger(ELMO)))
+    inside = block(config, place)
     right = next((key for key in inside if key.replace("_", "") == wrong.replace("_", "")), None)
     inside[wrong] = inside.pop(right) if right else 1
     found = error_of(config, tmp_path)
@@ -235,31 +229,25 @@ def test_a_misspelled_key_of_any_component_is_named_with_what_was_meant(
 def test_a_misspelled_name_is_answered_with_what_was_meant(
     place: tuple[str, ...], wrong: str, fact: str, tmp_path: Path
 ) -> None:
-    config = towns(tagger(RANDOM))
-    inside = config
-    for key in place:
-        inside = inside[key]
-    inside["type"] = wrong
+    config = deepcopy(towns(tagger(ELMO)))
+    block(config, place)["type"] = wrong
     found = error_of(config, tmp_path)
     assert found.startswith(wrong) and f"did you mean {fact}?" in found
 
 
 def test_a_key_that_the_trainer_would_ignore_is_a_warning(tmp_path: Path) -> None:
-    config = towns(tagger(RANDOM))
-    config["trainer"] |= {"num_epoch": 5}
-    train(config, tmp_path / "run")
+    train(towns(tagger(ELMO), num_epoch=5), tmp_path / "run")
     warned = [line for line in (tmp_path / "run" / "out.log").read_text().splitlines() if "WARNING" in line]
     assert any("'trainer.num_epoch'" in line and "did you mean 'num_epochs'" in line for line in warned)
 
 
 def test_a_metric_that_the_model_lacks_is_named_with_those_that_it_has(tmp_path: Path) -> None:
-    config = towns(tagger(RANDOM))
-    config["trainer"] |= {"validation_metric": "+f1"}
+    config = towns(tagger(ELMO), validation_metric="+f1")
     with pytest.raises(ConfigurationError, match=r"'validation_metric': .*'accuracy', .*got 'f1'"):
         train(config, tmp_path / "run")
 
 
 def test_a_forgotten_indexer_is_named_with_what_to_add(tmp_path: Path) -> None:
-    config = experiment(tagger(RANDOM), tags_reader(token_indexers={"tokens": {"type": "single_id"}}), TOWNS)
+    config = experiment(tagger(ELMO), tags_reader(token_indexers={"tokens": {"type": "single_id"}}), TOWNS)
     found = error_of(config, tmp_path)
     assert "'elmo_indexer'" in found and "elmo: { type: 'elmo_characters' }" in found

@@ -1,3 +1,4 @@
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -6,11 +7,12 @@ import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Instance, Vocabulary
+from allennlp.models import Model
 from sklearn.metrics import accuracy_score, f1_score
 
 from elmo_plugin.elmo import AverageMix, LastMix
 from elmo_plugin.models import ElmoClassifier
-from tests.oracles import options
+from tests.models.configs import ELMO, ELMO_ONLY, learn_by_heart, pooling
 from tests.task_oracles import (
     OPINIONS,
     Config,
@@ -26,7 +28,6 @@ from tests.task_oracles import (
     word_embedder,
 )
 
-ELMO = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
 X = 5
 
 
@@ -34,10 +35,6 @@ def opinions_model(**keys: Any) -> tuple[ElmoClassifier, list[Instance]]:
     model, data = build_model(experiment(classifier(ELMO, **keys), csv_reader(), OPINIONS))
     assert isinstance(model, ElmoClassifier)
     return model, data
-
-
-def pooling(width: int) -> Config:
-    return {"type": "boe", "embedding_dim": width, "averaged": True}
 
 
 def test_it_pools_both_ends_of_the_rnn_from_two_mixes_of_one_pass() -> None:
@@ -80,13 +77,7 @@ def test_the_baseline_without_elmo_reads_the_same_text(tmp_path: Path) -> None:
 def test_it_learns_its_few_texts_by_heart(tmp_path: Path) -> None:
     elmo = {**bilm_files(tmp_path), "dropout": 0.0}
     model, data = build_model(experiment(classifier(elmo), csv_reader(), OPINIONS))
-    batch = as_tensors(data, model.vocab)
-    optimizer = torch.optim.Adam((parameter for parameter in model.parameters() if parameter.requires_grad), lr=0.03)
-    for _ in range(200):
-        model.zero_grad()
-        model(**batch)["loss"].backward()
-        optimizer.step()
-    model.get_metrics(reset=True)
+    learn_by_heart(model, data, steps=200)
     answers = model.forward_on_instances(data)
     assert [answer["label"] for answer in answers] == [instance["label"].label for instance in data]
     assert model.get_metrics(reset=True) == pytest.approx({"accuracy": 1.0, "macro_f1": 1.0})
@@ -156,14 +147,12 @@ def test_a_wrong_size_or_place_is_an_error_that_says_the_right_one(keys: Config,
 def test_the_stock_reader_of_json_texts_feeds_it_too(tmp_path: Path) -> None:
     data = tmp_path / "texts.jsonl"
     data.write_text('{"text": "a b c", "label": "x"}\n{"text": "c d", "label": "y"}\n', encoding="utf-8")
-    indexers = {"elmo": {"type": "elmo_characters"}}
-    reader = {"type": "text_classification_json", "tokenizer": "just_spaces", "token_indexers": indexers}
+    reader = {"type": "text_classification_json", "tokenizer": "just_spaces", "token_indexers": ELMO_ONLY}
     model = train(experiment(classifier(ELMO), reader, data), tmp_path / "run")
     assert model.vocab.get_vocab_size("labels") == 2
 
 
 def test_labels_it_was_not_trained_with_have_no_place() -> None:
     vocab = Vocabulary({"labels": {"only": 1}})
-    config = {key: value for key, value in classifier(ELMO).items() if key != "type"}
-    model = ElmoClassifier.from_params(Params(config), vocab=vocab)
+    model = Model.from_params(Params(classifier(deepcopy(ELMO))), vocab=vocab)
     assert model.classification.out_features == 1

@@ -1,3 +1,4 @@
+from copy import deepcopy
 from typing import Any, Optional
 
 import pytest
@@ -10,7 +11,8 @@ from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
 from elmo_plugin.elmo import AverageMix, LastMix
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.models import EnhancedText
-from tests.oracles import SENTENCES, options
+from tests.models.configs import ELMO
+from tests.oracles import SENTENCES
 from tests.task_oracles import D, lstm, random_elmo, text_tensors, word_embedder
 
 X, H = 5, 12
@@ -37,7 +39,7 @@ def two_mixes() -> Elmo:
 
 
 def lazy_elmo(**keys: Any) -> Lazy[Elmo]:
-    return Lazy(Elmo, Params({"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0, **keys}))
+    return Lazy(Elmo, Params(deepcopy({**ELMO, **keys})))
 
 
 def from_lazy(elmo_at: Any, encoder: Seq2SeqEncoder, elmo: Optional[Lazy[Elmo]], x: bool = False) -> EnhancedText:

@@ -3,7 +3,6 @@
 Source of keys and shapes: the module's page, https://tfhub.dev/google/elmo/3; its weights are of the size 4096/512.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,14 +40,14 @@ SHAPES = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A biLM, and a model with it whose mix is the module's before it is trained: every layer alike."""
     folder = tmp_path_factory.mktemp("hub")
     options_file, weight_file = write_files(folder, lively(BiLM(OPTIONS)))
     elmo = {"options_file": options_file, "weight_file": weight_file, "mix": "average"}
     model = tagger(elmo, encoder=lstm(D), elmo_at=["input"])
     train(experiment(model, tags_reader(), TOWNS, num_epochs=1), folder / "run")
-    yield folder
+    return folder
 
 
 @pytest.fixture(scope="module")

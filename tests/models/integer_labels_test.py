@@ -14,10 +14,9 @@ from allennlp.models import load_archive
 from allennlp.predictors import Predictor
 from sklearn.metrics import accuracy_score, f1_score
 
-from tests.oracles import options
+from tests.models.configs import ELMO, train_archive
 from tests.task_oracles import OPINIONS, Config, build_model, classifier, csv_reader, experiment, train
 
-ELMO = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
 NUMBERS = {"good": 0, "bad": 1, "mixed": 2}
 JSON = {"type": "text_classification_json", "tokenizer": "just_spaces", "skip_label_indexing": True}
 
@@ -39,15 +38,15 @@ def integers(folder: Path, reader: str) -> tuple[Config, Path]:
 @pytest.mark.parametrize("reader", ["csv", "json"])
 def test_integers_need_no_vocabulary(reader: str, tmp_path: Path) -> None:
     keys, data = integers(tmp_path, reader)
-    model = train(experiment(classifier(ELMO, num_labels=4), keys, data), tmp_path / "run")
-    assert model.vocab.get_vocab_size("labels") == 0 and model.classification.out_features == 4
-    archive = load_archive(tmp_path / "run" / "model.tar.gz")
+    path = train_archive(experiment(classifier(ELMO, num_labels=4), keys, data), tmp_path / "run")
+    archive = load_archive(path)
+    assert archive.model.vocab.get_vocab_size("labels") == 0 and archive.model.classification.out_features == 4
     instances: list[Instance] = list(archive.dataset_reader.read(data))
     answers = archive.model.forward_on_instances(instances)
     gold, found = [str(each["label"].label) for each in instances], [answer["label"] for answer in answers]
     assert set(gold) == {"0", "1", "2"} and set(found) <= {"0", "1", "2", "3"}
     assert all(list(answer["probabilities"]) == ["0", "1", "2", "3"] for answer in answers)
-    metrics = evaluate_from_archive(tmp_path / "run" / "model.tar.gz", str(data))
+    metrics = evaluate_from_archive(path, str(data))
     wanted = f1_score(gold, found, labels=["0", "1", "2", "3"], average="macro", zero_division=0.0)
     assert metrics["accuracy"] == pytest.approx(accuracy_score(gold, found))
     assert metrics["macro_f1"] == pytest.approx(wanted)
@@ -95,8 +94,8 @@ def checklist_suite(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_allennlps_checklist_reads_the_answers(
     predictor_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train(experiment(classifier(ELMO), csv_reader(), OPINIONS), tmp_path / "run")
-    predictor = Predictor.from_path(str(tmp_path / "run" / "model.tar.gz"), predictor_name)
+    archive = train_archive(experiment(classifier(ELMO), csv_reader(), OPINIONS), tmp_path / "run")
+    predictor = Predictor.from_path(str(archive), predictor_name)
     predict = checklist_suite(monkeypatch)._prediction_and_confidence_scores(predictor)
     texts = ["Warm and funny", "Dull"]
     labels, confidences = predict(texts)

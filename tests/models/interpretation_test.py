@@ -27,6 +27,7 @@ from allennlp.predictors import Predictor, SentenceTaggerPredictor, TextClassifi
 from torch import Tensor, nn
 
 from elmo_plugin.models import ElmoTagger, SpacyBlankTokenizer
+from tests.models.configs import ELMO, ELMO_ONLY, pooling
 from tests.oracles import options, reference_elmo
 from tests.task_oracles import (
     OPINIONS,
@@ -49,8 +50,6 @@ from tests.task_oracles import (
 QUESTION = {"tokens": ["Tove", "left", "Harrow", "."]}
 T = 4
 X = 5
-RANDOM = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
-POOLING = {"type": "boe", "averaged": True}
 SALIENCY = [SimpleGradient, IntegratedGradient, SmoothGradient]
 
 
@@ -69,18 +68,18 @@ def predictor_of(
 
 
 def experiment_of(
-    make: Any, elmo: Any = RANDOM, x: bool = True, elmo_at: Any = ("input", "output"), reader: Any = None, **keys: Any
+    make: Any, elmo: Any = ELMO, x: bool = True, elmo_at: Any = ("input", "output"), reader: Any = None, **keys: Any
 ) -> Config:
     """The config of an `elmo_tagger` or an `elmo_classifier` with word vectors x and ELMo."""
     encoder = lstm(X * x + D * (elmo is not None and "input" in elmo_at))
     keys |= {"elmo_at": [*elmo_at], "encoder": encoder, "text_field_embedder": word_embedder(X) if x else None}
     if make is tagger:
         return experiment(tagger(elmo, **keys), tags_reader(**(reader or {})), TOWNS)
-    pooling = {**POOLING, "embedding_dim": 12 + D * ("output" in elmo_at)}
-    return experiment(classifier(elmo, seq2vec_encoder=pooling, **keys), csv_reader(**(reader or {})), OPINIONS)
+    keys |= {"seq2vec_encoder": pooling(12 + D * ("output" in elmo_at))}
+    return experiment(classifier(elmo, **keys), csv_reader(**(reader or {})), OPINIONS)
 
 
-LAST = {**RANDOM, "mix": "last"}
+LAST = {**ELMO, "mix": "last"}
 CONFIGS = {
     "crf": experiment_of(tagger),
     "softmax": experiment_of(tagger, crf=False),
@@ -92,9 +91,10 @@ CONFIGS = {
     "classifier, elmo alone": experiment_of(classifier, x=False),
     "classifier, output": experiment_of(classifier, elmo_at=["output"]),
     "classifier, no parameter in the mix": experiment_of(classifier, LAST, x=False),
-    "fine-tuned": experiment_of(classifier, {**RANDOM, "requires_grad": True}),
-    "bfloat16": experiment_of(classifier, {**RANDOM, "precision": "bfloat16"}),
+    "fine-tuned": experiment_of(classifier, {**ELMO, "requires_grad": True}),
+    "bfloat16": experiment_of(classifier, {**ELMO, "precision": "bfloat16"}),
 }
+BIOUL = experiment_of(tagger, label_encoding="BIOUL", reader={"convert_to_coding_scheme": "BIOUL"})
 
 
 def loss_by_hand(model: Any, whole: Tensor, instance: Instance) -> Tensor:
@@ -130,13 +130,19 @@ def whole_input(model: Any, instance: Instance) -> Tensor:
     return torch.cat([*x, *text.elmo(*tokens["elmo"].values()).representations], dim=-1).detach()
 
 
+def by_hand(model: Any, instance: Instance) -> tuple[Tensor, Tensor, Tensor]:
+    """The whole input of a labelled instance, the gradient of the loss there, and the loss."""
+    whole = whole_input(model, instance).requires_grad_()
+    loss = loss_by_hand(model, whole, instance)
+    (gradient,) = torch.autograd.grad(loss, whole)
+    return whole, gradient, loss
+
+
 def check_gradients(predictor: Any) -> None:
     """The gradients of each labelled instance equal those computed by hand."""
     for instance in predictor.json_to_labeled_instances(QUESTION):
         gradients, outputs = predictor.get_gradients([instance])
-        whole = whole_input(predictor._model, instance).requires_grad_()
-        loss = loss_by_hand(predictor._model, whole, instance)
-        (expected,) = torch.autograd.grad(loss, whole)
+        _, expected, loss = by_hand(predictor._model, instance)
         torch.testing.assert_close(outputs["loss"], loss, atol=1e-4, rtol=1e-4)
         assert [*gradients] == ["grad_input_1"] and expected.abs().sum() > 1e-3
         torch.testing.assert_close(torch.tensor(gradients["grad_input_1"]), expected, atol=1e-5, rtol=1e-3)
@@ -199,8 +205,7 @@ def test_scores_are_the_gradients_times_the_inputs_of_each_token(name: str) -> N
     smooth.stdev, smooth.num_samples = 0.0, 1
     smoothed = smooth.saliency_interpret_from_json(QUESTION)
     for number, instance in enumerate(predictor.json_to_labeled_instances(QUESTION), 1):
-        whole = whole_input(predictor._model, instance).requires_grad_()
-        (gradient,) = torch.autograd.grad(loss_by_hand(predictor._model, whole, instance), whole)
+        whole, gradient, _ = by_hand(predictor._model, instance)
         for answer, products in ((simple, (gradient * whole)[0]), (smoothed, gradient[0])):
             scores = products.sum(dim=-1).abs()  # (T,)
             expected = (scores / scores.sum()).tolist()
@@ -341,8 +346,7 @@ def test_each_predicted_span_is_an_instance() -> None:
 
 
 def test_bioul_spans_are_those_of_allennlps_predictor() -> None:
-    config = experiment_of(tagger, label_encoding="BIOUL", reader={"convert_to_coding_scheme": "BIOUL"})
-    predictor = predictor_of(config)
+    predictor = predictor_of(BIOUL)
     instance, tags = predictor._json_to_instance(QUESTION), ["B-PER", "L-PER", "O", "U-LOC"]
     theirs = SentenceTaggerPredictor.predictions_to_labeled_instances(predictor, instance, {"tags": tags})  # type: ignore[arg-type]
     ours = predictor.predictions_to_labeled_instances(instance, {"tags": tags})
@@ -364,7 +368,7 @@ def test_hotflip_swaps_words_until_the_prediction_changes(name: str) -> None:
 
 def test_hotflip_without_words_says_what_it_lacks() -> None:
     config = copy.deepcopy(CONFIGS["classifier, elmo alone"])
-    config["dataset_reader"]["token_indexers"] = {"elmo": {"type": "elmo_characters"}}
+    config["dataset_reader"]["token_indexers"] = ELMO_ONLY
     with pytest.raises(ConfigurationError, match=r"'single_id'.*ELMoTokenCharactersIndexer"):
         Hotflip(predictor_of(config)).attack_from_json(QUESTION)
     with pytest.raises(ConfigurationError, match=r"'interpretable_layer'.*'input'"):
@@ -383,24 +387,27 @@ def test_where_nothing_changes_the_loss_scores_are_0_and_not_nan(name: str, inte
 
 def test_without_the_repairs_scores_are_nan_and_of_the_first_vector(monkeypatch: pytest.MonkeyPatch) -> None:
     predictor = predictor_of(CONFIGS["classifier"])
-    repaired = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)["instance_1"]["grad_input_1"]
+
+    def found() -> Any:
+        return SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)["instance_1"]["grad_input_1"]
+
+    repaired = found()
     aggregate: Any = SimpleGradient._aggregate_token_embeddings
     monkeypatch.setattr(SimpleGradient, "_aggregate_token_embeddings", staticmethod(aggregate.__wrapped__))
     monkeypatch.setattr(simple_gradient, "numpy", np)
     (instance,) = predictor.json_to_labeled_instances(QUESTION)
-    whole = whole_input(predictor._model, instance).requires_grad_()
-    (gradient,) = torch.autograd.grad(loss_by_hand(predictor._model, whole, instance), whole)
+    whole, gradient, _ = by_hand(predictor._model, instance)
     scores = (gradient * whole[:, :1])[0].sum(dim=-1).abs()  # (T,)
-    theirs = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)["instance_1"]["grad_input_1"]
-    assert theirs == pytest.approx((scores / scores.sum()).tolist(), abs=1e-4) != pytest.approx(repaired, abs=1e-3)
+    theirs = found()
+    assert theirs == pytest.approx((scores / scores.sum()).tolist(), abs=1e-4)
+    assert theirs != pytest.approx(repaired, abs=1e-3)
     nn.init.zeros_(predictor._model.classification.weight)
     with pytest.warns(RuntimeWarning):
-        theirs = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)["instance_1"]["grad_input_1"]
+        theirs = found()
     assert np.isnan(theirs).all()
     monkeypatch.undo()
     predictor._model.classification.weight.data.fill_(float("nan"))
-    (scores,) = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION).values()
-    assert np.isnan(scores["grad_input_1"]).all()
+    assert np.isnan(found()).all()
 
 
 def as_theirs(predictor: Any, kind: type) -> Any:
@@ -414,9 +421,7 @@ def as_theirs(predictor: Any, kind: type) -> Any:
 def test_allennlps_own_predictors_see_the_whole_input_of_our_models() -> None:
     sentence = {"sentence": " ".join(QUESTION["tokens"])}
     classifies = predictor_of(CONFIGS["classifier"])
-    tags = biased(
-        experiment_of(tagger, label_encoding="BIOUL", reader={"convert_to_coding_scheme": "BIOUL"}), "B-PER", 9
-    )
+    tags = biased(BIOUL, "B-PER", 9)
     for ours, kind in ((classifies, TextClassifierPredictor), (tags, SentenceTaggerPredictor)):
         theirs = as_theirs(ours, kind)
         assert find_embedding_layer(ours._model) is ours.get_interpretable_layer() is theirs.get_interpretable_layer()
@@ -465,13 +470,12 @@ def test_the_whole_input_adds_no_weights_and_is_copied_with_its_model() -> None:
 
 def stock(embedder: Config, kind: str, width: int) -> Config:
     """An experiment with a model of AllenNLP that has ELMo in its text field embedder."""
-    every = {"elmo": {"type": "elmo_characters"}, "tokens": {"type": "single_id"}}
-    indexers = {name: every[name] for name in embedder}
+    indexers = {name: tags_reader()["token_indexers"][name] for name in embedder}
     model = {"type": kind, "text_field_embedder": {"type": "basic", "token_embedders": embedder}}
     if kind == "simple_tagger":
         model |= {"encoder": lstm(width), "label_encoding": "BIO"}
         return experiment(model, tags_reader(token_indexers=indexers), TOWNS)
-    model |= {"seq2seq_encoder": lstm(width), "seq2vec_encoder": {**POOLING, "embedding_dim": 12}}
+    model |= {"seq2seq_encoder": lstm(width), "seq2vec_encoder": pooling(12)}
     return experiment(model, csv_reader(token_indexers=indexers), OPINIONS)
 
 

@@ -18,7 +18,7 @@ from allennlp.models import load_archive
 from sklearn.metrics import accuracy_score, f1_score
 
 from elmo_plugin.models.known_labels import UNSEEN, KnownLabels
-from tests.oracles import options
+from tests.models.configs import ELMO, train_archive
 from tests.task_oracles import (
     OPINIONS,
     TOWNS,
@@ -37,7 +37,6 @@ from tests.task_oracles import (
     word_embedder,
 )
 
-ELMO = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
 # `TOWNS` has no tags of LST and MISC.
 NEW_TAGS = """Tove B-PER
 left O
@@ -85,8 +84,7 @@ def test_evaluate_counts_tags_that_training_has_not_seen_as_errors(
 ) -> None:
     archive = trained_tagger
     if not crf:
-        train(experiment(tagger(ELMO, crf=False), tags_reader(), TOWNS), tmp_path / "run")
-        archive = tmp_path / "run" / "model.tar.gz"
+        archive = train_archive(experiment(tagger(ELMO, crf=False), tags_reader(), TOWNS), tmp_path / "run")
     loaded = load_archive(archive)
     predicted = [each["tags"] for each in loaded.model.forward_on_instances([*loaded.dataset_reader.read(new_tags)])]
     warnings.clear()
@@ -141,14 +139,15 @@ def test_the_loss_is_that_of_the_tags_it_knows(crf: bool) -> None:
     torch.testing.assert_close(model._loss(logits, tags, mask, ignore_o=False), sum(losses) / 2, rtol=1e-5, atol=1e-5)
 
 
-def test_a_batch_without_a_known_label_has_a_loss_of_zero(new_classes: Path) -> None:
-    for crf in (True, False):
-        model, _ = build_model(experiment(tagger(ELMO, crf=crf), tags_reader(), TOWNS))
-        unknown = torch.full((1, 2), -5)
-        loss = model._loss(
-            torch.randn(1, 2, model.labels.size), unknown, torch.ones(1, 2, dtype=torch.bool), ignore_o=False
-        )
-        assert loss.item() == pytest.approx(0.0, abs=1e-5)
+@pytest.mark.parametrize("crf", [True, False])
+def test_a_sentence_without_a_known_tag_has_a_loss_of_zero(crf: bool) -> None:
+    model, _ = build_model(experiment(tagger(ELMO, crf=crf), tags_reader(), TOWNS))
+    logits, unknown = torch.randn(1, 2, model.labels.size), torch.full((1, 2), -5)
+    loss = model._loss(logits, unknown, torch.ones(1, 2, dtype=torch.bool), ignore_o=False)
+    assert loss.item() == pytest.approx(0.0, abs=1e-5)
+
+
+def test_a_batch_without_a_known_class_has_a_loss_of_zero() -> None:
     model, data = build_model(experiment(classifier(ELMO), csv_reader(), OPINIONS))
     batch = as_tensors(data[:2], model.vocab)
     assert model(**{**batch, "label": torch.tensor([-1, 9])})["loss"].item() == 0.0
@@ -157,13 +156,13 @@ def test_a_batch_without_a_known_label_has_a_loss_of_zero(new_classes: Path) -> 
 def test_evaluate_counts_classes_that_training_has_not_seen_as_errors(
     tmp_path: Path, new_classes: Path, warnings: list[str]
 ) -> None:
-    train(experiment(classifier(ELMO), csv_reader(), OPINIONS), tmp_path / "run")
-    archive = tmp_path / "run" / "model.tar.gz"
+    archive = train_archive(experiment(classifier(ELMO), csv_reader(), OPINIONS), tmp_path / "run")
     metrics = evaluate_from_archive(archive, str(new_classes))
     (warning,) = warnings
     assert "'odd', 'ugly'" in warning
-    model = load_archive(archive).model
-    answers = model.forward_on_instances(list(load_archive(archive).dataset_reader.read(new_classes)))
+    loaded = load_archive(archive)
+    model = loaded.model
+    answers = model.forward_on_instances(list(loaded.dataset_reader.read(new_classes)))
     gold, found = ["good", "ugly", "bad", "odd"], [answer["label"] for answer in answers]
     assert metrics["accuracy"] == pytest.approx(accuracy_score(gold, found))
     labels = [*model.vocab.get_token_to_index_vocabulary("labels")]
@@ -180,15 +179,15 @@ def test_predict_reads_them_with_the_dataset_reader(trained_tagger: Path, tmp_pa
     assert len(output.read_text(encoding="utf-8").splitlines()) == len(TAGS)
 
 
-def test_validation_data_may_hold_them_and_training_data_may_not(tmp_path: Path, warnings: list[str]) -> None:
-    validation = tmp_path / "validation.txt"
-    validation.write_text(NEW_TAGS, encoding="utf-8")
-    config = {**experiment(tagger(ELMO), tags_reader(), TOWNS), "validation_data_path": str(validation)}
+def test_validation_data_may_hold_them_and_training_data_may_not(
+    tmp_path: Path, new_tags: Path, warnings: list[str]
+) -> None:
+    config = {**experiment(tagger(ELMO), tags_reader(), TOWNS), "validation_data_path": str(new_tags)}
     train({**config, "datasets_for_vocab_creation": ["train"]}, tmp_path / "run")
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert 0 < metrics["best_validation_accuracy"] < 1
     assert len(warnings) == 1
-    config["train_data_path"], config["validation_data_path"] = str(validation), str(TOWNS)
+    config["train_data_path"], config["validation_data_path"] = str(new_tags), str(TOWNS)
     config["vocabulary"] = {"type": "from_files", "directory": str(tmp_path / "run" / "vocabulary")}
     with pytest.raises(ConfigurationError, match=r"training data: .*'labels'.*'B-LST', 'B-MISC', 'I-LST'"):
         train(config, tmp_path / "other")
@@ -213,9 +212,10 @@ def test_a_namespace_of_another_name_has_padding_and_unknown_which_are_no_labels
 
 def test_allennlps_own_models_keep_their_error(tmp_path: Path, new_tags: Path) -> None:
     model: Config = {"type": "simple_tagger", "text_field_embedder": word_embedder(5), "encoder": lstm(5)}
-    train(experiment(model, tags_reader(token_indexers={"tokens": {"type": "single_id"}}), TOWNS), tmp_path / "run")
+    reader = tags_reader(token_indexers={"tokens": {"type": "single_id"}})
+    archive = train_archive(experiment(model, reader, TOWNS), tmp_path / "run")
     with pytest.raises(KeyError, match="not found in vocab namespace"):
-        evaluate_from_archive(tmp_path / "run" / "model.tar.gz", str(new_tags))
+        evaluate_from_archive(archive, str(new_tags))
 
 
 def test_the_index_of_an_unseen_label_is_the_same_in_every_process() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from allennlp.models import Model
 
+from tests.models.configs import pooling
 from tests.oracles import options
 from tests.task_oracles import (
     OPINIONS,
@@ -28,7 +29,6 @@ BILM = {"bilm": {"options": options().to_dict(), "seed": 0}}
 LAYERS = {"type": "elmo", **BILM, "mix": "concatenate", "dropout": 0.0}
 X = 5
 ENHANCED = {"type": "elmo_enhanced", "encoder": lstm(X + D), "num_elmo_layers": L, "layer_dim": D}
-POOLING = {"type": "boe", "embedding_dim": 12 + D, "averaged": True}
 
 MODELS: dict[str, Config] = {
     "elmo_tagger": tagger(BILM, encoder=lstm(X + D), text_field_embedder=word_embedder(X)),
@@ -49,7 +49,7 @@ MODELS: dict[str, Config] = {
         "type": "basic_classifier",
         "text_field_embedder": word_embedder(X, elmo=LAYERS),
         "seq2seq_encoder": ENHANCED,
-        "seq2vec_encoder": POOLING,
+        "seq2vec_encoder": pooling(12 + D),
     },
 }
 

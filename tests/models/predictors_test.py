@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, Optional
@@ -14,6 +14,7 @@ from allennlp.predictors import Predictor
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.models import ElmoClassifierPredictor, ElmoEmbedderPredictor, ElmoTaggerPredictor
 from elmo_plugin.text import batch_to_ids
+from tests.models.configs import ELMO_ONLY, pooling, stock_tagger, train_archive
 from tests.oracles import options
 from tests.task_oracles import (
     OPINIONS,
@@ -31,7 +32,6 @@ from tests.task_oracles import (
     small_bilm,
     tagger,
     tags_reader,
-    train,
     vocabulary_folder,
     word_embedder,
 )
@@ -43,38 +43,33 @@ BLANK: list[Config] = [{"sentence": ""}, {"sentence": " \n\t "}, {"tokens": []}]
 
 
 @pytest.fixture(scope="module")
-def archives(tmp_path_factory: pytest.TempPathFactory, trained_tagger: Path) -> Iterator[dict[str, Path]]:
+def archives(tmp_path_factory: pytest.TempPathFactory, trained_tagger: Path) -> dict[str, Path]:
     """Trained models of every kind, whose biLM's file is gone."""
     folder = tmp_path_factory.mktemp("archives")
     files = bilm_files(folder / "bilm")
     elmo: Config = {**files, "dropout": 0.0}
-    stock_embedder = {"type": "basic", "token_embedders": {"elmo": {"type": "elmo", **elmo}}}
-    stock = {"type": "simple_tagger", "text_field_embedder": stock_embedder, "encoder": lstm(D)}
-    pooling = {"type": "boe", "embedding_dim": D, "averaged": True}
+    stock = stock_tagger(elmo=elmo)
     stock_classifier = {
         "type": "basic_classifier",
-        "text_field_embedder": stock_embedder,
-        "seq2vec_encoder": pooling,
+        "text_field_embedder": stock["text_field_embedder"],
+        "seq2vec_encoder": pooling(D),
     }
     bioul = tags_reader(convert_to_coding_scheme="BIOUL")
-    elmo_reader = tags_reader(token_indexers={"elmo": {"type": "elmo_characters"}})
-    json_reader = {**elmo_reader, "type": "text_classification_json", "tokenizer": "just_spaces"}
-    del json_reader["coding_scheme"]
+    json_reader = {"type": "text_classification_json", "tokenizer": "just_spaces", "token_indexers": ELMO_ONLY}
     baseline = tagger(None, encoder=lstm(5), text_field_embedder=word_embedder(5))
     configs = {
         "softmax": experiment(tagger(elmo, crf=False, label_encoding="BIOUL"), bioul, TOWNS),
         "plain": experiment(tagger(elmo, label_encoding=None), tags_reader(coding_scheme=None), TOWNS),
         "classifier": experiment(classifier(elmo), csv_reader(tokenizer="spacy_blank"), OPINIONS),
         "json": experiment(classifier(elmo), json_reader, opinions_as_json(folder)),
-        "stock": experiment(stock, elmo_reader, TOWNS),
+        "stock": experiment(stock, tags_reader(token_indexers=ELMO_ONLY), TOWNS),
         "stock_classifier": experiment(stock_classifier, json_reader, opinions_as_json(folder)),
         "baseline": experiment(baseline, tags_reader(), TOWNS),
     }
-    for name, config in configs.items():
-        train(config, folder / name)
+    trained = {name: train_archive(config, folder / name) for name, config in configs.items()}
     for file in files.values():
         Path(file).unlink()
-    yield {"tagger": trained_tagger, **{name: folder / name / "model.tar.gz" for name in configs}}
+    return {"tagger": trained_tagger, **trained}
 
 
 Load = Callable[..., Any]
@@ -246,8 +241,8 @@ def test_the_embedder_reads_words_where_the_bilm_does(tmp_path: Path) -> None:
         "oov_token": "<UNK>",
         "min_count": {"tokens": 10**9},
     }
-    train(config, tmp_path / "run")
-    predictor = Predictor.from_path(str(tmp_path / "run" / "model.tar.gz"), predictor_name="elmo_embedder")
+    archive = train_archive(config, tmp_path / "run")
+    predictor = Predictor.from_path(str(archive), predictor_name="elmo_embedder")
     answer, empty = predictor.predict_batch_json([{"tokens": ["the", "dog", "sat"]}, {"tokens": []}])
     twin = BiLM.random(options(char_cnn=None, n_tokens_vocab=7), seed=2)
     layers = twin(torch.tensor([[4, 3, 6]])).layers[:, 0, 1:-1]  # (L, T, D)

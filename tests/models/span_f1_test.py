@@ -17,7 +17,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from elmo_plugin.models.spans import TAGS_TO_SPANS, SpanF1
 from tests.distributed_jobs import in_two_processes, score_spans, start_processes
-from tests.oracles import options
+from tests.models.configs import ELMO
 from tests.task_oracles import TOWNS, experiment, tagger, tags_reader
 
 LABELS = {
@@ -94,8 +94,7 @@ def test_two_processes_with_unequal_shares_have_the_scores_of_one(tmp_path: Path
 def test_allennlp_trains_a_tagger_in_two_processes_and_measures_every_sentence_once(tmp_path: Path) -> None:
     validation = tmp_path / "five.txt"  # three for one process, two for the other
     validation.write_text("\n\n".join(TOWNS.read_text(encoding="utf-8").strip().split("\n\n")[:5]), encoding="utf-8")
-    elmo = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
-    config = experiment(tagger(elmo, verbose_metrics=True), tags_reader(), TOWNS, num_epochs=1)
+    config = experiment(tagger(ELMO, verbose_metrics=True), tags_reader(), TOWNS, num_epochs=1)
     config |= {"validation_data_path": str(validation), "distributed": {"cuda_devices": [-1, -1]}}
     with patch.object(train_command.mp, "spawn", start_processes):
         train_command.train_model(Params(config), str(tmp_path / "run"), include_package=["elmo_plugin"])

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from elmo_plugin.models import ElmoTagger
 from elmo_plugin.models.spans import bioul_tags_to_spans
-from tests.oracles import options
+from tests.models.configs import ELMO
 from tests.task_oracles import tagger
 
-ELMO = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
 LABELS = {
     "BIO": ["O", "B-X", "I-X", "B-Y", "I-Y"],
     "BIOUL": ["O", "B-X", "I-X", "L-X", "U-X", "B-Y", "I-Y", "L-Y", "U-Y"],
@@ -30,8 +29,7 @@ LABELS = {
 def own_tagger(encoding: Any, crf: bool, labels: list[str]) -> ElmoTagger:
     """A tagger over a given set of labels, with ELMo at both ends."""
     vocab = Vocabulary()
-    for label in labels:
-        vocab.add_token_to_namespace(label, "labels")
+    vocab.add_tokens_to_namespace(labels, "labels")
     model = Model.from_params(Params(tagger(deepcopy(ELMO), label_encoding=encoding, crf=crf)), vocab=vocab)
     assert isinstance(model, ElmoTagger)
     return model.eval()

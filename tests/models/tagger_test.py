@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from elmo_plugin.elmo import AverageMix, LastMix
 from elmo_plugin.models import ElmoTagger
 from elmo_plugin.models.spans import check_label_encoding
-from tests.oracles import options
+from tests.models.configs import ELMO, learn_by_heart
 from tests.task_oracles import (
     TOWNS,
     D,
@@ -28,7 +28,6 @@ from tests.task_oracles import (
     word_embedder,
 )
 
-ELMO = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
 X = 5
 
 
@@ -81,13 +80,7 @@ def test_the_baseline_without_elmo_reads_the_same_text(tmp_path: Path) -> None:
 def test_it_learns_its_few_sentences_by_heart(tmp_path: Path) -> None:
     elmo = {**bilm_files(tmp_path), "dropout": 0.0}
     model, data = build_model(experiment(tagger(elmo, encoder=lstm(D, 20)), tags_reader(), TOWNS))
-    batch = as_tensors(data, model.vocab)
-    optimizer = torch.optim.Adam((parameter for parameter in model.parameters() if parameter.requires_grad), lr=0.03)
-    for _ in range(80):
-        model.zero_grad()
-        model(**batch)["loss"].backward()
-        optimizer.step()
-    model.get_metrics(reset=True)
+    batch = learn_by_heart(model, data, steps=80)
     model(**batch)
     assert model.get_metrics(reset=True) == pytest.approx(
         {"accuracy": 1.0, "precision-overall": 1.0, "recall-overall": 1.0, "f1-measure-overall": 1.0}
@@ -107,18 +100,18 @@ def test_probabilities_of_a_crf_leave_no_gradients_behind() -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_the_loss_is_the_mean_over_sentences() -> None:
-    for crf in (True, False):
-        model, data = towns_model(crf=crf)
-        batch = as_tensors(data[:2], model.vocab)
-        output = model(**batch)
-        if crf:
-            wanted = -model.crf(output["logits"], batch["tags"], output["mask"]) / 2
-        else:
-            rows = zip(output["logits"], batch["tags"], output["mask"], strict=True)
-            means = [cross_entropy(logits[live], tags[live]) for logits, tags, live in rows]
-            wanted = sum(means) / 2
-        torch.testing.assert_close(output["loss"], wanted)
+@pytest.mark.parametrize("crf", [True, False])
+def test_the_loss_is_the_mean_over_sentences(crf: bool) -> None:
+    model, data = towns_model(crf=crf)
+    batch = as_tensors(data[:2], model.vocab)
+    output = model(**batch)
+    if crf:
+        wanted = -model.crf(output["logits"], batch["tags"], output["mask"]) / 2
+    else:
+        rows = zip(output["logits"], batch["tags"], output["mask"], strict=True)
+        means = [cross_entropy(logits[live], tags[live]) for logits, tags, live in rows]
+        wanted = sum(means) / 2
+    torch.testing.assert_close(output["loss"], wanted)
 
 
 def test_a_sentence_gets_the_same_tags_and_probabilities_in_any_batch() -> None:

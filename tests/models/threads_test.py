@@ -17,7 +17,7 @@ from allennlp.data import DatasetReader
 from allennlp.predictors import Predictor
 
 from elmo_plugin.elmo.sentence_store import open_store
-from tests.oracles import options
+from tests.models.configs import ELMO
 from tests.task_oracles import (
     OPINIONS,
     TOWNS,
@@ -45,9 +45,11 @@ def threads_take_turns_often() -> Iterator[None]:
 
 def predictor(name: str, elmo: dict[str, Any]) -> Predictor:
     """Build an untrained model and its predictor."""
-    elmo = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0, **elmo}
-    task = (classifier, csv_reader, OPINIONS) if name == "elmo_classifier" else (tagger, tags_reader, TOWNS)
-    config = experiment(task[0](elmo), task[1](), task[2])
+    elmo = {**ELMO, **elmo}
+    if name == "elmo_classifier":
+        config = experiment(classifier(elmo), csv_reader(), OPINIONS)
+    else:
+        config = experiment(tagger(elmo), tags_reader(), TOWNS)
     model, _ = build_model(config)
     return Predictor.by_name(name)(model, DatasetReader.from_params(Params(config["dataset_reader"])))
 

@@ -12,7 +12,7 @@ from allennlp.common import Params
 
 from elmo_plugin.pretraining.word_ids import WordIds
 from tests.distributed_jobs import CLIP, evaluate, in_two_processes, learn, read, resume, start_processes
-from tests.language_model_oracles import CHARACTERS, language_model
+from tests.language_model_oracles import experiment, language_model
 from tests.loader_oracles import LINES, SENTENCES, WORDS, assert_equal, build_loader, id_of, write_shards
 
 Config = dict[str, Any]
@@ -161,33 +161,25 @@ def test_a_process_with_nothing_to_read_adds_nothing_and_no_loss(softmax: str) -
     assert model.perplexity.get_metric() == before and before["n_tokens"] == 3
 
 
-def experiment(path: str, streams: Config) -> Config:
-    """Three epochs of a tiny biLM, sampled softmax, clipped gradients, perplexity after each."""
-    return {
-        "dataset_reader": {"type": "text_shards"},
-        "vocabulary": {"type": "text_shards", "files": path},
-        "train_data_path": path,
-        "validation_data_path": path,
-        "model": {"type": "bilm", "bilm": {"options": CHARACTERS, "seed": 1}, "softmax": SOFTMAXES["sampled"]},
-        "data_loader": {**streams, "seed": 5},
-        "validation_data_loader": {**streams, "shuffle": False},
-        "trainer": {
-            "num_epochs": 3,
-            "optimizer": {"type": "adagrad", "lr": 1.0, "initial_accumulator_value": 1.0},
-            "grad_norm": 0.5,
-            "learning_rate_scheduler": {"type": "warmup_cosine", "warmup_steps": 3},
-            "cuda_device": -1,
-            "validation_metric": "-perplexity",
-        },
+def three_epochs(path: str, streams: Config) -> Config:
+    """The config of three epochs of a tiny biLM: sampled softmax, clipped gradients, perplexity after each."""
+    corpus = {"train_data_path": path, "validation_data_path": path}
+    config = experiment(corpus, {**streams, "seed": 5}, softmax=SOFTMAXES["sampled"], dropout=0.0)
+    config["trainer"] |= {
+        "optimizer": {"type": "adagrad", "lr": 1.0, "initial_accumulator_value": 1.0},
+        "grad_norm": 0.5,
+        "learning_rate_scheduler": {"type": "warmup_cosine", "warmup_steps": 3},
+        "validation_metric": "-perplexity",
     }
+    return config
 
 
 @pytest.mark.slow
 def test_allennlp_trains_in_two_processes_what_it_trains_in_one(tmp_path: Path) -> None:
     path = write_shards(tmp_path)
     for name, streams in (("whole", WHOLE), ("half", HALF)):
-        train.train_model(Params(experiment(path, streams)), str(tmp_path / name))
-    both = {**experiment(path, HALF), "distributed": {"cuda_devices": [-1, -1]}}
+        train.train_model(Params(three_epochs(path, streams)), str(tmp_path / name))
+    both = {**three_epochs(path, HALF), "distributed": {"cuda_devices": [-1, -1]}}
     with patch.object(train.mp, "spawn", start_processes):
         train.train_model(Params(both), str(tmp_path / "both"), include_package=["elmo_plugin"])
     whole, half, found = (torch.load(tmp_path / name / "best.th") for name in ("whole", "half", "both"))

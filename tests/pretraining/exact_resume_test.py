@@ -4,6 +4,8 @@ import os
 import pydoc
 import re
 import signal
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional
@@ -65,41 +67,53 @@ def test_a_run_killed_twice_ends_bit_for_bit_as_one_that_never_was(
     assert not list(run.glob("*.partial"))
 
 
-Stop = int | tuple[str, int]
-"""Stop after this batch, before a checkpoint is saved there; or before the n-th call of a function."""
+Place = int | tuple[str, int]
+"""The end of this batch of training, or of the n-th of "heldout"; or the n-th call of a function that has this name."""
 TRAINER = "allennlp.training.gradient_descent_trainer"
 BEST = f"{TRAINER}.hardlink_or_copy", 1
 SECOND_BEST = f"{TRAINER}.hardlink_or_copy", 2
+MODEL_SAVED = f"{TRAINER}.GradientDescentTrainer._save_model_state", 1
 END_OF_TRAINING = f"{TRAINER}.GradientDescentTrainer._finalize_best_model_state", 1
 ARCHIVE = "allennlp.commands.train.archive_model", 1
 ON_BATCH = ExactResume.on_batch
 
 
-def stop_at(patch: pytest.MonkeyPatch, stop: Stop) -> None:
-    """Let the next run raise `Stopped`."""
-    if isinstance(stop, int):
+def interrupt_at(patch: pytest.MonkeyPatch, place: Place, interrupt: Callable[[], None]) -> None:
+    """Let the next run call `interrupt` there, before it saves a checkpoint or enters the function."""
+    name, number = ("training", place) if isinstance(place, int) else place
+    if name in ("training", "heldout"):
 
         def on_batch(self: ExactResume, *args: Any, is_training: bool, **kwargs: Any) -> None:
+            batches = self.trainer._total_batches_completed if is_training else args[5]
+            if is_training == (name == "training") and batches == number:
+                interrupt()
             ON_BATCH(self, *args, is_training=is_training, **kwargs)
-            if is_training and self.trainer._total_batches_completed == stop:
-                raise Stopped
 
         patch.setattr(ExactResume, "on_batch", on_batch)
         return
-    place, number = stop
-    module, _, name = place.rpartition(".")
-    calls = iter(range(1, number + 1))
-    original = pydoc.locate(place)
+    module, _, function = name.rpartition(".")
+    calls = count(1)
+    original = pydoc.locate(name)
 
     def called(*args: Any, **kwargs: Any) -> Any:
         if next(calls) == number:
-            raise Stopped
+            interrupt()
         return original(*args, **kwargs)  # type: ignore[operator]
 
-    patch.setattr(pydoc.locate(module), name, called)
+    patch.setattr(pydoc.locate(module), function, called)
 
 
-def train_with_stops(keys: dict[str, Any], run: Path, *stops: Stop) -> list[int]:
+def stop() -> None:
+    """End a run at once."""
+    raise Stopped
+
+
+def terminate() -> None:
+    """Send SIGTERM to this process."""
+    signal.raise_signal(signal.SIGTERM)
+
+
+def train_with_stops(keys: dict[str, Any], run: Path, *stops: Place) -> list[int]:
     """Stop and resume a run at each of these places, then let it end; return how many batches each part trained on."""
     given: list[int] = []
     moved = ShardsLoader._moved
@@ -108,14 +122,14 @@ def train_with_stops(keys: dict[str, Any], run: Path, *stops: Stop) -> list[int]
         given[-1] += self.endless
         return moved(self, batch)
 
-    for part, stop in enumerate([*stops, None]):
+    for part, place in enumerate([*stops, None]):
         given.append(0)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ShardsLoader, "_moved", counted)
-            if stop is None:
+            if place is None:
                 train(keys, run, recover=part > 0)
             else:
-                stop_at(patch, stop)
+                interrupt_at(patch, place, stop)
                 with pytest.raises(Stopped):
                     train(keys, run, recover=part > 0)
     return given
@@ -131,7 +145,7 @@ def train_with_stops(keys: dict[str, Any], run: Path, *stops: Stop) -> list[int]
     ids=["batches", "first best.th, end of training", "second best.th, archive"],
 )
 def test_a_run_that_was_stopped_anywhere_ends_as_if_it_was_not_and_reads_no_batch_twice(
-    undisturbed: tuple[Any, Any], stops: list[Stop], batches: list[int], tmp_path: Path
+    undisturbed: tuple[Any, Any], stops: list[Place], batches: list[int], tmp_path: Path
 ) -> None:
     """Each part continues with the batch after the last checkpoint, which is saved every 4 batches of 15."""
     keys, wanted = undisturbed
@@ -140,28 +154,26 @@ def test_a_run_that_was_stopped_anywhere_ends_as_if_it_was_not_and_reads_no_batc
 
 
 @pytest.mark.parametrize(
-    ("trainer", "stops"),
+    ("trainer", "stops", "best_epoch"),
     [
-        ({"validation_metric": "+n_tokens", "patience": 1, "num_epochs": 3}, [BEST, END_OF_TRAINING]),
-        (
-            {"moving_average": {"type": "exponential", "decay": 0.9}},
-            [16, (f"{TRAINER}.GradientDescentTrainer._save_model_state", 1)],
-        ),
+        ({"validation_metric": "+n_tokens", "patience": 1, "num_epochs": 3}, [BEST, END_OF_TRAINING], 0),
+        ({"moving_average": {"type": "exponential", "decay": 0.9}}, [16, MODEL_SAVED], 1),
+        ({"optimizer": {"type": "muon"}}, [6, 16], 1),
     ],
-    ids=["never better, patience 1", "moving average"],
+    ids=["never better, patience 1", "moving average", "muon"],
 )
-def test_the_best_epoch_patience_and_a_moving_average_are_kept(
-    trainer: dict[str, Any], stops: list[Stop], tmp_path: Path
+def test_the_best_epoch_patience_a_moving_average_and_both_optimizers_of_muon_are_kept(
+    trainer: dict[str, Any], stops: list[Place], best_epoch: int, tmp_path: Path
 ) -> None:
     keys = config(tmp_path, "sentence_batches", **trainer)
     train(keys, tmp_path / "undisturbed")
     wanted = end_of(tmp_path / "undisturbed")
-    assert wanted["metrics"]["metrics.json"]["best_epoch"] == (0 if "patience" in trainer else 1)
+    assert wanted["metrics"]["metrics.json"]["best_epoch"] == best_epoch
     train_with_stops(keys, tmp_path / "run", *stops)
     assert differences(end_of(tmp_path / "run"), wanted) == []
 
 
-SIGNALLED = {
+SIGNALLED: dict[str, tuple[Place, str]] = {
     "training": (7, "e0_b7"),
     "last batch": (15, "e0_b15"),
     "validation": (("heldout", 2), "e0_b15"),
@@ -171,11 +183,9 @@ SIGNALLED = {
 """Where a signal comes, and when the checkpoint was made that the run leaves."""
 
 
-def test_both_optimizers_of_muon_are_resumed(tmp_path: Path) -> None:
-    keys = config(tmp_path, "sentence_batches", optimizer={"type": "muon"})
-    train(keys, tmp_path / "undisturbed")
-    train_with_stops(keys, tmp_path / "run", 6, 16)
-    assert differences(end_of(tmp_path / "run"), end_of(tmp_path / "undisturbed")) == []
+def epoch_and_batch(checkpoint: Path) -> list[int]:
+    """The numbers in a checkpoint's name; two that are saved at once can have the same time."""
+    return [int(number) for number in re.findall(r"\d+", checkpoint.stem)]
 
 
 @pytest.mark.parametrize("place", SIGNALLED)
@@ -186,7 +196,7 @@ def test_a_run_that_a_signal_stops_saves_a_checkpoint_and_ends_as_if_it_was_not_
     run, (where, saved) = tmp_path / "run", SIGNALLED[place]
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stopped:
-        signal_at(patch, where)
+        interrupt_at(patch, where, terminate)
         train(keys, run)
     assert stopped.value.code == 128 + signal.SIGTERM
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "SIGTERM" in line]
@@ -202,38 +212,10 @@ def test_a_signal_in_the_validation_finds_the_moving_average_in_the_model(tmp_pa
     keys = config(tmp_path, "sentence_batches", moving_average={"type": "exponential", "decay": 0.9})
     train(keys, tmp_path / "undisturbed")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
-        signal_at(patch, ("heldout", 1))
+        interrupt_at(patch, ("heldout", 1), terminate)
         train(keys, tmp_path / "run")
     train(keys, tmp_path / "run", recover=True)
     assert differences(end_of(tmp_path / "run"), end_of(tmp_path / "undisturbed")) == []
-
-
-def epoch_and_batch(checkpoint: Path) -> list[int]:
-    """The numbers in a checkpoint's name; two that are saved at once can have the same time."""
-    return [int(number) for number in re.findall(r"\d+", checkpoint.stem)]
-
-
-def signal_at(patch: pytest.MonkeyPatch, where: Any) -> None:
-    """Let the next run get SIGTERM after a batch of training or of validation, or in the n-th call of a function."""
-    number = where if isinstance(where, int) else where[1]
-    if isinstance(where, tuple) and where[0] != "heldout":
-        original, calls = pydoc.locate(where[0]), iter(range(1, number + 1))
-
-        def called(*args: Any, **kwargs: Any) -> Any:
-            if next(calls, 0) == number:
-                signal.raise_signal(signal.SIGTERM)
-            return original(*args, **kwargs)  # type: ignore[operator]
-
-        patch.setattr(pydoc.locate(where[0].rpartition(".")[0]), "dump_metrics", called)
-        return
-
-    def on_batch(self: ExactResume, *args: Any, is_training: bool, **kwargs: Any) -> None:
-        batches = self.trainer._total_batches_completed if is_training else args[5]
-        if is_training == isinstance(where, int) and batches == number:
-            signal.raise_signal(signal.SIGTERM)
-        ON_BATCH(self, *args, is_training=is_training, **kwargs)
-
-    patch.setattr(ExactResume, "on_batch", on_batch)
 
 
 class Recorder(torch.nn.Module):

@@ -22,6 +22,7 @@ from tests.language_model_oracles import (
     Config,
     language_model,
     nats_by_hand,
+    perplexities,
 )
 
 SAMPLED = {"type": "sampled", "n_samples": 4}
@@ -74,15 +75,11 @@ def test_a_sentence_in_windows_has_the_log_probabilities_that_it_has_at_once(
 
 def test_the_loss_of_sentences_is_the_mean_of_both_directions() -> None:
     model = language_model()
-    by_hand = [nats_by_hand(model, line.split()) for line in TRAIN]
-    forward, backward = (
-        torch.cat([torch.tensor(getattr(nats, way)) for nats in by_hand]) for way in by_hand[0]._fields
-    )
-    loss = float((forward.mean() + backward.mean()) / 2)
-    found = score(model, sentences(model, TRAIN))
-    assert found == pytest.approx((loss, float(forward.mean()), float(backward.mean())), rel=1e-5)
+    by_hand = perplexities([nats_by_hand(model, line.split()) for line in TRAIN])
+    wanted = [math.log(by_hand[name]) for name in ("perplexity", "forward_perplexity", "backward_perplexity")]
+    assert score(model, sentences(model, TRAIN)) == pytest.approx(wanted, rel=1e-5)
     training = model.train()(**sentences(model, TRAIN))
-    assert training["loss"].item() == pytest.approx(loss, rel=1e-5)
+    assert training["loss"].item() == pytest.approx(wanted[0], rel=1e-5)
     assert set(training) == {"loss"}  # nothing that training has no need of is worked out
 
 
@@ -173,17 +170,16 @@ def test_bfloat16_is_float32_but_for_rounding(tmp_path: Path, softmax: Config, s
         assert {part.dtype for part in rounded.carried[True]} == {torch.float32}
 
 
-@pytest.mark.usefixtures("emulated_bfloat16")
-@pytest.mark.parametrize("precision", ["bfloat16", "auto"])
-def test_on_a_processor_that_emulates_bfloat16_it_computes_in_float32(precision: str) -> None:
-    exact, chosen = (language_model(precision=name).train() for name in ("float32", precision))
-    assert score(chosen, sentences(chosen, TRAIN)) == score(exact, sentences(exact, TRAIN))
-
-
-@pytest.mark.usefixtures("native_bfloat16")
-def test_auto_is_bfloat16_where_it_is_native() -> None:
-    half, auto = (language_model(precision=name).train() for name in ("bfloat16", "auto"))
-    assert score(auto, sentences(auto, TRAIN)) == score(half, sentences(half, TRAIN))
+@pytest.mark.parametrize(
+    ("native", "precision", "computed"),
+    [(False, "bfloat16", "float32"), (False, "auto", "float32"), (True, "auto", "bfloat16")],
+)
+def test_bfloat16_and_auto_are_bfloat16_where_it_is_native_and_float32_where_it_is_emulated(
+    native: bool, precision: str, computed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NATIVE, lambda: native)
+    chosen, wanted = (language_model(precision=name) for name in (precision, computed))
+    assert score(chosen, sentences(chosen, TRAIN)) == score(wanted, sentences(wanted, TRAIN))
 
 
 def test_a_run_resumes_on_a_processor_that_emulates_bfloat16(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

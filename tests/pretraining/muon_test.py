@@ -14,25 +14,19 @@ from elmo_plugin.pretraining import Muon
 from elmo_plugin.pretraining.muon import nearest_orthogonal
 from tests.language_model_oracles import language_model
 
-HAS_MUON = hasattr(torch.optim, "Muon")  # PyTorch 2.9 and newer
-
+NEEDS_MUON = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="needs PyTorch 2.9 or newer")
 RATE, ADAMW_RATE = 0.01, 0.004
 
 
 class Weights(nn.Module):
-    """A matrix that Muon trains, and a table and a bias that it does not."""
+    """A matrix that Muon trains, and a table and a bias that it does not, with the names that a language model has."""
 
     def __init__(self) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(3)
-        self.lstm = nn.ParameterDict({"weight": torch.randn(8, 4, generator=generator), "bias": torch.ones(8)})
-        self.softmax = nn.ParameterDict({"weight": torch.randn(9, 4, generator=generator)})
-
-
-@pytest.fixture
-def weights() -> nn.Module:
-    """With the names that a language model has."""
-    return nn.ModuleDict({"bilm": Weights()})
+        lstm = nn.ParameterDict({"weight": torch.randn(8, 4, generator=generator), "bias": torch.ones(8)})
+        softmax = nn.ParameterDict({"weight": torch.randn(9, 4, generator=generator)})
+        self.bilm = nn.ModuleDict({"lstm": lstm, "softmax": softmax})
 
 
 def muon(of: nn.Module, **keys: object) -> Optimizer:
@@ -56,33 +50,33 @@ def same(left: nn.Module, right: nn.Module) -> bool:
     return all(torch.equal(a, b) for a, b in zip(left.parameters(), right.parameters(), strict=True))
 
 
-def of_torch(weights: nn.Module) -> list[torch.optim.Optimizer]:
+def of_torch(weights: Weights) -> list[torch.optim.Optimizer]:
     """PyTorch's optimizers, each for the weights that it should train."""
-    part = weights.get_submodule("bilm")
+    lstm, softmax = weights.bilm["lstm"], weights.bilm["softmax"]
     return [
-        torch.optim.Muon([part.lstm["weight"]], lr=RATE, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW([part.lstm["bias"], part.softmax["weight"]], lr=ADAMW_RATE, betas=(0.9, 0.98)),
+        torch.optim.Muon([lstm["weight"]], lr=RATE, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW([lstm["bias"], softmax["weight"]], lr=ADAMW_RATE, betas=(0.9, 0.98)),
     ]
 
 
-@pytest.mark.skipif(not HAS_MUON, reason="needs PyTorch 2.9 or newer")
+@NEEDS_MUON
 @pytest.mark.usefixtures("native_bfloat16")  # PyTorch's own Muon always computes in it
-def test_matrices_of_hidden_layers_get_muon_and_all_others_adamw(weights: nn.Module) -> None:
-    reference = nn.ModuleDict({"bilm": Weights()})
+def test_matrices_of_hidden_layers_get_muon_and_all_others_adamw() -> None:
+    weights, reference = Weights(), Weights()
     steps(weights, [muon(weights)], 5)
     steps(reference, of_torch(reference), 5)
     assert same(weights, reference)
 
 
-@pytest.mark.skipif(not HAS_MUON, reason="needs PyTorch 2.9 or newer")
+@NEEDS_MUON
 @pytest.mark.usefixtures("native_bfloat16")  # PyTorch's own Muon always computes in it
-def test_a_schedule_reaches_both(weights: nn.Module) -> None:
+def test_a_schedule_reaches_both() -> None:
     """AllenNLP's `multi` keeps copies of the groups, which a schedule changes in vain."""
+    weights, reference = Weights(), Weights()
     optimizer = muon(weights)
     schedule = LearningRateScheduler.from_params(
         Params({"type": "warmup_cosine", "warmup_steps": 4}), optimizer=optimizer, num_epochs=1, num_steps_per_epoch=10
     )
-    reference = nn.ModuleDict({"bilm": Weights()})
     halved = of_torch(reference)
     for part, rate in zip(halved, (RATE, ADAMW_RATE), strict=True):
         part.param_groups[0]["lr"] = rate / 2
@@ -92,13 +86,12 @@ def test_a_schedule_reaches_both(weights: nn.Module) -> None:
     assert same(weights, reference)
 
 
-def test_a_restored_state_continues_bit_for_bit(weights: nn.Module, tmp_path: Path) -> None:
-    optimizer = muon(weights)
+def test_a_restored_state_continues_bit_for_bit(tmp_path: Path) -> None:
+    weights, resumed = Weights(), Weights()
+    optimizer, other = muon(weights), muon(resumed)
     steps(weights, [optimizer], 3)
     torch.save([weights.state_dict(), optimizer.state_dict()], tmp_path / "state.th")
     steps(weights, [optimizer], 3, first=3)
-    resumed = nn.ModuleDict({"bilm": Weights()})
-    other = muon(resumed)
     saved, state = torch.load(tmp_path / "state.th")
     resumed.load_state_dict(saved)
     other.load_state_dict(state)

@@ -1,7 +1,6 @@
 """The predictor `bilm`: log probabilities from both sides, against exported files that numpy reads."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +38,14 @@ QUESTIONS: list[Config] = [
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A language model trained a little, whose text is gone."""
     folder = tmp_path_factory.mktemp("archive")
     corpus = write_corpus(folder)
     train(experiment(corpus, {"type": "sentence_batches", "max_tokens": 60, "max_sentence_length": 20}), folder / "run")
     for path in corpus.values():
         Path(path).unlink()
-    yield folder / "run/model.tar.gz"
+    return folder / "run/model.tar.gz"
 
 
 @pytest.fixture(scope="module")
@@ -76,16 +75,19 @@ def cut(question: Config) -> list[str]:
     return question["sentence"].split() if tokens is None else tokens
 
 
-def same(found: list[Config], wanted: list[Config]) -> bool:
-    """Equal, numbers up to rounding."""
-    return len(found) == len(wanted) and all(
-        answer.keys() == other.keys()
-        and all(
-            answer[key] == pytest.approx(other[key], abs=1e-5) for key in answer if key not in ("tokens", "unknown")
-        )
-        and all(answer[key] == other[key] for key in ("tokens", "unknown"))
-        for answer, other in zip(found, wanted, strict=True)
-    )
+def assert_same(found: list[Config], wanted: list[Config]) -> None:
+    """Check that answers are equal, numbers up to rounding."""
+    for answer, other in zip(found, wanted, strict=True):
+        assert answer.keys() == other.keys()
+        for key, value in other.items():
+            assert answer[key] == (value if key in ("tokens", "unknown") else pytest.approx(value, abs=1e-5)), key
+
+
+def predict(archive: Path, text: Path, *options: object) -> list[Config]:
+    """The answers that `allennlp predict` writes."""
+    answers = text.with_name("answers.jsonl")
+    allennlp("predict", archive, text, "--silent", "--output-file", answers, *options)
+    return [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -108,14 +110,8 @@ def test_each_direction_scores_each_word_as_the_exported_files_do(
 
 def test_a_batch_has_the_answers_of_its_questions_one_by_one(predictor: BiLMPredictor) -> None:
     together = predictor.predict_batch_json(QUESTIONS)
-    assert same(together, [predictor.predict_json(question) for question in QUESTIONS])
+    assert_same(together, [predictor.predict_json(question) for question in QUESTIONS])
     assert predictor.predict_batch_json([]) == []
-
-
-def test_of_an_empty_sentence_each_boundary_is_scored(predictor: BiLMPredictor) -> None:
-    answer = predictor.predict_json({"tokens": []})
-    assert (answer["tokens"], answer["unknown"]) == ([], [])
-    assert len(answer["forward_log_probs"]) == len(answer["backward_log_probs"]) == 1
 
 
 def test_a_word_named_as_allennlp_names_padding_is_a_word(predictor: BiLMPredictor) -> None:
@@ -150,12 +146,10 @@ def test_a_model_of_another_type_is_rejected() -> None:
 
 
 def test_allennlp_predict_answers_a_file_line_by_line(archive: Path, predictor: BiLMPredictor, tmp_path: Path) -> None:
-    questions, answers = tmp_path / "sentences.jsonl", tmp_path / "answers.jsonl"
+    questions = tmp_path / "sentences.jsonl"
     questions.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS), encoding="utf-8")
-    options = ("--predictor", "bilm", "--batch-size", 2, "--silent", "--output-file", answers)
-    allennlp("predict", archive, questions, *options)
-    found = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
-    assert same(found, predictor.predict_batch_json(QUESTIONS))
+    found = predict(archive, questions, "--predictor", "bilm", "--batch-size", 2)
+    assert_same(found, predictor.predict_batch_json(QUESTIONS))
 
 
 def test_half_a_surrogate_pair_is_an_unknown_word(predictor: BiLMPredictor) -> None:
@@ -173,9 +167,7 @@ def test_an_instance_without_a_text_is_an_error_that_names_its_fields(predictor:
 def test_allennlp_predict_reads_a_text_too(
     archive: Path, predictor: BiLMPredictor, tmp_path: Path, batch_size: int
 ) -> None:
-    text, answers = tmp_path / "text.txt", tmp_path / "answers.jsonl"
+    text = tmp_path / "text.txt"
     text.write_text("\n".join(HELDOUT) + "\n", encoding="utf-8")
-    options = ("--use-dataset-reader", "--batch-size", batch_size, "--silent", "--output-file", answers)
-    allennlp("predict", archive, text, *options)
-    found = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
-    assert same(found, predictor.predict_batch_json([{"sentence": line} for line in HELDOUT]))
+    found = predict(archive, text, "--use-dataset-reader", "--batch-size", batch_size)
+    assert_same(found, predictor.predict_batch_json([{"sentence": line} for line in HELDOUT]))

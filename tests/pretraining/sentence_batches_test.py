@@ -1,7 +1,7 @@
 """Batches of whole sentences: every sentence once, of like length, no more tokens than fit."""
 
 from collections.abc import Iterator
-from itertools import chain, islice, pairwise
+from itertools import chain, cycle, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,6 @@ from elmo_plugin.pretraining import sentence_batches
 from tests.loader_oracles import LINES, SENTENCES, WORDS, build_loader, id_of, write_shards
 
 MAX_TOKENS = 24
-POOL = 4
-"""Sentences of a pool where a test wants several: two of four and one of three."""
 
 
 def sentences_of(batch: dict[str, Any]) -> list[list[int]]:
@@ -40,12 +38,6 @@ def read_on(loader: Any, epochs: int) -> Iterator[list[list[int]]]:
         yield from map(sentences_of, loader)
 
 
-@pytest.fixture
-def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pools of `POOL` sentences."""
-    monkeypatch.setattr(sentence_batches, "SENTENCES_IN_POOL", POOL)
-
-
 @pytest.mark.parametrize("max_tokens", [21, 24, 60, 10_000])
 def test_a_single_pass_has_every_sentence_once_by_rising_length(tmp_path: Path, max_tokens: int) -> None:
     loader = batches_of(write_shards(tmp_path), shuffle=False, max_tokens=max_tokens)
@@ -65,7 +57,7 @@ def test_a_batch_is_as_large_as_it_may_be(tmp_path: Path) -> None:
 
 
 def test_a_sentence_that_is_too_long_is_cut_and_no_token_is_lost(tmp_path: Path) -> None:
-    words = [WORDS[3 + number % (len(WORDS) - 3)] for number in range(1007)]
+    words = list(islice(cycle(WORDS[3:]), 1007))
     (tmp_path / "long.txt").write_text("fog\n" + " ".join(words) + "\n", encoding="utf-8")
     loader = batches_of(str(tmp_path / "long.txt"), shuffle=False, max_sentence_length=10)
     pieces = list(chain(*map(sentences_of, loader)))
@@ -73,8 +65,10 @@ def test_a_sentence_that_is_too_long_is_cut_and_no_token_is_lost(tmp_path: Path)
     assert sorted(pieces) == as_ids([["fog"], *(words[start : start + 10] for start in range(0, 1007, 10))])
 
 
-@pytest.mark.usefixtures("small_pools")
-def test_each_shuffled_pass_has_every_sentence_once_in_batches_of_like_length(tmp_path: Path) -> None:
+def test_each_shuffled_pass_has_every_sentence_once_in_batches_of_like_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sentence_batches, "SENTENCES_IN_POOL", 4)
     loader = batches_of(write_shards(tmp_path))
     found = read_on(loader, epochs=20)
     passes = []

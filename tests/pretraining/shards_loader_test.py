@@ -1,13 +1,14 @@
 """What both data loaders of text shards do: resume a run, and name what they cannot read."""
 
 import re
-from itertools import chain
+from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
+from torch.utils._pytree import tree_leaves
 
 from elmo_plugin.pretraining import sentence_batches
 from tests.loader_oracles import LINES, WORDS, assert_equal, build_loader, through_a_file, write_shards
@@ -75,8 +76,7 @@ def test_a_loader_that_has_read_on_goes_back_to_a_state(tmp_path: Path, keys: di
 
 @LOADERS
 def test_a_place_inside_a_long_line_is_found_again(tmp_path: Path, keys: dict[str, Any]) -> None:
-    words = [WORDS[3 + number % (len(WORDS) - 3)] for number in range(200)]
-    path = write_shards(tmp_path, [" ".join(words)])
+    path = write_shards(tmp_path, [" ".join(islice(cycle(WORDS[3:]), 200))])
     undisturbed = list(build_loader(path, **keys))
     loader = iter(stopped := build_loader(path, **keys))
     for behind in range(1, len(undisturbed)):
@@ -156,11 +156,5 @@ def test_instances_are_the_sentences_and_batches_go_where_they_should(tmp_path: 
     instances = [" ".join(token.text for token in instance["tokens"].tokens) for instance in loader.iter_instances()]
     assert instances == LINES
     loader.set_target_device(torch.device("meta"))
-    assert tensors_of(next(iter(loader))) and all(each.is_meta for each in tensors_of(next(iter(loader))))
-
-
-def tensors_of(batch: Any) -> list[torch.Tensor]:
-    """All tensors of nested dicts."""
-    if isinstance(batch, dict):
-        return [tensor for part in batch.values() for tensor in tensors_of(part)]
-    return [batch] if isinstance(batch, torch.Tensor) else []
+    tensors = [leaf for leaf in tree_leaves(next(iter(loader))) if isinstance(leaf, torch.Tensor)]
+    assert tensors and all(tensor.is_meta for tensor in tensors)

@@ -79,12 +79,12 @@ def test_a_pass_can_go_on_from_each_of_its_positions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffle: bool
 ) -> None:
     monkeypatch.setattr(shards, "BLOCK", 4)
-    paths = numbered(tmp_path, 9, 1, 4, 8, 3)
+    lengths = [9, 1, 4, 8, 3]
+    paths = numbered(tmp_path, *lengths)
     whole = list(SentenceStream(paths, shuffle, seed=5).sentences(2))
     for done, (_, position) in enumerate(whole, 1):
         assert list(SentenceStream(paths, shuffle, seed=5).sentences(2, position)) == whole[done:]
     assert list(SentenceStream(paths, shuffle, seed=5).sentences(2, (0, 0))) == whole
-    lengths = [9, 1, 4, 8, 3]
     order = [int(tokens[2]) for tokens, (_, read) in whole if read == 1]
     assert [position for _, position in whole] == [
         (behind, read) for behind, shard in enumerate(order) for read in range(1, lengths[shard] + 1)

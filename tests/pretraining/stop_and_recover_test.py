@@ -89,22 +89,19 @@ def test_two_processes_that_cannot_resume_a_run_of_one_say_what_to_write(tmp_pat
 
 def test_numbers_of_processes_that_work_are_named() -> None:
     totals = {"data_loader.streams": 12, "validation_data_loader.streams": 8, "trainer.steps": 1}
+    splits = {"data_loader.streams": (4, 3), "validation_data_loader.streams": (2, 3), "trainer.steps": (1, 1)}
     with pytest.raises(ConfigurationError, match=r"expected 1, 2, 4 processes.*got 3"):
-        splits = {"data_loader.streams": (4, 3), "validation_data_loader.streams": (2, 3), "trainer.steps": (1, 1)}
         check_splits(totals, splits, 3)
     splits = {"data_loader.streams": (6, 4), "validation_data_loader.streams": (2, 4), "trainer.steps": (1, 1)}
-    with pytest.raises(
-        ConfigurationError, match=r"""'data_loader.streams': 3 .*got 6.*-o '{"data_loader.streams": 3}'"""
-    ):
+    message = r"""'data_loader.streams': 3 .*got 6.*-o '{"data_loader.streams": 3}'"""
+    with pytest.raises(ConfigurationError, match=message):
         check_splits(totals, splits, 4)
     check_splits(totals, {**splits, "data_loader.streams": (3, 4)}, 4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_killed_process_is_named_and_the_others_end(
-    rank: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_process_is_named_and_the_others_end(rank: int, tmp_path: Path) -> None:
     run = tmp_path / "run"
 
     def kill_one() -> None:
@@ -127,7 +124,7 @@ def test_a_killed_process_is_named_and_the_others_end(
     [
         (ProcessExitedException("process 1 …", 1, 7, exit_code=143), SystemExit, "143"),
         (ProcessExitedException("process 1 …", 1, 7, exit_code=-2), SystemExit, "130"),
-        (ProcessExitedException("process 1 …", 1, 7, exit_code=1), SystemExit, "process 1 .*recover=True|force=True"),
+        (ProcessExitedException("process 1 …", 1, 7, exit_code=1), SystemExit, "process 1 .*force=True"),
         (
             ProcessRaisedException("…\na.b.ConfigurationError: 'key': wrong\n", 1, 7),
             ConfigurationError,
@@ -151,11 +148,10 @@ def test_before_the_first_checkpoint_a_stopped_run_starts_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["allennlp", "train", "a b.jsonnet", "-s", "run"])
-    monkeypatch.setattr(
-        "elmo_plugin.pretraining.vocabulary.read_lines", lambda path: signal.raise_signal(signal.SIGINT)
-    )
+    reading = "elmo_plugin.pretraining.vocabulary.read_lines"
+    monkeypatch.setattr(reading, lambda path: signal.raise_signal(signal.SIGINT))
     with pytest.raises(SystemExit) as stopped:
         train(run_config(tmp_path, "unrolled_streams"), tmp_path / "run")
     assert stopped.value.code == 128 + signal.SIGINT
-    assert "SIGINT" in (said := capsys.readouterr().err)
-    assert "allennlp train 'a b.jsonnet' -s run --force" in said
+    said = capsys.readouterr().err
+    assert "SIGINT" in said and "allennlp train 'a b.jsonnet' -s run --force" in said

@@ -69,6 +69,12 @@ def layers(bilm: BiLM, ids: Tensor) -> Tensor:
     return output.layers * output.mask[None, ..., None]
 
 
+def assert_evaluates_to_its_best(run: Run) -> None:
+    """Check that the archive has the best perplexity of the run."""
+    found = evaluate_from_archive(run.archive, str(run.heldout))
+    assert found["perplexity"] == pytest.approx(run.perplexity, rel=1e-6)
+
+
 def embedder(run: Run, mix: str) -> TokenEmbedder:
     """ELMo with the archive's biLM."""
     config = {"type": "elmo", "bilm": {"pretrained": str(run.archive)}, "mix": mix, "dropout": 0.0}
@@ -76,8 +82,7 @@ def embedder(run: Run, mix: str) -> TokenEmbedder:
 
 
 def test_the_archive_has_the_best_perplexity_of_the_run(run: Run) -> None:
-    found = evaluate_from_archive(run.archive, str(run.heldout))
-    assert found["perplexity"] == pytest.approx(run.perplexity, rel=1e-6)
+    assert_evaluates_to_its_best(run)
     loaded = load_archive(str(run.archive)).model.state_dict()
     for name, value in run.model.state_dict().items():
         assert torch.equal(loaded[name], value), name
@@ -154,7 +159,7 @@ def test_a_contextualizer_of_another_kind_is_a_bilm_like_any_other(
     if contextualizer is TRANSFORMER:
         pytest.importorskip("allennlp_models.lm")
     run = pretrain(tmp_path, BATCHES, contextualizer=contextualizer)
-    assert evaluate_from_archive(run.archive, str(run.heldout))["perplexity"] == pytest.approx(run.perplexity, rel=1e-6)
+    assert_evaluates_to_its_best(run)
     elmo, ids = embedder(run, "concatenate"), batch_to_ids(SENTENCES)
     layers = run.model.bilm(ids).layers  # (2, B, T + 2, 2P)
     assert len(layers) == 2
@@ -183,7 +188,7 @@ def test_a_contextualizer_among_the_options_is_checked_too_and_can_be_replaced()
 
 def test_a_contextualizer_of_other_widths_leaves_a_language_model_but_no_bilm(tmp_path: Path) -> None:
     run = pretrain(tmp_path, BATCHES, contextualizer={**GRU, "hidden_size": 6})
-    assert evaluate_from_archive(run.archive, str(run.heldout))["perplexity"] == pytest.approx(run.perplexity, rel=1e-6)
+    assert_evaluates_to_its_best(run)
     with pytest.raises(ConfigurationError, match=r"'contextualizer'.*\b16\b.*\b12\b"):
         embedder(run, "last")
 
@@ -212,7 +217,7 @@ def test_a_file_cannot_name_a_contextualizer_that_is_dangerous_or_of_another_siz
 def test_a_model_of_words_goes_the_same_way(tmp_path: Path) -> None:
     model = {"bilm": {"options": WORD_INPUT, "seed": 1}, "share_embedding_softmax": True}
     run = pretrain(tmp_path, STREAMS, **model)
-    assert evaluate_from_archive(run.archive, str(run.heldout))["perplexity"] == pytest.approx(run.perplexity, rel=1e-6)
+    assert_evaluates_to_its_best(run)
     ids = torch.tensor([[4, 7, 3], [5, 0, 0]])
     elmo = embedder(run, "last")
     found, wanted = elmo(ids), run.model.bilm(ids).layers[-1][:, 1:-1]

@@ -44,10 +44,8 @@ def test_the_shared_table_is_one_tensor_with_one_gradient(softmax: Config) -> No
     model = language_model(**{**SHARED, "softmax": softmax}).train()
     reading, predicting = tables(model)
     assert reading is predicting
-    assert (
-        len([name for name, _ in model.named_parameters() if name.endswith(("embedding.weight", "softmax.weight"))])
-        == 1
-    )
+    names = [name for name, _ in model.named_parameters()]
+    assert len([name for name in names if name.endswith(("embedding.weight", "softmax.weight"))]) == 1
     loss(model, TRAIN[:1]).backward()
     gradient = reading.grad
     assert gradient is not None and not gradient[0].any()  # padding is neither read nor predicted
@@ -115,11 +113,22 @@ def test_what_cannot_be_shared_is_rejected(keys: Config, message: str) -> None:
 
 
 def test_the_size_of_the_vocabulary_is_filled_in_or_agrees() -> None:
-    assert language_model(**READING_WORDS).bilm.options.n_tokens_vocab == len(WORDS)
-    stated = options(char_cnn=None, n_tokens_vocab=len(WORDS)).to_dict()
-    assert language_model(bilm={"options": stated}).bilm.options.n_tokens_vocab == len(WORDS)
-    with pytest.raises(ConfigurationError, match=rf"'bilm.options.n_tokens_vocab'.* {len(WORDS)}\D.* 5"):
-        language_model(bilm={"options": {**stated, "n_tokens_vocab": 5}})
+    for stated in ({}, {"n_tokens_vocab": len(WORDS)}):
+        model = language_model(bilm={"options": {**WORD_INPUT, **stated}})
+        assert model.bilm.options.n_tokens_vocab == len(WORDS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"n_tokens_vocab": 5}, rf"'bilm.options.n_tokens_vocab'.* {len(WORDS)}\D.* 5"),
+        ({"boundary_ids": [2, 1]}, r"'bilm'.*\(2, 1\)"),
+    ],
+    ids=["size", "boundaries of another order without the words"],
+)
+def test_options_of_another_vocabulary_are_rejected(changed: Config, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        language_model(bilm={"options": {**WORD_INPUT, **changed}})
 
 
 def test_a_pretrained_table_of_other_words_is_rejected(tmp_path: Path) -> None:
@@ -191,12 +200,6 @@ def test_a_vocabulary_without_an_unknown_word_cannot_be_predicted_over(tmp_path:
     folder = write_pair(tmp_path, OTHER_ORDER[:-1])
     with pytest.raises(ConfigurationError, match=r"<UNK>"):
         BiLMVocabulary.from_pretrained_bilm(str(folder), "none")
-
-
-def test_boundaries_of_another_order_without_the_words_are_rejected(tmp_path: Path) -> None:
-    stated = {**WORD_INPUT, "boundary_ids": [2, 1]}
-    with pytest.raises(ConfigurationError, match=r"'bilm'.*\(2, 1\)"):
-        language_model(bilm={"options": stated})
 
 
 def test_an_archive_of_ours_is_fine_tuned(tmp_path: Path) -> None:

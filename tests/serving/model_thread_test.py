@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -37,44 +37,35 @@ class Doubling:
         return [-number for number in numbers]
 
 
-def test_requests_for_the_same_task_are_answered_by_one_call(thread: ModelThread) -> None:
-    doubling = Doubling()
+def answers(thread: ModelThread, *requests: tuple[Callable[..., list[Any]], list[int]]) -> list[Any]:
+    """The answers to requests that are all there when the thread starts; an error is the answer to its request."""
 
     async def ask() -> list[Any]:
-        waiting = [thread.answer(doubling.double, items) for items in ([1], [2, 3], [], [4])]
-        waiting.insert(1, thread.answer(doubling.negate, [5]))
-        tasks = [asyncio.ensure_future(each) for each in waiting]
+        tasks = [asyncio.ensure_future(thread.answer(task, items)) for task, items in requests]
         await asyncio.sleep(0)
         thread.start()
-        return await asyncio.gather(*tasks)
+        return await asyncio.gather(*tasks, return_exceptions=True)
 
-    assert asyncio.run(ask()) == [[2], [-5], [4, 6], [], [8]]
+    return asyncio.run(ask())
+
+
+def test_requests_for_the_same_task_are_answered_by_one_call(thread: ModelThread) -> None:
+    doubling = Doubling()
+    double = doubling.double
+    requests = [(double, [1]), (doubling.negate, [5]), (double, [2, 3]), (double, []), (double, [4])]
+    assert answers(thread, *requests) == [[2], [-5], [4, 6], [], [8]]
     assert doubling.calls == [[1, 2, 3, 4]]
 
 
 def test_no_more_items_are_answered_together_than_fit(thread: ModelThread) -> None:
     doubling = Doubling()
-
-    async def ask() -> list[Any]:
-        tasks = [asyncio.ensure_future(thread.answer(doubling.double, [1] * 10)) for _ in range(3)]
-        await asyncio.sleep(0)
-        thread.start()
-        return await asyncio.gather(*tasks)
-
-    assert asyncio.run(ask()) == [[2] * 10] * 3
+    assert answers(thread, *[(doubling.double, [1] * 10)] * 3) == [[2] * 10] * 3
     assert sorted(map(len, doubling.calls)) == [10, 10, 10] and MOST_TOGETHER < 20
 
 
 def test_an_error_is_the_error_of_its_own_request(thread: ModelThread) -> None:
-    doubling = Doubling()
-
-    async def ask() -> list[Any]:
-        tasks = [asyncio.ensure_future(thread.answer(doubling.double, [number])) for number in (1, 0, 2)]
-        await asyncio.sleep(0)
-        thread.start()
-        return await asyncio.gather(*tasks, return_exceptions=True)
-
-    one, error, two = asyncio.run(ask())
+    double = Doubling().double
+    one, error, two = answers(thread, (double, [1]), (double, [0]), (double, [2]))
     assert (one, two) == ([2], [4]) and isinstance(error, ValueError)
 
 

@@ -18,6 +18,7 @@ from tests.serving.conftest import TEXT
 from tests.serving_oracles import Client, serving
 
 HOSTILE = "<img src=x onerror=alert(1)>"
+TABLE = {"table", "thead", "tbody", "tr", "th", "td"}
 ATTACKS = [
     HOSTILE,
     "\"'><script>alert(1)</script>",
@@ -85,7 +86,7 @@ def test_a_bilm_shows_the_uses_of_a_chosen_word(bilm_client: Client) -> None:
     links = [link["href"] for link in shown.named("a") if link["href"].startswith("?")]
     assert len(links) == 5 and links[3].endswith("word=3#nearest")
     assert "Layer 1" in shown.text and "Layer 2" in shown.text and "Layer 3" not in shown.text
-    assert shown.text.count(TEXT[3].replace("play it", "play it")) == 2
+    assert shown.text.count(TEXT[3]) == 2
     assert "No other sentence" in page(bilm_client, sentence="Greta sailed.", word=0).text
 
 
@@ -94,17 +95,14 @@ def test_text_is_escaped(bilm_client: Client, tagger_client: Client, attack: str
     usual = {tag for tag, _ in page(bilm_client, sentence="A play.", word=1).elements}
     for client in (bilm_client, tagger_client):
         shown = page(client, sentence=f"{attack} play", word=0)
-        assert {tag for tag, _ in shown.elements} <= usual | {"mark", "table", "svg", "rect", "b", "small"} | TABLE
+        assert {tag for tag, _ in shown.elements} <= usual | {"mark", "svg", "rect", "b", "small"} | TABLE
         assert not [name for _, attributes in shown.elements for name in attributes if name.startswith("on")]
         assert attack.encode("utf-8", "replace").decode() in shown.shown or "\udc80" in attack
 
 
-TABLE = {"thead", "tbody", "tr", "th", "td"}
-
-
 def test_tokens_that_are_markup_are_shown_as_they_are(bilm_client: Client, text: Path) -> None:
-    answer = bilm_client.get("/?" + urlencode({"sentence": "A play", "word": 1}))
-    assert "&lt;b&gt;play&lt;/b&gt;" not in answer.text  # this line has another word
+    answer = bilm_client.get("/?" + urlencode({"sentence": "A boat", "word": 1}))
+    assert TEXT[6] in Reader(answer.text).text
     assert text.name not in answer.text and text.name in unescape(answer.text)
 
 

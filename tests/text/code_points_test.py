@@ -56,12 +56,11 @@ def test_no_id_is_one_of_bytes() -> None:
 
 
 def test_the_indexer_makes_the_same_ids() -> None:
-    sentences = SENTENCES
-    fields = [TextField([Token(word) for word in sentence], {"elmo": indexer()}) for sentence in sentences]
+    fields = [TextField([Token(word) for word in sentence], {"elmo": indexer()}) for sentence in SENTENCES]
     batch = Batch([Instance({"text": field}) for field in fields])
     batch.index_instances(Vocabulary())
     found = batch.as_tensor_dict()["text"]["elmo"]["elmo_tokens"]
-    assert torch.equal(found, batch_to_code_points(sentences))
+    assert torch.equal(found, batch_to_code_points(SENTENCES))
 
 
 def test_a_batch_of_empty_sentences_has_its_width() -> None:

@@ -72,14 +72,14 @@ def test_a_line_that_is_not_text_is_an_error_with_the_given_name(tmp_path: Path,
         list(lines)
 
 
-@pytest.mark.parametrize("name", ["text", "text.gz", "text.xz"])
-def test_a_line_that_has_no_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(Path(name).suffix, bytes)
-    (tmp_path / name).write_bytes(pack(b"one\n" + b"a" * 10))
-    assert len(list(TextFile(tmp_path / name).lines())) == 2
+@pytest.mark.parametrize("packing", PACKERS)
+def test_a_line_that_has_no_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packing: str) -> None:
+    path = tmp_path / f"text{packing}"
+    path.write_bytes(PACKERS[packing](b"one\n" + b"a" * 10))
+    assert len(list(TextFile(path).lines())) == 2
     monkeypatch.setattr("elmo_plugin.text.text_file.LONGEST_LINE", 9)
-    with pytest.raises(ConfigurationError, match=rf"{name}, line 2: .* 9 bytes"):
-        list(TextFile(tmp_path / name).lines())
+    with pytest.raises(ConfigurationError, match=rf"{path}, line 2: .* 9 bytes"):
+        list(TextFile(path).lines())
 
 
 @pytest.mark.parametrize("packing", PACKERS)
@@ -105,10 +105,10 @@ def test_a_pipe_is_read_like_a_file(tmp_path: Path) -> None:
     writer.join()
 
 
-@pytest.mark.parametrize("packing", ["", ".gz"])
+@pytest.mark.parametrize("packing", PACKERS)
 def test_a_file_of_carriage_returns_alone_is_an_error(tmp_path: Path, packing: str) -> None:
     path = tmp_path / f"text{packing}"
-    path.write_bytes(gzip.compress(b"one\rtwo\r") if packing else b"one\rtwo\r")
+    path.write_bytes(PACKERS[packing](b"one\rtwo\r"))
     with pytest.raises(ConfigurationError, match=rf"{path}: expected .*\\n.* got \\r"):
         list(TextFile(path).lines())
 

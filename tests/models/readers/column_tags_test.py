@@ -10,12 +10,12 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader, Instance, Token, Vocabulary
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.dataset_readers import Conll2003DatasetReader
-from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
 from allennlp.data.dataset_readers.dataset_utils.span_utils import bio_tags_to_spans, bioul_tags_to_spans
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo_plugin.models.readers import ColumnTagsReader
+from tests.models.readers.files import assert_rejected, words_of_workers, written
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "columns"
 
@@ -33,12 +33,6 @@ def sentence(instance: Instance) -> list[tuple[str, str]]:
 
 def read(path: Path, **keys: Any) -> list[list[tuple[str, str]]]:
     return [sentence(instance) for instance in reader(**keys).read(path)]
-
-
-def written(folder: Path, content: str | bytes) -> Path:
-    path = folder / "some file.txt"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
 
 
 def test_conll_2003() -> None:
@@ -162,15 +156,6 @@ def test_conversion_to_the_scheme_of_the_file_changes_nothing(scheme: str) -> No
     assert converter.text_to_instance(["a", "b", "c"], tags)["tags"].labels == tags
 
 
-def error_of(content: str | bytes, folder: Path, **keys: Any) -> str:
-    """The error for a file, without the path, which comes first."""
-    path = written(folder, content)
-    with pytest.raises(ConfigurationError) as caught:
-        read(path, **keys)
-    assert str(caught.value).startswith(str(path))
-    return str(caught.value).removeprefix(str(path))
-
-
 TAB = {"delimiter": "\t"}
 
 
@@ -200,21 +185,17 @@ TAB = {"delimiter": "\t"}
 def test_a_wrong_file_is_named_with_the_line_and_what_it_holds(
     tmp_path: Path, content: str | bytes, keys: dict[str, Any], line: int | None, facts: list[str]
 ) -> None:
-    found = error_of(content, tmp_path, **keys)
-    assert found.startswith(": " if line is None else f", line {line}: ") and all(fact in found for fact in facts), (
-        found
-    )
+    assert_rejected(reader(**keys), written(tmp_path, content), line, *facts)
 
 
 @pytest.mark.parametrize("beginning", ["# newdoc id = garden\n", "# sent_id = 1\n", "# text = I dig\n", "\n", ""])
 def test_conllu_that_is_read_as_other_columns_is_an_error_that_names_the_key(tmp_path: Path, beginning: str) -> None:
     """Without comments its ids would be the tokens, and its last column the tags."""
     rows = "1\tI\tI\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n2\tdig\tdig\tVERB\tVB\t_\t0\troot\t_\t_\n"
-    found = error_of(beginning + rows, tmp_path)
-    assert found.startswith(f", line {2 if beginning == chr(10) else 1}: ") and "'conllu' true" in found
+    path = written(tmp_path, beginning + rows)
+    assert_rejected(reader(), path, 2 if beginning == "\n" else 1, "'conllu' true")
     if not beginning.strip():
-        upos = [[("I", "PRON"), ("dig", "VERB")]]
-        assert read(written(tmp_path, beginning + rows), token_column=1, tag_column=3) == upos
+        assert read(path, token_column=1, tag_column=3) == [[("I", "PRON"), ("dig", "VERB")]]
 
 
 def test_a_hash_is_a_token_where_it_is_no_comment_of_conllu(tmp_path: Path) -> None:
@@ -245,10 +226,9 @@ def test_documents_begin_with_blanks_in_a_file_of_tabs_too(tmp_path: Path) -> No
     ],
 )
 def test_a_tag_that_the_scheme_forbids_is_named(tmp_path: Path, scheme: str, tags: str, line: int, found: str) -> None:
-    content = "\n" + "".join(f"w {tag}\n" for tag in tags.split())
-    error = error_of(content, tmp_path, coding_scheme=scheme)
-    assert error.startswith(f", line {line}: ") and found in error and f"'coding_scheme' {scheme}" in error
-    assert len(read(tmp_path / "some file.txt")) == 1  # without a scheme any tag is allowed
+    path = written(tmp_path, "\n" + "".join(f"w {tag}\n" for tag in tags.split()))
+    assert_rejected(reader(coding_scheme=scheme), path, line, found, f"'coding_scheme' {scheme}")
+    assert len(read(path)) == 1  # without a scheme any tag is allowed
 
 
 @pytest.mark.parametrize(
@@ -294,12 +274,7 @@ def test_stops_where_told_and_reads_no_further(tmp_path: Path) -> None:
 @pytest.mark.parametrize("num_workers", [2, 3, 5])
 def test_each_sentence_goes_to_one_worker(tmp_path: Path, num_workers: int) -> None:
     path = written(tmp_path, "\n".join(f"w{index} X\n" for index in range(4)))
-    words = []
-    for worker in range(num_workers):
-        ours = reader()
-        ours._set_worker_info(WorkerInfo(num_workers, worker))
-        words += [instance["metadata"]["words"][0] for instance in ours.read(path)]
-    assert sorted(words) == ["w0", "w1", "w2", "w3"]
+    assert words_of_workers(reader, path, num_workers) == ["w0", "w1", "w2", "w3"]
 
 
 def test_two_real_workers_lose_and_double_nothing(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ import pytest
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader, Instance, Vocabulary
-from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo_plugin.models.readers import TextClassificationCsvReader
+from tests.models.readers.files import assert_rejected, words_of_workers, written
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "csv"
 SENTIMENT = {"delimiter": " ", "quote_char": None, "max_splits": 1, "tokenizer": "just_spaces"}
@@ -32,12 +32,6 @@ def labelled(instance: Instance) -> tuple[str | None, str]:
 
 def read(path: Path, **keys: Any) -> list[tuple[str | None, str]]:
     return [labelled(instance) for instance in reader(**keys).read(path)]
-
-
-def written(folder: Path, content: str | bytes) -> Path:
-    path = folder / "some file.csv"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
 
 
 def test_quoted_csv() -> None:
@@ -143,12 +137,7 @@ def test_a_long_document_is_read_whole(tmp_path: Path) -> None:
 def test_a_wrong_file_is_named_with_the_line_and_what_it_holds(
     tmp_path: Path, content: str | bytes, keys: dict[str, Any], line: int | None, facts: list[str]
 ) -> None:
-    path = written(tmp_path, content)
-    with pytest.raises(ConfigurationError) as caught:
-        read(path, **keys)
-    found = str(caught.value)
-    assert found.startswith(f"{path}: " if line is None else f"{path}, line {line}: ")
-    assert all(fact in found for fact in facts), found
+    assert_rejected(reader(**keys), written(tmp_path, content), line, *facts)
 
 
 @pytest.mark.parametrize(
@@ -188,9 +177,4 @@ def test_stops_where_told_and_reads_no_further(tmp_path: Path) -> None:
 @pytest.mark.parametrize("num_workers", [2, 5])
 def test_each_row_goes_to_one_worker(tmp_path: Path, num_workers: int) -> None:
     path = written(tmp_path, "".join(f"x,w{index}\n" for index in range(4)))
-    words = []
-    for worker in range(num_workers):
-        ours = reader()
-        ours._set_worker_info(WorkerInfo(num_workers, worker))
-        words += [instance["metadata"]["words"][0] for instance in ours.read(path)]
-    assert sorted(words) == ["w0", "w1", "w2", "w3"]
+    assert words_of_workers(reader, path, num_workers) == ["w0", "w1", "w2", "w3"]

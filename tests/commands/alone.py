@@ -1,0 +1,26 @@
+"""Our commands without AllenNLP's own, whose set-up takes seconds."""
+
+import argparse
+
+from allennlp.commands import ArgumentParserWithDefaults
+from allennlp.commands.subcommand import Subcommand
+
+import elmo_plugin.commands
+
+COMMANDS = [
+    name
+    for name in Subcommand.list_available()
+    if Subcommand.by_name(name).__module__.startswith(elmo_plugin.commands.__name__)
+]
+
+
+def parser_of(name: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    """Return the parser of `allennlp` with this command alone, and that of the command."""
+    parser = ArgumentParserWithDefaults(prog="allennlp")
+    return parser, Subcommand.by_name(name)().add_subparser(parser.add_subparsers())  # type: ignore[call-arg]
+
+
+def run(name: str, *arguments: object) -> None:
+    """Run a command."""
+    args = parser_of(name)[0].parse_args([name, *map(str, arguments)])
+    args.func(args)

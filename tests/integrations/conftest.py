@@ -1,0 +1,22 @@
+"""The biLMs that the files of this folder share."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.oracles import write_files
+from tests.task_oracles import small_bilm, warm_bilm
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    """The small biLM in bilm-tf's files."""
+    write_files(tmp_path / "bilm", small_bilm())
+    return str(tmp_path / "bilm")
+
+
+@pytest.fixture
+def warm(tmp_path: Path) -> str:
+    """The same with a warm state."""
+    write_files(tmp_path / "warm", warm_bilm())
+    return str(tmp_path / "warm")
