@@ -1,6 +1,7 @@
 """Run a target on many inputs in a process of its own, and find what is neither an answer nor one of our errors.
 
 Input number n of a target depends on nothing but the seed and n, so that a finding is repeated by `--only n`.
+PyTorch writes a pickle in its old format differently each time, so that inputs made from one are not the same again.
 """
 
 import multiprocessing

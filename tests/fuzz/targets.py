@@ -352,6 +352,7 @@ READERS: dict[str, tuple[dict[str, Any], str]] = {
             "has_header": True,
             "text_columns": ["text"],
             "label_column": "label",
+            "quote_char": None,
         },
         "csv/header.tsv",
     ),
