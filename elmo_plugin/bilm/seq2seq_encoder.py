@@ -205,12 +205,13 @@ class ElmoLstm(Seq2SeqEncoder):
             if self.input_dropout.training and self.input_dropout.p:
                 values, where = self.input_dropout(values if where is None else values[where]), None
             weights: LstmWeights = layer.weights  # type: ignore[assignment]
+            recurrent, projection = weights.recurrent, weights.projection
             if kernel is not KERNELS["reference"] and not torch.is_grad_enabled():
-                weights = prepack(weights, packing.sizes)
+                recurrent, projection = prepack(recurrent, projection, packing.sizes)
             after = LstmState(*(part[depth][packing.order] for part in state))  # (B, P), (B, H)
             blocks = []
             for gates, sizes in _input_products(weights, values, where, packing.sizes):
-                block, after = kernel(gates, sizes, weights.recurrent, weights.projection, after, clips)
+                block, after = kernel(gates, sizes, recurrent, projection, after, clips)
                 blocks.append(block)
             outputs = torch.cat(blocks)  # (N, P)
             values, where = outputs + values if depth and self.options.use_skip_connections else outputs, None

@@ -116,8 +116,8 @@ def weight_gradient(d_outputs: Tensor, values: Tensor) -> Tensor:
 def pack(weight: Tensor, rows: int, times: int, keep: bool = False) -> Tensor:
     """Prepack a weight for `times` products with about `rows` rows each, or return it as it is if that does not pay.
 
-    With `keep`, the prepacked copy of a frozen weight is kept for later calls, which costs its memory. A
-    prepacked weight is returned as it is.
+    A prepacked weight is returned as it is. With `keep`, the prepacked copy of a frozen weight is kept for later calls,
+    which costs its memory.
     """
     if rows < 2 or weight.is_mkldnn or isinstance(weight, Int8Weight) or not _is_for_onednn(weight):
         return weight

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.linear import pack, product, product_type, product_with, weight_gradient
-from elmo_plugin.lstm.types import LstmClips, LstmState, LstmWeights
+from elmo_plugin.lstm.types import LstmClips, LstmState
 
 sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 
@@ -93,11 +93,11 @@ class Recurrence(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the outputs (N, P), and hidden (B, P) and cell (B, H) after each sentence."""
         dtype = product_type(recurrent)
-        rows, times = max(sizes, default=0), len(sizes)
-        by_recurrent = product_with(pack(recurrent.to(dtype), rows, times, keep=True))  # (active, P) to (active, 4H)
-        by_projection = None  # (active, H) to (active, P)
-        if projection is not None:
-            by_projection = product_with(pack(projection.to(dtype), rows, times))
+        packed_recurrent, packed_projection = prepack(recurrent, projection, sizes)
+        by_recurrent = product_with(packed_recurrent)  # (active, P) to (active, 4H)
+        by_projection = (
+            None if packed_projection is None else product_with(packed_projection)
+        )  # (active, H) to (active, P)
         clip = _output_clip(projection, clips)
         activations = cell.new_empty(gates.shape) if keep else None  # (N, 4H)
         cells = cell.new_empty(len(gates), cell.size(1)) if keep else None  # (N, H)
@@ -243,16 +243,14 @@ def packed(
     return outputs, LstmState(hidden, cell)
 
 
-def prepack(weights: LstmWeights, sizes: list[int]) -> LstmWeights:
-    """Return weights that `packed` and `fused` need not prepare at each call, for inference on a text in blocks.
+def prepack(recurrent: Tensor, projection: Optional[Tensor], sizes: list[int]) -> tuple[Tensor, Optional[Tensor]]:
+    """Prepare weights for the products of `packed` and `fused` without gradients, at the steps of these `sizes`.
 
-    `sizes` are those of the whole text.
+    Who reads a text in blocks does this once, because prepared weights are returned as they are.
     """
-    dtype, rows, times = product_type(weights.recurrent), max(sizes, default=0), len(sizes)
-    recurrent, projection = weights.recurrent.to(dtype), weights.projection
-    if projection is not None:
-        projection = pack(projection.to(dtype), rows, times)
-    return weights._replace(recurrent=pack(recurrent, rows, times, keep=True), projection=projection)
+    dtype, rows, times = product_type(recurrent), max(sizes, default=0), len(sizes)
+    recurrent = pack(recurrent.to(dtype), rows, times, keep=True)
+    return recurrent, None if projection is None else pack(projection.to(dtype), rows, times)
 
 
 def tanh_(values: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from elmo_plugin import load
-from elmo_plugin.checkpoints import load_checkpoint, load_sizes
+from elmo_plugin.checkpoints import Native, load_checkpoint, load_sizes
 from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint, language_model_run, pretrained
 from tests.checkpoints.file_shapes_test import cnn, lstm
 from tests.checkpoints.file_tools import zipped
@@ -73,6 +73,10 @@ def test_the_vocabulary_may_be_compressed_and_tells_a_word_input_model_its_words
 def test_a_run_and_a_native_file_may_be_zipped_too(tmp_path: Path) -> None:
     run = language_model_run(tmp_path / "run", pretrained())
     assert_same_checkpoint(load_checkpoint(zipped(tmp_path, tmp_path / "one.zip")), pretrained())
+    (tmp_path / "file").mkdir()
+    Native().write(pretrained(), tmp_path / "file/my.safetensors")
+    zipped(tmp_path / "file", tmp_path / "two.zip")
+    assert_same_checkpoint(load_checkpoint(tmp_path / "two.zip"), pretrained())
     (run / "best.th").rename(run / "weights.th")  # as an unpacked archive
     assert_same_checkpoint(load_checkpoint(run), pretrained())
 

@@ -48,7 +48,7 @@ def test_pretrained_takes_any_format_that_is_known(tmp_path: Path, form: str) ->
 @pytest.mark.parametrize(
     ("keys", "named", "facts"),
     [
-        ({"precision": "float16"}, "precision", ["float32", "bfloat16", "auto", "got 'float16'"]),
+        ({"precision": "float16"}, "precision", ["float32", "bfloat16", "auto", "got 'float16'\n"]),
         ({"initial_state": "cold"}, "initial_state", ["zero", "warm", "carried", "cold"]),
         ({"kernel": "quick"}, "kernel", ["auto", "packed", "reference", "'quick'"]),
         ({"mix": "mean"}, "mix", ["average", "mean"]),
@@ -72,7 +72,7 @@ def test_pretrained_takes_any_format_that_is_known(tmp_path: Path, form: str) ->
 def test_a_wrong_key_is_an_error_that_names_it(keys: dict[str, Any], named: str, facts: list[str]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         random_elmo(**keys)
-    message = str(caught.value)
+    message = f"{caught.value}\n"
     assert message.startswith(f"'{named}': ") and all(fact in message for fact in facts), message
 
 
