@@ -48,6 +48,9 @@ class BiLM(nn.Module):
         The source of the weights, as the config names it. An archive identifies them by this name.
     """
 
+    has_loaded_weights = True
+    """Tells the `initializer` of a model that holds this biLM to leave its weights as they are."""
+
     def __init__(self, options: BiLMOptions, kernel: str = "auto", source: str = "") -> None:
         super().__init__()
         self.options = options

@@ -1,0 +1,67 @@
+"""A model's `initializer` and its biLM: regexes for the task's own layers leave loaded weights as they are."""
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from allennlp.models import Model
+from torch import Tensor
+
+from tests.models.configs import stock_tagger
+from tests.task_oracles import TOWNS, Config, D, bilm_files, build_model, experiment, tagger, tags_reader
+
+REGEXES = [
+    [".*weight_ih.*", {"type": "xavier_uniform"}],
+    [".*weight_hh.*", {"type": "orthogonal"}],
+    [".*projection.*weight", {"type": "xavier_uniform"}],
+    [".*bias.*", {"type": "zero"}],
+]
+"""What the configs `esim_elmo` and `dependency_parser` of allennlp-models have for their own layers."""
+OF_BILM = ".bilm."
+
+
+def weights(model: Model) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the parameters of the biLM, and those of the rest of the model."""
+    named = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    return {n: p for n, p in named.items() if OF_BILM in n}, {n: p for n, p in named.items() if OF_BILM not in n}
+
+
+def build(model: Config, regexes: list[list[object]], prevent: tuple[str, ...] = ()) -> Model:
+    initializer = {"regexes": regexes, "prevent_regexes": [*prevent]}
+    config = experiment({**model, "initializer": initializer}, tags_reader(), TOWNS)
+    return build_model(config)[0]
+
+
+@pytest.mark.parametrize("requires_grad", [False, True], ids=["frozen", "fine-tuned"])
+@pytest.mark.parametrize("kind", ["AllenNLP's tagger", "elmo_tagger"])
+def test_regexes_of_the_tasks_layers_leave_the_bilm_alone(
+    kind: str, requires_grad: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    elmo = {**bilm_files(tmp_path), "requires_grad": requires_grad}
+    config = stock_tagger(elmo=elmo) if kind.startswith("AllenNLP") else tagger(elmo)
+    bilm, task = weights(build(config, []))
+    with caplog.at_level(logging.WARNING):
+        kept, initialized = weights(build(config, REGEXES))
+    assert bilm.keys() and all(torch.equal(kept[name], bilm[name]) for name in bilm)
+    changed = {name for name in task if not torch.equal(initialized[name], task[name])}
+    assert {name for name in task if "weight_ih" in name or "weight_hh" in name} <= changed
+    (warning,) = (message for message in caplog.messages if ".*weight_hh.*" in message)
+    assert "4 pretrained parameters" in warning and "weight_hh" in warning
+
+
+def test_pretrained_weights_are_loaded_into_the_bilm_too(tmp_path: Path) -> None:
+    config = stock_tagger(elmo=bilm_files(tmp_path))
+    other = {name: torch.full_like(value, 0.5) for name, value in build(config, []).named_parameters()}
+    torch.save(other, tmp_path / "other.th")
+    start = {"type": "pretrained", "weights_file_path": str(tmp_path / "other.th")}
+    loaded, _ = weights(build(config, [[".*", start]]))
+    assert all((value == 0.5).all() for value in loaded.values())
+
+
+def test_the_lstm_of_a_task_is_initialized_even_if_it_is_elmos(tmp_path: Path) -> None:
+    encoder = {"type": "elmo_lstm", "input_size": D, "hidden_size": D, "cell_size": 20, "num_layers": 1}
+    config = {**stock_tagger(elmo=bilm_files(tmp_path)), "encoder": encoder}
+    _, task = weights(build(config, [["^encoder", {"type": "constant", "val": 0.25}]], prevent=("weight_hr",)))
+    of_lstm = {name: value for name, value in task.items() if name.startswith("encoder")}
+    assert of_lstm and all(bool((value == 0.25).all()) != ("weight_hr" in name) for name, value in of_lstm.items())
