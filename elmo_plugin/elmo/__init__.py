@@ -1,4 +1,4 @@
-"""LAYERS → ONE VECTOR PER TOKEN: the mixes, `Elmo`, and the two components that put it into other models."""
+"""LAYERS → ONE VECTOR PER TOKEN: the mixes, `Elmo`, and the AllenNLP components that put it into a model."""
 
 from elmo_plugin.elmo.char_cnn_embedder import ElmoCharCnnEmbedder
 from elmo_plugin.elmo.elmo import Elmo

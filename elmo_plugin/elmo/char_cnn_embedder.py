@@ -1,4 +1,4 @@
-"""The character encoder alone as a `TokenEmbedder`: words without context, trained with the task."""
+"""The character encoder alone as a `TokenEmbedder`: word vectors without context, trained with the task."""
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules import TokenEmbedder
@@ -11,7 +11,7 @@ from elmo_plugin.options import CharCnnOptions, OptionsError
 
 @TokenEmbedder.register("elmo_char_cnn", constructor="from_sizes")
 class ElmoCharCnnEmbedder(TokenEmbedder):
-    """Token vectors of the biLM's character encoder, from `elmo_characters` ids.
+    """Embeds each token by the character encoder of a biLM, from `elmo_characters` ids.
 
     Registered as a `TokenEmbedder` with name `elmo_char_cnn`. In a config:
 
@@ -38,7 +38,7 @@ class ElmoCharCnnEmbedder(TokenEmbedder):
         activation: str = "relu",
         max_characters_per_token: int = 50,
     ) -> "ElmoCharCnnEmbedder":
-        """Build it from the keys of a config, named as in `char_cnn` of a bilm-tf options file.
+        """Build it from the keys of a config, which are named as in `char_cnn` of a bilm-tf options file.
 
         # Parameters
 
@@ -47,7 +47,7 @@ class ElmoCharCnnEmbedder(TokenEmbedder):
         embedding_dim : the width of a character's vector
         n_highway : the number of highway layers
         activation : the function after the convolutions, `relu` or `tanh`
-        max_characters_per_token : the number of ids that a token has
+        max_characters_per_token : the number of ids per token
         """
         at_least(1, output_dim=output_dim, embedding_dim=embedding_dim)
         char_cnn = {
@@ -67,6 +67,6 @@ class ElmoCharCnnEmbedder(TokenEmbedder):
         return self.encoder.output_dim
 
     def forward(self, elmo_tokens: Tensor) -> Tensor:
-        """Character ids (B, T, C) to (B, T, P), zero where there is no token."""
+        """Embed character ids (B, T, C): return (B, T, P), zero where there is no token."""
         ids = self.encoder.fit(elmo_tokens)
         return self.encoder(ids) * self.encoder.mask(ids).unsqueeze(-1)

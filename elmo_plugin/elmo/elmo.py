@@ -1,8 +1,8 @@
-"""ELMo: one pass of a biLM, and one mix of its layers per output (ELMo §3.2, §3.3)."""
+"""ELMo: one run of a biLM, and one mix of its layers per output (ELMo §3.2, §3.3)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
+from os import PathLike, fspath
 from typing import Any, Optional, Union
 
 import torch
@@ -33,10 +33,10 @@ from elmo_plugin.elmo.sentence_cache import SentenceCache
 
 
 class Elmo(nn.Module, Registrable):
-    """A biLM and the mixes of its layers. A frozen biLM runs once per batch and without gradients.
+    """A biLM and one mix of its layers per output. A frozen biLM runs once per batch, without gradients.
 
-    The class is built like `allennlp.modules.elmo.Elmo`: its first parameters are the same, in the same order. In
-    configs they are the keys, a superset of those of AllenNLP's `elmo_token_embedder`.
+    The first parameters are those of `allennlp.modules.elmo.Elmo`, in the same order. The keys of a config are the
+    parameters, so they include every key of AllenNLP's `elmo_token_embedder`.
 
         >>> from elmo_plugin import Elmo, batch_to_ids
         >>> elmo = Elmo(bilm="english-tiny", num_output_representations=2, dropout=0.0)
@@ -47,25 +47,25 @@ class Elmo(nn.Module, Registrable):
     # Parameters
 
     options_file, weight_file : `Optional[str]`
-        Paths or URLs of a bilm-tf pair. The options may be omitted if they lie beside the weights. Without both, and
-        without `bilm`, the published pair is loaded.
+        The paths or URLs of bilm-tf's two files. `options_file` may be omitted if it lies beside the weights. Without
+        both files and without `bilm`, the published biLM is loaded.
     num_output_representations : `int`
         The number of mixes.
     requires_grad : `bool`
         Fine-tune the biLM. A training loop in Python may also unfreeze it later, with `elmo.requires_grad_()`.
     do_layer_norm, scalar_mix_parameters
-        AllenNLP's short forms for keys of a `scalar` mix. Given weights are not trained.
+        AllenNLP's short forms for keys of a `scalar` mix. A mix with given parameters is not trained.
     dropout : `float`
         The dropout rate of each representation.
     vocab_to_cache, vocab
-        Not needed, because every word is computed. A biLM that reads words needs its own `vocab`.
+        `vocab_to_cache` is ignored, because every word is computed. A biLM that reads words needs `vocab`.
     keep_sentence_boundaries : `bool`
         Keep the vectors of `<S>` and `</S>`, so that T grows by two.
     module
-        Not supported; see `from_parts`.
+        Not supported; use `from_parts` for a biLM that is already built.
     bilm : `Optional[Union[str, dict[str, Any]]]`
-        Replaces the two files: `{"pretrained": source}`, or only the source, which is a path, a URL or a bundled name,
-        in any format; or `{"options": {…}, "seed": n}` for random weights.
+        The biLM, instead of the two files: `{"pretrained": source}` or just the source, which is a path, a URL or the
+        name of a bundled biLM, in any format; or `{"options": {…}, "seed": n}` for random weights.
     mix : `Optional[Lazy[LayerMix]]`
         The mix of each output; a trainable `scalar` by default.
     projection_dim : `Optional[int]`
@@ -73,16 +73,16 @@ class Elmo(nn.Module, Registrable):
     initial_state : `Optional[Lazy[InitialState]]`
         The state that the LSTMs start from; zeros by default.
     precision : `str`
-        The type of a frozen biLM's weights and matrix products: `float32`; `bfloat16`, which is float32 on a processor
-        that would emulate it; `int8`, which is float32 except on an x86 processor; or `auto`, which is bfloat16 where
-        the device computes it natively, else float32. The representations are float32.
+        The number type of a frozen biLM's weights and matrix products: `float32`; `bfloat16`, replaced by float32 on a
+        processor that would emulate it; `int8`, replaced by float32 except on an x86 processor; or `auto`, which is
+        bfloat16 where the device computes it natively and float32 elsewhere. The representations are float32.
     kernel : `str`
-        The name of the kernel, or `auto`.
+        The name of the LSTM kernel, or `auto`.
     sentence_cache : `Optional[Union[str, Lazy[SentenceCache]]]`
-        A path, or the keys of `SentenceCache`: keep the layers of each sentence on disk, one cache for all mixes. It
-        needs a frozen biLM.
+        A path, or the keys of `SentenceCache`: the layers of each sentence are kept on disk. All mixes share the cache.
+        It needs a frozen biLM.
     serialization_dir : `Optional[str]`
-        The folder where AllenNLP trains or has unpacked an archive. The biLM of an archive is loaded from there.
+        The folder that AllenNLP trains in or has unpacked an archive into. The biLM of an archive is loaded from there.
 
     Raises `ConfigurationError` for contradictory keys and for unsuitable files.
     """
@@ -125,21 +125,21 @@ class Elmo(nn.Module, Registrable):
             for _ in range(num_output_representations)
         ]
         state = None if initial_state is None else build_part("initial_state", initial_state)
-        cache: Optional[SentenceCache] = None
-        if isinstance(sentence_cache, Lazy):
-            cache = build_part("sentence_cache", sentence_cache)
-        elif sentence_cache is not None:
-            cache = SentenceCache(sentence_cache)
+        if isinstance(sentence_cache, str | PathLike):
+            cache: Optional[SentenceCache] = SentenceCache(fspath(sentence_cache))
+        else:
+            lazy = by_name(SentenceCache, "sentence_cache", sentence_cache)
+            cache = None if lazy is None else build_part("sentence_cache", lazy)
         self._set_up(
             model, mixes, dropout, projection_dim, requires_grad, keep_sentence_boundaries, state, precision, cache
         )
 
     @classmethod
     def from_parts(cls, bilm: BiLM, mixes: Sequence[LayerMix], **keys: Any) -> "Elmo":
-        """Build it from a biLM and one mix per output.
+        """Build an `Elmo` from a biLM and one mix per output.
 
         The other keys are `dropout`, `projection_dim`, `requires_grad`, `keep_sentence_boundaries`, `initial_state`,
-        `precision` and `sentence_cache`, as in the class. The initial state and the cache are objects.
+        `precision` and `sentence_cache`, as in the class, but the initial state and the cache are built already.
         """
         elmo = cls.__new__(cls)
         elmo._set_up(bilm, mixes, **keys)
@@ -157,7 +157,7 @@ class Elmo(nn.Module, Registrable):
         precision: str = "float32",
         sentence_cache: Optional[SentenceCache] = None,
     ) -> None:
-        """Check and store the parts, for both constructors."""
+        """Check and store the parts. Both constructors end here."""
         if not mixes:
             raise ConfigurationError("'mixes': expected at least one, got none")
         super().__init__()
@@ -168,7 +168,7 @@ class Elmo(nn.Module, Registrable):
         set_precision(bilm, self.precision)
         bilm.requires_grad_(requires_grad)
         if isinstance(bilm.lstm, ElmoLstm):
-            bilm.lstm.input_dropout.p = 0.0  # the dropout of its pretraining
+            bilm.lstm.input_dropout.p = 0.0  # it belongs to the pretraining
         self.requires_grad = requires_grad
         self.mixes = nn.ModuleList(mixes)
         self.dropout = nn.Dropout(dropout)
@@ -178,16 +178,16 @@ class Elmo(nn.Module, Registrable):
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.initial_state = initial_state or ZeroState()
         self.initial_state.before(bilm, 0, next(bilm.parameters()))  # raises if this biLM has no such state
-        self.register_buffer("output_like", torch.empty(0), persistent=False)  # `half()` and `double()` convert it
+        self.register_buffer("output_like", torch.empty(0), persistent=False)  # follows `half()` and `double()`
         self.sentence_cache = sentence_cache
         if sentence_cache is not None:
             if requires_grad:
                 raise ConfigurationError("'sentence_cache': expected 'requires_grad' to be false, got true")
-            if is_same_on_gpu(self.precision):  # otherwise the first batch opens it, on its device
+            if is_same_on_gpu(self.precision):  # otherwise the first batch opens it, on the device that runs it
                 sentence_cache.open_for(self.bilm, self.initial_state)
 
     def get_output_dim(self) -> int:
-        """Return the width of each representation."""
+        """Return the width of each representation, or of the first one if the mixes differ in width."""
         return self.output_dim
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Elmo":
@@ -215,27 +215,13 @@ class Elmo(nn.Module, Registrable):
 
     @split_on_out_of_memory
     def forward(self, inputs: Tensor, word_inputs: Optional[Tensor] = None) -> ElmoOutput:
-        """Embed character ids (B, T, C), or word ids (B, T): return one (B, T, output dim) per mix.
+        """Embed character ids (B, T, C) or word ids (B, T): return one representation (B, T, output dim) per mix.
 
-        More dimensions before B are allowed and kept. `word_inputs`, AllenNLP's ids of cached words, is ignored because
-        `inputs` holds all words.
+        The ids may have more dimensions before B; the outputs have the same ones. `word_inputs`, AllenNLP's ids of
+        cached words, is ignored because `inputs` holds every word.
         """
-        ids, dims = inputs, self.bilm.token_encoder.input_dims
-        if ids.dim() < dims and not ids.numel():
-            ids = ids.unsqueeze(-1)  # AllenNLP's indexer gives a batch of empty sentences no C
-        if ids.dim() < dims:
-            raise ConfigurationError(
-                "ELMo's token indexer: expected 'elmo_characters', or the indexer of its biLM, with ids (B, T, C), got "
-                f"ids of shape {tuple(ids.shape)}"
-            )
-        batch = ids.shape[: ids.dim() - dims + 1]
-
-        layers, mask = self.layers(ids.flatten(0, ids.dim() - dims))  # (L, B, T + 2, D), (B, T + 2)
-        if torch.is_grad_enabled() and next(self.bilm.parameters()).requires_grad and not layers.requires_grad:
-            # AllenNLP's interpreters ask all parameters for gradients. A frozen biLM runs without them, but what is
-            # computed from its layers needs them, even if the mix has no parameters.
-            layers = layers.detach().requires_grad_()
-        layers = layers.to(self.output_like.dtype)
+        ids, batch = self.as_batch(inputs)  # (B, T, ·)
+        layers, mask = self.layers(ids)  # (L, B, T + 2, D), (B, T + 2)
         representations = [mix(layers, mask) for mix in self.mixes]  # (B, T + 2, output dim) each
         if not self.keep_sentence_boundaries:
             # A sentence ends one token before its `</S>`, so its mask without boundaries is the mask from `</S>` on.
@@ -247,35 +233,49 @@ class Elmo(nn.Module, Registrable):
             representations = [project(values) for project, values in pairs]
         return ElmoOutput([values.unflatten(0, batch) for values in representations], mask.unflatten(0, batch))
 
-    @property
-    def layers(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """The function from ids to all layers (L, B, T + 2, D) and their mask (B, T + 2).
+    def as_batch(self, inputs: Tensor) -> tuple[Tensor, torch.Size]:
+        """Merge all dimensions before T into B. Return ids (B, T, C) or (B, T), and the sizes of those dimensions."""
+        dims = self.bilm.token_encoder.input_dims
+        ids = inputs
+        if ids.dim() < dims and not ids.numel():
+            ids = ids.unsqueeze(-1)  # AllenNLP's indexer gives a batch of empty sentences no C
+        if ids.dim() < dims:
+            raise ConfigurationError(
+                "ELMo's token indexer: expected 'elmo_characters', or the indexer of its biLM, with ids (B, T, C), got "
+                f"ids of shape {tuple(ids.shape)}"
+            )
+        batch = ids.shape[: ids.dim() - dims + 1]
+        return ids.flatten(0, len(batch) - 1), batch
 
-        It is `run_bilm`, or the sentence cache around it.
-        """
+    def layers(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return all layers (L, B, T + 2, D) and their mask (B, T + 2), from the sentence cache if it has them."""
         if self.sentence_cache is None or self.is_trained():
-            return self.run_bilm
-        return partial(
-            self.sentence_cache.layers, bilm=self.bilm, initial_state=self.initial_state, run_bilm=self.run_bilm
-        )
+            layers, mask = self.run_bilm(ids)
+        else:
+            layers, mask = self.sentence_cache.layers(ids, self.bilm, self.initial_state, self.run_bilm)
+        if torch.is_grad_enabled() and next(self.bilm.parameters()).requires_grad and not layers.requires_grad:
+            # AllenNLP's interpreters ask all parameters for gradients. A frozen biLM runs without them, but what is
+            # computed from its layers needs them, even if the mix has no parameters.
+            layers = layers.detach().requires_grad_()
+        return layers.to(self.output_like.dtype), mask
 
     def is_trained(self) -> bool:
-        """Return whether gradients reach the biLM: by `requires_grad`, or in training by parameters that ask for them.
+        """Return whether gradients reach the biLM.
 
-        A training loop may unfreeze the parameters of AllenNLP's `Elmo` by hand. AllenNLP's interpreters set all
-        parameters so too, but not in training.
+        They do with `requires_grad`, and in training if any parameter asks for them: a training loop may unfreeze the
+        biLM by hand, as it may AllenNLP's. AllenNLP's interpreters unfreeze all parameters too, but not in training.
         """
         return self.requires_grad or (self.training and any(each.requires_grad for each in self.bilm.parameters()))
 
     @torch.compiler.disable(reason="a biLM runs its own kernels")
     def run_bilm(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Run the biLM: return all layers in float32 or float64, and their mask. A carried state moves on."""
+        """Run the biLM: return all layers, in float32 or float64, and their mask. This updates a carried state."""
         like = next(self.bilm.parameters())
         warn_of_fallback(like.device, self.precision)
         is_trained = self.is_trained()
         has_dropout = is_trained and self.training
         if self.bilm.training != has_dropout:
-            self.bilm.train(has_dropout)  # that of a contextualizer; the LSTMs have none here
+            self.bilm.train(has_dropout)  # for the dropout of a contextualizer; the LSTMs have none here
         with nullcontext() if is_trained else torch.no_grad():
             layers, mask, state = self.bilm(ids, self.initial_state.before(self.bilm, ids.size(0), like))
         self.initial_state.after(state)
@@ -284,7 +284,7 @@ class Elmo(nn.Module, Registrable):
     def expose_token_layer(self) -> nn.Module:
         """Return a module whose output is the biLM's token layer (B, T, P), for hooks, and let gradients reach it.
 
-        From now on the sentence cache is not used, and a frozen biLM runs with gradients where they are enabled.
+        From then on the sentence cache is not used, and even a frozen biLM computes gradients where they are enabled.
         """
         self.requires_grad = True
         self.sentence_cache = None

@@ -2,7 +2,6 @@
 
 import functools
 import warnings
-from collections.abc import Callable
 from typing import Any, Optional, Union
 
 import torch
@@ -22,8 +21,8 @@ from elmo_plugin.elmo.scalar_mix import ScalarMix
 class ElmoEnhancedEncoder(Seq2SeqEncoder):
     """Wraps a task RNN: it takes `[layers; x]`, runs the RNN on `[x; ELMo_in]`, and returns `[h; ELMo_out]`.
 
-    The text field embedder in front of it has the token embedder `elmo` (`"mix": "concatenate"`, `"dropout": 0`), alone
-    or beside others, whose vectors are x. So ELMo reaches the output of any model's task RNN by config alone.
+    The model's text field embedder has the token embedder `elmo` (`"mix": "concatenate"`, `"dropout": 0`), alone or
+    beside others, whose vectors are x. So a config alone can put ELMo at both ends of any model's task RNN.
 
         >>> from allennlp.modules.seq2seq_encoders import LstmSeq2SeqEncoder
         >>> encoder = ElmoEnhancedEncoder.from_config(LstmSeq2SeqEncoder(522, 20), bilm="english-tiny")
@@ -37,14 +36,14 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
     encoder : `Seq2SeqEncoder`
         The task RNN. It reads x and, with an input mix, ELMo_in after it.
     num_elmo_layers, layer_dim : `int`
-        L (with the token layer) and D of the biLM. A config may name the biLM instead; see `from_config`.
+        L (including the token layer) and D of the biLM. A config may name the biLM instead; see `from_config`.
     input_mix, output_mix : `Optional[LayerMix]`
         A mix for each end; `None` omits that end.
     dropout : `float`
         The dropout rate of ELMo_in and of ELMo_out.
     layers_at : `str`
         The position of the layers in the input: `first` or `last`. AllenNLP's `basic` embedder concatenates in the
-        sorted order of its keys, so that `elmo` beside `tokens` comes first.
+        sorted order of its keys, so `elmo` comes before `tokens`.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         self.x_dim = encoder.get_input_dim() - (input_mix.get_output_dim() if input_mix else 0)
         if self.x_dim < 0:
             raise ConfigurationError(
-                f"the encoder's 'input_size': expected {encoder.get_input_dim() - self.x_dim} for the input mix plus "
+                f"the encoder's 'input_size': expected {encoder.get_input_dim() - self.x_dim} for the input mix, plus "
                 f"the width of x, got {encoder.get_input_dim()}"
             )
 
@@ -96,7 +95,7 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         # Parameters
 
         bilm : the biLM, as in `elmo`; the sizes are read from it.
-        num_elmo_layers, layer_dim : L (with the token layer) and D, instead of `bilm`.
+        num_elmo_layers, layer_dim : L (including the token layer) and D, instead of `bilm`.
         input_mix, output_mix : `scalar` by default; null omits that end.
         num_layers : the old name of `num_elmo_layers`.
         serialization_dir : the folder of an unpacked archive, which holds the sizes of its biLM.
@@ -125,23 +124,23 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         return cls(encoder, num_elmo_layers, layer_dim, at_input, at_output, dropout, layers_at)
 
     def get_input_dim(self) -> int:
-        """Return the width of the input (L · D and the width of x)."""
+        """Return the width of the input (L · D plus the width of x)."""
         return self.num_elmo_layers * self.layer_dim + self.x_dim
 
     def get_output_dim(self) -> int:
-        """Return the width of h plus, with an output mix, that of ELMo_out."""
+        """Return the width of h, plus the width of ELMo_out if there is an output mix."""
         return self.encoder.get_output_dim() + (self.output_mix.get_output_dim() if self.output_mix else 0)
 
     def is_bidirectional(self) -> bool:
-        """Return whether the output is two directions side by side: those of the encoder, without an output mix."""
+        """Return whether the output is two directions side by side. With an output mix it is not."""
         return self.output_mix is None and self.encoder.is_bidirectional()
 
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
-        """Encode inputs (B, T, L · D + x) with their mask (B, T): return (B, T, h + D)."""
+        """Encode inputs (B, T, L · D + x) with their mask (B, T): return (B, T, h + ELMo_out)."""
         if inputs.size(-1) != self.get_input_dim():
             raise ConfigurationError(
-                f"the input of 'elmo_enhanced': expected vectors of {self.get_input_dim()}, "
-                f'{self.num_elmo_layers} layers of {self.layer_dim} ("mix": "concatenate") and x of {self.x_dim}, '
+                f"the input of 'elmo_enhanced': expected vectors of width {self.get_input_dim()} "
+                f'({self.num_elmo_layers} layers of {self.layer_dim}, "mix": "concatenate", and x of {self.x_dim}), '
                 f"got {inputs.size(-1)}"
             )
         sizes = [self.num_elmo_layers * self.layer_dim, self.x_dim]
@@ -155,20 +154,20 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         return torch.cat([hidden, *elmo_out], dim=-1)
 
     def _check_layers(self, layers: Tensor) -> None:
-        """Raise `ConfigurationError` unless the token layer holds the same vector twice, as in every biLM."""
+        """Raise `ConfigurationError` unless layer 0 holds the token vector twice, as in every biLM."""
         one, other = layers[0].chunk(2, dim=-1)  # (B, T, P) each
         if not bool(((one == other) | (one == 0) | (other == 0)).all()):  # dropout leaves zeros
             raise ConfigurationError(
                 f"'layers_at': expected the layers of a biLM {'before' if self.layers_first else 'after'} x, got other "
-                "vectors. AllenNLP's embedder 'basic' concatenates in the sorted order of its keys"
+                "vectors; AllenNLP's embedder 'basic' concatenates in the sorted order of its keys"
             )
         self._has_checked_layers = bool(one.any())
 
 
 def check_layers(model: nn.Module) -> None:
-    """Raise `ConfigurationError` if an `elmo_enhanced` of a model expects other layers than its `elmo` passes on.
+    """Raise `ConfigurationError` if a model's `elmo_enhanced` expects other layers than its `elmo` passes on.
 
-    The width of its input does not show this, because the rest of the input counts as x.
+    The width of its input cannot show this mistake, because whatever is not a layer counts as x.
     """
     elmos = [module for module in model.modules() if isinstance(module, Elmo) and not module.projections]
     mixes = [mix for elmo in elmos for mix in elmo.mixes if isinstance(mix, ConcatenateMix)]
@@ -184,18 +183,16 @@ def check_layers(model: nn.Module) -> None:
                 )
 
 
-def _checked(from_params: Callable[..., Model]) -> Callable[..., Model]:
-    """Wrap `Model.from_params`: run `check_layers` on the model that it builds."""
-
-    @functools.wraps(from_params)
-    def checked(cls: type[Model], *args: Any, **kwargs: Any) -> Model:
-        model = from_params(cls, *args, **kwargs)
-        check_layers(model)
-        return model
-
-    return checked
+_from_params = Model.from_params.__func__  # type: ignore[attr-defined]
 
 
-# Only a whole model shows whether the two fit, and AllenNLP has no other hook at its construction.
-Model.from_params = classmethod(_checked(Model.from_params.__func__))  # type: ignore[assignment, attr-defined]
+@functools.wraps(_from_params)
+def _from_params_and_check(cls: type[Model], *args: Any, **kwargs: Any) -> Model:
+    model: Model = _from_params(cls, *args, **kwargs)
+    check_layers(model)
+    return model
+
+
+# Only a complete model shows whether the two fit, and AllenNLP has no hook that runs once a model is built.
+Model.from_params = classmethod(_from_params_and_check)  # type: ignore[assignment]
 Seq2SeqEncoder.register("elmo_enhanced", constructor="from_config")(ElmoEnhancedEncoder)

@@ -41,19 +41,19 @@ class LayerMix(nn.Module, ABC, Registrable):
     def from_params(
         cls, params: Params, constructor_to_call: Any = None, constructor_to_inspect: Any = None, **extras: Any
     ) -> "LayerMix":
-        """Build it from the keys of a config. `num_layers` is the old name of `num_elmo_layers`."""
+        """Build the mix of a config. `num_layers` is the old name of `num_elmo_layers`."""
         if isinstance(params, Params) and "num_layers" in params:
             extras["num_layers"] = params.pop_int("num_layers")
         if "num_layers" in extras and "num_elmo_layers" not in extras:
             warnings.warn("'num_layers' of a mix is now 'num_elmo_layers'", DeprecationWarning, stacklevel=2)
             extras["num_elmo_layers"] = extras["num_layers"]
-        if "num_elmo_layers" in extras:  # a mix of a user may take it by its old name
+        if "num_elmo_layers" in extras:  # a user's own mix may still take the old name
             extras["num_layers"] = extras["num_elmo_layers"]
         mix: LayerMix = super().from_params(params, constructor_to_call, constructor_to_inspect, **extras)
         return mix
 
     def get_output_dim(self) -> int:
-        """Return the width of the mixed vectors: D, unless a subclass says otherwise."""
+        """Return the width of the mixed vectors, D by default."""
         return self.layer_dim
 
     @abstractmethod
@@ -113,21 +113,21 @@ class ConcatenateMix(LayerMix):
 
 
 def by_name(kind: Any, key: str, part: Any) -> Any:
-    """Return a part of this registrable kind as `Lazy`. Python code may give its name, as configs do.
+    """Return the value of `key` as a `Lazy` of this class. In Python too, it may be a registered name.
 
-    Raises `ConfigurationError` for a part that is built already.
+    Raises `ConfigurationError` for a part that is already built.
     """
     if isinstance(part, str):
         return Lazy(kind.by_name(part))
     if part is None or isinstance(part, Lazy):
         return part
     raise ConfigurationError(
-        f"'{key}': expected a name or a `Lazy`, got a {type(part).__name__}; `Elmo.from_parts` takes built parts"
+        f"'{key}': expected a string or a `Lazy`, got a {type(part).__name__}; `Elmo.from_parts` takes built parts"
     )
 
 
 def build_part(key: str, part: Lazy[Part], **sizes: int) -> Part:
-    """Build what a config has under `key`, for these sizes. Errors name the key."""
+    """Build the value of a config's `key` for these sizes. Errors name the key."""
     try:
         return part.construct(**sizes)
     except ConfigurationError as error:

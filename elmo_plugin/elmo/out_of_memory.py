@@ -1,4 +1,4 @@
-"""Batches that run out of memory are split in two and retried."""
+"""Split a batch that runs out of memory in two, and retry."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -10,10 +10,10 @@ from torch import Tensor
 from elmo_plugin.elmo.output import ElmoOutput
 
 TOKENS_AT_ONCE = 16384
-"""The largest batch, in tokens with padding, that runs as one: its layers take 200 MB at the original size."""
+"""The largest batch that is run whole, in tokens with padding. Its layers take 200 MB at the original size."""
 
 OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
-"""Parts of PyTorch's error messages. Only the error of a GPU has a class of its own."""
+"""Parts of PyTorch's error messages. Only a GPU's error has a class of its own."""
 
 Forward = Callable[[Any, Tensor, Optional[Tensor]], ElmoOutput]
 
@@ -21,38 +21,37 @@ Forward = Callable[[Any, Tensor, Optional[Tensor]], ElmoOutput]
 def split_on_out_of_memory(forward: Forward) -> Forward:
     """Wrap `Elmo.forward`: split a batch that is too large, or runs out of memory, into shorter and longer sentences.
 
-    With gradients, or if a sentence depends on those before it, a batch runs as it is. If a single sentence runs out of
-    memory, its error is raised.
+    A batch is never split if gradients are enabled, or if a sentence's vectors depend on the sentences before it. If a
+    single sentence runs out of memory, its error is raised.
     """
 
     @wraps(forward)
     def split_forward(elmo: Any, inputs: Tensor, word_inputs: Optional[Tensor] = None) -> ElmoOutput:
-        encoder = elmo.bilm.token_encoder
-        batch = inputs.shape[: inputs.dim() - encoder.input_dims + 1]  # (B,), or more dimensions
-        if torch.is_grad_enabled() or not elmo.initial_state.same_for_every_sentence or batch.numel() < 2:
+        ids, batch = elmo.as_batch(inputs)  # (B, T, ·)
+        if torch.is_grad_enabled() or not elmo.initial_state.same_for_every_sentence or len(ids) < 2:
             return forward(elmo, inputs, word_inputs)
-        ids = inputs.flatten(0, len(batch) - 1)  # (B, T, …)
         if ids.size(0) * ids.size(1) <= TOKENS_AT_ONCE:
             try:
                 return forward(elmo, inputs, word_inputs)
             except RuntimeError as error:
                 if not _is_out_of_memory(error):
                     raise
-        *representations, mask = _run_in_parts(forward, elmo, ids, encoder.mask(ids))
+        *representations, mask = _run_in_parts(forward, elmo, ids)
         return ElmoOutput([values.unflatten(0, batch) for values in representations], mask.unflatten(0, batch))
 
     return split_forward
 
 
-def _run_in_parts(forward: Forward, elmo: Any, ids: Tensor, present: Tensor) -> list[Tensor]:
-    """Return the representations and the mask of ids (B, T, …), computed in parts of similar length."""
+def _run_in_parts(forward: Forward, elmo: Any, ids: Tensor) -> list[Tensor]:
+    """Return the representations and the mask of ids (B, T, ·), computed in parts with sentences of similar length."""
+    present = elmo.bilm.token_encoder.mask(ids)  # (B, T)
     steps = torch.arange(1, present.size(1) + 1, device=ids.device)  # (T,)
-    lengths = (present * steps).amax(dim=1)  # (B,), up to the last token
+    lengths = (present * steps).amax(dim=1)  # (B,), up to the last token even if there are gaps
     whole: list[Tensor] = []
     parts = list(lengths.argsort().tensor_split(2))
     while parts:
         rows = parts.pop()
-        # The last column is padding, unless the part is as long as the batch. It shows the vectors of all padding.
+        # The extra column is padding, whose vectors fill the columns that the part leaves out.
         columns = min(int(lengths[rows].max()) + 1, ids.size(1))
         if len(rows) == 1 or len(rows) * columns <= TOKENS_AT_ONCE:
             try:

@@ -8,14 +8,14 @@ from torch import Tensor
 class ElmoOutput(NamedTuple):
     """One representation (B, T, output dim) per mix, and the mask (B, T).
 
-    It also has the keys of the dictionary that AllenNLP's `Elmo` returns, `elmo_representations` and `mask`.
+    Like the dictionary that AllenNLP's `Elmo` returns, it also has the keys `elmo_representations` and `mask`.
     """
 
     representations: list[Tensor]
     mask: Tensor
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a field by AllenNLP's name or by its position."""
+        """Return a field by AllenNLP's key or by its position."""
         if not isinstance(key, str):
             return tuple.__getitem__(self, key)
         return {"elmo_representations": self.representations, "mask": self.mask}[key]
@@ -24,5 +24,5 @@ class ElmoOutput(NamedTuple):
         return key in self.keys()
 
     def keys(self) -> list[str]:
-        """Return AllenNLP's names of the fields."""
+        """Return AllenNLP's keys."""
         return ["elmo_representations", "mask"]

@@ -36,7 +36,7 @@ class ScalarMix(LayerMix):
         Normalize each layer of a sentence to mean 0 and variance 1 over its tokens (with `<S>` and `</S>`) and
         dimensions, so that a sentence has the same vectors in any batch. AllenNLP's `ScalarMix` normalizes over the
         whole batch, so its vectors equal these only for a batch of one sentence. bilm-tf's `weight_layers` also
-        normalizes over the batch, and leaves out `<S>` and `</S>`, so its vectors always differ.
+        normalizes over the batch, but without `<S>` and `</S>`, so its vectors always differ.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ScalarMix(LayerMix):
 
         # Parameters
 
-        seed : draws the weights
+        seed : the seed of the generator that draws the weights
         """
         drawn = torch.randn(num_elmo_layers, generator=torch.Generator().manual_seed(seed))
         return cls(num_elmo_layers, layer_dim, drawn.tolist(), trainable=False, do_layer_norm=do_layer_norm)
@@ -83,7 +83,7 @@ class ScalarMix(LayerMix):
 def _normalize(layers: Tensor, mask: Tensor) -> Tensor:
     """Normalize each layer of each sentence to mean 0 and variance 1 over its tokens: (L, B, T, D)."""
     dtype = layers.dtype
-    layers = layers.to(torch.promote_types(dtype, torch.float32))  # the sums over a sentence exceed float16
+    layers = layers.to(torch.promote_types(dtype, torch.float32))  # a sum over a sentence may exceed float16
     present = mask[None, :, :, None]  # (1, B, T, 1)
     count = (present.sum(dim=2, keepdim=True) * layers.size(-1)).clamp(min=1)  # (1, B, 1, 1)
     mean = (layers * present).sum(dim=(2, 3), keepdim=True) / count  # (L, B, 1, 1)
@@ -98,7 +98,7 @@ LayerMix.register("frozen_random", constructor="frozen_random")(ScalarMix)
 def mix_builder(
     mix: Optional[Lazy[LayerMix]], do_layer_norm: bool, scalar_mix_parameters: Optional[list[float]]
 ) -> tuple[str, Lazy[LayerMix]]:
-    """Return the key of a config that describes the mix, and its `Lazy`; a trainable `scalar` by default.
+    """Return the `Lazy` of a mix, a trainable `scalar` by default, after the config key that errors should name.
 
     `do_layer_norm` and `scalar_mix_parameters` are AllenNLP's short forms for keys of a `scalar` mix.
     """

@@ -1,4 +1,4 @@
-"""A cache on disk of the layers of each sentence: a frozen biLM runs once per sentence, not once per epoch."""
+"""Cache the layers of each sentence on disk, so that a frozen biLM runs once per sentence and not once per epoch."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -16,23 +16,21 @@ from elmo_plugin.bilm import BiLM, InitialState, identity
 from elmo_plugin.elmo.sentence_store import SentenceStore, open_store
 from elmo_plugin.linear import Version, number_type, product_type
 from elmo_plugin.made_with import check_made_with
-
-BOUNDARIES = 2
-"""`<S>` and `</S>` around each sentence."""
+from elmo_plugin.text import BOUNDARIES
 
 
 class SentenceCache(FromParams):
-    """The layers of each sentence of one biLM, in an LMDB folder. The key `sentence_cache` in configs.
+    """Keeps the layers of each sentence of one biLM in an LMDB folder. The key `sentence_cache` in configs.
 
-    The layers of a sentence are the same whether they are computed or read: when they are computed, they are rounded to
-    the type in which they are stored.
+    Computed layers are rounded to the type in which they are stored, so a sentence has the same layers whether they are
+    computed or read.
 
         "sentence_cache": {"path": "cache/english", "precision": "float16"}
 
     # Parameters
 
     path : `str`
-        The folder; it is created if it does not exist. Processes, and models with the same biLM, may share it.
+        The folder; it is created if it does not exist. Processes may share it, and so may models with the same biLM.
     precision : `str`
         The type of the stored numbers: `float32`, or `float16`, which needs half the space.
     """
@@ -48,7 +46,7 @@ class SentenceCache(FromParams):
         self._versions: list[object] = []
 
     def open_for(self, bilm: BiLM, initial_state: InitialState) -> Optional[SentenceStore]:
-        """Return the store, checked to be that of this biLM; `None` if no store can be created.
+        """Return the store after a check that this biLM made it, or `None` if no store can be opened.
 
         The check is repeated when the weights change. Raises `ConfigurationError` if another biLM made the store, or if
         the initial state of a sentence depends on the sentences before it.
@@ -78,12 +76,12 @@ class SentenceCache(FromParams):
     ) -> tuple[Tensor, Tensor]:
         """Return what `run_bilm(ids)` returns: all layers (L, B, T + 2, D) and their mask (B, T + 2).
 
-        `run_bilm` runs only on sentences that are not in the cache, once each, and their layers are added to it.
+        `run_bilm` gets only the sentences that are not in the cache, each of them once. Their layers are then added.
         """
         store = self.open_for(bilm, initial_state)
         fitted = bilm.token_encoder.fit(ids)
         present = bilm.token_encoder.mask(fitted)  # (B, T)
-        # A token after padding, which no indexer makes: the length does not identify such a sentence.
+        # No indexer puts padding before a token. The key of such a sentence would leave out its last tokens.
         has_gaps = bool((present[:, 1:] > present[:, :-1]).any())
         if store is None or has_gaps:
             return run_bilm(ids)
@@ -102,12 +100,12 @@ class SentenceCache(FromParams):
         return padded.layers.to(ids.device).float(), mask
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state of a copy, or of another process, which opens the folder itself."""
+        """Leave out the open store: a copy, or another process, opens the folder itself."""
         return {**self.__dict__, "_store": None, "_versions": []}
 
 
 class _PaddedLayers:
-    """The layers of a batch (L, B, T + 2, D) in their stored type, filled row by row, zero after a sentence's end."""
+    """The layers of a batch (L, B, T + 2, D) in their stored type, filled row by row and padded with zeros."""
 
     def __init__(self, bilm: BiLM, lengths: list[int], padded_length: int, dtype: torch.dtype) -> None:
         sizes = bilm.options
@@ -116,19 +114,19 @@ class _PaddedLayers:
         self._bytes = self.layers.view(torch.uint8).numpy()  # (L, B, T + 2, bytes of D)
 
     def put(self, row: int, value: Any) -> None:
-        """Copy the layers of a sentence from a buffer of (L, its T + 2, bytes of D)."""
+        """Copy the layers of a sentence from a buffer of (L, its T + 2, bytes of D) to its row."""
         layers, _, _, width = self._bytes.shape
         self._bytes[:, row, : self.lengths[row]] = np.frombuffer(value, np.uint8).reshape(layers, -1, width)
         self._bytes[:, row, self.lengths[row] :] = 0
 
     def cut(self, computed: Tensor, rows: Sequence[int]) -> list[np.ndarray]:
-        """Return one buffer per sentence, as `put` takes them, from layers (L, the rows, T + 2, D)."""
+        """Return one buffer per sentence, as `put` takes them, from the layers (L, ·, T + 2, D) of some rows."""
         rounded = computed.to(self.layers.dtype).cpu()
         sentences = (rounded[:, i, : self.lengths[row]].contiguous() for i, row in enumerate(rows))
         return [sentence.view(torch.uint8).numpy() for sentence in sentences]
 
 
 def sentence_keys(ids: Tensor, lengths: Sequence[int]) -> list[bytes]:
-    """Return a digest of 16 bytes per sentence, of its ids without padding; ids are (B, T, C) or (B, T)."""
+    """Return a 16-byte digest of each sentence's ids without padding; ids are (B, T, C) or (B, T)."""
     rows = ids.to("cpu", torch.int32).numpy()
     return [blake2b(row[:length].tobytes(), digest_size=16).digest() for row, length in zip(rows, lengths, strict=True)]

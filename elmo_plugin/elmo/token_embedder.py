@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 @TokenEmbedder.register("elmo")
 class ElmoTokenEmbedder(TokenEmbedder):
-    """One representation of ELMo for each token.
+    """Embeds each token by one ELMo representation.
 
-    Its keys in a config are those of `Elmo`; a config written for AllenNLP's `elmo_token_embedder`
-    changes nothing but the type.
+    Its keys in a config are those of `Elmo`. A config written for AllenNLP's `elmo_token_embedder` only needs another
+    `type`.
 
     Registered as a `TokenEmbedder` with name `elmo`. In a config:
 
@@ -29,7 +29,7 @@ class ElmoTokenEmbedder(TokenEmbedder):
     # Parameters
 
     elmo : `Elmo`
-        With one mix.
+        An `Elmo` with one mix.
     """
 
     def __init__(self, elmo: Elmo) -> None:
@@ -40,7 +40,7 @@ class ElmoTokenEmbedder(TokenEmbedder):
     def from_params(
         cls, params: Params, constructor_to_call: Any = None, constructor_to_inspect: Any = None, **extras: Any
     ) -> "ElmoTokenEmbedder":
-        """Build it from the keys of `Elmo`. Raises `ConfigurationError` for a number of mixes."""
+        """Build it from the keys of `Elmo`. Raises `ConfigurationError` for `num_output_representations`."""
         if "num_output_representations" in params:
             raise ConfigurationError(
                 "'num_output_representations' is a key of the module `Elmo`; a token embedder has one representation"
@@ -49,18 +49,18 @@ class ElmoTokenEmbedder(TokenEmbedder):
         if elmo.keep_sentence_boundaries:
             logger.warning(
                 "'keep_sentence_boundaries' gives vectors (B, T + 2, ·); AllenNLP's models take the text's own mask "
-                "(B, T) and would read the wrong tokens: it is for a model of yours that knows of them"
+                "(B, T) and would read the wrong tokens, so use it only with your own model that expects boundaries"
             )
         return cls(elmo)
 
     def get_output_dim(self) -> int:
-        """Width of a token's representation."""
+        """Return the width of a token's representation."""
         return self.elmo.get_output_dim()
 
     def forward(self, elmo_tokens: Optional[Tensor] = None, **named: Tensor) -> Tensor:
-        """Character ids (B, T, C), or word ids (B, T), to (B, T, output dim).
+        """Embed character ids (B, T, C) or word ids (B, T): return (B, T, output dim).
 
-        AllenNLP hands over all that a token indexer made, by its own names.
+        AllenNLP passes every tensor of a token indexer under the indexer's own names.
         """
         ids = self.elmo.ids_of(named) if elmo_tokens is None else elmo_tokens
         return self.elmo(ids).representations[0]

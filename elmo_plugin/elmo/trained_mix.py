@@ -17,9 +17,9 @@ from elmo_plugin.options import BiLMOptions
 
 
 def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
-    """Return the first ELMo of a model and the first mix that it learned.
+    """Return the first ELMo of a model and the first mix trained with it.
 
-    The weights of AllenNLP's own `Elmo` are copied into an `Elmo` of this library.
+    If the model uses AllenNLP's own `Elmo`, its weights are copied into an `Elmo` of this library.
     Raises `ConfigurationError` for a model without ELMo.
     """
     for module in model.modules():
@@ -33,7 +33,7 @@ def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
 
 
 def elmo_of(checkpoint: Checkpoint, saved: SavedMix, source: str) -> Elmo:
-    """Return an `Elmo` without dropout that has the weights and the mix of AllenNLP's."""
+    """Return an `Elmo` without dropout, with the weights and the mix of AllenNLP's own `Elmo`."""
     bilm = build_bilm(checkpoint, source=source)
     sizes = bilm.options
     mix = ScalarMix(
@@ -53,7 +53,7 @@ def _copy(theirs: AllenNlpElmo, name: str) -> Elmo:
 
 
 def _trained_mix(model: nn.Module, elmo: Elmo) -> LayerMix:
-    """Return the first mix of a model's ELMo, or that of `elmo_enhanced` if ELMo passes all layers on to it."""
+    """Return the first mix of a model's ELMo, or of its `elmo_enhanced` if ELMo passes all layers on to that."""
     mix = cast(LayerMix, elmo.mixes[0])
     if isinstance(mix, ConcatenateMix):
         for encoder in model.modules():

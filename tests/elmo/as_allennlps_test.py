@@ -16,7 +16,7 @@ from allennlp.modules.elmo import batch_to_ids as reference_batch_to_ids
 from torch import Tensor
 
 import elmo_plugin
-from elmo_plugin.elmo import Elmo, LastMix
+from elmo_plugin.elmo import Elmo, LastMix, SentenceCache
 from elmo_plugin.text import batch_to_code_points, batch_to_ids
 from tests.oracles import SENTENCES, write_files
 from tests.task_oracles import small_bilm
@@ -208,5 +208,6 @@ def test_parts_may_be_named_as_in_a_config(files: tuple[str, str]) -> None:
     (found,) = Elmo(*files, 1, dropout=0, mix="last", initial_state="zero")(IDS).representations
     layers, mask = Elmo(*files, 1).layers(IDS)
     assert torch.equal(found, layers[-1][:, 1:-1] * mask[:, 2:].unsqueeze(-1))
-    with pytest.raises(ConfigurationError, match=r"'mix': .*LastMix.*from_parts"):
-        Elmo(*files, 1, mix=LastMix(3, 8))
+    for key, part in (("mix", LastMix(3, 8)), ("sentence_cache", SentenceCache("cache"))):
+        with pytest.raises(ConfigurationError, match=f"'{key}': .*{type(part).__name__}.*from_parts"):
+            Elmo(*files, 1, **{key: part})

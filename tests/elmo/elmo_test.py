@@ -263,6 +263,7 @@ def test_what_comes_out_has_the_type_of_the_model_and_not_of_its_bilm() -> None:
     assert elmo(IDS).representations[0].dtype == torch.float32
     for dtype in (torch.bfloat16, torch.float64):
         assert elmo.to(dtype)(IDS).representations[0].dtype == dtype
+        assert elmo.layers(IDS)[0].dtype == dtype  # as the mixes need them, in a predictor too
     elmo = random_elmo(mix="concatenate")
     elmo.bilm.half()
     assert elmo(IDS).representations[0].dtype == torch.float32

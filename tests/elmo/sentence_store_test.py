@@ -7,6 +7,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
+from time import sleep
+from typing import NoReturn
 
 import lmdb
 import pytest
@@ -217,6 +220,29 @@ def test_what_is_there_is_read_after_an_error_at_which_lmdb_gives_up(
     monkeypatch.setattr(mine, "_environment", GivesUp(mine._environment))
     mine.write({b"another": b"value"})
     assert found(mine) == VALUES and not mine.writable
+
+
+def test_a_thread_reads_while_the_write_of_another_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Event()
+    values: dict[bytes, bytes] = {}
+
+    class Fails(dict[bytes, bytes]):
+        def items(self) -> NoReturn:  # type: ignore[override]
+            reader.start()
+            raise lmdb.DiskError
+
+    def receive(place: int, value: memoryview) -> None:
+        reading.set()
+        sleep(0.001)
+        values[KEYS[place]] = bytes(value)
+
+    mine = store(tmp_path)
+    mine.write(VALUES)
+    reader = Thread(target=lambda: mine.read(KEYS, receive))
+    monkeypatch.setattr(sentence_store.logger, "warning", lambda *said: reading.wait())
+    mine.write(Fails())
+    reader.join()
+    assert values == VALUES
 
 
 def test_a_cache_on_a_full_disk_still_answers(tmp_path: Path) -> None:
