@@ -1,6 +1,6 @@
-"""VECTORS → OTHER LIBRARIES: ELMo as a part of scikit-learn's, spaCy's and flair's models, and in engines for data.
+"""VECTORS → OTHER LIBRARIES: ELMo in models of scikit-learn, spaCy and flair, and in data engines such as Ray.
 
-`flair_embeddings`, which needs flair, is imported by its own name.
+Import `flair_embeddings` by its full name, because it needs flair.
 """
 
 from elmo_plugin.integrations.batch_embedder import BatchEmbedder

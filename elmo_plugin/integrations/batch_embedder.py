@@ -1,4 +1,4 @@
-"""ELMo for engines that pass batches of columns: Ray Data, Hugging Face `datasets`, Daft and Spark."""
+"""ELMo for engines that process batches of columns: Ray Data, Hugging Face `datasets`, Daft and Spark."""
 
 import os
 import sys
@@ -12,39 +12,38 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.config_keys import at_least
 from elmo_plugin.embedding import Embedder, load
-from elmo_plugin.integrations.texts import Tokenize, pooling_named, tokenized
+from elmo_plugin.integrations.texts import Tokenize, pooling_named, side_by_side, tokenized
 
 Batch = MutableMapping[str, Any]
-"""Columns of equal length by name."""
+"""Columns of equal length, by their names."""
 
 
 @final
 class BatchEmbedder:
     """Adds a column of vectors to a batch of columns. A row's vectors do not depend on the other rows.
 
-    The biLM is loaded at the first batch, once per process. A pickle holds its name and not its weights, so that
-    engines can send it to workers, and so that `datasets` recognises the same call again.
+    Each process loads the biLM at its first batch. A pickle holds the name of the biLM but not its weights, so that an
+    engine can send it to workers, and `datasets` can tell that a call repeats an earlier one.
 
     # Parameters
 
     input_column : `str`
-        The column that is read. A row is a text, or a list of its tokens. A missing one (`None`, NaN) has no tokens.
+        The column to read. A row is a text or a list of tokens. A missing row (`None`, NaN) has no tokens.
     output_column : `str`
-        The column that is added, a list of float32 arrays.
+        The column to add, a list of float32 arrays.
     pooling : `Optional[str]`
-        `mean` or `max` over the tokens of a row, which has one vector (D) then, zeros for a row without tokens; `None`
-        for a vector per token, (T, D).
+        `mean` or `max` over the tokens of a row for one vector per row (D), zeros for a row without tokens; `None` for
+        one vector per token, (T, D).
     bilm, mix, precision, cuda_device, initial_state
-        As in `elmo_plugin.load`. With `concatenate`, or its other name `all`, a vector has L · D numbers, those of the
-        token layer first.
+        As in `elmo_plugin.load`. With `concatenate` or `all`, a vector has L · D numbers, the token layer first.
     tokenizer : `Optional[Tokenize]`
         A function that splits a text into tokens, such as `str.split`; by default spaCy's rules for English.
     num_threads : `Optional[int]`
-        The number of PyTorch's threads in each process. By default one in a forked process, as `datasets` starts them,
-        and elsewhere what PyTorch takes: `OMP_NUM_THREADS`, which Ray and Spark set, or all cores.
+        The number of PyTorch threads in each process. The default is one in a forked process, such as those of
+        `datasets`, and PyTorch's own default elsewhere: `OMP_NUM_THREADS`, which Ray and Spark set, or all cores.
 
-    Raises `ConfigurationError` for another pooling, for a batch without the column and for a row that is no text; at
-    the first batch also for values that `load` rejects.
+    Raises `ConfigurationError` for an unknown pooling, for a batch without the column and for a row that is not a text;
+    at the first batch also for values that `load` rejects.
 
     >>> embed = BatchEmbedder(bilm="english-tiny")
     >>> [vector.shape for vector in embed({"text": ["The ship sank.", None]})["elmo"]]
@@ -72,12 +71,12 @@ class BatchEmbedder:
         self.pooling = pooling
         self.tokenizer = tokenizer
         self.num_threads = num_threads
-        self._keys = (bilm, "concatenate" if mix == "all" else mix, precision, cuda_device, initial_state)
+        self._keys = (bilm, mix, precision, cuda_device, initial_state)
         self._embedder: Optional[Embedder] = None
-        self._set_up_in: Optional[int] = None
+        self._threads_set_in: Optional[int] = None  # the process
 
     def __call__(self, batch: Batch) -> Batch:
-        """Return the batch with the column of vectors. The given batch is left as it is."""
+        """Return a copy of the batch with the column of vectors."""
         if not hasattr(batch, "keys"):
             raise ConfigurationError(
                 f"expected a batch of columns, such as a dict or a DataFrame, got a {type(batch).__name__}"
@@ -93,7 +92,7 @@ class BatchEmbedder:
                 f"column '{self.input_column}': expected the rows of a batch, got the string {column[:100]!r}; "
                 "`map` of `datasets` gives batches with `batched=True`"
             )
-        rows = column.to_pylist() if hasattr(column, "to_pylist") else column  # an Arrow array holds no plain values
+        rows = column.to_pylist() if hasattr(column, "to_pylist") else column  # Arrow's own values are no strings
         sentences = tokenized([[] if _is_missing(row) else row for row in rows], self.tokenizer)
         pool: Callable[[np.ndarray], np.ndarray] = np.asarray if self.pooling is None else pooling_named(self.pooling)
         embedded = copy(batch)
@@ -101,15 +100,15 @@ class BatchEmbedder:
         return embedded
 
     def _loaded(self) -> Embedder:
-        if self.num_threads is not None and self._set_up_in != os.getpid():
+        if self.num_threads is not None and self._threads_set_in != os.getpid():
             torch.set_num_threads(self.num_threads)
-            self._set_up_in = os.getpid()
+            self._threads_set_in = os.getpid()
         if self._embedder is None:
-            self._embedder = load(*self._keys)
+            self._embedder = side_by_side(load(*self._keys))
         return self._embedder
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_embedder": None, "_set_up_in": None}
+        return {**self.__dict__, "_embedder": None, "_threads_set_in": None}
 
 
 def _is_missing(row: object) -> bool:

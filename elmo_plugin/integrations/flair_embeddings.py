@@ -1,4 +1,4 @@
-"""ELMo as word embeddings of flair. Import this module before flair loads a model that was saved with them."""
+"""ELMo as word embeddings for flair. Import this module before flair loads a model that was saved with them."""
 
 from typing import Any, Optional, final
 
@@ -11,29 +11,30 @@ from flair.embeddings.base import register_embeddings
 from elmo_plugin.checkpoints import bilm_keys
 from elmo_plugin.embedding import load_by_keys
 from elmo_plugin.integrations.saved_bilm import bilm_to_bytes, load_bytes
+from elmo_plugin.integrations.texts import side_by_side
 
 
 @final
 @register_embeddings
 class ElmoEmbeddings(TokenEmbeddings):
-    """ELMo vectors of the tokens of flair's sentences, from a frozen biLM: alone or in `StackedEmbeddings`.
+    """ELMo vectors of the tokens in flair's sentences, from a frozen biLM, for use alone or in `StackedEmbeddings`.
 
-    The first parameters are those of flair's own `ELMoEmbeddings`, which need AllenNLP 0.9. A flair model that is saved
-    holds the biLM and needs no other file.
+    The first parameters are those of flair's own `ELMoEmbeddings`, which needs AllenNLP 0.9. A saved flair model
+    contains the biLM and needs no other file.
 
     # Parameters
 
     model : `str`
         A path, a URL or the name of a bundled biLM, in any format.
     options_file, weight_file : `Optional[str]`
-        Instead of `model`, a pair of bilm-tf's files.
+        The two files of bilm-tf, instead of `model`.
     embedding_mode : `str`
         `all` for the layers side by side (L · D), the token layer first; `top` for the top layer; `average` for the
         mean of the layers.
     precision, initial_state
         As in `elmo_plugin.load`.
     saved_bilm : `Optional[bytes]`
-        The biLM inside a flair model, which takes the place of the files.
+        The biLM from a saved flair model, instead of the files.
 
     Raises `ConfigurationError` for values that `load` rejects.
 
@@ -56,13 +57,13 @@ class ElmoEmbeddings(TokenEmbeddings):
         self.name = f"elmo-{model}-{embedding_mode}"
         self.static_embeddings = True
         super().__init__()
-        mix = "concatenate" if embedding_mode == "all" else embedding_mode
         if saved_bilm is None:
             in_files = options_file is not None or weight_file is not None
             keys = bilm_keys(None if in_files else model, options_file, weight_file)
-            self._embedder = load_by_keys(keys, mix, precision, -1, initial_state)
+            embedder = load_by_keys(keys, embedding_mode, precision, -1, initial_state)
         else:
-            self._embedder = load_bytes(saved_bilm, model, mix, precision, initial_state)
+            embedder = load_bytes(saved_bilm, model, embedding_mode, precision, initial_state)
+        self._embedder = side_by_side(embedder)
         self._params: dict[str, Any] = {
             "model": model,
             "embedding_mode": embedding_mode,
@@ -77,7 +78,8 @@ class ElmoEmbeddings(TokenEmbeddings):
 
     def _add_embeddings_internal(self, sentences: list[Sentence]) -> None:
         """Set the vector of each token, on flair's device."""
-        self._embedder.elmo.to(flair.device)
+        if self._embedder.device != flair.device:  # a move clears the word cache of an int8 biLM
+            self._embedder.elmo.to(flair.device)
         for index, array in self._embedder.by_length([[token.text for token in sentence] for sentence in sentences]):
             vectors = torch.tensor(array, device=flair.device)  # (T, D)
             for token, vector in zip(sentences[index], vectors, strict=True):

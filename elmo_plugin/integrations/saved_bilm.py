@@ -1,4 +1,4 @@
-"""A biLM inside the files of another library, so that a model that is saved there needs no other file."""
+"""Store a biLM inside a file of another library, so that a model saved there needs no other file."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ FILE = "bilm.safetensors"
 
 
 def bilm_to_bytes(embedder: Embedder) -> bytes:
-    """Return an embedder's biLM, with the vocabulary that it reads, as a file in the format `native`."""
+    """Return an embedder's biLM, with the vocabulary if it reads words, as the content of a `native` file."""
     bilm, word_id = embedder.elmo.bilm, embedder.word_id
     vocabulary = word_id.words if isinstance(word_id, WordIds) else None
     with TemporaryDirectory() as folder:
@@ -20,7 +20,7 @@ def bilm_to_bytes(embedder: Embedder) -> bytes:
 
 
 def load_bytes(content: bytes, source: str, mix: str, precision: str, initial_state: Optional[str]) -> Embedder:
-    """Load what `bilm_to_bytes` returned, as `load` does; `source` is the name of the biLM in errors."""
+    """Load what `bilm_to_bytes` returned, as `load` does. `source` names the biLM in error messages."""
     with TemporaryDirectory() as folder:
         Path(folder, FILE).write_bytes(content)
         embedder = load(Path(folder, FILE), mix, precision, initial_state=initial_state)

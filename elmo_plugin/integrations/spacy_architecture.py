@@ -1,4 +1,4 @@
-"""ELMo as the layer that spaCy's trainable components read: a frozen biLM under a mix that spaCy trains."""
+"""ELMo as the input layer of spaCy's trainable components: a frozen biLM, and a mix that spaCy trains."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +23,7 @@ Vectors = list[Floats2d]
 
 
 class Keys(NamedTuple):
-    """The keys of a config that name the biLM and say how it computes."""
+    """The keys of a config, without `width`."""
 
     bilm: str
     precision: str
@@ -43,24 +43,24 @@ def elmo_v1(
     """Build the architecture `elmo_plugin.Elmo.v1`: the ELMo vectors (T, D) of each doc, for any `tok2vec` of spaCy.
 
     The biLM is frozen. spaCy's optimizer trains the scalar mix of its layers, and `training.dropout` is the dropout
-    rate of the vectors. Tokens of white space are not read, and their vectors are zeros. A saved pipeline holds the
-    biLM and the mix, and needs no other file.
+    rate of the vectors. The biLM skips white-space tokens, whose vectors are zeros. A saved pipeline contains the biLM
+    and the mix, and needs no other file.
 
     # Parameters
 
     bilm, precision, initial_state
         As in `elmo_plugin.load`.
     width : `Optional[int]`
-        The width of the vectors (D), for other parts of a config to refer to.
+        The width of the vectors (D), so that other parts of a config can refer to it.
     by_sentence : `bool`
-        Read each sentence by itself, not the whole doc. An earlier component has to set sentences, in training too:
-        name it in `training.annotating_components`.
+        Read each sentence by itself instead of the whole doc. An earlier component must set the sentences. For
+        training, name it in `training.annotating_components`.
     sentence_cache : `Optional[str]`
-        A folder that keeps the layers of each sentence, so that training runs the biLM once and not once per epoch. A
-        saved pipeline does not use it.
+        A folder that keeps the layers of each sentence, so that the biLM runs once per sentence and not once per epoch.
+        A saved pipeline does not use it.
 
-    Raises `ConfigurationError`, when the weights are loaded, for values that `load` rejects and for another width; in
-    training, for a doc without sentences that is to be read by sentence.
+    Raises `ConfigurationError`, when the weights are loaded, for values that `load` rejects and for a wrong width; in
+    training, for a doc without sentences if `by_sentence` is true.
 
     >>> from spacy.vocab import Vocab
     >>> elmo_v1("english-tiny").predict([Doc(Vocab(), words=["The", "ship", "sank"])])[0].shape
@@ -78,7 +78,7 @@ def elmo_v1(
 
 
 class TrainableVectors(nn.Module):
-    """An embedder with a scalar mix, as a module whose only parameters with gradients are those of the mix."""
+    """An embedder with a scalar mix, as a module. Only the parameters of the mix are trained."""
 
     def __init__(self, embedder: Embedder, sentence_cache: Optional[str] = None) -> None:
         super().__init__()
@@ -89,12 +89,12 @@ class TrainableVectors(nn.Module):
             self.elmo.sentence_cache = SentenceCache(sentence_cache)
 
     def forward(self, sentences: list[list[str]]) -> Tensor:
-        """Return the vectors (B, T, D) of sentences."""
+        """Return the vectors of sentences, (B, T, D)."""
         return self.embedder.padded(sentences)[0]
 
 
 def _initialize(model: Model[Docs, Vectors], X: Any = None, Y: Any = None, *, keys: Keys) -> None:
-    """Load the biLM, with equal weights of its layers."""
+    """Load the biLM, and start from equal layer weights."""
     embedder = load(keys.bilm, "average", keys.precision, initial_state=keys.initial_state)
     width = embedder.elmo.get_output_dim()
     if model.has_dim("nO") and model.get_dim("nO") != width:
@@ -106,7 +106,7 @@ def _initialize(model: Model[Docs, Vectors], X: Any = None, Y: Any = None, *, ke
 def _forward(
     model: Model[Docs, Vectors], docs: Docs, is_train: bool, *, keys: Keys
 ) -> tuple[Vectors, Callable[[Vectors], Docs]]:
-    """Return the vectors of docs, and the function that passes their gradients on to the mix."""
+    """Return the vectors of docs, and the function that passes their gradients back to the mix."""
     shim = model.shims[0]
     if shim._model is None:
         _initialize(model, keys=keys)
@@ -120,18 +120,18 @@ def _forward(
     outputs = [model.ops.alloc2f(len(doc), model.get_dim("nO")) for doc in docs]
     batches = []
     for indices in length_batches([len(words) for _, words in sentences]):
-        batch = [(row, words, [word.i for word in words]) for row, words in map(sentences.__getitem__, indices)]
-        texts = [[word.text for word in words] for _, words, _ in batch]
+        batch = [sentences[index] for index in indices]
+        texts = [[word.text for word in words] for _, words in batch]
         vectors, backprop_batch = shim(ArgsKwargs((texts,), {}), is_train)  # (B, T, D)
-        for (row, _, places), values in zip(batch, cast(Any, torch2xp(vectors)), strict=True):
-            outputs[row][places] = values[: len(places)]
+        for (row, words), values in zip(batch, cast(Any, torch2xp(vectors)), strict=True):
+            outputs[row][[word.i for word in words]] = values[: len(words)]
         batches.append((batch, vectors, backprop_batch))
 
     def backprop(d_outputs: Vectors) -> Docs:
         for batch, vectors, backprop_batch in batches:
             d_vectors = torch.zeros_like(vectors)  # (B, T, D)
-            for index, (row, _, places) in enumerate(batch):
-                d_vectors[index, : len(places)] = xp2torch(d_outputs[row][places])
+            for index, (row, words) in enumerate(batch):
+                d_vectors[index, : len(words)] = xp2torch(d_outputs[row][[word.i for word in words]])
             backprop_batch(ArgsKwargs(((vectors,),), {"grad_tensors": (d_vectors,)}))
         return []  # docs have no gradient
 
@@ -139,7 +139,7 @@ def _forward(
 
 
 def _to_bytes(model: Optional[TrainableVectors]) -> bytes:
-    """Return the biLM and the mix; nothing if no weights have been loaded."""
+    """Return the biLM and the mix as bytes, or no bytes if no weights are loaded."""
     if model is None:
         return b""
     mix = {name: values.tolist() for name, values in model.elmo.mixes[0].state_dict().items()}
@@ -149,7 +149,7 @@ def _to_bytes(model: Optional[TrainableVectors]) -> bytes:
 def _from_bytes(
     model: Optional[TrainableVectors], content: bytes, device: torch.device, *, keys: Keys
 ) -> Optional[TrainableVectors]:
-    """Return what `_to_bytes` has saved."""
+    """Return the module that `_to_bytes` saved."""
     if not content:
         return None
     saved = srsly.msgpack_loads(content)

@@ -9,6 +9,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span, Token
 
 from elmo_plugin.embedding import Embedder, load, mean
+from elmo_plugin.integrations.texts import side_by_side
 
 DEFAULTS = {
     "bilm": "english-tiny",
@@ -24,18 +25,18 @@ class ElmoComponent:
     """Sets `doc.tensor` (T, D), float32, which gives tokens, spans and docs `vector`, `has_vector` and `similarity`.
 
     The biLM reads one sentence at a time if an earlier component has set sentences, and the whole doc otherwise. It
-    does not read tokens of white space, so that line breaks and double spaces do not change the vectors of words; the
-    vectors of white space are zeros. The vector of a span or a doc is the mean over its other tokens, or zeros if it
-    has none. Similarity is the cosine of two vectors, whereas spaCy's own is 1 for a word in two different sentences.
+    skips white-space tokens, so line breaks and double spaces do not change the vectors of words. The vector of a
+    white-space token is zeros. The vector of a span or a doc is the mean over its other tokens, or zeros if it has
+    none. Similarity is the cosine of two vectors; spaCy's own is 1 for a word and the same word in another sentence.
 
-    `import elmo_plugin` registers the component. A saved pipeline holds the name of the biLM and not its weights, which
-    `spacy.load` loads again; a relative path starts at the working directory. By spaCy's design `doc.to_bytes` and
-    `n_process` keep `doc.tensor` but no hooks, so that similarity is spaCy's own again, and `DocBin` keeps neither.
+    `import elmo_plugin` registers the component. A saved pipeline holds the name of the biLM but not its weights, which
+    `spacy.load` loads again; a relative path starts at the working directory. By spaCy's design, `doc.to_bytes` and
+    `n_process` keep `doc.tensor` but not the hooks, so similarity is spaCy's own again; `DocBin` keeps neither.
 
     # Parameters
 
     embedder : `Embedder`
-        With `concatenate`, or its other name `all`, a token has L · D numbers, those of the token layer first.
+        With the mix `concatenate` or `all`, a token has L · D numbers, the token layer first.
 
     >>> import spacy
     >>> nlp = spacy.blank("en")
@@ -45,14 +46,14 @@ class ElmoComponent:
     """
 
     def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
+        self._embedder = side_by_side(embedder)
 
     def __call__(self, doc: Doc) -> Doc:
         """Set the tensor and the hooks of a doc, and return it."""
         return next(self.pipe([doc]))
 
     def pipe(self, stream: Iterable[Doc], batch_size: int = 128) -> Iterator[Doc]:
-        """Yield the same docs; `batch_size` of them are embedded at a time."""
+        """Yield the same docs with tensors and hooks, computed for `batch_size` docs at a time."""
         for docs in chunked(stream, batch_size):
             for doc, tensor in zip(docs, self._tensors(docs), strict=True):
                 doc.tensor = tensor
@@ -66,8 +67,7 @@ class ElmoComponent:
         sentences = words_of(docs)
         arrays = self._embedder.embed([[word.text for word in words] for _, words in sentences])
         for (row, words), array in zip(sentences, arrays, strict=True):
-            layers = array if array.ndim == 3 else array[None]  # (L, T, D)
-            tensors[row][[word.i for word in words]] = np.concatenate(layers, axis=-1)
+            tensors[row][[word.i for word in words]] = array
         return tensors
 
 
@@ -75,25 +75,24 @@ class ElmoComponent:
 def make_elmo(
     nlp: Language, name: str, bilm: str, mix: str, precision: str, cuda_device: int, initial_state: Optional[str]
 ) -> ElmoComponent:
-    """Return the component of a config, whose keys are the parameters of `elmo_plugin.load`."""
+    """Build the component of a config, whose keys are the parameters of `elmo_plugin.load`."""
     return ElmoComponent(load(bilm, mix, precision, cuda_device, initial_state))
 
 
-def words_of(docs: Sequence[Doc], by_sentence: Optional[bool] = None) -> list[tuple[int, list[Token]]]:
-    """Return what the biLM reads of docs: the index of the doc, and the words of a sentence or of the whole doc.
+def words_of(docs: Sequence[Doc], by_sentence: bool = True) -> list[tuple[int, list[Token]]]:
+    """Return each sequence of words that the biLM reads, after the index of its doc. White space is left out.
 
-    `by_sentence` is whether docs are read by sentence; by default those that have sentences are. White space is left
-    out.
+    A sequence is a sentence, or the whole doc if no sentences are set or `by_sentence` is false.
     """
     found = []
     for row, doc in enumerate(docs):
-        apart = doc.has_annotation("SENT_START") and by_sentence is not False
-        found += [(row, _words(span)) for span in (doc.sents if apart else [doc[:]])]
+        spans = doc.sents if by_sentence and doc.has_annotation("SENT_START") else [doc[:]]
+        found += [(row, _words(span)) for span in spans]
     return found
 
 
 def _words(tokens: Union[Doc, Span]) -> list[Token]:
-    """Return the tokens that are not white space."""
+    """Return the tokens without white space."""
     return [token for token in tokens if not token.is_space]
 
 

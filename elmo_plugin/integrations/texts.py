@@ -1,4 +1,4 @@
-"""Columns of texts as sentences: what every integration does with the rows that users have."""
+"""What the integrations share: texts in, and one vector per token or per text out."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache
@@ -7,27 +7,32 @@ from typing import Optional, Union
 import numpy as np
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.embedding import maximum, mean
+from elmo_plugin.embedding import Embedder, maximum, mean
 from elmo_plugin.text import SpacyBlankTokenizer
 
 Texts = Sequence[Union[str, Sequence[str]]]
 Tokenize = Callable[[str], Sequence[str]]
 
 POOLINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"mean": mean, "max": maximum}
-"""The functions that pool the vectors of a text's tokens into one."""
+"""The functions that pool the vectors of a text's tokens into one vector."""
+
+
+def side_by_side(embedder: Embedder) -> Embedder:
+    """Return the same embedder, but with one vector per token for all layers too: (T, L · D) instead of (L, T, D)."""
+    return Embedder(embedder.elmo, embedder.word_id, layers_apart=False)
 
 
 def pooling_named(pooling: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return one of `POOLINGS`. Raises `ConfigurationError` for another name."""
+    """Return the function of that name in `POOLINGS`. Raises `ConfigurationError` for any other name."""
     if pooling not in POOLINGS:
         raise ConfigurationError(f"'pooling': expected one of {', '.join(POOLINGS)}, got {pooling!r}")
     return POOLINGS[pooling]
 
 
 def tokenized(texts: Iterable[object], tokenizer: Optional[Tokenize] = None) -> list[Sequence[str]]:
-    """Return the tokens of each row: a text is split by the tokenizer, or by spaCy's rules; a list of tokens is taken.
+    """Return the tokens of each row. A text is split by `tokenizer`, or else by spaCy's rules; tokens stay as they are.
 
-    Raises `ConfigurationError` that names the row if one is neither, and for texts that are no rows, such as one text.
+    Raises `ConfigurationError` for a row that is neither a text nor a list of tokens, and for a single text.
     """
     if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
         raise ConfigurationError(f"expected a list of texts or of lists of tokens, got {texts!r:.100}")

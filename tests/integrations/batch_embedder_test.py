@@ -17,7 +17,7 @@ from datasets.fingerprint import Hasher
 
 import elmo_plugin
 from elmo_plugin.integrations import BatchEmbedder
-from tests.task_oracles import D
+from tests.task_oracles import TOWNS, D, L, experiment, lstm, tags_reader, train
 
 TEXTS: list[Any] = ["The ship sank.", None, "", "A calm, bright morning!", float("nan"), np.float32("nan")]
 TOKENS: list[list[str]] = [["The", "ship", "sank", "."], [], [], ["A", "calm", ",", "bright", "morning", "!"], [], []]
@@ -37,6 +37,20 @@ def test_vectors_are_those_of_load_pooled_or_one_for_each_token(small: str, mix:
                 wanted = pool(array, axis=0) if len(array) else np.zeros(array.shape[1])
             assert vector.dtype == np.float32
             np.testing.assert_allclose(vector, wanted, atol=1e-6)
+
+
+def test_layers_that_a_trained_model_concatenates_are_one_vector_too(tmp_path: Path, small: str) -> None:
+    elmo = {"type": "elmo", "bilm": small, "mix": "concatenate", "dropout": 0.0}
+    embedder = {"type": "basic", "token_embedders": {"elmo": elmo}}
+    model = {"type": "simple_tagger", "encoder": lstm(L * D), "text_field_embedder": embedder}
+    reader = tags_reader(token_indexers={"elmo": {"type": "elmo_characters"}})
+    train(experiment(model, reader, TOWNS, num_epochs=1), tmp_path / "run")
+    keys = {"bilm": str(tmp_path / "run/model.tar.gz"), "mix": "trained"}
+    (wanted,) = elmo_plugin.load(small, "concatenate").embed(TOKENS[:1])  # (T, L · D)
+    (found,) = BatchEmbedder(**keys, pooling=None)({"text": TEXTS[:1]})["elmo"]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    (pooled,) = BatchEmbedder(**keys)({"text": TEXTS[:1]})["elmo"]
+    np.testing.assert_allclose(pooled, wanted.mean(axis=0), atol=1e-6)
 
 
 def test_every_kind_of_column_that_an_engine_passes_is_read(small: str) -> None:

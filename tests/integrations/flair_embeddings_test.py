@@ -94,6 +94,16 @@ def test_a_sentence_has_the_same_vectors_alone_and_odd_tokens_have_some(small: s
             assert token.embedding.any()
 
 
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_words_stay_in_the_cache_from_batch_to_batch(precision: str, small: str) -> None:
+    embeddings = ElmoEmbeddings(small, precision=precision)
+    cached = []
+    for words in TEXTS:
+        embeddings.embed([Sentence(words)])
+        cached.append(len(embeddings._embedder.elmo.bilm.word_cache))
+    assert cached[1] == cached[0] + len(TEXTS[1])
+
+
 def test_wrong_arguments_are_errors(small: str) -> None:
     with pytest.raises(ConfigurationError, match="'best'"):
         ElmoEmbeddings(small, embedding_mode="best")

@@ -150,8 +150,8 @@ def test_no_texts_are_a_matrix_without_rows(small: str) -> None:
 @pytest.mark.parametrize(
     ("texts", "found"),
     [
-        ("A lone text.", "got the string 'A lone text.'"),
-        (np.array(TEXTS)[:, None], "got a ndarray of two axes"),
+        ("A lone text.", "got 'A lone text.'"),
+        (np.array(TEXTS)[:, None], "got a ndarray of 2 axes"),
         (["A text", float("nan")], "row 1: .*nan"),
         (["A text", None], "row 1: .*None"),
     ],

@@ -12,6 +12,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 import elmo_plugin
+from elmo_plugin.embedding import Embedder
 from elmo_plugin.integrations import ElmoComponent
 from tests.task_oracles import D, L
 
@@ -59,8 +60,8 @@ def test_all_layers_stand_side_by_side_the_token_layer_first(small: str) -> None
 def test_a_batch_is_one_pass_of_the_bilm(small: str, monkeypatch: pytest.MonkeyPatch) -> None:
     passes: list[int] = []
     embedder = elmo_plugin.load(small, "top")
-    embed = embedder.embed
-    monkeypatch.setattr(embedder, "embed", lambda sentences: passes.append(len(sentences)) or embed(sentences))
+    embed = Embedder.embed
+    monkeypatch.setattr(Embedder, "embed", lambda self, texts: passes.append(len(texts)) or embed(self, texts))
     docs = [spacy.blank("en")(text) for text in ("One", "Two words", "Now three words")]
     assert list(ElmoComponent(embedder).pipe(iter(docs), batch_size=2)) == docs
     assert passes == [2, 1]
