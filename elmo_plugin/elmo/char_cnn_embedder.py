@@ -6,6 +6,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm import CharacterEncoder
 from elmo_plugin.config_keys import at_least
+from elmo_plugin.elmo.batch_dimensions import merge_batch_dimensions
 from elmo_plugin.options import CharCnnOptions, OptionsError
 
 
@@ -67,6 +68,11 @@ class ElmoCharCnnEmbedder(TokenEmbedder):
         return self.encoder.output_dim
 
     def forward(self, elmo_tokens: Tensor) -> Tensor:
-        """Embed character ids (B, T, C): return (B, T, P), zero where there is no token."""
-        ids = self.encoder.fit(elmo_tokens)
-        return self.encoder(ids) * self.encoder.mask(ids).unsqueeze(-1)
+        """Embed character ids (B, T, C): return (B, T, P), zero where there is no token.
+
+        The ids may have more dimensions before B; the output has the same ones.
+        """
+        ids, batch = merge_batch_dimensions(elmo_tokens, self.encoder.input_dims)
+        ids = self.encoder.fit(ids)  # (B, T, C)
+        vectors = self.encoder(ids) * self.encoder.mask(ids).unsqueeze(-1)  # (B, T, P)
+        return vectors.unflatten(0, batch)

@@ -25,6 +25,7 @@ from elmo_plugin.bilm import (
 )
 from elmo_plugin.checkpoints import bilm_keys, resolve_bilm
 from elmo_plugin.config_keys import at_least, probability
+from elmo_plugin.elmo.batch_dimensions import merge_batch_dimensions
 from elmo_plugin.elmo.layer_mix import LayerMix, build_part, by_name
 from elmo_plugin.elmo.out_of_memory import split_on_out_of_memory
 from elmo_plugin.elmo.output import ElmoOutput
@@ -220,7 +221,7 @@ class Elmo(nn.Module, Registrable):
         The ids may have more dimensions before B; the outputs have the same ones. `word_inputs`, AllenNLP's ids of
         cached words, is ignored because `inputs` holds every word.
         """
-        ids, batch = self.as_batch(inputs)  # (B, T, ·)
+        ids, batch = merge_batch_dimensions(inputs, self.bilm.token_encoder.input_dims)  # (B, T, ·)
         layers, mask = self.layers(ids)  # (L, B, T + 2, D), (B, T + 2)
         representations = [mix(layers, mask) for mix in self.mixes]  # (B, T + 2, output dim) each
         if not self.keep_sentence_boundaries:
@@ -232,20 +233,6 @@ class Elmo(nn.Module, Registrable):
             pairs = zip(self.projections, representations, strict=True)
             representations = [project(values) for project, values in pairs]
         return ElmoOutput([values.unflatten(0, batch) for values in representations], mask.unflatten(0, batch))
-
-    def as_batch(self, inputs: Tensor) -> tuple[Tensor, torch.Size]:
-        """Merge all dimensions before T into B. Return ids (B, T, C) or (B, T), and the sizes of those dimensions."""
-        dims = self.bilm.token_encoder.input_dims
-        ids = inputs
-        if ids.dim() < dims and not ids.numel():
-            ids = ids.unsqueeze(-1)  # AllenNLP's indexer gives a batch of empty sentences no C
-        if ids.dim() < dims:
-            raise ConfigurationError(
-                "ELMo's token indexer: expected 'elmo_characters', or the indexer of its biLM, with ids (B, T, C), got "
-                f"ids of shape {tuple(ids.shape)}"
-            )
-        batch = ids.shape[: ids.dim() - dims + 1]
-        return ids.flatten(0, len(batch) - 1), batch
 
     def layers(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return all layers (L, B, T + 2, D) and their mask (B, T + 2), from the sentence cache if it has them."""

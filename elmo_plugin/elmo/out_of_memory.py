@@ -7,6 +7,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
+from elmo_plugin.elmo.batch_dimensions import merge_batch_dimensions
 from elmo_plugin.elmo.output import ElmoOutput
 
 TOKENS_AT_ONCE = 16384
@@ -27,7 +28,7 @@ def split_on_out_of_memory(forward: Forward) -> Forward:
 
     @wraps(forward)
     def split_forward(elmo: Any, inputs: Tensor, word_inputs: Optional[Tensor] = None) -> ElmoOutput:
-        ids, batch = elmo.as_batch(inputs)  # (B, T, ·)
+        ids, batch = merge_batch_dimensions(inputs, elmo.bilm.token_encoder.input_dims)  # (B, T, ·)
         if torch.is_grad_enabled() or not elmo.initial_state.same_for_every_sentence or len(ids) < 2:
             return forward(elmo, inputs, word_inputs)
         if ids.size(0) * ids.size(1) <= TOKENS_AT_ONCE:

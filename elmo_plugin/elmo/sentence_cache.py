@@ -85,8 +85,9 @@ class SentenceCache(FromParams):
         has_gaps = bool((present[:, 1:] > present[:, :-1]).any())
         if store is None or has_gaps:
             return run_bilm(ids)
-        lengths = present.sum(dim=1) + BOUNDARIES  # (B,)
-        keys = sentence_keys(fitted, present.sum(dim=1).tolist())
+        lengths = present.sum(dim=1)  # (B,)
+        keys = sentence_keys(fitted, lengths.tolist())
+        lengths = lengths + BOUNDARIES
         padded = _PaddedLayers(bilm, lengths.tolist(), ids.size(1) + BOUNDARIES, self._dtype)
         missing = store.read(keys, padded.put)
         if missing:

@@ -1,4 +1,4 @@
-"""`Elmo` as code that was written for `allennlp.modules.elmo.Elmo` uses it: AllenNLP's own is the oracle."""
+"""`Elmo` used by code written for `allennlp.modules.elmo.Elmo`, which is the oracle."""
 
 import inspect
 import os
@@ -42,7 +42,7 @@ def golden(name: str) -> str:
 
 
 def check_same(found: Any, wanted: dict[str, Any]) -> None:
-    """The answers of both: every number where there is a token, and zeros of ours elsewhere."""
+    """Compare the outputs of both where there is a token. Elsewhere ours must be zeros."""
     assert torch.equal(found["mask"], wanted["mask"])
     live = wanted["mask"].unsqueeze(-1)
     pairs = zip(found["elmo_representations"], wanted["elmo_representations"], strict=True)
@@ -50,14 +50,14 @@ def check_same(found: Any, wanted: dict[str, Any]) -> None:
         torch.testing.assert_close(one, other * live, atol=1e-5, rtol=0)
 
 
-def test_the_readmes_call(files: tuple[str, str]) -> None:
+def test_the_call_in_allennlps_documentation(files: tuple[str, str]) -> None:
     found, wanted = Elmo(*files, 2, dropout=0)(IDS), ReferenceElmo(*files, 2, dropout=0)(IDS)
     check_same(found, wanted)
     assert len(found["elmo_representations"]) == 2 and found["mask"].shape == (2, 7)
     assert elmo_plugin.Elmo is Elmo
 
 
-def test_its_first_parameters_are_allennlps() -> None:
+def test_the_first_parameters_are_allennlps() -> None:
     theirs = list(inspect.signature(ReferenceElmo).parameters.values())
     ours = list(inspect.signature(Elmo).parameters.values())[: len(theirs)]
     assert [each.name for each in ours] == [each.name for each in theirs]
@@ -103,8 +103,8 @@ def test_more_dimensions_are_more_sentences(files: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("wrapping", [(), (4,)])
-def test_ids_of_words_beside_those_of_characters(files: tuple[str, str], wrapping: tuple[int, ...]) -> None:
-    words = ["", "", *LONG[:6], "."]  # as a vocabulary has them, padding and the unknown word first
+def test_word_ids_beside_character_ids_change_nothing(files: tuple[str, str], wrapping: tuple[int, ...]) -> None:
+    words = ["", "", *LONG[:6], "."]  # as in a vocabulary, with padding and the unknown word first
     word_ids = torch.tensor([[words.index(word) for word in LONG]]).expand(1, *wrapping, 7)  # (1, …, 7)
     ids = batch_to_ids([LONG]).view(1, *[1 for _ in wrapping], 7, 50).expand(1, *wrapping, 7, 50)
     cached = ReferenceElmo(*files, 1, dropout=0.0, vocab_to_cache=words)
@@ -112,12 +112,12 @@ def test_ids_of_words_beside_those_of_characters(files: tuple[str, str], wrappin
 
 
 def random_ids(batch_size: int = 3, length: int = 4, low: int = 0) -> Tensor:
-    """As AllenNLP's tests draw them: no words at all."""
+    """Random ids that spell no words, as in AllenNLP's tests."""
     return torch.from_numpy(np.random.default_rng(0).integers(low, 262, (batch_size, length, 50)))
 
 
 def ids_with_gaps() -> Tensor:
-    """A word with ids of nothing inside and behind it."""
+    """A word with ids of 0 inside and after it."""
     ids = batch_to_ids([["a"]])
     ids[..., 20::2] = 0
     return ids
@@ -128,7 +128,7 @@ def ids_with_gaps() -> Tensor:
     [random_ids(), random_ids(1, 1), random_ids(low=258), ids_with_gaps(), IDS.int()],
     ids=["random", "one token", "special", "gaps", "32 bits"],
 )
-def test_ids_of_no_words_and_of_32_bits_are_read_as_allennlp_reads_them(files: tuple[str, str], ids: Tensor) -> None:
+def test_ids_that_spell_no_words_and_32_bit_ids_give_allennlps_vectors(files: tuple[str, str], ids: Tensor) -> None:
     check_same(Elmo(*files, 1, dropout=0.0)(ids), ReferenceElmo(*files, 1, dropout=0.0)(ids))
 
 
@@ -142,12 +142,12 @@ def test_requires_grad_on_random_ids(files: tuple[str, str], requires_grad: bool
 
 
 @pytest.mark.parametrize(("place", "word"), [(0, "<S>"), (2, "</S>")])
-def test_a_boundary_in_the_text_is_the_boundary(files: tuple[str, str], place: int, word: str) -> None:
+def test_a_boundary_in_the_text_has_the_boundarys_vector(files: tuple[str, str], place: int, word: str) -> None:
     layers, _ = Elmo(*files, 1).layers(reference_batch_to_ids([[word]]))  # (L, 1, 3, D)
     torch.testing.assert_close(layers[0, 0, 1], layers[0, 0, place])
 
 
-def test_its_answer_is_read_by_name_by_position_and_as_a_dictionary(files: tuple[str, str]) -> None:
+def test_the_output_is_read_by_name_by_position_and_as_a_dictionary(files: tuple[str, str]) -> None:
     output = Elmo(*files, 2, dropout=0.0)(IDS)
     representations, mask = output
     assert output["elmo_representations"] is output.representations is representations is output[0]
@@ -158,13 +158,13 @@ def test_its_answer_is_read_by_name_by_position_and_as_a_dictionary(files: tuple
         output["activations"]
 
 
-def test_a_module_of_allennlps_is_refused_with_what_takes_its_place() -> None:
+def test_allennlps_module_is_rejected_and_the_error_names_from_parts() -> None:
     with pytest.raises(ConfigurationError, match=r"'module': .*got a Linear.*from_parts"):
         Elmo(None, None, 1, module=torch.nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_no_representation_is_an_error(count: int, files: tuple[str, str]) -> None:
+def test_fewer_than_one_representation_is_an_error(count: int, files: tuple[str, str]) -> None:
     with pytest.raises(ConfigurationError, match=f"'num_output_representations': .* got {count}"):
         Elmo(*files, count)
     with pytest.raises(ConfigurationError, match="'mixes'"):
@@ -182,13 +182,13 @@ def test_no_representation_is_an_error(count: int, files: tuple[str, str]) -> No
         (IDS[0, 0], r"shape \(50,\)"),
     ],
 )
-def test_what_cannot_be_ids_is_an_error(ids: Tensor, said: str, tmp_path: Path) -> None:
+def test_impossible_ids_are_an_error(ids: Tensor, said: str, tmp_path: Path) -> None:
     elmo = Elmo(*write_files(tmp_path, small_bilm()), 1)
     with pytest.raises(ConfigurationError, match=said):
         elmo(ids)
 
 
-def test_the_names_of_its_weights_are_those_of_older_archives() -> None:
+def test_the_names_of_the_weights_match_older_archives() -> None:
     elmo = Elmo.from_parts(small_bilm(), Elmo(bilm={"options": small_bilm().options.to_dict()}).mixes, projection_dim=2)
     names = {name for name in elmo.state_dict() if not name.startswith("bilm.")}
     assert names == {"mixes.0.scalar_parameters", "mixes.0.gamma", "projections.0.weight", "projections.0.bias"}

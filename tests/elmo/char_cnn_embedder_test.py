@@ -24,7 +24,7 @@ def embedder(**keys: Any) -> ElmoCharCnnEmbedder:
 
 
 def trained_embedder() -> ElmoCharCnnEmbedder:
-    """One whose biases are not zero."""
+    """An embedder with biases other than zero."""
     cnn = embedder()
     cnn.encoder.load_state_dict(small_bilm().token_encoder.state_dict())
     return cnn
@@ -32,14 +32,14 @@ def trained_embedder() -> ElmoCharCnnEmbedder:
 
 def test_it_is_the_character_encoder_of_a_bilm(tmp_path: Path) -> None:
     cnn = trained_embedder()
-    upstream = reference_elmo(tmp_path, small_bilm())._elmo_lstm._token_embedder
-    wanted = upstream(IDS)["token_embedding"]  # (B, T + 2, P)
+    theirs = reference_elmo(tmp_path, small_bilm())._elmo_lstm._token_embedder
+    wanted = theirs(IDS)["token_embedding"]  # (B, T + 2, P)
     for row, length in enumerate(MASK.sum(dim=1)):
         torch.testing.assert_close(cnn(IDS)[row, :length], wanted[row, 1 : length + 1], atol=1e-6, rtol=0)
     assert cnn.get_output_dim() == 8
 
 
-def test_a_word_has_one_vector_whatever_stands_around_it() -> None:
+def test_a_word_has_the_same_vector_in_any_context() -> None:
     cnn = embedder()
     alone = cnn(batch_to_ids([["cat"]]))[0, 0]
     torch.testing.assert_close(cnn(IDS)[0, 1], alone, atol=1e-6, rtol=0)
@@ -49,14 +49,20 @@ def test_it_is_zero_where_there_is_no_token() -> None:
     assert not trained_embedder()(IDS)[~MASK].any() and trained_embedder()(IDS)[MASK].all(dim=-1).any()
 
 
-def test_all_of_it_learns_with_the_task() -> None:
+def test_a_batch_of_empty_texts_and_more_dimensions_are_read() -> None:
+    cnn = embedder()
+    assert cnn(text_tensors([[], []], Vocabulary())["elmo"]["elmo_tokens"]).shape == (2, 0, 8)
+    assert torch.equal(cnn(IDS.view(2, 2, *IDS.shape[1:])), cnn(IDS).view(2, 2, -1, 8))
+
+
+def test_every_parameter_is_trained_with_the_task() -> None:
     cnn = embedder()
     cnn(IDS).square().sum().backward()
     assert all(parameter.requires_grad for parameter in cnn.parameters())
     assert [name for name, parameter in cnn.named_parameters() if not parameter.grad.any()] == []
 
 
-def test_it_reads_the_ids_of_the_stock_indexer_beside_other_embedders() -> None:
+def test_it_reads_the_ids_of_allennlps_indexer_beside_other_embedders() -> None:
     words = {"type": "embedding", "embedding_dim": 3, "num_embeddings": 2}
     params = {"type": "basic", "token_embedders": {"tokens": words, "elmo": {"type": "elmo_char_cnn", **SIZES}}}
     basic = TextFieldEmbedder.from_params(Params(params), vocab=Vocabulary())
@@ -65,7 +71,7 @@ def test_it_reads_the_ids_of_the_stock_indexer_beside_other_embedders() -> None:
     torch.testing.assert_close(found[..., :8], basic.token_embedder_elmo(IDS[:2]))
 
 
-def test_shorter_words_are_a_matter_of_its_sizes() -> None:
+def test_words_are_cut_to_max_characters_per_token() -> None:
     short = embedder(max_characters_per_token=12)
     torch.testing.assert_close(short(IDS), short(batch_to_ids(SENTENCES, 12)))
 
@@ -79,6 +85,6 @@ def test_shorter_words_are_a_matter_of_its_sizes() -> None:
         ({"filters": [[60, 4]]}, r"'char_cnn.filters': .*50, got 60"),
     ],
 )
-def test_sizes_that_make_no_sense_are_an_error_that_names_the_key(keys: dict[str, Any], wanted: str) -> None:
+def test_impossible_sizes_are_an_error_that_names_the_key(keys: dict[str, Any], wanted: str) -> None:
     with pytest.raises(ConfigurationError, match=wanted):
         embedder(**keys)

@@ -12,7 +12,7 @@ from tests.oracles import options, write_json
 from tests.task_oracles import D, L, bilm_files, build_elmo, random_elmo
 
 
-def test_random_weights_are_those_of_their_seed_and_leave_the_generator_alone() -> None:
+def test_random_weights_depend_only_on_the_seed_and_leave_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
     one, same, other, zero = (random_elmo(bilm={**RANDOM, "seed": seed}) for seed in (1, 1, 2, 0))
     default = random_elmo(bilm={"options": options().to_dict()})
@@ -38,7 +38,7 @@ def test_a_mix_in_a_config_is_built_for_the_sizes_of_the_bilm(mix: Any) -> None:
 
 
 @pytest.mark.parametrize("form", ["path of the weights", "folder"])
-def test_pretrained_takes_any_format_that_is_known(tmp_path: Path, form: str) -> None:
+def test_pretrained_takes_any_known_format(tmp_path: Path, form: str) -> None:
     files = bilm_files(tmp_path)
     source = files["weight_file"] if form == "path of the weights" else str(tmp_path)
     elmo = build_elmo(bilm={"pretrained": source}, dropout=0.0)
@@ -89,14 +89,14 @@ def test_options_that_do_not_fit_the_weights_are_an_error_that_names_the_dataset
         build_elmo(options_file=str(wrong), weight_file=files["weight_file"])
 
 
-def test_the_params_are_left_as_they_were() -> None:
+def test_params_are_not_changed() -> None:
     bilm = {"options": options().to_dict(), "seed": 4}
     Elmo.from_params(Params({"bilm": bilm}))
     assert bilm == {"options": options().to_dict(), "seed": 4}
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_a_contextualizer_drops_only_if_it_is_fine_tuned(requires_grad: bool, tmp_path: Path) -> None:
+def test_a_contextualizer_has_dropout_only_if_it_is_fine_tuned(requires_grad: bool, tmp_path: Path) -> None:
     sizes = options()
     width = sizes.lstm.projection_dim
     body = {"type": "gated-cnn-encoder", "input_dim": width, "layers": [[[4, width]]], "dropout": 0.5}

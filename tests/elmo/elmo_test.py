@@ -32,14 +32,14 @@ def test_each_output_is_its_own_mix_of_the_layers_without_the_boundaries() -> No
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_one_pass_of_the_bilm_whatever_the_number_of_outputs(count: int) -> None:
+def test_the_bilm_runs_once_for_any_number_of_outputs(count: int) -> None:
     elmo = random_elmo(num_output_representations=count)
     runs = sentences_run(elmo)
     assert len(elmo(IDS).representations) == count and runs == [len(IDS)]
     assert len({id(mix) for mix in elmo.mixes}) == count
 
 
-def test_it_is_upstreams_elmo_on_the_same_files(tmp_path: Path) -> None:
+def test_it_equals_allennlps_elmo_on_the_same_files(tmp_path: Path) -> None:
     wanted = reference_elmo(tmp_path, small_bilm())(IDS)
     found = own()(IDS)
     torch.testing.assert_close(found.representations[0], wanted["elmo_representations"][0], atol=1e-5, rtol=0)
@@ -63,21 +63,21 @@ def test_a_frozen_bilm_gets_no_gradient_and_keeps_every_bit() -> None:
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_a_frozen_bilm_runs_without_keeping_what_gradients_would_need(requires_grad: bool) -> None:
+def test_a_frozen_bilm_runs_without_gradients(requires_grad: bool) -> None:
     elmo = own(requires_grad=requires_grad)
     seen: list[bool] = []
     elmo.bilm.register_forward_hook(lambda *_: seen.append(torch.is_grad_enabled()))
     assert elmo(IDS).representations[0].requires_grad and seen == [requires_grad]
 
 
-def test_requires_grad_tunes_every_parameter_of_the_bilm() -> None:
+def test_requires_grad_trains_every_parameter_of_the_bilm() -> None:
     elmo = own(requires_grad=True)
     before = copy.deepcopy(elmo.bilm.state_dict())
     train_steps(elmo, torch.optim.SGD(elmo.parameters(), lr=0.1), steps=1)
     assert not [name for name, value in elmo.bilm.named_parameters() if torch.equal(value, before[name])]
 
 
-def test_requires_grad_has_upstreams_gradients(tmp_path: Path) -> None:
+def test_requires_grad_gives_allennlps_gradients(tmp_path: Path) -> None:
     reference = reference_elmo(tmp_path, small_bilm(), requires_grad=True)
     elmo = own(requires_grad=True)
     weigh = torch.linspace(-1, 1, D)
@@ -109,7 +109,7 @@ def test_each_output_has_a_projection_of_its_own() -> None:
     assert not torch.equal(first, second)
 
 
-def test_the_width_is_that_of_the_mix() -> None:
+def test_the_output_width_is_the_width_of_the_mix() -> None:
     assert own(ConcatenateMix(L, D)).get_output_dim() == L * D
     assert own(ConcatenateMix(L, D), projection_dim=7)(IDS).representations[0].shape == (4, 6, 7)
 
@@ -118,7 +118,7 @@ def test_the_width_is_that_of_the_mix() -> None:
 def test_sentence_boundaries_can_be_kept(tmp_path: Path, do_layer_norm: bool) -> None:
     reference = reference_elmo(tmp_path, small_bilm(), keep_sentence_boundaries=True, do_layer_norm=do_layer_norm)
     elmo = own(ScalarMix(L, D, do_layer_norm=do_layer_norm), keep_sentence_boundaries=True)
-    # Upstream's layer norm is over the batch, so there one sentence at a time is the common ground.
+    # AllenNLP's layer norm is over the batch, so the two agree for one sentence at a time.
     for ids in IDS[:2].split(1) if do_layer_norm else [IDS]:
         reference._elmo_lstm._elmo_lstm.reset_states()
         wanted, found = reference(ids), elmo(ids)
@@ -141,7 +141,7 @@ def test_further_dimensions_are_more_sentences(keep: bool) -> None:
             assert torch.equal(found, wanted.view(*wrapping, -1, 5))
 
 
-def test_a_batch_of_nothing_is_nothing() -> None:
+def test_empty_batches_and_empty_sentences_give_empty_or_zero_vectors() -> None:
     for ids in (IDS[:, :0], IDS[:0], IDS[2:3]):
         found = own()(ids)
         assert found.representations[0].shape == (*ids.shape[:2], D) and not found.representations[0].any()
@@ -158,7 +158,7 @@ def test_the_same_sentence_gives_the_same_vectors_in_any_batch_and_at_any_time()
 
 
 @pytest.mark.usefixtures("native_bfloat16")
-def test_bfloat16_is_close_at_each_layer_and_comes_out_as_float32() -> None:
+def test_bfloat16_is_close_at_each_layer_and_returned_as_float32() -> None:
     whole, half = own(), own(precision="bfloat16")
     layers, mask = whole.run_bilm(IDS)
     close, _ = half.run_bilm(IDS)
@@ -193,7 +193,7 @@ def test_auto_is_bfloat16_where_it_is_native() -> None:
 
 
 @pytest.mark.usefixtures("emulated_bfloat16")
-def test_on_the_way_to_another_device_it_becomes_what_precision_means_there() -> None:
+def test_on_another_device_the_bilm_gets_the_type_that_precision_means_there() -> None:
     def types(module: torch.nn.Module) -> set[torch.dtype]:
         return {parameter.dtype for parameter in module.parameters()}
 
@@ -201,11 +201,11 @@ def test_on_the_way_to_another_device_it_becomes_what_precision_means_there() ->
     assert types(tagger["elmo"].bilm) == {torch.bfloat16}  # type: ignore[union-attr,arg-type]
     assert types(tagger["elmo"].mixes) == types(tagger["encoder"]) == {torch.float32}  # type: ignore[union-attr,arg-type]
     assert types(own(precision="auto").to("meta").bilm) == types(own().to("meta").bilm) == {torch.float32}
-    assert types(own(precision="bfloat16").double().to("meta").bilm) == {torch.float64}  # the user's word counts
+    assert types(own(precision="bfloat16").double().to("meta").bilm) == {torch.float64}  # the user's own choice
     assert types(own(precision="bfloat16").to("meta", torch.float64).bilm) == {torch.float64}
 
 
-def test_carried_is_upstreams_behaviour_from_batch_to_batch(tmp_path: Path) -> None:
+def test_a_carried_state_equals_allennlps_from_batch_to_batch(tmp_path: Path) -> None:
     reference = reference_elmo(tmp_path, small_bilm())
     elmo = random_elmo(**{**bilm_files(tmp_path), "bilm": None}, initial_state="carried")
     batches = [IDS[:2], IDS[3:], batch_to_ids([["Why", "?"], ["Oslo"], ["a", "b", "c"]])]
@@ -231,7 +231,7 @@ def test_warm_without_a_warm_state_is_an_error_when_it_is_built(tmp_path: Path) 
         build_elmo(**files, initial_state="warm")
 
 
-def test_layers_are_the_references(tmp_path: Path) -> None:
+def test_layers_equal_allennlps(tmp_path: Path) -> None:
     layers, _ = own().run_bilm(IDS)
     wanted = reference_layers(reference_elmo(tmp_path, small_bilm()), IDS)
     torch.testing.assert_close(layers, wanted, atol=1e-5, rtol=0)
@@ -250,7 +250,7 @@ def test_layers_are_the_references(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_it_may_be_of_another_type_as_allennlps(dtype: torch.dtype, keys: dict[str, Any]) -> None:
+def test_a_model_may_be_converted_to_another_number_type(dtype: torch.dtype, keys: dict[str, Any]) -> None:
     elmo = random_elmo(dropout=0.0, **keys)
     wanted = elmo(IDS).representations[0]
     found = elmo.to(dtype)(IDS).representations[0]
@@ -258,7 +258,7 @@ def test_it_may_be_of_another_type_as_allennlps(dtype: torch.dtype, keys: dict[s
     torch.testing.assert_close(found.float(), wanted, rtol=0, atol=1e-6 if dtype == torch.float64 else 0.05)
 
 
-def test_what_comes_out_has_the_type_of_the_model_and_not_of_its_bilm() -> None:
+def test_outputs_have_the_type_of_the_model_and_not_of_its_bilm() -> None:
     elmo = random_elmo(mix="concatenate", precision="bfloat16")
     assert elmo(IDS).representations[0].dtype == torch.float32
     for dtype in (torch.bfloat16, torch.float64):
@@ -270,7 +270,7 @@ def test_what_comes_out_has_the_type_of_the_model_and_not_of_its_bilm() -> None:
     assert not any("output_like" in name for name in elmo.state_dict())
 
 
-def test_what_a_bilm_was_pretrained_with_is_not_dropped_in_a_task() -> None:
+def test_the_dropout_of_pretraining_is_off_in_a_task() -> None:
     bilm = small_bilm()
     bilm.lstm.input_dropout.p = 0.5
     elmo = own(bilm=bilm).train()

@@ -48,7 +48,7 @@ def enhanced(encoder: dict[str, Any], **keys: Any) -> ElmoEnhancedEncoder:
 
 
 def from_keys(**keys: Any) -> ElmoEnhancedEncoder:
-    """One from the keys of a config and no others."""
+    """Build an encoder from these keys of a config and no others."""
     torch.manual_seed(2)
     built = Seq2SeqEncoder.from_params(Params({"type": "elmo_enhanced", **keys}))
     assert isinstance(built, ElmoEnhancedEncoder)
@@ -56,7 +56,7 @@ def from_keys(**keys: Any) -> ElmoEnhancedEncoder:
 
 
 def random_parts() -> tuple[Tensor, Tensor]:
-    """Layers (L, B, T, D) and x (B, T, X), zero where there is no token, as they come from embedders."""
+    """Layers (L, B, T, D) and x (B, T, X), zero where there is no token, as embedders return them."""
     generator = torch.Generator().manual_seed(3)
     live = MASK.unsqueeze(-1)
     layers, x = torch.randn(L, B, T, D, generator=generator), torch.randn(B, T, X, generator=generator)
@@ -78,7 +78,7 @@ def by_hand(weights: list[float], layers: Tensor) -> Tensor:
 @pytest.mark.parametrize("rnn", ["lstm", "gru"])
 @pytest.mark.parametrize("at_input", [True, False])
 @pytest.mark.parametrize("at_output", [True, False])
-def test_it_is_the_encoder_between_two_concatenations(
+def test_it_concatenates_elmo_before_and_after_the_encoder(
     at_output: bool, at_input: bool, rnn: str, layers_at: str
 ) -> None:
     encoder = enhanced(
@@ -96,7 +96,7 @@ def test_it_is_the_encoder_between_two_concatenations(
     assert encoder.get_output_dim() == wanted.size(-1) == 12 + D * at_output
 
 
-def test_elmo_may_be_all_that_the_encoder_reads() -> None:
+def test_the_encoder_may_read_elmo_alone() -> None:
     encoder = enhanced(lstm(D), input_mix=mix(INPUT_WEIGHTS), output_mix=None)
     layers, _ = random_parts()
     hidden = encoder.encoder(by_hand(INPUT_WEIGHTS, layers), MASK)
@@ -104,7 +104,7 @@ def test_elmo_may_be_all_that_the_encoder_reads() -> None:
     assert encoder.get_input_dim() == L * D
 
 
-def test_a_mix_that_is_left_out_of_the_config_is_scalar_and_null_is_none() -> None:
+def test_a_missing_mix_is_scalar_and_null_omits_it() -> None:
     both, neither = enhanced(lstm(X + D)), enhanced(lstm(X), input_mix=None, output_mix=None)
     assert isinstance(both.input_mix, ScalarMix) and isinstance(both.output_mix, ScalarMix)
     assert both.input_mix is not both.output_mix
@@ -113,7 +113,7 @@ def test_a_mix_that_is_left_out_of_the_config_is_scalar_and_null_is_none() -> No
     torch.testing.assert_close(neither(side_by_side(layers, x), MASK), neither.encoder(x, MASK))
 
 
-def test_the_two_ends_may_have_mixes_of_two_kinds() -> None:
+def test_the_two_ends_may_have_different_mixes() -> None:
     encoder = enhanced(lstm(X + D), input_mix="last", output_mix={"type": "average"})
     assert isinstance(encoder.input_mix, LastMix) and isinstance(encoder.output_mix, AverageMix)
     layers, x = random_parts()
@@ -135,7 +135,7 @@ def test_each_end_learns_its_own_mix() -> None:
     }
 
 
-def test_dropout_is_on_elmo_at_both_ends_and_not_on_x_nor_on_the_hidden_vectors() -> None:
+def test_dropout_applies_to_elmo_at_both_ends_but_not_to_x_and_the_hidden_vectors() -> None:
     encoder = enhanced(lstm(X), dropout=0.5, input_mix=None, output_mix="average")
     layers, x = random_parts()
     found = encoder(side_by_side(layers, x), MASK)
@@ -160,14 +160,14 @@ def test_it_is_bidirectional_if_the_halves_of_its_output_are_two_directions(
     assert enhanced(lstm(X + D, bidirectional=bidirectional), output_mix=output_mix).is_bidirectional() is wanted
 
 
-def test_vectors_of_another_width_are_an_error_that_says_what_was_wanted() -> None:
+def test_vectors_of_another_width_are_an_error_that_states_the_expected_width() -> None:
     with pytest.raises(ConfigurationError) as caught:
         enhanced(lstm(X + D))(torch.zeros(B, T, D + X), MASK)
     assert all(fact in str(caught.value) for fact in ("'elmo_enhanced'", "55", "3 layers of 16", "x of 7", "got 23"))
 
 
 @pytest.mark.parametrize("layers_at", ["first", "last"])
-def test_layers_that_are_elsewhere_are_an_error(layers_at: str) -> None:
+def test_layers_at_the_other_end_of_the_input_are_an_error(layers_at: str) -> None:
     encoder, (layers, x) = enhanced(lstm(X + D), layers_at=layers_at), random_parts()
     with pytest.raises(ConfigurationError, match=r"'layers_at': .* biLM"):
         encoder(side_by_side(layers, x, "last" if layers_at == "first" else "first"), MASK)
@@ -177,7 +177,7 @@ def test_layers_that_are_elsewhere_are_an_error(layers_at: str) -> None:
 
 
 def stock_model(kind: str, files: Config, x: bool, enhanced_keys: Config) -> Config:
-    """A model of AllenNLP's own, with ELMo at the ends of its task RNN that the keys say."""
+    """An AllenNLP model with ELMo at the ends of its task RNN that the keys name."""
     elmo = {"type": "elmo", **files, "mix": "concatenate", "dropout": 0.0}
     embedder = word_embedder(X, elmo=elmo) if x else {"type": "basic", "token_embedders": {"elmo": elmo}}
     width = X * x + D * (enhanced_keys.get("input_mix", "scalar") is not None)
@@ -207,7 +207,7 @@ def stock_experiment(kind: str, files: Config, x: bool, **enhanced_keys: Any) ->
     ],
 )
 @pytest.mark.parametrize("kind", ["simple_tagger", "basic_classifier"])
-def test_a_stock_model_trains_with_elmo_at_both_ends_by_config_alone(
+def test_an_allennlp_model_trains_with_elmo_at_both_ends_by_config_alone(
     kind: str, x: bool, keys: Config, tmp_path: Path
 ) -> None:
     config = stock_experiment(kind, bilm_files(tmp_path / "bilm"), x, **keys)
@@ -221,7 +221,7 @@ def test_a_stock_model_trains_with_elmo_at_both_ends_by_config_alone(
     assert mixes == {"input_mix", "output_mix"} - {key for key, value in keys.items() if value is None}
 
 
-def test_in_a_stock_tagger_one_pass_of_the_bilm_serves_both_ends(tmp_path: Path) -> None:
+def test_in_allennlps_tagger_one_pass_of_the_bilm_serves_both_ends(tmp_path: Path) -> None:
     files = bilm_files(tmp_path)
     weights = {"input_mix": mix(INPUT_WEIGHTS), "output_mix": mix(OUTPUT_WEIGHTS)}
     model, data = build_model(stock_experiment("simple_tagger", files, True, **weights))
@@ -253,7 +253,7 @@ def sizes_of(encoder: ElmoEnhancedEncoder) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("form", ["string", "pretrained", "pair", "options", "options and seed", "bundled"])
-def test_the_bilm_says_its_sizes(form: str, tmp_path: Path) -> None:
+def test_the_sizes_come_from_the_bilm(form: str, tmp_path: Path) -> None:
     files = bilm_files(tmp_path / "bilm")
     blocks: dict[str, Any] = {
         "string": files["weight_file"],
@@ -269,7 +269,7 @@ def test_the_bilm_says_its_sizes(form: str, tmp_path: Path) -> None:
     assert encoder.input_mix is not None and encoder.input_mix.get_output_dim() == width
 
 
-def test_the_options_that_a_config_names_are_read_wherever_they_are(tmp_path: Path) -> None:
+def test_an_options_file_may_lie_anywhere(tmp_path: Path) -> None:
     files = bilm_files(tmp_path)
     moved = Path(files["options_file"]).rename(tmp_path / "elsewhere.json")
     assert sizes_of(from_keys(encoder=lstm(D), bilm={**files, "options_file": str(moved)})) == (L, D)
@@ -304,12 +304,12 @@ def test_the_sizes_of_the_bilm_are_read_without_its_weights(tmp_path: Path) -> N
         ({**SIZES, "encoder": lstm(10)}, "'input_size': expected 16 .* got 10"),
     ],
 )
-def test_keys_that_are_missing_contradictory_or_impossible_are_an_error(keys: Config, said: str) -> None:
+def test_missing_contradictory_and_impossible_keys_are_an_error(keys: Config, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         from_keys(**{"encoder": lstm(600), **keys})
 
 
-def test_the_old_name_of_the_number_of_layers_works_and_names_the_new_one() -> None:
+def test_the_old_name_of_the_number_of_layers_works_with_a_warning() -> None:
     with pytest.warns(DeprecationWarning, match="now 'num_elmo_layers'"):
         assert sizes_of(from_keys(encoder=lstm(D), num_layers=L, layer_dim=D)) == (L, D)
 
@@ -321,7 +321,7 @@ def test_other_layers_of_the_same_width_are_an_error_when_the_model_is_built(
 ) -> None:
     config = stock_experiment(kind, bilm_files(tmp_path), True)
     config["model"]["text_field_embedder"]["token_embedders"]["tokens"]["embedding_dim"] = D + X
-    rnn = lstm(L * D + D + X - layers * width + width)  # what AllenNLP's check of the width is content with
+    rnn = lstm(L * D + D + X - layers * width + width)  # passes AllenNLP's check of the width
     encoder = {"type": "elmo_enhanced", "encoder": rnn, "num_elmo_layers": layers, "layer_dim": width}
     config["model"]["encoder" if kind == "simple_tagger" else "seq2seq_encoder"] = encoder
     with pytest.raises(
@@ -330,7 +330,7 @@ def test_other_layers_of_the_same_width_are_an_error_when_the_model_is_built(
         build_model(config)
 
 
-def test_layers_of_one_of_two_bilms_are_no_error(tmp_path: Path) -> None:
+def test_with_two_bilms_the_layers_of_either_are_accepted(tmp_path: Path) -> None:
     other = {"type": "elmo", "bilm": {"options": options(n_layers=1).to_dict()}, "mix": "concatenate", "dropout": 0.0}
     config = stock_experiment("simple_tagger", bilm_files(tmp_path), True)
     config["model"]["text_field_embedder"]["token_embedders"]["other"] = other
@@ -341,7 +341,7 @@ def test_layers_of_one_of_two_bilms_are_no_error(tmp_path: Path) -> None:
     assert model(**as_tensors(data[:2], model.vocab))["loss"].isfinite()
 
 
-def test_an_archive_and_a_run_that_goes_on_know_the_sizes_of_the_bilm_when_its_files_are_gone(tmp_path: Path) -> None:
+def test_an_archive_and_a_resumed_run_know_the_sizes_without_the_files_of_the_bilm(tmp_path: Path) -> None:
     weights = bilm_files(tmp_path / "bilm")["weight_file"]
     config = stock_experiment("simple_tagger", {"bilm": {"pretrained": weights}}, True)
     rnn = config["model"]["encoder"]["encoder"]

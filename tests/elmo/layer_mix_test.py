@@ -58,7 +58,7 @@ def test_learned_function_is_zero_where_there_is_no_token_though_its_biases_are_
     assert not values[~MASK].any() and values[MASK].any()
 
 
-def test_learned_function_learns_and_is_d_wide_inside_by_default() -> None:
+def test_learned_function_is_trained_and_its_hidden_width_is_d_by_default() -> None:
     mix = build(type="learned_function")
     assert [tuple(weight.shape) for weight in mix.parameters()] == [(D, L * D), (D,), (D, D), (D,)]
     mix(random_layers(), MASK).sum().backward()
@@ -66,7 +66,7 @@ def test_learned_function_learns_and_is_d_wide_inside_by_default() -> None:
 
 
 @pytest.mark.parametrize("kind", ["average", "last", "concatenate", "frozen_random"])
-def test_these_have_nothing_to_learn(kind: str) -> None:
+def test_these_mixes_have_no_trained_parameters(kind: str) -> None:
     assert not [parameter for parameter in build(type=kind).parameters() if parameter.requires_grad]
 
 

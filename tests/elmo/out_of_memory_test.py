@@ -1,4 +1,4 @@
-"""Batches that are too large for the memory give the same vectors, by halves."""
+"""Batches that are too large for the memory are split, and give the same vectors."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ def make_elmo(**keys: bool) -> Elmo:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
-    """B and T of each pass of the biLM."""
+    """B and T of each run of the biLM."""
     seen: list[tuple[int, int]] = []
     run = BiLM.forward
 
@@ -38,7 +38,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
 
 @settings(max_examples=25)
 @given(batch=st.lists(sentences, min_size=1, max_size=7), budget=st.integers(1, 30), boundaries=st.booleans())
-def test_by_halves_the_answer_is_the_same(batch: list[list[str]], budget: int, boundaries: bool) -> None:
+def test_a_split_batch_gives_the_same_output(batch: list[list[str]], budget: int, boundaries: bool) -> None:
     elmo, ids = make_elmo(keep_sentence_boundaries=boundaries), batch_to_ids(batch)
     with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
         wanted = elmo(ids)
@@ -54,10 +54,10 @@ def test_one_long_sentence_does_not_make_the_others_long(
     monkeypatch.setattr(out_of_memory, "TOKENS_AT_ONCE", 40)
     with torch.no_grad():
         make_elmo()(batch_to_ids([["a"] * 30, ["b", "c"], ["d"], ["e"] * 3]))
-    assert sorted(calls) == [(1, 4), (1, 30), (2, 3)]  # a column of padding, but for the longest
+    assert sorted(calls) == [(1, 4), (1, 30), (2, 3)]  # with a column of padding, except for the longest
 
 
-def test_where_memory_runs_out_halves_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_runs_out_of_memory_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     elmo, ids = make_elmo(), batch_to_ids(SENTENCES)
     with torch.no_grad():
         wanted = elmo(ids)
@@ -75,7 +75,7 @@ def test_where_memory_runs_out_halves_are_tried(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("message", ["CUDA out of memory", "a matrix of the wrong size"])
-def test_other_errors_and_a_single_sentences_are_the_users(message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_and_those_of_one_sentence_are_raised(message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 
     def fail(self: BiLM, ids: Tensor, *state: object) -> BiLMOutput:
@@ -88,17 +88,18 @@ def test_other_errors_and_a_single_sentences_are_the_users(message: str, monkeyp
     assert tried == ([2, 1] if "memory" in message else [2])
 
 
-def test_in_training_a_batch_is_run_as_it_is(calls: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_not_split_in_training(calls: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(out_of_memory, "TOKENS_AT_ONCE", 1)
     make_elmo()(batch_to_ids(SENTENCES))
     assert len(calls) == 1
 
 
-def test_a_line_of_thousands_of_tokens_is_read_to_its_end() -> None:
+def test_a_sentence_of_thousands_of_tokens_is_read_to_its_end() -> None:
     elmo = make_elmo()
     ids = batch_to_ids([["a", "word", "b"] * 1000])
     with torch.no_grad():
         vectors = elmo(ids).representations[0][0]  # (3000, 5)
         tail = elmo(ids[:, -600:]).representations[0][0]
     assert vectors.isfinite().all()
-    torch.testing.assert_close(vectors[-30:], tail[-30:], rtol=0, atol=1e-4)  # what was read long before is forgotten
+    # The LSTMs forget what they read long before.
+    torch.testing.assert_close(vectors[-30:], tail[-30:], rtol=0, atol=1e-4)

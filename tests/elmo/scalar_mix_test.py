@@ -15,7 +15,7 @@ WEIGHTS = [0.3, -1.2, 2.0]
 
 
 def random_layers(batch: int = B, scale: float = 1.0) -> Tensor:
-    """Layers of which no two are alike in mean and spread."""
+    """Layers with different means and standard deviations."""
     values = torch.randn(L, batch, T, D, generator=torch.Generator().manual_seed(7))
     spreads, means = torch.tensor([[0.5, 1.0, 3.0], [4.0, 0.0, -1.0]]).view(2, L, 1, 1, 1)
     return values * spreads * scale + means
@@ -23,14 +23,14 @@ def random_layers(batch: int = B, scale: float = 1.0) -> Tensor:
 
 def both(do_layer_norm: bool, weights: Optional[list[float]] = None) -> tuple[ScalarMix, AllenNlpMix]:
     ours = ScalarMix(L, D, initial_scalar_parameters=weights, do_layer_norm=do_layer_norm)
-    upstream = AllenNlpMix(L, do_layer_norm=do_layer_norm, initial_scalar_parameters=weights)
-    for mix in (ours, upstream):
+    theirs = AllenNlpMix(L, do_layer_norm=do_layer_norm, initial_scalar_parameters=weights)
+    for mix in (ours, theirs):
         torch.nn.init.constant_(mix.gamma, 0.7)
-    return ours, upstream
+    return ours, theirs
 
 
 def gradients(mix: torch.nn.Module, layers: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of the layers, w and γ, for a loss that weighs every live number differently."""
+    """The gradients of the layers, w and γ, for a loss that weighs every unmasked number differently."""
     leaf = layers.clone().requires_grad_()
     values = mix(leaf if isinstance(mix, ScalarMix) else list(leaf), mask) * mask.unsqueeze(-1)
     (values * torch.linspace(-1, 2, values.numel()).view_as(values)).sum().backward()
@@ -41,35 +41,35 @@ def gradients(mix: torch.nn.Module, layers: Tensor, mask: Tensor) -> tuple[Tenso
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_without_layer_norm_it_is_upstreams_mix_in_any_batch(weights: Optional[list[float]]) -> None:
-    ours, upstream = both(False, weights)
+def test_without_layer_norm_it_equals_allennlps_mix_in_any_batch(weights: Optional[list[float]]) -> None:
+    ours, theirs = both(False, weights)
     layers = random_layers()
-    torch.testing.assert_close(ours(layers, MASK), upstream(list(layers), MASK))
-    for found, wanted in zip(gradients(ours, layers, MASK), gradients(upstream, layers, MASK), strict=True):
+    torch.testing.assert_close(ours(layers, MASK), theirs(list(layers), MASK))
+    for found, wanted in zip(gradients(ours, layers, MASK), gradients(theirs, layers, MASK), strict=True):
         torch.testing.assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("sentence", range(B))
-def test_with_layer_norm_a_batch_of_one_is_upstreams(sentence: int) -> None:
-    ours, upstream = both(True, WEIGHTS)
+def test_with_layer_norm_a_batch_of_one_equals_allennlps(sentence: int) -> None:
+    ours, theirs = both(True, WEIGHTS)
     layers, mask = random_layers()[:, sentence : sentence + 1], MASK[sentence : sentence + 1]
     live = mask.unsqueeze(-1)
-    torch.testing.assert_close(ours(layers, mask) * live, upstream(list(layers), mask) * live, atol=1e-5, rtol=0)
-    for found, wanted in zip(gradients(ours, layers, mask), gradients(upstream, layers, mask), strict=True):
+    torch.testing.assert_close(ours(layers, mask) * live, theirs(list(layers), mask) * live, atol=1e-5, rtol=0)
+    for found, wanted in zip(gradients(ours, layers, mask), gradients(theirs, layers, mask), strict=True):
         torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-5)
 
 
 def test_with_layer_norm_a_sentence_is_the_same_in_any_batch() -> None:
-    ours, upstream = both(True, WEIGHTS)
+    ours, theirs = both(True, WEIGHTS)
     layers = random_layers()
     together = ours(layers, MASK)  # (B, T, D)
     for sentence, length in enumerate(MASK.sum(dim=1).tolist()):
         alone = ours(layers[:, sentence : sentence + 1, :length], MASK[sentence : sentence + 1, :length])
         torch.testing.assert_close(together[sentence, :length], alone[0], atol=1e-6, rtol=0)
-    assert (together - upstream(list(layers), MASK))[MASK].abs().max() > 0.1  # where upstream keeps no such promise
+    assert (together - theirs(list(layers), MASK))[MASK].abs().max() > 0.1  # AllenNLP's do differ from batch to batch
 
 
-def test_with_layer_norm_what_is_masked_neither_counts_nor_shows() -> None:
+def test_with_layer_norm_masked_tokens_have_no_effect_and_become_zero() -> None:
     mix = ScalarMix(L, D, do_layer_norm=True)
     layers = random_layers()
     noisy = torch.where(MASK[None, :, :, None], layers, 1e3)
@@ -88,9 +88,7 @@ def test_with_layer_norm_a_sentence_without_tokens_or_without_spread_is_zero_and
 
 @pytest.mark.parametrize("trainable", [True, False])
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_what_it_starts_from_and_whether_it_learns_are_two_things(
-    weights: Optional[list[float]], trainable: bool
-) -> None:
+def test_initial_parameters_and_trainable_are_independent(weights: Optional[list[float]], trainable: bool) -> None:
     mix = ScalarMix(L, D, initial_scalar_parameters=weights, trainable=trainable)
     assert mix.scalar_parameters.tolist() == pytest.approx(weights or [0.0] * L)
     assert mix.gamma.item() == 1.0
@@ -106,13 +104,13 @@ def test_the_wrong_number_of_weights_is_an_error(weights: list[float]) -> None:
         ScalarMix(L, D, initial_scalar_parameters=weights)
 
 
-def test_upstreams_way_to_one_layer_works() -> None:
+def test_allennlps_recipe_for_a_single_layer_works() -> None:
     layers = random_layers()
     mix = ScalarMix(L, D, initial_scalar_parameters=[-9e10, 1, -9e10])
     assert torch.equal(mix(layers, MASK), layers[1])
 
 
-def test_frozen_random_is_drawn_from_its_seed_and_never_learns() -> None:
+def test_frozen_random_depends_only_on_its_seed_and_is_not_trained() -> None:
     before = torch.get_rng_state()
     one, same, other = (ScalarMix.frozen_random(L, D, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(before, torch.get_rng_state())
@@ -134,7 +132,7 @@ def test_frozen_random_takes_layer_norm_as_scalar_does() -> None:
 
 
 def step(regularizer: RegularizerApplicator, weights: list[float]) -> tuple[float, Tensor]:
-    """The penalty of a mix, and what its weights are after a training step."""
+    """The penalty of a mix, and its weights after one training step."""
     mix = ScalarMix(L, D, initial_scalar_parameters=weights)
     optimizer = torch.optim.SGD(mix.parameters(), lr=0.1)
     penalty = regularizer(mix)
@@ -153,8 +151,8 @@ def test_the_papers_lambda_is_an_l2_regularizer_that_reaches_the_weights_by_thei
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_layer_norm_of_a_long_sentence_in_few_bits_is_that_of_float32(dtype: torch.dtype) -> None:
-    """Its sum of squares is beyond float16."""
+def test_layer_norm_of_a_long_sentence_in_16_bits_is_close_to_float32(dtype: torch.dtype) -> None:
+    """The sum of squares exceeds float16."""
     layers = 20 * torch.randn(2, 1, 400, 64, generator=torch.Generator().manual_seed(0))
     mask = torch.ones(1, 400, dtype=torch.bool)
     mix = ScalarMix(2, 64, do_layer_norm=True)
@@ -164,7 +162,7 @@ def test_layer_norm_of_a_long_sentence_in_few_bits_is_that_of_float32(dtype: tor
     torch.testing.assert_close(found.float(), wanted, rtol=0, atol=0.05)
 
 
-def test_layer_norm_of_one_sentence_is_allennlps_with_the_boundaries_and_bilm_tfs_without() -> None:
+def test_layer_norm_equals_allennlps_with_the_boundaries_and_bilm_tfs_without() -> None:
     layers = torch.randn(3, 1, 6, 8, generator=torch.Generator().manual_seed(0))  # with <S> and </S>
     mask = torch.ones(1, 6, dtype=torch.bool)
     ours = ScalarMix(3, 8, do_layer_norm=True)

@@ -1,4 +1,4 @@
-"""A sentence is run once; what is read is what was computed, and nobody else's."""
+"""A sentence is computed once. Layers that are read equal the computed ones, and never come from another biLM."""
 
 import copy
 import pickle
@@ -31,7 +31,7 @@ from tests.task_oracles import TOWNS, D, L, experiment, random_elmo, small_bilm,
 
 
 def cached(path: Path, *mixes: LayerMix, **keys: Any) -> Elmo:
-    """An `Elmo` with a cache; a new one, as another run would have."""
+    """Build a new `Elmo` with a cache, as another run would."""
     return own(*mixes, sentence_cache=SentenceCache(str(path)), **keys)
 
 
@@ -39,7 +39,7 @@ def same_to_the_bit(found: tuple[Tensor, Tensor], wanted: tuple[Tensor, Tensor])
     return all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
 
 
-def test_the_bilm_runs_once_and_the_answer_is_the_uncached_one_to_the_bit(tmp_path: Path) -> None:
+def test_the_bilm_runs_once_and_cached_layers_equal_uncached_ones_to_the_bit(tmp_path: Path) -> None:
     wanted = own().layers(IDS)
     for passes in ([4], []):
         elmo = cached(tmp_path)
@@ -61,7 +61,7 @@ def test_one_cache_serves_all_mixes_in_one_pass(tmp_path: Path) -> None:
     assert runs == [4]
 
 
-def test_only_the_sentences_that_are_missing_are_run_each_of_them_once(tmp_path: Path) -> None:
+def test_the_bilm_runs_only_on_missing_sentences_once_each(tmp_path: Path) -> None:
     elmo = cached(tmp_path)
     elmo(IDS[:1])
     runs = sentences_run(elmo)
@@ -91,7 +91,7 @@ def test_ids_of_any_width_are_the_same_sentence(tmp_path: Path) -> None:
     assert not runs
 
 
-def test_half_precision_is_close_takes_half_the_space_and_answers_the_same_each_time(tmp_path: Path) -> None:
+def test_float16_is_close_needs_half_the_space_and_gives_the_same_layers_each_time(tmp_path: Path) -> None:
     ids = batch_to_ids([[f"w{i}", f"v{i}", "and", "so", "on"] for i in range(300)])
     wanted, _ = own().layers(ids)
     cached(tmp_path / "whole").layers(ids)
@@ -105,14 +105,14 @@ def test_half_precision_is_close_takes_half_the_space_and_answers_the_same_each_
 
 
 @pytest.mark.usefixtures("native_bfloat16")
-def test_a_bilm_in_half_precision_loses_nothing_more(tmp_path: Path) -> None:
+def test_a_bfloat16_bilm_loses_no_more_precision(tmp_path: Path) -> None:
     elmo = cached(tmp_path, precision="bfloat16")
     wanted = own(precision="bfloat16").layers(IDS)
     for _ in range(2):
         assert same_to_the_bit(elmo.layers(IDS), wanted)
 
 
-def test_words_as_input(tmp_path: Path) -> None:
+def test_a_bilm_that_reads_words(tmp_path: Path) -> None:
     bilm = lively(BiLM.random(options(char_cnn=None, n_tokens_vocab=90_000), seed=0))
     assert isinstance(bilm.token_encoder, WordEncoder)
     ids = torch.tensor([[5, 70_000, 4], [4, 0, 0], [5, 70_000 - 2**16, 4]])  # (3, 3)
@@ -124,7 +124,7 @@ def test_words_as_input(tmp_path: Path) -> None:
     assert runs == [3]
 
 
-def test_further_dimensions_and_batches_of_nothing(tmp_path: Path) -> None:
+def test_more_dimensions_and_empty_batches(tmp_path: Path) -> None:
     elmo = cached(tmp_path)
     for ids in (IDS.view(2, 2, *IDS.shape[1:]), IDS[:, :0], IDS[:0], IDS[2:3], IDS[:1, :0, :0].squeeze(-1)):
         for _ in range(2):
@@ -133,11 +133,11 @@ def test_further_dimensions_and_batches_of_nothing(tmp_path: Path) -> None:
             assert torch.equal(found.mask, wanted.mask)
 
 
-def test_a_token_behind_padding_is_computed_as_ever(tmp_path: Path) -> None:
+def test_a_sentence_with_a_token_after_padding_is_not_cached(tmp_path: Path) -> None:
     gap = IDS[:2].clone()
     gap[0, 1] = 0
     filled = gap.clone()
-    filled[0, 3] = IDS[1, 0]  # the same tokens before the gap, and as many
+    filled[0, 3] = IDS[1, 0]  # the same tokens before the gap, and the same number of tokens
     elmo = cached(tmp_path)
     for ids in (gap, filled):
         assert same_to_the_bit(elmo.layers(ids), own().layers(ids))
@@ -161,7 +161,7 @@ def refusal(path: Path, **keys: Any) -> str:
 
 
 @pytest.mark.usefixtures("native_bfloat16")
-def test_another_bilm_is_refused_when_it_is_built(tmp_path: Path) -> None:
+def test_another_bilm_is_an_error_when_elmo_is_built(tmp_path: Path) -> None:
     cached(tmp_path)(IDS)
     other = lively(BiLM.random(options(), seed=0), scale=1.1)
     message = refusal(tmp_path, bilm=other)
@@ -170,13 +170,14 @@ def test_another_bilm_is_refused_when_it_is_built(tmp_path: Path) -> None:
     assert "'dtype': expected 'torch.bfloat16', got 'torch.float32'" in refusal(tmp_path, precision="bfloat16")
     warm = warm_bilm()
     assert "'initial_state': expected 'warm" in refusal(tmp_path, bilm=warm, initial_state=WarmState())
-    assert torch.equal(cached(tmp_path, bilm=warm)(IDS)[0][0], own()(IDS)[0][0])  # has one, and does not start from it
+    # A biLM that has a warm state but does not start from it may use the cache.
+    assert torch.equal(cached(tmp_path, bilm=warm)(IDS)[0][0], own()(IDS)[0][0])
     with pytest.raises(ConfigurationError, match="'precision': expected 'float16', got 'float32'"):
         own(sentence_cache=SentenceCache(str(tmp_path), "float16"))
 
 
 @pytest.mark.usefixtures("emulated_bfloat16")
-def test_what_was_computed_counts_and_not_what_was_asked_for(tmp_path: Path) -> None:
+def test_the_computed_precision_counts_and_not_the_requested_one(tmp_path: Path) -> None:
     wanted = cached(tmp_path, precision="bfloat16").layers(IDS)
     elmo = cached(tmp_path)
     runs = sentences_run(elmo)
@@ -184,7 +185,7 @@ def test_what_was_computed_counts_and_not_what_was_asked_for(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("emulated_bfloat16")
-def test_a_model_that_may_move_to_a_gpu_opens_it_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_may_move_to_a_gpu_opens_the_cache_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     cached(tmp_path / "cache", precision="bfloat16")  # would claim it for float32, which a GPU does not compute
     assert not (tmp_path / "cache").exists()
@@ -192,7 +193,7 @@ def test_a_model_that_may_move_to_a_gpu_opens_it_there(tmp_path: Path, monkeypat
     assert (tmp_path / "cache").exists()
 
 
-def test_every_weight_counts(tmp_path: Path) -> None:
+def test_a_change_of_any_weight_is_an_error(tmp_path: Path) -> None:
     cached(tmp_path)
     for name, _ in small_bilm().named_parameters():
         other = small_bilm()
@@ -201,7 +202,7 @@ def test_every_weight_counts(tmp_path: Path) -> None:
         assert "'weights':" in refusal(tmp_path, bilm=other), name
 
 
-def test_a_warm_start_has_a_cache_of_its_own(tmp_path: Path) -> None:
+def test_a_warm_start_needs_its_own_cache(tmp_path: Path) -> None:
     bilm = warm_bilm()
     elmo = cached(tmp_path, bilm=bilm, initial_state=WarmState())
     wanted = own(bilm=bilm, initial_state=WarmState()).layers(IDS)
@@ -248,7 +249,7 @@ def test_a_warm_state_that_was_written_to_uncounted_is_noticed(tmp_path: Path) -
         elmo(IDS)
 
 
-def test_weights_are_read_once_as_long_as_they_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_weights_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Any] = []
     identity = sentence_cache.identity
     monkeypatch.setattr(sentence_cache, "identity", lambda *made_by: read.append(made_by) or identity(*made_by))
@@ -259,13 +260,13 @@ def test_weights_are_read_once_as_long_as_they_stay(tmp_path: Path, monkeypatch:
 
 
 class UsersState(InitialState):
-    """One that does not say whether it is the same for every sentence."""
+    """A state that does not declare whether it is the same for every sentence."""
 
     def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:
         return bilm.lstm.zero_state(batch_size, like)
 
 
-def test_what_cannot_be_cached_is_refused(tmp_path: Path) -> None:
+def test_fine_tuning_and_states_that_depend_on_other_sentences_are_an_error(tmp_path: Path) -> None:
     tuned = refusal(tmp_path / "never", requires_grad=True)
     assert "'sentence_cache'" in tuned and "'requires_grad'" in tuned
     for state, name in ((CarriedState(), "carried"), (UsersState(), "UsersState")):
@@ -275,7 +276,7 @@ def test_what_cannot_be_cached_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("keys", "precision"), [({}, "float32"), ({"precision": "float16"}, "float16")])
-def test_a_config_says_a_path_or_keys(keys: dict[str, str], precision: str, tmp_path: Path) -> None:
+def test_a_config_has_a_path_or_keys(keys: dict[str, str], precision: str, tmp_path: Path) -> None:
     path = str(tmp_path / "cache")
     elmo = random_elmo(sentence_cache={"path": path, **keys} if keys else path)
     assert elmo.sentence_cache is not None
@@ -284,7 +285,7 @@ def test_a_config_says_a_path_or_keys(keys: dict[str, str], precision: str, tmp_
     assert (tmp_path / "cache/data.mdb").exists()
 
 
-def test_keys_that_make_no_sense_are_named() -> None:
+def test_errors_name_the_wrong_key() -> None:
     for keys, said in (
         ({"path": "x", "precision": "int8"}, "'precision': expected 'float32' or 'float16', got 'int8'"),
         ({"path": "x", "precison": "float16"}, "precison"),
@@ -303,27 +304,27 @@ def test_a_copy_and_a_pickle_open_the_folder_themselves(tmp_path: Path) -> None:
 
 
 def archived_with_cache(folder: Path) -> Path:
-    """The archive of a tagger that was trained with a cache beside it, which is there no more."""
+    """The archive of a tagger that was trained with a cache, which no longer exists."""
     elmo = {"bilm": RANDOM, "sentence_cache": str(folder / "cache/deep")}
     train(experiment(tagger(elmo), tags_reader(), TOWNS), folder / "run")
     (folder / "cache").rename(folder / "gone")
     return folder / "run" / "model.tar.gz"
 
 
-def test_an_archive_makes_its_cache_anew_where_there_is_none(tmp_path: Path) -> None:
+def test_an_archive_creates_a_missing_cache(tmp_path: Path) -> None:
     elmo, _ = trained_elmo(load_archive(archived_with_cache(tmp_path)).model)
     assert (tmp_path / "cache/deep/data.mdb").exists()
     runs = sentences_run(elmo)
     assert same_to_the_bit(elmo.layers(IDS), elmo.layers(IDS)) and runs == [4]
 
 
-def test_an_archive_goes_without_its_cache_if_told_so(tmp_path: Path) -> None:
+def test_an_archive_runs_without_its_cache_on_request(tmp_path: Path) -> None:
     archive = archived_with_cache(tmp_path)
     elmo, _ = trained_elmo(load_archive(archive, overrides={"model.elmo.sentence_cache": None}).model)
     assert elmo.sentence_cache is None and not (tmp_path / "cache").exists()
 
 
-def test_an_archive_goes_without_its_cache_where_it_cannot_be_made(
+def test_an_archive_runs_without_a_cache_that_cannot_be_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = archived_with_cache(tmp_path)
@@ -337,7 +338,7 @@ def test_an_archive_goes_without_its_cache_where_it_cannot_be_made(
     assert runs == [4, 4]
 
 
-def test_what_was_computed_under_autocast_is_not_taken_for_float32(tmp_path: Path) -> None:
+def test_layers_computed_under_autocast_are_not_taken_for_float32(tmp_path: Path) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         cached(tmp_path).layers(IDS)
     with pytest.raises(ConfigurationError, match=r"'dtype': expected 'torch.float32', got 'torch.bfloat16'"):

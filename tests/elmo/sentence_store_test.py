@@ -1,4 +1,4 @@
-"""The file of a sentence cache among processes that fork, write at once and are killed, and on disks that are full."""
+"""The file of a sentence cache: processes that fork, write at once and are killed, and full disks."""
 
 import os
 import shutil
@@ -34,14 +34,14 @@ def store(path: Path) -> SentenceStore:
 
 
 def found(opened: SentenceStore) -> dict[bytes, bytes]:
-    """All of `VALUES` that are there, with the bytes that are."""
+    """Those of `VALUES` that are stored, with the stored bytes."""
     values: dict[bytes, bytes] = {}
     opened.read(KEYS, lambda place, value: values.update({KEYS[place]: bytes(value)}))
     return values
 
 
 def in_a_fork(work: Callable[[], object]) -> int:
-    """Do it in another process, and wait for its end: its exit status, or minus the signal that killed it."""
+    """Work in a fork and wait for its end. Return its exit status, or minus the signal that killed it."""
     return wait_for(fork(work))
 
 
@@ -61,15 +61,15 @@ def wait_for(process: int) -> int:
 
 
 class KillsItsReader(dict[bytes, bytes]):
-    """Values of which a few are handed out before the process that asks is no more."""
+    """Values that kill the process after it has read ten of them."""
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:  # type: ignore[override]
-        """Ten of them."""
+        """Yield ten values, then kill the process."""
         yield from list(super().items())[:10]
         kill()
 
 
-def test_a_kill_in_the_middle_of_a_write_leaves_what_was_there_and_all_of_that(tmp_path: Path) -> None:
+def test_a_kill_during_a_write_loses_only_that_write(tmp_path: Path) -> None:
     def write_and_die() -> None:
         mine = store(tmp_path)
         mine.write({key: VALUES[key] for key in KEYS[:40]})
@@ -82,7 +82,7 @@ def test_a_kill_in_the_middle_of_a_write_leaves_what_was_there_and_all_of_that(t
     assert found(store(tmp_path)) == VALUES
 
 
-def test_a_kill_while_reading_leaves_room_for_readers(tmp_path: Path) -> None:
+def test_readers_killed_while_reading_do_not_block_others(tmp_path: Path) -> None:
     def die_reading() -> None:
         mine._environment.close()
         environment = lmdb.open(str(tmp_path))
@@ -96,14 +96,14 @@ def test_a_kill_while_reading_leaves_room_for_readers(tmp_path: Path) -> None:
     assert found(mine) == VALUES
 
 
-def test_what_one_process_writes_another_that_has_it_open_reads(tmp_path: Path) -> None:
+def test_a_process_reads_what_another_process_writes(tmp_path: Path) -> None:
     mine = store(tmp_path)
     assert not found(mine)
     assert in_a_fork(lambda: store(tmp_path).write(VALUES)) == 0
     assert found(mine) == VALUES
 
 
-def test_a_fork_may_use_what_its_parent_opened(tmp_path: Path) -> None:
+def test_a_fork_may_use_the_store_of_its_parent(tmp_path: Path) -> None:
     mine = store(tmp_path)
     mine.write({KEYS[0]: VALUES[KEYS[0]]})
 
@@ -122,8 +122,8 @@ def test_a_fork_may_use_what_its_parent_opened(tmp_path: Path) -> None:
 SENTENCES = [[f"w{i}", "of", f"v{i}"][: 1 + i % 3] for i in range(60)]
 
 
-def test_processes_that_read_and_write_at_once_all_get_the_same_answers(tmp_path: Path) -> None:
-    """Each goes through the same sentences, in batches of its own and in an order of its own."""
+def test_processes_that_read_and_write_at_once_get_the_same_layers(tmp_path: Path) -> None:
+    """The processes read the same sentences in different batches and orders."""
 
     def layers(model: Elmo, batch: int, step: int) -> dict[int, Tensor]:
         rows = list(range(0, len(SENTENCES), step))[batch::7]
@@ -146,7 +146,7 @@ def test_processes_that_read_and_write_at_once_all_get_the_same_answers(tmp_path
     assert abs(found_there - uncached).max() < 1e-6
 
 
-def test_the_file_grows_as_needed_also_under_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_grows_while_another_process_has_it_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sentence_store, "MAP_SIZE", 2**16)
     mine = store(tmp_path)
     mine.write({key: VALUES[key] for key in KEYS[:2]})
@@ -157,7 +157,7 @@ def test_the_file_grows_as_needed_also_under_another_process(tmp_path: Path, mon
     assert mine.read(list(more), lambda place, value: None) == []
 
 
-def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
+def test_values_are_never_overwritten(tmp_path: Path) -> None:
     mine = store(tmp_path)
     mine.write(VALUES)
     mine.write(dict.fromkeys(VALUES, b"other"))
@@ -165,7 +165,7 @@ def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
     assert mine.claim(b"first") == b"first" and mine.claim(b"second") == b"first"
 
 
-def test_a_folder_has_one_store_by_whatever_path_until_it_is_made_anew(tmp_path: Path) -> None:
+def test_a_folder_has_one_store_by_any_path_until_it_is_created_again(tmp_path: Path) -> None:
     first = store(tmp_path / "cache")
     (tmp_path / "link").symlink_to(tmp_path / "cache")
     assert store(tmp_path / "link") is first
@@ -176,7 +176,7 @@ def test_a_folder_has_one_store_by_whatever_path_until_it_is_made_anew(tmp_path:
 
 
 def on_a_full_disk(work: Callable[[], object]) -> int:
-    """Do it in a process whose files cannot grow, which the file system answers as it answers where it is full."""
+    """Work in a fork whose files cannot grow, which fails as a full disk does."""
 
     def limited() -> None:
         with disk_of(2**15):
@@ -185,7 +185,7 @@ def on_a_full_disk(work: Callable[[], object]) -> int:
     return in_a_fork(limited)
 
 
-def test_a_disk_that_is_full_is_said_once_and_what_is_there_is_read(
+def test_a_full_disk_is_warned_of_once_and_stored_values_are_still_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def write() -> None:
@@ -201,10 +201,10 @@ def test_a_disk_that_is_full_is_said_once_and_what_is_there_is_read(
     assert found(store(tmp_path)) == {KEYS[0]: VALUES[KEYS[0]]}
 
 
-def test_what_is_there_is_read_after_an_error_at_which_lmdb_gives_up(
+def test_stored_values_are_read_after_an_error_that_closes_lmdb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an error of the disk at the last write of a transaction, LMDB raises `PanicError` until it is reopened."""
+    """After a disk error at the last write of a transaction, LMDB raises `PanicError` until it is reopened."""
 
     class GivesUp:
         def __init__(self, environment: lmdb.Environment) -> None:
@@ -245,7 +245,7 @@ def test_a_thread_reads_while_the_write_of_another_fails(tmp_path: Path, monkeyp
     assert values == VALUES
 
 
-def test_a_cache_on_a_full_disk_still_answers(tmp_path: Path) -> None:
+def test_a_cache_on_a_full_disk_still_returns_layers(tmp_path: Path) -> None:
     ids = batch_to_ids(SENTENCES)
     wanted, _ = own().layers(ids)
 
@@ -259,7 +259,7 @@ def test_a_cache_on_a_full_disk_still_answers(tmp_path: Path) -> None:
 
 @pytest.fixture
 def shelf() -> Iterator[Path]:
-    """A folder that any user may read."""
+    """A folder that every user may read."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -267,7 +267,7 @@ def shelf() -> Iterator[Path]:
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """Nothing in the folder can be written until the end of the block."""
+    """Make the folder and its files read-only inside the block."""
     for path in (*folder.iterdir(), folder):
         path.chmod(0o555)
     try:
@@ -277,7 +277,7 @@ def read_only(folder: Path) -> Iterator[None]:
 
 
 def as_nobody(work: Callable[[], object]) -> int:
-    """Do it in a process of a user who owns nothing, as far as the one of these tests may."""
+    """Work in a fork as a user who owns nothing, if the user of the tests may change to that one."""
 
     def without_rights() -> None:
         if not os.getuid():
@@ -287,7 +287,7 @@ def as_nobody(work: Callable[[], object]) -> int:
     return in_a_fork(without_rights)
 
 
-def test_a_folder_that_cannot_be_written_is_read(shelf: Path) -> None:
+def test_a_read_only_folder_is_read(shelf: Path) -> None:
     store(shelf / "cache").write(VALUES)
 
     def read() -> None:
@@ -301,7 +301,7 @@ def test_a_folder_that_cannot_be_written_is_read(shelf: Path) -> None:
     assert store(shelf / "cache").read([b"another"], lambda place, value: None) == [0]
 
 
-def test_where_no_folder_can_be_made_there_is_no_store(shelf: Path) -> None:
+def test_there_is_no_store_where_no_folder_can_be_created(shelf: Path) -> None:
     def none() -> None:
         assert open_store(shelf / "cache") is None
 
@@ -309,22 +309,22 @@ def test_where_no_folder_can_be_made_there_is_no_store(shelf: Path) -> None:
         assert as_nobody(none) == 0
 
 
-def test_another_file_in_its_place_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_file_that_is_not_lmdb_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "data.mdb").write_bytes(b"no LMDB" * 2000)
     with pytest.raises(ConfigurationError, match=f"'{tmp_path}/data.mdb' is no LMDB file"):
         open_store(tmp_path)
 
 
-def test_a_file_that_a_kill_left_half_made_is_made_again(tmp_path: Path) -> None:
+def test_a_half_created_file_is_created_again(tmp_path: Path) -> None:
     assert in_a_fork(lambda: store(tmp_path)) == 0
-    os.truncate(tmp_path / "data.mdb", 4096)  # one of the two pages that LMDB begins with
+    os.truncate(tmp_path / "data.mdb", 4096)  # the first of the two pages that LMDB starts with
     assert in_a_fork(lambda: store(tmp_path).write(VALUES)) == 0
     assert found(store(tmp_path)) == VALUES
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.6, 0.95])
 @pytest.mark.parametrize("is_writable", [True, False])
-def test_a_file_that_was_cut_off_is_refused_and_does_not_end_the_process(
+def test_a_truncated_file_is_an_error_and_does_not_crash_the_process(
     shelf: Path, kept: float, is_writable: bool
 ) -> None:
     cache = shelf / "cache"

@@ -1,4 +1,4 @@
-"""A small `Elmo`, ids for it, and how often its biLM runs."""
+"""A small `Elmo`, ids for it, and a count of the runs of its biLM."""
 
 from typing import Any, Optional
 
@@ -20,7 +20,7 @@ def own(*mixes: LayerMix, bilm: Optional[BiLM] = None, **keys: Any) -> Elmo:
 
 
 def sentences_run(elmo: Elmo) -> list[int]:
-    """Return a list to which each pass of the biLM, from now on, appends its number of sentences."""
+    """Return a list to which each later run of the biLM appends its number of sentences."""
     seen: list[int] = []
     elmo.bilm.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
     return seen

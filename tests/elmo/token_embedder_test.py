@@ -40,40 +40,40 @@ def field_embedder(**embedders: dict[str, Any]) -> TextFieldEmbedder:
         {"do_layer_norm": False, "requires_grad": False, "projection_dim": 9, "scalar_mix_parameters": [1, 1, 0]},
     ],
 )
-def test_a_config_of_upstreams_embedder_changes_nothing_but_the_type(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_a_config_of_allennlps_embedder_only_needs_another_type(tmp_path: Path, keys: dict[str, Any]) -> None:
     config = {**bilm_files(tmp_path), "dropout": 0.0, **keys}
     ours = embedder(**config)
-    upstream = TokenEmbedder.from_params(Params({"type": "elmo_token_embedder", **config}))
+    theirs = TokenEmbedder.from_params(Params({"type": "elmo_token_embedder", **config}))
     if "projection_dim" in keys:
-        ours.elmo.projections[0].load_state_dict(upstream._projection.state_dict())
-    assert ours.get_output_dim() == upstream.get_output_dim()
-    torch.testing.assert_close(ours(IDS), upstream(IDS), atol=1e-5, rtol=0)
+        ours.elmo.projections[0].load_state_dict(theirs._projection.state_dict())
+    assert ours.get_output_dim() == theirs.get_output_dim()
+    torch.testing.assert_close(ours(IDS), theirs(IDS), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("sentence", [sentence for sentence in SENTENCES if sentence])
-def test_so_does_one_with_layer_norm_for_a_sentence(tmp_path: Path, sentence: list[str]) -> None:
+def test_so_does_a_config_with_layer_norm_in_a_batch_of_one(tmp_path: Path, sentence: list[str]) -> None:
     config = {**bilm_files(tmp_path), "dropout": 0.0, "do_layer_norm": True, "scalar_mix_parameters": [0.2, -3.0, 1.0]}
-    upstream = TokenEmbedder.from_params(Params({"type": "elmo_token_embedder", **config}))
+    theirs = TokenEmbedder.from_params(Params({"type": "elmo_token_embedder", **config}))
     ids = batch_to_ids([sentence])
-    torch.testing.assert_close(embedder(**config)(ids), upstream(ids), atol=1e-5, rtol=0)
+    torch.testing.assert_close(embedder(**config)(ids), theirs(ids), atol=1e-5, rtol=0)
 
 
-def test_so_does_one_with_a_vocabulary_to_cache(tmp_path: Path) -> None:
+def test_so_does_a_config_with_a_vocabulary_to_cache(tmp_path: Path) -> None:
     words = ["unused", "The", "cat", "sat", "."]
     config = {**bilm_files(tmp_path), "dropout": 0.0, "vocab_to_cache": words}
-    upstream = AllenNlpEmbedder.from_params(Params(dict(config)))
-    cached = upstream(IDS[:1, :4], torch.tensor([[1, 2, 3, 4]]))
+    theirs = AllenNlpEmbedder.from_params(Params(dict(config)))
+    cached = theirs(IDS[:1, :4], torch.tensor([[1, 2, 3, 4]]))
     torch.testing.assert_close(embedder(**config)(IDS[:1, :4]), cached, atol=1e-5, rtol=0)
 
 
-def test_ids_of_allennlps_characters_are_an_error_and_no_ids_of_bytes() -> None:
+def test_ids_of_allennlps_characters_indexer_are_an_error() -> None:
     basic = field_embedder(elmo={"type": "elmo", "bilm": RANDOM})
     for tensors in ({"token_characters": IDS}, {}, {"token_ids": IDS, "type_ids": IDS}):
         with pytest.raises(ConfigurationError, match="'elmo_characters'"):
             basic({"elmo": tensors})
 
 
-def test_beside_other_embedders_elmo_comes_first_by_name() -> None:
+def test_elmo_comes_before_other_embedders_in_the_order_of_keys() -> None:
     words = {"type": "embedding", "embedding_dim": 3, "num_embeddings": 2}
     basic = field_embedder(tokens=words, elmo={"type": "elmo", "bilm": RANDOM, "mix": "concatenate", "dropout": 0.0})
     tensors = text_tensors(SENTENCES[:2], VOCAB)
@@ -123,7 +123,7 @@ def test_a_word_input_bilm_reads_the_lines_of_its_vocabulary_file(tmp_path: Path
     assert torch.equal(layers[0, 0], layers[1, 0]) and not torch.equal(layers[1, 1], layers[0, 1])
 
 
-def test_a_word_input_bilm_takes_more_dimensions_too(tmp_path: Path) -> None:
+def test_a_word_input_bilm_takes_more_dimensions(tmp_path: Path) -> None:
     vocab = word_vocabulary(tmp_path / "vocabulary")
     single = embedder(bilm=OF_WORDS, dropout=0.0)
     ids = paragraph_tensors([[["the", "cat"], ["sat"]], [["."]]], vocab)["tokens"]["tokens"]
@@ -131,17 +131,17 @@ def test_a_word_input_bilm_takes_more_dimensions_too(tmp_path: Path) -> None:
     torch.testing.assert_close(single(ids), single(ids.flatten(0, 1)).view(2, 2, 2, D))
 
 
-def test_ids_of_another_vocabulary_are_an_error_that_says_so() -> None:
+def test_ids_of_another_vocabulary_are_an_error() -> None:
     with pytest.raises(ValueError, match="word id 8 in the input; expected at most 7"):
         embedder(bilm=OF_WORDS)(torch.tensor([[1, 8]]))
 
 
-def test_a_number_of_representations_is_for_the_module_alone() -> None:
+def test_a_number_of_representations_is_an_error() -> None:
     with pytest.raises(ConfigurationError, match="'num_output_representations' is a key of the module `Elmo`"):
         embedder(num_output_representations=2)
 
 
-def test_boundaries_that_a_models_mask_does_not_know_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_kept_boundaries_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     built = embedder(bilm=RANDOM, keep_sentence_boundaries=True)
     assert built(batch_to_ids([["Two", "words"]])).shape[:2] == (1, 4)
     assert "AllenNLP's models take the text's own mask" in caplog.text

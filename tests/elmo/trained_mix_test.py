@@ -21,7 +21,7 @@ from tests.task_oracles import TOWNS, D, bilm_files, experiment, lstm, tags_read
 
 
 def their_tagger(folder: Path, **keys: Any) -> Path:
-    """The archive of an AllenNLP tagger with AllenNLP's ELMo inside, whose mix has learned."""
+    """Train an AllenNLP tagger with AllenNLP's ELMo and its mix. Return its archive."""
     elmo = {"type": "elmo_token_embedder", **bilm_files(folder / "pair"), **keys}
     width = elmo.get("projection_dim", D)
     model = {
@@ -40,7 +40,7 @@ def its_elmo(model: Model) -> AllenNlpElmo:
 
 
 def its_vectors(elmo: AllenNlpElmo, sentence: list[str]) -> np.ndarray:
-    """(T, D) of a sentence alone, from zeros."""
+    """The vectors (T, D) of a sentence by itself, from an all-zero state."""
     elmo._elmo_lstm._elmo_lstm.reset_states()
     with torch.no_grad():
         return elmo(batch_to_ids([sentence]))["elmo_representations"][0][0].numpy()
@@ -51,7 +51,7 @@ def its_vectors(elmo: AllenNlpElmo, sentence: list[str]) -> np.ndarray:
     [{}, {"do_layer_norm": True}, {"projection_dim": 5}, {"scalar_mix_parameters": [2.0, 0.0, -1.0]}],
     ids=str,
 )
-def test_the_mix_that_it_has_learned_is_loaded(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_the_trained_mix_is_loaded(tmp_path: Path, keys: dict[str, Any]) -> None:
     archive = their_tagger(tmp_path, **keys)
     elmo = its_elmo(load_archive(archive).model)
     if not keys:
@@ -63,7 +63,7 @@ def test_the_mix_that_it_has_learned_is_loaded(tmp_path: Path, keys: dict[str, A
             np.testing.assert_allclose(found, its_vectors(elmo, sentence), atol=1e-5)
 
 
-def test_the_folder_of_its_run_is_read_too_and_weights_that_are_gone_are_not_missed(tmp_path: Path) -> None:
+def test_the_folder_of_a_run_is_read_too_without_the_original_weights(tmp_path: Path) -> None:
     """AllenNLP cannot load an archive without the pair of files; here only their sizes are needed."""
     archive = their_tagger(tmp_path)
     wanted = load(archive, "trained").embed(SENTENCES)
@@ -73,7 +73,7 @@ def test_the_folder_of_its_run_is_read_too_and_weights_that_are_gone_are_not_mis
             np.testing.assert_array_equal(found, vectors)
 
 
-def test_the_predictor_answers_with_its_layers_and_its_mix(tmp_path: Path) -> None:
+def test_the_predictor_returns_its_layers_and_its_mix(tmp_path: Path) -> None:
     archive = their_tagger(tmp_path)
     predictor = Predictor.from_path(str(archive), "elmo_embedder")
     elmo = its_elmo(load_archive(archive).model)
@@ -89,7 +89,7 @@ def test_the_predictor_answers_with_its_layers_and_its_mix(tmp_path: Path) -> No
         np.testing.assert_allclose(answer["lstm_outputs2"], second, atol=1e-5)
 
 
-def test_a_model_without_elmo_is_named(tmp_path: Path) -> None:
+def test_a_model_without_elmo_is_an_error(tmp_path: Path) -> None:
     model = {"type": "simple_tagger", "encoder": lstm(5), "text_field_embedder": word_embedder()}
     reader = tags_reader(token_indexers={"tokens": {"type": "single_id"}})
     train(experiment(model, reader, TOWNS, num_epochs=1), tmp_path / "run")
@@ -100,7 +100,7 @@ def test_a_model_without_elmo_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bilm", ["english-tiny", "weights.hdf5", "folder", "tiny.safetensors"])
-def test_a_bilm_that_is_no_trained_model_is_said_to_be_one(
+def test_a_bilm_instead_of_a_trained_model_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bilm: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The embedder of batches, held against `load`, alone and inside Ray Data and Hugging Face `datasets`."""
+"""The embedder of batches against `load`, alone and inside Ray Data and Hugging Face `datasets`."""
 
 import os
 import pickle
@@ -24,7 +24,7 @@ TOKENS: list[list[str]] = [["The", "ship", "sank", "."], [], [], ["A", "calm", "
 
 
 @pytest.mark.parametrize("mix", ["last", "average", "all", "concatenate"])
-def test_vectors_are_those_of_load_pooled_or_one_for_each_token(small: str, mix: str) -> None:
+def test_vectors_equal_those_of_load_pooled_or_one_per_token(small: str, mix: str) -> None:
     arrays = elmo_plugin.load(small, "concatenate" if mix == "all" else mix).embed(TOKENS)
     batch = {"text": TEXTS, "n": list(range(len(TEXTS)))}
     for pooling in ("mean", "max", None):
@@ -77,7 +77,7 @@ def test_every_kind_of_column_that_an_engine_passes_is_read(small: str) -> None:
     assert embed({"tokens": []})["vectors"] == [] == embed({"tokens": np.array([], dtype=object)})["vectors"]
 
 
-def test_a_pickle_is_small_the_same_before_and_after_use_and_names_the_parameters(warm: str) -> None:
+def test_a_pickle_is_small_and_the_same_before_and_after_use(warm: str) -> None:
     keys = {"bilm": warm, "initial_state": "warm", "tokenizer": str.split, "num_threads": 1}
     embed = BatchEmbedder(**keys)
     content, mark = pickle.dumps(embed), Hasher.hash(embed)
@@ -88,7 +88,7 @@ def test_a_pickle_is_small_the_same_before_and_after_use_and_names_the_parameter
     np.testing.assert_array_equal(pickle.loads(content)({"text": ["The ship"]})["elmo"][0], vector)
 
 
-def test_what_it_cannot_read_is_an_error(small: str) -> None:
+def test_wrong_parameters_and_batches_are_errors(small: str) -> None:
     with pytest.raises(ConfigurationError, match=r"'input_column': .*'body'.*'text'"):
         BatchEmbedder(bilm=small)({"body": ["a"]})
     with pytest.raises(ConfigurationError, match=r"row 1: .*7"):
@@ -105,13 +105,13 @@ def test_what_it_cannot_read_is_an_error(small: str) -> None:
         BatchEmbedder(bilm=small)(pyarrow.table({"text": ["a"]}))
 
 
-def test_datasets_maps_it_in_forked_processes_and_finds_the_result_again(small: str, tmp_path: Path) -> None:
+def test_datasets_maps_it_in_forked_processes_and_reuses_the_result(small: str, tmp_path: Path) -> None:
     texts = [text if isinstance(text, str) else None for text in TEXTS] * 3
     datasets.Dataset.from_dict({"text": texts}).save_to_disk(tmp_path / "data")
     wanted = BatchEmbedder(bilm=small, pooling=None)({"text": texts})["elmo"]
     before = torch.get_num_threads()
     try:
-        torch.set_num_threads(2)  # whose threads the processes, which are forked, have not got
+        torch.set_num_threads(2)  # forked processes do not inherit these threads
         torch.randn(500, 500) @ torch.randn(500, 500)
         once, again = (
             datasets.load_from_disk(tmp_path / "data").map(
@@ -128,11 +128,11 @@ def test_datasets_maps_it_in_forked_processes_and_finds_the_result_again(small: 
 
 
 @pytest.mark.skipif("RAY_TESTS" not in os.environ, reason="a Ray cluster may hang on a busy machine: set RAY_TESTS")
-def test_ray_computes_all_vectors_on_two_workers_one_of_which_is_killed(small: str, tmp_path: Path) -> None:
+def test_ray_computes_all_vectors_although_one_of_two_workers_is_killed(small: str, tmp_path: Path) -> None:
     import ray  # takes seconds
 
     class Mortal(BatchEmbedder):  # type: ignore[misc]
-        """Kills its worker at one batch, the first time."""
+        """Kills its worker at one batch, but only the first time."""
 
         def __call__(self, batch: Any) -> Any:
             found = super().__call__(batch)
@@ -160,6 +160,6 @@ def test_ray_computes_all_vectors_on_two_workers_one_of_which_is_killed(small: s
         np.testing.assert_allclose(row["elmo"], wanted, atol=1e-5)
 
 
-def test_a_missing_text_of_pandas_has_no_tokens(small: str) -> None:
+def test_a_missing_value_of_pandas_has_no_tokens(small: str) -> None:
     column = BatchEmbedder(bilm=small)({"text": ["a", pandas.NA, None]})["elmo"]
     assert column[0].any() and not column[1].any() and not column[2].any()

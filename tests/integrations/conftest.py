@@ -1,4 +1,4 @@
-"""The biLMs that the files of this folder share."""
+"""The biLMs for all tests in this folder."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ from tests.task_oracles import small_bilm, warm_bilm
 
 @pytest.fixture
 def small(tmp_path: Path) -> str:
-    """The small biLM in bilm-tf's files."""
+    """The small biLM in the files of bilm-tf."""
     write_files(tmp_path / "bilm", small_bilm())
     return str(tmp_path / "bilm")
 
 
 @pytest.fixture
 def warm(tmp_path: Path) -> str:
-    """The same with a warm state."""
+    """The small biLM with a warm state."""
     write_files(tmp_path / "warm", warm_bilm())
     return str(tmp_path / "warm")

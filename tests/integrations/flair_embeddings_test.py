@@ -1,4 +1,4 @@
-"""The embeddings, held against flair's own `ELMoEmbeddings` on the same layers, inside flair's tagger."""
+"""The embeddings against flair's own `ELMoEmbeddings` on the same layers, and inside flair's tagger."""
 
 import shutil
 import sys
@@ -39,7 +39,7 @@ def probabilities(sentence: Sentence) -> list[float]:
 
 
 @pytest.mark.parametrize("mode", ["all", "top", "average"])
-def test_vectors_are_those_of_flairs_own_class(mode: str, small: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_equal_those_of_flairs_own_class(mode: str, small: str, monkeypatch: pytest.MonkeyPatch) -> None:
     retired = ModuleType("allennlp.commands.elmo")
     retired.ElmoEmbedder = elmo_plugin.ElmoEmbedder  # type: ignore[attr-defined]
     retired.DEFAULT_OPTIONS_FILE = retired.DEFAULT_WEIGHT_FILE = ""  # type: ignore[attr-defined]
@@ -82,7 +82,7 @@ def test_a_tagger_on_a_stack_trains_and_what_it_saves_needs_no_other_file(
         assert probabilities(one) == probabilities(other)
 
 
-def test_a_sentence_has_the_same_vectors_alone_and_odd_tokens_have_some(small: str) -> None:
+def test_sentences_with_unusual_tokens_have_the_same_vectors_alone(small: str) -> None:
     odd = [["a b", "\n", "x" * 300, "🙂"], ["one"], []]
     together, alone = [Sentence(words) for words in odd], [Sentence(words) for words in odd]
     embeddings = ElmoEmbeddings(small)

@@ -1,4 +1,4 @@
-"""The transformer, held against `elmo_plugin.load` and against scikit-learn's own checks."""
+"""The transformer against `elmo_plugin.load` and scikit-learn's own checks."""
 
 import pickle
 import sys
@@ -31,19 +31,19 @@ TOKENS = [
 
 
 def means(arrays: list[np.ndarray]) -> np.ndarray:
-    """(B, width) of (…, T, D) each, zeros where T is 0."""
+    """The mean of each array (…, T, D) over its tokens, zeros where T is 0: (B, width)."""
     return np.stack([(array.sum(axis=-2) / max(array.shape[-2], 1)).ravel() for array in arrays])
 
 
 @pytest.mark.parametrize("mix", ["top", "average", "all"])
-def test_its_vectors_are_the_means_of_those_of_load_to_the_bit(mix: str) -> None:
+def test_vectors_equal_the_means_of_those_of_load_to_the_bit(mix: str) -> None:
     found = ElmoVectorizer("english-tiny", mix).fit_transform(TEXTS)
     wanted = means(elmo_plugin.load("english-tiny", mix).embed(TOKENS))
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_a_text_alone_has_the_vector_that_it_has_beside_others() -> None:
+def test_a_text_has_the_same_vector_alone_and_beside_others() -> None:
     together = ElmoVectorizer().transform(TEXTS)
     for text, tokens, vector in zip(TEXTS, TOKENS, together, strict=True):
         (alone,) = ElmoVectorizer().transform([text])
@@ -52,7 +52,7 @@ def test_a_text_alone_has_the_vector_that_it_has_beside_others() -> None:
     assert together.any(axis=1).tolist() == [True, True, False, True]
 
 
-def test_texts_come_as_tokens_too_as_arrays_and_by_a_tokenizer_of_ones_own(small: str) -> None:
+def test_texts_may_be_tokens_or_arrays_or_split_by_the_users_tokenizer(small: str) -> None:
     wanted = ElmoVectorizer(small).transform(TOKENS)
     for texts in (
         TEXTS,
@@ -73,8 +73,8 @@ def test_max_is_the_largest_of_each_number(small: str) -> None:
     np.testing.assert_array_equal(found, np.stack(wanted))
 
 
-def test_check_estimator_passes_as_far_as_it_goes_with_texts() -> None:
-    """Most of its checks bring tables of numbers; it skips them, as it does for scikit-learn's `CountVectorizer`."""
+def test_check_estimator_passes_where_it_applies_to_texts() -> None:
+    """Most checks use tables of numbers and are skipped, as for scikit-learn's `CountVectorizer`."""
     with pytest.warns(SkipTestWarning, match="which requires input  of type"):
         ours, theirs = check_estimator(ElmoVectorizer()), check_estimator(CountVectorizer())
     assert [(check["check_name"], check["status"]) for check in ours] == [("check_estimator_cloneable", "passed")]
@@ -95,7 +95,7 @@ def test_check_estimator_passes_as_far_as_it_goes_with_texts() -> None:
         estimator_checks.check_valid_tag_types,
     ],
 )
-def test_scikit_learns_checks_of_what_needs_no_table_pass(check: Callable[[str, ElmoVectorizer], None]) -> None:
+def test_scikit_learns_checks_without_tables_pass(check: Callable[[str, ElmoVectorizer], None]) -> None:
     check("ElmoVectorizer", ElmoVectorizer())
 
 
@@ -108,7 +108,7 @@ def test_a_clone_and_a_pickle_hold_names_and_not_weights(small: str) -> None:
         np.testing.assert_array_equal(copy.transform(TEXTS), wanted)
 
 
-def test_weights_are_loaded_once_and_again_when_a_parameter_names_others(
+def test_weights_are_loaded_once_and_again_when_a_parameter_changes(
     small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[str] = []
@@ -132,7 +132,7 @@ def test_a_grid_search_over_the_mix_and_the_pooling_runs_through_a_pipeline(smal
     assert search.predict(texts).shape == (12,)
 
 
-def test_features_have_names_also_beside_those_of_other_columns(small: str) -> None:
+def test_features_have_names_even_beside_other_columns(small: str) -> None:
     names = ElmoVectorizer(small).get_feature_names_out()
     assert names[[0, -1]].tolist() == ["elmovectorizer0", f"elmovectorizer{D - 1}"]
     assert len(ElmoVectorizer(small, mix="all").get_feature_names_out()) == L * D
@@ -143,7 +143,7 @@ def test_features_have_names_also_beside_those_of_other_columns(small: str) -> N
     np.testing.assert_array_equal(found[:, :D].astype(np.float32), ElmoVectorizer(small).transform(TEXTS))
 
 
-def test_no_texts_are_a_matrix_without_rows(small: str) -> None:
+def test_no_texts_give_a_matrix_without_rows(small: str) -> None:
     assert ElmoVectorizer(small).transform([]).shape == (0, D)
 
 
@@ -156,19 +156,19 @@ def test_no_texts_are_a_matrix_without_rows(small: str) -> None:
         (["A text", None], "row 1: .*None"),
     ],
 )
-def test_what_is_no_column_of_texts_is_said(small: str, texts: object, found: str) -> None:
+def test_anything_but_a_column_of_texts_is_an_error(small: str, texts: object, found: str) -> None:
     with pytest.raises(ConfigurationError, match=found):
         ElmoVectorizer(small).transform(texts)
 
 
-def test_wrong_parameters_are_said_when_it_is_fitted_and_not_before(small: str) -> None:
+def test_wrong_parameters_are_errors_when_it_is_fitted_and_not_before(small: str) -> None:
     with pytest.raises(ConfigurationError, match=r"'pooling': .*'sum'"):
         ElmoVectorizer(small, pooling="sum").fit(TEXTS)
     with pytest.raises(ConfigurationError, match=r"'mix': .*trained.*'best'"):
         ElmoVectorizer(small, mix="best").fit(TEXTS)
 
 
-def test_it_starts_warm_if_asked_and_loads_again_when_that_changes(warm: str, small: str) -> None:
+def test_a_warm_start_is_a_parameter_that_loads_again_when_it_changes(warm: str, small: str) -> None:
     vectorizer = ElmoVectorizer(warm)
     for state in ("zero", "warm"):
         wanted = means(elmo_plugin.load(warm, "average", initial_state=state).embed(TOKENS))
@@ -181,7 +181,7 @@ def test_it_starts_warm_if_asked_and_loads_again_when_that_changes(warm: str, sm
         ElmoVectorizer(small, initial_state="carried").fit(TEXTS)
 
 
-def test_a_pickle_that_has_no_initial_state_yet_starts_from_zeros(small: str) -> None:
+def test_a_pickle_without_an_initial_state_starts_from_zeros(small: str) -> None:
     vectorizer = ElmoVectorizer(small)
     earlier = {name: value for name, value in vectorizer.__getstate__().items() if name != "initial_state"}
     found = ElmoVectorizer.__new__(ElmoVectorizer)

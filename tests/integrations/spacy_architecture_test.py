@@ -1,4 +1,4 @@
-"""The architecture: vectors and gradients against AllenNLP's `ScalarMix`, trained, saved and read by spaCy."""
+"""The architecture: vectors and gradients against AllenNLP's `ScalarMix`; training, saving and loading by spaCy."""
 
 import pickle
 import shutil
@@ -61,7 +61,7 @@ width = 16
 factory = "parser"
 min_action_freq = 1
 """
-"""A config to be filled, whose other components are `HEADS`."""
+"""A config that spaCy completes; `HEADS` are its other components."""
 HEADS = {
     "tagger": '@architectures = "spacy.Tagger.v2"',
     "ner": '@architectures = "spacy.TransitionBasedParser.v2"\nstate_type = "ner"\nhidden_width = 8',
@@ -107,7 +107,7 @@ def allennlps(weights: torch.Tensor, gamma: torch.Tensor) -> ScalarMix:
     return mix
 
 
-def test_vectors_are_allennlps_mix_of_the_layers_that_load_embeds(small: str) -> None:
+def test_vectors_equal_allennlps_mix_of_the_layers_of_load(small: str) -> None:
     model = elmo_v1(small)
     model.initialize()
     weights, gamma = torch.tensor([0.3, -1.0, 2.0]), torch.tensor([1.5])
@@ -122,7 +122,7 @@ def test_vectors_are_allennlps_mix_of_the_layers_that_load_embeds(small: str) ->
     assert model.predict([]) == []
 
 
-def test_docs_are_read_by_sentence_if_asked_and_whole_otherwise(small: str) -> None:
+def test_docs_are_read_by_sentence_on_request_and_whole_otherwise(small: str) -> None:
     starts = [True, False, False, True, False, False]
     doc = Doc(VOCAB, words=["It", "sank", ".", "We", "swam", "."], sent_starts=starts)
     plain = Doc(VOCAB, words=[word.text for word in doc])
@@ -136,7 +136,7 @@ def test_docs_are_read_by_sentence_if_asked_and_whole_otherwise(small: str) -> N
         model.begin_update([doc, Doc(VOCAB, words=["We", "swam"])])
 
 
-def test_gradients_of_the_mix_are_allennlps_in_any_number_of_batches(
+def test_gradients_of_the_mix_equal_allennlps_in_any_number_of_batches(
     small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generator = np.random.default_rng(0)
@@ -158,7 +158,7 @@ def test_gradients_of_the_mix_are_allennlps_in_any_number_of_batches(
         assert set(found.values()) == {None}  # the biLM is frozen
 
 
-def test_dropout_is_that_of_training_and_only_there(small: str) -> None:
+def test_dropout_applies_only_in_training(small: str) -> None:
     model = elmo_v1(small)
     model.attrs["dropout_rate"] = 0.5
     (trained,), _ = model.begin_update(docs(TEXTS[:1]))
@@ -169,7 +169,7 @@ def test_dropout_is_that_of_training_and_only_there(small: str) -> None:
 
 
 def write_data(folder: Path) -> None:
-    """100 docs, the fewest of which `debug data` does not complain."""
+    """Write 100 docs, the fewest that `debug data` accepts without a warning."""
     stored = DocBin(store_user_data=True)
     for index in range(100):
         doc = Doc(VOCAB, **DATA[index % 2])
@@ -208,7 +208,7 @@ def test_spacy_trains_a_config_and_what_it_saves_needs_no_other_file(
         assert torch.equal(value, mix[name])
 
 
-def test_a_warm_state_and_the_vocabulary_of_a_bilm_of_words_are_saved_too(warm: str, tmp_path: Path) -> None:
+def test_a_warm_state_and_a_vocabulary_are_saved_too(warm: str, tmp_path: Path) -> None:
     write_pair(tmp_path / "words", ORDERS["anywhere"])
     texts = docs([["the", "cat", "sat"], ["a", "dog"]])
     for bilm, state in ((warm, "warm"), (str(tmp_path / "words"), None)):
@@ -223,7 +223,7 @@ def test_a_warm_state_and_the_vocabulary_of_a_bilm_of_words_are_saved_too(warm: 
             np.testing.assert_array_equal(array, copy)
 
 
-def test_a_pipeline_without_weights_yet_is_saved_and_one_with_them_pickles(small: str, tmp_path: Path) -> None:
+def test_a_pipeline_is_saved_before_its_weights_are_loaded_and_pickled_after(small: str, tmp_path: Path) -> None:
     nlp = spacy.blank("en")
     nlp.add_pipe("tok2vec", config={"model": {"@architectures": "elmo_plugin.Elmo.v1", "bilm": small}})
     nlp.to_disk(tmp_path / "saved")

@@ -1,4 +1,4 @@
-"""The component, held against `elmo_plugin.load`, in pipelines that are made, saved and read by spaCy."""
+"""The component against `elmo_plugin.load`, in pipelines that spaCy builds, saves and loads."""
 
 import pickle
 import warnings
@@ -20,7 +20,7 @@ TEXTS = ["The ship sank.", "A calm, bright morning!", "", "She sold the bakery."
 
 
 def pipeline(bilm: str, **keys: object) -> Language:
-    """spaCy's rules for English and ELMo."""
+    """A pipeline of spaCy's rules for English and ELMo."""
     nlp = spacy.blank("en")
     nlp.add_pipe("elmo", config={"bilm": bilm, **keys})
     return nlp
@@ -31,7 +31,7 @@ def words(doc: Doc) -> list[str]:
 
 
 @pytest.mark.parametrize("mix", ["top", "average"])
-def test_the_tensor_of_a_doc_alone_is_what_load_embeds_to_the_bit(mix: str) -> None:
+def test_the_tensor_of_a_single_doc_equals_load_to_the_bit(mix: str) -> None:
     nlp = pipeline("english-tiny", mix=mix)
     for text in TEXTS:
         doc = nlp(text)
@@ -41,7 +41,7 @@ def test_the_tensor_of_a_doc_alone_is_what_load_embeds_to_the_bit(mix: str) -> N
         np.testing.assert_array_equal(doc.tensor, wanted)
 
 
-def test_docs_of_a_batch_have_what_load_embeds_of_the_batch_to_the_bit() -> None:
+def test_the_tensors_of_a_batch_equal_load_to_the_bit() -> None:
     docs = list(pipeline("english-tiny").pipe(TEXTS))
     arrays = elmo_plugin.load("english-tiny", "average").embed([words(doc) for doc in docs])
     assert [doc.text for doc in docs] == TEXTS
@@ -49,7 +49,7 @@ def test_docs_of_a_batch_have_what_load_embeds_of_the_batch_to_the_bit() -> None
         np.testing.assert_array_equal(doc.tensor, wanted)
 
 
-def test_all_layers_stand_side_by_side_the_token_layer_first(small: str) -> None:
+def test_all_layers_are_side_by_side_the_token_layer_first(small: str) -> None:
     doc = pipeline(small, mix="all")(TEXTS[0])
     (layers,) = elmo_plugin.load(small, "all").embed([words(doc)])  # (L, T, D)
     assert doc.tensor.shape == (4, L * D)
@@ -67,7 +67,7 @@ def test_a_batch_is_one_pass_of_the_bilm(small: str, monkeypatch: pytest.MonkeyP
     assert passes == [2, 1]
 
 
-def test_tokens_spans_and_docs_have_vectors_and_the_last_two_are_means(small: str) -> None:
+def test_tokens_have_vectors_and_spans_and_docs_have_means(small: str) -> None:
     doc = pipeline(small)("The ship sank at noon.")
     np.testing.assert_array_equal(doc[1].vector, doc.tensor[1])
     np.testing.assert_allclose(doc[1:3].vector, doc.tensor[1:3].mean(axis=0), rtol=1e-6)
@@ -76,7 +76,7 @@ def test_tokens_spans_and_docs_have_vectors_and_the_last_two_are_means(small: st
     np.testing.assert_allclose(doc.vector_norm, np.linalg.norm(doc.vector), rtol=1e-6)
 
 
-def test_static_vectors_of_the_vocabulary_stand_back(small: str) -> None:
+def test_elmo_takes_precedence_over_static_vectors(small: str) -> None:
     nlp = pipeline(small)
     nlp.vocab.set_vector("ship", np.ones(5, dtype=np.float32))
     doc = nlp("The ship sank")
@@ -84,7 +84,7 @@ def test_static_vectors_of_the_vocabulary_stand_back(small: str) -> None:
         assert found.vector.shape == (D,) and found.has_vector
 
 
-def test_similarity_is_the_cosine_also_of_a_word_and_itself_elsewhere(small: str) -> None:
+def test_similarity_is_the_cosine_even_for_the_same_word_in_two_sentences(small: str) -> None:
     one, other = pipeline(small).pipe(["He sat on the bank of a river", "The bank lent money"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -97,7 +97,7 @@ def test_similarity_is_the_cosine_also_of_a_word_and_itself_elsewhere(small: str
         assert one.similarity(one) == pytest.approx(1.0)
 
 
-def test_white_space_is_not_read_and_has_zeros(small: str) -> None:
+def test_white_space_is_skipped_and_has_zeros(small: str) -> None:
     nlp = pipeline(small)
     plain, spaced = nlp("The ship sank."), nlp(" The  ship\n\nsank. ")
     is_space = np.array([token.is_space for token in spaced])
@@ -116,7 +116,7 @@ def test_a_doc_without_words_has_zeros(small: str, text: str) -> None:
     assert doc.similarity(doc) == 0.0
 
 
-def test_the_bilm_reads_sentence_by_sentence_where_a_component_before_it_has_set_them(small: str) -> None:
+def test_the_bilm_reads_sentence_by_sentence_if_an_earlier_component_has_set_sentences(small: str) -> None:
     nlp = pipeline(small)
     nlp.add_pipe("sentencizer", before="elmo")
     doc = nlp("The ship sank. Nobody saw it.")
@@ -133,7 +133,7 @@ def test_a_saved_pipeline_gives_the_same_vectors(small: str, tmp_path: Path) -> 
     for one, other in zip(nlp.pipe(TEXTS), again.pipe(TEXTS), strict=True):
         np.testing.assert_array_equal(one.tensor, other.tensor)
     held = sum(path.stat().st_size for path in (tmp_path / "saved").rglob("*") if "elmo" in path.name)
-    assert held == 0, "the weights are only named"
+    assert held == 0, "a saved pipeline holds no weights"
 
 
 def test_docs_keep_their_vectors_when_stored(small: str) -> None:
@@ -147,14 +147,14 @@ def test_docs_keep_their_vectors_when_stored(small: str) -> None:
         np.testing.assert_allclose(copy.vector, doc.vector, rtol=1e-6)
 
 
-def test_wrong_keys_are_said(small: str) -> None:
+def test_wrong_keys_are_errors(small: str) -> None:
     with pytest.raises(ConfigurationError, match=r"'mix': .*trained.*'best'"):
         pipeline(small, mix="best")
     with pytest.raises(ValueError, match="layer"):
         pipeline(small, layer=1)
 
 
-def test_it_starts_warm_if_asked_and_so_does_the_pipeline_that_is_saved(tmp_path: Path, warm: str, small: str) -> None:
+def test_a_warm_start_is_a_key_that_a_saved_pipeline_keeps(tmp_path: Path, warm: str, small: str) -> None:
     nlp = pipeline(warm, initial_state="warm")
     nlp.to_disk(tmp_path / "saved")
     for found in (nlp(TEXTS[0]), spacy.load(tmp_path / "saved")(TEXTS[0])):
@@ -167,7 +167,7 @@ def test_it_starts_warm_if_asked_and_so_does_the_pipeline_that_is_saved(tmp_path
         pipeline(small, initial_state="carried")
 
 
-def test_a_pipeline_that_was_saved_without_the_key_is_read(small: str, tmp_path: Path) -> None:
+def test_a_pipeline_saved_without_the_key_is_loaded(small: str, tmp_path: Path) -> None:
     nlp = pipeline(small)
     nlp.to_disk(tmp_path / "saved")
     config = tmp_path / "saved/config.cfg"

@@ -1,9 +1,9 @@
 // ELMo in any AllenNLP model: `embedder` concatenates all layers with the words; an encoder wrapped by `enhanced` splits
-// them again, runs on [x; ELMo] and returns [h; ELMo]. With `bilm:: null`, the model and its encoder without ELMo.
+// them again, runs on [x; ELMo] and returns [h; ELMo]. With `bilm:: null`, both do without ELMo.
 local text = import 'text.libsonnet';
 
 (import 'experiment.libsonnet') {
-  x:: { tokens: text.words(100) },  // keys after elmo_key in the alphabet, so that the layers come first
+  x:: { tokens: text.words(100) },  // keys that sort after elmo_key, so that the layers come first
   elmo_key:: 'elmo',
   sorting_keys:: ['tokens'],
 
@@ -26,10 +26,10 @@ local text = import 'text.libsonnet';
   },
   lstm(input_size):: { type: 'lstm', input_size: input_size, hidden_size: $.hidden_size, bidirectional: true },
 
-  local house = super.model,  // only its regularizer of layer weights is kept
+  local inherited = super.model,  // only its regularizer of layer weights is kept
   model: {
     text_field_embedder: $.embedder,
-    [if std.objectHas(house, 'regularizer') then 'regularizer']: house.regularizer,
+    [if std.objectHas(inherited, 'regularizer') then 'regularizer']: inherited.regularizer,
   },
   dataset_reader: $.data.reader { token_indexers: $.indexers },
   data_loader+: { batch_sampler+: { sorting_keys: $.sorting_keys } },

@@ -48,6 +48,6 @@ local text = import 'text.libsonnet';
     validation_metric: $.metric,
     grad_norm: 5.0,
     cuda_device: -1,
-    checkpointer: { type: 'atomic', keep_most_recent_by_count: 1 },  // a kill leaves it whole, for --recover
+    checkpointer: { type: 'atomic', keep_most_recent_by_count: 1 },  // stays intact when the run is killed, for --recover
   },
 }

@@ -13,9 +13,9 @@
   precision:: 'float32',
   epochs:: 10,
   learning_rate:: 0.003,
-  matrix_learning_rate:: 0.005,  // of the matrices that Muon trains
+  matrix_learning_rate:: 0.005,  // for the matrices that Muon trains
   warmup_steps:: 500,
-  batches_per_epoch:: null,  // null: all batches of the text; fewer evaluate the perplexity more often
+  batches_per_epoch:: null,  // null: the whole text; with fewer batches, perplexity is evaluated more often
   seed:: 13370,
 
   // The sizes of the published models: Peters et al. 2018 §3.4, and the options files of their weights.

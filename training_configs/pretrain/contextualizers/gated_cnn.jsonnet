@@ -1,5 +1,5 @@
-// AllenNLP's gated convolutions, 1.18 M weights: a layer multiplies the concatenated vectors of the last words, 15 words in
-// all (Dauphin et al. 2017); text and order are those of lstm.jsonnet.
+// AllenNLP's gated convolutions (Dauphin et al. 2017), 1.18 M weights: each layer reads the last four or five words, which
+// makes 15 words in total. Text and order are those of lstm.jsonnet.
 (import 'lstm.jsonnet') {
   local width = $.options.lstm.projection_dim,
   model+: {
