@@ -17,6 +17,7 @@ OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
 """Parts of PyTorch's error messages. Only a GPU's error has a class of its own."""
 
 Forward = Callable[[Any, Tensor, Optional[Tensor]], ElmoOutput]
+Run = Callable[[Tensor], ElmoOutput]
 
 
 def split_on_out_of_memory(forward: Forward) -> Forward:
@@ -28,25 +29,37 @@ def split_on_out_of_memory(forward: Forward) -> Forward:
 
     @wraps(forward)
     def split_forward(elmo: Any, inputs: Tensor, word_inputs: Optional[Tensor] = None) -> ElmoOutput:
-        ids, batch = merge_batch_dimensions(inputs, elmo.bilm.token_encoder.input_dims)  # (B, T, ·)
-        if torch.is_grad_enabled() or not elmo.initial_state.same_for_every_sentence or len(ids) < 2:
+        if torch.is_grad_enabled() or not elmo.initial_state.same_for_every_sentence:
             return forward(elmo, inputs, word_inputs)
-        if ids.size(0) * ids.size(1) <= TOKENS_AT_ONCE:
-            try:
-                return forward(elmo, inputs, word_inputs)
-            except RuntimeError as error:
-                if not _is_out_of_memory(error):
-                    raise
-        *representations, mask = _run_in_parts(forward, elmo, ids)
+        encoder = elmo.bilm.token_encoder
+        ids, batch = merge_batch_dimensions(inputs, encoder.input_dims)  # (B, T, ·)
+
+        def run(some: Tensor) -> ElmoOutput:
+            return forward(elmo, some, None)
+
+        output = _run_if_it_fits(run, ids)
+        representations, mask = _run_in_parts(run, ids, encoder.mask(ids)) if output is None else output
         return ElmoOutput([values.unflatten(0, batch) for values in representations], mask.unflatten(0, batch))
 
     return split_forward
 
 
-def _run_in_parts(forward: Forward, elmo: Any, ids: Tensor) -> list[Tensor]:
-    """Return the representations and the mask of ids (B, T, ·), computed in parts with sentences of similar length."""
-    present = elmo.bilm.token_encoder.mask(ids)  # (B, T)
-    steps = torch.arange(1, present.size(1) + 1, device=ids.device)  # (T,)
+def _run_if_it_fits(run: Run, ids: Tensor) -> Optional[ElmoOutput]:
+    """Run a batch. Return `None` if it is too large or runs out of memory, unless it is a single sentence."""
+    can_be_split = len(ids) > 1
+    if can_be_split and ids.size(0) * ids.size(1) > TOKENS_AT_ONCE:
+        return None
+    try:
+        return run(ids)
+    except RuntimeError as error:
+        if can_be_split and any(words in str(error) for words in OUT_OF_MEMORY):
+            return None
+        raise
+
+
+def _run_in_parts(run: Run, ids: Tensor, present: Tensor) -> ElmoOutput:
+    """Run ids (B, T, ·) with mask (B, T) in parts of similar length, and join the outputs."""
+    steps = torch.arange(1, ids.size(1) + 1, device=ids.device)  # (T,)
     lengths = (present * steps).amax(dim=1)  # (B,), up to the last token even if there are gaps
     whole: list[Tensor] = []
     parts = list(lengths.argsort().tensor_split(2))
@@ -54,23 +67,15 @@ def _run_in_parts(forward: Forward, elmo: Any, ids: Tensor) -> list[Tensor]:
         rows = parts.pop()
         # The extra column is padding, whose vectors fill the columns that the part leaves out.
         columns = min(int(lengths[rows].max()) + 1, ids.size(1))
-        if len(rows) == 1 or len(rows) * columns <= TOKENS_AT_ONCE:
-            try:
-                output = forward(elmo, ids[rows, :columns], None)
-            except RuntimeError as error:
-                if len(rows) == 1 or not _is_out_of_memory(error):
-                    raise
-            else:
-                values = [*output.representations, output.mask]
-                beyond = ids.size(1) - columns
-                whole = whole or [each.new_empty(len(ids), each.size(1) + beyond, *each.shape[2:]) for each in values]
-                for joined, each in zip(whole, values, strict=True):
-                    joined[rows, : each.size(1)] = each
-                    joined[rows, each.size(1) :] = each[:, -1:]
-                continue
-        parts += rows.tensor_split(2)
-    return whole
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    return any(words in str(error) for words in OUT_OF_MEMORY)
+        output = _run_if_it_fits(run, ids[rows, :columns])
+        if output is None:
+            parts += rows.tensor_split(2)
+            continue
+        values = [*output.representations, output.mask]
+        beyond = ids.size(1) - columns
+        whole = whole or [each.new_empty(len(ids), each.size(1) + beyond, *each.shape[2:]) for each in values]
+        for joined, each in zip(whole, values, strict=True):
+            joined[rows, : each.size(1)] = each
+            joined[rows, each.size(1) :] = each[:, -1:]
+    *representations, mask = whole
+    return ElmoOutput(representations, mask)
