@@ -1,7 +1,7 @@
 """ELMo as a `TokenEmbedder`: at the input of any AllenNLP model."""
 
 import logging
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
@@ -17,8 +17,8 @@ logger = logging.getLogger(__name__)
 class ElmoTokenEmbedder(TokenEmbedder):
     """Embeds each token by one ELMo representation.
 
-    Its keys in a config are those of `Elmo`. A config written for AllenNLP's `elmo_token_embedder` only needs another
-    `type`.
+    It is built like AllenNLP's class of the same name, so code for that only needs another import, and a config for
+    `elmo_token_embedder` another `type`. Its keys in a config are those of `Elmo`.
 
     Registered as a `TokenEmbedder` with name `elmo`. In a config:
 
@@ -26,15 +26,47 @@ class ElmoTokenEmbedder(TokenEmbedder):
     text_field_embedder: { token_embedders: { elmo: { type: 'elmo', bilm: 'english-tiny', mix: 'last' } } },
     ```
 
+        >>> from elmo_plugin.elmo import ElmoTokenEmbedder
+        >>> ElmoTokenEmbedder(bilm="english-tiny", projection_dim=64).get_output_dim()
+        64
+
     # Parameters
 
-    elmo : `Elmo`
-        An `Elmo` with one mix.
+    options_file : `Optional[Union[str, Elmo]]`
+        As in `Elmo`; or a built `Elmo` with one mix, which needs no other argument.
+    weight_file, do_layer_norm, dropout, requires_grad, projection_dim, vocab_to_cache, scalar_mix_parameters
+        As in `Elmo`, in AllenNLP's order.
+    keys : `Any`
+        The other parameters of `Elmo`, by name.
     """
 
-    def __init__(self, elmo: Elmo) -> None:
+    def __init__(
+        self,
+        options_file: Optional[Union[str, Elmo]] = None,
+        weight_file: Optional[str] = None,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        requires_grad: bool = False,
+        projection_dim: Optional[int] = None,
+        vocab_to_cache: Optional[list[str]] = None,
+        scalar_mix_parameters: Optional[list[float]] = None,
+        **keys: Any,
+    ) -> None:
         super().__init__()
-        self.elmo = elmo
+        if isinstance(options_file, Elmo):
+            self.elmo = options_file
+            return
+        self.elmo = Elmo(
+            options_file,
+            weight_file,
+            do_layer_norm=do_layer_norm,
+            dropout=dropout,
+            requires_grad=requires_grad,
+            projection_dim=projection_dim,
+            vocab_to_cache=vocab_to_cache,
+            scalar_mix_parameters=scalar_mix_parameters,
+            **keys,
+        )
 
     @classmethod
     def from_params(

@@ -1,3 +1,4 @@
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 from allennlp.modules import TextFieldEmbedder, TokenEmbedder
+from allennlp.modules.text_field_embedders import BasicTextFieldEmbedder
 from allennlp.modules.token_embedders import ElmoTokenEmbedder as AllenNlpEmbedder
 from allennlp.nn.util import get_text_field_mask
 
@@ -48,6 +50,19 @@ def test_a_config_of_allennlps_embedder_only_needs_another_type(tmp_path: Path, 
         ours.elmo.projections[0].load_state_dict(theirs._projection.state_dict())
     assert ours.get_output_dim() == theirs.get_output_dim()
     torch.testing.assert_close(ours(IDS), theirs(IDS), atol=1e-5, rtol=0)
+
+
+def test_code_for_allennlps_class_only_needs_another_import(tmp_path: Path) -> None:
+    files = bilm_files(tmp_path).values()
+    for arguments in ((), (False, 0.0, True, 7, None, [0.2, -3.0, 1.0])):
+        ours, theirs = ElmoTokenEmbedder(*files, *arguments), AllenNlpEmbedder(*files, *arguments)
+        if arguments:
+            ours.elmo.projections[0].load_state_dict(theirs._projection.state_dict())
+        field = BasicTextFieldEmbedder({"elmo": ours.eval()})
+        torch.testing.assert_close(field({"elmo": {"elmo_tokens": IDS}}), theirs.eval()(IDS), atol=1e-5, rtol=0)
+        assert ours.elmo.requires_grad == bool(arguments)
+    names = [*inspect.signature(AllenNlpEmbedder).parameters]
+    assert [*inspect.signature(ElmoTokenEmbedder).parameters][: len(names)] == names
 
 
 @pytest.mark.parametrize("sentence", [sentence for sentence in SENTENCES if sentence])
