@@ -1,4 +1,4 @@
-"""What a request may ask for, and the errors that say so."""
+"""The limits of requests, and the errors of requests that exceed them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -10,7 +10,7 @@ from elmo_plugin.config_keys import did_you_mean
 
 
 class RequestError(Exception):
-    """A request that is not answered, with the HTTP status that says why."""
+    """Raised for a request that is not answered, with the HTTP status that says why."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -19,7 +19,7 @@ class RequestError(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that one request may ask for, and that the server does at the same time.
+    """The most that one request may ask for, and that the server does at once.
 
     # Parameters
 
@@ -29,7 +29,7 @@ class Limits:
     sentence_words : of a sentence
     characters : of a word
     numbers : of the vectors in an answer
-    requests : that are read, wait or are answered at the same time
+    requests : that are read, waiting or being answered at the same time
     seconds : until a request is answered
     """
 
@@ -43,12 +43,12 @@ class Limits:
     seconds: int = 30
 
     def check_given(self, given: Sequence[Union[str, list[str]]]) -> None:
-        """Raise `RequestError` for too many sentences, and for texts that are too large to be split into words."""
+        """Raise `RequestError` for too many sentences, and for texts that are too long to be tokenized."""
         at_most(self.sentences, len(given), "'sentences'", "sentences")
         self.check_words([each.split() if isinstance(each, str) else each for each in given])
 
     def check_words(self, sentences: Sequence[Sequence[str]]) -> None:
-        """Raise `RequestError` for sentences with too many words or with too long ones."""
+        """Raise `RequestError` for sentences with too many words or with words that are too long."""
         for number, words in enumerate(sentences):
             where = f"'sentences[{number}]'"
             at_most(self.sentence_words, len(words), where, "words")
@@ -63,7 +63,7 @@ def at_most(most: int, got: int, where: str, what: str) -> None:
 
 
 def read_limits(assignments: Iterable[str]) -> Limits:
-    """Return the limits with those changed that `NAME=NUMBER` names. Raises `ConfigurationError` for anything else.
+    """Return the default limits, changed by assignments `NAME=NUMBER`. Raises `ConfigurationError` for anything else.
 
     >>> read_limits(["sentences=8"]).sentences
     8
@@ -74,7 +74,7 @@ def read_limits(assignments: Iterable[str]) -> Limits:
         if name not in names:
             hint = did_you_mean(name, names)
             raise ConfigurationError(f"'limit': expected one of {', '.join(names)}, got {name!r}{hint}")
-        if not (number.isascii() and number.isdecimal() and 1 <= int(number[:10]) <= 10**9):
+        if not (number.isascii() and number.isdecimal() and len(number) <= 10 and 1 <= int(number) <= 10**9):
             raise ConfigurationError(f"'limit {name}': expected a whole number from 1 to 1,000,000,000, got {number!r}")
         limits = replace(limits, **{name: int(number)})
     return limits

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.serving.limits import Limits, RequestError
+from elmo_plugin.serving.limits import Limits, RequestError, read_limits
 from elmo_plugin.serving.model_thread import MOST_TOGETHER, ModelThread
 
 
@@ -96,3 +97,10 @@ def test_the_most_words_are_counted_in_each_sentence_and_together() -> None:
     for wrong in ([["a"] * 3], [["a", "b"], ["c", "d"]], [["abcde"]]):
         with pytest.raises(RequestError):
             limits.check_words(wrong)
+
+
+def test_a_limit_is_at_most_a_billion() -> None:
+    assert read_limits(["words=1000000000"]).words == 10**9
+    for number in ("1000000001", "10000000000", "0999999999999", "9" * 5000):
+        with pytest.raises(ConfigurationError, match=number[:100]):
+            read_limits([f"words={number}"])
