@@ -12,15 +12,15 @@ from allennlp.data import Tokenizer
 from elmo_plugin.text import JustTabsTokenizer, OpenText, TextFile
 
 CHARACTERS_IN_WINDOW = 2**18
-"""Characters, line ends included, whose sentences are sorted by length together: some 50,000 tokens."""
+"""The size of a window in characters, line ends included: some 50,000 tokens, which are sorted by length together."""
 SMALLEST_WINDOW = 2**13
-"""Characters of the first windows, so that each of four processes has a window of a few hundred lines.
+"""The size of the first windows in characters. A text of a few hundred lines has enough of them for four processes.
 
-In a smaller window lengths differ more and fewer words are repeated. One process embeds windows of this size at 0.6 to
-0.75 of the speed of a whole text, and windows of an eighth of it at 0.35.
+In smaller windows, lengths differ more and fewer words are repeated. One process embeds windows of this size at 0.6 to
+0.75 of the speed of a whole text, and windows an eighth of it at 0.35.
 """
 WINDOWS_OF_A_SIZE = 8
-"""The number of windows after which their size doubles, up to `CHARACTERS_IN_WINDOW`: after 2 million characters.
+"""The number of windows after which their size doubles. It reaches `CHARACTERS_IN_WINDOW` after 2 million characters.
 
 The sizes do not depend on the length of the text, which is unknown for standard input and for compressed files.
 """
@@ -40,7 +40,7 @@ class Window(NamedTuple):
     sentences: list[Sentence]
 
     def name(self) -> str:
-        """Return a name that tells the window from others of its text and of other texts, and that sorts by `start`.
+        """Return a name that identifies the window's lines and tokens, and that sorts by `start`.
 
         >>> Window(3, [Sentence("Two words", ["Two", "words"])]).name()
         '000000000003-04ac4cf1a53bcd2d'
@@ -50,10 +50,10 @@ class Window(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The share of one process: of the windows, numbered from 0, those whose number modulo `size` is `rank`.
+    """The share of one of `size` processes: every `size`th window, starting with window number `rank`.
 
-    Each process reads the text once, need not know its length, and has about as much work as any other. The windows are
-    the same as those of a single process, so the vectors are the same, too.
+    Each process reads the text once, need not know its length, and has about as much work as any other. The vectors
+    equal those of a single process, because the windows are the same.
     """
 
     rank: int = 0
@@ -72,9 +72,10 @@ class Corpus:
         A file, `-` for standard input, or lines, such as an open file.
     tokenizer : `Tokenizer`
     share : `Share`
-        By default the whole text.
+        The windows to read. The default is all of them.
 
-    Raises `ConfigurationError` for a path that is no file, and if several processes are to read standard input.
+    Raises `ConfigurationError` for a path that is not a file, for a path given as a string, and if several processes
+    are to read standard input or lines.
 
     >>> from allennlp.data.tokenizers import WhitespaceTokenizer
     >>> (window,) = Corpus(["Two words", "One"], WhitespaceTokenizer()).windows()
@@ -83,55 +84,58 @@ class Corpus:
     """
 
     def __init__(self, text: Union[Path, Iterable[str]], tokenizer: Tokenizer, share: Share = WHOLE) -> None:
-        is_file = isinstance(text, Path) and str(text) != "-"
-        if share.size > 1 and not is_file:
-            raise ConfigurationError(
-                f"expected a file that each of {share.size} processes can read, got the standard input"
-            )
-        if isinstance(text, Path) and is_file and (text.is_dir() or not text.exists()):
-            found = "a folder" if text.is_dir() else "a path that does not exist"
-            raise ConfigurationError(f"{text}: expected a text file, or - for the standard input, got {found}")
+        if isinstance(text, str):  # an iterable of its characters
+            raise ConfigurationError(f"expected a `Path` or lines, got the string {text[:100]!r}")
+        path = text if isinstance(text, Path) and str(text) != "-" else None
+        if share.size > 1 and path is None:
+            found = "standard input" if isinstance(text, Path) else "lines"
+            raise ConfigurationError(f"expected a file that each of {share.size} processes can read, got {found}")
+        if path is not None and (path.is_dir() or not path.exists()):
+            found = "a folder" if path.is_dir() else "a path that does not exist"
+            raise ConfigurationError(f"{path}: expected a text file, or - for standard input, got {found}")
         self._file = TextFile(text) if isinstance(text, Path) else OpenText(text)
         self._tokenizer = tokenizer
         self.share = share
 
     def windows(self) -> Iterator[Window]:
-        """Yield the windows of this share in their order. The text is always cut into the same windows.
+        """Yield the windows of this share in order. Every share sees the text cut into the same windows.
 
-        They are cut by characters, before tokenizing: the lines of other shares are only read.
+        Windows are cut by characters, before tokenizing, so the lines of other shares are read but not tokenized.
 
         Raises `ConfigurationError` for a file that cannot be read to its end, and for a line that is not UTF-8.
         """
         start = 0
         for number, lines in enumerate(_cut(self._file.lines())):
             if number % self.share.size == self.share.rank:
-                texts = [self._text(line) for line in lines]
-                tokens = ([token.ensure_text() for token in self._tokenizer.tokenize(text)] for text in texts)
-                yield Window(start, [Sentence(*sentence) for sentence in zip(texts, tokens, strict=True)])
+                sentences = []
+                for text in map(self._text, lines):
+                    tokens = self._tokenizer.tokenize(text)
+                    sentences.append(Sentence(text, [token.ensure_text() for token in tokens]))
+                yield Window(start, sentences)
             start += len(lines)
 
     def texts(self) -> Iterator[str]:
-        """Yield the text of each line, of all shares."""
+        """Yield the text of each line, those of other shares included."""
         return map(self._text, self._file.lines())
 
     def share_read(self) -> Optional[float]:
-        """Return how much of the file was read for the windows so far, from 0 to 1; `None` if its length is unknown."""
+        """Return the share of the file that was read so far, from 0 to 1, or `None` if its length is unknown."""
         return self._file.share_read()
 
     def identity(self) -> dict[str, Any]:
-        """Return what the sentences depend on, as values of JSON. Reads the file, which is not the standard input."""
+        """Return what the sentences depend on, as JSON values. Reads the file, which cannot be standard input."""
         assert isinstance(self._file, TextFile)
         with self._file.path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {"text": digest, "tokenizer": type(self._tokenizer).__name__}
 
     def _text(self, line: str) -> str:
-        # A tab at an end of a line is beside an empty token.
+        # Where tabs separate tokens, a tab at either end of a line marks an empty token.
         return line.rstrip("\r\n") if isinstance(self._tokenizer, JustTabsTokenizer) else line.strip()
 
 
 def _cut(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yield consecutive lines, as many as the next window has characters for, and at least one."""
+    """Yield the lines of each window: as many as its size in characters has room for, and at least one."""
     window: list[str] = []
     size, number, room = min(SMALLEST_WINDOW, CHARACTERS_IN_WINDOW), 0, 0
     for line in lines:

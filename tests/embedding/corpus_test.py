@@ -3,6 +3,7 @@ import io
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from allennlp.common.checks import ConfigurationError
@@ -51,9 +52,16 @@ def test_windows_are_dealt_out_in_turn_each_to_one_process(
         assert list(write(tmp_path, text, share=Share(rank, size)).windows()) == whole[rank::size]
 
 
-def test_the_standard_input_is_no_text_for_several_processes() -> None:
-    with pytest.raises(ConfigurationError, match=r"2 processes.*standard input"):
-        Corpus(Path("-"), Tokenizer.by_name("just_spaces")(), Share(1, 2))
+@pytest.mark.parametrize(("text", "got"), [(Path("-"), "standard input"), (["A line"], "lines")])
+def test_several_processes_cannot_share_standard_input_or_lines(text: Any, got: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"2 processes.*got {got}"):
+        Corpus(text, Tokenizer.by_name("just_spaces")(), Share(1, 2))
+
+
+def test_a_path_given_as_a_string_is_an_error_and_not_a_text_of_its_characters(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("Two words\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"expected a `Path`.*text'"):
+        Corpus(str(tmp_path / "text"), Tokenizer.by_name("just_spaces")())
 
 
 def test_what_a_text_is_changes_with_each_letter_and_with_the_tokenizer(tmp_path: Path) -> None:
