@@ -41,11 +41,11 @@ class ElmoClassifier(Model):
     encoder : `Seq2SeqEncoder`
         The task RNN. Its `input_size` is the width of x plus, with ELMo at the input, the width of ELMo.
     seq2vec_encoder : `Seq2VecEncoder`
-        Pools the tokens. Its input is the output of the RNN and, with ELMo at the output, ELMo.
+        Pools the token vectors: the output of the RNN, with ELMo beside it if `elmo_at` has `output`.
     elmo_at : `Union[str, Sequence[str]]`
         `input`, `output`, or a list of one or both. Each has its own mix.
     text_field_embedder : `Optional[TextFieldEmbedder]`
-        Embeds x from all token indexers except that of ELMo.
+        Embeds x from all token indexers except ELMo's.
     feedforward : `Optional[FeedForward]`
         Applied to the pooled vector before the softmax.
     dropout : `float`
@@ -55,9 +55,9 @@ class ElmoClassifier(Model):
     label_namespace : `str`
         The namespace of the labels in the vocabulary.
     initializer : `InitializerApplicator`
-        How parameters get their first values, as in AllenNLP's models.
+        Initializes the parameters, as in AllenNLP's models.
     num_labels : `Optional[int]`
-        The number of labels for a reader with `skip_label_indexing`. The default is the size of the label namespace.
+        The number of labels, for a reader with `skip_label_indexing`. The default is the size of the label namespace.
     """
 
     default_predictor = "elmo_classifier"
@@ -115,12 +115,12 @@ class ElmoClassifier(Model):
         tokens : `TextFieldTensors`
         label : `Optional[Tensor]` (B,)
         metadata : `Optional[list[dict[str, Any]]]`
-            With `words`, which are returned.
+            The `words` of each text, which are returned unchanged.
 
         # Returns
 
         `logits` and `probs` (B, labels), and `loss`, the mean negative log likelihood of the labels. A gold label that
-        training has not seen counts as an error of the classifier, and is left out of the loss.
+        is not in the training data counts as an error of the classifier, and is left out of the loss.
         """
         encoded, mask = self.text(tokens)
         pooled = self.dropout(self.seq2vec_encoder(encoded, mask))  # (B, pooled)
@@ -134,7 +134,7 @@ class ElmoClassifier(Model):
             losses = nn.functional.cross_entropy(logits, gold, ignore_index=-1, reduction="none")  # (B,)
             output["loss"] = losses.sum() / known.sum().clamp(min=1)
             self.accuracy(logits, gold)
-            # Unseen labels form an extra class, which is never predicted and whose F1 is not part of the mean.
+            # Unseen labels form an extra class that is never predicted. Its F1 is not part of the mean.
             scores = nn.functional.pad(logits, (0, 1), value=-torch.inf)  # (B, labels + 1)
             self.macro_f1(scores, label.where(known, self.labels.size))
         if metadata is not None:

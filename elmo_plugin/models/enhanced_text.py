@@ -18,16 +18,16 @@ PLACES = ("input", "output")
 
 
 class WholeInput(TextFieldEmbedder):
-    """Embed everything that the task layers read of a token: `[x; ELMo]`, with one ELMo for each place.
+    """Embed all that the task layers read: `[x; ELMo]` for each token, with one ELMo vector for each place.
 
-    AllenNLP's interpreters take the first `TextFieldEmbedder` of a model, scale its output and compute its gradient.
+    AllenNLP's interpreters scale the output of the first `TextFieldEmbedder` of a model and compute its gradient.
 
     # Parameters
 
     elmo : `Optional[Elmo]`
     text_field_embedder : `Optional[TextFieldEmbedder]`
     elmo_indexer : `str`
-        As in `EnhancedText`. Both modules belong to it, because archives contain their parameters under its names.
+        As in `EnhancedText`. Both modules are its submodules, because archives store their parameters under its names.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class EnhancedText(nn.Module):
     elmo_at : `Sequence[str]`
         `input`, `output` or both, in this order.
     text_field_embedder : `Optional[TextFieldEmbedder]`
-        Embeds x from all token indexers except that of ELMo.
+        Embeds x from all token indexers except ELMo's.
     dropout : `float`
         Applied to the output of the RNN, before ELMo is concatenated.
     elmo_indexer : `str`
@@ -90,7 +90,7 @@ class EnhancedText(nn.Module):
     ) -> None:
         super().__init__()
         probability(dropout=dropout)
-        self.whole_input = WholeInput(elmo, text_field_embedder, elmo_indexer)  # the first submodule, see there
+        self.whole_input = WholeInput(elmo, text_field_embedder, elmo_indexer)  # first, so that interpreters find it
         self.encoder = encoder
         self.elmo = elmo
         self.elmo_at = tuple(elmo_at) if elmo else ()
@@ -127,7 +127,8 @@ class EnhancedText(nn.Module):
         built = elmo.construct(num_output_representations=len(places))
         if len(built.mixes) != len(places):
             raise ConfigurationError(
-                f"'elmo_at': expected as many places as the pretrained ELMo has mixes, {len(built.mixes)}, got {places}"
+                f"'elmo_at': expected one place for each of the {len(built.mixes)} mixes of the pretrained ELMo, "
+                f"got {places}"
             )
         if not built.requires_grad:
             built.bilm.requires_grad_(False)  # `_pretrained` with `freeze: false` unfreezes all parameters

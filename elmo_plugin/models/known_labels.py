@@ -1,4 +1,4 @@
-"""The labels that a model can predict, and labels in its data that training has not seen."""
+"""The labels that a model can predict, and unseen labels: those in its data that were not in the training data."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ from torch import BoolTensor, Tensor
 logger = logging.getLogger(__name__)
 
 UNSEEN = "@@UNSEEN@@"
-"""The name of an unseen label that another process has read and could not pass on."""
+"""Stands for an unseen label whose name another process read and could not pass on."""
 
 
 class KnownLabels:
@@ -47,7 +47,7 @@ class KnownLabels:
 
     def __init__(self, vocab: Vocabulary, namespace: str, size: Optional[int] = None) -> None:
         self.namespace = namespace
-        # A lookup would create the namespace, and AllenNLP cannot save an empty one.
+        # A lookup would create a missing namespace, and AllenNLP cannot save an empty one.
         exists = namespace in vocab.get_namespaces()
         self._names = vocab.get_index_to_token_vocabulary(namespace) if exists else {}
         self.size = len(self._names) if size is None else size
@@ -95,8 +95,8 @@ class KnownLabels:
 class _Indices(dict[str, int]):
     """Map labels to indices. An unseen label gets a negative index, the same one in every process.
 
-    The model sees only the index. A worker of a data loader, which reads the label, leaves its name in a file for the
-    process of the model.
+    The model sees only the index. A data loader's worker, which reads the label, writes its name to a file for the
+    model's process.
     """
 
     def __init__(self, indices: dict[str, int]) -> None:
@@ -113,9 +113,9 @@ class _Indices(dict[str, int]):
             parent = multiprocessing.parent_process()
             if parent is not None and parent.pid == self._owner:
                 line = f"{json.dumps(label)}\n".encode()
-                with suppress(OSError):  # the name serves a warning and the spans of unseen labels
+                with suppress(OSError):  # without the name, the label counts as `UNSEEN`
                     file = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-                    os.write(file, line)  # at once, so that lines of several workers do not mix
+                    os.write(file, line)  # in one call, so that lines of several workers do not mix
                     os.close(file)
         return index
 
@@ -129,6 +129,6 @@ class _Indices(dict[str, int]):
 
 
 def _remove(file: str, owner: int) -> None:
-    """Remove the file of an `_Indices`, unless this is a fork of its process."""
+    """Remove the file of an `_Indices`, unless this process is a fork of its owner."""
     if os.getpid() == owner:
         Path(file).unlink(missing_ok=True)

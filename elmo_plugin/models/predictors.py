@@ -21,7 +21,7 @@ from elmo_plugin.text import instance_words, read_question, without_lone_surroga
 class ElmoTaggerPredictor(LabelPredictor):
     """Predict `tokens`, `tags`, `probabilities` (one per token) and, if the tags encode spans, `spans`.
 
-    A span has its `label`, `start` and `end` (tokens, `end` is exclusive) and `text`.
+    A span has a `label`, a `text`, and the tokens `start` to `end`, exclusive.
 
     ```python
     predictor = Predictor.from_path("model.tar.gz", "elmo_tagger")
@@ -32,7 +32,7 @@ class ElmoTaggerPredictor(LabelPredictor):
     """
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
-        """Answer instances in one forward pass. A text without tokens has no tags."""
+        """Tag instances in one forward pass. A text without tokens has no tags."""
         sentences = [instance_words(instance) for instance in instances]
         nonempty = [_without(instance, "tags") for instance, words in zip(instances, sentences, strict=True) if words]
         outputs = iter(Predictor.predict_batch_instance(self, nonempty) if nonempty else [])
@@ -53,9 +53,9 @@ class ElmoTaggerPredictor(LabelPredictor):
         return super().json_to_labeled_instances(inputs)
 
     def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
-        """Return one instance per predicted span. All other tags are O and do not count in the loss.
+        """Return one instance per predicted span, in which all other tags are O and left out of the loss.
 
-        If no span is predicted, or the tags encode no spans, the result is one instance with all tags.
+        If no span is predicted, or the tags encode no spans, return one instance with all tags.
         """
         tags = outputs["tags"][: len(instance_words(instance))]
         namespace = getattr(self._model, "label_namespace", "labels")
@@ -87,17 +87,14 @@ class ElmoTaggerPredictor(LabelPredictor):
     def _answer(self, words: list[str], output: JsonDict) -> JsonDict:
         if words and "tags" not in output:
             raise ConfigurationError(
-                f"'elmo_tagger': expected a model that tags, got {type(self._model).__name__}, which gives {[*output]}"
+                f"'elmo_tagger': expected a tagger, got {type(self._model).__name__}, which returns {[*output]}"
             )
         tags = output.get("tags", [])[: len(words)]  # AllenNLP's taggers also tag the padding of a batch
         answer: JsonDict = {"tokens": words, "tags": tags}
-        # AllenNLP's `simple_tagger` gives `class_probabilities` instead, and its `crf_tagger` gives none.
-        by_tag = output.get("class_probabilities")
-        probabilities = output.get(
-            "probabilities", [] if by_tag is None else [max(row) for row in by_tag[: len(words)]]
-        )
-        if probabilities or not words:
-            answer["probabilities"] = probabilities
+        if "probabilities" in output or not words:
+            answer["probabilities"] = output.get("probabilities", [])
+        elif "class_probabilities" in output:  # of AllenNLP's `simple_tagger`; its `crf_tagger` has none
+            answer["probabilities"] = [max(row) for row in output["class_probabilities"][: len(words)]]
         if self._label_encoding is not None:
             answer["spans"] = [
                 {"label": label, "start": start, "end": end + 1, "text": " ".join(words[start : end + 1])}
@@ -132,7 +129,7 @@ class ElmoClassifierPredictor(LabelPredictor):
     """
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
-        """Answer instances in one forward pass."""
+        """Classify instances in one forward pass."""
         unlabelled = [_with_a_token(_without(instance, "label")) for instance in instances]
         outputs = Predictor.predict_batch_instance(self, unlabelled) if unlabelled else []
         return [self._answer(*pair) for pair in zip(map(instance_words, unlabelled), outputs, strict=True)]
@@ -154,7 +151,7 @@ class ElmoClassifierPredictor(LabelPredictor):
     def _answer(self, words: list[str], output: JsonDict) -> JsonDict:
         if "label" not in output:
             raise ConfigurationError(
-                f"'elmo_classifier': expected a classifier, got {type(self._model).__name__}, which gives {[*output]}"
+                f"'elmo_classifier': expected a classifier, got {type(self._model).__name__}, which returns {[*output]}"
             )
         namespaces = (getattr(self._model, name, None) for name in ("label_namespace", "_label_namespace"))
         names = self._model.vocab.get_index_to_token_vocabulary(next(filter(None, namespaces), "labels"))
@@ -183,7 +180,7 @@ class ElmoEmbedderPredictor(TextPredictor):
         self.elmo, self.mix = trained_elmo(model)
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
-        """Answer instances in one biLM pass."""
+        """Embed instances in one biLM pass."""
         if not instances:
             return []
         sentences = [instance_words(instance) for instance in instances]
@@ -202,30 +199,30 @@ class ElmoEmbedderPredictor(TextPredictor):
         return sanitize(answers)
 
     def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
-        """Raise `ConfigurationError`: vectors are no label that an interpreter could explain."""
+        """Raise `ConfigurationError`, because interpreters explain labels and not vectors."""
         raise ConfigurationError(
             "AllenNLP's interpreters and attackers explain a predicted label: expected the predictor 'elmo_tagger' or "
             "'elmo_classifier', got 'elmo_embedder'"
         )
 
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
-        """Return an instance without the dataset reader, which may need more than a text for other models."""
+        """Build the instance without the dataset reader, which may need more than a text for other models."""
         return Instance({"tokens": TextField([Token(word) for word in self.words(json_dict)])})
 
 
 def _probs(output: JsonDict) -> list[float]:
-    """Return the probability of each label, also of AllenNLP's `basic_classifier` and `bcn`."""
+    """Return the probability of each label, which AllenNLP's `bcn` calls `class_probabilities`."""
     probs = output["probs"] if "probs" in output else output.get("class_probabilities", [])
     return [float(value) for value in probs]
 
 
 def _without(instance: Instance, name: str) -> Instance:
-    """Return the instance without a gold label, which the model may not know."""
+    """Return the instance without its gold label, which may be unseen."""
     return Instance({key: field for key, field in instance.fields.items() if key != name})
 
 
 def _with_a_token(instance: Instance) -> Instance:
-    """Return the instance with an empty word in a text without tokens, because no RNN reads a sequence of length 0."""
+    """Return the instance, with one empty word if it has no tokens: no RNN reads a sequence of length 0."""
     if instance_words(instance):
         return instance
     return Instance({**instance.fields, "tokens": TextField([Token("")])})

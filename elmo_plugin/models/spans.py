@@ -13,8 +13,8 @@ from allennlp.training.metrics import Metric, SpanBasedF1Measure
 Spans = list[tuple[str, tuple[int, int]]]
 """The label of each span with its first and its last token."""
 
-# IOB1 marks the begin of a span (B) only behind a span of the same type, BIO (IOB2) always. BIOUL also marks the last
-# token of a span (L) and spans of one token (U).
+# IOB1 marks the first token of a span (B) only if it follows a span of the same type, BIO (IOB2) always. BIOUL also
+# marks the last token of a span (L) and spans of one token (U).
 PREFIXES = {"IOB1": [*"BIO"], "BIO": [*"BIO"], "BIOUL": [*"BIOUL"]}
 """The coding schemes that can be read, with the prefixes of their tags."""
 TARGETS = ("BIO", "BIOUL")
@@ -33,7 +33,7 @@ def bioul_to_bio(tags: Iterable[str]) -> list[str]:
 
 
 def bioul_tags_to_spans(tags: list[str], classes_to_ignore: list[str]) -> Spans:
-    """Return the spans of BIOUL tags. Ill-formed spans count as in BIO, where AllenNLP's function for BIOUL raises."""
+    """Return the spans of BIOUL tags. Ill-formed spans, for which AllenNLP's function raises, count as in BIO."""
     return span_utils.bio_tags_to_spans(bioul_to_bio(tags), classes_to_ignore)
 
 
@@ -54,10 +54,10 @@ def convert_tags(tags: list[str], scheme: str, target: str) -> list[str]:
 
 
 def first_invalid_tag(tags: list[str], scheme: str) -> Optional[int]:
-    """Return the index of the first tag that `scheme` does not allow behind the previous tags.
+    """Return the index of the first tag that `scheme` does not allow after the previous tags.
 
-    For a span that the end of the sentence leaves open it is the last tag. In IOB1 each order of tags has a meaning, so
-    only the form of a tag can be wrong.
+    If the sentence ends inside a span, it is the index of the last tag. IOB1 allows any order of tags, so only the form
+    of a tag can be wrong.
     """
     previous = ("START", "")
     for index, tag in enumerate(tags):
@@ -81,7 +81,7 @@ def check_label_encoding(label_encoding: str, labels: Collection[str]) -> None:
     if end and prefixes & {"B", "I", "M"} and end not in prefixes:
         raise ConfigurationError(
             f"'label_encoding' {label_encoding!r}: expected labels that begin with {end} for the last token of a span, "
-            "got none; the labels may be in 'BIO'"
+            "got none; perhaps the labels are in 'BIO'"
         )
     # The name of each encoding consists of its prefixes. AllenNLP's own entries of a vocabulary begin with @@.
     others = sorted(label for label in labels if label[:1] not in label_encoding and not label.startswith("@@"))
@@ -95,9 +95,9 @@ def check_label_encoding(label_encoding: str, labels: Collection[str]) -> None:
 class SpanF1(Metric):
     """Precision, recall and F1 of spans, over all processes of a distributed run.
 
-    It counts as AllenNLP's `SpanBasedF1Measure`, which supports only one process. A predicted span is correct if its
-    label, start and end are correct. A tag outside of the encoding is a span by itself. Without an encoding, each token
-    with a tag other than O is one, so that the scores are those of tokens.
+    It counts like AllenNLP's `SpanBasedF1Measure`, which supports only one process. A predicted span is correct if its
+    label, start and end are correct. A tag outside the encoding is a span by itself. Without an encoding, each token
+    with a tag other than O is a span, so the scores are those of tokens.
 
     >>> metric = SpanF1(["O", "B-PER", "I-PER"], "BIO")
     >>> metric([["B-PER", "I-PER", "O"]], [["B-PER", "I-PER", "B-PER"]])
@@ -123,7 +123,7 @@ class SpanF1(Metric):
         self.reset()
 
     def __call__(self, predicted: Sequence[list[str]], gold: Sequence[list[str]]) -> None:  # type: ignore[override]
-        """Add the tags of sentences. All processes must call it equally often."""
+        """Count the spans in the tags of sentences. All processes must call it equally often."""
         counts = torch.zeros_like(self.counts)
         for predicted_tags, gold_tags in zip(predicted, gold, strict=True):
             got, expected = self._spans(predicted_tags), self._spans(gold_tags)
@@ -133,7 +133,7 @@ class SpanF1(Metric):
         self.counts += dist_reduce_sum(counts).cpu()
 
     def get_metric(self, reset: bool = False) -> dict[str, Any]:
-        """Return `precision-`, `recall-` and `f1-measure-` for each type of span seen so far, and for `overall`."""
+        """Return `precision-`, `recall-` and `f1-measure-` for each type of span counted so far, and for `overall`."""
         by_type = zip(self.types, self.counts[:, :-1].T.tolist(), strict=True)
         counts = {name: each for name, each in by_type if any(each)} | {"overall": self.counts.sum(dim=1).tolist()}
         metrics = {}
@@ -146,7 +146,7 @@ class SpanF1(Metric):
         return metrics
 
     def reset(self) -> None:
-        """Forget all spans."""
+        """Set all counts to zero."""
         # Rows: true positives, false positives, false negatives. Columns: each type, and all other types together.
         self.counts = torch.zeros(3, len(self.types) + 1, dtype=torch.long)
 

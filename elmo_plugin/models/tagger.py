@@ -20,7 +20,7 @@ from elmo_plugin.models.known_labels import KnownLabels
 from elmo_plugin.models.spans import SpanF1, check_label_encoding
 
 IMPOSSIBLE = -1e4
-"""The score of an impossible tag, the same as of a forbidden transition in AllenNLP's CRF."""
+"""The score of an impossible tag. AllenNLP's CRF gives forbidden transitions the same score."""
 
 
 @Model.register("elmo_tagger")
@@ -48,11 +48,11 @@ class ElmoTagger(Model):
     elmo_at : `Union[str, Sequence[str]]`
         `input`, `output`, or a list of one or both. Each has its own mix.
     text_field_embedder : `Optional[TextFieldEmbedder]`
-        Embeds x from all token indexers except that of ELMo.
+        Embeds x from all token indexers except ELMo's.
     crf : `bool`
         Whether to use a conditional random field, with the constraints of `label_encoding`, or a softmax per token.
     label_encoding : `Optional[str]`
-        `BIO`, `BIOUL`, `IOB1` or `BMES` to predict spans and measure their F1, or `None` for tags that encode none.
+        `BIO`, `BIOUL`, `IOB1` or `BMES` to predict spans and measure their F1, or `None` for tags that encode no spans.
     dropout : `float`
         Applied to the output of the RNN.
     elmo_indexer : `str`
@@ -60,10 +60,10 @@ class ElmoTagger(Model):
     label_namespace : `str`
         The namespace of the tags in the vocabulary.
     verbose_metrics : `bool`
-        Whether to report span scores for each label, and not only overall. Without a label encoding, this reports the
-        precision, recall and F1 of the tokens of each label, and overall of all tokens with a label other than O.
+        Whether to report span scores for each label as well as overall. Without a label encoding, the scores are those
+        of tokens: for each label, and overall for all tokens with a label other than O.
     initializer : `InitializerApplicator`
-        How parameters get their first values, as in AllenNLP's models.
+        Initializes the parameters, as in AllenNLP's models.
     """
 
     default_predictor = "elmo_tagger"
@@ -116,15 +116,15 @@ class ElmoTagger(Model):
         tags : `Optional[Tensor]` (B, T)
             Gold labels.
         metadata : `Optional[list[dict[str, Any]]]`
-            With `words`, which are returned.
+            The `words` of each sentence, which are returned unchanged.
         ignore_loss_on_o_tags : `bool`
-            Leave the tags O out of the loss. AllenNLP's interpreters do so for the loss of one span.
+            Leave tokens tagged O out of the loss. AllenNLP's interpreters set it to explain a single span.
 
         # Returns
 
         `logits` (B, T, labels), `mask` (B, T), `tags` (a list of label indices per sentence), and `loss`, the mean over
-        sentences of the negative log likelihood of the CRF, or of the mean cross entropy of a sentence's tokens. A gold
-        label that training has not seen counts as an error of the tagger, and is left out of the loss.
+        sentences of the CRF's negative log likelihood, or of the mean cross entropy of a sentence's tokens. A gold
+        label that is not in the training data counts as an error of the tagger, and is left out of the loss.
         """
         encoded, mask = self.text(tokens)
         logits = self.tag_projection(encoded)  # (B, T, labels)
@@ -139,7 +139,7 @@ class ElmoTagger(Model):
         return output
 
     def make_output_human_readable(self, output_dict: dict[str, Any]) -> dict[str, Any]:
-        """Add the names of the tags and the probability of each, which for a CRF is its marginal.
+        """Replace tag indices by names and add the probability of each tag, which for a CRF is its marginal.
 
         AllenNLP's CRF is normalized over all tag sequences, including those that the label encoding forbids.
         """
@@ -153,7 +153,7 @@ class ElmoTagger(Model):
         return output_dict
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
-        """Return the accuracy of tags, and with a label encoding or `verbose_metrics` precision, recall and F1."""
+        """Return the accuracy and, with a label encoding or `verbose_metrics`, precision, recall and F1."""
         metrics = {"accuracy": self.accuracy.get_metric(reset)}
         if self.span_f1 is not None:
             spans = self.span_f1.get_metric(reset)
@@ -175,7 +175,7 @@ class ElmoTagger(Model):
             return sequence_cross_entropy_with_logits(logits, tags.where(counted, 0), mask & counted)  # type: ignore[arg-type]
         if counted.all():
             return -self.crf(logits, tags, mask) / logits.size(0)
-        # The likelihood of the counted tags is the sum over all sequences that contain them.
+        # The likelihood of the counted tags is the sum of the likelihoods of all sequences that contain them.
         indices = torch.arange(logits.size(-1), device=logits.device)
         excluded = counted.unsqueeze(-1) & (tags.unsqueeze(-1) != indices)  # (B, T, labels)
         log_likelihood = self.crf._input_likelihood(
@@ -189,8 +189,9 @@ class ElmoTagger(Model):
             row[range(len(indices)), indices] = 1.0
         self.accuracy(chosen, tags.where(self.labels.are_known(tags), -1), mask)
         if self.span_f1 is not None:
-            gold = [row[: len(best)] for row, best in zip(tags.tolist(), predicted, strict=True)]
-            self.span_f1(*([[*map(self.labels.name, row)] for row in rows] for rows in (predicted, gold)))
+            name = self.labels.name
+            gold = [[*map(name, row[: len(best)])] for row, best in zip(tags.tolist(), predicted, strict=True)]
+            self.span_f1([[*map(name, row)] for row in predicted], gold)
 
     def _probabilities(self, logits: Tensor, mask: BoolTensor) -> Tensor:
         """Return the probability of each label of each token, (B, T, labels)."""

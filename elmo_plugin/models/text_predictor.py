@@ -1,4 +1,4 @@
-"""What the predictors share: raw text or tokens in, and the layer that AllenNLP's interpreters look at."""
+"""The base classes of the predictors: they read raw text or tokens, and choose the layer that interpreters explain."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Optional
@@ -28,11 +28,11 @@ class TextPredictor(Predictor, ABC):
         self.tokenizer = SpacyBlankTokenizer(language)
 
     def load_line(self, line: str) -> JsonDict:
-        """Parse a line of JSON. Raises `ConfigurationError` for any other line."""
+        """Parse a line of JSON. Raises `ConfigurationError` if it is not JSON."""
         return read_line(line)
 
     def words(self, json_dict: JsonDict) -> list[str]:
-        """Return the tokens of a question. Raises `ConfigurationError` if it has neither text nor tokens."""
+        """Return the tokens of an input. Raises `ConfigurationError` if it has neither text nor tokens."""
         question = read_question(json_dict)
         if isinstance(question, list):
             return question
@@ -77,17 +77,17 @@ class LabelPredictor(TextPredictor):
             elmo = next((part for part in model.modules() if isinstance(part, Elmo)), None)
             if elmo is None:
                 raise ConfigurationError(
-                    f"'interpretable_layer': expected a {type(model).__name__} with ELMo, got none"
+                    f"'interpretable_layer': expected a model with ELMo, got a {type(model).__name__} without"
                 )
             self._layer = elmo.expose_token_layer()
 
     def get_interpretable_layer(self) -> nn.Module:
-        """Return the module whose output is explained. For AllenNLP's models it is the text field embedder."""
+        """Return the module whose output is explained. In AllenNLP's models it is the text field embedder."""
         return super().get_interpretable_layer() if self._layer is None else self._layer
 
     def get_interpretable_text_field_embedder(self) -> nn.Module:
-        """Return the module whose inputs say which word pieces make up a token."""
-        # Our layers have one vector per token, and a module that never runs has no inputs to look at.
+        """Return the module whose inputs tell AllenNLP which word pieces make up a token."""
+        # Our layers have one vector per token, so AllenNLP's hook gets a module that never runs.
         return super().get_interpretable_text_field_embedder() if self._layer is None else nn.Identity()
 
     @abstractmethod

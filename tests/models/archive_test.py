@@ -227,7 +227,7 @@ def test_elmo_may_be_a_module_of_another_archive(freeze: bool, kind: str, traine
         assert torch.equal(parameter, value) == (freeze or not is_mix)
     one = EXPERIMENTS["elmo_tagger"](pretrained)
     one["model"]["elmo_at"] = ["input"]
-    with pytest.raises(ConfigurationError, match=r"'elmo_at': .* mixes, 2, got \['input'\]"):
+    with pytest.raises(ConfigurationError, match=r"'elmo_at': .* 2 mixes .*, got \['input'\]"):
         build_model(one)
 
 

@@ -19,12 +19,12 @@ from elmo_plugin.text import as_tokens
 
 logger = logging.getLogger(__name__)
 
-# `str.split` would also split at no-break spaces and the like, which tokens contain.
+# `str.split` would also split at no-break spaces and the like, which tokens may contain.
 BLANKS = re.compile(r"[ \t]+")
 # CoNLL-U, "Words, Tokens and Empty Nodes": 1 is a word, 1-2 a multiword range, 8.1 an empty node.
 WORD_ID = re.compile(r"[0-9]+")
 OTHER_ID = re.compile(r"[0-9]+[-.][0-9]+")
-# A CoNLL-U file begins with a comment that has one of the format's own keys, or with an id and nine more columns.
+# A CoNLL-U file begins with a comment that has one of the format's own keys, or with a row of an id and nine columns.
 CONLLU_COMMENT = re.compile(r"# *(?:newdoc|newpar|(?:sent_id|text|global\.columns) *=)")
 CONLLU_ROW = re.compile(r"(?:1|1-[0-9]+)(?:\t[^\t]+){9}$")
 
@@ -76,7 +76,7 @@ class ColumnTagsReader(DatasetReader):
         an ordinary token.
     coding_scheme : `str`, optional (default = `None`)
         How the tags encode spans: `IOB1`, `BIO` (IOB2) or `BIOUL`. The tags are checked against it. `None` accepts any
-        tags. For BIO in which a span may also begin with I, use `IOB1`, which reads both.
+        tags. For BIO tags in which some spans begin with I, use `IOB1`, which reads both.
     convert_to_coding_scheme : `str`, optional (default = `None`)
         `BIO` or `BIOUL`, or `None` to keep the tags of the file.
     token_indexers : `Dict[str, TokenIndexer]`, optional (default = `{"tokens": SingleIdTokenIndexer()}`)
@@ -121,7 +121,7 @@ class ColumnTagsReader(DatasetReader):
         self._label_namespace = label_namespace
 
     def text_to_instance(self, tokens: Sequence[Union[str, Token]], tags: Optional[list[str]] = None) -> Instance:
-        """Return the `Instance` of a tokenized sentence. Tags are expected in `coding_scheme`, and are converted."""
+        """Return the `Instance` of a tokenized sentence. Its tags are in `coding_scheme`, and are converted."""
         words = as_tokens(tokens) or [Token("")]
         sentence = TextField(words)
         fields: dict[str, Field[Any]] = {
@@ -135,7 +135,7 @@ class ColumnTagsReader(DatasetReader):
         return Instance(fields)
 
     def apply_token_indexers(self, instance: Instance) -> None:
-        """Set the token indexers, in the process that needs them."""
+        """Set the token indexers, which AllenNLP does in the process that needs them."""
         instance["tokens"].token_indexers = self._token_indexers  # type: ignore[attr-defined]
 
     def _read(self, file_path: Location) -> Iterator[Instance]:
@@ -145,7 +145,7 @@ class ColumnTagsReader(DatasetReader):
             yield self.text_to_instance([row.token for row in sentence], [row.tag for row in sentence])
 
     def _sentences(self, file_path: Location) -> Iterator[list[Row]]:
-        """Yield the rows of each sentence. Every worker reads all of them, so that each one notices an empty file."""
+        """Yield the rows of each sentence. Every worker reads them all, so every worker reports an empty file."""
         empty = True
         for is_row, rows in groupby(self._rows(file_path), key=lambda row: row is not None):
             if is_row:
@@ -160,13 +160,13 @@ class ColumnTagsReader(DatasetReader):
         for number, line in enumerate(read_lines(file_path), 1):
             if self._conllu and line.startswith("#"):
                 continue
-            # The CoNLL-2003 line that begins a document has spaces between its columns, whatever the delimiter is.
+            # In CoNLL-2003 the line that begins a document has spaces between its columns, whatever the delimiter.
             if not line.strip() or line.split()[0] == "-DOCSTART-":
                 yield None
                 continue
             line = line.rstrip("\r\n")
             if "\r" in line:
-                raise line_error(file_path, number, "one line, which ends with \\n or \\r\\n", "\\r inside it")
+                raise line_error(file_path, number, "a line that ends with \\n or \\r\\n", "\\r inside it")
             columns = BLANKS.split(line.strip(" \t")) if self._delimiter is None else line.split(self._delimiter)
             if not width:
                 first_line, width = number, len(columns)
@@ -186,14 +186,14 @@ class ColumnTagsReader(DatasetReader):
             yield row
 
     def _check_first_row(self, file_path: Location, number: int, line: str, columns: list[str]) -> None:
-        """Check that the file is not CoNLL-U by mistake, and that both columns exist and differ.
+        """Check that the file is not CoNLL-U unless `conllu` is set, and that both columns exist and differ.
 
-        CoNLL-U that is read as another format has ids as tokens, or comments as rows. A file that is split at the wrong
-        delimiter has one column, so that each token would be its own tag.
+        In CoNLL-U read as another format, ids would be tokens and comments rows. In a file split at the wrong
+        delimiter, there is one column and each token would be its own tag.
         """
         ids_are_tokens = self._token_column == 0 and CONLLU_ROW.match(line)
         if not self._conllu and (CONLLU_COMMENT.match(line) or ids_are_tokens):
-            raise line_error(file_path, number, "another format, or 'conllu' true", "CoNLL-U")
+            raise line_error(file_path, number, "'conllu' true, or a file in another format", "CoNLL-U")
         places = {"token_column": self._token_column, "tag_column": self._tag_column}
         existing = {range(len(columns))[index] for index in places.values() if -len(columns) <= index < len(columns)}
         if len(existing) < len(places):
@@ -204,13 +204,16 @@ class ColumnTagsReader(DatasetReader):
             raise line_error(file_path, number, expected, got)
 
     def _check_tags(self, file_path: Location, sentence: list[Row]) -> None:
-        tags = [row.tag for row in sentence]
         scheme = self._coding_scheme
-        index = first_invalid_tag(tags, scheme) if scheme else None
-        if scheme is None or index is None:
+        if scheme is None:
             return
-        before, after = [repr(tag) for tag in tags[:index]], [repr(tag) for tag in tags[index + 1 :]]
-        got = f"{tags[index]!r} between {['the start', *before][-1]} and {[*after, 'the end of the sentence'][0]}"
+        tags = [row.tag for row in sentence]
+        index = first_invalid_tag(tags, scheme)
+        if index is None:
+            return
+        before = repr(tags[index - 1]) if index > 0 else "the start"
+        after = repr(tags[index + 1]) if index + 1 < len(tags) else "the end of the sentence"
+        got = f"{tags[index]!r} between {before} and {after}"
         prefixes = ", ".join("O" if prefix == "O" else f"{prefix}-…" for prefix in PREFIXES[scheme])
         if sentence[index].line == 1:
             got += "; if it is a header, delete the line"

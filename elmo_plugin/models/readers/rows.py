@@ -16,7 +16,7 @@ Rows = Iterator[tuple[int, list[str]]]
 """Line numbers, from 1, with the columns of a row."""
 
 FIELD_SIZE_LIMIT = 2**26
-"""The longest field of a CSV file in characters. Python's own limit is 131,072."""
+"""The longest field of a CSV file, in characters. Python's own limit is 131,072."""
 
 
 def read_lines(file_path: Location) -> Iterator[str]:
@@ -26,7 +26,7 @@ def read_lines(file_path: Location) -> Iterator[str]:
 
 def quoted_rows(file_path: Location, delimiter: str, quote_char: str) -> Rows:
     """Yield each row of a CSV file (RFC 4180) that is not blank, with the number of its first line."""
-    csv.field_size_limit(max(csv.field_size_limit(), FIELD_SIZE_LIMIT))  # a setting of the whole process
+    csv.field_size_limit(max(csv.field_size_limit(), FIELD_SIZE_LIMIT))  # applies to the whole process
     # `strict`, because otherwise a quote that is never closed swallows the rest of the file.
     reader = csv.reader(read_lines(file_path), delimiter=delimiter, quotechar=quote_char, strict=True)
     line = 1
@@ -36,7 +36,7 @@ def quoted_rows(file_path: Location, delimiter: str, quote_char: str) -> Rows:
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
-        expected = f"fields quoted as a whole with {quote_char}, or 'quote_char' null if quotes are text"
+        expected = f"fields that are quoted as a whole with {quote_char}, or 'quote_char' null if quotes are text"
         raise line_error(file_path, line, expected, f"a row that is not CSV ({error})") from error
 
 
@@ -59,7 +59,7 @@ def show_columns(columns: list[str]) -> str:
 
 
 def delimiter_hint(columns: list[str], delimiter: Optional[str]) -> str:
-    """Return the end of an error that suggests another delimiter, or an empty string if none is likely."""
+    """Return a hint, for the end of an error, to use another delimiter; an empty string if none is likely."""
     candidates = ["\t", ";", "|", ",", " "] if len(columns) == 1 else ["\t"]
     for candidate in candidates:
         if candidate != delimiter and any(candidate in column for column in columns):

