@@ -1,4 +1,4 @@
-"""Answers requests with the models, in their thread and within the limits."""
+"""Answer requests with the models, in the models' thread and within the limits."""
 
 from collections.abc import Sequence
 from typing import Any, Union
@@ -11,17 +11,17 @@ from elmo_plugin.serving.text_index import Question
 
 
 class Answering:
-    """Answers requests with the models, in their thread and within the limits."""
+    """Answers requests with the models, in the models' thread and within the limits."""
 
     def __init__(self, model: ServedModel, limits: Limits) -> None:
         self.model, self.limits, self.thread = model, limits, ModelThread()
 
     async def ask(self, task: Task, items: Sequence[Any]) -> list[Any]:
-        """Return the answers of a task."""
+        """Return the answers of a task, which runs in the models' thread."""
         return await self.thread.answer(task, items)
 
     async def read(self, given: Sequence[Union[str, list[str]]]) -> list[Sentence]:
-        """Split sentences into words. Raises `RequestError` for too many of either."""
+        """Split sentences into words. Raises `RequestError` for too many sentences or words."""
         self.limits.check_given(given)
         sentences: list[Sentence] = await self.ask(self.model.read, given)
         self.limits.check_words([each.tokens for each in sentences])

@@ -11,7 +11,7 @@ JSON_TYPE = "application/json"
 
 
 def encode(answers: Sequence[Any]) -> list[str]:
-    """Return each answer as JSON. Lone surrogates are escaped, because UTF-8 cannot encode them.
+    """Return each answer as JSON. All but ASCII is escaped, because UTF-8 cannot encode lone surrogates.
 
     >>> encode([{"vectors": np.zeros((1, 2))}])
     ['{"vectors": [[0.0, 0.0]]}']

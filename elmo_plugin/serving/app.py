@@ -1,6 +1,6 @@
 """The web application: the JSON API, its documentation, and the page."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from math import prod
@@ -33,16 +33,61 @@ from elmo_plugin.serving.requests import (
 from elmo_plugin.serving.served_model import ServedModel
 
 ERRORS = {
-    400: "The request is not meant for this server, or holds no JSON.",
+    400: "The request names another host, or is not JSON.",
     408: "The request took too long to arrive.",
     413: "The request has too many bytes.",
-    422: "The request asks for something else, or for too much.",
-    503: "The server is busy, or the answer takes too long.",
+    422: "A key or a value of the request is wrong, or it asks for too much.",
+    503: "The server is busy, or the answer took too long.",
 }
-ABOUT = """Sentences in, one answer per sentence out, in their order.
+ABOUT = """A request has sentences, and is answered by one answer per sentence, in the same order.
 
-An error is `{"error": "…"}` with its status. Answers do not depend on the other sentences and requests, apart from
+An error is `{"error": "…"}` with an HTTP status. An answer does not depend on other sentences and requests, apart from
 rounding in the last bits."""
+
+
+def _what_is_wrong(error: Mapping[str, Any]) -> str:
+    """Return the first error of a request as one line that names the key."""
+    place, kind = error["loc"][1:], error["type"]
+    if kind == "json_invalid":
+        return f"the request: expected JSON, got an error at character {place[0]}: {error['ctx']['error']}"
+    if not place:
+        return "the request: expected a JSON object, sent with Content-Type: application/json"
+    where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).removeprefix(".")
+    if kind == "missing":
+        return f"'{where}': expected a value, got none"
+    if kind == "extra_forbidden":
+        return f"'{where}': expected no such key"
+    message = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+    return f"'{where}': {message}" + ("" if ", got " in message else f", got {error['input']!r:.100}")
+
+
+async def _invalid(request: Request, error: RequestValidationError) -> Response:
+    return error_answer(422, _what_is_wrong(error.errors()[0]))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return error_answer(getattr(error, "status", 422), str(error))
+
+
+async def _http(request: Request, error: HTTPException) -> Response:
+    message = str(error.detail)
+    if error.status_code == 404:
+        message = f"expected one of {', '.join(request.app.openapi()['paths'])}, got {request.url.path[:100]!r}"
+    return error_answer(error.status_code, message)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    return error_answer(500, "the server failed; its log has the reason")
+
+
+HANDLERS: dict[Union[int, type[Exception]], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
+    RequestValidationError: _invalid,
+    RequestError: _refused,
+    ConfigurationError: _refused,
+    HTTPException: _http,
+    Exception: _unexpected,
+}
+"""The functions that answer errors with JSON."""
 
 
 def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optional[frozenset[str]] = None) -> FastAPI:
@@ -50,9 +95,9 @@ def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optiona
 
     # Parameters
 
-    model : what answers
-    limits : of requests
-    hosts : the names of the server in requests, `None` for any
+    model : the models that answer
+    limits : the limits of requests
+    hosts : the names that requests may give the server, `None` for any
     """
     answering = Answering(model, limits or Limits())
 
@@ -65,14 +110,14 @@ def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optiona
     app = FastAPI(
         title=f"{model.name}, served by elmo_plugin",
         description=ABOUT,
-        version="1",  # of the API
+        version="1",
         docs_url=None,  # FastAPI's pages load scripts from other servers; `add_pages` has one that does not
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
+        exception_handlers=HANDLERS,
         responses={status: {"model": Error, "description": text} for status, text in ERRORS.items()},
     )
-    _add_errors(app)
     _add_tasks(app, answering)
     _add_vectors(app, answering)
     _add_information(app, answering)
@@ -112,7 +157,7 @@ def _add_tasks(app: FastAPI, answering: Answering) -> None:
 
 
 def _add_vectors(app: FastAPI, answering: Answering) -> None:
-    """Add the routes from words to vectors and to their neighbours."""
+    """Add the routes from words to their vectors and to their nearest uses."""
     model, limits = answering.model, answering.limits
     if model.embedders:
 
@@ -141,12 +186,12 @@ def _add_vectors(app: FastAPI, answering: Answering) -> None:
 
 
 def _add_information(app: FastAPI, answering: Answering) -> None:
-    """Add what is served, and whether the server answers."""
+    """Add the routes that describe the server."""
     model = answering.model
 
     @app.get("/model")
     async def what_is_served() -> dict[str, Any]:
-        """Return what is served: tasks, mixes, learned layer weights, and the limits of requests."""
+        """Return the model's name, mixes and learned layer weights, the text, and the limits of requests."""
         return {
             "name": model.name,
             "mixes": [*model.embedders],
@@ -157,56 +202,10 @@ def _add_information(app: FastAPI, answering: Answering) -> None:
 
     @app.get("/health")
     async def health() -> dict[str, str]:
-        """Return a constant: the server answers."""
+        """Return `ok`, because the server answers."""
         return {"status": "ok"}
 
 
-def _add_errors(app: FastAPI) -> None:
-    """Answer every error with JSON."""
-
-    async def invalid(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return error_answer(422, _what_is_wrong(error.errors()[0]))
-
-    async def refused(request: Request, error: Exception) -> Response:
-        return error_answer(getattr(error, "status", 422), str(error))
-
-    async def http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        paths = ", ".join(app.openapi()["paths"])
-        more = {404: f"expected one of {paths}, got {request.url.path[:100]!r}"}
-        return error_answer(error.status_code, more.get(error.status_code, str(error.detail)))
-
-    async def unexpected(request: Request, error: Exception) -> Response:
-        return error_answer(500, "the server failed; its log has the reason")
-
-    handlers: list[tuple[type[Exception], Callable[[Request, Exception], Any]]] = [
-        (RequestValidationError, invalid),
-        (RequestError, refused),
-        (ConfigurationError, refused),
-        (HTTPException, http),
-        (Exception, unexpected),
-    ]
-    for kind, handler in handlers:
-        app.add_exception_handler(kind, handler)
-
-
-def _what_is_wrong(error: Mapping[str, Any]) -> str:
-    """Return the first error of a request as one line that names the key."""
-    place, kind = error["loc"][1:], error["type"]
-    if kind == "json_invalid":
-        return f"the request: expected JSON, got an error at character {place[0]}: {error['ctx']['error']}"
-    if not place:
-        return "the request: expected a JSON object, sent with Content-Type: application/json"
-    where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).removeprefix(".")
-    if kind == "missing":
-        return f"'{where}': expected a value, got none"
-    if kind == "extra_forbidden":
-        return f"'{where}': expected no such key"
-    message = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-    return f"'{where}': {message}" + ("" if ", got " in message else f", got {error['input']!r:.100}")
-
-
 def _answers(answer: type[BaseModel]) -> dict[Union[int, str], dict[str, Any]]:
-    """Return the description of an answer that holds one of these for each sentence."""
+    """Describe a response that holds one such answer for each sentence."""
     return {200: {"model": create_model(f"AnswersOf{answer.__name__}", answers=(list[answer], ...))}}  # type: ignore[valid-type]

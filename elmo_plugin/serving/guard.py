@@ -1,4 +1,4 @@
-"""The outermost layer of the server: limits on requests, and headers of answers."""
+"""The outermost layer of the server: it limits requests and adds headers to answers."""
 
 import asyncio
 from collections.abc import MutableMapping
@@ -9,27 +9,31 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from elmo_plugin.serving.answers import error_answer
 from elmo_plugin.serving.limits import Limits, RequestError
 
-HEADERS = {
-    "content-security-policy": "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'",
-    "cache-control": "no-store",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
+CONTENT_POLICY = (
+    b"default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 """No script runs on our pages, and nothing is fetched from another server."""
+HEADERS = [
+    (b"content-security-policy", CONTENT_POLICY),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+]
+"""The headers of every answer."""
 MOST_DRAINED = 2**24
-"""Bytes of a too large request that are read and dropped: its sender sees the answer, not a broken connection."""
+"""Bytes of a too large request that are read and dropped, so that its sender sees the answer and not a broken
+connection."""
 
 
 class Guard:
-    """Answers 413 to large requests, 408 to slow ones, 400 to those meant for another host, and 503 where it is busy.
+    """Answers 413 to large requests, 408 to slow ones, 400 to those meant for another host, and 503 when busy.
 
     # Parameters
 
     app : the application behind it
     limits : the limits
-    hosts : the names that the server has, or `None` for any. A web page of another site may let a name of its own lead
-        to this machine (DNS rebinding), and would otherwise read the answers
+    hosts : the names of the server, or `None` for any. A web page of another site could otherwise point a name of its
+        own at this machine (DNS rebinding) and read the answers
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, hosts: Optional[frozenset[str]] = None) -> None:
@@ -60,7 +64,7 @@ class Guard:
             await self._pass_on(body, scope, receive, send)
 
     async def _pass_on(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer. Its time ends when the answer begins: a client may read it slowly."""
+        """Let the application answer. The time limit ends when the answer begins: clients may read slowly."""
         try:
             async with asyncio.timeout(self._limits.seconds) as time:
 
@@ -105,7 +109,7 @@ class Guard:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives the body first."""
+    """Return a `receive` that first gives the body."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> MutableMapping[str, Any]:
@@ -117,10 +121,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 def _with_headers(send: Send) -> Send:
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", []), *_ENCODED]
+            message["headers"] = [*message.get("headers", []), *HEADERS]
         await send(message)
 
     return send_with_headers
-
-
-_ENCODED = [(name.encode(), value.encode()) for name, value in HEADERS.items()]

@@ -1,4 +1,4 @@
-"""Load what a server answers with: the archive of a tagger or classifier, or a biLM in any format."""
+"""Load the models of a server: the archive of a tagger or classifier, or a biLM in any format."""
 
 import tarfile
 from pathlib import Path
@@ -27,7 +27,7 @@ MIXES = ("all", "last", "average")
 
 
 class Text(NamedTuple):
-    """A text to find uses of words in: its path, and how many sentences to read."""
+    """A text to find uses of words in: its path, and the number of sentences to read, all by default."""
 
     path: Path
     sentences: Optional[int] = None
@@ -41,37 +41,36 @@ def load_served(
     language: str = "en",
     cuda_device: int = -1,
 ) -> ServedModel:
-    """Load the models behind a server.
+    """Load the models of a server.
 
     # Parameters
 
     model : the archive of a tagger or classifier, or a biLM in any format
     text : a text to find uses of words in
-    language_model : a biLM with its softmax, which scores words; by default the served one, if its softmax is known
+    language_model : a biLM with its softmax, which scores words; by default the served one, if its softmax is available
     predictor : `elmo_tagger` or `elmo_classifier`; the default is the one of the model
     language : the language whose rules split raw text, as in `SpacyBlankTokenizer`
     cuda_device : the number of a GPU, −1 for the processor
 
-    Raises `ConfigurationError` for files that cannot be read and for other models.
+    Raises `ConfigurationError` for files that cannot be read and for models of another kind.
     """
     path = Path(model)
-    is_archive = path.name == "model.tar.gz"  # `allennlp train` names all archives so, in a folder for each
+    in_run = path.name == "model.tar.gz"  # `allennlp train` gives each archive this name, in a folder of its own
     device = find_device(cuda_device)
     archive = _task_archive(model, cuda_device)
     embedders = _embedders(model, archive, cuda_device)
     if text is not None and not embedders:
         raise ConfigurationError(f"'text': expected a model with ELMo, got '{model}' without")
     scorer = _scorer(model, archive, language_model, embedders)
+    config = {} if archive is None else archive.config["model"].as_dict(quiet=True)
     return ServedModel(
-        path.parent.name or path.name if is_archive else path.name,
-        SpacyBlankTokenizer(language),
-        embedders,
-        None if archive is None else _predictor(archive, model, predictor, language),
-        None if scorer is None else BiLMPredictor(scorer.to(device), TextShardsReader()),
-        {}
-        if archive is None
-        else learned_mixes(archive.model.state_dict(), archive.config["model"].as_dict(quiet=True)),
-        None if text is None else TextIndex(text.path, embedders["all"], text.sentences),
+        name=path.parent.name if in_run and path.parent.name else path.name,
+        tokenizer=SpacyBlankTokenizer(language),
+        embedders=embedders,
+        predictor=None if archive is None else _predictor(archive, model, predictor, language),
+        language_model=None if scorer is None else BiLMPredictor(scorer.to(device), TextShardsReader()),
+        mixes={} if archive is None else learned_mixes(archive.model.state_dict(), config),
+        index=None if text is None else TextIndex(text.path, embedders["all"], text.sentences),
     )
 
 
@@ -117,7 +116,7 @@ def _embedders(model: str, archive: Optional[Archive], cuda_device: int) -> dict
 def _scorer(
     model: str, archive: Optional[Archive], language_model: Optional[str], embedders: dict[str, Embedder]
 ) -> Optional[BidirectionalLanguageModel]:
-    """Return the language model that scores words: the one that is named, or the served biLM with its softmax."""
+    """Return the language model that scores words: the named one, or the served biLM if its softmax is available."""
     if language_model is not None:
         return load_language_model(language_model)
     if archive is not None:
@@ -129,7 +128,7 @@ def _scorer(
 
 
 def _bundled_twin(embedders: dict[str, Embedder]) -> Optional[BidirectionalLanguageModel]:
-    """Return the language model of the bundled biLM that a model contains unchanged, if it does."""
+    """Return the language model of the bundled biLM that a model contains unchanged, if any."""
     bilm = embedders["all"].elmo.bilm if embedders else None
     for name in bundled_names():
         if bilm is not None and load_sizes(name) == bilm.options:

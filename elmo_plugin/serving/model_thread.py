@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 Task = Callable[[Sequence[Any]], list[Any]]
-"""A function from items to as many answers, in which the answer to an item does not depend on the other items."""
+"""A function from items to one answer for each. The answer to an item does not depend on the other items."""
 
 MOST_TOGETHER = 16
 """The most items of several requests that are answered by one call."""
@@ -21,7 +21,7 @@ class _Job(NamedTuple):
 
 
 class ModelThread:
-    """Answers requests one after the other, and those that wait for the same task by one call."""
+    """Answers requests one after the other. Requests that wait for the same task are answered by one call."""
 
     def __init__(self) -> None:
         self._jobs: deque[_Job] = deque()
@@ -30,7 +30,7 @@ class ModelThread:
         self._thread = threading.Thread(target=self._work, name="models", daemon=True)
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to answer."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -40,7 +40,7 @@ class ModelThread:
             self._changed.notify()
 
     async def answer(self, task: Task, items: Sequence[Any]) -> list[Any]:
-        """Return the answers of a task, or raise its error. A job that is cancelled before it begins is left out."""
+        """Return the answers of a task, or raise its error. A job that is cancelled before it starts is skipped."""
         job = _Job(task, items, Future())
         with self._changed:
             self._jobs.append(job)
@@ -51,7 +51,7 @@ class ModelThread:
         while together := self._next():
             try:
                 answers = together[0].task([item for job in together for item in job.items])
-            except Exception:  # one request may have caused it; the others get their answers
+            except Exception:  # one request may have caused it: answer each by itself
                 for job in together:
                     try:
                         job.answers.set_result(job.task(job.items))
@@ -63,7 +63,7 @@ class ModelThread:
                 answers = answers[len(job.items) :]
 
     def _next(self) -> list[_Job]:
-        """Wait for a job; return it and those that can be answered with it, or nothing at the end."""
+        """Wait for a job. Return it and the jobs that can be answered with it, or nothing after `stop`."""
         with self._changed:
             while not self._stopped:
                 together: list[_Job] = []
@@ -72,7 +72,7 @@ class ModelThread:
                     fits = not together or n_items + len(job.items) <= MOST_TOGETHER
                     if fits and (not together or job.task == together[0].task):
                         self._jobs.remove(job)
-                        if job.answers.set_running_or_notify_cancel():  # false for a cancelled one
+                        if job.answers.set_running_or_notify_cancel():  # false if it was cancelled
                             together.append(job)
                             n_items += len(job.items)
                 if together:

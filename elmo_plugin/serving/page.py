@@ -1,4 +1,4 @@
-"""The pages: what the models make of one sentence, and the documentation of the API."""
+"""The web pages: what the models predict for one sentence, and the documentation of the API."""
 
 import json
 import math
@@ -23,18 +23,18 @@ TEMPLATES = Environment(
     loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
 MOST_CHARACTERS = 2000
-"""The longest sentence that the page takes: it becomes a part of the address."""
+"""The longest sentence that the page takes, because it becomes a part of the address."""
 USES = 5
-"""How many uses of a word the page shows."""
+"""The number of uses of a word that the page shows in each layer."""
 LEVELS = (0.001, 0.01, 0.1, 0.5)
-"""Where the shades of a probability begin."""
+"""The probabilities at which the next shade begins."""
 COLOURS = 8
-"""The colours of labels in the style sheet."""
+"""The number of label colours in the style sheet."""
 EXAMPLE = "They went to the play last night."
 
 
 class Piece(NamedTuple):
-    """A part of a tagged sentence: its words and, for a span or a tagged word, label, colour and probability."""
+    """A part of a tagged sentence: its text and, for a span or a tagged word, its label, colour and probability."""
 
     text: str
     label: Optional[str] = None
@@ -50,7 +50,7 @@ class Probability(NamedTuple):
 
 
 def pieces(answer: JsonDict, tags: Iterable[str]) -> list[Piece]:
-    """Return a tagged sentence in pieces. The probability of a span is that of its least certain tag.
+    """Split a tagged sentence into pieces. The probability of a span is that of its least certain tag.
 
     `tags` are all tags of the model, so that a label has the same colour in every sentence.
 
@@ -89,7 +89,7 @@ def word_rows(scores: JsonDict) -> list[dict[str, Any]]:
 
 
 def layer_rows(mixes: dict[str, LearnedMix]) -> list[dict[str, Any]]:
-    """Return one row per layer with its share at each place."""
+    """Return one row per layer, with the share of the layer in the mix at each place."""
     depth = max((len(mix.weights) for mix in mixes.values()), default=0)
     names = ["0, token layer", *map(str, range(1, depth))][:depth]
     return [
@@ -99,7 +99,7 @@ def layer_rows(mixes: dict[str, LearnedMix]) -> list[dict[str, Any]]:
 
 
 def percent(probability: float) -> str:
-    """Return a probability as people read it.
+    """Return a probability as a percentage with two significant digits.
 
     >>> [percent(p) for p in (1.0, 0.996, 0.123, 0.01, 0.0042, 0.00001)]
     ['100 %', '>99 %', '12 %', '1.0 %', '0.42 %', '<0.01 %']
@@ -108,11 +108,12 @@ def percent(probability: float) -> str:
         return "<0.01 %"
     if 0.995 <= probability < 1:
         return ">99 %"
-    return f"{100 * probability:.{0 if probability >= 0.0995 else 1 if probability >= 0.00995 else 2}f} %"
+    decimals = 0 if probability >= 0.0995 else 1 if probability >= 0.00995 else 2
+    return f"{100 * probability:.{decimals}f} %"
 
 
 def code(text: str) -> Markup:
-    """Return a text as HTML in which the parts between backticks are code.
+    """Return a text as HTML, with the parts between backticks as code.
 
     >>> code("`<S>` & words")
     Markup('<code>&lt;S&gt;</code> &amp; words')
@@ -149,7 +150,7 @@ def add_pages(app: FastAPI, answering: Answering) -> None:
 
 
 async def _shown(answering: Answering, text: str, word: str) -> dict[str, Any]:
-    """Return what the page shows of a sentence."""
+    """Return what the page shows for a sentence."""
     at_most(MOST_CHARACTERS, len(text), "'sentence'", "characters on this page; the API takes more")
     model = answering.model
     (sentence,) = await answering.read([text])
@@ -180,7 +181,7 @@ def _probability(log_probability: float) -> Probability:
 
 
 def _examples(api: dict[str, Any]) -> dict[str, str]:
-    """Return an example of each request as JSON, by path."""
+    """Return an example request as JSON for each path that takes one."""
     schemas = api["components"]["schemas"]
     found = {}
     for path, methods in api["paths"].items():
@@ -192,6 +193,6 @@ def _examples(api: dict[str, Any]) -> dict[str, str]:
 
 
 def _html(template: str, status: int, **values: Any) -> Response:
-    """Fill in a template. UTF-8 cannot encode lone surrogates: they become question marks."""
+    """Fill in a template. Lone surrogates, which UTF-8 cannot encode, become question marks."""
     text = TEMPLATES.get_template(template).render(**values)
     return HTMLResponse(text.encode("utf-8", "replace"), status)

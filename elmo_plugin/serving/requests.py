@@ -1,4 +1,4 @@
-"""What clients send and get, as the schemas of the API."""
+"""The schemas of the API: what clients send and get."""
 
 from typing import Annotated, Any, Union
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 
 def check_sentence(value: Any) -> Any:
-    """Return a sentence unchanged. Raises `ValueError` for a value that is none."""
+    """Return a sentence unchanged. Raises `ValueError` for any other value."""
     if isinstance(value, str) or (isinstance(value, list) and all(isinstance(word, str) for word in value)):
         return value
     raise ValueError(f"expected a text or a list of words, got {value!r:.100}")
@@ -15,7 +15,7 @@ def check_sentence(value: Any) -> Any:
 AnySentence = Annotated[
     Union[str, list[str]],
     PlainValidator(check_sentence, json_schema_input_type=Union[str, list[str]]),
-    Field(description="Raw text, which is split into words, or a list of words, which are taken as they are."),
+    Field(description="Raw text, which is split into words, or a list of words, which is used as it is."),
 ]
 
 
@@ -79,7 +79,7 @@ class ClassifyAnswer(BaseModel):
 
 
 class LogProbabilities(BaseModel):
-    """Natural logarithms: forward of each word and `</S>`, backward of `<S>` and each word; and perplexities."""
+    """Natural logarithms, forward for each word and `</S>`, backward for `<S>` and each word; and perplexities."""
 
     tokens: list[str]
     forward_log_probs: list[float]

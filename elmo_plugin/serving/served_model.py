@@ -1,4 +1,4 @@
-"""The models behind a server, and the tasks that they do for sentences."""
+"""The models of a server, and their tasks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,23 +24,23 @@ class Sentence(NamedTuple):
 
     @property
     def question(self) -> JsonDict:
-        """Return what a predictor reads."""
+        """Return the input of a predictor."""
         return {"sentence" if isinstance(self.given, str) else "tokens": self.given}
 
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """What a server answers with. Every task takes sentences and returns one answer per sentence.
+    """The models of a server. Every task takes sentences and returns one answer per sentence.
 
     # Parameters
 
-    name : the archive or biLM
-    tokenizer : splits raw text, where no predictor does
-    embedders : by mix; none for a model without ELMo
-    predictor : of a tagger or a classifier
-    language_model : of a biLM with its softmax
-    mixes : the learned layer weights, by place
-    index : the text whose uses of a word are found
+    name : the name of the archive or biLM
+    tokenizer : splits raw text if there is no predictor
+    embedders : an embedder for each mix; none for a model without ELMo
+    predictor : the predictor of a tagger or a classifier
+    language_model : the predictor of a biLM with its softmax
+    mixes : the learned layer weights at each place
+    index : a text in which uses of a word are found
     """
 
     name: str
@@ -53,30 +53,30 @@ class ServedModel:
 
     @property
     def label_task(self) -> Optional[str]:
-        """Return what the model predicts: `tag`, `classify` or nothing."""
+        """Return the task of the predictor, `tag` or `classify`, or `None` without one."""
         if self.predictor is None:
             return None
         return "classify" if isinstance(self.predictor, ElmoClassifierPredictor) else "tag"
 
     @property
     def tags(self) -> list[str]:
-        """Return all tags or labels that the model may give."""
+        """Return all tags or labels of the model."""
         if self.predictor is None:
             return []
         model = self.predictor._model
         return list(model.vocab.get_token_to_index_vocabulary(getattr(model, "label_namespace", "labels")))
 
     def read(self, given: Sequence[Union[str, list[str]]]) -> list[Sentence]:
-        """Split raw text as the model's predictor does; lists of tokens are taken as they are."""
+        """Split raw text as the model's predictor does. Lists of tokens are used as they are."""
         return [Sentence(each, self._tokens(each)) for each in given]
 
     def label(self, sentences: Sequence[Sentence]) -> list[JsonDict]:
-        """Return the tags or labels, as the predictor gives them."""
+        """Return the predictor's answers: tags or labels."""
         assert self.predictor is not None
         return _in_batches(self.predictor, [each.question for each in sentences], sentences)
 
     def log_probabilities(self, sentences: Sequence[Sentence]) -> list[JsonDict]:
-        """Return the log probability of each token, as the predictor `bilm` gives them."""
+        """Return the answers of the predictor `bilm`: the log probability of each token."""
         assert self.language_model is not None
         return _in_batches(self.language_model, [{"tokens": each.tokens} for each in sentences], sentences)
 

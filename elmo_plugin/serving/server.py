@@ -16,11 +16,11 @@ from elmo_plugin.stop_signals import on_stop_signal, stop
 EVERYWHERE = ("0.0.0.0", "::")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 CONNECTIONS = 256
-"""Connections at the same time; uvicorn answers others with 503."""
+"""The most connections at the same time. Uvicorn answers 503 to others."""
 
 
 class Address(NamedTuple):
-    """Where a server listens, and the further names that requests may give it."""
+    """The address at which a server listens, and further names that requests may give it."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -28,7 +28,7 @@ class Address(NamedTuple):
 
     @property
     def hosts(self) -> Optional[frozenset[str]]:
-        """Return the names that requests may give the server; `None` for any, where it listens to all machines."""
+        """Return the names that requests may give the server, or `None` for any name if it listens to all machines."""
         if self.host in EVERYWHERE and not self.names:
             return None
         own = f"[{self.host}]" if ":" in self.host else self.host
@@ -38,8 +38,8 @@ class Address(NamedTuple):
 def serve(load: Callable[[], ServedModel], address: Address, limits: Limits) -> None:
     """Bind the address, load the model, and answer requests until SIGTERM or Ctrl-C.
 
-    Requests in progress are answered first. Ends with `Stopped`, whose exit code is 143 or 130. A second Ctrl-C drops
-    the requests. Raises `OSError` for an address that is in use or not of this machine, and the errors of `load`.
+    Requests in progress are answered first, unless there is a second Ctrl-C. Ends with `Stopped`, whose exit code is
+    143 or 130. Raises `OSError` for an address that is in use or of another machine, and the errors of `load`.
     """
     with on_stop_signal(stop), _bound(address) as listener:
         app = make_app(load(), limits, address.hosts)
@@ -52,14 +52,14 @@ def serve(load: Callable[[], ServedModel], address: Address, limits: Limits) -> 
             timeout_graceful_shutdown=limits.seconds,
             server_header=False,
         )
-        listener.listen()  # who reads the address may ask at once
+        listener.listen()  # now, so that a client may connect as soon as the address is printed
         host = f"[{address.host}]" if ":" in address.host else address.host
         print(f"http://{host}:{listener.getsockname()[1]}/  (Ctrl-C stops the server)", file=sys.stderr, flush=True)
         uvicorn.Server(config).run(sockets=[listener])
 
 
 def _bound(address: Address) -> socket.socket:
-    """Return a socket that has the address and does not listen yet. Raises `OSError` that names the address."""
+    """Return a socket that is bound to the address and does not listen yet. Raises `OSError` naming the address."""
     try:
         (family, kind, _, _, place), *_ = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         listener = socket.socket(family, kind)

@@ -1,4 +1,4 @@
-"""The sentences of a text, found by the words in them."""
+"""An index from words to the sentences of a text."""
 
 from array import array
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from elmo_plugin.analysis import Neighbor, Query, nearest_uses
 from elmo_plugin.embedding import Corpus, Embedder
 
 MOST_WORDS = 512
-"""Longer sentences are left out."""
+"""Longer sentences are not searched."""
 MOST_SENTENCES = 200
-"""The sentences with a word that are compared, the first ones of the text."""
+"""At most this many sentences with a word are compared, the first ones of the text."""
 
 
 class Question(NamedTuple):
@@ -29,9 +29,9 @@ class TextIndex:
 
     # Parameters
 
-    path : a plain file, `.gz` or `.xz`
-    embedder : of all layers
-    sentences : read the first ones; all by default
+    path : a plain, `.gz` or `.xz` file
+    embedder : an embedder of all layers
+    sentences : the number of sentences to read; all by default
 
     Raises `ConfigurationError` for a text that cannot be read or has no word.
     """
@@ -54,7 +54,7 @@ class TextIndex:
         return len(self._texts)
 
     def nearest(self, questions: Sequence[Question]) -> list[list[list[Neighbor]]]:
-        """Return for each question, layer by layer from layer 1, the nearest uses of its word."""
+        """Return the nearest uses of each question's word, layer by layer from layer 1."""
         nearest = []
         for query, k in questions:
             sentences = {line: self._texts[line - 1].split() for line in self._lines.get(query.word, ())}
