@@ -1,4 +1,4 @@
-"""CORPUS → VECTORS ON DISK: a text in windows, batches of similar length, part files, and the output joined of them."""
+"""CORPUS → VECTORS ON DISK: a text in windows, batches of similar length, and part files joined into the output."""
 
 from elmo_plugin.embedding.corpus import SMALLEST_WINDOW, Corpus, Share
 from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder

@@ -43,9 +43,9 @@ class CorpusEmbedder:
 
     embedder : `Embedder`
     pool : `bool`
-        Write one vector per sentence and layer, the mean over its tokens, or zeros if it has none.
+        Write one vector per sentence and layer: the mean over its tokens, or zeros if it has none.
     half : `bool`
-        Write numbers of 16 bits instead of 32.
+        Write 16-bit instead of 32-bit numbers.
     tokens_per_batch, batch_size : `int`, `Optional[int]`
         As in `length_batches`.
 
@@ -74,8 +74,8 @@ class CorpusEmbedder:
         """Write the vectors of a corpus to a new output; with `replace`, an existing one is replaced.
 
         Each window becomes a part file in the folder `target` with `.part` appended. A resumed run embeds the windows
-        that have no part yet; a window's vectors do not depend on where a run starts, so the output is the same as that
-        of an undisturbed run. At the end the parts are joined.
+        that have no part yet. A window's vectors do not depend on where a run starts, so the output is the same as that
+        of an uninterrupted run. At the end the parts are joined.
 
         If the corpus is one share of several, the output is a shard beside the target, and the process that completes
         the last shard joins all of them.
@@ -85,7 +85,8 @@ class CorpusEmbedder:
         """
         share = corpus.share
         text = corpus.identity() if share.size > 1 else {}
-        run = json.loads(json.dumps({**self.run(), "file": file.to_params().as_dict(quiet=True), **text}))
+        run = {**self.run(), "file": file.to_params().as_dict(quiet=True), **text}
+        run = json.loads(json.dumps(run))  # to compare it with what is read from a file, where tuples are lists
         if share.size == 1:
             return self._embed_share(corpus, target, file, run, [] if replace else [target])
         shard = shard_path(target, share)
@@ -99,10 +100,10 @@ class CorpusEmbedder:
         return counts
 
     def _embed_share(
-        self, corpus: Corpus, path: Path, file: VectorFile, run: dict[str, Any], unused: list[Path]
+        self, corpus: Corpus, path: Path, file: VectorFile, run: dict[str, Any], outputs: list[Path]
     ) -> Counts:
-        """Write the part of each window, then join them to the output at `path`. The paths `unused` may not exist."""
-        refuse_existing(*unused)
+        """Write the part of each window, then join the parts to a file at `path`. None of the `outputs` may exist."""
+        refuse_existing(*outputs)
         folder = path.with_name(f"{path.name}{PART}")
         with part_folder(folder, run) as parts:
             sentences, tokens, lines = self._write_parts(corpus, parts, file)
@@ -115,7 +116,7 @@ class CorpusEmbedder:
         return Counts(sentences, tokens)
 
     def _write_parts(self, corpus: Corpus, parts: Path, file: VectorFile) -> tuple[int, int, list[list[int]]]:
-        """Write the part of each window that has none; return the numbers of sentences and tokens, and the lines."""
+        """Write the part of each window that has none. Return the numbers of sentences and tokens, and the lines."""
         kept = part_names(parts.parent)
         sentences = tokens = windows = 0
         lines: list[list[int]] = []
@@ -135,22 +136,23 @@ class CorpusEmbedder:
                     continue
                 key = f"text from line {window.start + 1}"
                 check_made_with(str(parts.parent), {key: kept[windows - 1]}, {key: name}, OTHER_OUTPUT)
-                bar.initial = bar.n = tokens  # the speed shown is that of this run
+                bar.initial = bar.n = tokens  # so that the bar shows the speed of this run
             bar.total = tokens
         if windows < len(kept):
             check_made_with(str(parts.parent), {"windows": len(kept)}, {"windows": windows}, OTHER_OUTPUT)
         return sentences, tokens, lines
 
     def _arrays(self, window: Window, bar: Any) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the index and the array of each sentence of a window, without words cached from earlier windows."""
-        self._embedder.elmo.bilm.word_cache.clear()  # words computed together differ in their last bits
+        """Yield the index and the array of each sentence of a window."""
+        # The vector of a cached word depends in its last bits on the words that were computed in the same batch.
+        self._embedder.elmo.bilm.word_cache.clear()
         sentences = [sentence.tokens for sentence in window.sentences]
         for index, array in self._embedder.by_length(sentences, self._tokens_per_batch, self._batch_size):
             yield index, mean(array) if self._pool else array
             bar.update(len(sentences[index]))
 
     def run(self) -> dict[str, Any]:
-        """Return all that the arrays depend on but the text, as values of JSON."""
+        """Return everything that the arrays depend on except the text, as JSON values."""
         elmo = self._embedder.elmo
         mix = {name: value.tolist() for name, value in elmo.mixes[0].state_dict().items()}
         return {
@@ -166,7 +168,7 @@ class CorpusEmbedder:
 
 @contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """Turn errors of the disk into a `ConfigurationError` that names the output and says how to resume the run."""
+    """Turn a disk error into a `ConfigurationError` that names the output and says how to resume the run."""
     try:
         yield
     except (ConfigurationError, OSError) as error:

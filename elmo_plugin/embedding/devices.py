@@ -8,7 +8,7 @@ from allennlp.common.util import int_to_device
 
 
 def find_device(cuda_device: int = -1, device: Optional[str] = None) -> torch.device:
-    """Return the device of this machine that is named by its number or, as PyTorch does, by its name.
+    """Return the device that is named by a GPU's number, with −1 for the processor, or by PyTorch's name for it.
 
     Raises `ConfigurationError` for a device that this machine does not have.
     """
@@ -20,17 +20,15 @@ def find_device(cuda_device: int = -1, device: Optional[str] = None) -> torch.de
         raise ConfigurationError(
             f"'cuda_device': expected the number of a GPU, or -1 for the processor, got {cuda_device!r}"
         )
-    if cuda_device >= torch.cuda.device_count():
-        count = torch.cuda.device_count()
-        expected = (
-            f"a number below {count}, the number of GPUs here, or -1" if count else "-1, because no GPU is found here"
-        )
-        raise ConfigurationError(f"'cuda_device': expected {expected}, got {cuda_device}")
+    count = torch.cuda.device_count()
+    if cuda_device >= count:
+        known = f"a number below {count}, the number of GPUs here, or -1" if count else "-1, because no GPU was found"
+        raise ConfigurationError(f"'cuda_device': expected {known}, got {cuda_device}")
     return int_to_device(cuda_device)
 
 
 def _named(device: str) -> torch.device:
-    """Return the device of this name, on which a number has been computed."""
+    """Return the device of this name, after a test that it computes."""
     try:
         torch.ones(1, device=device).tolist()
     except (AssertionError, RuntimeError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""The names of `allennlp.commands.elmo`, which AllenNLP 1.0 removed, for code and tutorials written for them."""
+"""The class of `allennlp.commands.elmo`, which AllenNLP 1.0 removed, for code and tutorials that use it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
@@ -25,10 +25,10 @@ OUTPUT_FORMATS = ("all", "top", "average")
 
 
 class ElmoEmbedder:
-    """Works as `allennlp.commands.elmo.ElmoEmbedder` of AllenNLP 0.9: tokens to all layers, the token layer first.
+    """Works like `allennlp.commands.elmo.ElmoEmbedder` of AllenNLP 0.9: tokens to all layers, the token layer first.
 
-    A sentence has the same vectors each time, whereas the original's depended on what it had embedded before. An empty
-    line of a file is a sentence without tokens, for which the original's `embed_file` raised an error.
+    A sentence has the same vectors each time; in the original they depended on the sentences embedded before. An empty
+    line of a file is a sentence without tokens; the original's `embed_file` raised an error for it.
 
     # Parameters
 
@@ -58,7 +58,7 @@ class ElmoEmbedder:
     def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """Return the layers (B, L, T, D) and the mask (B, T) of sentences, on the biLM's device.
 
-        The layers are zeros after the end of a sentence; the mask holds ones and zeros.
+        The layers are zero after the end of a sentence. The mask holds ones and zeros.
         """
         sentences = token_lists(batch)
         num_layers, _, layer_dim = self._embedder.shape
@@ -77,7 +77,7 @@ class ElmoEmbedder:
         return self._embedder.embed(batch)
 
     def embed_sentences(self, sentences: Iterable[Sequence[str]], batch_size: int = BATCH_SIZE) -> Iterator[np.ndarray]:
-        """Yield the layers (L, T, D) of each sentence; `batch_size` sentences are read and embedded at a time."""
+        """Yield the layers (L, T, D) of each sentence. It reads and embeds `batch_size` sentences at a time."""
         at_least(1, batch_size=batch_size)
         for batch in chunked(sentences, batch_size):
             yield from self.embed_batch(batch)
@@ -91,22 +91,22 @@ class ElmoEmbedder:
         forget_sentences: bool = False,
         use_sentence_keys: bool = False,
     ) -> None:
-        """Embed a text into hdf5, as `allennlp embed-corpus` does: one sentence per line, tokens by white space.
+        """Embed a text and write hdf5, as `allennlp embed-corpus` does: one sentence per line, split at white space.
 
         # Parameters
 
-        input_file : an open text, which is closed at the end
+        input_file : an open text file, which is closed at the end
         output_file_path : an existing file is replaced when the new one is complete
         output_format : `all` layers, the `top` one, or their `average`
         batch_size : the largest number of sentences in a batch
         forget_sentences : leave `sentence_to_index` out
-        use_sentence_keys : use sentences as keys, see `Hdf5File`; a repeated one is stored once
+        use_sentence_keys : use sentences as keys, see `Hdf5File`; a repeated sentence is stored once
         """
         if output_format not in OUTPUT_FORMATS:
             expected = ", ".join(OUTPUT_FORMATS)
             raise ConfigurationError(f"'output_format': expected one of {expected}, got {output_format!r}")
         if isinstance(input_file, str | PathLike):
-            raise ConfigurationError(f"'input_file': expected an open file, as of open(…), got {str(input_file)!r}")
+            raise ConfigurationError(f"'input_file': expected an open file, got the path {str(input_file)!r}")
         at_least(1, batch_size=batch_size)
         work = CorpusEmbedder(self._embedder.with_mix(output_format), batch_size=batch_size)
         file = Hdf5File(use_sentence_keys=use_sentence_keys, forget_sentences=forget_sentences)

@@ -37,29 +37,29 @@ MIXES: dict[str, type[LayerMix]] = {
     "average": AverageMix,
     "concatenate": ConcatenateMix,
 }
-"""The layers that an embedder returns: `all` of them, kept apart on an axis of their own, or one of the mixes that
-configs name, which has one vector per token."""
+"""What an embedder returns: `all` layers on an axis of their own, or one of the mixes that configs name, which has one
+vector per token."""
 TRAINED = "trained"
 """The name of the mix that a model was trained with."""
 ALIASES = {"top": "last"}
-"""Other names of mixes: those of AllenNLP's retired command `elmo`."""
+"""Other names of mixes, from AllenNLP's retired command `elmo`."""
 
 
 class Embedder:
     """A frozen biLM and one mix of its layers, which embed tokenised sentences as NumPy arrays.
 
-    A sentence has the same vectors alone and beside any others.
+    A sentence has the same vectors alone and in any batch.
 
     # Parameters
 
     elmo : `Elmo`
         With one mix, and with an initial state that is the same for every sentence.
     word_id : `Optional[WordId]`
-        The id of each word, for a biLM that reads words.
+        A function from a word to its id, for a biLM that reads words.
     layers_apart : `bool`
         Whether the layers of a `ConcatenateMix` are kept apart, as (L, T, D), or side by side, as (T, L · D).
 
-    Raises `ConfigurationError` for another `Elmo`, or if `word_id` is missing.
+    Raises `ConfigurationError` for another initial state, or if `word_id` is missing.
 
     >>> embedder = load("english-tiny", "last")
     >>> [array.shape for array in embedder.embed([["Two", "words"], ["One"]])]
@@ -70,10 +70,10 @@ class Embedder:
         if not elmo.initial_state.same_for_every_sentence:
             raise ConfigurationError(
                 f"'initial_state': expected 'zero' or 'warm', got '{elmo.initial_state.name}', with which a sentence's "
-                "vectors depend on those before it"
+                "vectors depend on the sentences before it"
             )
         if word_id is None and not isinstance(elmo.bilm.token_encoder, CharacterLevelEncoder):
-            raise ConfigurationError(f"'{elmo.bilm.source}' reads words, and its files hold no vocabulary for them")
+            raise ConfigurationError(f"'{elmo.bilm.source}': expected a vocabulary, because it reads words, got none")
         self.elmo = elmo.eval()
         self.word_id = word_id
         self._layers_apart = layers_apart and isinstance(elmo.mixes[0], ConcatenateMix)
@@ -118,7 +118,7 @@ class Embedder:
         """Return the array of each tokenised sentence, in float32.
 
         *Shape:* (L, T, D) for all layers, the token layer first, or (T, width) for a mix; T is 0 for an empty sentence.
-        Raises `ConfigurationError` that names the sentence if one is not a list of strings.
+        Raises `ConfigurationError` naming the first sentence that is not a list of strings.
         """
         arrays = {index: array.copy() for index, array in self.by_length(sentences)}
         return [arrays[index] for index in range(len(arrays))]
@@ -126,7 +126,7 @@ class Embedder:
     def by_length(
         self, sentences: Sentences, tokens_per_batch: int = TOKENS_PER_BATCH, batch_size: Optional[int] = None
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the index and the array of each sentence, shortest first; one batch is in memory at a time."""
+        """Yield the index and the array of each sentence, shortest first, with one batch in memory at a time."""
         sentences = token_lists(sentences)
         lengths = [len(sentence) for sentence in sentences]
         for indices in length_batches(lengths, tokens_per_batch, batch_size):
@@ -141,7 +141,7 @@ class Embedder:
     def padded(self, sentences: Sentences) -> tuple[Tensor, Tensor]:
         """Return the vectors (B, T, width) of one batch, zeros after the end of a sentence, and the mask (B, T).
 
-        Gradients reach a mix that is trained.
+        Gradients reach a trainable mix.
         """
         ids = self.elmo.bilm.ids_of(sentences, self.word_id)  # (B, T, ·)
         output = self.elmo(ids)
@@ -160,21 +160,21 @@ def load(
     initial_state: Optional[str] = None,
     device: Optional[str] = None,
 ) -> Embedder:
-    """Load a biLM to embed sentences with. The embedder can be pickled, for other processes, and copied.
+    """Load a biLM to embed sentences with. The embedder can be copied, and pickled for other processes.
 
     # Parameters
 
     bilm : a path, a URL or the name of a bundled biLM, in any format
     mix : `all` layers, kept apart: (L, T, D); or one vector per token: the `last` layer, the `average` of all layers,
         `concatenate`, all layers side by side: (T, L · D), or `trained`, the first mix of the model in an
-        archive. `top` is another name of `last`
+        archive. `top` is another name for `last`
     precision : `float32`, `bfloat16`, `int8` or `auto`, as in `Elmo`; the arrays are float32
     cuda_device : the number of a GPU, −1 for the processor
     initial_state : the state before each sentence: `zero` (the default), or `warm`, which `convert-elmo --warm-on`
         stored in the file; with `trained` the default is the model's own
     device : a device by PyTorch's name, instead of `cuda_device`: `mps` for the GPU of a Mac
 
-    Raises `ConfigurationError` for files that cannot be read, for a file without the requested state, and for other
+    Raises `ConfigurationError` for files that cannot be read, for a file without the requested state, and for unknown
     values.
 
     >>> two, one = load("english-tiny").embed([["Two", "words"], ["One"]])
@@ -207,7 +207,7 @@ def load_by_keys(
 
 
 def mix_name(mix: str, others: Sequence[str] = ()) -> str:
-    """Return the name in `MIXES` of a mix, which may have another name in `ALIASES`. Errors name `others` as well."""
+    """Return the name of a mix, or of its alias, in `MIXES`. Errors also list the `others`."""
     name = ALIASES.get(mix, mix) if isinstance(mix, str) else None
     if name not in MIXES:
         raise ConfigurationError(f"'mix': expected one of {', '.join([*MIXES, *others])}, got {mix!r}")
@@ -215,7 +215,7 @@ def mix_name(mix: str, others: Sequence[str] = ()) -> str:
 
 
 def _load_trained(archive: Location, precision: str, device: torch.device, initial_state: Optional[str]) -> Embedder:
-    """Load the biLM and the first mix of the first ELMo inside a model, ours or AllenNLP's own."""
+    """Load the biLM and the first mix of the first ELMo in a model, ours or AllenNLP's own."""
     state = _initial_state(initial_state)
     if bundled_folder(archive) is not None:
         raise _no_archive(archive, "a biLM that comes with the package")
@@ -231,7 +231,8 @@ def _load_trained(archive: Location, precision: str, device: torch.device, initi
 
 
 def _trained(folder: Path, name: str) -> tuple[Elmo, LayerMix, Optional[WordId]]:
-    """Return the ELMo of a model, its mix, and the ids of words. AllenNLP's own needs no files but the archive."""
+    """Return the ELMo of a model, its mix, and the function from words to ids."""
+    # AllenNLP's own ELMo is read from the archive alone. AllenNLP would need its original weight file to load it.
     theirs = allennlp_elmo(folder, name)
     if theirs is not None:
         elmo = elmo_of(*theirs, source=name)
@@ -245,17 +246,17 @@ def _trained(folder: Path, name: str) -> tuple[Elmo, LayerMix, Optional[WordId]]
 
 def _no_archive(location: Location, found: str) -> ConfigurationError:
     return ConfigurationError(
-        f"'{fspath(location)}': expected the archive of a trained model with ELMo inside, for its mix, got {found}; "
+        f"'{fspath(location)}': expected the archive of a trained model with ELMo, for its mix, got {found}; "
         f"a biLM itself has the mixes {', '.join(MIXES)}"
     )
 
 
 def _initial_state(name: Optional[str]) -> Optional[InitialState]:
-    """Return the state of that name, which must not depend on other sentences."""
+    """Return the initial state of this name. Raises `ConfigurationError` if it depends on other sentences."""
     if name is None:
         return None
-    kinds = {known: InitialState.by_name(known) for known in InitialState.list_available()}
-    if not isinstance(name, str) or not getattr(kinds.get(name), "same_for_every_sentence", False):
-        why = ", with which a sentence's vectors depend on those before it" if name == "carried" else ""
+    state = InitialState.by_name(name)() if name in InitialState.list_available() else None
+    if state is None or not state.same_for_every_sentence:
+        why = ", with which a sentence's vectors depend on the sentences before it" if name == "carried" else ""
         raise ConfigurationError(f"'initial_state': expected 'zero' or 'warm', got {name!r}{why}")
-    return kinds[name]()
+    return state

@@ -26,17 +26,17 @@ logger = logging.getLogger(__name__)
 
 INDEX = "sentence_to_index"
 LONGEST_INDEX = 2**31 - 1
-"""Bytes of the longest string that NumPy, and so h5py, reads."""
+"""The longest string, in bytes, that NumPy and therefore h5py can read."""
 ROWS_IN_CHUNK = 4096
-"""Rows that are compressed together; hdf5 allows 4 GB."""
+"""Rows that are compressed together. hdf5 limits a chunk to 4 GB."""
 
 Chunk = tuple[int, int]
-"""The number of bytes of a stored chunk, and hdf5's mask of the filters that were skipped for it."""
+"""The size of a stored chunk in bytes, and hdf5's mask of the filters that were skipped for it."""
 KeyOf = Callable[[int, str], Optional[str]]
 
 
 class PartLine(NamedTuple):
-    """A line of a part: its text, its number of tokens, and where in the part its chunks are, one behind the other."""
+    """A line of a part: its text, its number of tokens, and its chunks, the first of which begins at `start`."""
 
     text: str
     tokens: int
@@ -46,19 +46,19 @@ class PartLine(NamedTuple):
 
 @VectorFile.register("hdf5")
 class Hdf5File(VectorFile):
-    """Holds one dataset per line, whose key is the line's number from 0; the dataset of an empty line has a T of 0.
+    """Holds one dataset per line, whose key is the line's number from 0. For an empty line, T is 0.
 
     `sentence_to_index` is a JSON string with the key of each sentence; for a repeated sentence it is the last key.
 
-    A part file holds the bytes of the datasets as hdf5 stores them, then its lines as JSON, compressed by zlib, and the
-    length of that in 8 bytes.
+    A part file holds the bytes of the datasets as hdf5 stores them, then its lines as JSON compressed by zlib, and the
+    length of that compressed block in 8 bytes.
 
     Registered as a `VectorFile` with name `hdf5`.
 
     # Parameters
 
     compress : `bool`
-        Compress by gzip, bytes shuffled, one layer at a time.
+        Compress with gzip after shuffling bytes, one layer at a time.
     use_sentence_keys : `bool`
         Use `sentence_key` of the sentence as the key. A repeated sentence is then stored once, an empty line is not
         stored, and `sentence_to_index` is left out.
@@ -74,7 +74,7 @@ class Hdf5File(VectorFile):
         self._has_index = not (use_sentence_keys or forget_sentences)
 
     def write_part(self, path: Path, window: Window, arrays: Iterable[tuple[int, np.ndarray]], layout: Layout) -> None:
-        """Write the bytes that hdf5 stores of a window's arrays, and its lines."""
+        """Write a window's arrays as the bytes that hdf5 stores, and its lines."""
         stored: dict[int, tuple[int, list[Chunk]]] = {}
         with atomic_file(path) as partial, partial.open("wb") as file:
             for index, array in arrays:
@@ -86,11 +86,12 @@ class Hdf5File(VectorFile):
             file.write(packed + len(packed).to_bytes(8, "little"))
 
     def join(self, parts: Path, target: Path, layout: Layout, progress: bool = True) -> None:
-        """Make a file with all datasets and move the bytes of the parts to where hdf5 expects them."""
+        """Create a file with all datasets and move the bytes of the parts to where hdf5 expects them."""
 
         def lay_out(path: Path, add: Callable[[Pieces], None]) -> None:
             with self._new_file(path) as (file, key_of):
-                # Allocated after all metadata, the vectors are holes of whole blocks, which take no room on the disk.
+                # The vectors are allocated after all metadata. They are then holes of whole blocks, which take no room
+                # on the disk.
                 for part in sorted(parts.iterdir()):
                     for number, line in _read_lines(part):
                         if (key := key_of(number, line.text)) is not None:
@@ -105,9 +106,10 @@ class Hdf5File(VectorFile):
         join_parts(parts, target, lay_out, progress)
 
     def link(self, path: Path, lines: Iterable[tuple[int, str, str]]) -> None:
-        """Write a file that reads as if it held the datasets of other files.
+        """Write a file of links, which reads as if it held the datasets of other files.
 
-        `lines` yields the number and the text of each line, and the name of the file in the same folder that has it.
+        `lines` yields the number and the text of each line, and the name of the file with its dataset, which is in the
+        same folder.
         """
         with self._new_file(path) as (file, key_of):
             for number, text, name in lines:
@@ -116,13 +118,13 @@ class Hdf5File(VectorFile):
 
     @contextmanager
     def _new_file(self, path: Path) -> Iterator[tuple[h5py.File, KeyOf]]:
-        """Give a new file, and a function that adds a line to the index and returns its key if it is a new one."""
+        """Yield a new file, and a function that adds a line to the index and returns the line's key if it is new."""
         with _Disk(path, "w+") as disk, tempfile.TemporaryFile(dir=path.parent) as index:
 
             def key_of(number: int, text: str) -> Optional[str]:
                 disk.check()
                 key = self._key(number, text)
-                if text and self._has_index:  # a text may come again: JSON readers take the last of equal keys
+                if text and self._has_index:  # texts may repeat: JSON readers take the last of equal keys
                     index.write(f"{', ' if index.tell() else '{'}{json.dumps(text)}: {json.dumps(key)}".encode())
                 # `key in file` would open the file that a link leads to.
                 return key if key and not file.id.links.exists(key.encode()) else None
@@ -139,13 +141,14 @@ class Hdf5File(VectorFile):
         return sentence_key(text) if self._use_sentence_keys else str(number)
 
     def _make_dataset(self, file: h5py.File, key: str, shape: tuple[int, ...], layout: Layout) -> None:
-        """Make a dataset, whose storage is allocated later and not filled with zeros then."""
+        """Create a dataset whose storage is allocated later, without being filled with zeros."""
         storage = h5p.create(h5p.DATASET_CREATE)
         storage.set_fill_time(h5d.FILL_TIME_NEVER)
         options = self._storage(shape, layout)
         dataset = file.create_dataset(key, shape=shape, dtype=layout.dtype, dcpl=storage, **options)
         for chunk in dataset.iter_chunks() if options else ():
-            dataset.id.write_direct_chunk(tuple(rows.start for rows in chunk), b"\0")  # so that it has its metadata
+            # A placeholder, so that the metadata of the chunk is written now.
+            dataset.id.write_direct_chunk(tuple(rows.start for rows in chunk), b"\0")
 
     def _chunks(self, array: np.ndarray, layout: Layout) -> list[tuple[bytes, int]]:
         """Return the bytes and the filter mask of each chunk that hdf5 stores of an array."""
@@ -171,10 +174,10 @@ class Hdf5File(VectorFile):
 
 
 def sentence_key(sentence: str) -> str:
-    """Return the key of a sentence in a file with sentence keys; `urllib.parse.unquote` returns the sentence again.
+    """Return the key of a sentence in a file with sentence keys. `urllib.parse.unquote` turns it back.
 
-    The key is the sentence, except for what hdf5 takes for paths: `/` is written `%2F`, and the sentence `.` is `%2E`.
-    So that no two sentences share a key, `%` is written `%25` before two hexadecimal digits.
+    The key is the sentence, except for what hdf5 reads as a path: `/` is written `%2F`, and the sentence `.` is `%2E`.
+    So that no two sentences share a key, `%` before two hexadecimal digits is written `%25`.
 
     >>> sentence_key("and / or")
     'and %2F or'
@@ -185,9 +188,9 @@ def sentence_key(sentence: str) -> str:
 
 
 class _Disk(FileIO):
-    """A file for hdf5 to write, which could not even close a file after a failed write: `check` raises the error.
+    """A file for hdf5 to write to. It keeps the first write error for `check`, because hdf5 could not close the file.
 
-    Zeros behind all that was written are left out: a hole reads as zeros and takes no room.
+    Zeros after everything written so far are skipped: a hole reads as zeros and takes no room.
     """
 
     error: Optional[OSError] = None
@@ -220,7 +223,7 @@ class _Disk(FileIO):
 
 
 def _read_lines(part: Path) -> Iterator[tuple[int, PartLine]]:
-    """Yield the number and the line of each line of a part."""
+    """Yield each line of a part with its number."""
     with part.open("rb") as file:
         file.seek(-8, os.SEEK_END)
         size = int.from_bytes(file.read(8), "little")
@@ -231,12 +234,12 @@ def _read_lines(part: Path) -> Iterator[tuple[int, PartLine]]:
 
 
 def _allocate(dataset: h5py.Dataset, line: PartLine) -> Pieces:
-    """Allocate the storage of a dataset; return where the chunks of its line belong, or nothing if it has storage."""
+    """Allocate a dataset's storage and return where its line's chunks belong, or nothing if it was allocated before."""
     start, pieces = line.start, []
     if dataset.id.get_storage_size() > len(line.chunks):
         return []  # a repeated sentence
     if dataset.chunks is None:
-        dataset[(0,) * dataset.ndim] = 0  # which allocates all of it
+        dataset[(0,) * dataset.ndim] = 0  # the first write allocates the whole dataset
         return [(start, dataset.id.get_offset(), line.chunks[0][0])]
     for chunk, (size, mask) in zip(dataset.iter_chunks(), line.chunks, strict=True):
         place = tuple(rows.start for rows in chunk)
@@ -247,12 +250,12 @@ def _allocate(dataset: h5py.Dataset, line: PartLine) -> Pieces:
 
 
 def _make_index(file: h5py.File, index: IO[bytes]) -> Optional[int]:
-    """Finish the JSON and make the dataset of one string for it; return where in the file to copy it to."""
+    """Finish the JSON, create a dataset of one string for it, and return where in the file to copy it to."""
     index.write(b"}" if index.tell() else b"{}")
     length = index.tell()
     index.seek(0)
     if length > LONGEST_INDEX:
-        logger.warning("'%s' is left out: it would have %d bytes, and readers of hdf5 take 2 GB", INDEX, length)
+        logger.warning("'%s' is left out: it would have %d bytes, and hdf5 readers take at most 2 GB", INDEX, length)
         return None
     storage = h5p.create(h5p.DATASET_CREATE)
     storage.set_alloc_time(h5d.ALLOC_TIME_EARLY)

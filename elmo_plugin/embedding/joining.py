@@ -13,9 +13,9 @@ from elmo_plugin.atomic_write import atomic_file
 JOINED, PLAN = "joined", "plan"
 """The file that the parts are moved into, and the file that says where each piece of them goes."""
 COPIES = 32
-"""At most one of so many equal shares of the output is on the disk twice."""
+"""At most 1/`COPIES` of the output is on the disk twice."""
 LARGEST_COPY = 2**20
-"""Bytes that are in memory at a time."""
+"""The most bytes of a piece that are in memory at a time."""
 
 Pieces = list[tuple[int, int, int]]
 """For each piece of a part: its position in the part, its position in the output, and its length in bytes."""
@@ -23,14 +23,14 @@ LayOut = Callable[[Path, Callable[[Pieces], None]], None]
 
 
 def join_parts(parts: Path, target: Path, lay_out: LayOut, progress: bool) -> None:
-    """Move the content of all parts in a folder to its places in one file, then rename the file to `target`.
+    """Move the pieces of all parts in a folder to their places in one file, then rename the file to `target`.
 
-    `lay_out(path, add)` writes a file with holes where the pieces of the parts belong, which take no room on the disk,
-    and calls `add` with the pieces of each part. Once the plan of all pieces is on the disk, that step is not repeated.
-    The pieces are then copied, and a part is cut behind its copied pieces when the disk holds the copies.
+    `lay_out(path, add)` writes a file with holes where the pieces belong, which take no room on the disk, and calls
+    `add` with the pieces of each part. Once the plan of all pieces is on the disk, that step is not repeated. The
+    pieces of a part are then copied, last one first, and the part is truncated once the disk holds the copies.
 
-    So a call that is killed or that raises `OSError` is finished by the next one: each piece is still in its part, and
-    is copied to the same place, or it is in the file. A part whose pieces were all moved is an empty file.
+    The next call therefore finishes the work of one that is killed or raises `OSError`: each piece is either still in
+    its part, and is copied to the same place again, or already in the file. A part that was moved is an empty file.
     """
     joined, plan = parts.with_name(JOINED), parts.with_name(PLAN)
     if not plan.exists():
@@ -47,13 +47,13 @@ def join_parts(parts: Path, target: Path, lay_out: LayOut, progress: bool) -> No
 
 
 def _move(source: BinaryIO, target: BinaryIO, pieces: Pieces, largest: int) -> None:
-    """Move pieces, the last of the part first; `largest` is the number of bytes after which the part is cut."""
+    """Move the pieces of a part, last one first. The part is truncated after every `largest` bytes."""
     step = min(largest, LARGEST_COPY)
     end = cut = source.seek(0, os.SEEK_END)
     for start, position, size in sorted(pieces, reverse=True):
         for offset in reversed(range(0, size, step)):
             if start + offset >= end:
-                continue  # moved by a call that was killed
+                continue  # an earlier call moved it and was killed
             source.seek(start + offset)
             target.seek(position + offset)
             target.write(source.read(min(step, size - offset)))
@@ -63,7 +63,7 @@ def _move(source: BinaryIO, target: BinaryIO, pieces: Pieces, largest: int) -> N
 
 
 def _cut(source: BinaryIO, target: BinaryIO, length: int) -> int:
-    """Wait until the disk holds the target, then cut the source to a length, which is returned."""
+    """Wait until the disk holds the target, then truncate the source to `length`, and return the length."""
     target.flush()
     os.fsync(target.fileno())
     source.truncate(length)

@@ -15,9 +15,9 @@ from elmo_plugin.embedding.vector_file import Layout, VectorFile
 
 @VectorFile.register("npz")
 class NpzFile(VectorFile):
-    """Holds one array per line, named after the line's number from 0; the array of an empty line has a T of 0.
+    """Holds one array per line, named after the line's number from 0. For an empty line, T is 0.
 
-    The archive's directory is kept in memory while it is written: some hundred bytes per line.
+    The archive's directory is kept in memory while it is written: a few hundred bytes per line.
 
     Registered as a `VectorFile` with name `npz`.
 
@@ -43,7 +43,7 @@ class NpzFile(VectorFile):
                     np.lib.format.write_array(file, stored, allow_pickle=False)
 
     def join(self, parts: Path, target: Path, layout: Layout, progress: bool = True) -> None:
-        """Move the entries of all parts into one archive, and write one directory for them."""
+        """Move the entries of all parts into one archive with one directory."""
 
         def lay_out(path: Path, add: Callable[[Pieces], None]) -> None:
             entries: list[zipfile.ZipInfo] = []
@@ -56,7 +56,7 @@ class NpzFile(VectorFile):
                     add([(0, end, archive.start_dir)])
                     end += archive.start_dir
             entries.sort(key=lambda entry: int(entry.filename.removesuffix(".npy")))
-            with zipfile.ZipFile(path, "w") as archive:  # which writes its directory to `start_dir` when it is closed
+            with zipfile.ZipFile(path, "w") as archive:  # on closing, it writes its directory at `start_dir`
                 archive.filelist, archive.start_dir = entries, end
 
         join_parts(parts, target, lay_out, progress)

@@ -26,20 +26,20 @@ Row = tuple[int, str, list[str], np.ndarray]
 class ParquetFile(VectorFile):
     """Holds one row per line: `line`, its number from 0, `sentence`, `tokens`, and vectors.
 
-    Each of all layers has a column, `layer_0` …; a mix of them is the column `vectors`. Either holds a list with one
-    vector per token, or one vector if they are pooled.
+    With all layers, each layer has a column, `layer_0` …; with a mix of them, the column is `vectors`. A cell holds a
+    list with one vector per token, or one vector if they are pooled.
 
     The output is a folder of Parquet files, the parts themselves, in the order of the text. pandas, Arrow, Polars and
     Spark read such a folder as one table. The vectors of a window are in memory while its part is written: 600 MB for
     all layers of the original size.
 
-    Registered as a `VectorFile` with name `parquet`. Needs pyarrow, `elmo-plugin[parquet]`; raises
-    `ConfigurationError` without.
+    Registered as a `VectorFile` with name `parquet`. Raises `ConfigurationError` without pyarrow, which
+    `elmo-plugin[parquet]` installs.
 
     # Parameters
 
     compress : `bool`
-        Compress by Zstandard.
+        Compress with Zstandard.
     """
 
     part_ending = ".parquet"
@@ -68,7 +68,7 @@ class ParquetFile(VectorFile):
         """Rename the folder of the parts. A text without lines gets one file without rows, which holds the schema."""
         if not any(path.suffix == self.part_ending for path in parts.iterdir()):
             shutil.rmtree(parts)
-            # A resumed run would take a file in `parts` for that of a window.
+            # Not in `parts`, where a resumed run would take the file for the part of a window.
             parts = parts.with_name("without_rows")
             parts.mkdir(exist_ok=True)
             self.write_part(parts / f"0{self.part_ending}", Window(0, []), [], layout)

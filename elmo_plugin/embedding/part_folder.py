@@ -22,21 +22,21 @@ OTHER_OUTPUT = "name another output, or delete it"
 
 @contextmanager
 def part_folder(folder: Path, run: Mapping[str, Any]) -> Iterator[Path]:
-    """Give the folder of the part files of a run, `parts` in `folder`, which is made if it does not exist.
+    """Yield the folder for the part files of a run, `parts` in `folder`, which is created if it does not exist.
 
-    `run` holds all that the vectors depend on but the text, as values of JSON, and stays beside the parts in
+    `run` is everything except the text that the vectors depend on, as JSON values. It is kept beside the parts, in
     `run.json`. One process at a time may use the folder. A folder without parts is removed at the end.
 
-    Raises `ConfigurationError` for the parts of another run or of version 0.1, for a folder of another process, and for
-    a folder of something else.
+    Raises `ConfigurationError` for the parts of another run or of version 0.1, for a folder that another process uses,
+    and for a folder with other content.
     """
-    import fcntl  # not on every system
+    import fcntl  # does not exist on Windows
 
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise ConfigurationError(f"'{folder}' cannot be made: {error}") from error
-    lock = os.open(folder, os.O_RDONLY)  # a kill releases it
+    lock = os.open(folder, os.O_RDONLY)  # the system releases the lock if the process is killed
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -53,16 +53,17 @@ def part_folder(folder: Path, run: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def remove_part_folder(folder: Path) -> None:
-    """Remove the folder of an output that has its name. The parts go first: `refuse_existing` tells what is left."""
+    """Remove the folder of a complete output. The parts go first, so that `refuse_existing` recognizes the rest."""
     if (folder / PARTS).exists():
         shutil.rmtree(folder / PARTS)
     shutil.rmtree(folder)
 
 
 def refuse_existing(*outputs: Path) -> None:
-    """Raise `ConfigurationError` for the first output that exists. A folder that was left beside it is removed.
+    """Raise `ConfigurationError` for the first output that exists, and remove a part folder that was left beside it.
 
-    A run is killed between giving the output its name and removing the folder: no part with content is left then.
+    A run that is killed after it has renamed its output, and before it has removed the folder, leaves a folder whose
+    parts are empty.
     """
     for output in outputs:
         if output.exists():
@@ -80,7 +81,7 @@ def part_names(folder: Path) -> list[str]:
 
 
 def _claim(folder: Path, run: Mapping[str, Any]) -> None:
-    """Check that the parts in a folder belong to this run; if it has no parts, write down which run this is."""
+    """Check that the parts in a folder belong to this run. If there are none, record this run."""
     path = folder / RUN
     if (folder / "windows.jsonl").exists():
         raise ConfigurationError(
@@ -90,7 +91,7 @@ def _claim(folder: Path, run: Mapping[str, Any]) -> None:
     if not path.exists() and {file.name for file in folder.iterdir()} - {f"{RUN}.partial"}:
         raise ConfigurationError(f"'{folder}': expected the folder of an unfinished output, got other files")
     if (folder / PLAN).exists() and not (folder / JOINED).exists():
-        shutil.rmtree(folder / PARTS)  # killed after the output got its name: the parts are empty
+        shutil.rmtree(folder / PARTS)  # a run was killed after it renamed its output: the parts are empty
         (folder / PLAN).unlink()
     if part_names(folder):
         try:

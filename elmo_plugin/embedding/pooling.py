@@ -1,13 +1,13 @@
-"""Pool the vectors of any number of tokens into one vector; of no tokens into zeros."""
+"""Pool the vectors of tokens into one vector, which is zeros if there are no tokens."""
 
 import numpy as np
 
 
 def mean(vectors: np.ndarray) -> np.ndarray:
-    """Return the mean of each number over the tokens: (…, T, D) to (…, D)."""
+    """Return the mean over the tokens: (…, T, D) to (…, D)."""
     return vectors.sum(axis=-2) / max(vectors.shape[-2], 1)
 
 
 def maximum(vectors: np.ndarray) -> np.ndarray:
-    """Return the maximum of each number over the tokens: (…, T, D) to (…, D)."""
+    """Return the maximum over the tokens: (…, T, D) to (…, D)."""
     return vectors.max(axis=-2) if vectors.shape[-2] else mean(vectors)

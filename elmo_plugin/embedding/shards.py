@@ -1,6 +1,6 @@
-"""The outputs of several processes, which whichever of them ends last joins; no process waits for another.
+"""The outputs of several processes, joined by the process that ends last. No process waits for another.
 
-All that the processes share is the folder of the target. For two processes and the target `vectors.hdf5` it holds:
+The processes share only the folder of the target. For two processes and the target `vectors.hdf5` it holds:
 
     vectors-00000-of-00002.hdf5        the shard of the first process, which gets this name when it is complete
     vectors-00000-of-00002.hdf5.json   its manifest entry: what it was made of, and which lines it holds
@@ -27,22 +27,22 @@ from elmo_plugin.embedding.vector_file import VectorFile
 from elmo_plugin.made_with import check_made_with
 
 Entry = dict[str, Any]
-"""`run`, all that the vectors depend on; `sentences` and `tokens`, their numbers; `lines`, for consecutive lines the
-number of the first one and the number after the last one."""
+"""`run`, everything that the vectors depend on; `sentences` and `tokens`, their numbers; and `lines`, a list of ranges
+of lines as [start, stop], counted from 0, without the line `stop`."""
 
 
 def shard_path(target: Path, share: Share) -> Path:
-    """Return the file of one of several processes."""
+    """Return the path of a shard: the file that one of several processes writes."""
     return target.with_name(f"{target.stem}-{share.rank:05}-of-{share.size:05}{target.suffix}")
 
 
 def entry_path(shard: Path) -> Path:
-    """Return the file with the manifest entry of a shard, or with the manifest of a target."""
+    """Return the path of the manifest entry of a shard, or of the manifest of a target."""
     return shard.with_name(f"{shard.name}.json")
 
 
 def read_entry(shard: Path, run: Mapping[str, Any]) -> Entry:
-    """Read the manifest entry of a shard. Raises `ConfigurationError` if it is damaged or the shard has another run."""
+    """Read the manifest entry of a shard. Raises `ConfigurationError` if it is damaged or belongs to another run."""
     try:
         entry = dict(json.loads(entry_path(shard).read_text(encoding="utf-8")))
         found = entry["run"]
@@ -62,7 +62,7 @@ def write_entry(path: Path, entry: Entry) -> None:
 def join_shards(corpus: Corpus, target: Path, file: VectorFile, run: Mapping[str, Any]) -> None:
     """If all shards are complete, write the manifest and the file that links to them.
 
-    Two processes may do so at once: they write the same. Raises `ConfigurationError` for shards of different runs.
+    Two processes that do so at once write the same. Raises `ConfigurationError` for shards of different runs.
     """
     rank, size = corpus.share
     shards = [shard_path(target, Share(other, size)) for other in range(size)]
@@ -89,7 +89,7 @@ def join_shards(corpus: Corpus, target: Path, file: VectorFile, run: Mapping[str
 
 
 def check_processes(target: Path, size: int) -> None:
-    """Raise `ConfigurationError` if another number of processes than `size` has begun to write the target."""
+    """Raise `ConfigurationError` if the target was begun with a number of processes other than `size`."""
     begun = re.compile(rf"{re.escape(target.stem)}-\d{{5}}-of-(\d{{5}}){re.escape(target.suffix)}(\{PART}|\.json)?")
     for path in sorted(target.parent.iterdir()) if target.parent.is_dir() else []:
         match = begun.fullmatch(path.name)
@@ -102,7 +102,7 @@ def check_processes(target: Path, size: int) -> None:
 
 
 def _places(shards: Sequence[Path], entries: Sequence[Entry], texts: Iterator[str]) -> Iterator[tuple[int, str, str]]:
-    """Yield the number and the text of each line, and the name of its shard, in the order of the text."""
+    """Yield the number, the text and the shard's name of each line, in the order of the text."""
     runs = [(*lines, shard.name) for shard, entry in zip(shards, entries, strict=True) for lines in entry["lines"]]
     for start, stop, name in sorted(runs):
         for number, text in enumerate(islice(texts, stop - start), start):

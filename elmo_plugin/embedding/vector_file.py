@@ -1,4 +1,4 @@
-"""The interface of the file formats: part files that are written one by one, and the output that is joined of them."""
+"""The interface of the file formats: part files are written one by one, then joined into the output."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ from elmo_plugin.embedding.corpus import Window
 class Layout(NamedTuple):
     """The shape and the number type of each array of an output.
 
-    `shape` is (L, −1, D) for all layers of each token, where −1 stands for the number of tokens, and (−1, D) for a mix
-    of them; pooled, it is (L, D) and (D,). `dtype` is the name of NumPy's type.
+    `shape` is (L, −1, D) for all layers and (−1, D) for a mix, where −1 stands for the number of tokens. Pooled, it is
+    (L, D) and (D,). `dtype` is the name of a NumPy type.
     """
 
     shape: tuple[int, ...]
@@ -32,7 +32,7 @@ class Layout(NamedTuple):
         return len(self.shape) - self.is_by_token == 2
 
     def shape_of(self, tokens: int) -> tuple[int, ...]:
-        """Return the shape of the array of a sentence with that many tokens."""
+        """Return the shape of the array of a sentence with this many tokens."""
         return tuple(tokens if size == -1 else size for size in self.shape)
 
 
@@ -44,16 +44,16 @@ class VectorFile(ABC, Registrable):
 
     @abstractmethod
     def write_part(self, path: Path, window: Window, arrays: Iterable[tuple[int, np.ndarray]], layout: Layout) -> None:
-        """Write a window's arrays to a new part file, which gets its name when it is complete.
+        """Write a window's arrays to a new part file, which appears under its name when it is complete.
 
         `arrays` yields the index of a sentence in the window and its array, each sentence once and in any order. Equal
-        windows make equal files. Raises `ConfigurationError` if the disk is full.
+        windows produce equal files. Raises `ConfigurationError` if the disk is full.
         """
 
     @abstractmethod
     def join(self, parts: Path, target: Path, layout: Layout, progress: bool = True) -> None:
-        """Make the output of all part files of a text, which are in the folder `parts`. They lose their content.
+        """Join all part files of a text, in the folder `parts`, into the output. The parts lose their content.
 
-        Parts and output together take little more than the output on the disk. The output gets its name when it is
-        complete. If a call is killed or raises `OSError`, the next one finishes its work.
+        Parts and output together take little more disk space than the output. The output appears under its name when it
+        is complete. If a call is killed or raises `OSError`, the next one finishes its work.
         """

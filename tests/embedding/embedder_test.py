@@ -93,7 +93,7 @@ def test_a_bilm_of_words_reads_its_own_vocabulary(tmp_path: Path) -> None:
     bilm = small_bilm(char_cnn=None, n_tokens_vocab=5)
     assert isinstance(bilm.token_encoder, WordEncoder)
     write_files(tmp_path, bilm)
-    with pytest.raises(ConfigurationError, match=r"weights.*reads words, and its files hold no vocabulary"):
+    with pytest.raises(ConfigurationError, match=r"weights.*expected a vocabulary, because it reads words"):
         load(tmp_path / "weights.hdf5")
     (tmp_path / "vocabulary.txt").write_text(VOCABULARY, encoding="utf-8")
     known, unknown, empty = load(tmp_path).embed([["boat", "leaks"], ["nothing"], []])
