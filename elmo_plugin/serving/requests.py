@@ -61,12 +61,12 @@ class Error(BaseModel):
 
 
 class TagAnswer(BaseModel):
-    """The tags of a sentence, the probability of each, and, if the tags encode spans, the spans. `end` is exclusive."""
+    """Tags, with their probabilities if the model has them, and spans if the tags encode them. `end` is exclusive."""
 
     tokens: list[str]
     tags: list[str]
-    probabilities: list[float]
-    spans: list[dict[str, Union[str, int]]]
+    probabilities: list[float] = []
+    spans: list[dict[str, Union[str, int]]] = []
 
 
 class ClassifyAnswer(BaseModel):

@@ -39,7 +39,7 @@ def question(sentence: Any) -> dict[str, Any]:
 
 
 def assert_close(found: Any, wanted: Any) -> None:
-    """Batches round differently."""
+    """Equal but for rounding, which depends on the batch."""
     if isinstance(wanted, dict):
         assert found.keys() == wanted.keys()
         for key, value in wanted.items():
@@ -122,7 +122,7 @@ def test_the_nearest_uses_are_those_of_the_command(bilm_client: Client, text: Pa
     ],
     ids=lambda body: str(body[:20]),
 )
-def test_what_is_no_request_is_one_line(tagger_client: Client, body: bytes) -> None:
+def test_an_unreadable_request_is_answered_with_an_error(tagger_client: Client, body: bytes) -> None:
     answer = tagger_client.post("/tag", body)
     assert answer.status in (400, 422) and answer.json.keys() == {"error"}
 
@@ -149,7 +149,9 @@ def test_what_is_no_request_is_one_line(tagger_client: Client, body: bytes) -> N
         ("/tag/", {"sentences": ["w"]}, 404, ()),
     ],
 )
-def test_a_wrong_request_is_one_line(small: Client, path: str, body: Any, status: int, facts: tuple[str, ...]) -> None:
+def test_a_wrong_request_gets_one_line(
+    small: Client, path: str, body: Any, status: int, facts: tuple[str, ...]
+) -> None:
     answer = small.post(path, body)
     assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
     assert answer.json.keys() == {"error"} and "\n" not in answer.json["error"]
@@ -176,7 +178,7 @@ HEAD = b"POST /tag HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-T
 
 
 def test_a_large_request_is_answered_and_not_kept(small: Client) -> None:
-    """Its length may be stated, unstated, or wrong."""
+    """Its length may be stated or not."""
     body = b"x" * 2_000_000
     stated = raw(small, HEAD, b"Content-Length: %d\r\n\r\n" % len(body), body)
     chunk = b"%x\r\n%b\r\n" % (len(body), body)
@@ -190,7 +192,7 @@ def test_a_slow_request_ends(small: Client) -> None:
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-def test_another_host_and_another_type_are_refused(tagger_client: Client) -> None:
+def test_another_host_and_another_type_are_rejected(tagger_client: Client) -> None:
     body = json.dumps({"sentences": ["One"]}).encode()
     assert tagger_client.ask("POST", "/tag", body, {"Host": "evil.example"}).status == 400
     assert tagger_client.ask("POST", "/tag", body, {"Content-Type": "text/plain"}).status == 422
@@ -303,6 +305,13 @@ def test_models_of_every_kind_are_served(bilm: ServedModel, tmp_path: Path) -> N
     (tmp_path / "text").write_text("\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match="text"):
         TextIndex(tmp_path / "text", bilm.embedders["all"])
+
+
+def test_the_answer_of_a_tagger_without_spans_fits_its_schema() -> None:
+    with serving(load_served(str(FILES / "simple_tagger.tar.gz"), predictor="elmo_tagger")) as client:
+        (answer,) = client.answers("/tag", "A boat.")
+        schema = client.get("/openapi.json").json["components"]["schemas"]["TagAnswer"]
+    assert "spans" not in answer and {*schema["required"]} <= answer.keys() <= schema["properties"].keys()
 
 
 def test_a_model_on_a_bundled_bilm_scores_words_with_its_softmax(bilm: ServedModel) -> None:
