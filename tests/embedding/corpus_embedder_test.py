@@ -67,7 +67,7 @@ def test_each_line_has_the_vectors_of_its_sentence_alone(folder: Path, pool: boo
     assert sorted(path.name for path in folder.iterdir()) == ["bilm", "file", "text"]
 
 
-def test_a_text_without_a_line_makes_a_file_without_a_sentence(folder: Path) -> None:
+def test_an_empty_text_makes_a_file_without_sentences(folder: Path) -> None:
     (folder / "text").write_text("")
     assert embed(folder, "file", Hdf5File()) == (0, 0)
     with h5py.File(folder / "file") as file:
@@ -75,7 +75,7 @@ def test_a_text_without_a_line_makes_a_file_without_a_sentence(folder: Path) -> 
 
 
 @pytest.mark.parametrize("after", [0, 3, 20, 32])
-def test_a_run_that_was_broken_off_ends_with_the_same_file(
+def test_an_interrupted_run_is_resumed_to_the_same_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     write_text(folder / "text", 150)
@@ -97,8 +97,8 @@ def test_a_run_that_was_broken_off_ends_with_the_same_file(
     assert not (folder / "resumed.npz.part").exists()
 
 
-def test_a_window_is_computed_as_if_nothing_had_been_before_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a file is the same after a kill also where the last bits of a word depend on the words beside it."""
+def test_a_window_does_not_depend_on_earlier_windows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a file is the same after a kill, although a word's last bits depend on the words computed with it."""
     known: list[int] = []
     vectors = Embedder._vectors
     monkeypatch.setattr(
@@ -113,7 +113,7 @@ def test_a_window_is_computed_as_if_nothing_had_been_before_it(folder: Path, mon
         assert known.count(0) == windows > 2
 
 
-def test_what_is_embedded_is_not_embedded_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_embeds_nothing_twice(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(folder / "text", 300)
 
     class Broken(NpzFile):
@@ -127,14 +127,14 @@ def test_what_is_embedded_is_not_embedded_again(folder: Path, monkeypatch: pytes
 
 
 class Stopped(BaseException):
-    """What stands for a kill in a process that goes on."""
+    """Raised in place of a kill, so that the test goes on."""
 
 
 @pytest.mark.parametrize("file", [Hdf5File(), NpzFile()])
 def test_a_join_that_is_stopped_anywhere_is_finished_by_the_next_run_without_a_second_copy(
     folder: Path, monkeypatch: pytest.MonkeyPatch, file: VectorFile
 ) -> None:
-    """Stopped before each call that changes what is on the disk for good, one after the other."""
+    """Each run is stopped before another of the calls that change the disk for good."""
     write_text(folder / "text", 80)
     embed(folder, "whole", file)
     whole = (folder / "whole").read_bytes()
@@ -187,7 +187,7 @@ def test_a_join_that_is_stopped_anywhere_is_finished_by_the_next_run_without_a_s
         ({"text": "empty"}, "'windows'"),
     ],
 )
-def test_what_another_run_has_begun_is_refused_and_stays(
+def test_an_unfinished_output_of_another_run_is_rejected_and_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], found: str
 ) -> None:
     write_files(folder / "other", lively(BiLM.random(options(), seed=0), scale=0.5))
@@ -209,13 +209,13 @@ def test_what_another_run_has_begun_is_refused_and_stays(
         embed(folder, "file", **{"file": NpzFile(), **changes})
     assert not (folder / "file").exists()
     break_off(monkeypatch, 0)
-    with pytest.raises(KeyboardInterrupt):  # goes on behind what was kept
+    with pytest.raises(KeyboardInterrupt):  # resumes after the kept parts
         embed(folder, "file", NpzFile())
     assert parts(folder) == kept and kept
 
 
 def test_a_text_without_lines_is_resumed_in_parquet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which some processes of several have of a short text."""
+    """With several processes, some have no lines of a short text."""
     arrow: Any = pytest.importorskip("pyarrow.parquet")
     (folder / "text").touch()
 
@@ -230,7 +230,7 @@ def test_a_text_without_lines_is_resumed_in_parquet(folder: Path, monkeypatch: p
     assert arrow.read_table(folder / "file").num_rows == 0 and not (folder / "file.part").exists()
 
 
-def test_a_file_that_is_there_stays(folder: Path) -> None:
+def test_an_existing_file_is_kept(folder: Path) -> None:
     write_text(folder / "text", 5)
     (folder / "file").write_text("good")
     with pytest.raises(ConfigurationError, match="file' exists"):
@@ -238,7 +238,7 @@ def test_a_file_that_is_there_stays(folder: Path) -> None:
     assert (folder / "file").read_text() == "good" and not (folder / "file.part").exists()
 
 
-def test_a_target_in_no_folder_is_said(folder: Path) -> None:
+def test_a_target_in_a_missing_folder_is_an_error(folder: Path) -> None:
     write_text(folder / "text", 5)
     with pytest.raises(ConfigurationError, match=r"no_folder/file.*No such file or directory"):
         embed(folder, "no_folder/file", NpzFile())

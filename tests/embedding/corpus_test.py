@@ -19,20 +19,18 @@ def write(folder: Path, text: str, tokenizer: str = "just_spaces", share: Share 
     return Corpus(folder / "text", Tokenizer.by_name(tokenizer)(), share)
 
 
-def test_empty_lines_are_sentences_without_tokens_and_white_space_around_a_line_goes(tmp_path: Path) -> None:
+def test_empty_lines_are_sentences_without_tokens_and_white_space_around_a_line_is_dropped(tmp_path: Path) -> None:
     text = write(tmp_path, "\n  Two\t words \n \nend")
     assert list(text.windows()) == [(0, [("", []), ("Two\t words", ["Two", "words"]), ("", []), ("end", ["end"])])]
     assert list(text.texts()) == ["", "Two\t words", "", "end"]
 
 
-def test_spacys_rules_cut_where_there_is_no_space(tmp_path: Path) -> None:
+def test_spacys_rules_also_split_where_there_is_no_space(tmp_path: Path) -> None:
     (window,) = write(tmp_path, "Don't stop, now.\n", "spacy_blank").windows()
     assert window.sentences == [Sentence("Don't stop, now.", ["Do", "n't", "stop", ",", "now", "."])]
 
 
-def test_windows_are_cut_at_so_many_characters_and_empty_lines_fill_them_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_windows_are_cut_by_characters_and_empty_lines_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 10)
     text = write(tmp_path, "日 b\na b c\nx\n" + "\n" * 12 + "longer than a window\nend")
     windows = [(start, len(sentences)) for start, sentences in text.windows()]
@@ -64,7 +62,7 @@ def test_a_path_given_as_a_string_is_an_error_and_not_a_text_of_its_characters(t
         Corpus(str(tmp_path / "text"), Tokenizer.by_name("just_spaces")())
 
 
-def test_what_a_text_is_changes_with_each_letter_and_with_the_tokenizer(tmp_path: Path) -> None:
+def test_the_identity_of_a_text_depends_on_each_letter_and_on_the_tokenizer(tmp_path: Path) -> None:
     texts = [("a b\n", "just_spaces"), ("a b\n", "spacy_blank"), ("a c\n", "just_spaces")]
     same, *others = [write(tmp_path, *text).identity() for text in texts]
     assert same not in others and same == write(tmp_path, *texts[0]).identity()
@@ -75,7 +73,7 @@ def test_an_empty_file_has_no_window(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_of_a_few_hundred_lines_each_process_has_about_as_much_to_do(tmp_path: Path, size: int) -> None:
+def test_a_few_hundred_lines_are_shared_about_equally(tmp_path: Path, size: int) -> None:
     text = "".join(
         f"line number {number} has about as many words as a sentence has , and so on {'word ' * 5}.\n"
         for number in range(300)
@@ -85,7 +83,7 @@ def test_of_a_few_hundred_lines_each_process_has_about_as_much_to_do(tmp_path: P
     assert min(tokens) > 0.5 * sum(tokens) / size
 
 
-def test_windows_grow_from_eight_thousand_characters_to_so_many_and_no_further(tmp_path: Path) -> None:
+def test_windows_grow_from_the_smallest_to_the_largest_size(tmp_path: Path) -> None:
     line = "x" * 127 + "\n"
     windows = write(tmp_path, line * 20 * 2**10).windows()
     sizes = [len(window.sentences) * len(line) for window in windows]
@@ -95,7 +93,7 @@ def test_windows_grow_from_eight_thousand_characters_to_so_many_and_no_further(t
         assert sizes.count(size) == 8
 
 
-def test_windows_are_the_same_for_a_plain_file_a_compressed_one_the_standard_input_and_lines(
+def test_windows_are_the_same_for_a_plain_file_a_compressed_one_standard_input_and_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "".join(f"{'word ' * (number % 20)}\n" for number in range(3000))
@@ -121,8 +119,8 @@ def test_tabs_separate_tokens_that_may_hold_spaces_or_nothing(tmp_path: Path) ->
     assert list(text.texts()) == [sentence.text for sentence in window.sentences]
 
 
-def test_tabs_separate_what_they_separate_for_elmo_for_many_langs(tmp_path: Path) -> None:
-    """Its own reader; but that it reads an empty line as one empty token, and takes tabs off both ends of a file."""
+def test_tabs_separate_tokens_as_in_elmo_for_many_langs(tmp_path: Path) -> None:
+    """Compared with its own reader, which differs for empty lines and for tabs at both ends of a file."""
     content = "New York\tis  \tbig\n\tempty\t\tfields\t\n \n日本語\t🙂\nend\n"
     (window,) = write(tmp_path, content, "just_tabs").windows()
     _, wanted = read_corpus(str(tmp_path / "text"))
@@ -130,11 +128,11 @@ def test_tabs_separate_what_they_separate_for_elmo_for_many_langs(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["nowhere", "."])
-def test_what_is_no_file_is_said_before_anything_is_read(tmp_path: Path, name: str) -> None:
+def test_a_missing_file_or_a_folder_is_an_error_before_anything_is_read(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigurationError, match="expected a text file"):
         Corpus(tmp_path / name, Tokenizer.by_name("just_spaces")())
 
 
-def test_lines_that_are_no_text_are_said() -> None:
+def test_lines_that_are_not_text_are_errors() -> None:
     with pytest.raises(ConfigurationError, match="line 1: expected text, got b'one"):
         list(Corpus(io.BytesIO(b"one\n"), Tokenizer.by_name("just_spaces")()).windows())

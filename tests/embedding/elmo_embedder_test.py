@@ -1,4 +1,4 @@
-"""The retired `ElmoEmbedder`, held against what its code did: AllenNLP's biLM, from zeros, and hdf5 by its layout."""
+"""The retired `ElmoEmbedder`, compared with what its code did: AllenNLP's biLM from zeros, and its hdf5 layout."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def arrays(path: str) -> dict[str, np.ndarray]:
         return {key: dataset[()] for key, dataset in file.items() if key != "sentence_to_index"}
 
 
-def test_a_batch_becomes_tensors_as_it_did(pair: tuple[str, str]) -> None:
+def test_a_batch_becomes_the_tensors_of_the_original(pair: tuple[str, str]) -> None:
     activations, mask = ElmoEmbedder(*pair).batch_to_embeddings(SENTENCES)
     wanted, wanted_mask = reference(pair, SENTENCES)
     assert activations.shape == wanted.shape == (len(SENTENCES), L, 6, D)
@@ -51,12 +51,12 @@ def test_a_batch_becomes_tensors_as_it_did(pair: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("batch", [[[]], [[], []], []])
-def test_a_batch_without_a_token_is_tensors_without_a_token(pair: tuple[str, str], batch: list[list[str]]) -> None:
+def test_a_batch_without_tokens_becomes_empty_tensors(pair: tuple[str, str], batch: list[list[str]]) -> None:
     activations, mask = ElmoEmbedder(*pair).batch_to_embeddings(batch)
     assert activations.shape == (len(batch), L, 0, D) and mask.shape == (len(batch), 0)
 
 
-def test_what_is_no_batch_is_said(pair: tuple[str, str]) -> None:
+def test_an_untokenised_sentence_is_an_error(pair: tuple[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="got the string 'Two words'"):
         ElmoEmbedder(*pair).batch_to_embeddings(["Two words"])
     with pytest.raises(ConfigurationError, match="got the string 'Two words'"):
@@ -64,7 +64,7 @@ def test_what_is_no_batch_is_said(pair: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
-def test_sentences_are_answered_in_their_order_whatever_the_batch(pair: tuple[str, str], batch_size: int) -> None:
+def test_sentences_are_embedded_in_order_for_any_batch_size(pair: tuple[str, str], batch_size: int) -> None:
     old = ElmoEmbedder(*pair)
     found = list(old.embed_sentences(iter(SENTENCES), batch_size))
     ours = load(pair[1]).embed(SENTENCES)
@@ -85,7 +85,7 @@ def test_a_stream_is_read_batch_by_batch(pair: tuple[str, str]) -> None:
     assert [array.shape[1] for array in arrays] == [6, 0, 1]
 
 
-def test_it_starts_warm_if_asked(tmp_path: Path) -> None:
+def test_it_starts_from_the_warm_state_on_request(tmp_path: Path) -> None:
     old = ElmoEmbedder(*write_files(tmp_path / "warm", warm_bilm()), initial_state="warm")
     wanted = load(tmp_path / "warm", initial_state="warm").embed(SENTENCES)
     for found, array in zip(old.embed_batch(SENTENCES), wanted, strict=True):
@@ -93,7 +93,7 @@ def test_it_starts_warm_if_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batch_size", [0, -1])
-def test_a_batch_of_no_sentences_is_refused(pair: tuple[str, str], batch_size: int) -> None:
+def test_a_batch_size_of_zero_is_an_error(pair: tuple[str, str], batch_size: int) -> None:
     with pytest.raises(ConfigurationError, match=f"'batch_size'.*{batch_size}"):
         list(ElmoEmbedder(*pair).embed_sentences(SENTENCES, batch_size))
     with pytest.raises(ConfigurationError, match=f"'batch_size'.*{batch_size}"):
@@ -101,7 +101,7 @@ def test_a_batch_of_no_sentences_is_refused(pair: tuple[str, str], batch_size: i
 
 
 @pytest.mark.parametrize("output_format", ["all", "top", "average"])
-def test_a_file_becomes_the_hdf5_that_it_did_and_that_embed_corpus_writes(
+def test_embed_file_writes_the_hdf5_of_the_original_and_of_embed_corpus(
     pair: tuple[str, str], output_format: str
 ) -> None:
     with Path("text").open(encoding="utf-8") as text:
@@ -132,7 +132,7 @@ def test_a_file_may_forget_its_sentences_or_have_them_as_keys(pair: tuple[str, s
     assert {key: array.shape for key, array in arrays("keys.hdf5").items()} == {"a b": (2, D), "c": (1, D)}
 
 
-def test_a_file_that_is_there_is_replaced_as_it_was(pair: tuple[str, str]) -> None:
+def test_an_existing_file_is_replaced_as_in_the_original(pair: tuple[str, str]) -> None:
     Path("out.hdf5").write_text("of yesterday")
     ElmoEmbedder(*pair).embed_file(io.StringIO("a b\n"), "out.hdf5")
     assert set(arrays("out.hdf5")) == {"0"}
@@ -147,7 +147,7 @@ def test_a_file_that_is_there_is_replaced_as_it_was(pair: tuple[str, str]) -> No
         ((io.BytesIO(b"a\n"), "out"), "line 1: expected text"),
     ],
 )
-def test_wrong_arguments_are_said_and_a_file_that_is_there_stays(
+def test_wrong_arguments_are_errors_and_keep_an_existing_file(
     pair: tuple[str, str], arguments: tuple[Any, ...], said: str
 ) -> None:
     Path("out").write_text("good")
@@ -157,7 +157,7 @@ def test_wrong_arguments_are_said_and_a_file_that_is_there_stays(
 
 
 @pytest.mark.parametrize("character", ["\0", "\ud800"])
-def test_what_no_text_file_can_hold_is_an_error(pair: tuple[str, str], character: str) -> None:
+def test_characters_that_no_text_file_can_hold_are_errors(pair: tuple[str, str], character: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"line 2: .*{re.escape(repr(character))}"):
         ElmoEmbedder(*pair).embed_file(io.StringIO(f"a\nb{character} c\n"), "out", use_sentence_keys=True)
     assert not Path("out").exists()

@@ -1,4 +1,4 @@
-"""Tokens to arrays, held against `Elmo.layers` of one sentence at a time and against AllenNLP's ELMo."""
+"""Tokens to arrays, compared with `Elmo.layers` of one sentence at a time and with AllenNLP's ELMo."""
 
 import copy
 import multiprocessing
@@ -67,14 +67,14 @@ def test_all_layers_are_those_of_each_sentence_alone_in_the_order_given(folder: 
         np.testing.assert_allclose(array, layers_of(sentence), atol=1e-6)
 
 
-def test_they_are_allennlps(folder: Path, tmp_path: Path) -> None:
+def test_layers_equal_those_of_allennlp(folder: Path, tmp_path: Path) -> None:
     wanted = reference_layers(reference_elmo(tmp_path, small_bilm()), batch_to_ids(SENTENCES))  # (L, B, T + 2, D)
     for row, (array, sentence) in enumerate(zip(load(folder).embed(SENTENCES), SENTENCES, strict=True)):
         np.testing.assert_allclose(array, wanted[:, row, 1 : len(sentence) + 1].detach(), atol=1e-5)
 
 
 @pytest.mark.parametrize("mix", ["last", "top", "average", "concatenate"])
-def test_a_mix_is_of_all_layers(folder: Path, mix: str) -> None:
+def test_each_mix_equals_its_formula(folder: Path, mix: str) -> None:
     for array, sentence in zip(load(folder, mix).embed(SENTENCES), SENTENCES, strict=True):
         layers = layers_of(sentence)
         mixed = {"average": layers.mean(axis=0), "concatenate": np.concatenate(list(layers), axis=-1)}
@@ -119,11 +119,11 @@ def test_half_a_surrogate_pair_is_left_out_of_its_word(folder: Path) -> None:
     np.testing.assert_array_equal(alone, empty)
 
 
-def test_of_no_sentences_there_are_no_arrays(folder: Path) -> None:
+def test_no_sentences_give_no_arrays(folder: Path) -> None:
     assert load(folder).embed([]) == []
 
 
-def test_what_is_no_trained_model_is_said(tmp_path: Path) -> None:
+def test_the_trained_mix_of_a_file_without_one_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "model.tar.gz").write_bytes(b"no archive")
     with pytest.raises(ConfigurationError, match=r"model\.tar\.gz': expected the archive of a trained model"):
         load(tmp_path / "model.tar.gz", "trained")
@@ -131,13 +131,13 @@ def test_what_is_no_trained_model_is_said(tmp_path: Path) -> None:
         load(tmp_path / "nowhere", "trained")
 
 
-def test_a_state_that_is_carried_from_sentence_to_sentence_is_refused() -> None:
+def test_a_carried_state_is_rejected() -> None:
     elmo = Elmo.from_parts(small_bilm(), [ConcatenateMix(L, D)], initial_state=CarriedState())
     with pytest.raises(ConfigurationError, match=r"'initial_state'.*'carried'"):
         Embedder(elmo)
 
 
-def test_a_batch_of_arrays_is_in_memory_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_batch_of_arrays_is_in_memory_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     batches: list[int] = []
     vectors = Embedder._vectors
     monkeypatch.setattr(embedder.Embedder, "_vectors", lambda self, s: batches.append(len(s)) or vectors(self, s))
@@ -189,7 +189,7 @@ def test_a_warm_start_gives_the_vectors_of_the_token_embedder_elmo(warm: Path, m
 
 
 @pytest.mark.parametrize("initial_state", ["carried", "hot", "", 1, ["warm"]])
-def test_another_initial_state_is_refused_before_files_are_read(initial_state: Any) -> None:
+def test_another_initial_state_is_rejected_before_files_are_read(initial_state: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"'initial_state': expected 'zero' or 'warm', got"):
         load("nowhere", initial_state=initial_state)
 
@@ -237,7 +237,7 @@ def test_a_pickle_and_a_deep_copy_give_equal_vectors_before_and_after_the_first_
 
 
 @pytest.mark.slow
-def test_a_process_that_is_spawned_embeds_with_what_it_was_sent(folder: Path) -> None:
+def test_a_spawned_process_embeds_with_a_pickled_embedder(folder: Path) -> None:
     made = load(folder, "top")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         found = pool.apply(made.embed, [SENTENCES])
@@ -263,7 +263,7 @@ def test_a_process_that_is_spawned_embeds_with_what_it_was_sent(folder: Path) ->
         (7, "got 7"),
     ],
 )
-def test_what_is_no_list_of_tokens_is_said_with_its_place(folder: Path, sentences: Any, said: str) -> None:
+def test_an_untokenised_sentence_is_an_error_that_names_its_index(folder: Path, sentences: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         load(folder).embed(sentences)
 
@@ -288,20 +288,20 @@ def test_arrays_and_tuples_of_tokens_are_sentences(folder: Path) -> None:
         ({"precision": None}, "'precision'.*None"),
     ],
 )
-def test_arguments_that_mean_nothing_are_said(folder: Path, keys: dict[str, Any], said: str) -> None:
+def test_unknown_arguments_are_errors(folder: Path, keys: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         load(folder, **keys)
 
 
 @pytest.mark.parametrize("bilm", [None, 3, ["english-tiny"]])
-def test_a_bilm_that_is_no_path_is_said(bilm: Any) -> None:
+def test_a_bilm_that_is_not_a_path_is_an_error(bilm: Any) -> None:
     for mix in ("all", "trained"):
         with pytest.raises(ConfigurationError, match=r"'bilm'.*path"):
             load(bilm, mix)
 
 
 @pytest.mark.usefixtures("native_bfloat16")
-def test_its_repr_says_what_it_holds(warm: Path) -> None:
+def test_its_repr_shows_its_sizes_and_settings(warm: Path) -> None:
     assert repr(load("english-tiny", "top")) == (
         "Embedder('english-tiny', n_layers=2, dim=512, projection_dim=256, layer_dim=512, mix='last', "
         "precision='float32', initial_state='zero', device='cpu')"

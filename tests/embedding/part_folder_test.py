@@ -60,8 +60,8 @@ def test_a_damaged_description_of_the_run_is_named(tmp_path: Path) -> None:
         part_folder(tmp_path / "part", RUN).__enter__()
 
 
-def test_empty_parts_without_the_output_that_they_went_to_are_not_used(tmp_path: Path) -> None:
-    """As after a kill before the folder was removed, and after the output was deleted."""
+def test_empty_parts_whose_output_is_gone_are_not_used(tmp_path: Path) -> None:
+    """A run was killed before it removed the folder, then the output was deleted."""
     keep_a_part(tmp_path / "part")
     (tmp_path / "part/plan").touch()
     with part_folder(tmp_path / "part", RUN):
@@ -79,7 +79,7 @@ def test_empty_parts_without_the_output_that_they_went_to_are_not_used(tmp_path:
         (["novel"], False),
     ],
 )
-def test_what_is_left_beside_an_output_is_removed_if_nobody_needs_it(
+def test_a_folder_left_beside_an_output_is_removed_if_its_parts_are_empty(
     left: list[str], is_removed: bool, tmp_path: Path
 ) -> None:
     folder = tmp_path / "output.part"

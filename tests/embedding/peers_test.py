@@ -1,4 +1,4 @@
-"""The lines for users of simple_elmo and ELMoForManyLangs in `docs/guides/moving.md`, beside what their own give."""
+"""The code for users of simple_elmo and ELMoForManyLangs in `docs/guides/moving.md`, compared with their results."""
 
 import re
 import zipfile

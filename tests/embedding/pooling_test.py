@@ -16,7 +16,7 @@ def test_the_mean_and_the_maximum_are_over_the_tokens_of_each_layer() -> None:
 
 
 @pytest.mark.parametrize("pool", [mean, maximum])
-def test_of_no_tokens_both_are_zeros(pool) -> None:
+def test_without_tokens_both_are_zeros(pool) -> None:
     pooled = pool(np.empty((3, 0, 2), dtype=np.float32))
     assert pooled.dtype == np.float32
     np.testing.assert_array_equal(pooled, np.zeros((3, 2)))

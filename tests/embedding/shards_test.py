@@ -1,4 +1,4 @@
-"""Shards of several processes, held against the file of one; they need not run at the same time."""
+"""Shards of several processes, compared with the file of one. They need not run at the same time."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tests.task_oracles import small_bilm, warm_bilm
 
 LINES = 120
 WINDOW = CHARACTERS // 2
-"""Characters; the text has some six windows of some six batches."""
+"""Characters of a window. The text has about six windows of about six batches."""
 FIRST, SECOND = Share(0, 2), Share(1, 2)
 
 
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def names(folder: Path) -> list[str]:
-    """What the runs have left."""
+    """The names of the files that the runs left."""
     return sorted(path.name for path in folder.iterdir() if path.name not in {"bilm", "text"})
 
 
@@ -46,7 +46,7 @@ def embed_shards(folder: Path, target: str, file: VectorFile, shares: tuple[Shar
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """All that is in an hdf5 file, itself or by links, with its index."""
+    """The datasets of an hdf5 file, its own and linked ones, with the index."""
     with h5py.File(path) as file:
         return {key: dataset[()].tolist() for key, dataset in file.items()}
 
@@ -56,7 +56,7 @@ def manifest(folder: Path, target: str) -> Any:
 
 
 def check_manifest(folder: Path, target: str, size: int) -> None:
-    """Every line is in one shard, and the shards are there."""
+    """Check that every line is in one shard, and that the shards exist."""
     joined = manifest(folder, target)
     lines = [line for shard in joined["shards"] for start, stop in shard["lines"] for line in range(start, stop)]
     assert sorted(lines) == list(range(LINES)) and joined["sentences"] == LINES
@@ -65,8 +65,8 @@ def check_manifest(folder: Path, target: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [(0, 1), (1, 0), (2, 0, 1), range(9)])
-def test_what_joins_the_shards_is_read_as_the_file_of_one_process(folder: Path, ranks: tuple[int, ...]) -> None:
-    """To the bit, also where a process has nothing to do."""
+def test_the_joined_shards_read_like_the_file_of_one_process(folder: Path, ranks: tuple[int, ...]) -> None:
+    """They are equal to the bit, even if a process has nothing to do."""
     size = len(ranks)
     counts = []
     for rank in ranks:
@@ -83,10 +83,10 @@ def test_what_joins_the_shards_is_read_as_the_file_of_one_process(folder: Path, 
 
 
 @pytest.mark.parametrize("after", [None, 5])
-def test_windows_that_grow_are_dealt_out_and_joined_to_the_same_vectors(
+def test_growing_windows_are_dealt_out_and_joined_to_the_same_vectors(
     folder: Path, monkeypatch: pytest.MonkeyPatch, after: Optional[int]
 ) -> None:
-    """To the bit, of a process that was broken off, too."""
+    """They are equal to the bit, even if a process was interrupted."""
     monkeypatch.setattr(corpus, "SMALLEST_WINDOW", 100)
     monkeypatch.setattr(corpus, "WINDOWS_OF_A_SIZE", 5)
     for rank in range(4):
@@ -139,7 +139,7 @@ def test_rows_of_parquet_shards_are_those_of_one_file(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("after", [3, 10])
-def test_a_shard_that_was_broken_off_is_gone_on_with_and_one_that_is_there_not_made_again(
+def test_an_unfinished_shard_is_resumed_and_a_complete_one_is_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     embed(folder, "vectors.npz", NpzFile(), share=FIRST)
@@ -167,7 +167,7 @@ RENAMES = [
 
 
 @pytest.mark.parametrize("before", RENAMES)
-def test_broken_off_before_a_file_has_its_name_it_ends_with_the_same_files(
+def test_a_run_killed_before_a_rename_is_resumed_to_the_same_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
     embed_shards(folder, "vectors.hdf5", Hdf5File())
@@ -191,7 +191,7 @@ def test_broken_off_before_a_file_has_its_name_it_ends_with_the_same_files(
     assert {path: path.read_bytes() for path in folder.glob("vectors*")} == wanted
 
 
-def test_a_folder_that_a_kill_has_left_beside_a_whole_shard_goes(folder: Path) -> None:
+def test_a_folder_that_a_kill_left_beside_a_complete_shard_is_removed(folder: Path) -> None:
     embed(folder, "vectors.npz", NpzFile(), share=FIRST)
     (folder / "vectors-00000-of-00002.npz.part").mkdir()
     embed(folder, "vectors.npz", NpzFile(), share=FIRST)
@@ -209,7 +209,7 @@ def test_a_folder_that_a_kill_has_left_beside_a_whole_shard_goes(folder: Path) -
     ],
 )
 @pytest.mark.parametrize("share", [FIRST, SECOND])
-def test_a_shard_of_another_run_is_refused_by_its_own_process_and_by_the_one_that_joins(
+def test_a_shard_of_another_run_is_rejected_by_its_own_process_and_by_the_one_that_joins(
     folder: Path, share: Share, file: VectorFile, changes: dict[str, Any], found: str
 ) -> None:
     (folder / "changed").write_text((folder / "text").read_text() + "one more line\n")
@@ -220,7 +220,7 @@ def test_a_shard_of_another_run_is_refused_by_its_own_process_and_by_the_one_tha
     assert not (folder / "vectors.npz.json").exists()
 
 
-def test_what_another_run_has_begun_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unfinished_shard_of_another_run_is_rejected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "changed").write_text((folder / "text").read_text() + "one more line\n")
     with monkeypatch.context() as broken:
         break_off(broken, 10)
@@ -232,14 +232,14 @@ def test_what_another_run_has_begun_is_refused(folder: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", ["vectors.npz", "vectors.npz.json", "vectors-00001-of-00002.npz"])
-def test_a_file_that_was_there_stays(folder: Path, name: str) -> None:
+def test_an_existing_target_is_kept(folder: Path, name: str) -> None:
     (folder / name).write_text("good")
     with pytest.raises(ConfigurationError, match=f"{name}' exists"):
         embed(folder, "vectors.npz", NpzFile(), share=SECOND)
     assert (folder / name).read_text() == "good" and names(folder) == [name]
 
 
-def test_a_target_that_came_while_the_shards_were_made_stays(folder: Path) -> None:
+def test_a_target_created_while_the_shards_were_written_is_kept(folder: Path) -> None:
     embed_shards(folder, "vectors.npz", NpzFile())
     (folder / "vectors.npz.json").unlink()
     (folder / "vectors.npz").write_text("good")
@@ -249,7 +249,7 @@ def test_a_target_that_came_while_the_shards_were_made_stays(folder: Path) -> No
 
 
 @pytest.mark.parametrize("record", [None, '{"run'])
-def test_a_record_that_is_gone_or_damaged_is_said(folder: Path, record: str) -> None:
+def test_a_missing_or_damaged_manifest_entry_is_an_error(folder: Path, record: str) -> None:
     embed(folder, "vectors.npz", NpzFile(), share=FIRST)
     path = folder / "vectors-00000-of-00002.npz.json"
     path.unlink() if record is None else path.write_text(record)
@@ -281,7 +281,7 @@ def test_a_disk_without_room_for_the_links_leaves_the_shards(folder: Path) -> No
     ],
 )
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_a_target_that_another_number_of_processes_has_begun_is_refused(
+def test_a_target_begun_by_another_number_of_processes_is_rejected(
     tmp_path: Path, name: str, found: int, size: int
 ) -> None:
     (tmp_path / name).touch()
@@ -293,7 +293,7 @@ def test_a_target_that_another_number_of_processes_has_begun_is_refused(
 
 
 @pytest.mark.parametrize("name", ["vectors.npz", "vectors-00000-of-00002.hdf5", "my-vectors-00000-of-00002"])
-def test_what_other_targets_have_beside_this_one_is_no_concern_of_it(tmp_path: Path, name: str) -> None:
+def test_files_of_other_targets_are_ignored(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     check_processes(tmp_path / "vectors.npz", 3)
     check_processes(tmp_path / "vectors", 3)

@@ -39,9 +39,7 @@ print(os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"], "batches", l
 
 
 @pytest.mark.slow
-def test_under_torchrun_a_process_that_is_killed_is_started_again_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torchrun_restarts_a_killed_process_which_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "killed_once.py").write_text(KILLED_ONCE)
     write_files(tmp_path / "bilm", small_bilm())
     write_text(tmp_path / "text", 120)

@@ -52,7 +52,7 @@ def embedded(layout: Layout, texts: list[str] = TEXTS) -> Iterator[Embedded]:
 
 
 def write(file: VectorFile, path: Path, sentences: Iterable[Embedded], layout: Layout, lines: int = 5) -> None:
-    """Write parts of so many lines, their last line first, and join them."""
+    """Write parts of `lines` lines, in reverse order, and join them."""
     parts = path.with_name(f"{path.name}.part") / "parts"
     parts.mkdir(parents=True)
     for window in chunked(sentences, lines):
@@ -65,7 +65,7 @@ def write(file: VectorFile, path: Path, sentences: Iterable[Embedded], layout: L
 
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_hdf5_has_a_dataset_a_line_and_an_index(tmp_path: Path, layout: Layout, compress: bool) -> None:
+def test_hdf5_has_one_dataset_per_line_and_an_index(tmp_path: Path, layout: Layout, compress: bool) -> None:
     write(Hdf5File(compress), tmp_path / "file", embedded(layout), layout)
     with h5py.File(tmp_path / "file") as file:
         assert set(file) == {"sentence_to_index", *map(str, range(len(TEXTS)))}
@@ -79,7 +79,7 @@ def test_hdf5_has_a_dataset_a_line_and_an_index(tmp_path: Path, layout: Layout, 
     assert index == {text: str(line) for line, text in enumerate(TEXTS) if text}
 
 
-def test_hdf5_by_sentence_has_each_once_whatever_is_in_it(tmp_path: Path) -> None:
+def test_hdf5_with_sentence_keys_has_each_sentence_once(tmp_path: Path) -> None:
     write(Hdf5File(use_sentence_keys=True), tmp_path / "file", embedded(LAYOUTS["all"]), LAYOUTS["all"])
     with h5py.File(tmp_path / "file") as file:
         assert {unquote(key) for key in file} == set(TEXTS) - {""} and len(file) == len(set(TEXTS)) - 1
@@ -89,37 +89,37 @@ def test_hdf5_by_sentence_has_each_once_whatever_is_in_it(tmp_path: Path) -> Non
                 np.testing.assert_array_equal(file[sentence_key(sentence.text)][()], sentence.vectors)
 
 
-def test_hdf5_may_forget_the_sentences(tmp_path: Path) -> None:
+def test_hdf5_may_have_no_index(tmp_path: Path) -> None:
     write(Hdf5File(forget_sentences=True), tmp_path / "file", embedded(LAYOUTS["all"]), LAYOUTS["all"])
     with h5py.File(tmp_path / "file") as file:
         assert set(file) == set(map(str, range(len(TEXTS))))
 
 
-def test_a_file_that_forgets_is_another_file_for_a_run() -> None:
+def test_a_run_with_an_index_does_not_resume_one_without() -> None:
     assert Hdf5File(forget_sentences=True).to_params().as_dict() != Hdf5File().to_params().as_dict()
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
-def test_a_key_leads_back_to_its_sentence_and_is_no_path(sentence: str) -> None:
+def test_a_key_decodes_to_its_sentence_and_is_not_a_path(sentence: str) -> None:
     key = sentence_key(sentence)
     assert unquote(key) == sentence and "/" not in key and key != "."
 
 
-def test_a_sentence_of_100000_characters_is_a_key(tmp_path: Path) -> None:
+def test_a_sentence_of_100000_characters_can_be_a_key(tmp_path: Path) -> None:
     layout, text = LAYOUTS["pooled mix"], "word " * 20_000 + "end"
     write(Hdf5File(use_sentence_keys=True), tmp_path / "file", embedded(layout, [text]), layout)
     with h5py.File(tmp_path / "file") as file:
         assert list(file) == [text]
 
 
-def test_hdf5_compresses_a_layer_at_a_time(tmp_path: Path) -> None:
+def test_hdf5_compresses_one_layer_at_a_time(tmp_path: Path) -> None:
     sentence = Embedded(0, "x", ["x"] * 5000, np.zeros((3, 5000, 4), np.float32))
     write(Hdf5File(compress=True), tmp_path / "file", [sentence], LAYOUTS["all"])
     with h5py.File(tmp_path / "file") as file:
         assert file["0"].chunks == (1, 4096, 4) and file["0"].id.get_storage_size() < 5000
 
 
-def test_an_index_that_no_reader_could_take_is_left_out(
+def test_an_index_too_long_for_readers_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(hdf5, "LONGEST_INDEX", 20)
@@ -131,7 +131,7 @@ def test_an_index_that_no_reader_could_take_is_left_out(
 
 @pytest.mark.parametrize("share", [0.001, 0.5, 0.999999])
 def test_hdf5_on_a_full_disk_says_so_and_leaves_nothing_open(tmp_path: Path, share: float) -> None:
-    """What is open then makes the process end with hdf5's complaints, or crash."""
+    """With an open object, the process would end with hdf5's complaints, or crash."""
     layout, texts = LAYOUTS["all"], ["word " * 100] * 50
     write(Hdf5File(), tmp_path / "whole", embedded(layout, texts), layout)
     room = int(share * (tmp_path / "whole").stat().st_size)
@@ -140,7 +140,7 @@ def test_hdf5_on_a_full_disk_says_so_and_leaves_nothing_open(tmp_path: Path, sha
     assert h5f.get_obj_count(h5f.OBJ_ALL, h5f.OBJ_FILE | h5f.OBJ_DATASET) == 0
 
 
-def test_a_write_of_which_a_part_finds_room_is_one_that_failed(tmp_path: Path) -> None:
+def test_a_partial_write_is_a_failed_write(tmp_path: Path) -> None:
     with hdf5._Disk(tmp_path / "file", "w+") as disk, disk_of(10):
         assert disk.write(b"x" * 20) == 20
         with pytest.raises(OSError, match="File too large"):
@@ -149,7 +149,7 @@ def test_a_write_of_which_a_part_finds_room_is_one_that_failed(tmp_path: Path) -
 
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_npz_has_an_array_a_line(tmp_path: Path, layout: Layout, compress: bool) -> None:
+def test_npz_has_one_array_per_line(tmp_path: Path, layout: Layout, compress: bool) -> None:
     write(NpzFile(compress), tmp_path / "file.npz", embedded(layout), layout)
     with np.load(tmp_path / "file.npz") as file:
         assert file.files == [str(line) for line in range(len(TEXTS))]
@@ -161,7 +161,7 @@ def test_npz_has_an_array_a_line(tmp_path: Path, layout: Layout, compress: bool)
 
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_parquet_has_a_row_a_line_and_a_column_a_layer(tmp_path: Path, layout: Layout, compress: bool) -> None:
+def test_parquet_has_one_row_per_line_and_one_column_per_layer(tmp_path: Path, layout: Layout, compress: bool) -> None:
     arrow: Any = pytest.importorskip("pyarrow.parquet")
     write(ParquetFile(compress), tmp_path / "file", embedded(layout), layout)
     table = arrow.read_table(tmp_path / "file")
@@ -196,7 +196,7 @@ def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", VectorFile.list_available())
-def test_a_corpus_without_a_line_makes_a_file(tmp_path: Path, name: str) -> None:
+def test_an_empty_corpus_makes_a_file(tmp_path: Path, name: str) -> None:
     if name == "parquet":
         pytest.importorskip("pyarrow")
     write(VectorFile.by_name(name)(), tmp_path / "file", iter([]), LAYOUTS["all"])

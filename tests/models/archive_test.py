@@ -1,4 +1,4 @@
-"""Promise 5: an archive is self-contained, it loads where the weight file is gone."""
+"""Promise 5: an archive is self-contained. It loads when the weight file no longer exists."""
 
 import json
 import shutil
@@ -38,12 +38,12 @@ from tests.task_oracles import (
 
 
 def answers(model: Model, config: Config) -> list[dict[str, Any]]:
-    """What a model makes of the data of its experiment."""
+    """The output of a model for the data of its experiment."""
     return model.eval().forward_on_instances(read_data(config))
 
 
 def same(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
-    """Whether two models gave the same scores to the last bit, and the same words for them."""
+    """Whether two outputs have the same scores to the last bit, and the same words."""
     return all(
         (one["logits"] == other["logits"]).all() and one.get("tags") == other.get("tags")
         for one, other in zip(found, wanted, strict=True)
@@ -136,7 +136,7 @@ def test_a_warm_state_goes_with_the_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("native_bfloat16")
-def test_half_precision_goes_into_an_archive_and_out_again(tmp_path: Path) -> None:
+def test_half_precision_survives_an_archive(tmp_path: Path) -> None:
     config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), "precision": "bfloat16"})
     loaded = train_and_load(config, tmp_path / "run", tmp_path / "bilm")
     assert {parameter.dtype for parameter in bilms(loaded)[0].parameters()} == {torch.bfloat16}
@@ -191,7 +191,7 @@ def go_on(config: Config, folder: Path) -> Model:
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_a_run_goes_on_where_it_stopped_though_the_files_are_gone(requires_grad: bool, tmp_path: Path) -> None:
+def test_a_run_is_recovered_after_the_files_are_gone(requires_grad: bool, tmp_path: Path) -> None:
     config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), "requires_grad": requires_grad})
     train(config, tmp_path / "run")
     shutil.copytree(tmp_path / "run", tmp_path / "control")

@@ -1,4 +1,4 @@
-"""What a user may do wrong in a config or with a file, and what they are told."""
+"""Mistakes of users in configs and files, and the errors that they get."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ def towns(model: Config, data: Path = TOWNS, **trainer: Any) -> Config:
 
 
 def error_of(config: Config, folder: Path) -> str:
-    """What `allennlp train` says, before it has written any weights."""
+    """The error of `allennlp train`, which comes before any weights are written."""
     with pytest.raises(ConfigurationError) as caught:
         train(config, folder / "run")
     assert not list((folder / "run").glob("*.th"))
@@ -84,7 +84,7 @@ def remove_the_weights(files: Config) -> None:
         (swap_the_files, ["'options_file'", "weights.hdf5", "swapped"]),
     ],
 )
-def test_a_spoilt_file_is_named_with_what_is_wrong_with_it(
+def test_an_error_names_the_damaged_file_and_the_cause(
     spoil: Callable[[Config], None], facts: list[str], tmp_path: Path
 ) -> None:
     files = bilm_files(tmp_path / "bilm")
@@ -135,7 +135,7 @@ def test_the_wrong_number_of_layers_of_elmo_enhanced_is_an_error_with_both_width
         ("labelled", b"good,fine\nbad,na\xefve\n", "line 2: expected UTF-8 text, got byte 0xef"),
     ],
 )
-def test_data_that_cannot_be_read_are_named(kind: str, content: bytes, fact: str, tmp_path: Path) -> None:
+def test_unreadable_data_is_named(kind: str, content: bytes, fact: str, tmp_path: Path) -> None:
     data = tmp_path / "data.txt"
     data.write_bytes(content)
     config = towns(tagger(ELMO), data) if kind == "tagged" else experiment(classifier(ELMO), csv_reader(), data)
@@ -143,7 +143,7 @@ def test_data_that_cannot_be_read_are_named(kind: str, content: bytes, fact: str
     assert found.startswith(str(data)) and fact in found
 
 
-def test_a_word_of_10000_characters_is_answered_by_what_is_read_of_it(trained_tagger: Path) -> None:
+def test_a_word_of_10000_characters_is_cut_to_48_bytes(trained_tagger: Path) -> None:
     predictor = Predictor.from_path(str(trained_tagger), predictor_name="elmo_embedder")
     words = ["x" * 10_000, "x" * 48, "🙂" * 10_000, "🙂" * 12]  # 48 bytes of each
     long, cut, longs, cuts = predictor.predict_batch_json([{"tokens": [word]} for word in words])
@@ -206,7 +206,7 @@ def block(config: Config, place: tuple[str, ...]) -> Config:
         (("trainer", "optimizer"), "learning_rate", ["'trainer.optimizer.learning_rate'", "(parameter_groups, lr,"]),
     ],
 )
-def test_a_misspelled_key_of_any_component_is_named_with_what_was_meant(
+def test_a_misspelled_key_of_any_component_is_an_error_with_a_suggestion(
     place: tuple[str, ...], wrong: str, facts: list[str], tmp_path: Path
 ) -> None:
     config = deepcopy(towns(tagger(ELMO)))
@@ -226,7 +226,7 @@ def test_a_misspelled_key_of_any_component_is_named_with_what_was_meant(
         (("trainer", "optimizer"), "adamm", "'adam'"),
     ],
 )
-def test_a_misspelled_name_is_answered_with_what_was_meant(
+def test_a_misspelled_name_is_an_error_with_a_suggestion(
     place: tuple[str, ...], wrong: str, fact: str, tmp_path: Path
 ) -> None:
     config = deepcopy(towns(tagger(ELMO)))
@@ -241,13 +241,13 @@ def test_a_key_that_the_trainer_would_ignore_is_a_warning(tmp_path: Path) -> Non
     assert any("'trainer.num_epoch'" in line and "did you mean 'num_epochs'" in line for line in warned)
 
 
-def test_a_metric_that_the_model_lacks_is_named_with_those_that_it_has(tmp_path: Path) -> None:
+def test_an_unknown_metric_is_an_error_that_lists_those_of_the_model(tmp_path: Path) -> None:
     config = towns(tagger(ELMO), validation_metric="+f1")
     with pytest.raises(ConfigurationError, match=r"'validation_metric': .*'accuracy', .*got 'f1'"):
         train(config, tmp_path / "run")
 
 
-def test_a_forgotten_indexer_is_named_with_what_to_add(tmp_path: Path) -> None:
+def test_a_missing_indexer_is_an_error_that_says_what_to_add(tmp_path: Path) -> None:
     config = experiment(tagger(ELMO), tags_reader(token_indexers={"tokens": {"type": "single_id"}}), TOWNS)
     found = error_of(config, tmp_path)
     assert "'elmo_indexer'" in found and "elmo: { type: 'elmo_characters' }" in found

@@ -74,7 +74,7 @@ def test_the_baseline_without_elmo_reads_the_same_text(tmp_path: Path) -> None:
     assert not [name for name, _ in model.named_parameters() if "bilm" in name]
 
 
-def test_it_learns_its_few_texts_by_heart(tmp_path: Path) -> None:
+def test_it_overfits_a_few_texts(tmp_path: Path) -> None:
     elmo = {**bilm_files(tmp_path), "dropout": 0.0}
     model, data = build_model(experiment(classifier(elmo), csv_reader(), OPINIONS))
     learn_by_heart(model, data, steps=200)
@@ -152,7 +152,7 @@ def test_the_stock_reader_of_json_texts_feeds_it_too(tmp_path: Path) -> None:
     assert model.vocab.get_vocab_size("labels") == 2
 
 
-def test_labels_it_was_not_trained_with_have_no_place() -> None:
+def test_it_has_one_output_per_label_of_the_vocabulary() -> None:
     vocab = Vocabulary({"labels": {"only": 1}})
     model = Model.from_params(Params(classifier(deepcopy(ELMO))), vocab=vocab)
     assert model.classification.out_features == 1

@@ -139,18 +139,18 @@ def test_a_text_without_elmos_indexer_is_an_error_that_names_its_indexers(x: boo
         text(renamed)
 
 
-def test_ids_of_allennlps_characters_are_an_error_and_no_ids_of_bytes() -> None:
+def test_allennlps_character_ids_are_an_error_and_not_read_as_bytes() -> None:
     text = EnhancedText(rnn(D), two_mixes())
     with pytest.raises(ConfigurationError, match=r"'elmo_characters'.*got 'token_characters'"):
         text({"elmo": {"token_characters": TENSORS["elmo"]["elmo_tokens"]}})
 
 
-def test_other_indexers_than_elmos_are_for_the_text_field_embedder() -> None:
+def test_the_text_field_embedder_reads_all_other_indexers() -> None:
     text = EnhancedText(rnn(X + D), two_mixes(), text_field_embedder=words())
     with pytest.raises(ConfigurationError, match="tokens"):
         text({"elmo": TENSORS["elmo"]})
 
 
-def test_boundaries_have_no_tags() -> None:
+def test_keeping_sentence_boundaries_is_an_error() -> None:
     with pytest.raises(ConfigurationError, match="'keep_sentence_boundaries'"):
         from_lazy(["input"], rnn(D), lazy_elmo(keep_sentence_boundaries=True))

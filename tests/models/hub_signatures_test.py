@@ -105,7 +105,7 @@ def test_both_ways_give_the_same_vectors(predictor: Predictor, embedder: Embedde
         torch.testing.assert_close(asked[key], own[key], rtol=0, atol=1e-5)
 
 
-def test_padding_is_no_token(predictor: Predictor) -> None:
+def test_padding_does_not_count_as_tokens(predictor: Predictor) -> None:
     module = through_predictor(predictor, of_tokens(PADDED, LENGTHS))
     for row, length in enumerate(LENGTHS):
         alone = through_predictor(predictor, [PADDED[row][:length]])

@@ -1,4 +1,4 @@
-"""Labels that are integers, and what AllenNLP's tools for classifiers read of our answers."""
+"""Labels that are integers, and the parts of our answers that AllenNLP's tools for classifiers read."""
 
 import importlib
 import sys
@@ -66,14 +66,14 @@ def test_integers_without_a_number_of_labels_are_an_error_that_names_the_key(num
 
 
 @pytest.mark.parametrize("label", ["good", "-1", "1.0", "9" * 5000])
-def test_a_label_that_is_no_integer_is_an_error_with_its_line(label: str, tmp_path: Path) -> None:
+def test_a_label_that_is_not_an_integer_is_an_error_with_its_line(label: str, tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text(f"0,fine\n{label},dull\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match=rf"line 2: .*'skip_label_indexing'.*'{label}'"):
         build_model(experiment(classifier(ELMO, num_labels=2), csv_reader(skip_label_indexing=True), path))
 
 
-def test_names_may_be_the_integers_of_labels(tmp_path: Path) -> None:
+def test_label_names_may_be_integers(tmp_path: Path) -> None:
     reader = csv_reader(skip_label_indexing=True, label_names={name: str(n) for name, n in NUMBERS.items()})
     _, data = build_model(experiment(classifier(ELMO, num_labels=3), reader, OPINIONS))
     assert [each["label"].label for each in data[:4]] == [0, 1, 0, 2]

@@ -213,7 +213,7 @@ def test_scores_are_the_gradients_times_the_inputs_of_each_token(name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["crf", "classifier"])
-def test_integrated_gradients_sum_to_what_the_loss_gains_over_no_input(name: str) -> None:
+def test_integrated_gradients_sum_to_the_loss_minus_that_of_no_input(name: str) -> None:
     predictor = predictor_of(CONFIGS[name])
     model = predictor._model
     for instance in predictor.json_to_labeled_instances(QUESTION):
@@ -366,7 +366,7 @@ def test_hotflip_swaps_words_until_the_prediction_changes(name: str) -> None:
         assert labelled([instance])[0] not in still or swapped == T - 1
 
 
-def test_hotflip_without_words_says_what_it_lacks() -> None:
+def test_hotflip_without_word_ids_is_an_error_that_says_what_to_add() -> None:
     config = copy.deepcopy(CONFIGS["classifier, elmo alone"])
     config["dataset_reader"]["token_indexers"] = ELMO_ONLY
     with pytest.raises(ConfigurationError, match=r"'single_id'.*ELMoTokenCharactersIndexer"):

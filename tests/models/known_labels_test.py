@@ -106,7 +106,7 @@ def test_evaluate_counts_tags_that_training_has_not_seen_as_errors(
 
 
 @pytest.mark.parametrize("crf", [True, False])
-def test_the_loss_is_that_of_the_tags_it_knows(crf: bool) -> None:
+def test_the_loss_counts_only_known_tags(crf: bool) -> None:
     model, _ = build_model(experiment(tagger(ELMO, crf=crf), tags_reader(), TOWNS))
     generator = torch.Generator().manual_seed(1)
     n_labels, lengths = model.tag_projection._module.out_features, (4, 3)
@@ -230,6 +230,6 @@ def test_the_index_of_an_unseen_label_is_the_same_in_every_process() -> None:
 
 
 @pytest.mark.parametrize("namespace", ["other_labels", "padded"])
-def test_a_namespace_without_labels_is_an_error_that_names_those_there_are(namespace: str) -> None:
+def test_a_namespace_without_labels_is_an_error_that_lists_the_namespaces(namespace: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"'label_namespace' '{namespace}': .*'labels'.*'num_labels'"):
         build_model(experiment(classifier(ELMO, label_namespace=namespace), csv_reader(), OPINIONS))

@@ -56,7 +56,7 @@ MODELS: dict[str, Config] = {
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_of_another_type_answers_and_trains_alike(name: str, dtype: torch.dtype) -> None:
+def test_a_model_in_another_number_type_answers_and_trains(name: str, dtype: torch.dtype) -> None:
     of_text = "classifier" in name
     model, data = build_model(
         experiment(MODELS[name], csv_reader() if of_text else tags_reader(), OPINIONS if of_text else TOWNS)

@@ -87,7 +87,7 @@ def load(archives: dict[str, Path]) -> Load:
 
 
 def same(found: Any, wanted: Any) -> bool:
-    """Equal, numbers up to rounding."""
+    """Equal, with numbers equal up to rounding."""
     if isinstance(wanted, float):
         return bool(found == pytest.approx(wanted, abs=1e-5))
     if isinstance(wanted, dict):
@@ -167,7 +167,7 @@ def test_a_text_without_tokens_has_no_tags(load: Load, question: Config) -> None
     "question",
     [{}, {"text": "Tove left."}, {"sentence": 7}, {"tokens": "Tove left."}, {"tokens": ["Tove", 3]}, ["Tove"]],
 )
-def test_another_question_is_an_error_that_names_the_keys(load: Load, archive: str, name: str, question: Any) -> None:
+def test_other_json_is_an_error_that_names_the_keys(load: Load, archive: str, name: str, question: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"'sentence'.*'tokens'") as caught:
         load(archive, name).predict_json(question)
     assert str(question) in str(caught.value)
@@ -234,7 +234,7 @@ def test_the_embedder_reads_words_where_the_bilm_does(tmp_path: Path) -> None:
     bilm = {"options": options(char_cnn=None, n_tokens_vocab=7).to_dict(), "seed": 2}
     reader = tags_reader(token_indexers={"elmo": {"type": "single_id"}})
     config = experiment(tagger({"bilm": bilm}), reader, data)
-    # Words of the data are not to be added: a row of the biLM for each is all that there is.
+    # Words of the data must not be added, because the biLM has a row only for its own words.
     config["vocabulary"] = {
         "type": "extend",
         "directory": str(vocabulary_folder(tmp_path / "vocabulary")),
@@ -295,7 +295,7 @@ def test_every_path_gives_the_same_answer(
         assert same(predict(archives[archive], data, tmp_path, "--use-dataset-reader", "--predictor", name), expected)
 
 
-def test_a_gold_label_that_the_model_does_not_know_is_no_matter(load: Load, tmp_path: Path) -> None:
+def test_an_unseen_gold_label_does_not_matter(load: Load, tmp_path: Path) -> None:
     tagged = tmp_path / "tagged.txt"
     tagged.write_text("Tove B-STAR\nleft O\n", encoding="utf-8")
     tagger = load("tagger")
@@ -324,7 +324,7 @@ def test_another_language_is_an_argument(archives: dict[str, Path]) -> None:
     assert predictor.predict_json({"sentence": "z.B. heute."})["tokens"] == ["z.B.", "heute", "."]
 
 
-def test_allennlps_own_models_are_answered_for_as_far_as_they_say(load: Load) -> None:
+def test_our_predictors_answer_with_allennlps_own_models(load: Load) -> None:
     answer = load("stock", "elmo_tagger").predict_json(CUT)
     assert len(answer["probabilities"]) == len(answer["tags"]) == len(CUT["tokens"])
     assert all(0 < probability <= 1 for probability in answer["probabilities"]) and "spans" not in answer
@@ -375,7 +375,7 @@ def test_a_line_that_is_not_json_is_shown(load: Load) -> None:
 def test_a_text_that_is_too_long_is_an_error_that_says_how_long_it_may_be(
     load: Load, archive: str, name: Optional[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before it takes memory: as tokens, as characters, and as the tokens of a text of few characters."""
+    """The error comes before memory is taken: for tokens, for characters, and for the many tokens of a short text."""
     monkeypatch.setattr("elmo_plugin.text.predictor_input.MOST_TOKENS", 3)
     monkeypatch.setattr("elmo_plugin.text.predictor_input.MOST_CHARACTERS", 9)
     predictor = load(archive, name)
@@ -394,5 +394,5 @@ def test_it_answers_in_inference_mode(load: Load, archive: str, name: str) -> No
     assert same(found, predictor.predict("Tove left for Port Calder ."))
 
 
-def test_a_byte_order_mark_is_no_part_of_a_line_of_json(load: Load) -> None:
+def test_a_byte_order_mark_before_json_is_dropped(load: Load) -> None:
     assert load("tagger", "elmo_tagger").load_line('\ufeff{"sentence": "a"}') == {"sentence": "a"}

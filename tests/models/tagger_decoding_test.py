@@ -59,7 +59,7 @@ def test_a_crf_never_breaks_its_encoding(encoding: str, seed: int, scale: float,
     assert all(valid(encoding, [labels[tag] for tag in tags]) for tags in predicted)
 
 
-def test_a_softmax_does_break_it_and_its_best_label_is_what_is_told() -> None:
+def test_a_softmax_may_break_its_encoding_because_it_predicts_the_best_labels() -> None:
     model = own_tagger("BIO", False, LABELS["BIO"])
     torch.manual_seed(0)
     logits = torch.randn(20, 6, 5)
@@ -91,14 +91,14 @@ def test_span_scores_and_accuracy_are_those_counted_by_hand() -> None:
     )
 
 
-def test_scores_of_each_label_are_told_if_asked_for() -> None:
+def test_verbose_metrics_has_scores_of_each_label() -> None:
     model = own_tagger("BIO", True, LABELS["BIO"])
     model.verbose_metrics = True
     found = measure(model, [["B-X", "O", "B-Y"]], [["B-X", "B-Y", "O"]])
     assert [round(found[f"f1-measure-{label}"], 6) for label in ("X", "Y", "overall")] == [1.0, 0.0, 0.5]
 
 
-def test_scores_of_tokens_are_told_for_tags_that_encode_no_spans() -> None:
+def test_verbose_metrics_has_scores_of_tokens_without_an_encoding() -> None:
     settings = tagger(deepcopy(ELMO), label_encoding=None, crf=False, verbose_metrics=True)
     vocab = Vocabulary({"labels": {"O": 2, "EVENT": 1}})
     model = Model.from_params(Params(settings), vocab=vocab)

@@ -77,7 +77,7 @@ def test_the_baseline_without_elmo_reads_the_same_text(tmp_path: Path) -> None:
     assert not [name for name, _ in model.named_parameters() if "bilm" in name]
 
 
-def test_it_learns_its_few_sentences_by_heart(tmp_path: Path) -> None:
+def test_it_overfits_a_few_sentences(tmp_path: Path) -> None:
     elmo = {**bilm_files(tmp_path), "dropout": 0.0}
     model, data = build_model(experiment(tagger(elmo, encoder=lstm(D, 20)), tags_reader(), TOWNS))
     batch = learn_by_heart(model, data, steps=80)

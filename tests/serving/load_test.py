@@ -1,4 +1,4 @@
-"""The load benchmark, with a server in a thread and not in a process: it sees right answers, and wrong ones."""
+"""The load benchmark, with a server in a thread and not in a process, tells right answers from wrong ones."""
 
 from types import SimpleNamespace
 
@@ -31,5 +31,5 @@ def test_answers_that_differ_in_anything_but_rounding_are_wrong() -> None:
         assert serve.difference(wrong, answer) == float("inf")
 
 
-def test_a_model_that_does_not_exist_is_said() -> None:
+def test_a_missing_model_is_an_error() -> None:
     assert serve.main(["nowhere"]) == 2

@@ -1,4 +1,4 @@
-"""The thread of the models: who is answered together, and what one request's error means for the others."""
+"""The models' thread: which requests are answered together, and what one request's error means for the others."""
 
 import asyncio
 import threading
@@ -39,7 +39,7 @@ class Doubling:
 
 
 def answers(thread: ModelThread, *requests: tuple[Callable[..., list[Any]], list[int]]) -> list[Any]:
-    """The answers to requests that are all there when the thread starts; an error is the answer to its request."""
+    """The answers to requests that all wait when the thread starts. An error is the answer to its request."""
 
     async def ask() -> list[Any]:
         tasks = [asyncio.ensure_future(thread.answer(task, items)) for task, items in requests]
@@ -58,7 +58,7 @@ def test_requests_for_the_same_task_are_answered_by_one_call(thread: ModelThread
     assert doubling.calls == [[1, 2, 3, 4]]
 
 
-def test_no_more_items_are_answered_together_than_fit(thread: ModelThread) -> None:
+def test_at_most_16_items_are_answered_together(thread: ModelThread) -> None:
     doubling = Doubling()
     assert answers(thread, *[(doubling.double, [1] * 10)] * 3) == [[2] * 10] * 3
     assert sorted(map(len, doubling.calls)) == [10, 10, 10] and MOST_TOGETHER < 20
@@ -70,7 +70,7 @@ def test_an_error_is_the_error_of_its_own_request(thread: ModelThread) -> None:
     assert (one, two) == ([2], [4]) and isinstance(error, ValueError)
 
 
-def test_who_waits_too_long_is_not_computed(thread: ModelThread) -> None:
+def test_a_cancelled_request_is_not_computed(thread: ModelThread) -> None:
     doubling = Doubling()
     doubling.may_begin.clear()
     thread.start()
@@ -87,7 +87,7 @@ def test_who_waits_too_long_is_not_computed(thread: ModelThread) -> None:
     assert doubling.calls == [[1], [3]]
 
 
-def test_the_most_words_are_counted_in_each_sentence_and_together() -> None:
+def test_words_are_limited_per_sentence_and_in_total() -> None:
     limits = Limits(words=3, sentence_words=2, characters=4)
     limits.check_words([["a", "bbbb"], [], ["c"]])
     limits.check_given([["a", "bbbb"], "", "c"])

@@ -120,7 +120,7 @@ def test_pages_have_no_script_and_fetch_only_their_style(tagger_client: Client, 
     assert "url(" not in style.text and "@import" not in style.text and "prefers-color-scheme: dark" in style.text
 
 
-def test_the_page_can_be_used_without_eyes_and_without_a_mouse(tagger_client: Client) -> None:
+def test_the_page_works_with_a_screen_reader_and_a_keyboard(tagger_client: Client) -> None:
     shown = page(tagger_client, sentence="Greta sailed.")
     (field,) = shown.named("input")
     assert [label["for"] for label in shown.named("label")] == [field["id"]]
@@ -144,7 +144,7 @@ def test_the_page_can_be_used_without_eyes_and_without_a_mouse(tagger_client: Cl
         ({"sentence": ""}, 200),
     ],
 )
-def test_what_the_page_cannot_show_is_said(bilm_client: Client, query: dict[str, Any], status: int) -> None:
+def test_the_page_shows_an_error_for_a_wrong_request(bilm_client: Client, query: dict[str, Any], status: int) -> None:
     answer = bilm_client.get("/?" + urlencode(query))
     assert answer.status == status
     assert ('role="alert"' in answer.text) == (status != 200)

@@ -61,7 +61,7 @@ def test_conll_2000() -> None:
     assert [tag for _, tag in bioul[0]] == ["B-NP", "I-NP", "L-NP", "U-VP", "O"]
 
 
-def test_wnut_17_keeps_what_stands_between_tabs() -> None:
+def test_wnut_17_keeps_everything_between_tabs() -> None:
     tagged = read(FIXTURES / "wnut17.conll", delimiter="\t", coding_scheme="BIO")
     assert tagged == [
         [
@@ -99,7 +99,7 @@ def test_conllu_has_neither_comments_nor_ranges_nor_empty_nodes() -> None:
     assert xpos[0][:3] == [("I", "PRP"), ("do", "VBP"), ("not", "RB")]
 
 
-def test_a_blank_in_a_column_of_blanks_is_only_a_space_or_a_tab(tmp_path: Path) -> None:
+def test_only_spaces_and_tabs_separate_columns_by_default(tmp_path: Path) -> None:
     assert read(written(tmp_path, "  a\u00a0b \t X  \n\x1cc\u3000d Y\n")) == [
         [("a\u00a0b", "X"), ("\x1cc\u3000d", "Y")]
     ]
@@ -182,7 +182,7 @@ TAB = {"delimiter": "\t"}
         ("# a comment\n\n1-2\ta\t_\t_\n", {"conllu": True}, None, []),
     ],
 )
-def test_a_wrong_file_is_named_with_the_line_and_what_it_holds(
+def test_an_error_names_the_file_the_line_and_its_content(
     tmp_path: Path, content: str | bytes, keys: dict[str, Any], line: int | None, facts: list[str]
 ) -> None:
     assert_rejected(reader(**keys), written(tmp_path, content), line, *facts)
@@ -198,11 +198,11 @@ def test_conllu_that_is_read_as_other_columns_is_an_error_that_names_the_key(tmp
         assert read(path, token_column=1, tag_column=3) == [[("I", "PRON"), ("dig", "VERB")]]
 
 
-def test_a_hash_is_a_token_where_it_is_no_comment_of_conllu(tmp_path: Path) -> None:
+def test_a_hash_is_a_token_outside_conllu(tmp_path: Path) -> None:
     assert read(written(tmp_path, "# O\ntext O\n= X\n")) == [[("#", "O"), ("text", "O"), ("=", "X")]]
 
 
-def test_documents_begin_with_blanks_in_a_file_of_tabs_too(tmp_path: Path) -> None:
+def test_docstart_lines_have_spaces_in_a_file_of_tabs_too(tmp_path: Path) -> None:
     content = "-DOCSTART- -X- -X- O\n\na\tX\n"
     assert read(written(tmp_path, content), delimiter="\t") == [[("a", "X")]]
 
@@ -248,7 +248,7 @@ def test_a_wrong_key_is_named_at_construction(keys: dict[str, Any], facts: list[
     assert all(fact in str(caught.value) for fact in facts)
 
 
-def test_instances_of_words_of_tokens_and_of_nothing() -> None:
+def test_instances_from_words_tokens_and_nothing() -> None:
     ours = reader(token_indexers={"elmo": {"type": "elmo_characters"}})
     untagged = ours.text_to_instance(["a", Token("b")])
     assert untagged["metadata"]["words"] == ["a", "b"] and "tags" not in untagged.fields
@@ -266,7 +266,7 @@ def test_tags_go_to_their_namespace() -> None:
     assert vocabulary.get_vocab_size("labels") == 0
 
 
-def test_stops_where_told_and_reads_no_further(tmp_path: Path) -> None:
+def test_max_instances_ends_the_reading(tmp_path: Path) -> None:
     path = written(tmp_path, b"a X\n\nb X\n\nc X\n\n\xff\n")
     assert [sentence(instance) for instance in reader(max_instances=2).read(path)] == [[("a", "X")], [("b", "X")]]
 
@@ -277,7 +277,7 @@ def test_each_sentence_goes_to_one_worker(tmp_path: Path, num_workers: int) -> N
     assert words_of_workers(reader, path, num_workers) == ["w0", "w1", "w2", "w3"]
 
 
-def test_two_real_workers_lose_and_double_nothing(tmp_path: Path) -> None:
+def test_two_real_workers_neither_lose_nor_repeat_sentences(tmp_path: Path) -> None:
     path = written(tmp_path, "\n".join(f"w{index} X\n" for index in range(11)))
     ours = pickle.loads(pickle.dumps(reader()))
     loader = MultiProcessDataLoader(ours, path, batch_size=2, num_workers=2)

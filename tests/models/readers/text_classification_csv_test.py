@@ -134,7 +134,7 @@ def test_a_long_document_is_read_whole(tmp_path: Path) -> None:
         ("4 a b\n3\n", SENTIMENT, 2, ["('3')", "line 1"]),
     ],
 )
-def test_a_wrong_file_is_named_with_the_line_and_what_it_holds(
+def test_an_error_names_the_file_the_line_and_its_content(
     tmp_path: Path, content: str | bytes, keys: dict[str, Any], line: int | None, facts: list[str]
 ) -> None:
     assert_rejected(reader(**keys), written(tmp_path, content), line, *facts)
@@ -156,7 +156,7 @@ def test_a_wrong_key_is_named_at_construction(keys: dict[str, Any], facts: list[
     assert all(fact in str(caught.value) for fact in facts)
 
 
-def test_instances_of_text_of_tokens_and_of_nothing() -> None:
+def test_instances_from_text_tokens_and_nothing() -> None:
     ours = TextClassificationCsvReader(max_sequence_length=2, token_indexers={"elmo": ELMoTokenCharactersIndexer()})
     assert labelled(ours.text_to_instance("don't go", "x")) == ("x", "do n't")
     assert labelled(ours.text_to_instance(["don't", "go", "now"])) == (None, "don't go")
@@ -169,7 +169,7 @@ def test_instances_of_text_of_tokens_and_of_nothing() -> None:
         assert tensors["tokens"]["elmo"]["elmo_tokens"].shape == (1, 50)
 
 
-def test_stops_where_told_and_reads_no_further(tmp_path: Path) -> None:
+def test_max_instances_ends_the_reading(tmp_path: Path) -> None:
     path = written(tmp_path, b"x,a\nx,b\n\xff\n")
     assert read(path, max_instances=2) == [("x", "a"), ("x", "b")]
 
