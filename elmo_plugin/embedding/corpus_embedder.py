@@ -106,17 +106,16 @@ class CorpusEmbedder:
         refuse_existing(*outputs)
         folder = path.with_name(f"{path.name}{PART}")
         with part_folder(folder, run) as parts:
-            sentences, tokens, lines = self._write_parts(corpus, parts, file)
+            counts, lines = self._write_parts(corpus, parts, file)
             if corpus.share.size > 1:
-                entry = {"run": run, "sentences": sentences, "tokens": tokens, "lines": lines}
-                write_entry(entry_path(path), entry)
+                write_entry(entry_path(path), {"run": run, **counts._asdict(), "lines": lines})
             with _resumable(folder):
                 file.join(parts, path, self.layout, progress=corpus.share.rank == 0)
             remove_part_folder(folder)
-        return Counts(sentences, tokens)
+        return counts
 
-    def _write_parts(self, corpus: Corpus, parts: Path, file: VectorFile) -> tuple[int, int, list[list[int]]]:
-        """Write the part of each window that has none. Return the numbers of sentences and tokens, and the lines."""
+    def _write_parts(self, corpus: Corpus, parts: Path, file: VectorFile) -> tuple[Counts, list[list[int]]]:
+        """Write the part of each window that has none. Return the counts and the ranges of lines."""
         kept = part_names(parts.parent)
         sentences = tokens = windows = 0
         lines: list[list[int]] = []
@@ -140,7 +139,7 @@ class CorpusEmbedder:
             bar.total = tokens
         if windows < len(kept):
             check_made_with(str(parts.parent), {"windows": len(kept)}, {"windows": windows}, OTHER_OUTPUT)
-        return sentences, tokens, lines
+        return Counts(sentences, tokens), lines
 
     def _arrays(self, window: Window, bar: Any) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the index and the array of each sentence of a window."""

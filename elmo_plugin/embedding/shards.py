@@ -3,7 +3,7 @@
 The processes share only the folder of the target. For two processes and the target `vectors.hdf5` it holds:
 
     vectors-00000-of-00002.hdf5        the shard of the first process, which gets this name when it is complete
-    vectors-00000-of-00002.hdf5.json   its manifest entry: what it was made of, and which lines it holds
+    vectors-00000-of-00002.hdf5.json   its manifest entry: the run that wrote it, and the lines that it has
     vectors-00000-of-00002.hdf5.part   the folder of its parts while the shard is unfinished
     vectors.hdf5.json                  the manifest, written when all shards are complete
     vectors.hdf5                       for hdf5 alone: links to each line's dataset in its shard
@@ -90,7 +90,8 @@ def join_shards(corpus: Corpus, target: Path, file: VectorFile, run: Mapping[str
 
 def check_processes(target: Path, size: int) -> None:
     """Raise `ConfigurationError` if the target was begun with a number of processes other than `size`."""
-    begun = re.compile(rf"{re.escape(target.stem)}-\d{{5}}-of-(\d{{5}}){re.escape(target.suffix)}(\{PART}|\.json)?")
+    shard = rf"{re.escape(target.stem)}-\d{{5}}-of-(\d{{5}}){re.escape(target.suffix)}"
+    begun = re.compile(rf"{shard}(|{re.escape(PART)}|\.json)")
     for path in sorted(target.parent.iterdir()) if target.parent.is_dir() else []:
         match = begun.fullmatch(path.name)
         found = int(match[1]) if match else 1

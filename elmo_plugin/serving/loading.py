@@ -13,7 +13,7 @@ from elmo_plugin.bilm import ZeroState, identity
 from elmo_plugin.checkpoints import bundled_folder, bundled_names, load_sizes, local_file
 from elmo_plugin.elmo import Elmo, trained_elmo
 from elmo_plugin.embedding import Embedder, find_device, load
-from elmo_plugin.models import ElmoClassifierPredictor, ElmoTaggerPredictor, SpacyBlankTokenizer
+from elmo_plugin.models import ElmoClassifierPredictor, ElmoTaggerPredictor
 from elmo_plugin.pretraining import (
     BidirectionalLanguageModel,
     BiLMPredictor,
@@ -22,6 +22,7 @@ from elmo_plugin.pretraining import (
 )
 from elmo_plugin.serving.served_model import ServedModel
 from elmo_plugin.serving.text_index import TextIndex
+from elmo_plugin.text import SpacyBlankTokenizer
 
 MIXES = ("all", "last", "average")
 
