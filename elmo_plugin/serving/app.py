@@ -17,7 +17,7 @@ from elmo_plugin.serving.answering import Answering
 from elmo_plugin.serving.answers import encode, error_answer, json_answer
 from elmo_plugin.serving.guard import Guard
 from elmo_plugin.serving.limits import Limits, RequestError, at_most
-from elmo_plugin.serving.model_thread import Task
+from elmo_plugin.serving.model_thread import ModelThread, Task
 from elmo_plugin.serving.page import add_pages
 from elmo_plugin.serving.requests import (
     ClassifyAnswer,
@@ -106,6 +106,7 @@ def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optiona
         answering.thread.start()
         yield
         answering.thread.stop()
+        answering.thread = ModelThread()  # for another start, because a stopped one stays stopped
 
     app = FastAPI(
         title=f"{model.name}, served by elmo_plugin",

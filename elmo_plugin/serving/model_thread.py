@@ -27,11 +27,10 @@ class ModelThread:
         self._jobs: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._stopped = False
-        self._thread = threading.Thread(target=self._work, name="models", daemon=True)
 
     def start(self) -> None:
         """Start to answer."""
-        self._thread.start()
+        threading.Thread(target=self._work, name="models", daemon=True).start()
 
     def stop(self) -> None:
         """Stop after the current call."""

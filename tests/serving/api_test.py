@@ -1,5 +1,6 @@
 """The API against the predictors and the embedder alone, and every wrong request as one line of JSON."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -18,7 +19,7 @@ import elmo_plugin
 from elmo_plugin.analysis import Query, Search, search
 from elmo_plugin.embedding import Corpus
 from elmo_plugin.pretraining import BiLMPredictor, TextShardsReader, load_language_model
-from elmo_plugin.serving import Limits, ServedModel, Text, load_served
+from elmo_plugin.serving import Limits, ServedModel, Text, load_served, make_app
 from elmo_plugin.serving.loading import _bundled_twin
 from elmo_plugin.serving.text_index import TextIndex
 from tests.serving_oracles import FILES, Client, serving
@@ -305,6 +306,17 @@ def test_models_of_every_kind_are_served(bilm: ServedModel, tmp_path: Path) -> N
     (tmp_path / "text").write_text("\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match="text"):
         TextIndex(tmp_path / "text", bilm.embedders["all"])
+
+
+def test_an_application_can_be_started_again(bilm: ServedModel) -> None:
+    app = make_app(bilm)
+
+    async def start_twice() -> None:
+        for _ in range(2):
+            async with app.router.lifespan_context(app):
+                pass
+
+    asyncio.run(start_twice())
 
 
 def test_the_answer_of_a_tagger_without_spans_fits_its_schema() -> None:
