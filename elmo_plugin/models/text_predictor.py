@@ -14,8 +14,6 @@ from elmo_plugin.elmo import Elmo
 from elmo_plugin.models.enhanced_text import WholeInput
 from elmo_plugin.text import SpacyBlankTokenizer, read_line, read_question
 
-INTERPRETABLE_LAYERS = ("input", "token_layer")
-
 
 class TextPredictor(Predictor, ABC):
     """Answer `{"sentence": "raw text"}`, which spaCy's rules tokenize, or `{"tokens": [...]}`, used unchanged.
@@ -67,9 +65,9 @@ class LabelPredictor(TextPredictor):
         self, model: Model, dataset_reader: DatasetReader, language: str = "en", interpretable_layer: str = "input"
     ) -> None:
         super().__init__(model, dataset_reader, language)
-        if interpretable_layer not in INTERPRETABLE_LAYERS:
-            choices = " or ".join(map(repr, INTERPRETABLE_LAYERS))
-            raise ConfigurationError(f"'interpretable_layer': expected {choices}, got {interpretable_layer!r}")
+        if interpretable_layer not in ("input", "token_layer"):
+            expected = "expected 'input' or 'token_layer'"
+            raise ConfigurationError(f"'interpretable_layer': {expected}, got {interpretable_layer!r}")
         self._layer: Optional[nn.Module] = next(
             (part for part in model.modules() if isinstance(part, WholeInput)), None
         )
