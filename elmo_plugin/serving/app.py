@@ -39,55 +39,10 @@ ERRORS = {
     422: "A key or a value of the request is wrong, or it asks for too much.",
     503: "The server is busy, or the answer took too long.",
 }
-ABOUT = """A request has sentences, and is answered by one answer per sentence, in the same order.
+ABOUT = """A request holds sentences. The response has one answer for each of them, in the same order.
 
 An error is `{"error": "…"}` with an HTTP status. An answer does not depend on other sentences and requests, apart from
 rounding in the last bits."""
-
-
-def _what_is_wrong(error: Mapping[str, Any]) -> str:
-    """Return the first error of a request as one line that names the key."""
-    place, kind = error["loc"][1:], error["type"]
-    if kind == "json_invalid":
-        return f"the request: expected JSON, got an error at character {place[0]}: {error['ctx']['error']}"
-    if not place:
-        return "the request: expected a JSON object, sent with Content-Type: application/json"
-    where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).removeprefix(".")
-    if kind == "missing":
-        return f"'{where}': expected a value, got none"
-    if kind == "extra_forbidden":
-        return f"'{where}': expected no such key"
-    message = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-    return f"'{where}': {message}" + ("" if ", got " in message else f", got {error['input']!r:.100}")
-
-
-async def _invalid(request: Request, error: RequestValidationError) -> Response:
-    return error_answer(422, _what_is_wrong(error.errors()[0]))
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    return error_answer(getattr(error, "status", 422), str(error))
-
-
-async def _http(request: Request, error: HTTPException) -> Response:
-    message = str(error.detail)
-    if error.status_code == 404:
-        message = f"expected one of {', '.join(request.app.openapi()['paths'])}, got {request.url.path[:100]!r}"
-    return error_answer(error.status_code, message)
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
-    return error_answer(500, "the server failed; its log has the reason")
-
-
-HANDLERS: dict[Union[int, type[Exception]], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
-    RequestValidationError: _invalid,
-    RequestError: _refused,
-    ConfigurationError: _refused,
-    HTTPException: _http,
-    Exception: _unexpected,
-}
-"""The functions that answer errors with JSON."""
 
 
 def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optional[frozenset[str]] = None) -> FastAPI:
@@ -210,3 +165,48 @@ def _add_information(app: FastAPI, answering: Answering) -> None:
 def _answers(answer: type[BaseModel]) -> dict[Union[int, str], dict[str, Any]]:
     """Describe a response that holds one such answer for each sentence."""
     return {200: {"model": create_model(f"AnswersOf{answer.__name__}", answers=(list[answer], ...))}}  # type: ignore[valid-type]
+
+
+async def _invalid(request: Request, error: RequestValidationError) -> Response:
+    return error_answer(422, _what_is_wrong(error.errors()[0]))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return error_answer(getattr(error, "status", 422), str(error))
+
+
+async def _http(request: Request, error: HTTPException) -> Response:
+    message = str(error.detail)
+    if error.status_code == 404:
+        message = f"expected one of {', '.join(request.app.openapi()['paths'])}, got {request.url.path[:100]!r}"
+    return error_answer(error.status_code, message)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    return error_answer(500, "the server failed; its log has the reason")
+
+
+HANDLERS: dict[Union[int, type[Exception]], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
+    RequestValidationError: _invalid,
+    RequestError: _refused,
+    ConfigurationError: _refused,
+    HTTPException: _http,
+    Exception: _unexpected,
+}
+"""The functions that answer errors with JSON."""
+
+
+def _what_is_wrong(error: Mapping[str, Any]) -> str:
+    """Return the first error of a request as one line that names the key."""
+    place, kind = error["loc"][1:], error["type"]
+    if kind == "json_invalid":
+        return f"the request: expected JSON, got an error at character {place[0]}: {error['ctx']['error']}"
+    if not place:
+        return "the request: expected a JSON object, sent with Content-Type: application/json"
+    where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).removeprefix(".")
+    if kind == "missing":
+        return f"'{where}': expected a value, got none"
+    if kind == "extra_forbidden":
+        return f"'{where}': expected no such key"
+    message = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+    return f"'{where}': {message}" + ("" if ", got " in message else f", got {error['input']!r:.100}")
