@@ -227,7 +227,7 @@ def _load_trained(archive: Location, precision: str, device: torch.device, initi
         raise _no_archive(archive, str(error)) from error
     state = state or elmo.initial_state
     chosen = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=state, precision=precision)
-    return Embedder(chosen.to(device), word_id)
+    return Embedder(chosen.to(device), word_id, layers_apart=False)
 
 
 def _trained(folder: Path, name: str) -> tuple[Elmo, LayerMix, Optional[WordId]]:

@@ -39,9 +39,10 @@ def layers_of(sentence: list[str]) -> np.ndarray:
     return elmo.layers(batch_to_ids([sentence]))[0][:, 0, 1 : len(sentence) + 1].numpy()
 
 
-def tagger_archive(folder: Path, **elmo: Any) -> Path:
-    """The archive of a tagger that was trained with ELMo at its input."""
-    train(experiment(tagger(elmo, elmo_at=["input"]), tags_reader(), TOWNS, num_epochs=1), folder)
+def tagger_archive(folder: Path, width: int = D, **elmo: Any) -> Path:
+    """The archive of a tagger that was trained with ELMo, `width` numbers wide, at its input."""
+    model = tagger(elmo, elmo_at=["input"], encoder=lstm(width))
+    train(experiment(model, tags_reader(), TOWNS, num_epochs=1), folder)
     return folder / "model.tar.gz"
 
 
@@ -87,6 +88,11 @@ def test_the_trained_mix_is_that_of_the_model_in_the_archive(tmp_path: Path) -> 
     trained = elmo_in(archive)
     assert trained.mixes[0].scalar_parameters.abs().max() > 0.001
     check_first_representation(load(archive, "trained").embed(SENTENCES), trained)
+
+
+def test_layers_that_a_trained_model_concatenates_are_one_vector_per_token(tmp_path: Path) -> None:
+    archive = tagger_archive(tmp_path / "run", L * D, bilm=RANDOM, mix="concatenate")
+    check_first_representation(load(archive, "trained").embed(SENTENCES), elmo_in(archive))
 
 
 def test_a_bilm_of_words_reads_its_own_vocabulary(tmp_path: Path) -> None:
