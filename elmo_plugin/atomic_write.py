@@ -1,4 +1,4 @@
-"""Write files so that a kill or a full disk leaves the old content or the new one, never a part of it."""
+"""Atomic writes: after a kill or on a full disk, a file has its old content or its new content, never a part of it."""
 
 import filecmp
 import os
@@ -13,14 +13,14 @@ from allennlp.common.checks import ConfigurationError
 
 @contextmanager
 def atomic_file(target: Path, temporary: Optional[Path] = None) -> Iterator[Path]:
-    """Give a temporary path to write to. At the end it is flushed to the disk and renamed to `target`.
+    """Give a temporary path to write to; at the end it is flushed to the disk and renamed to `target`.
 
-    The temporary file is `target` with `.partial` appended, unless named, so that the next attempt overwrites what a
-    killed one left; an error removes it. Folders that do not exist are created. Raises `ConfigurationError` naming
-    `target` if the disk takes no more.
+    The temporary file is `temporary`, or else `target` with `.partial` appended, so that the next attempt overwrites
+    what a killed one left. It is removed after an error. Missing folders are created. Raises `ConfigurationError` that
+    names `target` if the file cannot be written, for example because the disk is full.
     """
     partial = temporary or target.with_name(f"{target.name}.partial")
-    try:
+    with _named_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield partial
@@ -30,50 +30,46 @@ def atomic_file(target: Path, temporary: Optional[Path] = None) -> Iterator[Path
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-    except (OSError, RuntimeError) as error:
-        raise _cannot_be_written(target, error) from error
 
 
 @contextmanager
 def atomic_folder(target: Path, last: str) -> Iterator[Path]:
-    """Give a temporary folder to write to. At the end its files are flushed to the disk and renamed into `target`.
+    """Give a temporary folder to write to; at the end its files are flushed to the disk and moved into `target`.
 
-    Readers need the file `last`: it is removed before the others are renamed and comes last, so a kill never leaves old
-    and new files that are read together. If `target` holds equal files already, they are left alone.
+    Readers need the file `last`. It is removed before the other files are moved, and is moved after them, so a kill
+    never leaves a mix of old and new files that looks complete. If `target` already holds the same files, they are left
+    alone.
 
-    `target` is created if it does not exist. The temporary folder in it is `.partial`; the next attempt removes what a
-    killed one left. Raises `ConfigurationError` naming `target` if the disk takes no more.
+    `target` is created if it does not exist. The temporary folder is `.partial` inside it, and the next attempt removes
+    what a killed one left. Raises `ConfigurationError` that names `target` if the files cannot be written, for example
+    because the disk is full.
     """
     partial = target / ".partial"
-    try:
+    with _named_errors(target):
         if partial.exists():
             shutil.rmtree(partial)
         partial.mkdir(parents=True)
         try:
             yield partial
             files = sorted(partial.iterdir(), key=lambda file: (file.name == last, file.name))
-            if not all(_holds(target / file.name, file) for file in files):
+            if not all(_same_content(file, target / file.name) for file in files):
                 for file in files:
                     _flush(file)
                 (target / last).unlink(missing_ok=True)
                 for file in files:
                     file.replace(target / file.name)
                 _flush(target)
-        except BaseException:
+        finally:
             shutil.rmtree(partial, ignore_errors=True)
-            raise
-        shutil.rmtree(partial)
-    except (OSError, RuntimeError) as error:
-        raise _cannot_be_written(target, error) from error
 
 
-def _holds(path: Path, new: Path) -> bool:
-    """Return whether a file exists and equals a new one."""
-    return path.exists() and filecmp.cmp(path, new, shallow=False)
+def _same_content(new: Path, old: Path) -> bool:
+    """Return whether `old` exists and has the same content as `new`."""
+    return old.exists() and filecmp.cmp(new, old, shallow=False)
 
 
 def _flush(path: Path) -> None:
-    """Wait until the disk holds a file, or the names in a folder."""
+    """Wait until the content of a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -81,9 +77,15 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def _cannot_be_written(target: Path, error: BaseException) -> BaseException:
-    """Return a `ConfigurationError` if an `OSError` is the cause, also of a `RuntimeError` of `torch.save`."""
-    cause: Optional[BaseException] = error
-    while cause is not None and not isinstance(cause, OSError):
-        cause = cause.__context__
-    return error if cause is None else ConfigurationError(f"'{target}' cannot be written: {cause}")
+@contextmanager
+def _named_errors(target: Path) -> Iterator[None]:
+    """Turn an `OSError`, or a `RuntimeError` of `torch.save` that it caused, into a `ConfigurationError`."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        cause: Optional[BaseException] = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        raise ConfigurationError(f"'{target}' cannot be written: {cause}") from error

@@ -1,4 +1,4 @@
-"""The check that a cache, an unfinished run or a checkpoint was made with the same biLM, text and settings."""
+"""Check that a cache, an unfinished run or a checkpoint was made with the same biLM, text and settings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,13 +6,14 @@ from typing import Any
 from allennlp.common.checks import ConfigurationError
 
 LONGEST = 200
-"""Characters of a value that an error shows."""
+"""The number of characters of a value that an error shows."""
 
 
 def check_made_with(place: str, found: Mapping[str, Any], expected: Mapping[str, Any], advice: str) -> None:
-    """Raise `ConfigurationError` if what is in `place` was made with other values than those expected.
+    """Raise `ConfigurationError` if the settings `found` in `place` differ from the `expected` ones.
 
-    The error names each key that differs, with both values, and ends with `advice`. Keys of `found` alone are ignored.
+    The error shows each key that differs with both values, and ends with `advice`. Keys that only `found` has are
+    ignored.
     """
     changed = [key for key, value in expected.items() if key not in found or found[key] != value]
     if changed:
