@@ -1,12 +1,12 @@
-"""A reader of hdf5 files with weights, in Python: whatever a file holds, it cannot crash us, run on or fill the memory.
+"""Read hdf5 files of weights in pure Python, so that no file can crash the process, hang it or fill the memory.
 
-The HDF5 library is written in C and has a history of memory errors in damaged files. In a child process with limits it
-can be stopped, but not be kept from running code that a file brings. pyfive is written in Python, but takes memory that
-no limit on its reads bounds (docs/understand/reliability.md). Here the bytes that are read as structures are bounded,
-and so are time and memory.
+The HDF5 library is written in C and has a history of memory errors in damaged files. Limits on a child process would
+stop a crash or a hang, but not code that a file injects. pyfive is written in Python, but a limit on what it reads does
+not limit its memory (docs/understand/reliability.md). This reader limits the size of the structures that it reads, and
+with that its time and memory.
 
-It reads arrays of IEEE numbers in one piece or in chunks, in all versions of superblocks, object headers and groups:
-what bilm-tf and h5py write, except for chunks of h5py's `libver="latest"`. Nothing may lead to another file.
+It reads contiguous and chunked arrays of IEEE numbers, with every version of superblock, object header and group. This
+is what bilm-tf and h5py write, except for the chunks of h5py's `libver="latest"`. Links are rejected.
 """
 
 import zlib
@@ -40,19 +40,19 @@ COMPACT, CONTIGUOUS, CHUNKED, VIRTUAL = 0, 1, 2, 3
 WHOLE, FLOAT = 0, 1
 """The classes of a number type."""
 FLOATS = {(2, 0, 16, 10, 5, 0, 10, 15), (4, 0, 32, 23, 8, 0, 23, 127), (8, 0, 64, 52, 11, 0, 52, 1023)}
-"""Size, offset, precision, exponent's place and size, mantissa's place and size, and bias of IEEE numbers."""
+"""Size, bit offset, precision, position and size of the exponent, the same of the mantissa, and exponent bias."""
 GZIP, SHUFFLE, LZF = 1, 2, 32000
-"""The filters of chunks that are undone."""
+"""The filters that this reader can undo."""
 MOST_FILTERS = 3
 REWRITE = "rewrite the file with `h5repack -l CONTI -f NONE`"
 HDF5_ERRORS = (ValueError, IndexError, StructError, zlib.error)
-"""What the functions here raise for a file that is damaged or holds what is not read: `ValueError` says what."""
+"""What reading a damaged or unsupported file raises. The message of a `ValueError` is for users."""
 
 
 def read_datasets(stream: BinaryIO) -> dict[str, "Dataset"]:
-    """Return the datasets of a file by their paths. Their numbers are read on demand, while the stream is open.
+    """Return the datasets of a file by path. Their numbers are read on demand, so the stream must stay open.
 
-    Raises one of `HDF5_ERRORS` for a file that cannot be read, and for a link to another place or file.
+    Raises one of `HDF5_ERRORS` for a file that cannot be read, and for one with soft or external links.
     """
     file, found = Bytes(stream), {}
     unread: list[Link] = [("", root_group(file))]
@@ -73,7 +73,7 @@ def read_datasets(stream: BinaryIO) -> dict[str, "Dataset"]:
 
 
 class Dataset:
-    """An array in a file, whose shape is read at first, and its numbers on demand."""
+    """An array in a file. Its shape is read at once, its numbers on demand."""
 
     def __init__(self, file: Bytes, content: list[Message]) -> None:
         self._file, self._content = file, content
@@ -82,9 +82,9 @@ class Dataset:
         self.shape: tuple[int, ...] = unpack_from(f"<{space[1]}Q", space, 8 if space[0] == 1 else 4)
 
     def numbers(self) -> np.ndarray:
-        """Return the numbers as a new array of float32. It takes the memory that `shape` asks for: check that before.
+        """Return the numbers as a new array of float32. Check `shape` first: it decides how much memory this takes.
 
-        Raises one of `HDF5_ERRORS` for numbers that cannot be read.
+        Raises one of `HDF5_ERRORS` if the numbers cannot be read.
         """
         if not {TYPE, LAYOUT} <= self._message.keys():
             raise Hdf5Error("the array has no numbers")
@@ -95,21 +95,21 @@ class Dataset:
         if version == 3 and kind == CHUNKED:
             return self._chunks(dtype)
         if version not in (3, 4) or kind not in (COMPACT, CONTIGUOUS):
-            raise Hdf5Error(f"expected numbers in one piece or in chunks of another layout; {REWRITE}")
+            raise Hdf5Error(f"expected a contiguous array, or chunks in the layout of HDF5 1.8; {REWRITE}")
         if kind == CONTIGUOUS:
             content = self._file.numbers(unpack_from("<Q", layout, 2)[0], prod(self.shape) * dtype.itemsize)
         else:
             content = memoryview(bytearray(layout[4 : 4 + unpack_from("<H", layout, 2)[0]]))
-        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite
+        with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
             return np.frombuffer(content, dtype).reshape(self.shape).astype(np.float32, copy=False)
 
     def attribute(self, name: str) -> Optional[int]:
-        """Return the value of an attribute that is a whole number of 0 or more; `None` if there is none."""
+        """Return the value of an attribute that is an unsigned integer, or `None` if there is none of that name."""
         for body in (body for kind, body in self._content if kind == ATTRIBUTE):
             version, *sizes = unpack_from("<BxHHH", body)
             at, step = 9 if version == 3 else 8, 8 if version == 1 else 1
             parts = []
-            for size in sizes:  # its name, its type and its shape
+            for size in sizes:  # of the name, the type and the shape
                 parts.append(body[at : at + size])
                 at += ceil(size / step) * step
             if parts[0].rstrip(b"\0") == name.encode() and parts[1][0] & 15 == WHOLE:
@@ -118,12 +118,12 @@ class Dataset:
         return None
 
     def _chunks(self, dtype: "np.dtype[np.floating]") -> np.ndarray:
-        """Read the chunks. The index must hold each of them once."""
+        """Read the numbers of a chunked array. The index must hold each chunk exactly once."""
         rank, index = unpack_from("<BQ", self._message[LAYOUT], 2)
         *chunk, itemsize = unpack_from(f"<{rank}I", self._message[LAYOUT], 11)
         grid = [range(0, whole, step) for whole, step in zip(self.shape, chunk, strict=True)]
         if itemsize != dtype.itemsize or any(step > whole for whole, step in zip(self.shape, chunk, strict=True)):
-            raise Hdf5Error(f"expected chunks that fit the shape {self.shape}, got {chunk}")
+            raise Hdf5Error(f"expected chunks that fit into the shape {self.shape}, got {chunk}")
         filters, size = _filters(self._message.get(FILTERS)), prod(chunk) * itemsize
         numbers, seen = np.empty(self.shape, np.float32), set()
         for key, address in tree(self._file, index, 1, 8 + 8 * rank):
@@ -152,7 +152,7 @@ def _dtype(message: bytes) -> "np.dtype[np.floating]":
 
 
 def _filters(message: Optional[bytes]) -> list[int]:
-    """Return the filters that chunks went through, in order (IV.A.2.l, The Filter Pipeline Message)."""
+    """Return the filters in the order in which they were applied (IV.A.2.l, The Filter Pipeline Message)."""
     if message is None:
         return []
     version, count = message[0], message[1]
@@ -167,13 +167,13 @@ def _filters(message: Optional[bytes]) -> list[int]:
         filters.append(filter)
     if count > MOST_FILTERS or not set(filters) <= {GZIP, SHUFFLE, LZF}:
         raise Hdf5Error(
-            f"expected chunks that went through gzip, lzf and shuffle, got the filters {filters}; {REWRITE}"
+            f"expected at most {MOST_FILTERS} filters, of gzip, lzf and shuffle, got the filters {filters}; {REWRITE}"
         )
     return filters
 
 
 def _undo(filter: int, content: Union[bytes, memoryview], size: int, itemsize: int) -> bytes:
-    """Return what went into a filter, which is not more than `size` bytes and one."""
+    """Return the bytes that a filter was applied to. They are cut off soon after `size` bytes."""
     if filter == GZIP:
         return zlib.decompressobj().decompress(content, size + 1)
     if filter == SHUFFLE:
@@ -182,7 +182,7 @@ def _undo(filter: int, content: Union[bytes, memoryview], size: int, itemsize: i
     while at < len(content) and len(unpacked) < size:
         code = content[at]
         length, at = (code >> 5) + 2, at + 1
-        if code < 32:  # that many bytes and one more follow
+        if code < 32:  # code + 1 literal bytes follow
             unpacked += content[at : at + code + 1]
             at += code + 1
             continue
@@ -192,6 +192,6 @@ def _undo(filter: int, content: Union[bytes, memoryview], size: int, itemsize: i
         if start < 0:
             raise Hdf5Error("the compressed numbers are damaged")
         at += 1
-        for place in range(start, start + length):  # the bytes that are copied may be among those that they become
+        for place in range(start, start + length):  # byte by byte, because the copy may overlap its source
             unpacked.append(unpacked[place])
     return bytes(unpacked)

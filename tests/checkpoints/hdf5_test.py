@@ -144,7 +144,7 @@ def header(*messages: bytes) -> bytes:
 
 
 def header_that_goes_on_in_itself() -> bytes:
-    """Return the file of 107 bytes that the docstring of the reader mentions."""
+    """Return a file of 107 bytes with an object header that continues in itself."""
     chain = message(0x10, struct.pack("<QQ", 48 + 34, 28))
     return superblock(48) + header(chain) + b"OCHK" + chain + bytes(4)
 
