@@ -1,7 +1,8 @@
 """Find the files of a biLM by path, URL or bundled name, and tell what kind of file each is."""
 
+# `os.path.exists` and the like return False where the methods of `Path` raise: for a name that is too long.
 from os import PathLike, fspath, listdir
-from os.path import exists, expanduser, isdir
+from os.path import exists, expanduser, isdir, isfile
 from pathlib import Path
 from typing import Optional, Union
 from urllib.parse import unquote
@@ -30,7 +31,7 @@ HUB = "hf://"
 
 
 def plain_location(location: Location) -> str:
-    """Return a `file:` URL or a path with `~` as a plain path without a trailing slash, and other URLs unchanged."""
+    """Return a `file:` URL or a path with `~` as a plain path without a trailing slash; other URLs stay as they are."""
     name = fspath(location)
     is_file_url = name.startswith("file://")
     if is_file_url:
@@ -40,20 +41,20 @@ def plain_location(location: Location) -> str:
     if "://" in name:
         return name.rstrip("/") if name.startswith(HUB) else name
     path = expanduser(name).rstrip("/") or name
-    return unquote(path) if is_file_url and not Path(path).exists() else path
+    return unquote(path) if is_file_url and not exists(path) else path
 
 
 def local_file(location: Location, key: str) -> Path:
-    """Return the local path of a file or folder, after downloading a URL, or a repository of the Hugging Face Hub.
+    """Return the local path of a file or folder. A URL, or a repository of the Hugging Face Hub, is downloaded.
 
     Raises `ConfigurationError` that names `key` if the file does not exist or cannot be downloaded, and for a device or
-    a pipe, which may have no end.
+    a pipe, which may be endless.
     """
     name = plain_location(location)
     try:
-        # The Hub's files are kept in its own cache, which `hf download` fills, too, and not in AllenNLP's.
+        # The Hub's files are kept in the Hub's own cache, which `hf download` uses too, and not in AllenNLP's.
         path = hub_path(name) if name.startswith(HUB) else Path(cached_path(name))
-    except (ValueError, OSError) as error:
+    except Exception as error:  # each kind of URL is downloaded with another library, which has errors of its own
         why = "there is no such file" if str(error) == name else " ".join(str(error).split())
         if name.startswith(HUB):
             repository = "/".join(name.removeprefix(HUB).split("/")[:2])
@@ -74,7 +75,7 @@ def is_missing(location: Location) -> bool:
 
 
 def names_in(location: Location) -> list[str]:
-    """Return the names in a folder, but for hidden ones; an empty list for a file and for a URL."""
+    """Return the names in a folder in order, without hidden ones; an empty list for a file or a URL."""
     name = fspath(location)
     is_folder = "://" not in name and isdir(name)
     return sorted(inner for inner in listdir(name) if not inner.startswith(".")) if is_folder else []
@@ -88,14 +89,14 @@ def bundled_names() -> list[str]:
 def bundled_folder(location: Location) -> Optional[Path]:
     """Return the folder of a bundled biLM, or `None` for other names. A local path of that name takes precedence."""
     name = fspath(location)
-    return BUNDLED / name if name in bundled_names() and not Path(name).exists() else None
+    return BUNDLED / name if name in bundled_names() and not exists(name) else None
 
 
 def kind_of(path: Path) -> Optional[str]:
-    """Return what a file is by its first bytes, with advice on how to unpack it; `None` for an unknown kind."""
-    if path.is_dir():
+    """Say what a file is, judged by its first bytes, and how to unpack it. Return `None` for an unknown kind."""
+    if isdir(path):
         return "a directory"
-    if path.exists() and not path.is_file():
+    if exists(path) and not isfile(path):
         return DEVICE
     try:
         with path.open("rb") as file:
@@ -114,6 +115,6 @@ def kind_of(path: Path) -> Optional[str]:
 
 
 def reading_error(path: Path, expected: Optional[str], error: BaseException) -> str:
-    """Return why a file cannot be read: its actual kind if that is not the expected one, or else the error itself."""
+    """Return why a file cannot be read: its actual kind if another kind was expected, or else the error itself."""
     kind = kind_of(path)
     return str(error) if kind is None or kind == expected else f"it is {kind}"

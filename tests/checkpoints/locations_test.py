@@ -14,6 +14,7 @@ import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import Model
+from botocore.exceptions import EndpointConnectionError
 
 from elmo_plugin.checkpoints import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, BilmTf, Native, bilm_keys, load_checkpoint
 from elmo_plugin.elmo import Elmo
@@ -201,6 +202,21 @@ def test_a_file_of_another_kind_is_named(home: Path, content: bytes, kind: str) 
     assert_rejected(home / "weights.hdf5", home / "weights.hdf5", kind)
     (home / "options.json").unlink()
     assert_rejected(home / "weights.hdf5", home / "weights.hdf5", kind)
+
+
+@pytest.mark.parametrize("form", [str, FORMS["file URL"]])
+def test_a_name_that_is_too_long_is_named(tmp_path: Path, form: Callable[[Path], str]) -> None:
+    assert_rejected(form(tmp_path / ("x" * 300)), "xxx' holds no biLM")
+
+
+def test_a_download_that_fails_in_any_way_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind of URL has a library of its own, whose errors have no base class in common."""
+
+    def unreachable(url: str) -> str:
+        raise EndpointConnectionError(endpoint_url=url)
+
+    monkeypatch.setattr("elmo_plugin.checkpoints.files.cached_path", unreachable)
+    assert_rejected("s3://bucket/weights.hdf5", "'options_file' is 's3://bucket/options.json'", "Could not connect")
 
 
 @pytest.mark.parametrize("name", ["bilm.safetensors", "model.tar.gz", "144.zip", "bilm.bin"])
