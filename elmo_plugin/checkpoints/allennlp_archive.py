@@ -22,7 +22,7 @@ from elmo_plugin.checkpoints.allennlp_elmo import (
     allennlp_checkpoints,
     saved_mix,
 )
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat, SavedSoftmax
+from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat, SavedSoftmax
 from elmo_plugin.checkpoints.files import GZIP, Location, local_file, names_in, reading_error
 from elmo_plugin.checkpoints.limits import LimitedStream, check_numbers
 from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
@@ -30,7 +30,6 @@ from elmo_plugin.checkpoints.vocabulary import read_words, with_vocabulary
 
 T = TypeVar("T")
 
-DESCRIPTION = "_extra_state"
 ARCHIVED_WEIGHTS = "weights.th"
 TRAINING_WEIGHTS = "best.th"
 SOFTMAX = "softmax."
@@ -43,7 +42,7 @@ UNKNOWN = {"@@UNKNOWN@@": "<UNK>"}
 class AllenNlpArchive(CheckpointFormat):
     """A `model.tar.gz`, unpacked or not, or the folder of a run. Its model holds one biLM, ours or AllenNLP's own.
 
-    For the language model `bilm` the softmax and the vocabulary are read, too. A run without best weights is read from
+    For the language model `bilm`, the softmax and the vocabulary are read too. A run without best weights is read from
     its latest checkpoint.
 
     Registered as a `CheckpointFormat` with name `allennlp`.
@@ -56,7 +55,7 @@ class AllenNlpArchive(CheckpointFormat):
         return fspath(location).endswith(".tar.gz") or _model_weights(location) is not None
 
     def read(self, location: Location) -> Checkpoint:
-        """Read the biLM, not the model around it."""
+        """Read only the biLM of the model."""
         path = local_file(location, "pretrained")
         if path.is_dir():
             weights = _model_weights(path) or path / TRAINING_WEIGHTS
@@ -69,8 +68,8 @@ class AllenNlpArchive(CheckpointFormat):
 def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str) -> Optional[Checkpoint]:
     """Read the biLM called `source` from the weights in a serialization folder; `None` if it is not there.
 
-    AllenNLP builds a model from its config before it loads the weights. With this function the paths in the config need
-    not exist any more: an archive is self-contained.
+    AllenNLP builds a model from its config before it loads the weights. Because of this function, the paths in the
+    config need not exist any more: an archive is self-contained.
 
     # Parameters
 
@@ -84,19 +83,20 @@ def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str
     path = Path(serialization_dir or "") / name
     if serialization_dir is None or not path.exists():
         return None
-    return next((checkpoint for found, checkpoint in _checkpoints(path, str(path)) if found == source), None)
+    checkpoints = _checkpoints(read_weights(path, str(path)), path, str(path))
+    return next((checkpoint for found, checkpoint in checkpoints if found == source), None)
 
 
 def allennlp_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMix]]:
     """Read the first of AllenNLP's own ELMos, its biLM and its mix, from an unpacked archive or the folder of a run.
 
-    `name` is how errors name the folder. Returns `None` if the model has no ELMo of AllenNLP's, or one of ours.
+    Errors call the folder `name`. Returns `None` if the model has one of our ELMos, or none at all.
     """
     path = _model_weights(folder)
     if path is None:
         return None
     weights = read_weights(path, f"{name}!{path.name}")
-    if any(key.endswith(f"bilm.{DESCRIPTION}") for key in weights):
+    if any(key.endswith(f"bilm.{EXTRA_STATE}") for key in weights):
         return None
     for bilm, checkpoint in allennlp_checkpoints(weights, path, f"{name}!"):
         return checkpoint, saved_mix(weights, bilm, path, f"{name}!")
@@ -104,34 +104,34 @@ def allennlp_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMi
 
 
 def _only_checkpoint(path: Path, name: str, location: Location) -> Checkpoint:
-    """Read the one biLM in the weights of a model. Raises `ConfigurationError` if there are more or none."""
+    """Read the only biLM in the weights of a model. Raises `ConfigurationError` if there are more or none."""
     check_sums(path, name)
-    theirs = allennlp_checkpoints(read_weights(path, name), path, name.removesuffix(path.name))
-    found = [*_checkpoints(path, name), *theirs]
+    weights = read_weights(path, name)
+    theirs = allennlp_checkpoints(weights, path, name.removesuffix(path.name))
+    found = [*_checkpoints(weights, path, name), *theirs]
     if len(found) != 1:
         sources = ", ".join(source for source, _ in found) or "none"
         raise ConfigurationError(f"'{fspath(location)}': expected a model with one biLM inside, got {sources}")
     return found[0][1]
 
 
-def _checkpoints(path: Path, name: str) -> Iterator[tuple[str, Checkpoint]]:
-    """Yield source and checkpoint of each biLM of ours in the weights of a model; errors call the file `name`."""
-    weights = read_weights(path, name)
-    for key in [key for key in weights if key.endswith(f"bilm.{DESCRIPTION}")]:
+def _checkpoints(weights: Mapping[str, Any], path: Path, name: str) -> Iterator[tuple[str, Checkpoint]]:
+    """Yield the source and the checkpoint of each of our biLMs in a model's weights; errors call the file `name`."""
+    for key in [key for key in weights if key.endswith(f"bilm.{EXTRA_STATE}")]:
         options, source = _description(read_extra_state, weights[key], path, f"'{name}', '{key}'")
         check_numbers(options, path.stat().st_size, name)
-        prefix = key.removesuffix(DESCRIPTION)
+        prefix = key.removesuffix(EXTRA_STATE)
         checkpoint = Checkpoint(options, _below(prefix, weights))
-        if prefix == "bilm." and SOFTMAX + DESCRIPTION in weights:
+        if prefix == "bilm." and SOFTMAX + EXTRA_STATE in weights:
             checkpoint = _with_language_model(checkpoint, weights, path, name)
         yield source, checkpoint
 
 
 def _with_language_model(checkpoint: Checkpoint, weights: Mapping[str, Tensor], path: Path, name: str) -> Checkpoint:
-    """Add the softmax of the language model `bilm`, and the vocabulary if it lies beside its weights."""
+    """Add the softmax of the language model `bilm`, and the vocabulary if it lies beside the weights."""
     softmax = _below(SOFTMAX, weights)
-    key = f"'{name}', '{SOFTMAX}{DESCRIPTION}'"
-    config = _description(tensor_to_description, softmax.pop(DESCRIPTION), path, key)
+    key = f"'{name}', '{SOFTMAX}{EXTRA_STATE}'"
+    config = _description(tensor_to_description, softmax.pop(EXTRA_STATE), path, key)
     checkpoint = checkpoint._replace(softmax=SavedSoftmax(config, softmax))
     if not (path.parent / WORDS).exists():
         return checkpoint
@@ -141,7 +141,7 @@ def _with_language_model(checkpoint: Checkpoint, weights: Mapping[str, Tensor], 
 
 
 def _description(read: Callable[[Tensor], T], value: Any, path: Path, name: str) -> T:
-    """Decode a module's description of itself. Raises `ConfigurationError` for anything else."""
+    """Decode the extra state of a module. Raises `ConfigurationError` for anything else."""
     try:
         if value.numel() > path.stat().st_size:
             raise ValueError(f"got {value.numel():,} numbers")
@@ -155,9 +155,9 @@ def _below(prefix: str, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _model_weights(folder: Location) -> Optional[Path]:
-    """Return the weights of an unpacked archive, the best ones of a run, or else those of its latest checkpoint.
+    """Return the weights of an unpacked archive, or else the best weights of a run, or else its latest ones.
 
-    AllenNLP writes the training state of a checkpoint after its weights. Weights without it may be incomplete.
+    AllenNLP writes the training state of a checkpoint after its weights, so weights without it may be incomplete.
     """
     names = names_in(folder)
     complete: dict[tuple[int, int], str] = {}
@@ -171,10 +171,10 @@ def _model_weights(folder: Location) -> Optional[Path]:
 
 
 def _unpack(path: Path, folder: str) -> None:
-    """Extract the weights of an archive and the files beside them that are read, in one pass."""
+    """Extract the weights of an archive and the other files that are read, in one pass."""
     try:
         with gzip.open(path) as content:
-            stream = cast(BinaryIO, LimitedStream(content, path))  # with all methods that tarfile calls
+            stream = cast(BinaryIO, LimitedStream(content, path))  # it has all methods that tarfile calls
             with tarfile.open(fileobj=stream, mode="r:") as archive:
                 members = (
                     member

@@ -1,4 +1,4 @@
-"""AllenNLP's own ELMo inside other people's models: the model holds the weights, and its config names the sizes."""
+"""AllenNLP's own ELMo inside trained models: the model holds the weights, and its config names the options file."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,16 +16,16 @@ from elmo_plugin.text import read_json
 
 CONFIG = "config.json"
 PACKED = "fta/"
-"""AllenNLP before 1.0 copied the files that a config names into this folder of the archive, under their key."""
+"""The folder of an archive into which AllenNLP before 1.0 copied the files that a config names, under their keys."""
 OPTIONS_FILE = "options_file"
 MARK = "_token_embedder._char_embedding_weights"
-"""A tensor that every `_ElmoBiLm` has."""
+"""The name of a tensor that every `_ElmoBiLm` has."""
 BILM, MIX = "_elmo_lstm", "scalar_mix_0"
 """The names of the biLM and of the first mix in `allennlp.modules.elmo.Elmo`."""
 
 
 class SavedMix(NamedTuple):
-    """Hold what the first mix of AllenNLP's `Elmo` has learned, and whether it normalizes the layers."""
+    """Hold the learned parameters of the first mix of AllenNLP's `Elmo`, and whether it normalizes the layers."""
 
     scalar_parameters: list[float]
     gamma: float
@@ -40,7 +40,7 @@ def allennlp_checkpoints(weights: Mapping[str, Any], path: Path, name: str) -> I
     weights : `Mapping[str, Any]`
         The state dict.
     path : `Path`
-        Its file. The config and the packed files lie beside it.
+        The file of the state dict. The config and the packed files lie beside it.
     name : `str`
         How errors name the folder, with a separator at its end.
 
@@ -55,7 +55,7 @@ def allennlp_checkpoints(weights: Mapping[str, Any], path: Path, name: str) -> I
 
 
 def allennlp_checkpoint(weights: Mapping[str, Any], prefix: str, options: BiLMOptions, name: str) -> Checkpoint:
-    """Return the checkpoint of the `_ElmoBiLm` whose tensors begin with `prefix`; `name` is how errors name the model.
+    """Return the checkpoint of the `_ElmoBiLm` whose tensors begin with `prefix`. Errors call the model `name`.
 
     Raises `ConfigurationError` if the weights do not fit the options.
     """
@@ -82,7 +82,7 @@ def saved_mix(weights: Mapping[str, Any], bilm: str, path: Path, name: str) -> S
 
 
 def mix_beside(weights: Mapping[str, Any], bilm: str, do_layer_norm: bool, name: str) -> SavedMix:
-    """Read the first mix beside the biLM called `bilm`. The weights do not tell whether it normalizes the layers.
+    """Read the first mix beside the biLM called `bilm`. The weights do not show whether it normalizes the layers.
 
     Raises `ConfigurationError` if there is no mix.
     """
@@ -95,7 +95,7 @@ def mix_beside(weights: Mapping[str, Any], bilm: str, do_layer_norm: bool, name:
 
 
 def _read_sizes(folder: Path, name: str) -> BiLMOptions:
-    """Read the options file that is packed beside the weights, or else the one that the config names."""
+    """Read the options file in the archive, or else the one that the config names."""
     packed = [str(path) for path in sorted((folder / PACKED).glob(f"*{OPTIONS_FILE}"))]
     named = {value for value in _values(_config(folder, name), OPTIONS_FILE) if isinstance(value, str)}
     found = packed or sorted(named)

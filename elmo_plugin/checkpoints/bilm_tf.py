@@ -1,4 +1,4 @@
-"""bilm-tf's own format, which every ELMo tool reads: `options.json` and a vocabulary beside `weights.hdf5`."""
+"""bilm-tf's format, which every ELMo tool reads: `options.json`, `weights.hdf5`, and a vocabulary beside them."""
 
 import json
 import zlib
@@ -36,15 +36,15 @@ from elmo_plugin.text import read_json
 
 SUFFIXES = (".hdf5", ".h5")
 SUM = "crc32"
-"""The attribute of our datasets with the check sum of their numbers. HDF5's own sums do not cover their addresses."""
+"""The attribute of a dataset that holds the check sum of its numbers. HDF5's own sums do not cover addresses."""
 
 
 @CheckpointFormat.register("bilm-tf")
 class BilmTf(CheckpointFormat):
-    """A folder with one options file and one hdf5 file, or the path or URL of an hdf5 file with its options beside it.
+    """A folder with one options file and one hdf5 file, or an hdf5 file, by path or URL, with its options beside it.
 
-    A `vocabulary.txt` or `vocab.txt` beside the weights, or one of them with `.gz`, is the biLM's vocabulary. The files
-    hold no softmax, because bilm-tf's `dump_weights` does not write it.
+    A `vocabulary.txt` or `vocab.txt` beside the weights, or either of them with `.gz`, is the biLM's vocabulary. The
+    files hold no softmax, because bilm-tf's `dump_weights` does not write it.
 
     Registered as a `CheckpointFormat` with name `bilm-tf`.
     """
@@ -56,17 +56,17 @@ class BilmTf(CheckpointFormat):
         return any(name.endswith(SUFFIXES) for name in [fspath(location), *names_in(location)])
 
     def read(self, location: Location) -> Checkpoint:
-        """Read the options and the weights at `location`, and the vocabulary if it lies beside them."""
+        """Read the options and the weights, and the vocabulary if it lies beside them."""
         return self.read_pair(*_pair(plain_location(location)))
 
     def read_sizes(self, location: Location) -> BiLMOptions:
-        """Read the options file only."""
+        """Read only the options file."""
         return read_options(local_file(_pair(plain_location(location))[0], "options_file"))
 
     def read_pair(self, options_file: Location, weight_file: Location) -> Checkpoint:
         """Read an options file and a weight file, and the vocabulary if it lies beside the weights.
 
-        Raises `ConfigurationError` if the two do not fit each other.
+        Raises `ConfigurationError` if the options and the weights do not fit each other.
         """
         options_path, path = local_file(options_file, "options_file"), local_file(weight_file, "weight_file")
         if kind_of(options_path) == HDF5:
@@ -103,7 +103,7 @@ class BilmTf(CheckpointFormat):
             is_kept_and_read = name != VOCABULARY and checkpoint.options.reads_words
             if is_kept_and_read and read_words(target / name, str(target / name)) != checkpoint.vocabulary:
                 raise ConfigurationError(f"'{target}' holds a {name} with other words than the biLM to be written")
-        weights = BytesIO()  # HDF5 cannot even close a file on a full disk
+        weights = BytesIO()  # on a full disk, HDF5 could not even close a file
         with h5py.File(weights, "w") as file:
             for name, value in write_tensors(bilm_tf_map(checkpoint.options), checkpoint.state_dict):
                 numbers = np.ascontiguousarray(value.numpy())
@@ -118,7 +118,7 @@ class BilmTf(CheckpointFormat):
 
 
 def read_options(path: Path) -> BiLMOptions:
-    """Read an `options.json`. Raises `ConfigurationError` that names the file for other content."""
+    """Read an `options.json`. Raises `ConfigurationError` that names the file if it is anything else."""
     try:
         return BiLMOptions.from_dict(read_json(path))
     except OptionsError as error:
@@ -128,7 +128,7 @@ def read_options(path: Path) -> BiLMOptions:
 
 
 def _pair(name: str) -> tuple[Location, Location]:
-    """Return the options and the weights of a folder or of a weight file."""
+    """Return the options file and the weight file of a folder or of a weight file."""
     if name.endswith(SUFFIXES) or not Path(name).is_dir():
         return _options_beside(name), name
     folder = Path(name)
@@ -146,7 +146,7 @@ def _pair(name: str) -> tuple[Location, Location]:
 
 
 def _options_beside(weights: str) -> str:
-    """Return the options beside a weight file or URL: `my_options.json` for `my_weights.hdf5`, or `options.json`."""
+    """Return the options beside a weight file or URL: `my_options.json` for `my_weights.hdf5`, else `options.json`."""
     folder, slash, name = weights.rpartition("/")
     stem = name.rpartition(".")[0] or name
     names = dict.fromkeys([f"{stem.removesuffix('weights')}options.json", "options.json"])
@@ -163,8 +163,9 @@ def _options_beside(weights: str) -> str:
 
 def _with_vocabulary_beside(weights: str, checkpoint: Checkpoint) -> Checkpoint:
     """Add the vocabulary in the folder of the weights, if there is one."""
-    paths = [path for path in (Path(weights).parent / name for name in VOCABULARIES) if path.exists()]
-    if "://" in weights or not paths:
+    names = [] if "://" in weights else VOCABULARIES
+    paths = [path for path in (Path(weights).parent / name for name in names) if path.exists()]
+    if not paths:
         return checkpoint
     words = read_words(paths[0], str(paths[0]))
     for other in paths[1:] if checkpoint.options.reads_words else []:
@@ -197,8 +198,6 @@ def _read_weights(file: Mapping[str, Dataset], options: BiLMOptions, path: Path)
             raise ConfigurationError(f"{name}, tensor '{their_name}': {error}") from error
         if dataset.attribute(SUM) not in (None, zlib.crc32(values.data)):
             raise ConfigurationError(f"{name}, tensor '{their_name}': the check sum does not match")
-        if not np.isfinite(values).all():
-            raise ConfigurationError(f"{name}, tensor '{their_name}': expected finite numbers")
         return torch.from_numpy(values)
 
     return Checkpoint(options, read_tensors(rows, file, name, load))

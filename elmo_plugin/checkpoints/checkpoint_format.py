@@ -1,4 +1,4 @@
-"""The interface of a checkpoint format, and the functions that read a checkpoint in any format."""
+"""The interface of a checkpoint format, and functions that read a checkpoint in any format."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -25,12 +25,13 @@ from elmo_plugin.checkpoints.files import (
     plain_location,
 )
 from elmo_plugin.checkpoints.zip_files import unpacked
-from elmo_plugin.lstm import LstmState
 from elmo_plugin.options import BiLMOptions
 
 MOST_NAMES = 10
-"""The number of file names that an error lists."""
+"""The largest number of file names that an error lists."""
 ADVICE = {HDF5: "; its name must end with .hdf5", JSON: "; name the weights that belong to it, or their folder"}
+EXTRA_STATE = "_extra_state"
+"""PyTorch's name in a state dict for what a module says about itself."""
 
 
 class SavedSoftmax(NamedTuple):
@@ -43,8 +44,8 @@ class SavedSoftmax(NamedTuple):
 class Checkpoint(NamedTuple):
     """Hold the sizes and the weights of a biLM together, so that no module is ever half loaded.
 
-    `state_dict` has the names of `BiLM`. The softmax and the lines of the vocabulary file come along if the files hold
-    them. A vocabulary usually begins with `<S>`, `</S>` and `<UNK>`, as bilm-tf's README recommends.
+    `state_dict` has the names of `BiLM`. `vocabulary` is the lines of the vocabulary file, which usually begins with
+    `<S>`, `</S>` and `<UNK>`, as bilm-tf's README recommends.
 
     >>> checkpoint = load_checkpoint("english-tiny")
     >>> checkpoint.options.layer_dim, checkpoint.vocabulary[:3]
@@ -63,7 +64,7 @@ class CheckpointFormat(ABC, Registrable):
     """Read a biLM from files of one format."""
 
     looks_for: ClassVar[str]
-    """The files by which a folder is recognised, for errors."""
+    """The files that `recognises` looks for in a folder, as errors list them."""
 
     @abstractmethod
     def recognises(self, location: Location) -> bool:
@@ -71,7 +72,7 @@ class CheckpointFormat(ABC, Registrable):
 
     @abstractmethod
     def read(self, location: Location) -> Checkpoint:
-        """Read a biLM. Raises `ConfigurationError` that names the file for one that cannot be read."""
+        """Read a biLM. Raises `ConfigurationError` that names the file if it cannot be read."""
 
     def read_sizes(self, location: Location) -> BiLMOptions:
         """Read the sizes of a biLM, without its weights if the format allows that."""
@@ -79,7 +80,7 @@ class CheckpointFormat(ABC, Registrable):
 
 
 def load_checkpoint(location: Location) -> Checkpoint:
-    """Read a biLM in any format, from a file, a folder or a zip file of one, or the bundled biLM of that name.
+    """Read a biLM in any format: a file, a folder, a zip file of either, or the name of a bundled biLM.
 
     Raises `ConfigurationError` if no format recognises the location.
     """
@@ -88,7 +89,7 @@ def load_checkpoint(location: Location) -> Checkpoint:
 
 
 def load_sizes(location: Location) -> BiLMOptions:
-    """Read the sizes of a biLM in any format, see `load_checkpoint`.
+    """Read the sizes of a biLM in any format; see `load_checkpoint`.
 
     Raises `ConfigurationError` if no format recognises the location.
     """
@@ -98,7 +99,7 @@ def load_sizes(location: Location) -> BiLMOptions:
 
 @contextmanager
 def _opened(location: Location) -> Iterator[tuple[CheckpointFormat, Location]]:
-    """Give the format of a location and the place to read it from. A zip file is unpacked until the end."""
+    """Give the format of a location and the path to read. A zip file is unpacked until the context ends."""
     name = plain_location(location)
     if is_missing(name):
         bundled = f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}" if Path(name).name == name else ""
@@ -110,7 +111,7 @@ def _opened(location: Location) -> Iterator[tuple[CheckpointFormat, Location]]:
     path = local_file(name, "pretrained")
     is_zip = not name.endswith(".th") and kind_of(path) == ZIP  # torch's own files are zip files, too
     with unpacked(path, name) if is_zip else nullcontext(path) as place:
-        yield _found_in(place, f"{place}" if is_zip else name)
+        yield _found_in(place, name)
 
 
 def _format_of(location: Location) -> Optional[CheckpointFormat]:
@@ -120,9 +121,9 @@ def _format_of(location: Location) -> Optional[CheckpointFormat]:
 
 
 def _found_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
-    """Return the format of a folder or of the one folder with a biLM in it, and that folder.
+    """Return the format of a folder, or of the only folder inside it that holds a biLM, and the folder itself.
 
-    `name` is how errors name the path. Raises `ConfigurationError` that says what was looked for and what is there.
+    Errors call the path `name`. Raises `ConfigurationError` that lists what was expected and what is there.
     """
     content = [path / inner for inner in names_in(path)]
     places = [path, *(inner for inner in content if inner.is_dir())]
@@ -156,12 +157,12 @@ def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = 
         stored = sum(weight.numel() for name, weight in weights.items() if name.startswith("lstm."))
         check_size(contextualizer, width, stored)
     bilm = BiLM(checkpoint.options, kernel, fspath(source))
-    if "warm_hidden" in weights:
-        bilm.warm_state = LstmState(weights["warm_hidden"].clone(), weights["warm_cell"].clone())
-    weights.setdefault("_extra_state", bilm.get_extra_state())
+    if "warm_hidden" in weights or "warm_cell" in weights:
+        bilm.warm_state = bilm.zero_state(1, next(bilm.parameters()))  # filled below
+    weights.setdefault(EXTRA_STATE, bilm.get_extra_state())
     try:
         bilm.load_state_dict(weights)
-    except RuntimeError as error:  # for example one of version 0.1 that was trained with its own 'contextualizer'
+    except RuntimeError as error:  # for example from version 0.1, trained with a 'contextualizer' of its own
         raise ConfigurationError(
             f"'{fspath(source)}': expected the weights of a biLM of {checkpoint.options}, got others: {error}"
         ) from error

@@ -24,9 +24,9 @@ from elmo_plugin.text import TextFile
 SENTENCES_PER_BATCH = 64
 SOFTMAX, VOCABULARY, WARM_STATE = "softmax", "vocabulary", "warm state"
 FORMATS = {"native": (), "bilm-tf": (SOFTMAX,), "many-langs": (SOFTMAX, VOCABULARY, WARM_STATE), "hub": ()}
-"""The formats that `convert` writes, and the parts of a checkpoint that each of them has no place for."""
+"""The formats that `convert` writes, each with the parts of a checkpoint that it has no place for."""
 FILE_SUFFIXES = (*HDF5_SUFFIXES, ".zip")
-"""A folder with such a name would be read as a file."""
+"""Suffixes for which a folder would be read as a file."""
 
 
 class Conversion(NamedTuple):
@@ -45,7 +45,7 @@ def convert(
     dtype: str = "float32",
     license: Optional[str] = None,
 ) -> Conversion:
-    """Read a biLM in any format and write it in a format that others can read.
+    """Read a biLM in any format and write it in one of `FORMATS`.
 
     # Parameters
 
@@ -54,13 +54,13 @@ def convert(
     target : `Path`
         The file of a native checkpoint, or the folder for the files of another format.
     warm_on : `Optional[Path]`
-        A text to compute the warm state on, one tokenized sentence per line; plain, `.gz`, `.xz` or `-`.
+        A text to compute the warm state on, one tokenized sentence per line: a plain, `.gz` or `.xz` file, or `-`.
     to : `Optional[str]`
         One of `FORMATS`. The default is `native` if `target` ends with `.safetensors`, else `bilm-tf`.
     dtype : `str`
-        One of `elmo_plugin.linear.NUMBER_TYPES`. Only `native` and `hub` can hold types other than `float32`.
+        One of `elmo_plugin.linear.NUMBER_TYPES`. Formats other than `native` and `hub` hold `float32` only.
     license : `Optional[str]`
-        The licence that the model card of `hub` names, such as `apache-2.0`; see `write_hub_folder`.
+        The licence in the model card of `hub`, such as `apache-2.0`; see `write_hub_folder`.
 
     Raises `ConfigurationError` for files that cannot be read or written, and for a biLM that the format cannot hold.
     """
@@ -93,7 +93,7 @@ def _write(checkpoint: Checkpoint, target: Path, form: str, numbers: torch.dtype
 
 
 def _format(target: Path, to: Optional[str]) -> str:
-    """Return the format to write. Raises `ConfigurationError` for one that is not written, or not to such a target."""
+    """Return the format to write. Raises `ConfigurationError` if it cannot be written, or not to this target."""
     form = to or ("native" if target.suffix == SUFFIX else "bilm-tf")
     if form == "allennlp" or target.name.endswith(".tar.gz"):
         raise ConfigurationError(
@@ -125,7 +125,7 @@ def _without_misfits(checkpoint: Checkpoint, form: str) -> tuple[Checkpoint, lis
 
 
 def _with_warm_state(checkpoint: Checkpoint, text: Path) -> Checkpoint:
-    """Add the state that the sentences of a text end with."""
+    """Compute the warm state on the sentences of a text and add it."""
     bilm = build_bilm(checkpoint)
     encoder = bilm.token_encoder
     if not isinstance(encoder, CharacterLevelEncoder):

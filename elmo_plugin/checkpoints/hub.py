@@ -1,4 +1,4 @@
-"""A folder for the Hugging Face Hub: one native file, its sizes, and a model card."""
+"""Write a folder for the Hugging Face Hub: one native file, its sizes, and a model card."""
 
 import json
 from os import PathLike
@@ -52,14 +52,14 @@ def write_hub_folder(
     dtype: torch.dtype = torch.float32,
     license: Optional[str] = None,
 ) -> list[str]:
-    """Write a folder that `hf upload` publishes and that is read as format `native`; return the names of its files.
+    """Write a folder for `hf upload`, which is read as format `native`, and return the names of its files.
 
-    `license` is the Hub's name of a licence, such as `apache-2.0`, for the model card; the default is `unknown`.
+    `license` is the licence in the model card by its name on the Hub, such as `apache-2.0`; the default is `unknown`.
     Existing files stay as they are if writing fails. Raises `ConfigurationError` if the folder cannot be written.
     """
     options = checkpoint.options
     sizes = options.to_dict()
-    for entries in ("words", "characters"):  # the weights' file holds them
+    for entries in ("words", "characters"):  # they are in the safetensors file
         sizes.get("lexicon", {}).pop(entries, None)
     card = CARD.format(
         license=license or "unknown",

@@ -1,4 +1,4 @@
-"""Decompression limits: trained numbers hardly compress, so a file that grows a lot was made to do harm."""
+"""Decompression limits: trained weights hardly compress, so a file that grows a lot when unpacked is malicious."""
 
 import gzip
 import zlib
@@ -12,13 +12,13 @@ from allennlp.common.checks import ConfigurationError
 from elmo_plugin.options import BiLMOptions
 
 GROWTH = 8
-"""A file may grow by this factor: a number has at most eight bytes and compresses to no less than one."""
+"""The largest factor by which a file may grow: a number has at most eight bytes, and compresses to at least one."""
 ALLOWANCE = 2**20
-"""Bytes that a file may grow beyond that, for texts and headers, which compress well."""
+"""The bytes that a file may grow beyond that, because texts and headers compress well."""
 
 
 def check_unpacked(unpacked: int, archive: Path, name: str) -> None:
-    """Raise `ConfigurationError` if the content called `name` is too large for its archive."""
+    """Raise `ConfigurationError` if content of `unpacked` bytes is too large for its archive; errors call it `name`."""
     most = _most(archive)
     if unpacked > most:
         size = archive.stat().st_size
@@ -28,18 +28,18 @@ def check_unpacked(unpacked: int, archive: Path, name: str) -> None:
 
 
 def check_gzip(path: Path, name: str) -> None:
-    """Raise `ConfigurationError` if the content of a gzip file is too large for it. A damaged file may pass."""
+    """Raise `ConfigurationError` if a gzip file grows too much when unpacked. A damaged file may pass."""
     with suppress(OSError, EOFError, zlib.error), gzip.open(path) as content:
         check_unpacked(content.seek(_most(path) + 1), path, name)
 
 
 def _most(archive: Path) -> int:
-    """Return the number of bytes that the content of an archive may have."""
+    """Return the largest number of bytes that an archive may unpack to."""
     return GROWTH * archive.stat().st_size + ALLOWANCE
 
 
 def check_numbers(options: BiLMOptions, stored: int, name: str) -> None:
-    """Raise `ConfigurationError` if the options ask for more parameters than the file `name` has bytes."""
+    """Raise `ConfigurationError` if the options ask for more parameters than the file `name` stores bytes."""
     if options.n_parameters > stored:
         raise ConfigurationError(
             f"'{name}': expected weights of at least one byte for each of the {options.n_parameters:,} parameters "
@@ -55,7 +55,7 @@ class LimitedStream:
     stream : `GzipFile`
         The decompressed content.
     archive : `Path`
-        The file that it comes from.
+        The file that holds it.
     """
 
     def __init__(self, stream: GzipFile, archive: Path) -> None:

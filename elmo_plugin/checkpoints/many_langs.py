@@ -23,14 +23,14 @@ from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
 from elmo_plugin.checkpoints.weight_map import many_langs_map, read_tensors, write_tensors
 from elmo_plugin.checkpoints.zip_files import is_unpacked
 from elmo_plugin.options import BiLMOptions, LstmOptions, ManyLangsOptions, OptionsError
-from elmo_plugin.text import parse_json
+from elmo_plugin.text import read_json
 
 ENCODER, EMBEDDER = "encoder", "token_embedder"
 """The names of the two pickles, and of the blocks of the config that describe them."""
 KINDS = {ENCODER: "elmo", EMBEDDER: "cnn"}
 """The `name` of each block in an ELMo. ELMoForManyLangs also trains other models in either place."""
 PUBLISHED = ("cnn_50_100_512_4096_sample.json", "cnn_0_100_512_4096_sample.json")
-"""Sizes that come with the package and not with the folders of weights. Both files are the same."""
+"""Files of sizes that come with ELMoForManyLangs and not with the published weights. Both have the same content."""
 PUBLISHED_CONFIG: dict[str, Any] = {
     ENCODER: {"name": "elmo", "projection_dim": 512, "cell_clip": 3, "proj_clip": 3, "dim": 4096, "n_layers": 2},
     EMBEDDER: {
@@ -46,9 +46,9 @@ PUBLISHED_CONFIG: dict[str, Any] = {
 SIZES = "sizes.json"
 """The file that `config_path` names in the folders that we write."""
 PADDING = "<pad>"
-"""A word that ELMoForManyLangs puts after the end of a sentence."""
+"""The word that ELMoForManyLangs puts after the end of a sentence."""
 TRAINING = {"dropout": 0.1}
-"""A key that ELMoForManyLangs reads even if it only runs the model."""
+"""A training option without which ELMoForManyLangs cannot even run the model."""
 
 
 @CheckpointFormat.register("many-langs")
@@ -68,7 +68,7 @@ class ManyLangs(CheckpointFormat):
         return f"{ENCODER}.pkl" in names_in(location)
 
     def read(self, location: Location) -> Checkpoint:
-        """Read a folder. The pickles can hold nothing but tensors."""
+        """Read a folder. Pickles with anything but tensors are rejected."""
         folder = local_file(location, "pretrained")
         options = _read_options(folder)
         tensors: dict[str, Any] = {}
@@ -79,23 +79,16 @@ class ManyLangs(CheckpointFormat):
         check_numbers(options, sum(path.stat().st_size for path in pickles.values()), f"{folder}")
         assert options.many_langs is not None
         rows = list(many_langs_map(options.many_langs, options.lstm))
-
-        def load(name: str, value: Tensor) -> Tensor:
-            values = value.float()
-            if not bool(values.isfinite().all()):
-                raise ConfigurationError(f"'{folder}', tensor '{name}': expected finite numbers")
-            return values
-
-        state_dict = read_tensors(rows, tensors, f"'{folder}'", load)
+        state_dict = read_tensors(rows, tensors, f"'{folder}'", lambda _, value: value.float())
         unread = tensors.keys() - {name for row in rows for name in row.theirs}
         if unread:
             raise ConfigurationError(f"'{folder}': the sizes describe no tensors {', '.join(sorted(unread))}")
         return Checkpoint(options, state_dict)
 
     def write(self, checkpoint: Checkpoint, folder: "PathLike[str]") -> list[str]:
-        """Write a folder that ELMoForManyLangs reads, too, and return the names of its files.
+        """Write a folder that ELMoForManyLangs can read too, and return the names of its files.
 
-        The format has no place for softmax, vocabulary and warm state. Existing files stay as they are if writing
+        The format has no place for a softmax, a vocabulary or a warm state. Existing files stay as they are if writing
         fails. Raises `ConfigurationError` for a biLM that ELMoForManyLangs cannot run, and if the folder cannot be
         written.
         """
@@ -110,9 +103,8 @@ class ManyLangs(CheckpointFormat):
         weights: dict[str, dict[str, Tensor]] = {file: {} for file in KINDS}
         for name, value in write_tensors(many_langs_map(sizes, lstm), checkpoint.state_dict):
             file, _, key = name.partition(".")
-            weights[file][key] = value.clone(
-                memory_format=torch.contiguous_format
-            )  # torch saves all of a view's memory
+            # A copy, because torch would save all of the memory that a view looks into.
+            weights[file][key] = value.clone(memory_format=torch.contiguous_format)
         with atomic_folder(Path(folder), last=f"{ENCODER}.pkl") as partial:
             for name, text in texts.items():
                 (partial / name).write_bytes(text.encode())
@@ -134,16 +126,16 @@ def _text(file: Path) -> str:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        content = parse_json(_text(file))
-    except ValueError as error:
-        raise ConfigurationError(f"'{file}': {error}") from error
+        content = read_json(file)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"'{file}' cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise ConfigurationError(f"'{file}': expected an object, got a {type(content).__name__}")
     return content
 
 
 def _read_options(folder: Path) -> BiLMOptions:
-    """Read the sizes and the vocabularies as our options; `_sizes_to_theirs` is the inverse."""
+    """Convert the sizes and the vocabularies to our options; `_sizes_to_theirs` is the inverse."""
     file, config = _read_sizes(folder)
     for block, kind in KINDS.items():
         content = config.get(block)
@@ -167,17 +159,17 @@ def _read_options(folder: Path) -> BiLMOptions:
         raise ConfigurationError(f"'{file}': {error}") from error
     if not options.lstm.has_projection:
         raise ConfigurationError(
-            f"'{file}': 'projection_dim': expected less than 'dim', got {options.lstm.projection_dim}: a biLM of these "
-            "options has no projection, and ELMoForManyLangs always has one"
+            f"'{file}': 'projection_dim': expected less than 'dim', got {options.lstm.projection_dim}: with equal "
+            "sizes our biLM has no projection, but ELMoForManyLangs always has one"
         )
     return options
 
 
 def _read_sizes(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Return the file of the sizes and its content, found like ELMoForManyLangs finds it.
+    """Find the file of the sizes as ELMoForManyLangs does, and return it with its content.
 
     `config_path` is a path relative to the folder. It was often written on another machine, so a file of the same name
-    in the folder comes next, and then the sizes that come with the package.
+    in the folder is tried next, and then the sizes that come with ELMoForManyLangs.
     """
     config_path = _json(folder / "config.json").get("config_path")
     path = config_path if isinstance(config_path, str) else ""
@@ -212,7 +204,7 @@ def _check_writable(options: BiLMOptions) -> ManyLangsOptions:
 
 
 def _sizes_to_theirs(sizes: ManyLangsOptions, lstm: LstmOptions) -> dict[str, Any]:
-    """Return the two blocks of their config; the inverse of `_read_options`."""
+    """Return the two blocks of ELMoForManyLangs' config; the inverse of `_read_options`."""
     encoder = {key: value for key, value in lstm.to_dict().items() if key != "use_skip_connections"}
     embedder: dict[str, Any] = {
         "word_dim": sizes.word_dim,

@@ -10,13 +10,13 @@ from typing import Optional
 from allennlp.common.checks import ConfigurationError
 
 NAMELESS = "\u3000"
-"""The entry of a line that holds an id only: ELMoForManyLangs strips its lines, and this character with them."""
+"""The entry of a line that has only an id: ELMoForManyLangs strips white space from lines, and with it this space."""
 
 
 def parse_vocabulary(text: str, name: str) -> list[str]:
     """Return the entries in the order of their ids.
 
-    `name` is how errors name the file. Raises `ConfigurationError` if it is not such a vocabulary.
+    Errors call the file `name`. Raises `ConfigurationError` if the text is not such a vocabulary.
     """
     entries: dict[str, str] = {}
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
@@ -34,12 +34,12 @@ def parse_vocabulary(text: str, name: str) -> list[str]:
 def vocabulary_text(entries: Sequence[str], name: str) -> str:
     """Return the content of a vocabulary file with these entries.
 
-    `name` is how errors name the file. Raises `ConfigurationError` for an entry that would be read as another.
+    Errors call the file `name`. Raises `ConfigurationError` for an entry that would be read as a different one.
     """
     lines = [f"{entry}\t{id}" for id, entry in enumerate(entries)]
     for id, (entry, line) in enumerate(zip(entries, lines, strict=True)):
         is_utf8 = line == line.encode(errors="ignore").decode()  # a lone surrogate is not
-        # ELMoForManyLangs splits lines at every line end that Unicode has.
+        # ELMoForManyLangs splits lines at every line end of Unicode.
         if line.splitlines() != [line] or _parse_line(line) != (entry, str(id)) or not is_utf8:
             raise ConfigurationError(
                 f"'{name}' cannot hold the entry {entry!r}: ELMoForManyLangs strips white space and splits lines and "

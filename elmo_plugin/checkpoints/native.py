@@ -2,7 +2,8 @@
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from elmo_plugin.atomic_write import atomic_file
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat, SavedSoftmax
+from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat, SavedSoftmax
 from elmo_plugin.checkpoints.files import Location, bundled_folder, local_file, names_in, reading_error
 from elmo_plugin.checkpoints.vocabulary import with_vocabulary
 from elmo_plugin.options import BiLMOptions, OptionsError
@@ -24,21 +25,20 @@ from elmo_plugin.text import parse_json
 SUFFIX = ".safetensors"
 FORMAT, VERSION = "elmo_plugin", "1"
 BILM, SOFTMAX = "bilm.", "softmax."
-DESCRIPTION = "_extra_state"
 TEXTS = {"options", "softmax", "about", "vocabulary"}
-"""The metadata that have check sums."""
+"""The metadata keys that have check sums."""
 
 
 @CheckpointFormat.register("native")
 class Native(CheckpointFormat):
     """One file `NAME.safetensors`, given by its path, its URL, its folder or the name of a bundled biLM.
 
-    The names of its tensors are `bilm.` or `softmax.` and the name in the module. Its metadata are:
+    The tensors are named `bilm.` or `softmax.` plus the name in the module. The metadata are:
 
     - `format` and `version`
     - `options`, and `softmax`, its block of the config, as JSON
     - `vocabulary`, one word per line
-    - `about`: texts for people, such as a licence, as JSON
+    - `about`: texts for readers, such as a licence, as JSON
     - `sums`: the CRC-32 of each text and tensor, as JSON
 
     Registered as a `CheckpointFormat` with name `native`.
@@ -52,38 +52,31 @@ class Native(CheckpointFormat):
         return any(name.endswith(SUFFIX) for name in names) or bundled_folder(location) is not None
 
     def read(self, location: Location) -> Checkpoint:
-        """Read a file; the numbers become float32 whatever type they have in the file."""
+        """Read a file. The numbers become float32, whatever type they have in the file."""
         path = _file(location)
-        try:
-            with safe_open(path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                checkpoint = _read_metadata(metadata, path)
-                sums = _json(metadata, "sums", path)
-                for name in file.keys():  # noqa: SIM118, it is not a mapping
-                    tensor = file.get_tensor(name)
-                    _check_sum(name, _bytes(tensor), sums, path)
-                    tensor = _converted(tensor, torch.float32)
-                    if name.startswith(BILM):
-                        checkpoint.state_dict[name.removeprefix(BILM)] = tensor
-                    elif name.startswith(SOFTMAX) and checkpoint.softmax is not None:
-                        checkpoint.softmax.state_dict[name.removeprefix(SOFTMAX)] = tensor
-                    else:
-                        raise ConfigurationError(f"'{path}': the metadata describe no tensor '{name}'")
-        except (SafetensorError, OSError) as error:
-            reason = reading_error(path, None, error)
-            raise ConfigurationError(f"'{path}' is not a complete safetensors file: {reason}") from error
+        with _opened(path) as file:
+            metadata = file.metadata() or {}
+            checkpoint = _read_metadata(metadata, path)
+            sums = _json(metadata, "sums", path)
+            for name in file.keys():  # noqa: SIM118, it is not a mapping
+                tensor = file.get_tensor(name)
+                _check_sum(name, _bytes(tensor), sums, path)
+                tensor = _converted(tensor, torch.float32)
+                if name.startswith(BILM):
+                    checkpoint.state_dict[name.removeprefix(BILM)] = tensor
+                elif name.startswith(SOFTMAX) and checkpoint.softmax is not None:
+                    checkpoint.softmax.state_dict[name.removeprefix(SOFTMAX)] = tensor
+                else:
+                    raise ConfigurationError(f"'{path}': the metadata describe no tensor '{name}'")
         _check_shapes(checkpoint, path)
         words = checkpoint.vocabulary
         return checkpoint if words is None else with_vocabulary(checkpoint, words, f"{path}")
 
     def read_sizes(self, location: Location) -> BiLMOptions:
-        """Read the metadata only."""
+        """Read only the metadata."""
         path = _file(location)
-        try:
-            with safe_open(path, framework="pt") as file:
-                return _read_metadata(file.metadata() or {}, path).options
-        except (SafetensorError, OSError) as error:
-            raise ConfigurationError(f"'{path}' is not a complete safetensors file: {error}") from error
+        with _opened(path) as file:
+            return _read_metadata(file.metadata() or {}, path).options
 
     def write(
         self,
@@ -100,9 +93,9 @@ class Native(CheckpointFormat):
         path : `PathLike[str]`
             Ends with `.safetensors`.
         dtype : `torch.dtype`
-            `torch.float16` and `torch.bfloat16` halve the size of the file. It is read as float32 again.
+            `torch.float16` and `torch.bfloat16` halve the size of the file, which is read as float32 again.
         metadata : `Optional[Mapping[str, str]]`
-            Texts for people, such as a licence, stored as `about`.
+            Texts for readers, such as a licence, stored as `about`.
 
         Raises `ConfigurationError` if the file cannot be written.
         """
@@ -113,10 +106,8 @@ class Native(CheckpointFormat):
         tensors = {}
         for prefix, state_dict in ((BILM, checkpoint.state_dict), (SOFTMAX, softmax.state_dict if softmax else {})):
             for name, tensor in state_dict.items():
-                if name != DESCRIPTION:  # the metadata hold it
-                    # Tied weights share their memory, which a file may not.
-                    copy = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-                    tensors[prefix + name] = _converted(copy, dtype)
+                if name != EXTRA_STATE:  # the metadata hold it
+                    tensors[prefix + name] = _to_write(tensor, dtype, f"'{target}', tensor '{prefix}{name}'")
         texts = {"options": json.dumps(checkpoint.options.to_dict())}
         if softmax is not None:
             texts["softmax"] = json.dumps(softmax.config)
@@ -131,10 +122,20 @@ class Native(CheckpointFormat):
             file.writelines(_with_sorted_metadata(save(tensors, header)))
 
 
-def _with_sorted_metadata(content: bytes) -> list[Union[bytes, memoryview]]:
-    """Return the parts of a file of safetensors, which writes metadata in random order, with its metadata sorted.
+def _to_write(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
+    """Return a copy in `dtype`: tied weights share memory, which safetensors does not allow. Errors call it `name`."""
+    copy = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+    converted = _converted(copy, dtype)
+    if not torch.equal(converted.isfinite(), copy.isfinite()):
+        most, got = torch.finfo(dtype).max, copy.abs().max()
+        raise ConfigurationError(f"{name}: expected at most {most:,.0f} for {dtype}, got {got:,.0f}; use bfloat16")
+    return converted
 
-    A file begins with the length of its header in 8 bytes, and a header ends with spaces up to a multiple of 8.
+
+def _with_sorted_metadata(content: bytes) -> list[Union[bytes, memoryview]]:
+    """Return the parts of a safetensors file with its metadata sorted, because safetensors writes them in random order.
+
+    A file begins with the length of its header in 8 bytes. The header is padded with spaces to a multiple of 8.
     """
     end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:end])
@@ -149,15 +150,25 @@ def _file(location: Location) -> Path:
     path = local_file(bundled_folder(location) or location, "pretrained")
     if not path.is_dir():
         return path
-    files = sorted(path.glob(f"*{SUFFIX}"))
-    if len(files) != 1:
-        got = ", ".join(file.name for file in files) or "none"
-        raise ConfigurationError(f"'{path}': expected one *{SUFFIX} in the folder, got {got}")
-    return files[0]
+    names = [name for name in names_in(path) if name.endswith(SUFFIX)]
+    if len(names) != 1:
+        raise ConfigurationError(f"'{path}': expected one *{SUFFIX} in the folder, got {', '.join(names) or 'none'}")
+    return path / names[0]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[safe_open]:
+    """Open a safetensors file. Raises `ConfigurationError` if it cannot be read, also while it is open."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        reason = reading_error(path, None, error)
+        raise ConfigurationError(f"'{path}' is not a complete safetensors file: {reason}") from error
 
 
 def _read_metadata(metadata: dict[str, str], path: Path) -> Checkpoint:
-    """Return the checkpoint that the metadata describe, without tensors."""
+    """Return the checkpoint that the metadata describe, still without tensors."""
     if metadata.get("format") != FORMAT:
         got = metadata.get("format", "none")
         raise ConfigurationError(f"'{path}' holds another model: expected the format '{FORMAT}', got '{got}'")
@@ -166,8 +177,9 @@ def _read_metadata(metadata: dict[str, str], path: Path) -> Checkpoint:
             f"'{path}': expected version {VERSION} of the native format, got {metadata.get('version')}; install a "
             "newer elmo_plugin to read it"
         )
-    for key in metadata.keys() - TEXTS - {"format", "version", "sums"}:
-        raise ConfigurationError(f"'{path}' is damaged: the native format has no metadata '{key}'")
+    unknown = metadata.keys() - TEXTS - {"format", "version", "sums"}
+    if unknown:
+        raise ConfigurationError(f"'{path}' is damaged: the native format has no metadata '{min(unknown)}'")
     sums = _json(metadata, "sums", path)
     for key in TEXTS & metadata.keys():
         _check_sum(key, metadata[key].encode(), sums, path)
@@ -200,7 +212,7 @@ def _check_shapes(checkpoint: Checkpoint, path: Path) -> None:
         bilm = BiLM(checkpoint.options)
         if "warm_hidden" in shapes or "warm_cell" in shapes:
             bilm.warm_state = bilm.zero_state(1, next(bilm.parameters()))
-    expected = {name: tuple(tensor.shape) for name, tensor in bilm.state_dict().items() if name != DESCRIPTION}
+    expected = {name: tuple(tensor.shape) for name, tensor in bilm.state_dict().items() if name != EXTRA_STATE}
     for name in sorted(expected.keys() | shapes.keys()):
         if shapes.get(name) != expected.get(name):
             got = f"expected shape {expected.get(name)}, got {shapes.get(name)}"
@@ -208,7 +220,7 @@ def _check_shapes(checkpoint: Checkpoint, path: Path) -> None:
 
 
 def _check_sum(name: str, content: Union[bytes, memoryview], sums: Optional[Mapping[str, int]], path: Path) -> None:
-    """Raise `ConfigurationError` if a check sum does not match; files of the first versions have no sums."""
+    """Raise `ConfigurationError` if a check sum does not match. Files of the first versions have no sums."""
     if sums is not None and sums.get(name) != zlib.crc32(content):
         raise ConfigurationError(f"'{path}' is damaged: the check sum of '{name}' does not match")
 

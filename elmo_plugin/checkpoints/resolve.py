@@ -41,8 +41,8 @@ def bilm_keys(
     bilm : `Optional[BilmBlock]`
         The `bilm` block. A string is short for `pretrained`.
     options_file, weight_file : `Optional[str]`
-        Instead of `bilm`, a pair of bilm-tf's files. For weights without options, the options beside them are used.
-        Without any of the three arguments the published pair is used.
+        A pair of bilm-tf's files, instead of `bilm`. Without `options_file`, the options beside the weights are used.
+        Without any of the three arguments, the published pair is used.
 
     Raises `ConfigurationError` for keys that contradict each other.
     """
@@ -92,7 +92,7 @@ def resolve_bilm(
         seed = keys.get("seed", 0)
         check_value("bilm.seed", seed, int)
         bilm = BiLM.random(_options(keys), seed, kernel)
-        matching_namespaces(bilm.options, vocab)
+        matching_namespaces(bilm.options, vocab)  # raises if no namespace fits
         return bilm
     checkpoint = _archived(keys, serialization_dir)
     if checkpoint is not None:
@@ -146,13 +146,13 @@ def _options(keys: dict[str, Any]) -> BiLMOptions:
     except OptionsError as error:
         raise ConfigurationError(f"'bilm.options': {error}") from error
     known = options.to_dict()
-    for block in known.keys() & {"lstm", "char_cnn"}:  # beside them there may be keys of bilm-tf's training run
+    for block in known.keys() & {"lstm", "char_cnn"}:  # keys beside these blocks may be bilm-tf's training options
         _reject_unknown(keys["options"][block], known[block], f"bilm.options.{block}")
     return options
 
 
 def _reject_unknown(given: Mapping[str, Any], known: Mapping[str, Any], path: str) -> None:
-    """Raise `ConfigurationError` for a key that is not known, such as a misspelt one."""
+    """Raise `ConfigurationError` for a key that is not in `known`, such as a misspelt one."""
     for key, value in given.items():
         if key not in known:
             raise ConfigurationError(f"'{path}.{key}': expected one of {', '.join(known)}, got an unknown key")
@@ -161,12 +161,12 @@ def _reject_unknown(given: Mapping[str, Any], known: Mapping[str, Any], path: st
 
 
 def _source(keys: dict[str, Any]) -> str:
-    """Return the location of the weights as the config gives it; an archive finds its biLM by this name."""
+    """Return the location of the weights as the config has it: the name of the biLM in an archive."""
     return fspath(keys["pretrained"] if "pretrained" in keys else keys["weight_file"])
 
 
 def _archived(keys: dict[str, Any], serialization_dir: Optional[str]) -> Optional[Checkpoint]:
-    """Read the biLM from an archive, or from a run whose original files no longer exist; `None` otherwise."""
+    """Read the biLM from an archive, or from a run if its original files no longer exist; `None` otherwise."""
     source = _source(keys)
     archived = archived_checkpoint(serialization_dir, source, ARCHIVED_WEIGHTS)
     if archived is None and is_missing(source):

@@ -1,6 +1,6 @@
-"""Vocabulary files, one word per line, and the words that a word-input biLM reads by such a file.
+"""Vocabulary files, one word per line, and the ids of the words that a word-input biLM reads.
 
-Line i of the file is row i of the biLM's table of word vectors, and i is the word's id. Row 0 is the masked id.
+The word in line i has the id i and row i of the biLM's table of word vectors. Row 0 belongs to the masked id.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
 from elmo_plugin.atomic_write import atomic_file
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
+from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint
 from elmo_plugin.checkpoints.files import DEVICE, GZIP, XZ, kind_of
 from elmo_plugin.checkpoints.limits import check_gzip
 from elmo_plugin.options import BiLMOptions
@@ -30,8 +30,8 @@ TABLE = "token_encoder.embedding.weight"
 def read_words(path: Path, name: str) -> list[str]:
     r"""Return the lines of a vocabulary file exactly as they are; only `\n` and `\r\n` end a line.
 
-    `name` is how errors name the file, which may be compressed with gzip. Raises `ConfigurationError` if it cannot be
-    read, is not UTF-8 text, or would grow beyond the limits.
+    The file may be compressed with gzip. Errors call it `name`. Raises `ConfigurationError` if it cannot be read, is
+    not UTF-8 text, or would grow beyond the limits.
     """
     kind = kind_of(path)
     if kind in (XZ, DEVICE):
@@ -42,13 +42,13 @@ def read_words(path: Path, name: str) -> list[str]:
 
 
 def write_words(words: Iterable[str], path: Path) -> None:
-    """Write one word per line. An existing file is replaced atomically."""
+    """Write one word per line, and replace an existing file atomically."""
     with atomic_file(path) as partial:
         partial.write_bytes("".join(f"{word}\n" for word in words).encode())
 
 
 class WordIds:
-    """Look up words in a vocabulary: the first line is id 1. For a word that occurs twice the last line counts.
+    """Look up the ids of words. The first line of the vocabulary has id 1; of a repeated word the last line counts.
 
     bilm-tf's `Vocabulary` in `data.py` does the same, but masks unknown words if the file has no `<UNK>`.
 
@@ -70,7 +70,7 @@ class WordIds:
         self._name = name
 
     def __call__(self, word: str) -> int:
-        """Return the id of a word, or of `<UNK>` for an unknown word. Raises `ConfigurationError` without `<UNK>`."""
+        """Return the id of a word, or else of `<UNK>`. Raises `ConfigurationError` if there is no `<UNK>` either."""
         id = self._ids.get(word, self._ids.get(UNKNOWN))
         if id is None:
             raise ConfigurationError(
@@ -82,7 +82,7 @@ class WordIds:
 def with_vocabulary(checkpoint: Checkpoint, words: list[str], name: str) -> Checkpoint:
     """Add the lines of a vocabulary file. For a biLM that reads words, also look up the ids of `<S>` and `</S>`.
 
-    `name` is how errors name the file. Raises `ConfigurationError` if its lines do not fit the rows of the table.
+    Errors call the file `name`. Raises `ConfigurationError` if its lines do not fit the rows of the table.
     """
     if not checkpoint.options.reads_words:
         return checkpoint._replace(vocabulary=words)
@@ -101,9 +101,9 @@ def with_vocabulary(checkpoint: Checkpoint, words: list[str], name: str) -> Chec
 
 
 def in_order_of(words: list[str], checkpoint: Checkpoint) -> Checkpoint:
-    """Reorder the table of a word-input biLM to the order of `words`, if its own vocabulary is known.
+    """Reorder the table of a word-input biLM to the order of `words`, if the vocabulary of the biLM is known.
 
-    Raises `ConfigurationError` if its own words are others.
+    Raises `ConfigurationError` if the vocabulary has other words.
     """
     if not checkpoint.options.reads_words or checkpoint.vocabulary in (None, words):
         return checkpoint
@@ -123,10 +123,10 @@ def in_order_of(words: list[str], checkpoint: Checkpoint) -> Checkpoint:
 
 
 def matching_namespaces(options: BiLMOptions, vocab: Optional[Vocabulary]) -> list[str]:
-    """Return the namespaces of AllenNLP's vocabulary that have as many words as a word-input biLM, `tokens` first.
+    """Return the namespaces of AllenNLP's vocabulary that are as large as a word-input biLM's, `tokens` first.
 
     AllenNLP's name for unknown words may follow the words: it has no row, and the biLM rejects its id. For a biLM that
-    reads characters the list is empty. Raises `ConfigurationError` if all namespaces have other sizes.
+    reads characters the list is empty. Raises `ConfigurationError` if no namespace has the right size.
     """
     if vocab is None or not options.reads_words:
         return []
@@ -149,7 +149,7 @@ def matching_namespaces(options: BiLMOptions, vocab: Optional[Vocabulary]) -> li
 def with_task_vocabulary(checkpoint: Checkpoint, vocab: Vocabulary) -> Checkpoint:
     """Check that AllenNLP's vocabulary gives each word of a word-input biLM the id that the biLM expects.
 
-    If the checkpoint has no vocabulary of its own, the ids of `<S>` and `</S>` are looked up in AllenNLP's. Raises
+    If the checkpoint has no vocabulary, the ids of `<S>` and `</S>` are looked up in AllenNLP's. Raises
     `ConfigurationError` if the biLM would read ids as other words.
     """
     namespaces = {name: _words(vocab, name) for name in matching_namespaces(checkpoint.options, vocab)}
@@ -174,16 +174,16 @@ def with_task_vocabulary(checkpoint: Checkpoint, vocab: Vocabulary) -> Checkpoin
 
 
 def _words(vocab: Vocabulary, namespace: str) -> list[str]:
-    """Return the words with the ids from 1 on, with `<UNK>` for AllenNLP's own name for unknown words."""
+    """Return the words in the order of their ids from 1 on, with `<UNK>` for AllenNLP's name for unknown words."""
     index = vocab.get_index_to_token_vocabulary(namespace)
     words = (index[id] for id in range(1, len(index)))
     return [UNKNOWN if word == vocab._oov_token else word for word in words]
 
 
 def _first_difference(words: list[str], own: list[str]) -> Optional[str]:
-    """Describe the first id at which a namespace differs from the biLM's own words; `None` if it fits.
+    """Describe the first id at which a namespace differs from the biLM's `own` words; `None` if it fits.
 
-    A name for unknown words may follow the words if the biLM has none of its own.
+    A name for unknown words may follow the words if the biLM's own have none.
     """
     for id, (word, expected) in enumerate(zip(words, own, strict=False), 1):
         if word != expected:
@@ -194,6 +194,6 @@ def _first_difference(words: list[str], own: list[str]) -> Optional[str]:
 
 def _with_boundary_ids(checkpoint: Checkpoint, begin: int, end: int) -> Checkpoint:
     """Set the ids of `<S>` and `</S>` of a word-input biLM."""
-    # The state dict of an archive describes itself with the ids that it had before.
-    state_dict = {name: value for name, value in checkpoint.state_dict.items() if name != "_extra_state"}
+    # The extra state of an archive describes the old ids.
+    state_dict = {name: value for name, value in checkpoint.state_dict.items() if name != EXTRA_STATE}
     return checkpoint._replace(options=replace(checkpoint.options, boundary_ids=(begin, end)), state_dict=state_dict)

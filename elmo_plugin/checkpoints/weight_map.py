@@ -1,6 +1,6 @@
-"""Tables that map the tensors of each file format to ours, and the two functions that apply a table.
+"""Weight maps: tables that map the tensors of each file format to ours, and the two functions that apply a table.
 
-Sources: bilm-tf's variable names and shapes in `bilm/training.py`, renamed by `dump_weights`; ELMoForManyLangs'
+Sources: bilm-tf's `bilm/training.py`, whose variables `dump_weights` renames; ELMoForManyLangs'
 `modules/token_embedder.py` and `modules/elmo.py`; AllenNLP's `allennlp/modules/elmo.py`.
 """
 
@@ -19,7 +19,7 @@ Tensors = tuple[Tensor, ...]
 
 
 class Transform(NamedTuple):
-    """A pair of inverse functions: `read` takes the file's tensors to ours, `write` takes ours to the file's."""
+    """A pair of inverse functions: `read` turns the file's tensors into ours, `write` turns ours into the file's."""
 
     read: Callable[..., Tensors]
     write: Callable[..., Tensors]
@@ -38,11 +38,6 @@ def _forget_bias(bias: Tensor) -> Tensor:
     return ones
 
 
-def _read_gates(packed: Tensor) -> Tensors:
-    stacked = _swap_gates(packed.t())  # (4H, 2P)
-    return stacked[:, : stacked.size(1) // 2], stacked[:, stacked.size(1) // 2 :]
-
-
 def _read_highway(transform: Tensor, carry: Tensor) -> Tensors:
     # TensorFlow's gate is 1 − AllenNLP's, and sigmoid(−z) = 1 − sigmoid(z). `.t()` leaves a bias as it is.
     return (torch.cat([transform.t(), -carry.t()]),)
@@ -55,14 +50,18 @@ def _write_highway(values: Tensor) -> Tensors:
 
 SAME = Transform(lambda values: (values,), lambda values: (values,))
 TRANSPOSED = Transform(lambda matrix: (matrix.t(),), lambda matrix: (matrix.t(),))
-# Our row 0 is the masked id, for which files have no row.
+# Our row 0 belongs to the masked id, for which files have no row.
 MASKED_ROW = Transform(lambda rows: (torch.cat([torch.zeros_like(rows[:1]), rows]),), lambda rows: (rows[1:],))
 # (1, width, in, out) ↔ (out, in, width)
 CONVOLUTION = Transform(
     lambda values: (values[0].permute(2, 1, 0),), lambda values: (values.permute(2, 1, 0).unsqueeze(0),)
 )
 HIGHWAY = Transform(_read_highway, _write_highway)
-GATES = Transform(_read_gates, lambda input, recurrent: (_swap_gates(torch.cat([input, recurrent], dim=1)).t(),))
+# (2P, 4H) ↔ two of (4H, P)
+GATES = Transform(
+    lambda packed: _swap_gates(packed.t()).chunk(2, dim=1),
+    lambda input, recurrent: (_swap_gates(torch.cat([input, recurrent], dim=1)).t(),),
+)
 GATE_BIAS = Transform(
     lambda bias: (_swap_gates(bias) + _forget_bias(bias),), lambda bias: (_swap_gates(bias - _forget_bias(bias)),)
 )
@@ -70,7 +69,7 @@ GATE_BIAS = Transform(
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a weight map: some tensors of a file that hold the same numbers as some tensors of a `BiLM`.
+    """A row of a weight map: tensors of a file that hold the same numbers as tensors of a `BiLM`.
 
     # Parameters
 
@@ -80,7 +79,7 @@ class Row:
         Names and shapes in the file.
     transform : `Transform`
     optional : `bool`
-        Whether a file or a state dict may lack these tensors.
+        Whether the tensors may be missing.
     """
 
     ours: tuple[str, ...]
@@ -108,9 +107,9 @@ def read_tensors(
     name : `str`
         How errors name the file.
     load : `Callable[[str, Any], Tensor]`
-        Takes the name and the value of a tensor of the right shape, and returns it in float32.
+        Returns a tensor in float32, given its name and its value, which has the right shape.
 
-    Raises `ConfigurationError` for the first tensor that is missing or has another shape.
+    Raises `ConfigurationError` for the first tensor that is missing, has another shape, or holds infinity or NaN.
     """
     state_dict: dict[str, Tensor] = {}
     for row in rows:
@@ -124,13 +123,15 @@ def read_tensors(
                 got = "no such tensor" if shape is None else tuple(shape)
                 raise ConfigurationError(f"{name}, tensor '{their_name}': expected shape {expected}, got {got}")
             values.append(load(their_name, value))
+            if not values[-1].isfinite().all():
+                raise ConfigurationError(f"{name}, tensor '{their_name}': expected finite numbers")
         ours = (tensor.contiguous() for tensor in row.transform.read(*values))
         state_dict.update(zip(row.ours, ours, strict=True))
     return state_dict
 
 
 def write_tensors(rows: Iterable[Row], state_dict: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield name and value of each tensor of a file, in float32, from the state dict of a `BiLM`."""
+    """Yield the name and the value of each tensor of a file, in float32, from the state dict of a `BiLM`."""
     for row in rows:
         if not row.optional or all(name in state_dict for name in row.ours):
             values = row.transform.write(*(state_dict[name].detach().float().cpu() for name in row.ours))
@@ -138,7 +139,7 @@ def write_tensors(rows: Iterable[Row], state_dict: Mapping[str, Tensor]) -> Iter
 
 
 def bilm_tf_map(options: BiLMOptions, one_cell: bool = False) -> Iterator[Row]:
-    """Yield the rows for bilm-tf's hdf5 files; `one_cell` selects TensorFlow's names for a single layer."""
+    """Yield the rows for bilm-tf's hdf5 files. `one_cell` selects the names that TensorFlow gives a single layer."""
     cell_dim, width = options.lstm.cell_dim, options.lstm.projection_dim
     if options.char_cnn is None:
         yield _row("token_encoder.embedding.weight", "embedding", (options.n_tokens_vocab or 0, width), MASKED_ROW)
@@ -174,7 +175,7 @@ def _tensorflow_cnn(cnn: CharCnnOptions, output_dim: int) -> Iterator[Row]:
 
 
 def many_langs_map(sizes: ManyLangsOptions, lstm: LstmOptions) -> Iterator[Row]:
-    """Yield the rows for ELMoForManyLangs' two pickles; each name begins with that of its pickle."""
+    """Yield the rows for ELMoForManyLangs' two pickles. Their names begin with the name of the pickle."""
     ours, theirs, width = "token_encoder", "token_embedder", lstm.projection_dim
     if sizes.words:
         yield _row(
@@ -219,7 +220,7 @@ def _torch_cnn(cnn: CharCnnOptions, ours: str, convolution: str, highways: str) 
 
 
 def _torch_lstm(lstm: LstmOptions, theirs: str) -> Iterator[Row]:
-    """Yield the rows for `LstmCellWithProjection`, which AllenNLP and ELMoForManyLangs share; it always projects."""
+    """Yield the rows for `LstmCellWithProjection` of AllenNLP and ELMoForManyLangs, which always projects."""
     gates, width = 4 * lstm.cell_dim, lstm.projection_dim
     for direction in ("forward", "backward"):
         for layer in range(lstm.n_layers):

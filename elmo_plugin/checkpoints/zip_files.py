@@ -1,4 +1,4 @@
-"""Zip files: unpacked into a temporary folder, within the decompression limits."""
+"""Unpack zip files into temporary folders, within the decompression limits."""
 
 import zipfile
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from elmo_plugin.checkpoints.limits import check_unpacked
 UNPACKED = "elmo_plugin-unpacked-"
 """How the names of the temporary folders begin."""
 BLOCK = 4096
-"""Bytes that a file takes on the disk at least; a zip file may hold a great many empty ones."""
+"""The bytes that even an empty file takes on the disk: a zip file may hold a great many of them."""
 
 
 @contextmanager
 def unpacked(path: Path, name: str) -> Iterator[Path]:
-    """Unpack a zip file, which errors call `name`, into a temporary folder, which is deleted at the end.
+    """Unpack a zip file into a temporary folder, which is deleted when the context ends. Errors call the file `name`.
 
-    A `ConfigurationError` that is raised while the folder is used names the zip file in its place. A file that is
-    damaged, or that would grow beyond the limits, raises one, too.
+    In a `ConfigurationError` that is raised while the folder is in use, the name of the zip file replaces the folder's.
+    Raises `ConfigurationError` for a damaged file, and for one that would grow beyond the limits.
     """
     with TemporaryDirectory(prefix=UNPACKED) as folder:
         try:
@@ -43,5 +43,5 @@ def unpacked(path: Path, name: str) -> Iterator[Path]:
 
 
 def is_unpacked(folder: Path) -> bool:
-    """Return whether a folder comes from a zip file. A path that is written in it must not lead outside."""
+    """Return whether a folder comes from a zip file, in which case a path inside its files must not lead outside."""
     return any(part.startswith(UNPACKED) for part in folder.parts)

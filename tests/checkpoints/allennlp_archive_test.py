@@ -79,6 +79,14 @@ def test_the_bilm_of_an_archive_or_a_run_is_read_without_its_model(tmp_path: Pat
         assert actual.warm_state is not None and torch.equal(actual.warm_state.cell, bilm.warm_state.cell)
 
 
+@pytest.mark.parametrize("parts", [("hidden",), ("cell",), ("hidden", "cell")])
+def test_a_warm_state_that_does_not_fit_is_rejected(tmp_path: Path, parts: tuple[str, ...]) -> None:
+    state = {f"embedder.elmo.bilm.warm_{part}": torch.zeros(7) for part in parts}
+    torch.save({**make_weights(embedder=make_bilm()), **state}, tmp_path / "best.th")
+    with pytest.raises(ConfigurationError, match="warm_hidden"):
+        build_bilm(load_checkpoint(tmp_path))
+
+
 def test_two_bilms_of_one_model_are_told_apart_by_their_source(tmp_path: Path) -> None:
     first, second = make_bilm("a/weights.hdf5"), make_bilm("b.tar.gz", options(n_layers=1))
     torch.save(make_weights(one=first, two=second), tmp_path / "weights.th")

@@ -83,6 +83,12 @@ def test_sizes_that_cannot_be_read_are_named(tmp_path: Path, embedder: ElmoToken
     assert_rejected(write_archive(path, embedder, None), f"'{path}!config.json'", "'options_file'", "none")
 
 
+def test_numbers_that_are_not_finite_are_named(tmp_path: Path, embedder: ElmoTokenEmbedder) -> None:
+    next(embedder.parameters()).data[0] = torch.nan
+    path = write_archive(tmp_path / "model.tar.gz", embedder, str(tmp_path / "pair/options.json"))
+    assert_rejected(path, f"'{path}!', tensor '{PLACE}", "finite")
+
+
 def test_sizes_of_another_model_are_rejected_by_the_first_tensor(tmp_path: Path, embedder: ElmoTokenEmbedder) -> None:
     other = write_json(tmp_path / "other.json", options(dim=25).to_dict())
     path = write_archive(tmp_path / "model.tar.gz", embedder, str(other))

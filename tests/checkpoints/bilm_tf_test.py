@@ -227,6 +227,13 @@ def test_a_warm_state_of_another_size_is_rejected(folder: Path) -> None:
     assert_rejected(folder, "'warm_state/hidden'", (2, 2, 1, 9), (2, 2, 1, 8))
 
 
+def test_half_a_warm_state_is_rejected(folder: Path) -> None:
+    with h5py.File(folder / "weights.hdf5", "r+") as file:
+        file["warm_state/hidden"] = torch.zeros(2, 2, 1, 8).numpy()
+    with pytest.raises(ConfigurationError, match=f"(?s)'{folder}'.*warm_cell"):
+        build_bilm(load_checkpoint(folder), source=folder)
+
+
 def test_what_is_built_knows_its_source_and_has_a_state_of_its_own(folder: Path) -> None:
     checkpoint = load_checkpoint(folder)
     bilm = build_bilm(checkpoint, source=folder)

@@ -88,6 +88,10 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     for read in (lambda path: local_file(path, "weight_file"), lambda path: read_words(path, str(path))):
         with pytest.raises(Exception, match=f"{tmp_path}.*pipe"):
             read(tmp_path / "vocabulary.txt")
+    folder = write_folder(tmp_path / "144", config())
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+    assert_rejected(folder, f"'{folder}/config.json'", "device")
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,14 @@ def test_half_precision_halves_the_file_and_is_read_as_single(tmp_path: Path, dt
         assert torch.equal(value, checkpoint.state_dict[name].to(dtype).float()), name
 
 
+def test_numbers_that_half_precision_cannot_hold_are_rejected(tmp_path: Path) -> None:
+    checkpoint = pretrained()
+    checkpoint.state_dict["lstm.forward_layers.0.bias"][0] = 1e5
+    with pytest.raises(ConfigurationError, match=f"'{BIAS}': expected at most 65,504 .*got 100,000"):
+        Native().write(checkpoint, tmp_path / "one.safetensors", torch.float16)
+    Native().write(checkpoint, tmp_path / "one.safetensors", torch.bfloat16)
+
+
 def test_weights_that_are_tied_are_written_twice(tmp_path: Path) -> None:
     checkpoint = pretrained(char_cnn=None, n_tokens_vocab=len(WORDS))
     tied = SavedSoftmax({"type": "full"}, {"weight": checkpoint.state_dict["token_encoder.embedding.weight"][1:]})

@@ -134,6 +134,9 @@ def test_hidden_files_of_other_systems_are_ignored(tmp_path: Path) -> None:
         (folder / name).write_bytes(b"\0\5\26\7")
     for place in (folder, zipped(folder, tmp_path / "seqvec.zip")):
         assert load_checkpoint(place).options.lstm.n_layers == CHARACTERS["lstm"]["n_layers"]
+    Native().write(pretrained(), tmp_path / "native/bilm.safetensors")
+    (tmp_path / "native/._bilm.safetensors").write_bytes(b"\0\5\26\7")
+    assert load_checkpoint(tmp_path / "native").options == pretrained().options
 
 
 def test_an_encrypted_zip_file_is_named(tmp_path: Path) -> None:
