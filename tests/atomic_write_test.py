@@ -1,4 +1,4 @@
-"""Files that are written together are there together."""
+"""Files that are written together appear together."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def test_files_are_renamed_into_place_when_all_are_written(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("error", [OSError("no space"), KeyError("bias"), KeyboardInterrupt()])
-def test_what_was_there_stays_if_anything_is_raised(tmp_path: Path, error: BaseException) -> None:
+def test_old_files_stay_if_anything_is_raised(tmp_path: Path, error: BaseException) -> None:
     (tmp_path / "a").write_text("old", encoding="utf-8")
     wanted: type[BaseException] = ConfigurationError if isinstance(error, OSError) else type(error)
     with pytest.raises(wanted) as raised, atomic_folder(tmp_path, last="a") as partial:
@@ -31,14 +31,14 @@ def test_what_was_there_stays_if_anything_is_raised(tmp_path: Path, error: BaseE
     assert [path.read_text(encoding="utf-8") for path in tmp_path.iterdir()] == ["old"]
 
 
-def test_files_are_readable_by_whom_the_system_says(tmp_path: Path) -> None:
+def test_files_have_the_permissions_of_any_new_file(tmp_path: Path) -> None:
     (tmp_path / "any").touch()
     with atomic_folder(tmp_path / "a/b", last="file") as partial:
         (partial / "file").touch()
     assert (tmp_path / "a/b/file").stat().st_mode == (tmp_path / "any").stat().st_mode
 
 
-def test_what_a_kill_left_is_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".partial").mkdir()
     (tmp_path / ".partial/left").touch()
     with atomic_folder(tmp_path, last="new") as partial:

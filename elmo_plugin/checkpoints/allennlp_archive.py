@@ -7,6 +7,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from os import fspath
+from os.path import normpath
 from pathlib import Path
 from typing import Any, BinaryIO, Optional, TypeVar, cast
 
@@ -170,6 +171,11 @@ def _model_weights(folder: Location) -> Optional[Path]:
     return Path(folder) / found[0] if found else None
 
 
+def _is_read(name: str) -> bool:
+    """Return whether a file in an archive is read."""
+    return name in (ARCHIVED_WEIGHTS, WORDS, CONFIG) or (name.startswith(PACKED) and name.endswith(OPTIONS_FILE))
+
+
 def _unpack(path: Path, folder: str) -> None:
     """Extract the weights of an archive and the other files that are read, in one pass."""
     try:
@@ -180,8 +186,7 @@ def _unpack(path: Path, folder: str) -> None:
                     member
                     for member in archive
                     if member.isreg() and not member.issparse()  # a hole of any size takes no bytes in the archive
-                    if member.name in (ARCHIVED_WEIGHTS, WORDS, CONFIG)
-                    or (member.name.startswith(PACKED) and member.name.endswith(OPTIONS_FILE))
+                    if _is_read(normpath(member.name))  # `tar -C run .` calls the weights `./weights.th`
                 )
                 archive.extractall(folder, members, filter="data")
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:

@@ -17,7 +17,7 @@ from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, build_bilm, lo
 from elmo_plugin.checkpoints.files import Location
 from elmo_plugin.checkpoints.hub import write_hub_folder
 from elmo_plugin.checkpoints.many_langs import ManyLangs
-from elmo_plugin.checkpoints.native import SUFFIX, Native
+from elmo_plugin.checkpoints.native import SUFFIX, Native, check_target
 from elmo_plugin.linear import number_type
 from elmo_plugin.text import TextFile
 
@@ -101,7 +101,9 @@ def _format(target: Path, to: Optional[str]) -> str:
         )
     if form not in FORMATS:
         raise ConfigurationError(f"expected one of the formats {', '.join(FORMATS)}, got '{form}'")
-    if form != "native" and target.suffix in FILE_SUFFIXES:
+    if form == "native":
+        check_target(target)
+    elif target.suffix in FILE_SUFFIXES:
         raise ConfigurationError(f"'{target}': expected a folder for the files of {form}, got the name of a file")
     return form
 

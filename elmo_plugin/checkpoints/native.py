@@ -99,9 +99,7 @@ class Native(CheckpointFormat):
 
         Raises `ConfigurationError` if the file cannot be written.
         """
-        target = Path(path)
-        if target.suffix != SUFFIX:
-            raise ConfigurationError(f"'{target}': expected a name NAME{SUFFIX} for the native format")
+        target = check_target(Path(path))
         softmax = checkpoint.softmax
         tensors = {}
         for prefix, state_dict in ((BILM, checkpoint.state_dict), (SOFTMAX, softmax.state_dict if softmax else {})):
@@ -120,6 +118,13 @@ class Native(CheckpointFormat):
         header = {"format": FORMAT, "version": VERSION, **texts, "sums": json.dumps(sums, sort_keys=True)}
         with atomic_file(target) as partial, partial.open("wb") as file:
             file.writelines(_with_sorted_metadata(save(tensors, header)))
+
+
+def check_target(path: Path) -> Path:
+    """Return the path of a file to write. Raises `ConfigurationError` if it does not end with `.safetensors`."""
+    if path.suffix != SUFFIX:
+        raise ConfigurationError(f"'{path}': expected a name NAME{SUFFIX} for the native format")
+    return path
 
 
 def _to_write(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:

@@ -51,7 +51,7 @@ def make_weights(**bilms: BiLM) -> dict[str, Tensor]:
 
 
 def write_archive(path: Path, weights: Any, name: str = "weights.th") -> Path:
-    """Write a `model.tar.gz` like AllenNLP does."""
+    """Write a `model.tar.gz` as AllenNLP does."""
     torch.save(weights, path.parent / name)
     (path.parent / "config.json").write_text("{}", encoding="utf-8")
     with tarfile.open(path, "w:gz") as archive:
@@ -114,6 +114,14 @@ def test_weights_describe_themselves_without_the_config(tmp_path: Path, without:
     assert_same_checkpoint(load_checkpoint(archive), checkpoint)
 
 
+def test_an_archive_packed_with_tar_by_hand_is_read(tmp_path: Path) -> None:
+    """Its members are called `./weights.th` and the like."""
+    run = language_model_run(tmp_path / "run", pretrained(), "weights.th")
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as archive:
+        archive.add(run, ".")
+    assert_same_checkpoint(load_checkpoint(tmp_path / "model.tar.gz"), pretrained())
+
+
 def test_a_bilm_deeper_in_a_model_has_neither_softmax_nor_vocabulary(tmp_path: Path) -> None:
     run = language_model_run(tmp_path / "run", pretrained())
     weights = {f"text_field_embedder.{name}": value for name, value in language_model_weights(pretrained()).items()}
@@ -122,7 +130,7 @@ def test_a_bilm_deeper_in_a_model_has_neither_softmax_nor_vocabulary(tmp_path: P
 
 
 def test_a_run_without_best_weights_is_read_from_its_latest_complete_checkpoint(tmp_path: Path) -> None:
-    """2 < 10 as numbers, and the training state of 11 was never written."""
+    """Epochs are compared as numbers (2 < 10), and epoch 11 has no training state."""
     other = pretrained()
     other = other._replace(state_dict={name: value + 1.0 for name, value in other.state_dict.items()})
     run = language_model_run(tmp_path / "run", other, "model_state_e0_b11.th")

@@ -31,7 +31,7 @@ def embedder(tmp_path: Path) -> ElmoTokenEmbedder:
 def write_archive(
     path: Path, embedder: nn.Module, options_file: Optional[str], packed: Optional[Path] = None, **others: nn.Module
 ) -> Path:
-    """Write a `model.tar.gz` of a model with that embedder; `packed` goes where AllenNLP before 1.0 packed sizes."""
+    """Write a `model.tar.gz` of a model with the embedder; `packed` is an options file to pack as AllenNLP 0.x did."""
     folder = path.parent / "packed"
     folder.mkdir(exist_ok=True)
     modules = {PLACE: embedder, "encoder": nn.Linear(2, 2), **others}
@@ -58,7 +58,7 @@ def assert_same_layers(found: BiLM, embedder: Any) -> None:
 def test_its_layers_are_those_of_the_trained_model(
     tmp_path: Path, embedder: ElmoTokenEmbedder, is_packed: bool
 ) -> None:
-    """Packed sizes are read before those that the config names, and the folder of a run like its archive."""
+    """A packed options file takes precedence over the config's. The folder of a run is read like its archive."""
     sizes = tmp_path / "pair/options.json"
     named, packed = ("/gone/options.json", sizes) if is_packed else (str(sizes), None)
     assert_same_layers(

@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def replace_dataset(folder: Path, name: str, value: Any = None) -> None:
-    """Give a dataset of the file another value, or take it away."""
+    """Give a dataset of the file another value, or delete it."""
     with h5py.File(folder / "weights.hdf5", "r+") as file:
         del file[name]
         if value is not None:
@@ -68,8 +68,8 @@ def test_options_of_another_model_are_rejected_by_the_first_dataset_that_differs
 
 
 @pytest.mark.parametrize("name", [BIAS, "embedding", "of/no/use"])
-def test_a_file_that_links_to_another_is_rejected_before_that_is_opened(folder: Path, name: str) -> None:
-    """At any depth, also if nothing is read there."""
+def test_a_link_to_another_file_is_rejected_before_that_file_is_opened(folder: Path, name: str) -> None:
+    """This holds at any depth, even for datasets that are never read."""
     with h5py.File(folder / "weights.hdf5", "r+") as file:
         if name in file:
             del file[name]
@@ -93,7 +93,7 @@ def test_numbers_that_are_in_another_file_or_not_finite_are_rejected(folder: Pat
     assert_rejected(folder, folder / "weights.hdf5", f"'{BIAS}'", "finite" if kind == "infinite" else "another file")
 
 
-def test_a_flipped_bit_in_the_numbers_of_a_file_of_ours_is_an_error_and_elsewhere_one_or_no_harm(folder: Path) -> None:
+def test_a_flipped_bit_is_an_error_in_the_numbers_of_our_file_and_never_a_wrong_number(folder: Path) -> None:
     path = folder / "weights.hdf5"
     content, expected = path.read_bytes(), load_checkpoint(folder)
     with h5py.File(path, "r") as file:
@@ -252,7 +252,7 @@ def test_options_that_are_written_say_262_characters(folder: Path) -> None:
 
 
 def test_writing_that_fails_leaves_the_old_pair(folder: Path) -> None:
-    """Half of the weights are there when the other half turns out to be missing."""
+    """The missing half of the weights is noticed after the first half is written."""
     before, other = contents(folder), BiLM(options(n_layers=3))
     broken = other.state_dict()
     del broken["lstm.backward_layers.2.bias"]

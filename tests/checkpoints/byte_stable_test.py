@@ -32,7 +32,7 @@ sizes = st.fixed_dictionaries(
 
 
 def checkpoint_for(form: str, sizes: dict[str, Any], kind: int, has_all: bool) -> Checkpoint:
-    """A checkpoint that has the parts a format can hold, or the biLM only."""
+    """Return a checkpoint with all parts that a format can hold, or with the biLM only."""
     reads = INPUTS[form][kind % len(INPUTS[form])]
     if form == "many-langs":
         return pretrained(**sizes, **reads)._replace(softmax=None, vocabulary=None)
@@ -73,7 +73,7 @@ def without_description(state_dict: dict[str, torch.Tensor]) -> dict[str, torch.
 
 
 def test_the_metadata_of_a_native_file_are_sorted(tmp_path: Path) -> None:
-    """safetensors writes them in another order each time; its reader takes them in any."""
+    """safetensors itself writes them in a different order each time, and reads them in any order."""
     Native().write(
         pretrained(), tmp_path / "bilm.safetensors", metadata={"licence": "日本語 \N{SLIGHTLY SMILING FACE}"}
     )

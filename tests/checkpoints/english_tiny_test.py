@@ -51,8 +51,8 @@ def test_it_expects_words_where_english_has_them_in_both_directions(predictor: P
             assert said[direction] < 100 < shuffled[direction]
 
 
-def test_it_knows_verbs_from_nouns_by_what_stands_beside_them(checkpoint: Checkpoint) -> None:
-    """`watch` and `fear` of the same use lie nearer to each other than to themselves of the other use."""
+def test_it_tells_verbs_from_nouns_by_their_context(checkpoint: Checkpoint) -> None:
+    """As a noun, `watch` is nearer to `hand` than to `see`; as a verb, it is nearer to `see`."""
     uses = ["I gave him my watch .", "I gave him my hand .", "I will watch him .", "I will see him ."]
     layers = build_bilm(checkpoint)(batch_to_ids([use.split() for use in uses])).layers[-1]  # (B, T, D)
     at = [use.split().index(word) + 1 for use, word in zip(uses, ("watch", "hand", "watch", "see"), strict=True)]

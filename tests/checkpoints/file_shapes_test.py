@@ -78,7 +78,7 @@ def test_a_file_has_the_layers_of_the_oracle(tmp_path: Path, options: dict[str, 
 
 @pytest.mark.parametrize("name", ["C = 20", "a filter as wide as C"])
 def test_a_narrower_model_reads_the_ids_of_allennlps_indexer(tmp_path: Path, name: str) -> None:
-    """Those always hold 50 characters."""
+    """AllenNLP's indexer always gives 50 characters."""
     bilm = build_bilm(load_checkpoint(tensorflow_file(tmp_path, SHAPES[name])))
     assert_layers(bilm, batch_to_ids(SENTENCES + CUT), tmp_path, SENTENCES + CUT)
 
@@ -108,7 +108,7 @@ def test_a_file_of_one_layer_may_lack_tensorflows_multi_cell(tmp_path: Path, opt
 
 @pytest.mark.parametrize("options", [*SHAPES.values(), *WORD_SHAPES.values()], ids=[*SHAPES, *WORD_SHAPES])
 def test_a_round_trip_loses_nothing(tmp_path: Path, options: dict[str, Any]) -> None:
-    """The same datasets and tensors, to one rounding of the forget bias, which files hold minus one."""
+    """Datasets and tensors are the same, except for one rounding of the forget bias, which files store minus one."""
     (tmp_path / "there").mkdir()
     there = tensorflow_file(tmp_path / "there", options, vocabulary=9)
     first, back = load_checkpoint(there), tmp_path / "back"
@@ -172,7 +172,7 @@ def test_a_file_of_any_sizes_has_the_layers_of_the_oracle(
 
 
 def test_a_file_of_ours_has_the_layers_of_the_oracle(tmp_path: Path) -> None:
-    """A biLM of our own making, through our writer alone."""
+    """The biLM is built and written only by our code."""
     options = load_checkpoint(tensorflow_file(tmp_path, SHAPES["three highways, tanh"])).options
     bilm = BiLM.random(options, seed=3)
     write_files(tmp_path / "ours", bilm)

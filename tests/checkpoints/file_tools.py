@@ -1,4 +1,4 @@
-"""What tests of several formats do with files: compare, damage and pack them, and measure what reading them takes."""
+"""Helpers for tests of several formats: compare, damage and pack files, and measure the memory that reading takes."""
 
 import resource
 import zipfile
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    """Return the bytes of a file, or of each file of a folder, by their names."""
+    """Return the bytes of a file, or of each file of a folder, by name."""
     return {each.name: each.read_bytes() for each in (path.iterdir() if path.is_dir() else [path])}
 
 
@@ -36,5 +36,5 @@ class Code:
 
 
 def max_memory() -> int:
-    """Return the most memory in bytes that this process has taken."""
+    """Return the peak memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

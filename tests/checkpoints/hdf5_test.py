@@ -1,4 +1,4 @@
-"""The reader of hdf5 files: the numbers that h5py reads from files of every kind, and limits for files made to harm."""
+"""The hdf5 reader: it reads the same numbers as h5py from files of every kind, and rejects malicious files."""
 
 import io
 import struct
@@ -36,7 +36,7 @@ def in_memory(write: Any, **keys: Any) -> io.BytesIO:
 
 @pytest.mark.parametrize("libver", ["earliest", "v108", "v110", "latest"])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_numbers_are_those_that_h5py_reads(libver: str, dtype: str) -> None:
+def test_h5py_reads_the_same_numbers(libver: str, dtype: str) -> None:
     layouts = FILTERS if libver in ("earliest", "v108") else FILTERS[:1]
 
     def write(file: h5py.File) -> None:
@@ -91,7 +91,7 @@ def test_a_large_group_and_a_large_index_of_chunks_are_read() -> None:
 
 
 def bfloat16() -> h5py.Datatype:
-    """Return a number type that NumPy has not."""
+    """Return a number type that NumPy does not have."""
     its_type = h5py.h5t.IEEE_F32LE.copy()
     its_type.set_fields(15, 7, 8, 0, 7)
     its_type.set_size(2)
@@ -114,7 +114,7 @@ def write_bfloat16(file: h5py.File) -> None:
     ],
     ids=["new chunks", "fletcher32", "chunks beyond the shape", "no numbers", "whole numbers", "bfloat16"],
 )
-def test_what_is_not_read_is_said(write: Any, keys: dict[str, Any], fact: str) -> None:
+def test_an_unsupported_array_is_rejected_with_the_reason(write: Any, keys: dict[str, Any], fact: str) -> None:
     dataset = read_datasets(in_memory(write, **keys))["array"]
     with pytest.raises(Hdf5Error, match=fact):
         dataset.numbers()
@@ -156,14 +156,14 @@ def group_in_itself(name: bytes, copies: int) -> bytes:
 
 
 def tree_of_one_node() -> bytes:
-    """Return a file whose index of names has one node that is its own child, 65,535 times and on 255 levels."""
+    """Return a file whose B-tree of names has one node that is its own child, 65,535 times and on 255 levels."""
     tables = message(0x11, struct.pack("<QQ", 48 + 30, 48 + 30 + 24 + 65535 * 16))
     node = struct.pack("<4sBBHQQ", b"TREE", 0, 255, 65535, 0, 0) + struct.pack("<QQ", 0, 48 + 30) * 65535
     return superblock(48) + header(tables) + node + struct.pack("<4sIQQQ", b"HEAP", 0, 0, 0, 0)
 
 
 def names_of_one_heap() -> bytes:
-    """Return a file of 100,000 names, each of which goes to the end of the heap."""
+    """Return a file of 100,000 names, each of which extends to the end of the heap."""
     tree, node = 48 + 30, 48 + 30 + 24 + 16 * 2
     heap = node + 8 + 50_000 * 40
     tables = message(0x11, struct.pack("<QQ", tree, heap))
@@ -226,7 +226,7 @@ PLACES = [(0, 0), (2, 0)]
 
 
 def test_a_file_made_by_hand_is_read() -> None:
-    """So that the next test rejects what it says."""
+    """The builder makes valid files, so the next test fails only for the damage that it names."""
     assert (numbers_of(chunked((4, 3), (2, 3), ONES, [], PLACES)) == np.ones((4, 3))).all()
     assert (numbers_of(chunked((4, 3), (2, 3), zlib.compress(ONES), [1], PLACES)) == np.ones((4, 3))).all()
 
@@ -246,7 +246,7 @@ DAMAGED_CHUNKS = {
     "chunks of another rank": chunked((4, 3), (2,), ONES, [], [(0,)]),
     "an unknown filter": chunked((4, 3), (2, 3), ONES, [2, 4], PLACES),
 }
-"""Files whose chunks do not fit the array, or would take much more memory than it does."""
+"""Files whose chunks do not fit the array, or would take much more memory than the array."""
 
 
 @pytest.mark.parametrize("content", DAMAGED_CHUNKS.values(), ids=DAMAGED_CHUNKS)
@@ -258,7 +258,7 @@ def test_chunks_that_do_not_fit_the_array_are_rejected(content: bytes) -> None:
 
 
 def test_a_flipped_bit_anywhere_is_an_error_or_does_no_harm() -> None:
-    """In a file of every kind of structure, compared with the numbers that it had."""
+    """The file has every kind of structure."""
 
     def write(file: h5py.File) -> None:
         for number, layout in enumerate(FILTERS):

@@ -1,4 +1,4 @@
-"""Files that were made to do harm, some of which `python -m tests.fuzz` found: each is an error that names it."""
+"""Malicious files, some found by `python -m tests.fuzz`: each raises an error that names the file."""
 
 import gzip
 import json
@@ -75,7 +75,7 @@ def test_json_that_python_reads_may_be_too_deep_to_be_printed(levels: int) -> No
 
 
 def test_json_is_not_read_from_a_device_and_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The config of an archive names such a file."""
+    """The config of an archive can name any file."""
     with pytest.raises(ValueError, match="device"):
         read_json(Path("/dev/zero"))
     monkeypatch.setattr("elmo_plugin.text.json_text.MOST_BYTES", 9)
@@ -111,7 +111,7 @@ def test_weights_that_are_no_plain_numbers_are_rejected(tmp_path: Path, odd: Cal
 
 
 def without_data(kind: bytes, target: str = "") -> Callable[[tarfile.TarInfo], bytes]:
-    """Return what makes the header of a link or of a device out of that of a file."""
+    """Return a function that turns the header of a file into the header of a link or a device."""
 
     def header(info: tarfile.TarInfo) -> bytes:
         info.type, info.linkname, info.size = kind, target, 0
@@ -121,7 +121,7 @@ def without_data(kind: bytes, target: str = "") -> Callable[[tarfile.TarInfo], b
 
 
 def as_sparse(info: tarfile.TarInfo) -> bytes:
-    """Return the header of a file of a terabyte, of which the archive holds what comes last."""
+    """Return the header of a sparse file of a terabyte, of which the archive holds only the end."""
     info.type = tarfile.GNUTYPE_SPARSE
     header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
     header[386:410] = f"{0o777777777777 - info.size:011o}\0{info.size:011o}\0".encode()

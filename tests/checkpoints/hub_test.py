@@ -1,4 +1,4 @@
-"""Repositories of the Hugging Face Hub: read from a server that answers as the Hub does, and folders to publish."""
+"""Repositories of the Hugging Face Hub, read from a server that answers as the Hub does, and folders to publish."""
 
 import hashlib
 import json
@@ -50,7 +50,7 @@ class Hub(BaseHTTPRequestHandler):
             self.answer(200, content, {"ETag": f'"{tag}"', "X-Repo-Commit": COMMIT})
 
     def answer(self, status: int, content: bytes, headers: dict[str, str]) -> None:
-        """Send status, headers and, unless only the head was asked for, the content."""
+        """Send the status, the headers and, unless it is a HEAD request, the content."""
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(content))}.items():
             self.send_header(name, value)
@@ -61,7 +61,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of the repositories of a server that takes the place of the Hub."""
+    """Run a server in place of the Hub; return the folder of its repositories."""
     handler = type("ThisHub", (Hub,), {"folder": tmp_path / "hub"})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()

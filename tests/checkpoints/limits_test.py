@@ -25,12 +25,12 @@ from tests.many_langs_oracle import config, write_folder
 from tests.oracles import options, write_json
 
 LARGE = 2**26
-"""A number of zero bytes; they compress a thousandfold."""
+"""A number of zero bytes, which compress a thousandfold."""
 ZERO = torch.zeros(1)
 
 
 def spread(shape: tuple[int, ...]) -> Tensor:
-    """Return a tensor of any size that is one number in a file."""
+    """Return a tensor of any size that takes one number in a file."""
     return ZERO.expand(shape)
 
 
@@ -54,7 +54,7 @@ def test_an_archive_is_unpacked_only_as_far_as_weights_compress(tmp_path: Path, 
         assert_rejected(path, f"'{path}'", f"an archive of {path.stat().st_size:,}")
 
 
-def test_an_archives_header_is_not_read_whatever_its_length(tmp_path: Path) -> None:
+def test_a_long_header_in_an_archive_is_rejected(tmp_path: Path) -> None:
     """tarfile reads a header of this kind into memory."""
     path = tmp_path / "model.tar.gz"
     path.write_bytes(gzip.compress(member("././@PaxHeader", 8**11 - 1, tarfile.XHDTYPE) + bytes(LARGE)))
@@ -70,7 +70,7 @@ def test_a_member_of_a_zip_file_is_read_only_if_it_is_no_larger_than_weights_are
 
 
 def test_a_zip_file_of_very_many_empty_files_is_rejected(tmp_path: Path) -> None:
-    """Each takes a block of the disk, and none of the limit on its bytes."""
+    """Each takes a block of the disk, but adds nothing to the total size."""
     path = tmp_path / "144.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for number in range(1000):
@@ -86,7 +86,7 @@ def test_a_compressed_vocabulary_is_unpacked_only_as_far_as_words_compress(tmp_p
 
 
 def repacked(path: Path, change: Callable[[zipfile.ZipFile, zipfile.ZipInfo, bytes], None]) -> Path:
-    """Rewrite each member of a pickle of torch's."""
+    """Rewrite each member of a PyTorch file."""
     content = io.BytesIO(path.read_bytes())
     with zipfile.ZipFile(content) as old, zipfile.ZipFile(path, "w") as new:
         for info in old.infolist():
@@ -95,7 +95,7 @@ def repacked(path: Path, change: Callable[[zipfile.ZipFile, zipfile.ZipInfo, byt
 
 
 @pytest.mark.parametrize("place", ["run", "folder"])
-def test_a_pickle_is_not_unpacked_as_torch_packs_nothing(tmp_path: Path, place: str) -> None:
+def test_a_compressed_pickle_is_rejected(tmp_path: Path, place: str) -> None:
     weights = {"bilm.weight": torch.zeros(LARGE // 4)}
     path = tmp_path / "best.th" if place == "run" else write_folder(tmp_path, config()) / "encoder.pkl"
     torch.save(weights, path)
@@ -105,7 +105,7 @@ def test_a_pickle_is_not_unpacked_as_torch_packs_nothing(tmp_path: Path, place: 
     assert_rejected(tmp_path, f"'{path}'", f"{size:,}", "got 67,1")
 
 
-def test_members_of_a_pickle_that_are_the_same_bytes_are_found(tmp_path: Path) -> None:
+def test_members_of_a_pickle_that_share_their_bytes_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "best.th"
     torch.save({"bilm.weight": torch.zeros(2**18)}, path)
     with zipfile.ZipFile(path, "a") as archive:
@@ -162,7 +162,7 @@ def spread_folder(folder: Path, sizes: BiLMOptions) -> None:
 
 
 @pytest.mark.parametrize("write", [spread_run, spread_elmo, spread_folder])
-def test_tensors_that_are_one_number_many_times_are_not_spread_out(
+def test_expanded_tensors_are_rejected_before_they_take_memory(
     tmp_path: Path, write: Callable[[Path, BiLMOptions], None]
 ) -> None:
     write(tmp_path, large())
@@ -175,7 +175,7 @@ def described(folder: Path, **parts: Any) -> None:
 
 
 def as_bytes(content: Any) -> Tensor:
-    """Encode how a module describes itself."""
+    """Encode the extra state of a module."""
     return torch.tensor(list(json.dumps(content).encode()), dtype=torch.uint8)
 
 
@@ -190,7 +190,7 @@ def as_bytes(content: Any) -> Tensor:
         [1, 2],
     ],
 )
-def test_tensors_that_are_no_description_are_named(tmp_path: Path, key: str, value: Any) -> None:
+def test_a_malformed_extra_state_is_named(tmp_path: Path, key: str, value: Any) -> None:
     described(tmp_path, **{key: value})
     assert_rejected(tmp_path, f"'{tmp_path / 'best.th'}', '{key}'")
 
@@ -208,7 +208,7 @@ def test_options_in_an_archive_that_ask_for_too_much_are_rejected_at_once(tmp_pa
 
 
 def test_weights_of_zeros_are_read_all_the_same(tmp_path: Path) -> None:
-    """They compress well, but the limit allows that for so few."""
+    """Zeros compress well, but the limit has an allowance for small files."""
     checkpoint = pretrained()
     zeros = {name: torch.zeros_like(value) for name, value in checkpoint.state_dict.items()}
     torch.save(language_model_weights(checkpoint._replace(state_dict=zeros)), tmp_path / "weights.th")

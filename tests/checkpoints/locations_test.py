@@ -75,7 +75,7 @@ PLACES = [*(weights for weights, _ in NAMES.values()), "native/bilm.safetensors"
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_every_form_of_a_path_leads_there(home: Path, form: Callable[[Path], str], place: str) -> None:
+def test_every_form_of_a_path_is_read(home: Path, form: Callable[[Path], str], place: str) -> None:
     assert_same_state(load_checkpoint(form(home / place)).state_dict, pretrained().state_dict, 2.5e-7)
 
 
@@ -116,15 +116,15 @@ def test_an_empty_path_is_not_the_published_file(home: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["", None, 5, [], {}])
-def test_a_source_that_is_none_is_an_error(home: Path, value: Any) -> None:
-    """Of '' the working directory must not be read, of null no file of that name."""
+def test_a_value_that_names_no_location_is_an_error(home: Path, value: Any) -> None:
+    """An empty string must not mean the working directory, and null must not mean a file of that name."""
     shutil.copy(home / "native/bilm.safetensors", "here.safetensors")
     with pytest.raises(ConfigurationError, match="'pretrained': expected"):
         build_elmo(bilm={"pretrained": value})
 
 
 def in_a_config(**elmo: Any) -> Model:
-    """A model from jsonnet, as `allennlp train` reads it."""
+    """Build a model from jsonnet as `allennlp train` does."""
     Path("config.jsonnet").write_text(f"local model = {json.dumps(elmo)}; {{ model: model }}", encoding="utf-8")
     params = Params.from_file("config.jsonnet").pop("model")
     vocab = vocabulary_of(list(WORDS))
@@ -220,7 +220,7 @@ def test_a_download_that_fails_in_any_way_is_named(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", ["bilm.safetensors", "model.tar.gz", "144.zip", "bilm.bin"])
-def test_so_is_one_under_the_name_of_another_format(tmp_path: Path, name: str) -> None:
+def test_a_file_under_the_name_of_another_format_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"<html>404</html>")
     assert_rejected(tmp_path / name, tmp_path / name, "HTML")
 

@@ -1,4 +1,4 @@
-"""A tagger on a model of ELMoForManyLangs: its archive is all that is needed."""
+"""A tagger on a model of ELMoForManyLangs, whose archive needs no other files."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ WORDS = ["The", "cat", "from", "日本語", "."]
 
 
 def on_many_langs(folder: Path, **elmo: object) -> Config:
-    """The experiment of a tagger on a folder."""
+    """Return the config of a tagger on a folder."""
     indexers = {"elmo": {"type": "elmo_many_langs"}}
     model = tagger({"bilm": {"pretrained": str(folder)}, **elmo})
     return experiment(model, tags_reader(token_indexers=indexers), TOWNS)

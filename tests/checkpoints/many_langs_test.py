@@ -48,7 +48,7 @@ def change_tensors(path: Path, **changes: Any) -> None:
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("frozen", [True, False])
-def test_every_layer_of_every_token_is_that_of_its_own_package(
+def test_every_layer_of_every_token_is_as_in_its_own_package(
     tmp_path: Path, sizes: dict[str, Any], frozen: bool
 ) -> None:
     write_folder(tmp_path, sizes)
@@ -92,7 +92,7 @@ def test_sizes_that_came_with_the_package_need_not_be_in_the_folder(folder: Path
     assert load_checkpoint(folder).options.lstm.cell_dim == 24
 
 
-def test_a_warm_state_can_be_had(folder: Path, tmp_path: Path) -> None:
+def test_a_warm_state_can_be_added(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("The cat sat .\n\n日本語 x\n", encoding="utf-8")
     convert(folder, tmp_path / "warm.safetensors", warm_on=tmp_path / "text")
     assert build_bilm(load_checkpoint(tmp_path / "warm.safetensors")).warm_state is not None
@@ -132,7 +132,7 @@ def test_wrong_lines_of_a_vocabulary_are_named(folder: Path, lines: str, fact: s
         ("word.dic", [*WORDS, " "], ("'lexicon.words'", "11 entries", "10 different")),
     ],
 )
-def test_a_vocabulary_without_its_marks_or_with_an_entry_twice_is_rejected(
+def test_a_vocabulary_without_special_entries_or_with_a_repeated_one_is_rejected(
     folder: Path, name: str, entries: list[str], facts: tuple[str, ...]
 ) -> None:
     lines = "".join(f"{entry}\t{id}\n" for id, entry in enumerate(entries))
@@ -215,7 +215,7 @@ def test_a_pickle_that_was_cut_short_is_named(folder: Path, as_zip: bool, kept: 
 
 
 def test_a_flipped_bit_anywhere_in_the_head_of_an_old_pickle_is_an_error_or_does_no_harm(folder: Path) -> None:
-    """Its numbers have no check sums, but a damaged name, size or instruction is found."""
+    """The numbers have no check sums, but a damaged name, size or instruction is found."""
     content = (folder / "encoder.pkl").read_bytes()
     found = 0
     for place in range(0, 3000, 13):

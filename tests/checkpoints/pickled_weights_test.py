@@ -1,4 +1,4 @@
-"""Pickles of torch before 1.6, which are not zip files: AllenNLP up to 1.0 saved its archives so."""
+"""Pickles from before PyTorch 1.6, which are not zip files. AllenNLP up to 1.0 saved its archives in this format."""
 
 import io
 import pickle
@@ -80,7 +80,7 @@ def test_an_old_pickle_that_was_cut_off_is_named(tmp_path: Path, length: int) ->
 
 
 def claimed(numel: int, with_data: bool) -> bytes:
-    """Return an old pickle whose one tensor claims so many numbers and has four."""
+    """Return an old pickle whose only tensor claims this many numbers and has four."""
     storage = object()
 
     class Pickler(pickle.Pickler):
@@ -100,14 +100,14 @@ def claimed(numel: int, with_data: bool) -> bytes:
     return content.getvalue()
 
 
-def test_the_hand_made_pickle_is_one(tmp_path: Path) -> None:
+def test_the_hand_made_pickle_is_valid(tmp_path: Path) -> None:
     (tmp_path / "best.th").write_bytes(claimed(4, with_data=True))
     assert read_weights(tmp_path / "best.th", "best.th")["a"].tolist() == [0.0] * 4
 
 
 @pytest.mark.parametrize("with_data", [True, False])
 def test_a_storage_that_claims_more_than_the_file_holds_is_rejected(tmp_path: Path, with_data: bool) -> None:
-    """Also if the tensor that is a part of it is small."""
+    """This holds even if the tensor that uses the storage is small."""
     (tmp_path / "best.th").write_bytes(claimed(2**28, with_data))
     before = max_memory()
     with pytest.raises(ConfigurationError, match=r"'best\.th'"):

@@ -1,4 +1,4 @@
-"""The way SeqVec is used, protein weights in bilm-tf's form: residues as tokens, the sum of the layers, their mean."""
+"""SeqVec, a protein model in bilm-tf's format, as people use it: residues as tokens, and the sum or mean of layers."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ from tests.oracles import file_layers, tensorflow_file
 from tests.task_oracles import allennlp
 
 PROTEINS = ["SEQWENCE", "MKTAYIAKQRQISFVKSHFSRQ", "X", "MUOBZXJ", ""]
-"""With rare residues, U and O, ambiguous ones, B, Z and J, and one that is unknown."""
+"""Proteins with the rare residues U and O, the ambiguous ones B, Z and J, and the unknown one, X."""
 SIZES = {"lstm": lstm(), "char_cnn": cnn(n_highway=2, filters=[[1, 3], [2, 3], [7, 4]])}
 
 
 @pytest.fixture
 def seqvec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small model, as bilm-tf wrote SeqVec's, and a file of proteins beside it, residues with spaces between."""
+    """Write a small model like SeqVec's and, beside it, a file of proteins with spaces between the residues."""
     (tmp_path / "seqvec").mkdir()
     (tmp_path / "proteins.txt").write_text("".join(f"{' '.join(protein)}\n" for protein in PROTEINS), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -26,22 +26,22 @@ def seqvec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def its_layers(folder: Path, protein: str) -> np.ndarray:
-    """(L, T, D) of a protein alone, from the file's own terms."""
+    """Return the layers (L, T, D) of one protein that the oracle computes from the files."""
     return file_layers(folder, list(protein))[:, 1:-1].float().numpy()
 
 
-def test_each_residue_has_a_vector_a_layer(seqvec: Path) -> None:
+def test_each_residue_has_one_vector_per_layer(seqvec: Path) -> None:
     for protein, found in zip(PROTEINS, load(seqvec).embed([list(protein) for protein in PROTEINS]), strict=True):
         np.testing.assert_allclose(found, its_layers(seqvec, protein), atol=1e-5)
 
 
 def test_every_letter_is_a_residue_of_its_own(seqvec: Path) -> None:
-    """Also those that were rare in training: letters are read, and there is no list of them."""
+    """This holds for rare residues too, because the model reads letters and has no list of residues."""
     layers = load(seqvec).embed([[letter] for letter in "ACDEFGHIKLMNPQRSTVWYXUOBZJ"])
     assert len({array[0].tobytes() for array in layers}) == 26
 
 
-def test_the_sum_of_the_layers_is_as_often_their_average_as_there_are_layers(seqvec: Path) -> None:
+def test_the_sum_of_the_layers_is_their_average_times_their_number(seqvec: Path) -> None:
     allennlp("embed-corpus", "proteins.txt", "residues.hdf5", "--bilm", "seqvec", "--average")
     with h5py.File("residues.hdf5") as file:
         for number, protein in enumerate(PROTEINS):

@@ -52,7 +52,7 @@ def write_pair(folder: Path, words: list[str], vocabulary: str = "vocabulary.txt
 
 
 def ids_of(words: list[str]) -> dict[str, int]:
-    """The id of each word, which is its line."""
+    """Return the id of each word, which is its line number."""
     return {word: line for line, word in enumerate(words, 1)}
 
 
@@ -108,7 +108,7 @@ def test_the_boundaries_survive_conversions(tmp_path: Path, words: list[str]) ->
 
 
 def test_a_native_file_of_an_earlier_version_looks_them_up(tmp_path: Path) -> None:
-    """Its options say nothing of the boundaries; its vocabulary does."""
+    """The options do not have the ids of the boundaries, but the vocabulary does."""
     words = ORDERS["end first"]
     folder = write_pair(tmp_path / "bilm", words)
     old = options(char_cnn=None, n_tokens_vocab=len(words))
@@ -136,14 +136,14 @@ def embedder(vocab: Vocabulary, **keys: Any) -> TokenEmbedder:
 
 @torch.no_grad()
 def embedded(sentences: list[list[str]], vocab: Vocabulary, **keys: Any) -> list[np.ndarray]:
-    """The layers (L, T, D) of each sentence of a batch by such an embedder."""
+    """Return the layers (L, T, D) of each sentence of a batch."""
     ids = text_tensors(sentences, vocab)["tokens"]["tokens"]
     vectors = embedder(vocab, **keys)(ids).unflatten(-1, (L, D))  # (B, T, L, D)
     return [row[: len(sentence)].transpose(0, 1).numpy() for row, sentence in zip(vectors, sentences, strict=True)]
 
 
 def sources(folder: Path) -> list[dict[str, Any]]:
-    """What a config may say of the pair in a folder."""
+    """The ways in which a config can name the pair in a folder."""
     pair = {"options_file": str(folder / "options.json"), "weight_file": str(folder / "weights.hdf5")}
     return [{"bilm": {"pretrained": str(folder)}}, pair]
 
@@ -151,7 +151,7 @@ def sources(folder: Path) -> list[dict[str, Any]]:
 @every_order
 @pytest.mark.parametrize("beside", [True, False])
 def test_a_config_looks_them_up(tmp_path: Path, words: list[str], beside: bool) -> None:
-    """In the file beside the weights, and without one in AllenNLP's vocabulary."""
+    """They are in the vocabulary file beside the weights, or else in AllenNLP's vocabulary."""
     folder = write_pair(tmp_path / "bilm", words)
     if not beside:
         (folder / "vocabulary.txt").unlink()
@@ -182,7 +182,7 @@ def test_a_namespace_without_boundaries_is_rejected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [ORDERS["training"], ORDERS["anywhere"]])
 def test_the_boundaries_survive_archives(tmp_path: Path, words: list[str]) -> None:
-    """Also if the weights and the vocabulary file no longer exist."""
+    """This holds even if the weights and the vocabulary file no longer exist."""
     folder = write_pair(tmp_path / "bilm", words)
     (tmp_path / "data.txt").write_text("the O\ncat B-X\nsat O\n\na O\n. B-X\n", encoding="utf-8")
     vocabulary = task_vocabulary(tmp_path / "vocabulary", words)
@@ -210,7 +210,7 @@ def test_the_boundaries_survive_archives(tmp_path: Path, words: list[str]) -> No
 
 
 def test_an_archive_of_an_earlier_version_reads_as_it_was_trained(tmp_path: Path) -> None:
-    """It says nothing of the boundaries: whatever the order was, they were 1 and 2 in training."""
+    """It does not store the ids of the boundaries: in training they were 1 and 2, whatever the order of the words."""
     bilm = lively(BiLM(options(char_cnn=None, n_tokens_vocab=7)))
     assert "boundary_ids" not in bilm.options.to_dict()
     assert isinstance(bilm.token_encoder, WordEncoder)
@@ -236,7 +236,7 @@ def test_a_vocabulary_that_is_not_as_long_as_the_table_is_rejected(tmp_path: Pat
 
 
 def test_a_biLM_of_characters_may_have_a_vocabulary_of_any_length(tmp_path: Path) -> None:
-    """It is what the softmax chose from, and says nothing of what is read."""
+    """It is the vocabulary of the softmax, and has nothing to do with the input."""
     BilmTf().write(pretrained(n_tokens_vocab=5), tmp_path)
     assert len(load_checkpoint(tmp_path).vocabulary or []) == 12
 
@@ -275,7 +275,7 @@ def test_without_an_unknown_word_known_ones_are_embedded_and_others_are_named(tm
 
 
 def test_a_config_without_an_unknown_word_embeds_known_ones_and_rejects_others(tmp_path: Path) -> None:
-    """AllenNLP's vocabulary wants a name for unknown words; it stands behind the words, where the table has no row."""
+    """AllenNLP's vocabulary needs a name for unknown words; it follows the words, where the table has no row."""
     folder = write_pair(tmp_path / "bilm", WITHOUT_UNKNOWN)
     directory = task_vocabulary(tmp_path / "vocabulary", WITHOUT_UNKNOWN, "@@UNKNOWN@@")
     vocab = from_files(directory, "@@UNKNOWN@@")
@@ -286,7 +286,7 @@ def test_a_config_without_an_unknown_word_embeds_known_ones_and_rejects_others(t
 
 
 def test_a_word_that_stands_for_unknown_ones_is_an_error(tmp_path: Path) -> None:
-    """Every unknown word would be read as a sentence's end."""
+    """Otherwise every unknown word would be read as the end of a sentence."""
     folder = write_pair(tmp_path / "bilm", WITHOUT_UNKNOWN)
     vocab = from_files(task_vocabulary(tmp_path / "vocabulary", WITHOUT_UNKNOWN), "</S>")
     for keys in sources(folder):

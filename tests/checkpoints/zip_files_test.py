@@ -1,4 +1,4 @@
-"""Zip files and folders as NLPL and SeqVec publish them, recognised by what they hold."""
+"""Zip files and folders as NLPL and SeqVec publish them, recognised by their content."""
 
 import gzip
 import shutil
@@ -26,7 +26,7 @@ SENTENCE = ["the", "日本語", "cat"]
 
 
 def published(folder: Path, layout: str, sizes: dict[str, Any] = CHARACTERS) -> Path:
-    """Lay the files of a model out as NLPL does, with its names at the top, or as SeqVec does, in a folder."""
+    """Write a model as NLPL publishes it, with its own file names at the top, or as SeqVec does, in a folder."""
     inner = folder / ("uniref50_v2" if layout == "SeqVec" else "")
     inner.mkdir(parents=True)
     tensorflow_file(inner, sizes)
@@ -39,7 +39,7 @@ def published(folder: Path, layout: str, sizes: dict[str, Any] = CHARACTERS) -> 
 
 
 def expected_layers(folder: Path, sentence: list[Any], weights: str) -> np.ndarray:
-    """Return (L, T, D) from the file's own terms."""
+    """Return the layers (L, T, D) that the oracle computes from a file."""
     return file_layers(folder, sentence, weights)[:, 1:-1].float().numpy()
 
 
@@ -117,7 +117,7 @@ def test_one_error_lists_what_was_looked_for_and_what_is_there(tmp_path: Path) -
         assert_rejected(place, f"'{place}' holds no biLM", "word2vec/", "*.hdf5", "encoder.pkl", "*.safetensors", ".th")
 
 
-def test_of_two_models_in_a_folder_none_is_chosen(tmp_path: Path) -> None:
+def test_a_folder_of_two_models_is_rejected(tmp_path: Path) -> None:
     published(tmp_path / "both/old", "NLPL")
     published(tmp_path / "both/new", "NLPL")
     for place in (tmp_path / "both", zipped(tmp_path / "both", tmp_path / "both.zip")):
