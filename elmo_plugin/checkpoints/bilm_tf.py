@@ -99,10 +99,16 @@ class BilmTf(CheckpointFormat):
             if not (target / name).exists():
                 continue
             if checkpoint.vocabulary is None:
-                raise ConfigurationError(f"'{target}' holds a {name}, and the biLM to be written has no vocabulary")
+                raise ConfigurationError(
+                    f"'{target}': expected no {name}, because the biLM to write has no vocabulary; delete it or name "
+                    "another folder"
+                )
             is_kept_and_read = name != VOCABULARY and checkpoint.options.reads_words
             if is_kept_and_read and read_words(target / name, str(target / name)) != checkpoint.vocabulary:
-                raise ConfigurationError(f"'{target}' holds a {name} with other words than the biLM to be written")
+                raise ConfigurationError(
+                    f"'{target}': expected the words of the biLM to write in {name}, got others; delete it or name "
+                    "another folder"
+                )
         weights = BytesIO()  # on a full disk, HDF5 could not even close a file
         with h5py.File(weights, "w") as file:
             for name, value in write_tensors(bilm_tf_map(checkpoint.options), checkpoint.state_dict):

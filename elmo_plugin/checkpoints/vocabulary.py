@@ -88,14 +88,12 @@ def with_vocabulary(checkpoint: Checkpoint, words: list[str], name: str) -> Chec
         return checkpoint._replace(vocabulary=words)
     rows = checkpoint.options.n_tokens_vocab
     if len(words) != rows:
-        raise ConfigurationError(
-            f"'{name}': expected a vocabulary of {rows} words, one per row of the biLM's table, got {len(words)}"
-        )
+        raise ConfigurationError(f"'{name}': expected {rows} words, one per row of the biLM's table, got {len(words)}")
     ids = {word: id for id, word in enumerate(words, 1)}
     missing = [boundary for boundary in (BEGIN, END) if boundary not in ids]
     if missing:
         raise ConfigurationError(
-            f"'{name}': expected '{missing[0]}' in the vocabulary: the biLM reads it at sentence ends"
+            f"'{name}': expected '{missing[0]}' in the vocabulary, which the biLM reads at every sentence boundary"
         )
     return _with_boundary_ids(checkpoint, ids[BEGIN], ids[END])._replace(vocabulary=words)
 
@@ -112,7 +110,7 @@ def in_order_of(words: list[str], checkpoint: Checkpoint) -> Checkpoint:
     others = [word for word in words if word not in ids]
     if others or len(words) != len(ids):
         raise ConfigurationError(
-            f"'bilm': expected the {len(ids)} words that it reads as the vocabulary, got {len(words)} words"
+            f"'bilm': expected a vocabulary of the {len(ids)} words that it reads, got {len(words)} words"
             + (f", among them {others[0]!r}, which it does not read" if others else "")
             + "; use a vocabulary of type 'pretrained_bilm'"
         )
@@ -161,8 +159,8 @@ def with_task_vocabulary(checkpoint: Checkpoint, vocab: Vocabulary) -> Checkpoin
             if BEGIN in words and END in words:
                 return _with_boundary_ids(checkpoint, words.index(BEGIN) + 1, words.index(END) + 1)
         raise ConfigurationError(
-            f"'vocabulary', namespace '{first}': expected the words that the biLM reads, '{BEGIN}' and '{END}' among "
-            f"them; put a {VOCABULARY} beside the weights or use the biLM's own vocabulary file"
+            f"'vocabulary', namespace '{first}': expected the words that the biLM reads, including '{BEGIN}' and "
+            f"'{END}'; put a {VOCABULARY} beside the weights or use the biLM's own vocabulary file"
         )
     differences = [_first_difference(words, checkpoint.vocabulary) for words in namespaces.values()]
     if None not in differences:
