@@ -1,6 +1,6 @@
-"""Checks of config keys: types before AllenNLP reads them, ranges in the constructor that gets them.
+"""Checks of config keys: types before AllenNLP builds an object, ranges in the constructor of that object.
 
-Each error names the key, what was expected, and what the config has.
+Each error names the key, the expected value and the actual one.
 """
 
 import difflib
@@ -16,10 +16,10 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.from_params import infer_params
 
 MOST = 2**63 - 1
-"""The largest whole number that torch takes."""
+"""The largest integer that torch accepts."""
 
 Kind = tuple[str, Callable[[Any], bool]]
-"""A type of values, in words and as a test of a value in a config."""
+"""A type of config values: its name in errors, and a test whether a value has it."""
 
 KINDS: dict[Any, Kind] = {
     bool: ("true or false", lambda value: isinstance(value, bool)),
@@ -31,7 +31,7 @@ KINDS: dict[Any, Kind] = {
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """Return a question for the choice that is most like a misspelled name, or nothing if none is.
+    """Return a question that suggests the choice most similar to a misspelled name, or nothing if none is similar.
 
     >>> did_you_mean("droput", ["dropout", "encoder"])
     "; did you mean 'dropout'?"
@@ -43,9 +43,9 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
 def unknown_keys(
     cls: type, constructor: Callable[..., Any], params: Params, supplied: Collection[str] = ()
 ) -> list[str]:
-    """Return a message for each key of a config that the constructor does not have.
+    """Return an error message for each key of a config that the constructor does not have.
 
-    It lists the keys that exist, but for those in `supplied`, which AllenNLP passes.
+    The message lists the keys that exist, except those in `supplied`, which AllenNLP passes.
     """
     parameters = infer_params(cls, constructor).items()
     known = [name for name, each in parameters if name != "self" and each.kind is not each.VAR_KEYWORD]
@@ -55,10 +55,11 @@ def unknown_keys(
 
 
 def check_keys(cls: type, constructor: Callable[..., Any], params: Params) -> None:
-    """Check the keys and values of a config against the signature of the constructor that will get them.
+    """Check the values of a config against the signature of the constructor that will get them.
 
     `FromParams` passes null to any parameter, turns true into a number and a string into a list, and does not say where
-    in the config a wrong value is. Raises `ConfigurationError` with the path of the key. All keys must be known.
+    in the config a wrong value is. Raises `ConfigurationError` with the path of the key. Every key must be one of the
+    constructor's (see `unknown_keys`).
     """
     parameters = infer_params(cls, constructor)
     for key, value in params.params.items():
@@ -68,7 +69,7 @@ def check_keys(cls: type, constructor: Callable[..., Any], params: Params) -> No
             hint = "; leave the key out for its default" if has_default else ""
             check_value(params.history + key, value, parameter.annotation, hint)
         component: Any = _component(parameter.annotation)
-        # A name with a dot is the path of a class.
+        # A name with a dot is the import path of a class, which is not registered.
         if isinstance(value, str) and component is not None and "." not in value:
             choices = component.list_available()
             if value not in choices:
@@ -85,7 +86,7 @@ def check_value(key: str, value: Any, annotation: Any, hint: str = "") -> None:
 
 
 def kind_of(annotation: Any) -> Kind:
-    """Return which values of a config fit a parameter with this annotation."""
+    """Return the type of config values that a parameter with this annotation accepts."""
     arguments = get_args(annotation)
     component = _component(annotation)
     if annotation in KINDS:
@@ -127,7 +128,7 @@ def probability(**values: float) -> None:
 
 
 def _component(annotation: Any) -> Optional[type]:
-    """Return the class that a config builds for a parameter, the one inside of `Lazy` and `Optional`."""
+    """Return the class that a config builds for a parameter, also inside `Lazy` and `Optional`, or `None`."""
     parts = [part for part in get_args(annotation) if part is not type(None)]
     if get_origin(annotation) is Lazy or (get_origin(annotation) is Union and len(parts) == 1):
         return _component(parts[0])

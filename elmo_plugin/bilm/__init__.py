@@ -1,4 +1,4 @@
-"""CHARACTER IDS → LAYERS: the token encoder, the stacked bidirectional LSTM, and the biLM made of the two."""
+"""IDS → LAYERS: the token encoder, the stacked bidirectional LSTM, and the biLM made of the two."""
 
 from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, read_extra_state
 from elmo_plugin.bilm.character_encoder import CharacterEncoder

@@ -1,4 +1,4 @@
-"""The biLM: token vectors and LSTM layers of whole sentences, between `<S>` and `</S>`."""
+"""The biLM: the token vectors and LSTM layers of whole sentences, with `<S>` and `</S>` around each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,7 +8,6 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
@@ -24,7 +23,7 @@ from elmo_plugin.options import BiLMOptions
 
 
 class BiLMOutput(NamedTuple):
-    """All layers of a batch of sentences, `<S>` and `</S>` included in T.
+    """All layers of a batch of sentences. T includes `<S>` and `</S>`.
 
     *Shape:* layers (L, B, T, D) · mask (B, T) · state (n_layers, 2, B, P) and (n_layers, 2, B, H).
     """
@@ -43,9 +42,9 @@ class BiLM(nn.Module):
 
     options : `BiLMOptions`
     kernel : `str`
-        Name of the kernel, or `auto`.
+        The name of the kernel, or `auto`.
     source : `str`
-        The source of the weights, as the config names it. An archive identifies them by this name.
+        The source of the weights, as the config names it. An archive identifies the weights by this name.
     """
 
     has_loaded_weights = True
@@ -79,7 +78,7 @@ class BiLM(nn.Module):
 
     @classmethod
     def random(cls, options: BiLMOptions, seed: int, kernel: str = "auto") -> "BiLM":
-        """Return a biLM with random weights, which depend only on the seed: the control of an experiment."""
+        """Return a biLM with random weights that depend only on the seed, as the control of an experiment."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return cls(options, kernel, source=f"random:{seed}")
@@ -100,7 +99,7 @@ class BiLM(nn.Module):
         # Parameters
 
         ids : `Tensor` (B, T, C) of characters, or (B, T) of words
-            Without sentence boundaries, padded with 0 on the right.
+            Sentences without boundaries, padded with 0 on the right.
         state : `Optional[LstmState]`
             The state before each sentence; zeros by default.
         """
@@ -120,7 +119,7 @@ class BiLM(nn.Module):
         return BiLMOutput(layers, mask, state)
 
     def zero_state(self, batch_size: int, like: Tensor) -> LstmState:
-        """Return the state of sentences that start from zeros. Another contextualizer than the LSTMs has none."""
+        """Return an all-zero state for a batch of `batch_size` sentences; it is empty without LSTMs."""
         if isinstance(self.lstm, ElmoLstm):
             return self.lstm.zero_state(batch_size, like)
         return LstmState(*(like.new_zeros(0, 2, batch_size, self.options.lstm.projection_dim) for _ in range(2)))
@@ -128,16 +127,16 @@ class BiLM(nn.Module):
     def expose_token_layer(self) -> nn.Module:
         """Return a module whose output is the token layer (B, T, P) without `<S>` and `</S>`, for hooks.
 
-        The LSTMs read what hooks return. From now on the biLM is slower, because the input product is computed for
-        each token instead of each distinct word.
+        The LSTMs read what the hooks return. From now on the biLM is slower, because it multiplies the vector of each
+        token, instead of each distinct word, by the input weights of the LSTMs.
         """
         self.token_layer = self.token_layer or TokenLayer()
         return self.token_layer
 
     def _through_token_layer(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Replace the vectors of words among those with boundaries (B, T + 2, P) by what the token layer returns."""
+        """Pass the vectors (B, T + 2, P) of all tokens except `<S>` and `</S>` through the token layer."""
         assert self.token_layer is not None
-        # A sentence ends one token before its `</S>`, so the mask of its words is the mask from `</S>` on.
+        # A sentence of n words has n + 2 tokens, so the mask of its words is the mask without its first two columns.
         is_word = mask[:, 2:].unsqueeze(-1)  # (B, T, 1)
         inner = tokens[:, 1:-1]  # (B, T, P)
         shown = (inner * is_word).to(torch.promote_types(inner.dtype, torch.float32))  # NumPy has no bfloat16
@@ -145,11 +144,10 @@ class BiLM(nn.Module):
         return torch.cat([tokens[:, :1], replaced, tokens[:, -1:]], dim=1)  # (B, T + 2, P)
 
     def _look_up(self, ids: Tensor) -> TokenTable:
-        """Look up word vectors: computed once per batch, or only once if a character-level encoder is frozen."""
+        """Look up word vectors: a frozen character-level encoder computes each word only once, and then caches it."""
         encoder = self.token_encoder
-        weights = list(
-            encoder.parameters()
-        )  # a replica of `DataParallel` has none; writes in inference mode are not seen
+        weights = list(encoder.parameters())  # none in a replica of `DataParallel`
+        # The cache could not notice a change of weights made in inference mode.
         frozen = bool(weights) and not any(weight.requires_grad or weight.is_inference() for weight in weights)
         if frozen and isinstance(encoder, CharacterLevelEncoder) and ids.numel():
             return self.word_cache.look_up(encoder, ids)
@@ -160,28 +158,32 @@ class BiLM(nn.Module):
         device = next(self.parameters()).device
         if isinstance(self.token_encoder, CharacterLevelEncoder):
             return self.token_encoder.batch_to_ids(sentences).to(device)
-        assert word_id is not None and self.options.n_tokens_vocab is not None
-        rows = [torch.tensor([word_id(word) for word in words], dtype=torch.long) for words in sentences]
-        for words, ids in zip(sentences, rows, strict=True):
-            for word in (
-                word for word, id in zip(words, ids.tolist(), strict=True) if id > self.options.n_tokens_vocab
-            ):
-                raise ConfigurationError(
-                    f"the word {word!r} is none of the {self.options.n_tokens_vocab} that the biLM reads"
-                )
-        return pad_sequence(rows, batch_first=True).to(device)  # (B, T)
+        vocab_size = self.options.n_tokens_vocab
+        assert word_id is not None and vocab_size is not None
+        rows = [[word_id(word) for word in words] for words in sentences]
+        unknown = [
+            word
+            for words, row in zip(sentences, rows, strict=True)
+            for word, id in zip(words, row, strict=True)
+            if id > vocab_size
+        ]
+        if unknown:
+            raise ConfigurationError(f"expected one of the {vocab_size} words that the biLM reads, got {unknown[0]!r}")
+        longest = max(map(len, rows), default=0)
+        padded = [row + [0] * (longest - len(row)) for row in rows]
+        return torch.tensor(padded, dtype=torch.long, device=device).view(len(rows), longest)  # (B, T)
 
     def get_extra_state(self) -> Tensor:
-        """Return sizes and source, so that a state dict needs no options file beside it."""
+        """Return the sizes and the source, so that a state dict needs no options file beside it."""
         return description_to_tensor({"options": self.options.to_dict(), "source": self.source})
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Check that the weights about to be loaded were made for these sizes."""
+        """Check that the weights about to be loaded have the sizes of this biLM."""
         try:
             options, _ = read_extra_state(state)
-        except (ValueError, KeyError) as error:
+        except (AttributeError, KeyError, ValueError) as error:
             raise ConfigurationError(f"the biLM's '_extra_state' in the state dict: {error}") from error
-        if options.contextualizer is None:  # earlier versions did not write it
+        if options.contextualizer is None:  # earlier versions of this package did not store it
             options = replace(options, contextualizer=self.options.contextualizer)
         if options != self.options:
             raise ConfigurationError(
@@ -193,15 +195,13 @@ class TokenLayer(nn.Module):
     """Returns the token layer of a biLM unchanged. It exists for hooks, such as those of AllenNLP's interpreters."""
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the tokens (B, T, P)."""
-        if not isinstance(tokens, Tensor):  # `hotflip` asks for the vectors of a vocabulary
-            raise ConfigurationError(
-                "a biLM's token layer embeds no vocabulary; expected the 'interpretable_layer' to be 'input' here"
-            )
+        """Return the token vectors (B, T, P) as they are."""
+        if not isinstance(tokens, Tensor):  # AllenNLP's `hotflip` passes the ids of a whole vocabulary
+            raise ConfigurationError("'interpretable_layer': expected 'input', because a biLM embeds no vocabulary")
         return tokens
 
 
 def read_extra_state(state: Tensor) -> tuple[BiLMOptions, str]:
-    """Return the sizes and the source in a biLM's state dict (`BiLM.get_extra_state`)."""
+    """Return the sizes and the source that `BiLM.get_extra_state` stored in a state dict."""
     description = tensor_to_description(state)
     return BiLMOptions.from_dict(description["options"]), description["source"]

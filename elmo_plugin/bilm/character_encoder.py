@@ -1,4 +1,4 @@
-"""The character encoder, from the bytes of a word to its vector (Kim et al. 2015; Jozefowicz et al. 2016)."""
+"""The character encoder: from the bytes of a word to its vector (Kim et al. 2015; Jozefowicz et al. 2016)."""
 
 from collections.abc import Iterable, Sequence
 from typing import cast
@@ -21,9 +21,9 @@ class CharacterEncoder(CharacterLevelEncoder):
 
     options : `CharCnnOptions`
     output_dim : `int`
-        The width of a word's vector (P). There is no projection if the filters sum to it.
+        The width of a word's vector (P). There is no projection if the channels of all filters add up to P.
     n_characters, padding : `int`
-        The number of character ids and the id of a padding character; by default those of bytes.
+        The number of character ids and the id of a padding character. The defaults are for byte ids.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class CharacterEncoder(CharacterLevelEncoder):
     def reset_parameters(self) -> None:
         """Initialize as bilm-tf's `training.py` does: characters by U(−1, 1), filters by U(−0.05, 0.05) or normal.
 
-        Highway layers first carry 88 % of their input: bilm-tf's `b_carry` of −2 gates, despite its name, the
-        transformed part, and the gate of AllenNLP's `Highway` is its negative.
+        Highway layers start by carrying 88 % of their input. Despite its name, bilm-tf's `b_carry` of −2 belongs to
+        the gate of the transformed part. AllenNLP's `Highway` gates the carried part, so its bias is +2.
         """
         nn.init.uniform_(self.char_embedding.weight, -1.0, 1.0)
         self.char_embedding.weight[0] = 0.0
@@ -73,7 +73,7 @@ class CharacterEncoder(CharacterLevelEncoder):
             nn.init.zeros_(self.projection.bias)
 
     def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """Return the byte ids (B, T, C) of tokenised sentences."""
+        """Return the byte ids (B, T, C) of tokenized sentences."""
         return batch_to_ids(sentences, self.options.max_characters_per_token)
 
     def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,12 +83,12 @@ class CharacterEncoder(CharacterLevelEncoder):
         return torch.tensor(begin, device=ids.device), torch.tensor(end, device=ids.device)
 
     def fit(self, ids: Tensor) -> Tensor:
-        """Return ids of any width with the C of this model, (B, T, C). Those of `elmo_characters` have C = 50.
+        """Cut or pad byte ids to the C of this model, (B, T, C). AllenNLP's `elmo_characters` has a C of 50.
 
-        Raises `ConfigurationError` for ids that are not those of bytes.
+        Raises `ConfigurationError` for ids that are not byte ids.
         """
         if ids.numel() and ids.is_floating_point():
-            raise ConfigurationError(f"the biLM reads ids of characters: expected integers, got {ids.dtype}")
+            raise ConfigurationError(f"the biLM reads character ids: expected integers, got {ids.dtype}")
         lowest, highest = map(int, ids.aminmax()) if ids.numel() else (0, 0)
         if lowest < 0 or highest >= self.char_embedding.num_embeddings:
             raise ConfigurationError(
@@ -99,13 +99,14 @@ class CharacterEncoder(CharacterLevelEncoder):
         return fit_width(ids, self.options.max_characters_per_token)
 
     def encode_some(self, words: Tensor) -> Tensor:
-        """Encode ids (N, C) as vectors (N, P), without columns that hold only padding."""
+        """Encode ids (N, C) as vectors (N, P), up to the end of the longest word and one window of padding."""
         return self.encode(self._trim(words))
 
     def _trim(self, words: Tensor) -> Tensor:
-        """Cut columns that are padding in all words, except one window of the widest filter: others would equal it.
+        """Cut columns that are padding in all words, except one window of the widest filter.
 
-        An id 0 inside a word, which no indexer gives, is not padding for the convolutions.
+        Max-pooling sees that window, and further ones would equal it. An id 0 inside a word, which no indexer gives,
+        is not padding for the convolutions.
         """
         present = (words > 0).any(dim=1, keepdim=True)  # (N, 1)
         written = ((words != self.padding) & present).any(dim=0)  # (C,)
@@ -115,7 +116,7 @@ class CharacterEncoder(CharacterLevelEncoder):
     def encode(self, words: Tensor) -> Tensor:
         """Encode each word: ids (N, C) to vectors (N, P)."""
         characters = self.char_embedding(words)  # (N, C, character dim)
-        # Padding characters are input like any other, so max-pooling sees them (bilm-tf has no mask here).
+        # bilm-tf has no mask here: padding characters are convolved like all others, and max-pooling sees them.
         convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
         pooled = [self.activation(largest(convolve(each, characters))) for each in convolutions]
         token = self.highways(torch.cat(pooled, dim=-1))  # (N, filters)
@@ -125,8 +126,8 @@ class CharacterEncoder(CharacterLevelEncoder):
 def convolve(convolution: nn.Conv1d, characters: Tensor) -> Tensor:
     """Compute a convolution, (N, C, character dim) to (N, windows, channels), by one matrix product.
 
-    PyTorch's own convolution is slower on a processor. On a GPU it has the 11 bits of TF32, unless a setting of the
-    whole process forbids it.
+    PyTorch's own convolution is slower on a CPU. On a GPU it rounds to the 11 bits of TF32, unless a setting of the
+    whole process forbids that.
     """
     windows = characters.unfold(1, convolution.kernel_size[0], 1).transpose(2, 3)  # (N, windows, width, character dim)
     weight = convolution.weight.transpose(1, 2).flatten(1)  # (channels, width · character dim)
@@ -136,6 +137,6 @@ def convolve(convolution: nn.Conv1d, characters: Tensor) -> Tensor:
 def largest(values: Tensor) -> Tensor:
     """Return the maximum over windows, (N, windows, channels) to (N, channels), with the gradient of the first maximum.
 
-    `amax` is the faster forward pass. But it shares the gradient between equal values, in several passes over all.
+    The forward pass of `amax` is faster, but its backward pass divides the gradient among equal values, which is slow.
     """
     return values.max(dim=1).values if torch.is_grad_enabled() else values.amax(dim=1)

@@ -1,4 +1,4 @@
-"""The base class of token encoders that read a word's characters. A word that occurs twice is encoded once."""
+"""The base class of token encoders that read a word's characters. They encode each distinct word once."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -9,22 +9,22 @@ from torch import Tensor
 from elmo_plugin.bilm.token_encoder import TokenEncoder, TokenTable
 
 WORDS_AT_ONCE = 256
-"""Words encoded at once. It bounds memory: at the original size a word's convolutions take 0.1 to 0.4 MB."""
+"""Words encoded at once, which bounds memory: at the original size a word's convolutions take 0.1 to 0.4 MB."""
 WORDS_AT_ONCE_ON_GPU = 4096
-"""The same on a GPU, which is faster with few and large operations."""
+"""The same on a GPU, which is faster with few large operations."""
 
 FEWEST_WORDS = 16
-"""Fewer words are padded to this number: for fewer rows a CPU uses routines whose results differ in their last bits."""
+"""Fewer words are padded to this number, because a CPU multiplies fewer rows by routines with other rounding errors."""
 
 
 class CharacterLevelEncoder(TokenEncoder):
-    """Encodes a word from its ids (C,) alone. Ids of 0 mean that there is no token."""
+    """Encodes a word from its ids (C,) alone. A word whose ids are all 0 is no token."""
 
     input_dims = 3
 
     @abstractmethod
     def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """Return the ids of tokenised sentences, (B, T, C), without boundaries, padded with 0."""
+        """Return the ids of tokenized sentences, (B, T, C), without boundaries, padded with 0."""
 
     @abstractmethod
     def encode_some(self, words: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ class CharacterLevelEncoder(TokenEncoder):
         return (ids > 0).any(dim=-1)
 
     def look_up(self, ids: Tensor) -> TokenTable:
-        """Return the vectors of the distinct words in ids (B, T, C), (M, P), and the row of each token, (B, T)."""
+        """Return the vectors (M, P) of the distinct words in ids (B, T, C), and the row of each token (B, T)."""
         words, where = ids.flatten(0, 1).unique(dim=0, return_inverse=True)  # (M, C), (B·T,)
         return TokenTable(self.encode_all(words), where.view(ids.shape[:2]))
 

@@ -1,4 +1,4 @@
-"""Another contextualizer in place of a biLM's LSTMs: any `Seq2SeqEncoder` whose directions do not meet."""
+"""Other contextualizers in place of a biLM's LSTMs: any `Seq2SeqEncoder` whose two directions are independent."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -8,6 +8,7 @@ import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
+from allennlp.modules.encoder_base import _EncoderBase
 from torch import Tensor
 
 from elmo_plugin.options import MOST_LAYERS
@@ -16,9 +17,9 @@ from elmo_plugin.options import MOST_LAYERS
 def build_contextualizer(config: Mapping[str, Any], width: int) -> Seq2SeqEncoder:
     """Build the encoder of a config's block `contextualizer`, which reads token vectors of this width (P).
 
-    A file may hold the block, so only registered names are built. AllenNLP would import the module of any other.
+    The block may come from a weight file, so only registered names are allowed: AllenNLP would import any other module.
 
-    Raises `ConfigurationError` for another name or other keys, and for an encoder that does not map P to 2P.
+    Raises `ConfigurationError` for an unknown name or key, and for an encoder that does not map P to 2P.
     """
     available = Seq2SeqEncoder.list_available()
     for key, value in _items_in(config):
@@ -46,14 +47,21 @@ def build_contextualizer(config: Mapping[str, Any], width: int) -> Seq2SeqEncode
 
 def run_contextualizer(encoder: Seq2SeqEncoder, tokens: Tensor, mask: Tensor) -> Tensor:
     """Return the last layer of an encoder, (1, B, T, 2P), zero beyond a sentence's end, from tokens (B, T, P)."""
-    getattr(encoder, "reset_states", lambda: None)()  # no sentence depends on an earlier one
+    reset_states(encoder)
     outputs = encoder(tokens, mask)  # (B, T, 2P) of the last layer, or (layers, B, T, 2P)
     last = outputs if outputs.dim() == 3 else outputs[-1]
     return (last * mask.unsqueeze(-1)).unsqueeze(0)
 
 
+def reset_states(encoder: Seq2SeqEncoder) -> None:
+    """Clear the state of an encoder and of those inside it, so that no sentence depends on an earlier one."""
+    for module in encoder.modules():
+        if isinstance(module, _EncoderBase):
+            module.reset_states()
+
+
 def check_size(config: Mapping[str, Any], width: int, stored: int) -> None:
-    """Raise `ConfigurationError` if the encoder has other than the `stored` numbers, without memory for them."""
+    """Raise `ConfigurationError` unless the encoder has `stored` numbers, without allocating memory for them."""
     with torch.device("meta"):
         weights = build_contextualizer(config, width).state_dict().values()
     expected = sum(weight.numel() for weight in weights)
@@ -67,6 +75,6 @@ def _items_in(value: Any) -> Iterator[tuple[str, Any]]:
         for key, inner in value.items():
             yield str(key), inner
             yield from _items_in(inner)
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, list | tuple):
         for inner in value:
             yield from _items_in(inner)

@@ -1,4 +1,4 @@
-"""What a module says of itself in its state dict, in numbers that survive what people do to weights."""
+"""A module's description in its state dict, as numbers that survive averaging and casting of weights."""
 
 import json
 import zlib
@@ -12,13 +12,14 @@ from torch import Tensor
 from elmo_plugin.text import parse_json
 
 SUM_BYTES = 4
+"""The bytes of a CRC-32."""
 
 
 def description_to_tensor(description: Mapping[str, Any]) -> Tensor:
-    """Return the hexadecimal digits of a description, one number each: its CRC-32, then its JSON text.
+    """Return the CRC-32 and the JSON text of a description as hexadecimal digits, one number each.
 
-    State dicts are averaged, subtracted and cast, which integers do not allow. Every floating type holds numbers up to
-    15 exactly, and rounding restores them after an average.
+    Users average and cast state dicts, which fails for integers. Every floating-point type represents numbers up to 15
+    exactly, and rounding restores them after an average of equal descriptions.
     """
     text = json.dumps(description).encode()
     octets = np.frombuffer(zlib.crc32(text).to_bytes(SUM_BYTES, "big") + text, dtype=np.uint8)
@@ -27,7 +28,7 @@ def description_to_tensor(description: Mapping[str, Any]) -> Tensor:
 
 
 def tensor_to_description(state: Tensor) -> dict[str, Any]:
-    """Read what `description_to_tensor` wrote, or the bytes of a JSON text, which earlier versions wrote.
+    """Read a tensor of `description_to_tensor`, or the bytes of a JSON text, which earlier versions wrote.
 
     Raises `ValueError` for other numbers, such as the mean of two descriptions that differ.
     """
@@ -43,8 +44,8 @@ def tensor_to_description(state: Tensor) -> dict[str, Any]:
         expected_sum, text = packed[:SUM_BYTES], packed[SUM_BYTES:]
         if expected_sum != zlib.crc32(text).to_bytes(SUM_BYTES, "big") or not text:
             raise ValueError(
-                "the description of the weights is damaged, or it is the mean of descriptions that differ: average "
-                "only models of equal sizes that come from the same source"
+                "the description of the weights is damaged, or the mean of different descriptions: average only models "
+                "of equal sizes that come from the same source"
             )
     description = parse_json(text.decode())
     if not isinstance(description, dict):

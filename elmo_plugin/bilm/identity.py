@@ -1,4 +1,4 @@
-"""The identity of a biLM: everything that its layers depend on, apart from the sentence."""
+"""The identity of a biLM: everything that its layers depend on except the sentence."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -14,7 +14,10 @@ from elmo_plugin.linear import product_type
 
 
 def identity(bilm: BiLM, initial_state: InitialState) -> dict[str, Any]:
-    """Return sizes, weights, precision and initial state as JSON values. All sentences must share the state."""
+    """Return the sizes, weights, precision and initial state as JSON values.
+
+    The initial state must be the same for every sentence.
+    """
     weights = [parameter for _, parameter in sorted(bilm.named_parameters())]
     start = initial_state.before(bilm, 1, weights[0])
     return {

@@ -15,15 +15,15 @@ from elmo_plugin.lstm import LstmState
 
 
 class InitialState(ABC, Registrable):
-    """Chooses the state that a batch starts from. `initial_state` in configs, by registered name."""
+    """The state that a batch starts from: `initial_state` in configs, by its registered name."""
 
     default_implementation = "zero"
     same_for_every_sentence: bool = False
-    """Whether the vectors of a sentence depend on that sentence only, so that they may be cached."""
+    """Whether the vectors of a sentence depend only on that sentence, so that they may be cached."""
 
     @property
     def name(self) -> str:
-        """Return its registered name."""
+        """Return the registered name of this initial state."""
         named = (name for name in InitialState.list_available() if InitialState.by_name(name) is type(self))
         return next(named, type(self).__name__)
 
@@ -32,12 +32,12 @@ class InitialState(ABC, Registrable):
         """Return the state for the next batch, (n_layers, 2, B, ·), on the device and in the type of `like`."""
 
     def after(self, state: LstmState) -> None:
-        """Receive the final state of the batch. Most initial states ignore it."""
+        """Receive the final state of the batch. The default ignores it."""
 
 
 @InitialState.register("zero")
 class ZeroState(InitialState):
-    """Zeros: a sentence's vectors depend on the sentence alone.
+    """An all-zero state, so that a sentence's vectors depend on the sentence alone.
 
     Registered as an `InitialState` with name `zero`, the default:
 
@@ -81,8 +81,8 @@ class WarmState(InitialState):
 class CarriedState(InitialState):
     """AllenNLP's behaviour: row b starts where row b of the last batch ended, so vectors depend on earlier batches.
 
-    It follows `_EncoderBase._get_initial_states` and `_update_states` in `allennlp/modules/encoder_base.py`: new rows
-    start from zeros, and rows that a small batch does not reach keep their state.
+    As in `_EncoderBase._get_initial_states` and `_update_states` in `allennlp/modules/encoder_base.py`, new rows start
+    from zeros, and rows beyond the end of a smaller batch keep their state.
 
     Registered as an `InitialState` with name `carried`.
 
@@ -117,7 +117,7 @@ class CarriedState(InitialState):
 def warm_up(bilm: BiLM, batches: Iterable[Tensor]) -> LstmState:
     """Return the mean final state of the sentences of a text. Each batch starts from the mean of earlier batches.
 
-    In training a sentence starts where another one ended, so this is the centre of what the LSTMs started from.
+    In pretraining, a sentence starts from the final state of another one. The result is the mean of such states.
 
     # Parameters
 
@@ -126,7 +126,8 @@ def warm_up(bilm: BiLM, batches: Iterable[Tensor]) -> LstmState:
 
     # Returns
 
-    state : `LstmState` (n_layers, 2, 1, P) and (n_layers, 2, 1, H), to be assigned to `bilm.warm_state`
+    state : `LstmState` (n_layers, 2, 1, P) and (n_layers, 2, 1, H)
+        The value for `bilm.warm_state`.
     """
     _check_has_state(bilm)
     mean: Optional[LstmState] = None
@@ -145,5 +146,5 @@ def warm_up(bilm: BiLM, batches: Iterable[Tensor]) -> LstmState:
 def _check_has_state(bilm: BiLM) -> None:
     if not isinstance(bilm.lstm, ElmoLstm):
         raise ConfigurationError(
-            f"'initial_state': expected 'zero': the biLM's 'contextualizer', {type(bilm.lstm).__name__}, has no state"
+            f"'initial_state': expected 'zero', because the 'contextualizer' {type(bilm.lstm).__name__} has no state"
         )

@@ -24,9 +24,9 @@ from elmo_plugin.text import (
 
 
 class ManyLangsEncoder(CharacterLevelEncoder):
-    """Encodes Unicode characters and words by its own vocabularies.
+    """Encodes a word by its own vocabularies of Unicode characters and words.
 
-    It is `ConvTokenEmbedder` of `elmoformanylangs/modules/token_embedder.py`.
+    It computes what `ConvTokenEmbedder` in `elmoformanylangs/modules/token_embedder.py` computes.
 
     # Parameters
 
@@ -50,7 +50,7 @@ class ManyLangsEncoder(CharacterLevelEncoder):
         self.projection = Linear(options.dim, output_dim)
 
     def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """Return the code points of tokenised sentences, (B, T, C − 1)."""
+        """Return the code points of tokenized sentences, (B, T, C − 1)."""
         return batch_to_code_points(sentences, self.options.max_characters_per_token)
 
     def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,14 +60,14 @@ class ManyLangsEncoder(CharacterLevelEncoder):
         return begin, end
 
     def fit(self, ids: Tensor) -> Tensor:
-        """Return code points of any width with that of this model, (B, T, C − 1). A word is cut to C − 2 characters.
+        """Cut or pad code points to the width of this model, (B, T, C − 1), so words to C − 2 characters.
 
-        Raises `ConfigurationError` for ids of bytes.
+        Raises `ConfigurationError` for byte ids.
         """
         if ids.numel() and not bool(((ids[..., 0] == BEGIN_OF_WORD) | (ids[..., 0] == 0)).all()):
             raise ConfigurationError(
-                "ELMo's token indexer: expected 'elmo_many_langs', as the biLM reads Unicode characters, got other "
-                "ids, perhaps those of 'elmo_characters'"
+                "ELMo's token indexer: expected 'elmo_many_langs', because the biLM reads Unicode characters, got "
+                "other ids, perhaps those of 'elmo_characters'"
             )
         return pad(ids, (0, self.options.max_characters_per_token - 1 - ids.size(-1)))
 

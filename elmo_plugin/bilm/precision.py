@@ -1,4 +1,4 @@
-"""The number type of a biLM's weights and products: the meaning of a config's `precision` on each device."""
+"""The number type of a biLM's weights and products: what a config's `precision` means on each device."""
 
 import logging
 from collections.abc import Callable
@@ -16,18 +16,18 @@ logger = logging.getLogger(__name__)
 
 PRECISIONS = {name: number_type(name) for name in ("float32", "bfloat16")}
 CHOICES = [*PRECISIONS, "int8", "auto"]
-"""The values of `precision`. `auto` is bfloat16 where the device computes it natively, else float32."""
+"""The values of `precision`. `auto` is bfloat16 on devices that compute it natively, and float32 on others."""
 
 FALLBACKS = {
     "bfloat16": "'precision' is 'bfloat16', but this processor would emulate it, several times slower than float32; "
     "float32 is used instead. 'auto' does the same without this warning.",
     "int8": "'precision' is 'int8', which only x86 processors compute, with FBGEMM; float32 is used instead.",
 }
-"""What is logged where a precision means float32."""
+"""The warnings about precisions that fall back to float32."""
 
 
 def check_precision(precision: str, requires_grad: bool = False, pretraining: bool = False) -> str:
-    """Return the `precision` of a biLM: that of the config, or float32 if the biLM is fine-tuned.
+    """Return the `precision` of a biLM: the config's, or float32 if the biLM is fine-tuned.
 
     Raises `ConfigurationError` for a value that is not in `CHOICES`, for bfloat16 or int8 with `requires_grad`, and for
     int8 in pretraining.
@@ -43,8 +43,8 @@ def check_precision(precision: str, requires_grad: bool = False, pretraining: bo
 def precision_on(device: torch.device, precision: str) -> str:
     """Return what a config's `precision` means on this device: `float32`, `bfloat16` or `int8`.
 
-    A processor that would emulate bfloat16, several times slower than float32, computes in float32, and so does a
-    device that has no products of int8.
+    It is float32 on a processor that would emulate bfloat16, several times slower than float32, and on a device that
+    has no int8 products.
     """
     if precision == "int8":
         return "int8" if device.type == "cpu" and has_int8() else "float32"
@@ -57,12 +57,12 @@ def precision_on(device: torch.device, precision: str) -> str:
 
 
 def dtype_on(device: torch.device, precision: str) -> torch.dtype:
-    """Return the type of values for a config's `precision` on this device. With weights of int8 it is float32."""
+    """Return the type of values for a config's `precision` on this device. With int8 weights it is float32."""
     return PRECISIONS.get(precision_on(device, precision), torch.float32)
 
 
 def is_same_on_gpu(precision: str) -> bool:
-    """Return whether `precision` is the same type on the processor, where a model is built, and on a GPU, if any."""
+    """Return whether `precision` means the same type on the CPU, where a model is built, and on the GPU, if any."""
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     return not torch.cuda.is_available() or precision_on(cpu, precision) == precision_on(gpu, precision)
 
@@ -79,23 +79,23 @@ def set_precision(bilm: nn.Module, precision: str) -> None:
 
 
 def undo_int8(bilm: nn.Module) -> None:
-    """Replace weights of int8 by the same numbers in float32, which can be moved, cast and trained."""
+    """Replace int8 weights by the same numbers in float32, which can be moved, cast and trained."""
     if is_int8(bilm):
         _convert_weights(bilm, lambda weight: nn.Parameter(weight.dequantized(), requires_grad=False))
 
 
 def is_int8(bilm: nn.Module) -> bool:
-    """Return whether a biLM has weights of int8."""
+    """Return whether a biLM has int8 weights."""
     return any(isinstance(weight, Int8Weight) for weight in bilm.parameters())
 
 
 def precision_of(bilm: nn.Module) -> str:
-    """Return the precision that a biLM's weights have: `int8`, or the name of their type."""
+    """Return the precision of a biLM's weights: `int8`, or the name of their type."""
     return "int8" if is_int8(bilm) else str(next(bilm.parameters()).dtype).removeprefix("torch.")
 
 
 def warn_of_fallback(device: torch.device, precision: str) -> None:
-    """Log, once per process, that bfloat16 or int8 was requested and float32 is computed."""
+    """Log, once per process, that bfloat16 or int8 was requested but float32 is used."""
     if precision in FALLBACKS and precision_on(device, precision) == "float32":
         _warn(precision)
 

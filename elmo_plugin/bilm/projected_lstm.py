@@ -1,4 +1,4 @@
-"""One layer of one direction: the weights of an LSTMP, which kernels run."""
+"""One layer of one direction: the weights of an LSTMP. Kernels compute it."""
 
 import torch
 from torch import nn
@@ -8,12 +8,12 @@ from elmo_plugin.options import LstmOptions
 
 
 class ProjectedLstm(nn.Module):
-    """An LSTM whose output is projected to P and clipped, as TensorFlow's `LSTMCell(num_proj=P)`.
+    """An LSTM whose output is projected to P and clipped, as in TensorFlow's `LSTMCell(num_proj=P)`.
 
     # Parameters
 
     input_size : `int`
-        I.
+        The width of the input (I).
     options : `LstmOptions`
     """
 
@@ -28,7 +28,7 @@ class ProjectedLstm(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialize as TensorFlow's `LSTMCell`: Glorot over the stacked [x, h] kernel, forget bias 1."""
+        """Initialize as TensorFlow's `LSTMCell` does: Glorot over the stacked [x, h] kernel, forget bias 1."""
         bound = (6 / (self.weight_ih.size(1) + self.weight_hh.size(1) + self.bias.numel())) ** 0.5
         nn.init.uniform_(self.weight_ih, -bound, bound)
         nn.init.uniform_(self.weight_hh, -bound, bound)
@@ -39,5 +39,5 @@ class ProjectedLstm(nn.Module):
 
     @property
     def weights(self) -> LstmWeights:
-        """As kernels take them."""
+        """Return the weights in the form that kernels take."""
         return LstmWeights(self.weight_ih, self.weight_hh, self.bias, self.weight_hr)

@@ -19,33 +19,32 @@ from elmo_plugin.lstm import (
     LstmState,
     LstmWeights,
     Packing,
-    fastest_kernel,
     kernel_by_name,
     prepack,
 )
 from elmo_plugin.options import LstmOptions, OptionsError
 
 TOKENS_PER_BLOCK = 384
-"""Tokens whose input products are computed together without gradients: 24 MB at 4096 cells.
+"""Tokens that are multiplied by the input weights together, without gradients. The result takes 24 MB at 4096 cells.
 
-From 32 MB on, `malloc` gets the memory of each array from the operating system, which takes longer than computing it.
+From 32 MB on, `malloc` requests memory from the operating system each time, which takes longer than computing it.
 """
 
 CONFIG_KEYS = {
-    "dim": "cell_size",
-    "projection_dim": "hidden_size",
-    "n_layers": "num_layers",
-    "cell_clip": "memory_cell_clip_value",
-    "proj_clip": "state_projection_clip_value",
+    "lstm.dim": "cell_size",
+    "lstm.projection_dim": "hidden_size",
+    "lstm.n_layers": "num_layers",
+    "lstm.cell_clip": "memory_cell_clip_value",
+    "lstm.proj_clip": "state_projection_clip_value",
 }
-"""The same sizes by their names in an options file and in a config."""
+"""The keys of a config, by their names in an options file."""
 
 
 class ElmoLstm(Seq2SeqEncoder):
     """The biLM's stacked bidirectional LSTM with projections, clips and residual connections (ELMo §3.1, §3.4).
 
-    Forward layer k reads only forward layer k − 1, and likewise backward, so each half of the output can be trained to
-    predict what the other half has read.
+    Forward layer k reads only forward layer k − 1, and likewise backward. So each half of the output can be trained to
+    predict tokens that only the other half has read.
 
         >>> lstm = ElmoLstm(LstmOptions(cell_dim=64, projection_dim=16))
         >>> lstm(torch.randn(2, 5, 16), torch.ones(2, 5, dtype=torch.bool)).shape
@@ -59,12 +58,12 @@ class ElmoLstm(Seq2SeqEncoder):
     input_size : `Optional[int]`
         The width of the input (I); P by default.
     kernel : `str`
-        Name of the kernel, or `auto`.
+        The name of the kernel, or `auto`.
     return_all_layers : `bool`
         Return every layer (n_layers, B, T, 2P) instead of only the last (B, T, 2P).
     dropout : `float`
-        In training, the dropout rate of each layer's input. It applies to the residual connection too, as bilm-tf's
-        `training.py` puts `DropoutWrapper` around `ResidualWrapper`.
+        The dropout rate of each layer's input in training. It also applies to the residual connection, as in bilm-tf,
+        whose `training.py` puts `DropoutWrapper` around `ResidualWrapper`.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class ElmoLstm(Seq2SeqEncoder):
         return_all_layers: bool = False,
         dropout: float = 0.0,
     ) -> "ElmoLstm":
-        """Build it from the keys of a config, named as those of `allennlp.modules.elmo_lstm.ElmoLstm`.
+        """Build the encoder from the keys of a config, which `allennlp.modules.elmo_lstm.ElmoLstm` has too.
 
         # Parameters
 
@@ -111,16 +110,11 @@ class ElmoLstm(Seq2SeqEncoder):
         hidden_size : the width of one direction's output (P)
         cell_size : the number of cells (H)
         num_layers : the number of LSTM layers
-        memory_cell_clip_value : the bound of the cells; null does not clip
-        state_projection_clip_value : the bound of the projected output; null does not clip
-        use_skip_connections : add a layer's input to its output, from the second layer on
+        memory_cell_clip_value : the bound on the cells; null for none
+        state_projection_clip_value : the bound on the projected output; null for none
+        use_skip_connections : whether to add a layer's input to its output, from the second layer on
         """
-        at_least(1, input_size=input_size, hidden_size=hidden_size, cell_size=cell_size, num_layers=num_layers)
-        at_least(
-            0,
-            memory_cell_clip_value=memory_cell_clip_value,
-            state_projection_clip_value=state_projection_clip_value,
-        )
+        at_least(1, input_size=input_size)
         lstm = {
             "dim": cell_size,
             "projection_dim": hidden_size,
@@ -132,8 +126,10 @@ class ElmoLstm(Seq2SeqEncoder):
         try:
             options = LstmOptions.from_dict(lstm)
         except OptionsError as error:
-            keys = ", ".join(f"'lstm.{theirs}' '{ours}'" for theirs, ours in CONFIG_KEYS.items())
-            raise ConfigurationError(f"'elmo_lstm': {error} (a config calls {keys})") from error
+            message = str(error)
+            for in_options, in_config in CONFIG_KEYS.items():
+                message = message.replace(in_options, in_config)
+            raise ConfigurationError(f"'elmo_lstm': {message}") from error
         return cls(options, input_size, kernel, return_all_layers, dropout)
 
     def get_input_dim(self) -> int:
@@ -145,7 +141,7 @@ class ElmoLstm(Seq2SeqEncoder):
         return 2 * self.options.projection_dim
 
     def is_bidirectional(self) -> bool:
-        """Return true: the output is two directions side by side."""
+        """Return true, because the output is two directions side by side."""
         return True
 
     def zero_state(self, batch_size: int, like: Tensor) -> LstmState:
@@ -157,13 +153,13 @@ class ElmoLstm(Seq2SeqEncoder):
         )
 
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
-        """Read inputs (B, T, I) with their mask (B, T): return (B, T, 2P), or all layers (n_layers, B, T, 2P)."""
+        """Map inputs (B, T, I) with their mask (B, T) to (B, T, 2P), or to all layers (n_layers, B, T, 2P)."""
         layers, _ = self.run(inputs, mask.sum(dim=1), self.zero_state(inputs.size(0), inputs))
         return (layers if self.return_all_layers else layers[-1]).to(inputs.dtype)
 
     @torch.compiler.disable(reason="the LSTMs run their own kernels")
     def run(self, tokens: Union[Tensor, TokenTable], lengths: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
-        """Read left-aligned sentences in both directions, from a given state.
+        """Read left-aligned sentences in both directions, starting from a given state.
 
         # Parameters
 
@@ -175,7 +171,7 @@ class ElmoLstm(Seq2SeqEncoder):
 
         layers : `Tensor` (n_layers, B, T, 2P), zero beyond a sentence's length
         state : `LstmState`
-            The state after the last token that each direction reads: a sentence's last token, and its first.
+            The state after a sentence's last token (forward), and after its first (backward).
         """
         table = tokens if isinstance(tokens, TokenTable) else TokenTable.of(tokens)
         outputs = []
@@ -187,7 +183,7 @@ class ElmoLstm(Seq2SeqEncoder):
         return torch.cat(layers, dim=-1), LstmState(*both)
 
     def run_direction(self, direction: int, tokens: Tensor, lengths: Tensor, state: LstmState) -> "DirectionOutput":
-        """Read sentences in one direction (0 forward, 1 backward), given in the reading order of that direction.
+        """Read sentences in one direction (0 forward, 1 backward). The tokens are in that direction's reading order.
 
         *Shape:* tokens (B, T, I) · lengths (B,) · state (n_layers, B, P) and (n_layers, B, H).
         """
@@ -195,23 +191,23 @@ class ElmoLstm(Seq2SeqEncoder):
         return self._read(direction, TokenTable.of(tokens), packing, state)
 
     def _read(self, direction: int, tokens: TokenTable, packing: Packing, state: LstmState) -> "DirectionOutput":
-        """Run one layer after the other over packed tokens. Dropout of a layer's input also drops from the residual."""
-        kernel = fastest_kernel(packing.order.device) if self.kernel is KERNELS["auto"] else self.kernel
+        """Run one layer after the other over packed tokens."""
         clips = LstmClips(self.options.cell_clip, self.options.projection_clip)
+        # The first layer reads the rows `where` of `values` (M, I). Higher layers read all rows of `values` (N, P).
+        values = tokens.vectors
         where: Optional[Tensor] = tokens.where.flatten()[packing.positions]  # (N,)
-        values = tokens.vectors  # (M, I), the token vectors of `where`; above the first layer, (N, P)
         layers, hiddens, cells = [], [], []
         for depth, layer in enumerate((self.forward_layers, self.backward_layers)[direction]):
-            if self.input_dropout.training and self.input_dropout.p:
+            if self.input_dropout.training and self.input_dropout.p:  # drops from the residual connection too
                 values, where = self.input_dropout(values if where is None else values[where]), None
             weights: LstmWeights = layer.weights  # type: ignore[assignment]
             recurrent, projection = weights.recurrent, weights.projection
-            if kernel is not KERNELS["reference"] and not torch.is_grad_enabled():
-                recurrent, projection = prepack(recurrent, projection, packing.sizes)
+            if self.kernel is not KERNELS["reference"] and not torch.is_grad_enabled():
+                recurrent, projection = prepack(recurrent, projection, packing.sizes)  # once for all blocks
             after = LstmState(*(part[depth][packing.order] for part in state))  # (B, P), (B, H)
             blocks = []
             for gates, sizes in _input_products(weights, values, where, packing.sizes):
-                block, after = kernel(gates, sizes, recurrent, projection, after, clips)
+                block, after = self.kernel(gates, sizes, recurrent, projection, after, clips)
                 blocks.append(block)
             outputs = torch.cat(blocks)  # (N, P)
             values, where = outputs + values if depth and self.options.use_skip_connections else outputs, None
@@ -224,7 +220,7 @@ class ElmoLstm(Seq2SeqEncoder):
 class DirectionOutput(NamedTuple):
     """The outputs of one direction: layers (n_layers, B, T, P), zero beyond a sentence's length, and the final state.
 
-    The layers of `run_direction` are in reading order; inside `run`, those of both directions are in text order.
+    `run_direction` returns the layers in reading order; inside `run`, both directions are in text order.
     """
 
     layers: Tensor
@@ -234,10 +230,10 @@ class DirectionOutput(NamedTuple):
 def _input_products(
     weights: LstmWeights, values: Tensor, where: Optional[Tensor], sizes: list[int]
 ) -> Iterator[tuple[Tensor, list[int]]]:
-    """Yield W x + b (tokens, 4H) of packed tokens, and their `sizes`; the tokens are `values`, or its rows `where`.
+    """Yield W x + b (tokens, 4H) of packed tokens, and their `sizes`. The tokens are `values`, or its rows `where`.
 
-    With gradients, all tokens come at once. Without, they come in blocks of about `TOKENS_PER_BLOCK`, in memory that
-    does not grow with the text, and a word that occurs twice in a block goes through one product.
+    With gradients, all tokens are one block. Without, blocks have about `TOKENS_PER_BLOCK` tokens, so memory does not
+    grow with the text, and a word that occurs more than once in a block is multiplied only once.
     """
     if torch.is_grad_enabled() or not sizes:
         tokens = (values if where is None else values[where]).to(weights.input.dtype)  # (N, I)
@@ -246,14 +242,16 @@ def _input_products(
     start, first = 0, 0
     for step, end in enumerate(accumulate(sizes), 1):
         if end - start >= TOKENS_PER_BLOCK or step == len(sizes):
+            back = None
             if where is None:
-                gates = linear(values[start:end], weights.input, weights.bias)  # (tokens of the block, 4H)
+                tokens = values[start:end]
             else:
-                rows, back = where[start:end].unique(return_inverse=True)  # (distinct,), (tokens of the block,)
-                repeats = len(rows) < len(back)
-                gates = linear(values[rows if repeats else where[start:end]], weights.input, weights.bias)
-                gates = gates.index_select(0, back) if repeats else gates
-            yield gates, sizes[first:step]
+                rows, back = where[start:end].unique(return_inverse=True)  # (distinct words,), (tokens,)
+                if len(rows) == len(back):  # no word occurs twice
+                    rows, back = where[start:end], None
+                tokens = values[rows]
+            gates = linear(tokens, weights.input, weights.bias)  # (tokens, 4H), or (distinct words, 4H)
+            yield gates if back is None else gates.index_select(0, back), sizes[first:step]
             start, first = end, step
 
 

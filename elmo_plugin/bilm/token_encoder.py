@@ -1,4 +1,4 @@
-"""The first layer of a biLM: token vectors from ids of characters or words."""
+"""The first layer of a biLM: token vectors from the ids of characters or words."""
 
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from torch.nn import functional
 
 
 class TokenTable(NamedTuple):
-    """The vectors of distinct words, and the row of each token, so that a repeated word is computed once.
+    """The vectors of distinct words, and the row of each token: a repeated word is computed once.
 
     *Shape:* vectors (M, P) · where (B, T).
     """
@@ -31,8 +31,8 @@ class TokenTable(NamedTuple):
 def add_boundaries(ids: Tensor, mask: Tensor, begin: Any, end: Any) -> Tensor:
     """Put the ids of `<S>` and `</S>` around each sentence: (B, T, ·) with mask (B, T) to (B, T + 2, ·).
 
-    The result is that of AllenNLP's `add_sentence_boundary_token_ids`, which copies them sentence by sentence: up to 2B
-    copies, which a GPU starts one by one.
+    The result equals AllenNLP's `add_sentence_boundary_token_ids`, which copies the ids of one sentence after the other
+    and needs up to 2B launches on a GPU.
     """
     bounded = functional.pad(ids, (0, 0) * (ids.dim() - 2) + (1, 1))
     bounded[:, 0] = begin
@@ -41,10 +41,10 @@ def add_boundaries(ids: Tensor, mask: Tensor, begin: Any, end: Any) -> Tensor:
 
 
 class TokenEncoder(nn.Module, ABC):
-    """Computes context-free token vectors from ids."""
+    """Computes token vectors from ids, without context."""
 
     input_dims: int
-    """The number of dimensions of its ids: 3 for characters (B, T, C), 2 for words (B, T)."""
+    """The number of dimensions of the ids: 3 for characters (B, T, C), 2 for words (B, T)."""
 
     @abstractmethod
     def boundaries(self, ids: Tensor) -> tuple[Any, Any]:
@@ -52,18 +52,18 @@ class TokenEncoder(nn.Module, ABC):
 
     @abstractmethod
     def fit(self, ids: Tensor) -> Tensor:
-        """Return the ids of an indexer in the form that this encoder reads."""
+        """Convert the ids of an indexer to the form that this encoder reads."""
 
     @abstractmethod
     def mask(self, ids: Tensor) -> Tensor:
-        """Return where there is a token (B, T)."""
+        """Return the mask of the tokens (B, T)."""
 
     @abstractmethod
     def look_up(self, ids: Tensor) -> TokenTable:
         """Return a table of vectors (M, P) and the row of each token (B, T)."""
 
     def bounded(self, ids: Tensor) -> Tensor:
-        """Return the ids of an indexer in this encoder's form, with `<S>` and `</S>` around each sentence."""
+        """Convert the ids of an indexer to this encoder's form, with `<S>` and `</S>` around each sentence."""
         fitted = self.fit(ids).long()  # (B, T, ·)
         present, (begin, end) = self.mask(fitted), self.boundaries(fitted)
         return add_boundaries(fitted, present, begin, end)  # (B, T + 2, ·)

@@ -12,7 +12,7 @@ from elmo_plugin.bilm.token_encoder import TokenTable
 from elmo_plugin.linear import Version, product_type
 
 CAPACITY = 32768
-"""The number of words kept, 64 MB at the original size. A full cache is cleared; frequent words soon return."""
+"""The largest number of words, 64 MB at the original size. A full cache is cleared; frequent words soon return."""
 
 Fingerprint = tuple[tuple[object, ...], ...]
 
@@ -20,12 +20,12 @@ Fingerprint = tuple[tuple[object, ...], ...]
 class WordCache:
     """The vectors of the words seen so far. The cache is cleared when a weight changes or moves.
 
-    Threads may share a cache. A copy, or an unpickled cache, starts empty.
+    Threads may share a cache. A copied or unpickled cache starts empty.
 
     # Parameters
 
     capacity : `int`
-        The number of words that it keeps. A single batch may have more.
+        The largest number of cached words. A single batch may have more.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -63,7 +63,7 @@ class WordCache:
             return TokenTable(self._vectors, rows.view(ids.shape[:2]))
 
     def _learn(self, encoder: CharacterLevelEncoder, ids: Tensor, words: list[bytes]) -> None:
-        """Compute the words that are not in the cache."""
+        """Add the words that are not in the cache, after clearing it if the weights changed or it would be too full."""
         made_by = fingerprint(encoder)
         if made_by != self._made_by:
             self._clear()
@@ -80,7 +80,7 @@ class WordCache:
         return {word: position for position, word in enumerate(words) if word not in self._rows}
 
     def _add(self, words: dict[bytes, int], vectors: Tensor) -> None:
-        """Append vectors. Rows in use are never overwritten, so tables returned before stay valid."""
+        """Append vectors. Rows in use are never overwritten, so tables returned earlier stay valid."""
         start, end = len(self._rows), len(self._rows) + len(vectors)
         if self._vectors is None or end > len(self._vectors):
             grown = vectors.new_empty(max(end, min(2 * end, self.capacity)), vectors.size(1))  # (rows, P)

@@ -1,4 +1,4 @@
-"""The token encoder of word-input biLMs: a table of vectors."""
+"""The token encoder of word-input biLMs: an embedding."""
 
 from torch import Tensor, nn
 
@@ -6,16 +6,16 @@ from elmo_plugin.bilm.token_encoder import TokenEncoder, TokenTable
 
 
 class WordEncoder(TokenEncoder):
-    """An embedding of the words of a vocabulary file: its first line is row 1, and row 0 is masked.
+    """An embedding of the words of a vocabulary file: its first line has the id 1, and 0 is the mask.
 
     AllenNLP's `single_id` indexer gives these ids when its vocabulary is read from that file (`"oov_token": "<UNK>"`).
 
     # Parameters
 
     n_tokens_vocab : `int`
-        V, lines of the vocabulary file.
+        The number of lines of the vocabulary file (V).
     output_dim : `int`
-        P.
+        The width of a word's vector (P).
     boundary_ids : `tuple[int, int]`
         The ids of `<S>` and `</S>`.
     """
@@ -32,19 +32,19 @@ class WordEncoder(TokenEncoder):
         return self.boundary_ids
 
     def fit(self, ids: Tensor) -> Tensor:
-        """Ids as they are, (B, T)."""
+        """Return the ids (B, T) as they are."""
         return ids
 
     def mask(self, ids: Tensor) -> Tensor:
-        """Where there is a token, (B, T)."""
+        """Return the mask of the tokens (B, T)."""
         return ids > 0
 
     def look_up(self, ids: Tensor) -> TokenTable:
-        """Word ids (B, T) and the whole table. Raises `ValueError` for an id that the table has no row for."""
-        if ids.numel() and int(ids.max()) >= self.embedding.num_embeddings:
+        """Return the whole embedding and the ids (B, T). Raises `ValueError` for an id that has no row."""
+        highest = int(ids.max()) if ids.numel() else 0
+        if highest >= self.embedding.num_embeddings:
             raise ValueError(
-                f"word id {int(ids.max())} in the input; expected at most {self.embedding.num_embeddings - 1}: "
-                "read the text with the vocabulary that the biLM was trained with. If it has no <UNK>, the text "
-                "may have no other words"
+                f"word id {highest} in the input; expected at most {self.embedding.num_embeddings - 1}: read the text "
+                "with the vocabulary that the biLM was trained with; if that has no <UNK>, it must have every word"
             )
         return TokenTable(self.embedding.weight, ids)

@@ -1,4 +1,4 @@
-"""PRODUCTS: the fastest matrix product at hand, and `Linear` on top of it. Torch only."""
+"""PRODUCTS: the fastest matrix product of this processor, and `Linear` on top of it. Imports only torch."""
 
 from elmo_plugin.linear.int8 import Int8Weight, has_int8
 from elmo_plugin.linear.linear import Linear, linear, with_linear

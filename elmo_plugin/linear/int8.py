@@ -1,7 +1,7 @@
-"""Frozen weights of 8 bits on a CPU, multiplied by FBGEMM, which comes with PyTorch on x86.
+"""Frozen 8-bit weights on a CPU, multiplied by FBGEMM, which comes with PyTorch on x86.
 
-A step of a recurrence reads all of its weight, and one sentence gives the processor little to compute meanwhile. So a
-step takes as long as reading, and weights of a quarter of the size are read faster.
+Each step of a recurrence reads the whole weight, and for a single sentence there is little to compute with it. So
+reading the weight takes most of the time, and a weight of a quarter of the size is read faster.
 """
 
 import warnings
@@ -16,33 +16,33 @@ from torch.utils._pytree import tree_map
 
 LARGEST_WEIGHT = 127
 LARGEST_VALUE = 63
-"""Values get 7 bits: without AVX512-VNNI a processor adds two products in 16 bits, which two of 8 bits can exceed."""
+"""Values get 7 bits: without AVX512-VNNI a processor adds two products in 16 bits, where 8-bit values can overflow."""
 ZERO = 64
 """The unsigned integer that stands for a value of 0."""
 SMALLEST_RANGE = 1e-30
-"""A row of smaller values counts as zeros, so that dividing by its largest number stays finite."""
+"""A row of smaller values counts as zeros, so that dividing by the row's largest number stays finite."""
 SCALE_BITS = 16
-"""Scales have so few bits that a scale times a weight of 8 bits is exact: rounding a rounded weight changes nothing."""
+"""With so few bits, a scale times an 8-bit integer is exact, so that rounding a rounded weight changes nothing."""
 
 
 class Int8Weight(Tensor):
     """A frozen weight (O, I) rounded to 8 bits, with one scale per row: the largest number of row o is 127 · scale_o.
 
-    The two products read the integers. Every other operator sees the rounded weight in float32, so that a state dict
-    holds it and other number types can be made from it.
+    The two products read the integers. Every other operator reads the rounded weight in float32, which is also what a
+    state dict stores and what a conversion to another number type starts from.
 
-    A row of values is scaled by its own largest number, so the result of a row depends on no other row, and integers
-    add up to the same sum in any order.
+    Each row of values is scaled by its own largest number, so its result depends on no other row, and integers add up
+    to the same sum in any order.
     """
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
-    _is_param = True  # as `torch.nn.Parameter` marks its own
+    _is_param = True  # makes it an instance of `torch.nn.Parameter`
     packed: Any
     """FBGEMM's copy of the integers and scales. Writing to the weight replaces it."""
 
     @staticmethod
     def __new__(cls, weight: Tensor) -> "Int8Weight":
-        """Round a weight (O, I) of a CPU."""
+        """Round a weight (O, I) that is on the CPU."""
         rounded = Tensor._make_wrapper_subclass(cls, weight.shape, dtype=torch.float32, device=weight.device)
         rounded.packed = _packed(weight)
         return rounded
@@ -53,14 +53,14 @@ class Int8Weight(Tensor):
         return weight.dequantize()
 
     def product(self, values: Tensor) -> Tensor:
-        """Multiply values (N, I) of float32, rounded to 7 bits, by the weight, to (N, O)."""
+        """Round float32 values (N, I) to 7 bits and multiply them by the weight, to (N, O)."""
         step = _step(values)  # (N, 1)
         return self._times(values / step).mul_(step)
 
     def precise_product(self, values: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-        """Multiply values (N, I) of float32, rounded to 13 bits, by the weight, to (N, O), in twice the operations.
+        """Round float32 values (N, I) to 13 bits and multiply them by the weight, to (N, O), in twice the operations.
 
-        What rounding to 7 bits leaves is rounded to 7 bits too.
+        The remainder of rounding to 7 bits is rounded to 7 bits too.
         """
         step = _step(values)  # (N, 1)
         scaled = values / step  # (N, I)
@@ -80,7 +80,7 @@ class Int8Weight(Tensor):
         return f"Int8Weight{tuple(self.shape)}"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Int8Weight":
-        """Return another weight of the same numbers."""
+        """Return a copy of the weight."""
         return Int8Weight(self.dequantized())
 
     def __reduce_ex__(self, protocol: Any) -> tuple[type, tuple[Tensor]]:
@@ -91,7 +91,7 @@ class Int8Weight(Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Run an operator on the rounded weight, and round again what it writes to a weight."""
+        """Run an operator on the rounded weight. If it writes to the weight, round the result again."""
         floats, named = tree_map(
             lambda each: each.dequantized() if isinstance(each, cls) else each, (args, kwargs or {})
         )
@@ -104,7 +104,7 @@ class Int8Weight(Tensor):
 
 @cache
 def has_int8() -> bool:
-    """Return whether this build of PyTorch and this processor multiply by an `Int8Weight`, by trying it."""
+    """Return whether this build of PyTorch and this processor can multiply by an `Int8Weight`, by trying it."""
     ones = torch.ones(2, 16)
     try:
         return torch.allclose(Int8Weight(ones).product(ones), ones @ ones.t(), rtol=1e-3)
@@ -113,10 +113,9 @@ def has_int8() -> bool:
 
 
 def _step(values: Tensor) -> Tensor:
-    """Return the distance of the integers that stand for each row of values (N, I), as (N, 1)."""
-    return (
-        torch.linalg.vector_norm(values, torch.inf, dim=1, keepdim=True).clamp_min_(SMALLEST_RANGE).div_(LARGEST_VALUE)
-    )
+    """Return the value of the integer 1 in each row of values (N, I), as (N, 1)."""
+    largest = torch.linalg.vector_norm(values, torch.inf, dim=1, keepdim=True)  # (N, 1)
+    return largest.clamp_min_(SMALLEST_RANGE).div_(LARGEST_VALUE)
 
 
 @torch.no_grad()
@@ -132,16 +131,16 @@ def _packed(weight: Tensor) -> Any:
 
 
 def _few_bits(scales: Tensor) -> Tensor:
-    """Round positive scales up to `SCALE_BITS` bits. A row of zeros gets the scale 1."""
+    """Round scales up to `SCALE_BITS` bits. A row of zeros gets the scale 1."""
     mantissa, exponent = torch.where(scales == 0, torch.ones_like(scales), scales).frexp()
     return (mantissa * 2**SCALE_BITS).ceil_().div_(2**SCALE_BITS).ldexp_(exponent)
 
 
 @contextmanager
 def _fbgemm() -> Iterator[None]:
-    """Choose FBGEMM among PyTorch's libraries of integer products while a weight is packed.
+    """Select FBGEMM among PyTorch's libraries for integer products while a weight is packed.
 
-    PyTorch 2.15 warns that a later release will have no quantized tensors. `has_int8` will then be false.
+    PyTorch 2.15 warns that a later release will have no quantized tensors. `has_int8` will be false there.
     """
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = "fbgemm"

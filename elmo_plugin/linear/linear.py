@@ -12,7 +12,7 @@ from elmo_plugin.linear.products import product, product_type, runs_faster, weig
 Module = TypeVar("Module", bound=nn.Module)
 
 
-@torch.compiler.disable(reason="inductor cannot compile oneDNN's product with a weight that is no constant")
+@torch.compiler.disable(reason="inductor cannot compile oneDNN's product with a weight that is not a constant")
 def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """Compute `torch.nn.functional.linear`, autocast included: values (N, I), weight (O, I), bias (O,) to (N, O)."""
     if not torch.is_grad_enabled():
@@ -29,7 +29,7 @@ def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Ten
 
 
 class Linear(nn.Linear):
-    """A `torch.nn.Linear` for values of two dimensions."""
+    """A `torch.nn.Linear` for two-dimensional values."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Map values (N, I) to (N, O)."""
@@ -59,10 +59,10 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_output: Tensor) -> tuple[Optional[Tensor], ...]:
-        """Return the gradients of the inputs that need one."""
+        """Return the gradients of `values`, `weight` and `bias`."""
         values, weight = ctx.saved_tensors
         needed = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # for a gradient of the gradient
+        if torch.is_grad_enabled():  # second derivatives: only torch's operators can be differentiated again
             return d_output @ weight, d_output.t() @ values, d_output.sum(dim=0) if needed[2] else None
         d_values = product(d_output, weight.t()) if needed[0] else None
         d_weight = weight_gradient(d_output, values) if needed[1] else None

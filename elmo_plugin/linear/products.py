@@ -1,7 +1,7 @@
-"""Compute x Wᵀ + b by the fastest routine of this processor, without gradients. `linear` has gradients.
+"""Compute x Wᵀ + b by the fastest routine of this processor, without gradients. `linear.py` adds gradients.
 
-On a CPU, PyTorch computes float32 products with MKL, which uses half the speed of an AMD processor. oneDNN, which comes
-with PyTorch, uses all of it. We call oneDNN by the operators that `torch.compile` uses.
+On a CPU, PyTorch computes float32 products with MKL, which reaches half the speed of an AMD processor. oneDNN, which
+comes with PyTorch, reaches all of it. We call oneDNN through the operators that `torch.compile` uses.
 """
 
 import platform
@@ -18,13 +18,12 @@ from torch.utils.weak import WeakIdKeyDictionary
 from elmo_plugin.linear.int8 import Int8Weight
 
 WORTH_PACKING = {torch.float32: 32, torch.bfloat16: 8}
-"""How often a weight must be used before prepacking it for the processor's caches pays."""
-
+"""The number of products from which it pays to prepack a weight for the processor's caches."""
 
 PROBE_WIDTH = 8192
 """The length of the random vector whose products with a weight are its `Version`."""
 PROBED_AT_ONCE = 2**18
-"""Numbers of a weight that are converted at once, so that they stay in the processor's caches."""
+"""The numbers of a weight that are converted at once, so that they stay in the processor's caches."""
 
 
 class Version:
@@ -39,14 +38,14 @@ class Version:
 
     def __init__(self, weight: Tensor) -> None:
         self._packed = None
-        if isinstance(weight, Int8Weight):  # only an operator can write to it, and that packs it again
+        if isinstance(weight, Int8Weight):  # every write packs it anew
             self._packed, weight = weight.packed, torch.empty(0)
         self._storage = weight.detach()
         self._writes = 0 if weight.is_inference() else weight._version
         self._products = _probe(self._storage)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both are of the same weight with the same numbers."""
+        """Return whether both identify the same weight with the same content."""
         return (
             isinstance(other, Version)
             and self._packed is other._packed
@@ -61,7 +60,7 @@ class Version:
 
 @torch.no_grad()
 def _probe(weight: Tensor) -> Tensor:
-    """Return the product of a random vector with each row of a weight, reshaped to rows of at most `PROBE_WIDTH`."""
+    """Return the products of a random vector with the rows of a weight, reshaped to at most `PROBE_WIDTH` columns."""
     width = gcd(weight.numel(), PROBE_WIDTH)
     rows = weight.reshape(-1, width)
     vector = _random_vector(weight.device, torch.promote_types(weight.dtype, torch.float32))[:width]
@@ -74,13 +73,13 @@ def _probe(weight: Tensor) -> Tensor:
 
 @cache
 def _random_vector(device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return the same `PROBE_WIDTH` random numbers from 1 to 2 at every call."""
+    """Return `PROBE_WIDTH` random numbers from 1 to 2, the same at every call."""
     drawn = torch.rand(PROBE_WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return (drawn + 1).to(dtype).to(device)  # in this order: not every device has float64
 
 
 class Packed(NamedTuple):
-    """A frozen weight prepacked for oneDNN, and the version of the weight that it was made from."""
+    """A frozen weight prepacked for oneDNN, and the version of the weight it was made from."""
 
     weight: Tensor
     made_from: Version
@@ -90,14 +89,14 @@ _packed = WeakIdKeyDictionary()  # by weight, until the weight is deleted
 
 
 def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """Multiply values (N, I) by a weight (O, I) of the same type, perhaps prepacked, to (N, O), without gradient."""
+    """Multiply values (N, I) by a weight (O, I) of the same type, which may be prepacked, to (N, O)."""
     return product_with(weight, bias)(values)  # (N, O)
 
 
 def product_with(weight: Tensor, bias: Optional[Tensor] = None) -> Callable[[Tensor], Tensor]:
-    """Return the function from values (N, I) to `product(values, weight, bias)`, for a weight that is used often."""
+    """Return a function from values to `product(values, weight, bias)`, for a weight that is used often."""
     if isinstance(weight, Int8Weight):
-        # The errors of a projection (P, H) are those of the outputs, and a recurrent weight (4H, P) is the larger one.
+        # A recurrent weight (4H, P) is the largest one. Errors of a projection (P, H) go straight into the outputs.
         is_recurrent = bias is None and weight.size(0) > weight.size(1)
         return weight.product if is_recurrent else partial(weight.precise_product, bias=bias)
     if not _is_for_onednn(weight):
@@ -116,8 +115,8 @@ def weight_gradient(d_outputs: Tensor, values: Tensor) -> Tensor:
 def pack(weight: Tensor, rows: int, times: int, keep: bool = False) -> Tensor:
     """Prepack a weight for `times` products with about `rows` rows each, or return it as it is if that does not pay.
 
-    A prepacked weight is returned as it is. With `keep`, the prepacked copy of a frozen weight is kept for later calls,
-    which costs its memory.
+    A prepacked weight is returned as it is. With `keep`, the prepacked copy of a frozen weight is kept in memory for
+    later calls.
     """
     if rows < 2 or weight.is_mkldnn or isinstance(weight, Int8Weight) or not _is_for_onednn(weight):
         return weight
@@ -134,7 +133,7 @@ def _reorder(weight: Tensor, rows: int) -> Tensor:
 
 
 def product_type(values: Tensor) -> torch.dtype:
-    """Return the type of matrix products on the device of `values`: that of autocast, or their own."""
+    """Return the number type of matrix products with `values`: autocast's on their device, or else their own."""
     device = values.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
 
@@ -144,12 +143,12 @@ def has_native_bfloat16() -> bool:
     """Return whether this processor has instructions for bfloat16 products that oneDNN uses."""
     if not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return False
-    # On x86 oneDNN says yes from AVX-512 on, and emulates without AVX512-BF16, which all processors with AMX have too.
+    # On x86 oneDNN accepts any AVX-512, but emulates without AVX512-BF16, which all processors with AMX have too.
     return platform.machine() not in ("x86_64", "AMD64") or torch.cpu._is_avx512_bf16_supported()
 
 
 def runs_faster(values: Tensor) -> bool:
-    """Return whether `product` is faster than PyTorch on such tensors. In bfloat16 both use oneDNN."""
+    """Return whether `product` is faster than PyTorch's own on tensors like this. In bfloat16 both use oneDNN."""
     return values.dtype == torch.float32 and _is_for_onednn(values)
 
 
@@ -159,7 +158,7 @@ def _is_for_onednn(values: Tensor) -> bool:
 
 @cache
 def _has_onednn(dtype: torch.dtype) -> bool:
-    """Return whether this build and this processor run oneDNN's product in this type, by trying it."""
+    """Return whether this build of PyTorch and this processor can run oneDNN's product in this type, by trying it."""
     if dtype not in WORTH_PACKING or not torch.backends.mkldnn.is_available():
         return False
     ones = torch.ones(2, 2, dtype=dtype)

@@ -1,4 +1,4 @@
-"""The kernels by their names in configs."""
+"""The kernels, by their names in configs."""
 
 import logging
 import warnings
@@ -35,7 +35,7 @@ def fused(
     state: LstmState,
     clips: LstmClips,
 ) -> tuple[Tensor, LstmState]:
-    """Run `lstm.triton.fused`, importing Triton at the first call. Raises `ImportError` where Triton is missing."""
+    """Run `lstm.triton.fused`, which imports Triton at the first call. Raises `ImportError` if Triton is missing."""
     from elmo_plugin.lstm.triton import fused
 
     return fused(gates, sizes, recurrent, projection, state, clips)
@@ -46,7 +46,7 @@ KERNELS: dict[str, Kernel] = {"auto": auto, "fused": fused, "packed": packed, "r
 
 
 def kernel_by_name(name: str) -> Kernel:
-    """Return the kernel of this name. Raises `ValueError` for an unknown one."""
+    """Return the kernel of this name. Raises `ValueError` for an unknown name."""
     if name == "batched":
         warnings.warn("kernel 'batched' is now called 'packed'", DeprecationWarning, stacklevel=2)
         name = "packed"
@@ -60,7 +60,7 @@ def fastest_kernel(device: torch.device) -> Kernel:
     return _fused_or_packed() if device.type == "cuda" else packed
 
 
-@cache  # so that the warning comes once
+@cache  # warns only once
 def _fused_or_packed() -> Kernel:
     try:
         from elmo_plugin.lstm.triton import fused

@@ -1,11 +1,11 @@
-"""The recurrence over packed sentences, with a hand-written backward pass: it reuses buffers and records no graph.
+"""The recurrence over packed sentences. A hand-written backward pass reuses buffers and records no graph.
 
-One loop serves training and inference on processors and GPUs. A `Pointwise` computes everything between two matrix
-products: by torch's operators here, by Triton kernels in `triton.py`.
+One loop serves training and inference, on CPUs and GPUs. A `Pointwise` computes everything between two matrix
+products: with torch's operators here, with Triton kernels in `triton.py`.
 """
 
 from collections.abc import Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate
 from typing import Any, Optional, Protocol
 
 import torch
@@ -31,17 +31,20 @@ class Pointwise(Protocol):
     ) -> Tensor:
         """Compute [i f g o] = [σ σ tanh σ](gates + recurrent) and c = clip(f·before + i·g), and return o·tanh c.
 
-        c is written to `after`, which may be `before`; i, f, g and o are written to `activations` (active, 4H) unless
-        it is `None`. `recurrent` (active, 4H) may be overwritten.
+        c is written to `after`, which may be the same tensor as `before`; i, f, g and o are written to `activations`
+        (active, 4H) unless it is `None`. `recurrent` (active, 4H) may be overwritten.
         """
 
     def output_forward(self, raw: Tensor, output: Tensor, clip: Optional[float]) -> Tensor:
-        """Write clip(raw) to `output` (active, P) and return it, in any type."""
+        """Write clip(raw) to `output` (active, P) and return it in any number type."""
 
     def output_backward(
         self, d_output: Tensor, d_hidden: Tensor, output: Tensor, clip: Optional[float], d_raw: Tensor
     ) -> None:
-        """Write the gradient before the clip (active, P) to `d_raw`, from that of the output and of the next step."""
+        """Add the gradients from the output and from the next step, and write the gradient of `raw` to `d_raw`.
+
+        *Shape:* (active, P) each.
+        """
 
     def cell_backward(
         self,
@@ -53,9 +56,9 @@ class Pointwise(Protocol):
         d_gates: Tensor,
         clip: Optional[float],
     ) -> None:
-        """Write the gradient of the gates (active, 4H) to `d_gates`, and that of `before` over that of `after`.
+        """Write the gradient of the gates (active, 4H) to `d_gates`, given the gradient of o·tanh c (active, H).
 
-        `d_cell_output` (active, H) is the gradient of o·tanh c, `d_cell` (active, H) that of the cell.
+        `d_cell` (active, H) holds the gradient of `after` on entry, and the gradient of `before` on return.
         """
 
 
@@ -75,7 +78,7 @@ class Recurrence(torch.autograd.Function):
         The state before the first token.
     pointwise : `Pointwise`
     keep : `bool`
-        Keep what the backward pass needs. Otherwise only the outputs grow with N.
+        Whether to keep what the backward pass needs. Otherwise only the outputs grow with N.
     """
 
     @staticmethod
@@ -95,19 +98,19 @@ class Recurrence(torch.autograd.Function):
         dtype = product_type(recurrent)
         packed_recurrent, packed_projection = prepack(recurrent, projection, sizes)
         by_recurrent = product_with(packed_recurrent)  # (active, P) to (active, 4H)
-        by_projection = (
-            None if packed_projection is None else product_with(packed_projection)
-        )  # (active, H) to (active, P)
+        by_projection = None if packed_projection is None else product_with(packed_projection)  # to (active, P)
         clip = _output_clip(projection, clips)
         activations = cell.new_empty(gates.shape) if keep else None  # (N, 4H)
         cells = cell.new_empty(len(gates), cell.size(1)) if keep else None  # (N, H)
         outputs = hidden.new_empty(len(gates), hidden.size(1))  # (N, P)
-        kept = repeat(None) if activations is None else activations.split(sizes)  # (active, 4H) each
+        kept: Sequence[Optional[Tensor]] = [None] * len(sizes)
+        if activations is not None:
+            kept = activations.split(sizes)  # (active, 4H) each
         all_cells = None if cells is None else cells.split(sizes)  # (active, H) each
         running_hidden, running_cell = hidden.to(dtype), cell.clone()
         with torch.cuda.device_of(gates):
             for step, (active, gates_now, kept_now, output) in enumerate(
-                zip(sizes, gates.split(sizes), kept, outputs.split(sizes), strict=False)
+                zip(sizes, gates.split(sizes), kept, outputs.split(sizes), strict=True)
             ):
                 before = after = running_cell[:active]  # (active, H)
                 if all_cells is not None:
@@ -126,7 +129,7 @@ class Recurrence(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor) -> tuple[Optional[Tensor], ...]:
         """Return the gradients of `gates`, `recurrent`, `projection`, `hidden` and `cell`."""
-        if torch.is_grad_enabled():  # PyTorch's `once_differentiable` would leave the second derivatives out unnoticed
+        if torch.is_grad_enabled():  # PyTorch's `once_differentiable` would silently leave out the second derivatives
             raise RuntimeError("this 'kernel' has no second derivatives ('create_graph'): expected 'reference'")
         recurrent, projection, hidden, cell, activations, cells, outputs = ctx.saved_tensors
         sizes, clips, pointwise, dtype = ctx.sizes, ctx.clips, ctx.pointwise, ctx.product_type
@@ -160,7 +163,7 @@ class Recurrence(torch.autograd.Function):
 
 
 class TorchPointwise:
-    """`Pointwise` by torch's operators, in place where possible: on a CPU, new memory costs more than arithmetic."""
+    """`Pointwise` by torch's operators, in place where possible: on a CPU, new memory takes longer than arithmetic."""
 
     def cell_forward(
         self,
@@ -192,7 +195,7 @@ class TorchPointwise:
     def output_backward(
         self, d_output: Tensor, d_hidden: Tensor, output: Tensor, clip: Optional[float], d_raw: Tensor
     ) -> None:
-        """Compute the gradient before the clip of the output; see `Pointwise`."""
+        """Compute the gradient of the output before its clip; see `Pointwise`."""
         torch.add(d_output, d_hidden, out=d_raw)
         _stop_at_clip(d_raw, output, clip)
 
@@ -231,9 +234,9 @@ def packed(
     clips: LstmClips,
     pointwise: Pointwise = TORCH_POINTWISE,
 ) -> tuple[Tensor, LstmState]:
-    """Run the recurrence, by torch's operators unless `pointwise` says otherwise; see `Kernel`.
+    """Run the recurrence, by torch's operators unless another `pointwise` is given; see `Kernel`.
 
-    State and outputs are float32, or float64. What the backward pass needs is kept only if there will be one.
+    State and outputs are float32, or float64. Tensors for the backward pass are kept only if there will be one.
     """
     dtype = torch.promote_types(state.cell.dtype, torch.float32)
     hidden, cell = (part.to(dtype).contiguous() for part in state)  # (B, P), (B, H)
@@ -244,9 +247,9 @@ def packed(
 
 
 def prepack(recurrent: Tensor, projection: Optional[Tensor], sizes: list[int]) -> tuple[Tensor, Optional[Tensor]]:
-    """Prepare weights for the products of `packed` and `fused` without gradients, at the steps of these `sizes`.
+    """Prepare weights for the products of `packed` and `fused` without gradients, for steps of these `sizes`.
 
-    Who reads a text in blocks does this once, because prepared weights are returned as they are.
+    Prepared weights are returned as they are, so a text that is read in blocks needs this only once.
     """
     dtype, rows, times = product_type(recurrent), max(sizes, default=0), len(sizes)
     recurrent = pack(recurrent.to(dtype), rows, times, keep=True)
@@ -254,29 +257,29 @@ def prepack(recurrent: Tensor, projection: Optional[Tensor], sizes: list[int]) -
 
 
 def tanh_(values: Tensor) -> Tensor:
-    """Compute tanh x = 2 σ(2x) − 1 in place: on a CPU a third of the time of torch's, within its rounding error."""
+    """Compute tanh x = 2 σ(2x) − 1 in place. On a CPU it takes a third of the time of `torch.tanh`, as exactly."""
     return values.mul_(2).sigmoid_().mul_(2).sub_(1)
 
 
 def _before(values: Sequence[Tensor], start: Tensor, step: int, active: int) -> Tensor:
-    """Return the values (active, ·) of a step's sentences one step before, which are `start` (B, ·) at the first."""
+    """Return the values (active, ·) of a step's sentences one step earlier: at the first step, from `start` (B, ·)."""
     return (values[step - 1] if step else start)[:active]
 
 
 def _after(values: Tensor, start: Tensor, sizes: list[int]) -> Tensor:
-    """Return the last value of each sentence (B, ·), which is that of `start` for an empty one."""
+    """Return the last value of each sentence (B, ·). An empty sentence has its value in `start`."""
     steps = list(zip(accumulate(sizes, initial=0), sizes, [*sizes[1:], 0], strict=False))
-    # The longest sentences, which come first, end last.
+    # Sentences are sorted by length, the longest first, so the last step has the first rows.
     rows = [begin + row for begin, active, remaining in reversed(steps) for row in range(remaining, active)]
     return torch.cat([values[torch.tensor(rows, dtype=torch.long, device=values.device)], start[len(rows) :]])
 
 
 def _output_clip(projection: Optional[Tensor], clips: LstmClips) -> Optional[float]:
-    """Return the clip of the output: TensorFlow's `LSTMCell` applies `proj_clip` only where it projects."""
+    """Return the clip of the output. TensorFlow's `LSTMCell` applies `proj_clip` only if there is a projection."""
     return None if projection is None else clips.projection
 
 
 def _stop_at_clip(gradient: Tensor, clipped: Tensor, bound: Optional[float]) -> None:
-    """Set a gradient to zero, in place, where the value lies at its bound."""
+    """Set a gradient to zero, in place, where the clipped value is at its bound."""
     if bound is not None:
         gradient.masked_fill_(clipped.abs() >= bound, 0.0)

@@ -7,17 +7,17 @@ from torch import Tensor
 
 
 class Packing(NamedTuple):
-    """Where the tokens of a batch of left-aligned sentences go when they are packed.
+    """The order of the tokens when a batch of left-aligned sentences is packed.
 
-    Packed tokens come step after step, and within a step the longest sentence first, as in torch's `PackedSequence`.
-    Unlike there, sentences may be empty.
+    Packed tokens are sorted by step, and within a step the longest sentence comes first, as in torch's
+    `PackedSequence`. Unlike there, sentences may be empty.
 
     # Parameters
 
     order : `Tensor` (B,)
-        The sentences, longest first.
+        The sentences, the longest first.
     sizes : `list[int]`
-        How many sentences each step reads.
+        The number of sentences that each step reads.
     positions : `Tensor` (N,)
         The row of each packed token in the padded batch, flattened to (B·T, ·).
     """
@@ -28,7 +28,7 @@ class Packing(NamedTuple):
 
     @classmethod
     def both_directions(cls, lengths: Tensor, steps: int) -> tuple["Packing", "Packing"]:
-        """Pack sentences of these lengths (B,) in a batch of `steps` columns: from the left, and from the right."""
+        """Pack sentences of these lengths (B,) in a batch of `steps` columns, forward and backward."""
         order = lengths.argsort(descending=True, stable=True)  # (B,)
         step = torch.arange(steps, device=lengths.device).unsqueeze(1)  # (T, 1)
         active = step < lengths[order]  # (T, B)
@@ -38,10 +38,10 @@ class Packing(NamedTuple):
         return cls(order, sizes, forward[active]), cls(order, sizes, backward[active])
 
     def unpack(self, values: Tensor, steps: int) -> Tensor:
-        """Put packed values (N, ·) back into their batch (B, T, ·), zeros where there is no token."""
+        """Put packed values (N, ·) back into their batch (B, T, ·), with zeros for padding."""
         batch = values.new_zeros(len(self.order) * steps, values.size(1))
         return batch.index_put((self.positions,), values).view(len(self.order), steps, values.size(1))
 
     def unsort(self, rows: Tensor) -> Tensor:
-        """Put rows (B, ·), longest sentence first, back into the order of the batch."""
+        """Put rows (B, ·), the longest sentence first, back into the order of the batch."""
         return torch.empty_like(rows).index_put((self.order,), rows)

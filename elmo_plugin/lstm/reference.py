@@ -1,4 +1,4 @@
-"""The LSTMP recurrence in its plainest form: tests compare every other kernel with it."""
+"""The LSTMP recurrence in its plainest form. Tests compare every other kernel with it."""
 
 from typing import Optional
 
@@ -33,5 +33,5 @@ def reference(
 
 
 def clip(values: Tensor, bound: Optional[float]) -> Tensor:
-    """Return the values, none larger than `bound` or smaller than −`bound`."""
+    """Limit values to the range from −`bound` to `bound`."""
     return values if bound is None else values.clamp(-bound, bound)

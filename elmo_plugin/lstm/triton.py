@@ -1,10 +1,10 @@
 """The kernel `fused` for GPUs: one Triton kernel between two matrix products of the recurrence, instead of ten.
 
-Each program computes `BLOCK` numbers of a step, (active, H) or (active, P). Tensors are contiguous. The kernels use
-only `tl`, so that Triton's interpreter can run them without a GPU.
+Each program computes `BLOCK` numbers of a step's (active, H) or (active, P). Tensors must be contiguous. The kernels
+use only `tl`, so that Triton's interpreter can run them without a GPU.
 """
 
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 import torch
 import triton
@@ -15,7 +15,7 @@ from elmo_plugin.lstm.packed import packed
 from elmo_plugin.lstm.types import LstmClips, LstmState
 
 BLOCK = 256
-"""Numbers that one program computes."""
+"""The count of numbers that one program computes."""
 
 
 def fused(
@@ -28,7 +28,7 @@ def fused(
 ) -> tuple[Tensor, LstmState]:
     """Run the recurrence with Triton kernels; see `Kernel`. State and outputs are float32, or float64.
 
-    Raises `ValueError` on a CPU, unless Triton's interpreter runs there.
+    Raises `ValueError` on a CPU, unless Triton's interpreter runs the kernels.
     """
     check_device(gates.device)
     return packed(gates.contiguous(), sizes, recurrent, projection, state, clips, TritonPointwise())
@@ -43,7 +43,7 @@ def check_device(device: torch.device) -> None:
 
 
 class TritonPointwise:
-    """`Pointwise` by one Triton kernel per method."""
+    """`Pointwise` with one Triton kernel per method."""
 
     def cell_forward(
         self,
@@ -68,7 +68,7 @@ class TritonPointwise:
     def output_backward(
         self, d_output: Tensor, d_hidden: Tensor, output: Tensor, clip: Optional[float], d_raw: Tensor
     ) -> None:
-        """Compute the gradient before the clip of the output; see `Pointwise`."""
+        """Compute the gradient of the output before its clip; see `Pointwise`."""
         launch(output_backward, output, clip, d_output, d_hidden, output, d_raw)
 
     def cell_backward(
@@ -85,8 +85,8 @@ class TritonPointwise:
         launch(cell_backward, after, clip, activations, before, after, d_cell_output, d_cell, d_gates)
 
 
-def launch(kernel: Any, like: Tensor, clip: Optional[float], *arguments: Union[Tensor, None]) -> None:
-    """Run a kernel on each number of `like` (active, ·), in float64 if a tensor has that type."""
+def launch(kernel: Any, like: Tensor, clip: Optional[float], *arguments: Optional[Tensor]) -> None:
+    """Run a kernel for each number of `like` (active, ·), in float64 if one of the tensors is, else in float32."""
     precise = any(one is not None and one.dtype == torch.float64 for one in arguments)
     grid = (triton.cdiv(like.numel(), BLOCK),)
     dtype = tl.float64 if precise else tl.float32
@@ -107,7 +107,7 @@ def cell_forward(
     TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Compute the cell and o tanh c (active, H) from the two summands of the pre-activations (active, 4H)."""
+    """Compute the cell and o·tanh c (active, H) from the two summands of the pre-activations (active, 4H)."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = n < numbers
     first = n + 3 * (n // width) * width  # the positions of i in (active, 4H)
@@ -136,7 +136,7 @@ def output_forward(
     TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Clip the output (active, P), in the type of the state and in that of the products."""
+    """Clip the output (active, P), and write it in the state's type to `output` and in the products' type to `cast`."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = n < numbers
     h = _clip(_load(raw, n, here, TYPE), CLIP, TYPE)
@@ -156,7 +156,7 @@ def output_backward(
     TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Compute the gradient before the clip from the output's own and from the next step's, (active, P) each."""
+    """Compute the gradient before the clip from the gradients of the output and of the next step, (active, P) each."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = n < numbers
     d_h = _load(d_output, n, here, TYPE) + _load(d_hidden, n, here, TYPE)
@@ -177,7 +177,7 @@ def cell_backward(
     TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Compute the gradients of the gates (active, 4H) and of `before` from those of o tanh c and of the cell."""
+    """Compute the gradients of the gates (active, 4H) and of `before` from those of o·tanh c and of `after`."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = n < numbers
     first = n + 3 * (n // width) * width  # the positions of i in (active, 4H)
@@ -217,7 +217,7 @@ def _sigmoid(x: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def _tanh(x: tl.tensor) -> tl.tensor:
-    """Compute tanh by exp where that is precise, and by Lambert's continued fraction (1770) near zero."""
+    """Compute tanh by exp, and near zero, where that is imprecise, by Lambert's continued fraction (1770)."""
     square = x * x
     near = x / (1 + square / (3 + square / (5 + square / (7 + square / (9 + square / 11)))))
     small = tl.exp(-2 * tl.abs(x))
@@ -235,7 +235,7 @@ def _clip(x: tl.tensor, CLIP: tl.constexpr, TYPE: tl.constexpr) -> tl.tensor:
 
 @triton.jit
 def _stop_at_clip(gradient: tl.tensor, clipped: tl.tensor, CLIP: tl.constexpr, TYPE: tl.constexpr) -> tl.tensor:
-    """Return the gradient, zero where the clipped value lies at its bound."""
+    """Return the gradient, set to zero where the clipped value is at its bound."""
     if CLIP is not None:
         gradient = tl.where(tl.abs(clipped) < tl.full((), CLIP, TYPE), gradient, 0.0)
     return gradient

@@ -1,4 +1,4 @@
-"""The values that every kernel takes and returns."""
+"""The arguments and results of every kernel."""
 
 from typing import NamedTuple, Optional, Protocol
 
@@ -6,9 +6,9 @@ from torch import Tensor
 
 
 class LstmWeights(NamedTuple):
-    """Weights of one LSTMP, gates in torch's order i, f, g, o.
+    """The weights of one LSTMP. The gates are in torch's order: i, f, g, o.
 
-    *Shape:* input (4H, I) · recurrent (4H, P) · bias (4H,) · projection (P, H), or `None` where P = H.
+    *Shape:* input (4H, I) · recurrent (4H, P) · bias (4H,) · projection (P, H), or `None` if P = H.
     """
 
     input: Tensor
@@ -35,7 +35,7 @@ class LstmClips(NamedTuple):
 
 
 class Kernel(Protocol):
-    """The recurrence over packed sentences. Each step reads the sentences that have not ended yet."""
+    """The recurrence over packed sentences. Each step reads one token of every sentence that has not ended yet."""
 
     def __call__(
         self,
@@ -55,7 +55,7 @@ class Kernel(Protocol):
         sizes : `list[int]`
             The number of sentences that each step reads: the first rows of the batch, never more than the step before.
         recurrent, projection : `Tensor` (4H, P) and (P, H)
-            The type of `recurrent`, or autocast's, is the type of the matrix products.
+            The matrix products have the number type of `recurrent`, or of autocast.
         state : `LstmState` (B, P) and (B, H)
             The state before the first token. B may exceed `sizes[0]`: an empty sentence keeps its state.
         clips : `LstmClips`

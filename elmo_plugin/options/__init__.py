@@ -1,4 +1,4 @@
-"""SIZES: the sizes of a biLM under the names of bilm-tf's `options.json`. Neither torch nor AllenNLP is imported."""
+"""SIZES: the sizes of a biLM, by their names in bilm-tf's `options.json`. Imports neither torch nor AllenNLP."""
 
 from elmo_plugin.options.encoders import N_CHARACTERS, CharCnnOptions, ManyLangsOptions
 from elmo_plugin.options.sizes import BiLMOptions, LstmOptions

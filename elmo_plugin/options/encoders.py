@@ -1,6 +1,6 @@
 """Sizes of the token encoders: the block `char_cnn` of bilm-tf, and our block `lexicon` for ELMoForManyLangs.
 
-Source of the keys and defaults: `bilm/training.py` and `bilm/model.py` of bilm-tf.
+The keys and defaults of `char_cnn` come from `bilm/training.py` and `bilm/model.py` of bilm-tf.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ from elmo_plugin.options.values import (
 
 ACTIVATIONS = ("relu", "tanh")
 N_CHARACTERS = 262
-"""The rows of bilm-tf's table of characters: 256 bytes, five marks, and row 0 for masked positions."""
+"""The rows of bilm-tf's character embedding: 256 bytes, five marks, and row 0 for masked positions."""
 WORD_MARKS = ("<oov>",)
 CHARACTER_MARKS = ("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>")
-"""Entries that ELMoForManyLangs needs in its vocabularies."""
+"""Entries that the vocabularies of ELMoForManyLangs must contain."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class CharCnnOptions:
     # Parameters
 
     filters : `tuple[tuple[int, int], ...]`
-        Width and channels of each convolution.
+        The width and the number of channels of each convolution.
     embedding_dim : `int`
         The width of a character's vector.
     max_characters_per_token : `int`
@@ -54,7 +54,7 @@ class CharCnnOptions:
 
     @property
     def n_filters(self) -> int:
-        """Return the channels of all convolutions together, the width of a token before the projection."""
+        """Return the number of channels of all convolutions together, the width of a token before the projection."""
         return sum(channels for _, channels in self.filters)
 
     def n_parameters(self, n_characters: int) -> int:
@@ -105,9 +105,9 @@ class CharCnnOptions:
 
 @dataclass(frozen=True)
 class ManyLangsOptions:
-    """Hold sizes and vocabularies of the token encoder of ELMoForManyLangs (`lexicon` in `options.json`).
+    """Hold the sizes and vocabularies of ELMoForManyLangs' token encoder (`lexicon` in `options.json`).
 
-    The encoder reads characters, words, or both. Entry i of a vocabulary has the id i + 1; the id 0 is masked.
+    The encoder reads characters, words, or both. Entry i of a vocabulary has the id i + 1, because 0 is the mask.
 
     # Parameters
 
@@ -118,9 +118,9 @@ class ManyLangsOptions:
     characters : `tuple[str, ...]`
         The vocabulary of Unicode characters; empty for an encoder that reads words only.
     char_cnn : `Optional[CharCnnOptions]`
-        `None` without characters.
+        The sizes of the character encoder; `None` for an encoder that reads words only.
     max_characters_per_token : `int`
-        C, with the two marks. Words are cut to C − 2 characters, even if only words are read.
+        C, including the two marks. Words are cut to C − 2 characters, even if only words are read.
     """
 
     words: tuple[str, ...] = field(default=(), repr=False)
@@ -143,12 +143,14 @@ class ManyLangsOptions:
     @classmethod
     def from_dict(cls, lexicon: Mapping[str, Any]) -> "ManyLangsOptions":
         """Read the `lexicon` block."""
-        longest = lexicon.get("max_characters_per_token", 50)
-        most = integer(longest, "lexicon.max_characters_per_token", len(CHARACTER_MARKS[0]) + 2, MOST_CHARACTERS)
+        shortest = len(CHARACTER_MARKS[0]) + 2  # `<bos>` is read as a word, and must not be cut
+        max_characters = integer(
+            lexicon.get("max_characters_per_token", 50), "lexicon.max_characters_per_token", shortest, MOST_CHARACTERS
+        )
         char_cnn, word_dim = None, lexicon.get("word_dim")
         word_dim = 0 if word_dim is None else integer(word_dim, "lexicon.word_dim")
         if lexicon.get("char_cnn") is not None:
-            sizes = {**object_under(lexicon, "lexicon", "char_cnn"), "max_characters_per_token": most}
+            sizes = {**object_under(lexicon, "lexicon", "char_cnn"), "max_characters_per_token": max_characters}
             char_cnn = CharCnnOptions.from_dict(sizes)
         if char_cnn is None and not word_dim:
             raise OptionsError("'lexicon': expected 'char_cnn', 'word_dim' or both, got neither")
@@ -157,7 +159,7 @@ class ManyLangsOptions:
             word_dim=word_dim,
             characters=entries(lexicon, "characters", CHARACTER_MARKS) if char_cnn else (),
             char_cnn=char_cnn,
-            max_characters_per_token=most,
+            max_characters_per_token=max_characters,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,7 +168,7 @@ class ManyLangsOptions:
         if self.words:
             lexicon |= {"word_dim": self.word_dim, "words": list(self.words)}
         if self.char_cnn is not None:
-            known = {"max_characters_per_token", "n_characters"}  # from the `lexicon` block itself
-            char_cnn = {key: value for key, value in self.char_cnn.to_dict().items() if key not in known}
+            char_cnn = self.char_cnn.to_dict()
+            del char_cnn["max_characters_per_token"], char_cnn["n_characters"]  # the `lexicon` block has both
             lexicon |= {"char_cnn": char_cnn, "characters": list(self.characters)}
         return lexicon

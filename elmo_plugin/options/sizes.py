@@ -1,6 +1,6 @@
-"""Sizes of the LSTM, the block `lstm`, and of the whole biLM.
+"""Sizes of the LSTMs (the block `lstm`) and of the whole biLM.
 
-Source of the keys and defaults: `bilm/training.py` and `bilm/model.py` of bilm-tf.
+The keys and defaults come from `bilm/training.py` and `bilm/model.py` of bilm-tf.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from elmo_plugin.options.values import (
 )
 
 BOUNDARY_IDS = (1, 2)
-"""The lines of `<S>` and `</S>` in a vocabulary file as bilm-tf's README recommends it."""
+"""The lines of `<S>` and `</S>` in a vocabulary file, counted from 1, as bilm-tf's README recommends."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class LstmOptions:
             use_skip_connections=flag(lstm, "use_skip_connections"),
         )
         if options.projection_dim > options.cell_dim:
-            # The layers of bilm-tf would then have unequal widths.
+            # bilm-tf only projects down: its layers would have unequal widths.
             raise OptionsError(
                 f"'lstm.projection_dim': expected at most 'lstm.dim', {options.cell_dim}, got {options.projection_dim}"
             )
@@ -103,16 +103,16 @@ class BiLMOptions:
 
     lstm : `LstmOptions`
     char_cnn : `Optional[CharCnnOptions]`
-        The character encoder; `None` for other encoders.
+        The character encoder; `None` if the biLM has another token encoder.
     n_tokens_vocab : `Optional[int]`
-        V, the size of the vocabulary with `<S> </S> <UNK>`, which word-input models and the softmax need.
+        V, the size of the vocabulary, including `<S> </S> <UNK>`. Word-input models and the softmax need it.
     many_langs : `Optional[ManyLangsOptions]`
         The encoder of ELMoForManyLangs (`lexicon` in `options.json`). bilm-tf has no such key.
     boundary_ids : `tuple[int, int]`
         The ids of `<S>` and `</S>` in a word-input model: their lines in its vocabulary file, counted from 1. bilm-tf
         has no such key; it looks them up in the file each time.
     contextualizer : `Optional[Mapping[str, Any]]`
-        The config of a `Seq2SeqEncoder` in place of the LSTMs. Of `lstm` only `projection_dim` counts then.
+        The config of a `Seq2SeqEncoder` that replaces the LSTMs. Then only `projection_dim` of `lstm` is used.
     """
 
     lstm: LstmOptions
@@ -124,17 +124,17 @@ class BiLMOptions:
 
     @property
     def reads_words(self) -> bool:
-        """Return whether the biLM reads words by a vocabulary file, and not their characters."""
+        """Return whether the biLM reads the ids of words in a vocabulary file, and not their characters."""
         return self.char_cnn is None and self.many_langs is None
 
     @property
     def num_layers(self) -> int:
-        """Return L: the LSTM layers, or the last layer of another contextualizer, and the token layer below them."""
-        return (1 if self.contextualizer is not None else self.lstm.n_layers) + 1
+        """Return L: the LSTM layers, or only the last layer of another contextualizer, plus the token layer."""
+        return 1 + (self.lstm.n_layers if self.contextualizer is None else 1)
 
     @property
     def layer_dim(self) -> int:
-        """Return D = 2P, both directions of a layer side by side."""
+        """Return D = 2P, the width of both directions of a layer side by side."""
         return 2 * self.lstm.projection_dim
 
     @property
@@ -152,7 +152,7 @@ class BiLMOptions:
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> "BiLMOptions":
-        """Read the content of an `options.json`. Keys of the training run that are not sizes are ignored.
+        """Read the content of an `options.json`. Keys that are not sizes, such as training options, are ignored.
 
         Raises `OptionsError` for a key that is missing or has a wrong value.
         """

@@ -1,22 +1,22 @@
-"""Readers for the values of an options file. Each raises `OptionsError` that names the key of a wrong value."""
+"""Readers of the values in an options file. Each raises an `OptionsError` that names the key of a wrong value."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 MOST = 2**63 - 1
-"""The largest integer that torch takes."""
+"""The largest integer that torch accepts."""
 MOST_LAYERS = 1000
 MOST_CHARACTERS = 10_000
 MOST_NUMBERS_OF_WORD = 2**20
-"""What the convolutions read and give for a word: characters times vectors and channels, 100,000 in the original."""
+"""The most numbers that the convolutions read and write for a word: 103,200 at the original size."""
 MOST_CLIP = 1e18
-"""A larger clip would never clip anything."""
+"""The largest clip. A larger one would never clip anything."""
 MOST_PARAMETERS = 10_000_000_000
-"""No machine holds more: a file that asks for more is damaged, or made to do harm."""
+"""No machine holds more parameters. A file that asks for more is damaged or malicious."""
 
 
 class OptionsError(ValueError):
-    """Raised for options that describe no biLM. The message names the key, the expected value and the actual one."""
+    """Raised for invalid options. The message names the key, the expected value and the actual one."""
 
 
 def required(block: Mapping[str, Any], path: str, key: str) -> Any:
@@ -50,7 +50,7 @@ def positive(block: Mapping[str, Any], path: str, key: str, default: Optional[in
 
 
 def flag(lstm: Mapping[str, Any], key: str) -> bool:
-    """Return a truth value of the `lstm` block; a missing key and null are false."""
+    """Return a truth value of the `lstm` block; a missing key and null mean false."""
     value = lstm.get(key)
     if value is not None and not isinstance(value, bool):
         raise OptionsError(f"'lstm.{key}': expected true or false, got {value!r}")
@@ -58,17 +58,17 @@ def flag(lstm: Mapping[str, Any], key: str) -> bool:
 
 
 def clip(lstm: Mapping[str, Any], key: str) -> Optional[float]:
-    """Return a clip of the `lstm` block; a missing key, null and 0 mean none."""
+    """Return a clip of the `lstm` block; a missing key, null and 0 mean no clip."""
     value = lstm.get(key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST_CLIP:
-        raise OptionsError(f"'lstm.{key}': expected a positive number or null, got {value!r}")
+        raise OptionsError(f"'lstm.{key}': expected null or a number from 0 to {MOST_CLIP:g}, got {value!r}")
     return value or None
 
 
 def boundary_ids(options: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the ids of `<S>` and `</S>` in a vocabulary file."""
+    """Return the ids of `<S>` and `</S>`, two different lines of a vocabulary file."""
     ids, most = options["boundary_ids"], options.get("n_tokens_vocab") or MOST
     if not isinstance(ids, (list, tuple)) or len(ids) != 2 or ids[0] == ids[1]:
         raise OptionsError(f"'boundary_ids': expected the two ids of <S> and </S>, got {ids!r}")
@@ -76,7 +76,7 @@ def boundary_ids(options: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def filters(pairs: Any, max_characters: int) -> tuple[tuple[int, int], ...]:
-    """Return convolutions as pairs of width and channels. None may be wider than a word."""
+    """Return the width and channels of each convolution. None may be wider than a word."""
     try:
         checked = tuple((integer(width, "width", 1), integer(channels, "channels", 1)) for width, channels in pairs)
     except (TypeError, ValueError):
@@ -92,7 +92,7 @@ def filters(pairs: Any, max_characters: int) -> tuple[tuple[int, int], ...]:
 
 
 def entries(lexicon: Mapping[str, Any], key: str, marks: Sequence[str]) -> tuple[str, ...]:
-    """Return a list of different strings under a key of the `lexicon` block; the marks must be among them."""
+    """Return the strings under a key of the `lexicon` block: each occurs once, and all marks are among them."""
     values = required(lexicon, "lexicon", key)
     if not isinstance(values, (list, tuple)) or not all(isinstance(entry, str) for entry in values):
         raise OptionsError(f"'lexicon.{key}': expected a list of strings, got a {type(values).__name__}")

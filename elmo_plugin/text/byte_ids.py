@@ -8,27 +8,27 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from elmo_plugin.text.sentences import token_lists
+from elmo_plugin.text.sentences import padded_ids
 
 BEGIN_OF_SENTENCE = 256 + 1
 END_OF_SENTENCE = 257 + 1
 BEGIN_OF_WORD = 258 + 1
 END_OF_WORD = 259 + 1
 PADDING = 260 + 1
-BOUNDARIES = {"<S>": BEGIN_OF_SENTENCE, "</S>": END_OF_SENTENCE}
+BOUNDARY_MARKS = {"<S>": BEGIN_OF_SENTENCE, "</S>": END_OF_SENTENCE}
 """Words that are sentence boundaries, as in AllenNLP's `ELMoCharacterMapper.convert_word_to_char_ids`."""
 
 
 def word_to_ids(word: str, max_characters: int = 50) -> list[int]:
     """Return the ids of one word: begin mark, its first `max_characters − 2` bytes, end mark, padding.
 
-    Lone surrogates, which UTF-8 cannot encode, are dropped, as in bilm-tf. `<S>` and `</S>` are the boundaries.
+    Lone surrogates, which UTF-8 cannot encode, are dropped, as in bilm-tf. `<S>` and `</S>` get their own ids.
 
     >>> word_to_ids("ab", max_characters=6)
     [259, 98, 99, 260, 261, 261]
     """
-    if word in BOUNDARIES:
-        return boundary_ids(BOUNDARIES[word], max_characters)
+    if word in BOUNDARY_MARKS:
+        return boundary_ids(BOUNDARY_MARKS[word], max_characters)
     return _framed([byte + 1 for byte in word.encode("utf-8", "ignore")], max_characters)
 
 
@@ -45,20 +45,14 @@ def batch_to_ids(sentences: Iterable[Iterable[str]], max_characters: int = 50) -
     >>> batch_to_ids([["Two", "words"], ["One"]]).shape
     torch.Size([2, 2, 50])
     """
-    lists = token_lists(sentences)
-    longest = max(map(len, lists), default=0)
-    ids = torch.zeros(len(lists), longest, max_characters, dtype=torch.long)  # (B, T, C)
-    for row, sentence in zip(ids, lists, strict=True):
-        if sentence:
-            row[: len(sentence)] = torch.tensor([word_to_ids(word, max_characters) for word in sentence])
-    return ids
+    return padded_ids(sentences, lambda word: word_to_ids(word, max_characters), max_characters)
 
 
 def fit_width(ids: Tensor, max_characters: int) -> Tensor:
     """Cut or widen ids to the C of a model: (B, T, C') → (B, T, C).
 
-    A word that is cut keeps its end mark. The result equals `word_to_ids(word, max_characters)` unless C' was too small
-    for the word.
+    A word that is cut keeps its end mark. The result equals `word_to_ids(word, max_characters)` unless the word was
+    longer than C'.
     """
     width = ids.size(-1)
     if width == max_characters:

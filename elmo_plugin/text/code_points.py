@@ -1,6 +1,6 @@
 """The ids of ELMoForManyLangs: a word is a sequence of Unicode characters, which each biLM numbers in its own way.
 
-An indexer does not know the biLM, so it passes on code points, and the biLM looks them up in its vocabularies.
+An indexer does not know the biLM, so it gives Unicode code points, which the biLM looks up in its own vocabularies.
 Source: `read_list` in `elmoformanylangs/elmo.py` and `create_one_batch` in `elmoformanylangs/frontend.py`.
 """
 
@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.options import N_CHARACTERS
-from elmo_plugin.text.sentences import token_lists
+from elmo_plugin.text.sentences import padded_ids
 
 BEGIN_OF_WORD = N_CHARACTERS
-"""These ids begin where byte ids end, so that a biLM that reads bytes rejects them."""
+"""The smallest of these ids. It follows the largest byte id, so that a biLM that reads bytes rejects code points."""
 FIRST_CODE_POINT = BEGIN_OF_WORD + 1
 BOUNDARY_WORDS = ("<bos>", "<eos>")
-"""Words that are sentence boundaries, also inside a text."""
+"""The sentence boundaries. ELMoForManyLangs reads these words as boundaries inside a text too."""
 BEGIN_MARK, END_MARK = "<eow>", "<bow>"
 """The entries before and after the characters of a word. ELMoForManyLangs swaps them, in code and in trained models."""
 
@@ -29,13 +29,7 @@ def word_to_code_points(word: str, max_characters: int = 50) -> list[int]:
 
 def batch_to_code_points(sentences: Iterable[Iterable[str]], max_characters: int = 50) -> Tensor:
     """Return the code points of tokenized sentences, (B, T, C − 1), padded with 0 to the longest sentence."""
-    lists = token_lists(sentences)
-    longest = max(map(len, lists), default=0)
-    ids = torch.zeros(len(lists), longest, max_characters - 1, dtype=torch.long)  # (B, T, C − 1)
-    for row, sentence in zip(ids, lists, strict=True):
-        if sentence:
-            row[: len(sentence)] = torch.tensor([word_to_code_points(word, max_characters) for word in sentence])
-    return ids
+    return padded_ids(sentences, lambda word: word_to_code_points(word, max_characters), max_characters - 1)
 
 
 def spellings(ids: Tensor) -> list[str]:
@@ -45,22 +39,20 @@ def spellings(ids: Tensor) -> list[str]:
 
 def word_ids(words: Sequence[str], vocabulary: Mapping[str, int]) -> Tensor:
     """Return the id of each word, (N,). A word that the vocabulary lacks gets the id of `<oov>`."""
-    return torch.tensor([vocabulary.get(word, vocabulary["<oov>"]) for word in words])  # (N,)
+    unknown = vocabulary["<oov>"]
+    return torch.tensor([vocabulary.get(word, unknown) for word in words])  # (N,)
 
 
 def character_ids(words: Sequence[str], vocabulary: Mapping[str, int], max_characters: int) -> Tensor:
-    """Return the ids of each word's characters between two marks, (N, C). A boundary is a word of one character.
+    """Return the ids of each word's characters between two marks, (N, C). A boundary counts as a single character.
 
     Words must have at most `max_characters − 2` characters.
     """
     unknown, padding = vocabulary["<oov>"], vocabulary["<pad>"]
+    begin, end = vocabulary[BEGIN_MARK], vocabulary[END_MARK]
     rows = []
     for word in words:
-        characters = [word] if word in BOUNDARY_WORDS else list(word)
-        ids = [
-            vocabulary[BEGIN_MARK],
-            *(vocabulary.get(character, unknown) for character in characters),
-            vocabulary[END_MARK],
-        ]
+        characters = [word] if word in BOUNDARY_WORDS else word
+        ids = [begin, *(vocabulary.get(character, unknown) for character in characters), end]
         rows.append(ids + [padding] * (max_characters - len(ids)))
     return torch.tensor(rows)  # (N, C)

@@ -23,7 +23,7 @@ class ManyLangsIndexer(TokenIndexer):
     # Parameters
 
     max_characters_per_token : `int`
-        C of the biLM. If the biLM has a larger C, words are still cut to C − 2 characters here.
+        C of the biLM. A smaller value than the biLM's cuts words earlier, to C − 2 characters.
     token_min_padding_length : `int`
         The smallest number of tokens in a padded sentence.
     """

@@ -1,17 +1,17 @@
-"""Read JSON that others wrote, with limits on its size and its depth."""
+"""Read JSON from untrusted sources, with limits on its size and depth."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 MOST_BYTES = 2**24
-"""The largest file. The sizes of a biLM take a kilobyte, with a lexicon of a million words ten megabytes."""
+"""The largest file. An options file takes a kilobyte, or ten megabytes with a vocabulary of a million words."""
 MOST_DEPTH = 100
-"""Lists and objects inside each other. Deeper ones could exceed Python's recursion limit wherever they are printed."""
+"""The deepest nesting of lists and objects. Printing deeper ones could exceed Python's recursion limit."""
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text. Raises `ValueError` for other texts and for one that is too deep."""
+    """Return the value of a JSON text. Raises `ValueError` if it is not JSON or nested too deeply."""
     try:
         value = json.loads(text)
     except RecursionError as error:
@@ -28,8 +28,7 @@ def parse_json(text: str) -> Any:
 def read_json(path: Path) -> Any:
     """Return the value in a JSON file.
 
-    Raises `OSError` for a file that cannot be read, and `ValueError` for one that is too large, is no regular file or
-    holds no JSON.
+    Raises `OSError` if it cannot be read, and `ValueError` if it is too large, not a regular file or not JSON.
     """
     if path.exists() and not path.is_file():
         raise ValueError("expected a file, got a folder or a device")

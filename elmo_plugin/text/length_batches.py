@@ -6,7 +6,7 @@ from typing import Optional
 BOUNDARIES = 2
 """The biLM adds `<S>` and `</S>` to each sentence."""
 TOKENS_PER_BATCH = 4096
-"""The layers of such a batch take 50 MB at the original size of the biLM."""
+"""The default token budget. The layers of such a batch take 50 MB at the original size of the biLM."""
 
 
 def length_batches(
@@ -18,7 +18,7 @@ def length_batches(
     """Yield batches of sentences of similar length, shortest first, as lists of indices into `lengths`.
 
     A batch of B sentences with at most T tokens satisfies B (T + `boundaries`) ≤ `tokens_per_batch` and
-    B ≤ `batch_size`. A longer sentence is a batch by itself.
+    B ≤ `batch_size`. A sentence that alone exceeds the budget is a batch by itself.
 
     >>> list(length_batches([5, 1, 4, 50], tokens_per_batch=14))
     [[1, 2], [0], [3]]

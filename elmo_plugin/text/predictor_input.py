@@ -9,9 +9,9 @@ from allennlp.data.fields import TextField
 from elmo_plugin.text.json_text import parse_json
 
 MOST_TOKENS = 2**17
-"""The longest text of a predictor. A tagger on `english-tiny` takes 21 kB for each token, so 2.8 GB."""
+"""The longest text of a predictor. A tagger on `english-tiny` takes 21 kB per token, 2.8 GB for such a text."""
 MOST_CHARACTERS = 32 * MOST_TOKENS
-"""The longest raw text, before it is tokenized."""
+"""The longest raw text, checked before it is tokenized."""
 
 
 def read_line(line: str) -> Any:
@@ -46,7 +46,7 @@ def read_question(question: Any) -> Union[str, list[str]]:
 def instance_words(instance: Instance) -> list[str]:
     """Return the tokens in the field `tokens` of an instance.
 
-    Raises `ConfigurationError` if it has no such text, and for a text that is too long.
+    Raises `ConfigurationError` if the instance has no such text field, and for a text that is too long.
     """
     field = instance.fields.get("tokens")
     if not isinstance(field, TextField):
@@ -56,7 +56,7 @@ def instance_words(instance: Instance) -> list[str]:
 
 
 def without_lone_surrogates(text: str) -> str:
-    """Return the text with U+FFFD for each lone surrogate, which JSON can spell but tokenizers cannot read."""
+    """Replace each lone surrogate by U+FFFD: JSON can contain them, but tokenizers cannot read them."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,32 +1,43 @@
-"""Tokenised sentences as users pass them, and as lists."""
+"""Tokenized sentences as users pass them: checked, as lists of tokens, and as padded ids."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
+import torch
 from allennlp.common.checks import ConfigurationError
+from torch import Tensor
 
 
 def token_lists(sentences: Any) -> list[list[str]]:
     """Return sentences as lists of tokens.
 
-    Raises `ConfigurationError` that names the sentence if one is not a list of strings, such as an untokenised text.
+    Raises `ConfigurationError` that names the sentence if one is not a list of strings, such as an untokenized text.
     """
-    if isinstance(sentences, str | bytes | Mapping) or not isinstance(sentences, Iterable):
+    if not isinstance(sentences, Iterable) or isinstance(sentences, str | bytes | Mapping):
         raise ConfigurationError(
-            f"expected a list of tokenised sentences, such as [['Two', 'words'], ['One']], got {_shortened(sentences)}"
+            f"expected a list of tokenized sentences, such as [['Two', 'words'], ['One']], got {_shortened(sentences)}"
         )
     lists = []
     for index, sentence in enumerate(sentences):
-        is_list = isinstance(sentence, Iterable) and not isinstance(sentence, str | bytes | Mapping | Set)
-        tokens = list(sentence) if is_list else [sentence]
-        wrong = [token for token in tokens if not isinstance(token, str)] if is_list else [sentence]
-        if wrong:
-            raise ConfigurationError(
-                f"sentence {index}: expected a list of tokens, such as ['Two', 'words'], got {_shortened(wrong[0])}"
-                + " among them" * is_list
-            )
+        expected = f"sentence {index}: expected a list of tokens, such as ['Two', 'words'], got"
+        if not isinstance(sentence, Iterable) or isinstance(sentence, str | bytes | Mapping | Set):
+            raise ConfigurationError(f"{expected} {_shortened(sentence)}")
+        tokens = list(sentence)
+        for token in tokens:
+            if not isinstance(token, str):
+                raise ConfigurationError(f"{expected} {_shortened(token)} among them")
         lists.append(tokens)
     return lists
+
+
+def padded_ids(sentences: Any, word_to_ids: Callable[[str], list[int]], width: int) -> Tensor:
+    """Return the ids of each word of tokenized sentences, (B, T, width), padded with 0 to the longest sentence."""
+    lists = token_lists(sentences)
+    ids = torch.zeros(len(lists), max(map(len, lists), default=0), width, dtype=torch.long)  # (B, T, width)
+    for row, words in zip(ids, lists, strict=True):
+        if words:
+            row[: len(words)] = torch.tensor([word_to_ids(word) for word in words])
+    return ids
 
 
 def _shortened(value: object) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Optional, cast
 from allennlp.common.checks import ConfigurationError
 
 LONGEST_LINE = 2**26
-"""Bytes. A file that is made to do harm may have one line of any length, and a compressed one in a kilobyte."""
+"""The largest line in bytes. A compressed file of a kilobyte can hold a line that fills the memory."""
 NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 Unpacker = Callable[..., AbstractContextManager[Any]]
@@ -28,7 +28,7 @@ MAGIC: dict[bytes, Unpacker] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.op
 class TextFile:
     r"""Read a UTF-8 text file, plain or compressed.
 
-    The first bytes of the file, or else the suffix of its name, tell how it is compressed.
+    The first bytes of the file, or else the suffix of its name, determine the compression.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -41,9 +41,9 @@ class TextFile:
     # Parameters
 
     path : `Path`
-        `-` is the standard input.
+        The file; `-` is the standard input.
     name : `Optional[str]`
-        How errors name the file, for example the URL of a local copy. The default is the path.
+        The name of the file in errors, for example the URL that a local copy came from. The default is the path.
     """
 
     def __init__(self, path: Path, name: Optional[str] = None) -> None:
@@ -78,7 +78,7 @@ class TextFile:
             yield line
 
     def share_read(self) -> Optional[float]:
-        """Return the share of the file on disk that was read so far, or `None` if its length is unknown."""
+        """Return which fraction of the file on disk has been read, or `None` if its length is unknown."""
         if self._raw is None or self._is_stdin or not self.path.is_file():
             return None
         return 1.0 if self._raw.closed else self._raw.tell() / self.path.stat().st_size
@@ -110,8 +110,8 @@ class OpenText:
     def lines(self) -> Iterator[str]:
         """Yield each line.
 
-        Raises `ConfigurationError` for bytes, which a file opened in binary mode gives, and for what no UTF-8 text file
-        has: a NUL character or a lone surrogate.
+        Raises `ConfigurationError` for bytes, as from a file opened in binary mode, and for characters that a UTF-8
+        text file cannot hold: NUL and lone surrogates.
         """
         for number, line in enumerate(self._lines, 1):
             if not isinstance(line, str):
@@ -127,7 +127,7 @@ class OpenText:
 
 @contextmanager
 def _standard_input() -> Iterator["BufferedReader[Any]"]:
-    """Give a buffered reader of the standard input, and leave the standard input open."""
+    """Yield a buffered reader of the standard input, and leave the standard input open afterwards."""
     reader: BufferedReader[Any] = BufferedReader(cast(RawIOBase, sys.stdin.buffer))
     try:
         yield reader

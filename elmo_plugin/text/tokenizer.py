@@ -1,4 +1,4 @@
-"""Tokenizers: spaCy's rules without a trained pipeline, so that nothing is downloaded, and tabs."""
+"""Tokenizers: one by spaCy's rules, without a trained pipeline to download, and one that splits at tabs."""
 
 import re
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ from allennlp.data.tokenizers import Token, Tokenizer
 from elmo_plugin.text.predictor_input import without_lone_surrogates
 
 LONGEST_RUN = 512
-"""Characters without white space that are tokenized at once. spaCy's time is quadratic in them: 11 s for 8,000 `(`."""
+"""Longer runs of characters without white space are cut: spaCy takes quadratic time for them, 11 s for 8,000 `(`."""
 PART_OF_A_RUN = re.compile(rf"\S{{{LONGEST_RUN}}}(?=\S)")
 MOST_STRINGS = 200_000
-"""spaCy keeps every string that it has seen, some 600 bytes for each. After so many its rules are loaded again."""
+"""spaCy keeps every string that it has seen, in about 600 bytes. Beyond this number, its rules are loaded anew."""
 
 
 @Tokenizer.register("spacy_blank")
@@ -67,17 +67,17 @@ class SpacyBlankTokenizer(Tokenizer):
         ]
 
     def _load_rules(self) -> None:
-        # Only the tokenizer: a pipeline rejects texts of more than a million characters, a limit meant for parsers.
+        # The pipeline itself rejects texts of more than a million characters, a limit meant for parsers.
         pipeline = spacy.blank(self._language)
         self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
 
 
 @Tokenizer.register("just_tabs")
 class JustTabsTokenizer(Tokenizer):
-    """Splits a text at tabs and nowhere else: tokens may hold spaces, and may be empty.
+    """Split a text at tabs and nowhere else: tokens may contain spaces, and may be empty.
 
-    ELMoForManyLangs reads its `plain` input in this way (`read_corpus` in its `__main__.py`), except that it reads a
-    text without characters as one empty token; here such a text has no tokens.
+    ELMoForManyLangs reads its `plain` input in this way (`read_corpus` in its `__main__.py`), except that an empty text
+    is one empty token there and no token here.
 
     Registered as a `Tokenizer` with name `just_tabs`.
 
@@ -91,5 +91,5 @@ class JustTabsTokenizer(Tokenizer):
 
 
 def as_tokens(words: Iterable[Union[str, Token]]) -> list[Token]:
-    """Return words as tokens: dataset readers get strings from users and tokens from AllenNLP's predictors."""
+    """Return words as tokens. Users pass strings to dataset readers, and AllenNLP's predictors pass tokens."""
     return [word if isinstance(word, Token) else Token(word) for word in words]

@@ -206,9 +206,14 @@ def test_the_vectors_of_repeated_words_have_the_gradient_of_each_occurrence() ->
     ("changes", "message"),
     [
         ({"kernel": "cudnn"}, "'kernel': expected one of"),
-        ({"num_layers": 0}, "'num_layers': expected 1 or more, got 0"),
-        ({"hidden_size": 8}, "'elmo_lstm': 'lstm.projection_dim': expected at most 'lstm.dim', 7, got 8"),
-        ({"memory_cell_clip_value": -1.0}, "'memory_cell_clip_value': expected 0 or more, got -1.0"),
+        ({"input_size": 0}, "'input_size': expected 1 or more, got 0"),
+        ({"num_layers": 0}, "'num_layers': expected a whole number of 1 or more, got 0"),
+        ({"num_layers": 1001}, "'num_layers': expected at most 1,000, got 1001"),
+        ({"hidden_size": 8}, "'hidden_size': expected at most 'cell_size', 7, got 8"),
+        (
+            {"memory_cell_clip_value": -1.0},
+            "'memory_cell_clip_value': expected null or a number from 0 to 1e+18, got -1.0",
+        ),
     ],
 )
 def test_sizes_that_make_no_sense_are_refused(changes: dict[str, Any], message: str) -> None:
