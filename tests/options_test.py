@@ -229,6 +229,7 @@ def test_a_missing_key_is_named_with_those_that_exist(path: str, beside: str) ->
         ("lstm.cell_clip", "", "null or a number from 0 to 1e+18"),
         ("lstm.proj_clip", "3", "null or a number from 0 to 1e+18"),
         ("lstm.proj_clip", True, "null or a number from 0 to 1e+18"),
+        ("lstm.proj_clip", 1e19, "null or a number from 0 to 1e+18"),
         ("lstm.proj_clip", float("nan"), "null or a number from 0 to 1e+18"),
         ("lstm.use_skip_connections", "false", "true or false"),
         ("char_cnn", 7, "an object"),

@@ -3,7 +3,7 @@
 from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, read_extra_state
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
-from elmo_plugin.bilm.contextualizer import check_size
+from elmo_plugin.bilm.contextualizer import check_size, reset_states
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.identity import identity
 from elmo_plugin.bilm.initial_state import CarriedState, InitialState, WarmState, ZeroState, warm_up
@@ -49,6 +49,7 @@ __all__ = [
     "precision_of",
     "precision_on",
     "read_extra_state",
+    "reset_states",
     "set_precision",
     "tensor_to_description",
     "undo_int8",

@@ -204,6 +204,16 @@ def test_a_bilm_of_words_reads_word_ids() -> None:
         bilm(torch.tensor([[7]]))
 
 
+def test_the_ids_of_words_are_padded_and_one_beyond_the_vocabulary_names_its_word() -> None:
+    bilm = BiLM(options(char_cnn=None, n_tokens_vocab=6))
+    assert bilm.ids_of([["a", "bcd"], [], ["ef"]], len).tolist() == [[1, 3], [0, 0], [2, 0]]
+    for sentences in ([], [[], []]):
+        assert bilm.ids_of(sentences, len).shape == (len(sentences), 0)
+        assert bilm(bilm.ids_of(sentences, len)).layers.shape == (3, len(sentences), 2, 16)
+    with pytest.raises(ConfigurationError, match="one of the 6 words that the biLM reads, got 'unknown'"):
+        bilm.ids_of([["a", "unknown"]], len)
+
+
 @pytest.mark.parametrize(
     ("sizes", "kernel", "message"),
     [

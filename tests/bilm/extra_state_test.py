@@ -106,9 +106,10 @@ def test_the_bytes_of_earlier_versions_are_read(dtype: torch.dtype) -> None:
         torch.zeros(8),
         torch.zeros(0),
         torch.tensor(1e9),
+        {"options": {}},
     ],
 )
-def test_numbers_that_describe_nothing_are_an_error(state: Tensor) -> None:
+def test_a_state_that_describes_nothing_is_an_error(state: Any) -> None:
     bilm = BiLM(options())
     with pytest.raises(ConfigurationError, match="_extra_state"):
         bilm.load_state_dict({**bilm.state_dict(), "_extra_state": state})
