@@ -1,7 +1,8 @@
-"""Speed and memory: ours beside `allennlp.modules.elmo.Elmo` and beside the bare matrix products.
+"""Speed and memory: our biLMs, AllenNLP's `Elmo`, and the matrix products alone.
 
     bilms, text ──► systems, products ──► agreement ──► timing, memory ──► table
-                    embed · layers · tagger · pretrain · long · growth · same · load
+                    embed · layers · tagger · pretrain · long · growth · same
 
-Run as `python -m benchmarks`; see docs/benchmarks.md.
+Run them with `python -m benchmarks`. `epoch`, `load` and `serve` are commands of their own, such as
+`python -m benchmarks.load`. See docs/benchmarks.md.
 """

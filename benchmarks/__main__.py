@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: set up, measure, print."""
+"""`python -m benchmarks`: run benchmarks and print their tables."""
 
 import argparse
 import os
@@ -17,21 +17,22 @@ from benchmarks.bilms import SIZES, TOY, options_of, write_random_weights
 from benchmarks.settings import Settings
 from benchmarks.table import Table, head
 from benchmarks.text import read_text
+from elmo_plugin.commands.arguments import count
 
 DESCRIPTION = """
 Measure how fast biLMs embed and train, and how much memory they use. The biLMs have random weights. Three systems are
-compared: ours, AllenNLP's (allennlp.modules.elmo.Elmo, on the same weights), and the limit, the matrix products alone.
+compared: ours, AllenNLP's (allennlp.modules.elmo.Elmo, on the same weights), and the limit: the matrix products alone.
 
   embed     embed one batch, a corpus and one sentence; peak memory
-  layers    the character encoder, one LSTM and the whole stack, beside their bare products and torch.nn.LSTM
+  layers    the character encoder, one LSTM and the whole stack, compared with bare products and torch.nn.LSTM
   tagger    a training step of a tagger on frozen ELMo
   pretrain  a training step of the biLM: tokens per second, and the share of the machine's peak rate
   long      memory for a line of 20,000 tokens, alone and among short sentences
   growth    how time and memory grow with tokens, batch size and word types, with a plot
-  same      how equal a sentence's vectors are, alone and in a batch, in any order, with one thread and two
+  same      how equal a sentence's vectors are: alone and in a batch, in another order, with one thread and two
 
-Vectors are compared before anything is timed. At every layer they must be within 1e-5 of AllenNLP's in float32, and at
-a cosine of 0.9999 or more in bfloat16 and 0.999 in int8. If not, the exit code is 1. The systems take turns, A B A B.
+Vectors are compared before anything is timed. At every layer they must be within 1e-5 of AllenNLP's in float32, with a
+cosine of at least 0.9999 in bfloat16 and 0.999 in int8. If not, the exit code is 1. The systems take turns, A B A B.
 Each time is the median of the rounds; each ratio is the median of the ratios within the rounds.
 
 A first look takes minutes:
@@ -56,7 +57,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Iterator[Table]]] = {
 
 
 def main(arguments: Optional[list[str]] = None) -> int:
-    """Run the benchmarks. Return 1 if systems disagree, 2 if the device or the text does not exist."""
+    """Run the benchmarks. Return 1 if systems disagree, and 2 if the device or the text does not exist."""
     args = parse(arguments)
     try:
         with TemporaryDirectory() as folder:
@@ -89,11 +90,14 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
         metavar="FILE",
         help="a path or pattern; one tokenised sentence per line; default: $LM_HELDOUT, else made-up text",
     )
-    add("--tokens", type=positive, default=50_000, metavar="N", help="the size of the corpus; default: 50000")
+    add("--tokens", type=count, default=50_000, metavar="N", help="the size of the corpus; default: 50000")
+    add("--repeats", type=count, default=9, metavar="N", help="rounds, at most 3 if a round takes minutes; default: 9")
     add(
-        "--repeats", type=positive, default=9, metavar="N", help="rounds, at most 3 where one takes minutes; default: 9"
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="append the tables to this Markdown file, and write the plot beside it",
     )
-    add("--output", type=Path, metavar="FILE", help="append the tables to this Markdown file, and plot beside it")
     args = parser.parse_args(arguments)
     # `choices` would list the toy size, and argparse does not accept an empty list of benchmarks with it.
     for name in args.benchmarks:
@@ -104,19 +108,11 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     return args
 
 
-def positive(value: str) -> int:
-    """Parse a whole number above 0."""
-    number = int(value)
-    if number < 1:
-        raise ValueError(value)
-    return number
-
-
 def settings_of(args: argparse.Namespace, folder: Path) -> Settings:
     """Read the text and check the device. Raises `ConfigurationError` if either does not exist."""
     if args.device == "cuda" and not torch.cuda.is_available():
         raise ConfigurationError("--device: expected 'cpu', since PyTorch finds no GPU, got 'cuda'")
-    torch.backends.cudnn.allow_tf32 = False  # or AllenNLP's convolutions would not be those of float32
+    torch.backends.cudnn.allow_tf32 = False  # AllenNLP's convolutions would be less precise than float32
     return Settings(
         size=args.size,
         options=options_of(args.size),

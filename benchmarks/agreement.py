@@ -1,4 +1,4 @@
-"""Compare the vectors of two systems. They are timed only if they agree."""
+"""Compare the vectors of two systems, which are timed only if they agree."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ class Agreement(NamedTuple):
     """How close a system is to AllenNLP in float32.
 
     difference : the largest absolute difference of any value
-    cosine : the mean cosine of the token vectors, of the layer where it is lowest
+    cosine : the mean cosine of the token vectors, at the layer where it is lowest
     """
 
     difference: float
@@ -29,7 +29,7 @@ class Agreement(NamedTuple):
 
 
 def check(name: str, precision: str, actual: Tensor, expected: Tensor, mask: Tensor) -> Agreement:
-    """Compare layers (L, B, T, D) where the mask (B, T) has a token.
+    """Compare the layers (L, B, T, D) of the tokens in the mask (B, T).
 
     Raises `Disagreement` if float32 differs by more than 1e-5, or if the cosine of a layer is below `MIN_COSINE`.
     """
@@ -57,6 +57,6 @@ def check_loss(name: str, actual: float, expected: float, tolerance: float) -> f
 
 
 def token_mask(ids: Tensor) -> Tensor:
-    """Return the mask (B, T + 2) of the layers of these ids (B, T, C), where boundaries count as tokens."""
+    """Return the mask (B, T + 2) of the tokens in these ids (B, T, C), including boundaries."""
     lengths = (ids > 0).any(dim=-1).sum(dim=1, keepdim=True) + 2  # (B, 1)
     return torch.arange(ids.size(1) + 2, device=ids.device) < lengths

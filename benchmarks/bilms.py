@@ -1,4 +1,4 @@
-"""The biLMs that are measured: sizes read from `training_configs/pretrain`, with random weights."""
+"""The biLMs that are measured: sizes from `training_configs/pretrain`, with random weights."""
 
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,10 @@ CHANGES: dict[str, dict[str, Any]] = {
         "vocabulary.max_size": 200,
     },
 }
-"""Sizes that are not published, as changes to `bilm_tiny`: one for tests, and one for runs of tens of millions of
-tokens."""
+"""Unpublished sizes, as changes to `bilm_tiny`: one for tests, and one for runs over tens of millions of tokens."""
 LSTM_SCALE = 1.5
-"""Factor on the initial LSTM weights. At 1 the outputs of the layers are a tenth of a trained biLM's and hide
-differences. At 2 the layers are chaotic: rounding errors grow from token to token, unlike in a trained biLM."""
+"""A factor on the initial LSTM weights. At 1 the layers' outputs are a tenth of a trained biLM's and hide differences.
+At 2 the layers are chaotic: rounding errors grow from token to token, unlike in a trained biLM."""
 
 
 def pretraining_config(size: str, text: str) -> Params:
@@ -52,7 +51,7 @@ def options_of(size: str) -> BiLMOptions:
 
 @torch.no_grad()
 def write_random_weights(options: BiLMOptions, folder: Path) -> None:
-    """Write `options.json` and `weights.hdf5` of an untrained biLM, which every system reads."""
+    """Write the `options.json` and `weights.hdf5` of an untrained biLM, which every system reads."""
     bilm = BiLM.random(options, seed=1)
     for name, parameter in bilm.lstm.named_parameters():
         if "weight" in name:

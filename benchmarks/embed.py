@@ -36,7 +36,7 @@ def measure(settings: Settings) -> Iterator[Table]:
 
 
 def one_batch(settings: Settings) -> Table:
-    """Embed the same batch with every kernel and precision, with an empty word cache; and measure memory."""
+    """Embed the same batch with every kernel and precision and an empty word cache, and measure memory."""
     sentences = spread(settings.text.sentences, BATCH_SIZE)
     ids = batch_to_ids(sentences).to(settings.device)  # (B, T, C)
     embedders = load(all_systems(settings.device), settings)
@@ -59,7 +59,7 @@ def one_batch(settings: Settings) -> Table:
 
 
 def corpus(settings: Settings) -> Table:
-    """Embed a corpus, each system in batches of its best size. Ours computes each word once."""
+    """Embed a corpus, each system in batches of its best size. Ours computes each word only once."""
     sentences = first_tokens(settings.text.sentences, settings.tokens)
     n_tokens = sum(map(len, sentences))
     embedders = load(default_systems(settings.device), settings)
@@ -115,7 +115,7 @@ def one_sentence(settings: Settings) -> Table:
 
 
 def memory_cells(systems: Iterable[System], settings: Settings, sentences: Sentences) -> dict[str, list[str]]:
-    """Return the cells of each system's peak memory, under its name."""
+    """Return the cells of each system's peak memory, by its name."""
     peaks = {system.name: peak_of(system, settings.files, settings.device, [sentences]) for system in systems}
     return {name: [f"{peak.with_model:,.0f}", f"{peak.beside_model:,.0f}"] for name, peak in peaks.items()}
 

@@ -21,6 +21,7 @@ from benchmarks.bilms import SIZES, TOY, options_of, write_random_weights
 from benchmarks.systems import ALLENNLP, clear, weight_files
 from benchmarks.table import ROOT, TIMES, Table, head, time_cells
 from benchmarks.timing import Call, interleave
+from elmo_plugin.commands.arguments import count
 from elmo_plugin.elmo import Elmo, SentenceCache
 from elmo_plugin.options import BiLMOptions
 
@@ -29,7 +30,7 @@ Time a training epoch of training_configs/tag/ud_pos.jsonnet with ELMo at the in
 
   AllenNLP      AllenNLP's elmo_token_embedder
   ours, cold    our elmo, with an empty word cache and an empty sentence_cache: the first epoch of a first run
-  ours, cached  our elmo, with the sentence_cache that this left: later epochs, and later runs
+  ours, cached  our elmo, with the sentence_cache of the cold epoch: later epochs, and later runs
 
 The biLM has random weights of a published size; all systems read them from the same files. Losses are compared before
 anything is timed. The systems take turns, epoch by epoch, on the same batches in the same order; indexing is not timed.
@@ -103,8 +104,8 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--size", choices=[*SIZES, TOY], default="small", help="the size of the biLM; default: small, 1024/128")
-    add("--sentences", type=int, default=1000, metavar="N", help="use the first N sentences; default: 1000")
-    add("--rounds", type=int, default=3, metavar="N", help="epochs per system; default: 3")
+    add("--sentences", type=count, default=1000, metavar="N", help="use the first N sentences; default: 1000")
+    add("--rounds", type=count, default=3, metavar="N", help="epochs per system; default: 3")
     add("--device", default="cpu", choices=["cpu", "cuda"], help="default: cpu")
     add("--precision", default="float32", choices=TOLERANCES, help="of the sentence cache; default: float32")
     add("--folder", type=Path, metavar="FOLDER", help="for temporary files; default: the system's")
@@ -155,7 +156,7 @@ def build(embedder: dict[str, Any], args: argparse.Namespace, options: BiLMOptio
 
 
 def config(embedder: dict[str, Any], sentences: int, options: BiLMOptions, folder: Path) -> Params:
-    """Return the config of `tag/ud_pos` with a token embedder instead of its own ELMo, so that the models are equal."""
+    """Return the config of `tag/ud_pos` with this token embedder instead of its own ELMo, so that models are equal."""
     path = folder / f"{embedder['type']}.jsonnet"
     path.write_text(f"""\
 (import {json.dumps(str(ROOT / "training_configs/tag/ud_pos.jsonnet"))}) {{

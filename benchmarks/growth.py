@@ -93,7 +93,7 @@ def memory_curves(settings: Settings) -> Iterator[Curve]:
 
 
 def corpus_parts(settings: Settings) -> list[list[Sentences]]:
-    """Return the batches of the corpus and of its parts: every second from the largest on, every fourth, …"""
+    """Return the batches of the corpus and of its parts: every second batch from the largest on, every fourth, …"""
     batches = list(BATCHING.split(first_tokens(settings.text.sentences, settings.tokens)))
     return [batches[::-part] for part in PARTS]
 
@@ -104,7 +104,7 @@ def n_tokens(batches: Sequence[Sentences]) -> int:
 
 
 def plot(curves: Sequence[Curve], path: Path) -> bool:
-    """Plot each cost against each size, in logarithmic scales. Return False if matplotlib is not installed."""
+    """Plot each cost against each size, on logarithmic scales. Return False if matplotlib is not installed."""
     try:
         from matplotlib import pyplot
         from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter

@@ -1,4 +1,4 @@
-"""The parts of a biLM: the character encoder, one LSTM, the whole stack."""
+"""Time the parts of a biLM: the character encoder, one LSTM, the whole stack."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -26,7 +26,7 @@ TORCH = "`torch.nn.LSTM(proj_size)`, no clips"
 
 
 class Batch(NamedTuple):
-    """The inputs of each part, the longest sentence first; `bounded` has `<S>` and `</S>`.
+    """The inputs of each part. The longest sentence comes first; `bounded` includes `<S>` and `</S>`.
 
     *Shape:* inner (B, T, C) · bounded (B, T + 2, C) · tokens (B, T + 2, P) · mask (B, T + 2)
     """
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
 class Entry(NamedTuple):
     """A row of a table: one system's computation of one part of the biLM.
 
-    `run` returns (·, B, T + 2, ·), which is compared with what `twin` returns, or with AllenNLP's. The bare products
+    `run` returns (·, B, T + 2, ·), which is compared with the result of `twin`, or of AllenNLP. The bare products
     return nothing.
     """
 
@@ -136,7 +136,7 @@ def stacks(batch: Batch, settings: Settings) -> Iterator[Entry]:
 
 @torch.no_grad()
 def table(title: str, entries: Iterator[Entry], batch: Batch, settings: Settings) -> Table:
-    """Compare and time the entries, and relate each to AllenNLP and to the limit of its precision."""
+    """Compare and time the entries, each relative to AllenNLP and to the limit of its precision."""
     every = list(entries)
     agreements = compare(every, batch.mask)
     times = interleave([Call(entry.name, entry.run) for entry in every], settings.repeats, settings.device)
@@ -158,7 +158,7 @@ def table(title: str, entries: Iterator[Entry], batch: Batch, settings: Settings
 
 
 def compare(entries: list[Entry], mask: Tensor) -> dict[str, Agreement]:
-    """Compare each entry with its twin, or with AllenNLP, the first one. Raises `Disagreement`."""
+    """Compare each entry with its twin, or else with AllenNLP, the first entry. Raises `Disagreement`."""
     theirs = entries[0].run()
     agreements = {}
     for entry in entries[1:]:
@@ -190,7 +190,7 @@ def workspaces(settings: Settings) -> Iterator[tuple[Product, Workspace]]:
 
 
 def systems_of_lstms(device: torch.device) -> list[System]:
-    """Return our systems whose LSTMs can be cut out of the biLM: those of int8 cannot, and `embed` measures them."""
+    """Return our systems whose LSTMs run without the biLM. LSTMs of int8 do not, but `embed` measures them."""
     return [system for system in all_systems(device)[1:] if system.precision in PRECISIONS]
 
 

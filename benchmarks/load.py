@@ -1,4 +1,4 @@
-"""Long runs: is memory flat, is the last tenth as fast as the first, and does every token that goes in come out?"""
+"""Long runs: is memory constant, is the last tenth as fast as the first, and does every input token come out?"""
 
 import argparse
 import os
@@ -20,23 +20,24 @@ from allennlp.training.callbacks import TrainerCallback
 from benchmarks.bilms import CHANGES, SIZES, TOY, options_of, pretraining_config, write_random_weights
 from benchmarks.memory import MIB, ResidentMemory, in_new_process
 from benchmarks.table import Table, head
+from elmo_plugin.commands.arguments import count
 from elmo_plugin.embedding import Corpus, CorpusEmbedder, ParquetFile, load
 from elmo_plugin.pretraining.shards import find_shards, read_lines
 
 DESCRIPTION = """
-Run one job over many tokens, repeating the text as often as needed, in a process of its own:
+Run each job over many tokens, repeating the text as often as needed, in a process of its own:
 
   embed     embed-corpus: pooled vectors in 16 bits, as Parquet
   pretrain  allennlp train, with checkpoints and ten evaluations
   words     batches in which no word occurs twice, through the word cache; a token is a word type
 
-and print the memory after the first tenth and at the end, the speed of the first and the last tenth, and the number
-of tokens that went in and came out. The exit code is 1 if the two numbers differ. The biLM has random weights.
+and print the memory after the first tenth and at the end, the speed of the first and the last tenth, and the numbers
+of tokens that went in and came out. The exit code is 1 if these numbers differ. The biLM has random weights.
 
   python -m benchmarks.load embed pretrain --tokens 50000000 --text 'shards/*.txt'
 """
 SAMPLES = 200
-"""How often a run is sampled."""
+"""The number of samples in a run."""
 WORDS_IN_BATCH = 512
 EPOCHS = 10
 HELDOUT_SENTENCES = 200
@@ -48,7 +49,7 @@ def lines_of(pattern: str) -> Iterator[str]:
 
 
 class Sample(NamedTuple):
-    """The state of a run after some tokens: seconds since its start, those of the processor, and resident bytes."""
+    """The state of a run after some tokens: seconds since its start, CPU seconds, and resident bytes."""
 
     tokens: int
     seconds: float
@@ -57,7 +58,7 @@ class Sample(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a run measured. For pretraining, the numbers are those of the passes over the text that it finished."""
+    """What a run measured. In pretraining, tokens are counted in finished passes over the text only."""
 
     tokens_in: int
     tokens_out: int
@@ -101,7 +102,7 @@ class Meter:
             self._sample()
 
     def result(self, tokens_in: int, tokens_out: int) -> Result:
-        """Take the last sample."""
+        """Take the last sample, and return the result."""
         self._sample()
         return Result(tokens_in, tokens_out, self.samples, self._memory.peak())
 
@@ -112,7 +113,7 @@ class Meter:
 
 
 def embed(size: str, text: str, tokens: int, folder: Path) -> Result:
-    """Embed a text of `tokens` tokens and count the rows that were written, and their tokens."""
+    """Embed a text of `tokens` tokens, and count the rows written and their tokens."""
     from pyarrow import compute, parquet
 
     write_random_weights(options_of(size), folder)
@@ -157,7 +158,7 @@ class CountTokens(TrainerCallback):
 
 
 def pretrain(size: str, text: str, tokens: int, folder: Path) -> Result:
-    """Pretrain on about `tokens` tokens; count those of the passes that were finished, in the files and in batches."""
+    """Pretrain on about `tokens` tokens, and count the tokens of finished passes, in the files and in batches."""
     heldout = folder / "heldout.txt"
     heldout.write_text("".join(islice(lines_of(text), HELDOUT_SENTENCES)), encoding="utf-8")
     config = pretraining_config(size, text)
@@ -195,13 +196,11 @@ HEADER = [
     *(f"{speed}, {tenth} tenth" for speed in SPEEDS for tenth in ("first", "last")),
     *("MiB after the first tenth", "at the end", "peak"),
 ]
-REMARK = (
-    "For `pretrain`, *in* and *out* are the tokens of the finished passes: those in the files, and those in batches."
-)
+REMARK = "For `pretrain`, *in* and *out* are the tokens of the finished passes: in the files, and in batches."
 
 
 def main(arguments: Optional[list[str]] = None) -> int:
-    """Run the jobs and print. Return 1 if a job lost tokens, 2 if there is no such text."""
+    """Run the jobs and print a table. Return 1 if a job lost tokens, and 2 if the text does not exist."""
     args = parse(arguments)
     try:
         shards = find_shards(args.text)
@@ -228,7 +227,7 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     add = parser.add_argument
     add("jobs", nargs="+", choices=JOBS, metavar="JOB", help=f"any of {', '.join(JOBS)}")
     add("--text", required=True, metavar="FILE", help="a path or pattern; one tokenised sentence per line")
-    add("--tokens", type=int, default=1_000_000, metavar="N", help="default: 1000000")
+    add("--tokens", type=count, default=1_000_000, metavar="N", help="default: 1000000")
     add("--size", default=TOY, choices=[*CHANGES, *SIZES], help="the size of the biLM; default: toy, 64/32")
     add("--folder", type=Path, metavar="FOLDER", help="for temporary files; default: the system's")
     return parser.parse_args(arguments)

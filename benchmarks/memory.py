@@ -17,23 +17,23 @@ from elmo_plugin.text import batch_to_ids
 
 T = TypeVar("T")
 MIB = 2**20
-STATUS, CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 class Peak(NamedTuple):
-    """The most MiB in use while embedding: beside the imports, and beside the imports and the loaded model."""
+    """The most MiB in use while embedding, without the imports: with the loaded model, and without it."""
 
     with_model: float
     beside_model: float
 
 
 def peak_of(system: System, files: Path, device: torch.device, batches: Sequence[Sentences]) -> Peak:
-    """Return the peak of a fresh process that embeds these batches one after the other and drops the vectors."""
+    """Return the peak of a new process that embeds these batches one after the other and drops the vectors."""
     return in_new_process(measure_peak, system, files, device, batches)
 
 
 def in_new_process(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function in a process of its own, which has no memory of this one."""
+    """Call a function in a new process, which shares no memory with this one."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as process:
         return process.submit(function, *arguments).result()
@@ -56,13 +56,13 @@ class ResidentMemory:
     """Bytes of this process in physical memory, as Linux counts them."""
 
     def now(self) -> int:
-        """Return the bytes in use, after the free ones were returned to the system."""
+        """Return the bytes in use, after returning free memory to the system."""
         return_free_memory()
         return self.resident()
 
     def resident(self) -> int:
         """Return the bytes in use."""
-        return self._status("VmRSS")
+        return status("VmRSS")
 
     def restart(self) -> None:
         """Measure the peak from now on, if the kernel allows it."""
@@ -75,19 +75,21 @@ class ResidentMemory:
     def peak(self) -> int:
         """Return the most bytes since `restart`, or since the process started."""
         try:
-            return self._status("VmHWM")
+            return status("VmHWM")
         except LookupError:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
-    def _status(self, name: str) -> int:
-        for line in STATUS.read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024
-        raise LookupError(name)
+
+def status(name: str, process: object = "self") -> int:
+    """Return an entry of Linux's status of a process, in bytes: `VmRSS`, the memory in use, or `VmHWM`, its peak."""
+    for line in Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(name)
 
 
 def return_free_memory() -> None:
-    """Return free memory to the system; glibc would keep it for the next request."""
+    """Return free memory to the system, which glibc would keep for the next request."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
 

@@ -1,4 +1,4 @@
-"""A training step of AllenNLP's own language model, beside ours: the same sizes, batches and number of samples."""
+"""AllenNLP's own language model, to compare a training step: the same sizes, batches and number of samples as ours."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID
 
 
 class AllenNlpContextualizer(Seq2SeqEncoder):
-    """AllenNLP's ELMo LSTM, of which a language model reads the last layer."""
+    """AllenNLP's ELMo LSTM. Its last layer is the input of a language model's softmax."""
 
     def __init__(self, options: BiLMOptions, dropout: float) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Peer(nn.Module):
         )
 
     def forward(self, tokens: dict[str, dict[str, Tensor]]) -> dict[str, Any]:
-        """Score a batch of sentences, from the tensors that ours reads."""
+        """Score a batch of sentences, given the tensors that our model reads."""
         words = tokens["words"]["tokens"]  # (B, T)
         with_boundaries = {
             "tokens": {"tokens": add_boundaries(words, words > 0, BEGIN_ID, END_ID)},  # (B, T + 2)
@@ -98,7 +98,7 @@ class Peer(nn.Module):
 
 
 def peer_optimizer(peer: Peer, learning_rate: float) -> torch.optim.Optimizer:
-    """Return the optimizer of AllenNLP's config, which updates the rows of the softmax that a batch used."""
+    """Return the optimizer of AllenNLP's config, which updates only the softmax rows that a batch used."""
     parameters: Sequence[Any] = [*peer.named_parameters()]
     return Optimizer.from_params(
         Params({"type": "dense_sparse_adam", "lr": learning_rate}), model_parameters=parameters

@@ -1,4 +1,4 @@
-"""A training step of the biLM: tokens per second, and the share of the machine's peak rate."""
+"""Time a training step of the biLM: tokens per second, and the share of the machine's peak rate."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -35,11 +35,11 @@ LOADERS: dict[str, dict[str, Any]] = {
     "windows": {"type": "unrolled_streams", "streams": 128, "window": 20},
     "sentences": {"type": "sentence_batches", "max_tokens": 2560, "max_sentence_length": 400},
 }
-"""The published recipe, 128 streams cut every 20 words; and whole sentences with as many tokens."""
+"""The published recipe, 128 streams cut every 20 words, and batches of whole sentences with as many tokens."""
 PEAK_SIZES = {"cpu": 2048, "cuda": 8192}
 """The rows and columns of the product that measures the peak."""
 SAMPLES = 8192
-"""The samples of a softmax beside AllenNLP's, as in bilm-tf and in AllenNLP's config."""
+"""The samples of the softmax when compared with AllenNLP's, as in bilm-tf and in AllenNLP's config."""
 
 
 class Run(NamedTuple):
@@ -58,7 +58,7 @@ class Run(NamedTuple):
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Yield a table for windows and one for whole sentences, and one beside AllenNLP's language model."""
+    """Yield a table for windows, one for whole sentences, and one that compares AllenNLP's language model."""
     peaks = {precision: peak_flops(precision, settings.device) for precision in PRECISIONS}
     with TemporaryDirectory() as folder:
         text = Path(folder) / "text.txt"
@@ -173,7 +173,7 @@ def loss_without_dropout(run: Run) -> float:
 
 
 def floating_point_operations(run: Run) -> int:
-    """Return the operations of a step for each batch: two per multiplication of its products and convolutions."""
+    """Return the operations of one step per batch: two for each multiplication in its products and convolutions."""
 
     def onednn_linear(values: torch.Size, weight: torch.Size, *_: Any, **__: Any) -> int:
         return 2 * values.numel() * weight[0]  # (N, I) by (O, I)
@@ -186,7 +186,7 @@ def floating_point_operations(run: Run) -> int:
 
 
 def peak_flops(precision: str, device: torch.device) -> float:
-    """Return the floating-point operations per second of a large product, by the fastest way that PyTorch has."""
+    """Return the floating-point operations per second of a large product, by PyTorch's fastest routine."""
     size = PEAK_SIZES[device.type]
     multiplications = [Workspace(product, device).weight(size, size) for product in products(precision, device)]
     best = min(seconds(partial(multiply, size), device) for _ in range(6) for multiply in multiplications)

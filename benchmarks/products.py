@@ -1,4 +1,4 @@
-"""The limit: only the matrix products of a biLM, in the same shapes and the same order of time steps."""
+"""The limit: the matrix products of a biLM alone, with the same shapes and the same order of time steps."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
@@ -17,7 +17,7 @@ from elmo_plugin.options import BiLMOptions, LstmOptions
 from elmo_plugin.text import BOUNDARIES
 
 STEP_ROWS = 32
-"""Rows of the product by which the fastest one is chosen: one time step of a usual batch."""
+"""The rows of the products among which the fastest is chosen: one time step of a usual batch."""
 BOUNDARY_WORDS = "\2\3"
 """Stand-ins for `<S>` and `</S>`, which the character encoder reads as words of one character each."""
 
@@ -26,7 +26,7 @@ Multiply = Callable[[Tensor, Tensor], object]
 
 
 class Product(NamedTuple):
-    """A way that PyTorch offers to multiply by a weight (O, I), which is prepared once."""
+    """One of PyTorch's ways to multiply by a weight (O, I), which is prepared once."""
 
     name: str
     precision: str
@@ -34,7 +34,7 @@ class Product(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """The sizes that decide the products of a batch: its new words, their longest one in characters, its sentences."""
+    """The sizes that determine the products of a batch: new words, characters of the longest one, sentence lengths."""
 
     words: int
     characters: int
@@ -68,7 +68,7 @@ class Workspace:
         self.outputs = torch.empty(0, **self.like)
 
     def weight(self, width: int, input_dim: int) -> Callable[[int], None]:
-        """Prepare a random weight (O, I). Return a function that multiplies this many rows by it."""
+        """Prepare a random weight (O, I), and return a function that multiplies a given number of rows by it."""
         multiply = self.product.prepare(torch.randn(width, input_dim, **self.like) / input_dim**0.5)
 
         def run(rows: int) -> None:
@@ -94,7 +94,7 @@ class EncoderProducts:
         self.dense += [space.weight(output_dim, cnn.n_filters)] * (cnn.n_filters != output_dim)
 
     def __call__(self, words: int, characters: int) -> None:
-        """Encode this many words, padded to the longest one and one window more."""
+        """Encode this many words, padded to the longest one plus one window."""
         padded = min(characters + self.widest, self.max_characters)
         for start in range(0, words, WORDS_AT_ONCE):
             some = min(WORDS_AT_ONCE, words - start)
@@ -123,7 +123,7 @@ class DirectionProducts:
 
 
 class BareProducts:
-    """All products of a biLM, computed in one way."""
+    """All products of a biLM, computed in the same way."""
 
     def __init__(self, options: BiLMOptions, product: Product, device: torch.device) -> None:
         space = Workspace(product, device)
@@ -139,7 +139,7 @@ class BareProducts:
                 cell(shapes.active)
 
     def call(self, batches: Sequence[Shapes]) -> Call:
-        """Return the products of these batches as a call to time. The buffers have grown to their size before."""
+        """Return the products of these batches as a call to time, after growing the buffers to their full size."""
         most_characters = max(batches, key=lambda shapes: min(shapes.words, WORDS_AT_ONCE) * shapes.characters)
         self([most_characters, max(batches, key=lambda shapes: sum(shapes.lengths))])
         return Call(self.name, partial(self, batches))

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.serve`: a server under load, with right and hostile requests, against the predictors alone."""
+"""`python -m benchmarks.serve`: compare a server, under load and hostile requests, with the predictors alone."""
 
 import argparse
 import json
@@ -10,29 +10,30 @@ import sys
 import threading
 from collections import Counter
 from http.client import HTTPConnection, HTTPException
-from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, Optional
 
 from allennlp.common.checks import ConfigurationError
 
-from benchmarks.memory import MIB
+from benchmarks.memory import MIB, status
 from benchmarks.table import Table, machine
+from elmo_plugin.commands.arguments import count
 from elmo_plugin.serving import ServedModel, load_served
 
 DESCRIPTION = """
-Serve a model in a process of its own, and ask it from several clients at the same time. Seven of ten requests are
-right: random tags, log probabilities and vectors of one to eight sentences, in many scripts, some of them empty or with
-lone surrogates or words of 300 bytes. The others are wrong: no JSON, other types, too large, too deep, broken off.
+Serve a model in a process of its own, and send it requests from several clients at the same time. Seven of ten requests
+are valid: they ask for tags, log probabilities or vectors of one to eight sentences, in many scripts, some of them
+empty or with lone surrogates or words of 300 bytes. The others are invalid: not JSON, of wrong types, too large, too
+deep, or broken off.
 
-Every right answer is compared with that of the predictor alone, one sentence at a time. Printed are requests per
-second, the latency, what was answered, the largest difference, and the memory before and after. The exit code is 1 if
-a right request got anything but the right answer, or a wrong one an answer or a traceback.
+Every answer to a valid request is compared with the predictor alone, one sentence at a time. The table has the requests
+per second, the latency, the statuses, the largest difference, and the memory before and after. The exit code is 1 if a
+valid request gets a wrong answer or none, or if an invalid one gets an answer or a traceback.
 
   python -m benchmarks.serve runs/demo/model.tar.gz --requests 4000
 """
 MOST_DIFFERENCE = 1e-4
-"""Between answers in a batch and alone, of probabilities, vectors and, relatively, log probabilities."""
+"""The largest allowed difference between a sentence's answers in a batch and alone, relative for numbers above 1."""
 QUARTERS = 4
 SCRIPTS = (
     "Greta sailed to Port Orrin .",
@@ -48,7 +49,7 @@ ERRORS = (400, 404, 405, 408, 413, 422)
 
 
 class Right(NamedTuple):
-    """A right request: its path, its body, and the right answers."""
+    """A valid request: its path, its body, and the right answers."""
 
     path: str
     body: bytes
@@ -65,7 +66,7 @@ def sentence(draw: random.Random) -> Any:
 
 
 def right_requests(model: ServedModel, number: int, draw: random.Random) -> list[Right]:
-    """Return requests with the answers of the predictors alone: each sentence by itself, in one thread."""
+    """Return valid requests with the answers of the predictors alone: each sentence by itself, in one thread."""
     tasks = {f"/{model.label_task}": model.label, "/log-probabilities": model.log_probabilities, "/embed": None}
     is_served = {"/log-probabilities": model.language_model is not None, "/embed": bool(model.embedders)}
     paths = [path for path in PATHS if path in tasks and is_served.get(path, True)]
@@ -84,7 +85,7 @@ def right_requests(model: ServedModel, number: int, draw: random.Random) -> list
 
 
 def wrong_requests(path: str) -> list[tuple[str, str, bytes]]:
-    """Return requests that must get an error: method, path and body."""
+    """Return invalid requests, which must get an error: method, path and body."""
     bodies: list[bytes] = [b"", b"{", b"\xff\xfe", b"null", b"[" * 100_000, b"9" * 10_000, b"x" * 3_000_000]
     bodies += [b'{"sentences": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}"]
     values: list[Any] = [[], 5, "text", None, {"sentences": "text"}, {"sentences": [5]}, {"sentences": [["a", None]]}]
@@ -100,7 +101,7 @@ def wrong_requests(path: str) -> list[tuple[str, str, bytes]]:
 
 
 def difference(found: Any, wanted: Any) -> float:
-    """Return the largest difference of numbers; infinity where anything else differs."""
+    """Return the largest difference of numbers, or infinity if anything else differs."""
     if isinstance(wanted, dict) and isinstance(found, dict) and found.keys() == wanted.keys():
         return max((difference(found[key], wanted[key]) for key in wanted), default=0.0)
     if isinstance(wanted, list) and isinstance(found, list) and len(found) == len(wanted):
@@ -111,7 +112,7 @@ def difference(found: Any, wanted: Any) -> float:
 
 
 class Load:
-    """What the clients found."""
+    """Sends requests, and collects what the clients found."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -132,30 +133,30 @@ class Load:
             connection.close()
 
     def ask_right(self, request: Right) -> None:
-        """Ask, and compare the answers."""
+        """Send a valid request, and compare the answers."""
         start = perf_counter()
-        status, value = self.ask("POST", request.path, request.body)
+        code, value = self.ask("POST", request.path, request.body)
         seconds = perf_counter() - start
         found = difference(value.get("answers"), request.answers)
         with self._lock:
             self.seconds.append(seconds)
-            self.statuses[f"right: {status}"] += 1
+            self.statuses[f"right: {code}"] += 1
             self.equal += found == 0
-            if status == 200 and found < MOST_DIFFERENCE:
+            if code == 200 and found < MOST_DIFFERENCE:
                 self.difference = max(self.difference, found)
             else:
-                self.wrong.append(f"{request.path} {request.body[:100]!r}: {status}, difference {found}")
+                self.wrong.append(f"{request.path} {request.body[:100]!r}: {code}, difference {found}")
 
     def ask_wrong(self, method: str, path: str, body: bytes) -> None:
-        """Ask for what cannot be answered."""
-        status, value = self.ask(method, path, body)
+        """Send an invalid request, and check that the answer is an error."""
+        code, value = self.ask(method, path, body)
         with self._lock:
-            self.statuses[f"wrong: {status}"] += 1
-            if status not in ERRORS or value.keys() != {"error"} or "Traceback" in value["error"]:
-                self.wrong.append(f"{method} {path} {body[:100]!r}: {status} {value}")
+            self.statuses[f"wrong: {code}"] += 1
+            if code not in ERRORS or value.keys() != {"error"} or "Traceback" in value["error"]:
+                self.wrong.append(f"{method} {path} {body[:100]!r}: {code} {value}")
 
     def leave(self, body: bytes) -> None:
-        """Send half of a request and leave."""
+        """Send half of a request and close the connection."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=120)
         connection.putrequest("POST", "/tag")
         connection.putheader("Content-Length", str(2 * len(body) + 1))
@@ -166,7 +167,7 @@ class Load:
 
 
 class Server:
-    """The command in a process of its own, as users start it."""
+    """The command `serve-elmo` in a process of its own, as users start it."""
 
     def __init__(self, model: str) -> None:
         command = [sys.executable, "-m", "allennlp", "serve-elmo", model, "--port", "0"]
@@ -186,10 +187,7 @@ class Server:
 
     def memory(self, name: str = "VmRSS") -> float:
         """Return the MiB that the process has in memory, or with `VmHWM` the most that it had."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
-        found = re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)
-        assert found
-        return int(found[1]) * 1024 / MIB
+        return status(name, self.process.pid) / MIB
 
     def stop(self) -> int:
         """Send SIGTERM, and return the exit code."""
@@ -200,7 +198,7 @@ class Server:
 
 
 def client(load: Load, right: list[Right], number: int, draw: random.Random) -> None:
-    """Ask one after the other: seven of ten requests are right."""
+    """Send requests one after the other: seven of ten are valid."""
     wrong = wrong_requests(right[0].path)
     for _ in range(number):
         chance = draw.random()
@@ -216,7 +214,7 @@ def client(load: Load, right: list[Right], number: int, draw: random.Random) -> 
 
 
 def under_load(load: Load, right: list[Right], requests: int, clients: int, seed: str) -> None:
-    """Let clients ask at the same time."""
+    """Run several clients at the same time."""
     threads = [
         threading.Thread(target=client, args=(load, right, requests // clients, random.Random(f"{seed} {number}")))
         for number in range(clients)
@@ -230,7 +228,7 @@ def under_load(load: Load, right: list[Right], requests: int, clients: int, seed
 
 
 def measure(args: argparse.Namespace) -> tuple[Table, bool]:
-    """Return the table of a run, and whether all that was answered is right."""
+    """Return the table of a run, and whether every answer was right."""
     right = right_requests(load_served(args.model), args.questions, random.Random(0))
     server = Server(args.model)
     load = Load(server.port)
@@ -265,7 +263,7 @@ def _at(seconds: list[float], share: float) -> str:
 
 
 def main(arguments: Optional[list[str]] = None) -> int:
-    """Measure and print. Return 1 for a wrong answer, 2 for a model that cannot be served."""
+    """Measure and print a table. Return 1 for a wrong answer, and 2 for a model that cannot be served."""
     args = parse(arguments)
     try:
         table, is_right = measure(args)
@@ -283,10 +281,15 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="as for `allennlp serve-elmo`")
-    add("--requests", type=int, default=2000, metavar="N", help="default: 2000")
-    add("--clients", type=int, default=8, metavar="N", help="default: 8")
-    add("--questions", type=int, default=200, metavar="N", help="different right requests; default: 200")
-    return parser.parse_args(arguments)
+    add("--requests", type=count, default=2000, metavar="N", help="default: 2000")
+    add("--clients", type=count, default=8, metavar="N", help="default: 8")
+    add("--questions", type=count, default=200, metavar="N", help="different valid requests; default: 200")
+    args = parser.parse_args(arguments)
+    if args.requests < QUARTERS * args.clients:
+        parser.error(
+            f"--requests: expected at least {QUARTERS} for each of {args.clients} clients, got {args.requests}"
+        )
+    return args
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The settings that every benchmark gets."""
+"""The settings that every benchmark receives."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Settings(NamedTuple):
     size : `str`
         The name of the biLM's size.
     options : `BiLMOptions`
-        The sizes that it stands for.
+        The sizes of that biLM.
     files : `Path`
         The folder with the weights that all systems read, in bilm-tf's format.
     device : `torch.device`
@@ -41,5 +41,5 @@ class Settings(NamedTuple):
 
     @property
     def long_repeats(self) -> int:
-        """Return the number of rounds where one round takes minutes."""
+        """Return the number of rounds for benchmarks whose rounds take minutes."""
         return min(self.repeats, 3)

@@ -29,7 +29,7 @@ class Embedder(Protocol):
         """Return all layers in float32, with boundaries: (B, T, C) to (L, B, T + 2, D)."""
 
     def clear(self) -> None:
-        """Clear what earlier batches left."""
+        """Clear what earlier batches left: cached words, or the LSTM state."""
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,13 @@ def all_systems(device: torch.device) -> list[System]:
 
 
 def int8_systems(device: torch.device) -> list[System]:
-    """Return ours with weights of int8, if this device multiplies by them."""
+    """Return ours with int8 weights, if this device can multiply by them."""
     return [INT8] if precision_on(device, "int8") == "int8" else []
 
 
 @torch.no_grad()
 def runs(system: System, device: torch.device) -> bool:
-    """Return whether the kernel runs on this device in this precision. It is tried on two short sentences."""
+    """Return whether the kernel runs on this device in this precision, by trying it on two short sentences."""
     like: dict[str, Any] = {"device": device, "dtype": PRECISIONS[system.precision]}
     try:
         lstm = ElmoLstm(LstmOptions(cell_dim=64, projection_dim=32), kernel=str(system.kernel)).to(**like)

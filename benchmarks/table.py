@@ -1,4 +1,4 @@
-"""Markdown tables, and the head that says what was measured on which machine."""
+"""Markdown tables, and a head that says what was measured on which machine."""
 
 import os
 import platform
@@ -48,7 +48,7 @@ def head(size: str, lstm: LstmOptions, device: torch.device, text: str, module: 
 
 def machine(module: str) -> list[str]:
     """Return the lines that name the machine, the versions and the command."""
-    # Folders of this machine are left out.
+    # Folders are left out, because they mean nothing on another machine.
     arguments = [Path(argument).name if "/" in argument else argument for argument in sys.argv[1:]]
     cores = len(os.sched_getaffinity(0))
     return [
@@ -80,14 +80,14 @@ def instructions() -> str:
 
 
 def cpu_info() -> dict[str, str]:
-    """Return what Linux says of the processor."""
+    """Return what Linux says about the processor."""
     file = Path("/proc/cpuinfo")
     lines = (line.partition(":") for line in (file.read_text().splitlines() if file.exists() else []))
     return {key.strip(): value.strip() for key, _, value in lines}
 
 
 def commit() -> str:
-    """Return the short hash, with a mark if files differ from it; `unknown` outside a repository."""
+    """Return the short hash of the commit, with a note if files differ from it, or `unknown` outside a repository."""
 
     def git(*command: str) -> str:
         return subprocess.run(["git", *command], cwd=ROOT, capture_output=True, check=True, text=True).stdout.strip()
@@ -99,11 +99,11 @@ def commit() -> str:
 
 
 def time_cells(times: Times, baseline: Times) -> list[str]:
-    """Return the median, the range, and how many times faster than the baseline it is."""
+    """Return the median, the range, and how many times faster than the baseline the system is."""
     low, high = duration(min(times.seconds)), duration(max(times.seconds))
     return [duration(times.median), f"{low}–{high}", f"{times.times_faster_than(baseline):.2f} ×"]
 
 
 def duration(seconds: float) -> str:
-    """Return about three digits, in milliseconds or seconds."""
+    """Return a duration with about three digits, in milliseconds or seconds."""
     return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.2f} s" if seconds < 100 else f"{seconds:.0f} s"

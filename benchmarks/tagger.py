@@ -1,4 +1,4 @@
-"""A training step of a tagger on frozen ELMo: with AllenNLP's token embedder, and with ours."""
+"""Time a training step of a tagger on frozen ELMo, with AllenNLP's token embedder and with ours."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ N_TAGS = 17
 """The number of parts of speech in Universal Dependencies."""
 WORD_DIM, HIDDEN_DIM = 100, 100
 INDEXER = "characters"
-"""Not `elmo`: the tagger would reserve those ids for an ELMo of its own."""
+"""Not `elmo`, which the tagger would reserve for an ELMo of its own."""
 
 
 class Trained(NamedTuple):
@@ -46,7 +46,7 @@ class Trained(NamedTuple):
 
     @torch.no_grad()
     def vectors(self) -> Tensor:
-        """Return ELMo and word vectors as the tagger reads them, (1, B, T, ·). The batch's words are cached then."""
+        """Return ELMo and word vectors as the tagger reads them, (1, B, T, ·). This caches the words of the batch."""
         clear(self.model)
         text: Any = self.model.eval().text
         embedded: Tensor = text.text_field_embedder(self.batch["tokens"])  # (B, T, ·)
@@ -80,7 +80,7 @@ def measure(settings: Settings) -> Iterator[Table]:
 
 
 def compare(taggers: dict[str, Trained]) -> dict[str, Agreement]:
-    """Give all taggers the weights of AllenNLP's, and compare the vectors that they read. Raises `Disagreement`."""
+    """Copy the weights of AllenNLP's tagger to all, and compare the vectors they read. Raises `Disagreement`."""
     first = taggers[ALLENNLP.name]
     shared = {name: value for name, value in first.model.state_dict().items() if "elmo" not in name}
     expected, mask = first.vectors(), get_text_field_mask(first.batch["tokens"])  # (1, B, T, ·), (B, T)

@@ -1,4 +1,4 @@
-"""Sentences to measure with: those of a file, or made-up ones with English-like word and length distributions."""
+"""Sentences to measure with, from a file or made up with the word and length distributions of English."""
 
 import sys
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ from elmo_plugin.text import length_batches
 
 Sentences = list[list[str]]
 WORD_TYPES = 50_000
-"""The number of different words that made-up text is drawn from."""
+"""The number of different words in made-up text."""
 EXPONENT = 1.2
-"""The exponent of the Zipf–Mandelbrot law. With it 50,000 tokens hold some 8,000 different words, as in newspapers."""
+"""The exponent of the Zipf–Mandelbrot law. At 1.2, 50,000 tokens have about 8,000 different words, as in newspapers."""
 
 
 class Text(NamedTuple):
-    """Tokenised sentences, and a description of their source for the tables."""
+    """Tokenized sentences, and a description of their source for the tables."""
 
     sentences: Sentences
     origin: str
@@ -80,13 +80,13 @@ def made_up_word(rank: int) -> str:
 
 
 def distinct_words(words: list[str], count: int) -> list[str]:
-    """Return `count` different words, those given first, then made-up ones."""
+    """Return `count` different words: first the given words, then made-up ones."""
     known = list(dict.fromkeys(words))[:count]
     return known + [f"{made_up_word(rank)}{rank}" for rank in range(1, count - len(known) + 1)]
 
 
 def first_tokens(sentences: Sentences, n_tokens: int) -> Sentences:
-    """Return the first sentences that hold `n_tokens`, or all of them."""
+    """Return the first sentences, up to `n_tokens` tokens and the end of the sentence, or all of them."""
     ends = accumulate(map(len, sentences))
     return sentences[: 1 + sum(end < n_tokens for end in ends)]
 

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 
 class Call(NamedTuple):
-    """A function to time, and a function that is called before each time and is not timed."""
+    """A function to time, and a function to call before each run, which is not timed."""
 
     name: str
     run: Callable[[], object]
@@ -27,12 +27,12 @@ class Times(NamedTuple):
         return median(self.seconds)
 
     def times_faster_than(self, other: "Times") -> float:
-        """Return the median of the ratios within each round, since whatever slows a round slows both."""
+        """Return the median of the ratios within each round, because a disturbance slows both systems in a round."""
         return median(theirs / ours for theirs, ours in zip(other.seconds, self.seconds, strict=True))
 
 
 def seconds(run: Callable[[], object], device: torch.device) -> float:
-    """Return the seconds of one call, until the device has finished."""
+    """Return the seconds that one call takes, until the device has finished."""
     synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     synchronize()
     start = perf_counter()
@@ -42,7 +42,7 @@ def seconds(run: Callable[[], object], device: torch.device) -> float:
 
 
 def interleave(calls: Sequence[Call], rounds: int, device: torch.device, warm_up: bool = True) -> dict[str, Times]:
-    """Time every call once per round, in order. With `warm_up`, a first round is not counted."""
+    """Time every call once per round, in order. With `warm_up`, there is a first round that does not count."""
     times = {call.name: Times([]) for call in calls}
     total = (rounds + warm_up) * len(calls)
     with tqdm(total=total, unit="call", leave=False, disable=None) as progress:  # on stderr, if it is a terminal

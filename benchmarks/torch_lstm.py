@@ -26,7 +26,7 @@ class TorchLstm(nn.Module):
         return torch.cat([forward, torch.stack([reverse_sentences(each, lengths) for each in backward])], dim=-1)
 
     def run_direction(self, direction: int, inputs: Tensor, lengths: Tensor) -> Tensor:
-        """Return the outputs of each layer, (n_layers, B, T, P), for sentences in their reading order."""
+        """Return the outputs of each layer, (n_layers, B, T, P), for sentences in the direction's reading order."""
         outputs: list[Tensor] = []
         for lstm in (self.forward_layers, self.backward_layers)[direction]:
             packed = pack_padded_sequence(outputs[-1] if outputs else inputs, lengths.cpu(), batch_first=True)
@@ -37,7 +37,7 @@ class TorchLstm(nn.Module):
 
 @torch.no_grad()
 def as_torch(layer: Any) -> nn.LSTM:
-    """Convert a `ProjectedLstm`, one layer of one direction. PyTorch has two biases; the second one is 0."""
+    """Convert a `ProjectedLstm`, one layer of one direction. PyTorch has two biases; the second is set to 0."""
     cell_dim, projection_dim = layer.bias.numel() // 4, layer.weight_hh.size(1)
     lstm = nn.LSTM(layer.weight_ih.size(1), cell_dim, proj_size=0 if layer.weight_hr is None else projection_dim)
     weights = {"weight_ih_l0": layer.weight_ih, "weight_hh_l0": layer.weight_hh, "bias_ih_l0": layer.bias}

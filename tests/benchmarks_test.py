@@ -120,9 +120,13 @@ def test_the_cosine_of_the_worst_layer_decides_on_bfloat16() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "allowed"),
-    [(["embedding"], "embed, layers, tagger, pretrain, long, growth, same"), (["--size", "large"], "small, original")],
+    [
+        (["embedding"], "embed, layers, tagger, pretrain, long, growth, same"),
+        (["--size", "large"], "small, original"),
+        (["--tokens", "0"], "1 or more"),
+    ],
 )
-def test_an_unknown_name_is_rejected(arguments: list[str], allowed: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_argument_is_rejected(arguments: list[str], allowed: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     error = capsys.readouterr().err

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from elmo_plugin.config_keys import at_least
 from elmo_plugin.text.sentences import padded_ids
 
 BEGIN_OF_SENTENCE = 256 + 1
@@ -40,11 +41,12 @@ def boundary_ids(mark: int, max_characters: int = 50) -> list[int]:
 def batch_to_ids(sentences: Iterable[Iterable[str]], max_characters: int = 50) -> Tensor:
     """Return the ids of tokenized sentences, (B, T, C), padded with 0 to the longest sentence.
 
-    Unlike `allennlp.modules.elmo.batch_to_ids`, it works for any C.
+    Unlike `allennlp.modules.elmo.batch_to_ids`, it works for any C of 3 or more: two marks and one byte.
 
     >>> batch_to_ids([["Two", "words"], ["One"]]).shape
     torch.Size([2, 2, 50])
     """
+    at_least(3, max_characters=max_characters)
     return padded_ids(sentences, lambda word: word_to_ids(word, max_characters), max_characters)
 
 

@@ -200,7 +200,7 @@ def test_a_bilm_of_words_reads_word_ids() -> None:
     assert mask.tolist() == [[True] * 4 + [False], [True] * 5]
     table = bilm.token_encoder.embedding.weight
     assert torch.equal(layers[0, 0, :4, :8], table[[1, 4, 6, 2]])
-    with pytest.raises(ValueError, match="word id 7 in the input; expected at most 6"):
+    with pytest.raises(ValueError, match="expected word ids up to 6, got the id 7"):
         bilm(torch.tensor([[7]]))
 
 

@@ -147,7 +147,7 @@ def test_a_word_input_bilm_takes_more_dimensions(tmp_path: Path) -> None:
 
 
 def test_ids_of_another_vocabulary_are_an_error() -> None:
-    with pytest.raises(ValueError, match="word id 8 in the input; expected at most 7"):
+    with pytest.raises(ValueError, match="expected word ids up to 7, got the id 8"):
         embedder(bilm=OF_WORDS)(torch.tensor([[1, 8]]))
 
 

@@ -31,5 +31,11 @@ def test_answers_that_differ_in_anything_but_rounding_are_wrong() -> None:
         assert serve.difference(wrong, answer) == float("inf")
 
 
+def test_too_few_requests_for_every_client_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        serve.main(["model", "--requests", "31", "--clients", "8"])
+    assert "--requests: expected at least 4 for each of 8 clients, got 31" in capsys.readouterr().err
+
+
 def test_a_missing_model_is_an_error() -> None:
     assert serve.main(["nowhere"]) == 2

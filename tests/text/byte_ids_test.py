@@ -69,6 +69,11 @@ def test_a_batch_without_words_keeps_its_dimensions(sentences: list[list[str]]) 
     assert batch_to_ids(sentences, 20).shape == (len(sentences), 0, 20)
 
 
+def test_a_width_without_room_for_a_byte_is_rejected() -> None:
+    with pytest.raises(ConfigurationError, match="'max_characters': expected 3 or more, got 2"):
+        batch_to_ids([["a"]], 2)
+
+
 def test_a_word_is_framed_and_padded() -> None:
     assert word_to_ids("ab", 6) == [259, 98, 99, 260, 261, 261]
     assert word_to_ids("abcdef", 6) == [259, 98, 99, 100, 101, 260]
