@@ -122,7 +122,8 @@ class BiLM(nn.Module):
         """Return an all-zero state for a batch of `batch_size` sentences; it is empty without LSTMs."""
         if isinstance(self.lstm, ElmoLstm):
             return self.lstm.zero_state(batch_size, like)
-        return LstmState(*(like.new_zeros(0, 2, batch_size, self.options.lstm.projection_dim) for _ in range(2)))
+        empty = like.new_zeros(0, 2, batch_size, self.options.lstm.projection_dim)
+        return LstmState(empty, empty)
 
     def expose_token_layer(self) -> nn.Module:
         """Return a module whose output is the token layer (B, T, P) without `<S>` and `</S>`, for hooks.

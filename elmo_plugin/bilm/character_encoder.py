@@ -99,19 +99,16 @@ class CharacterEncoder(CharacterLevelEncoder):
         return fit_width(ids, self.options.max_characters_per_token)
 
     def encode_some(self, words: Tensor) -> Tensor:
-        """Encode ids (N, C) as vectors (N, P), up to the end of the longest word and one window of padding."""
-        return self.encode(self._trim(words))
+        """Encode ids (N, C) as vectors (N, P), without the columns that are padding in all words.
 
-    def _trim(self, words: Tensor) -> Tensor:
-        """Cut columns that are padding in all words, except one window of the widest filter.
-
-        Max-pooling sees that window, and further ones would equal it. An id 0 inside a word, which no indexer gives,
-        is not padding for the convolutions.
+        One window of padding for the widest filter stays: max-pooling sees it, and further ones would equal it. An id 0
+        inside a word, which no indexer gives, is not padding for the convolutions.
         """
         present = (words > 0).any(dim=1, keepdim=True)  # (N, 1)
         written = ((words != self.padding) & present).any(dim=0)  # (C,)
         longest = int(written.nonzero().max()) + 1 if bool(written.any()) else 0
-        return words[:, : longest + max(width for width, _ in self.options.filters)]
+        widest = max(width for width, _ in self.options.filters)
+        return self.encode(words[:, : longest + widest])
 
     def encode(self, words: Tensor) -> Tensor:
         """Encode each word: ids (N, C) to vectors (N, P)."""

@@ -64,14 +64,11 @@ class WordCache:
 
     def _learn(self, encoder: CharacterLevelEncoder, ids: Tensor, words: list[bytes]) -> None:
         """Add the words that are not in the cache, after clearing it if the weights changed or it would be too full."""
-        made_by = fingerprint(encoder)
-        if made_by != self._made_by:
+        made_by, new = fingerprint(encoder), self._new_words(words)
+        if made_by != self._made_by or (self._rows and len(self._rows) + len(new) > self.capacity):
             self._clear()
-            self._made_by = made_by
-        new = self._new_words(words)
-        if self._rows and len(self._rows) + len(new) > self.capacity:
-            self._rows, self._vectors = {}, None
             new = self._new_words(words)
+        self._made_by = made_by
         if new:
             self._add(new, encoder.encode_all(ids.flatten(0, 1)[list(new.values())]))  # (new words, P)
 

@@ -44,7 +44,7 @@ class WordEncoder(TokenEncoder):
         highest = int(ids.max()) if ids.numel() else 0
         if highest >= self.embedding.num_embeddings:
             raise ValueError(
-                f"expected word ids up to {self.embedding.num_embeddings - 1}, got the id {highest}: read the text with "
-                "the vocabulary that the biLM was trained with; if that has no <UNK>, it must have every word"
+                f"expected word ids up to {self.embedding.num_embeddings - 1}, got the id {highest}: read the text "
+                "with the vocabulary that the biLM was trained with; if that has no <UNK>, it must have every word"
             )
         return TokenTable(self.embedding.weight, ids)

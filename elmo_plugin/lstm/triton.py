@@ -30,16 +30,12 @@ def fused(
 
     Raises `ValueError` on a CPU, unless Triton's interpreter runs the kernels.
     """
-    check_device(gates.device)
-    return packed(gates.contiguous(), sizes, recurrent, projection, state, clips, TritonPointwise())
-
-
-def check_device(device: torch.device) -> None:
-    """Raise `ValueError` on a device where these kernels cannot run."""
-    if device.type != "cuda" and isinstance(cell_forward, triton.runtime.JITFunction):
+    if gates.device.type != "cuda" and isinstance(cell_forward, triton.runtime.JITFunction):
         raise ValueError(
-            f"kernel 'fused': expected a CUDA device, or TRITON_INTERPRET=1 before Triton is imported, got '{device}'"
+            "kernel 'fused': expected a CUDA device, or TRITON_INTERPRET=1 before Triton is imported, got "
+            f"'{gates.device}'"
         )
+    return packed(gates.contiguous(), sizes, recurrent, projection, state, clips, TritonPointwise())
 
 
 class TritonPointwise:
