@@ -96,7 +96,7 @@ def test_the_head_names_the_machine_the_versions_and_the_text() -> None:
         assert part in head
 
 
-def test_nothing_is_timed_where_vectors_differ_and_the_exit_code_is_1(
+def test_different_vectors_are_not_timed_and_exit_with_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layers = systems.OurEmbedder.layers
@@ -182,7 +182,7 @@ def test_a_text_file_is_read_line_by_line(tmp_path: Path) -> None:
     assert str(tmp_path) not in text.origin
 
 
-def test_batches_hold_every_sentence_once_and_no_more_than_they_may() -> None:
+def test_batches_have_every_sentence_once_within_their_limit() -> None:
     by_tokens = list(Batching(12, "tokens").split(SENTENCES))
     assert by_tokens == [[["c"], ["a", "b"]], [["a", "d", "e"]], [["f"] * 9]]
     assert list(map(len, Batching(3, "sentences").split(SENTENCES))) == [3, 1]
@@ -195,7 +195,7 @@ def test_a_word_is_computed_in_the_first_batch_that_has_it() -> None:
     assert first.active == [2, 2, 2, 1]
 
 
-def test_the_limit_has_the_products_of_the_biLM_and_no_more() -> None:
+def test_the_limit_has_exactly_the_products_of_the_biLM() -> None:
     options = options_of("toy")  # H = 64, P = 32, filters of 1, 2 and 3 of 16-dimensional characters, one highway
     with FlopCounterMode(display=False) as counter:
         BareProducts(options, FLOAT32_MM, CPU)(shapes_of([SENTENCES]))
@@ -233,7 +233,7 @@ class Fake:
 
 
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="the kernel cannot reset the peak")
-def test_the_peak_counts_the_model_and_memory_that_was_freed() -> None:
+def test_the_peak_counts_the_model_and_freed_memory() -> None:
     peak = memory.peak_of(Fake(), Path(), CPU, [SENTENCES, SENTENCES])  # type: ignore[arg-type]
     assert 44 < peak.beside_model < 80
     assert 108 < peak.with_model < 144
@@ -247,7 +247,7 @@ def test_the_peak_is_measured_in_another_process(monkeypatch: pytest.MonkeyPatch
     assert called == [(memory.measure_peak, OURS, Path("files"), CPU, [SENTENCES])]
 
 
-def test_the_slope_is_1_in_proportion_and_0_where_nothing_grows() -> None:
+def test_the_slope_is_1_for_proportional_and_0_for_constant_costs() -> None:
     curves = [Curve("us", "time", "tokens", (10, 20, 40), costs) for costs in ((1.0, 2.0, 4.0), (3.0, 3.0, 3.0))]
     assert [curve.slope for curve in curves] == pytest.approx([1.0, 0.0])
 

@@ -155,7 +155,7 @@ def test_a_model_has_one_token_encoder() -> None:
         ("char_cnn.max_characters_per_token", 10**5, "'char_cnn.max_characters_per_token': expected at most 10,000"),
     ],
 )
-def test_what_no_machine_can_hold_is_rejected(path: str, value: Any, fact: str) -> None:
+def test_sizes_that_no_machine_can_hold_are_rejected(path: str, value: Any, fact: str) -> None:
     assert rejection(changed(path, value)).startswith(fact)
 
 
@@ -187,13 +187,13 @@ def test_optional_keys_default_as_in_bilm_tf(path: str, default: Any) -> None:
 
 @pytest.mark.parametrize("key", ["cell_clip", "proj_clip"])
 @pytest.mark.parametrize("none", [MISSING, None, 0, 0.0])
-def test_no_clip_is_said_in_four_ways(key: str, none: Any) -> None:
+def test_four_values_mean_no_clip(key: str, none: Any) -> None:
     lstm = BiLMOptions.from_dict(changed(f"lstm.{key}", none)).lstm
     assert (lstm.cell_clip if key == "cell_clip" else lstm.projection_clip) is None
 
 
 @pytest.mark.parametrize("n_characters", [261, 262])
-def test_both_counts_of_characters_are_the_same_model(n_characters: int) -> None:
+def test_both_counts_of_characters_mean_the_same_model(n_characters: int) -> None:
     assert BiLMOptions.from_dict(changed("char_cnn.n_characters", n_characters)) == BiLMOptions.from_dict(PUBLISHED)
 
 
@@ -208,7 +208,7 @@ def test_both_counts_of_characters_are_the_same_model(n_characters: int) -> None
         ("char_cnn.embedding.dim", "[]"),
     ],
 )
-def test_a_missing_key_is_named_with_those_that_exist(path: str, beside: str) -> None:
+def test_a_missing_key_is_named_with_the_existing_ones(path: str, beside: str) -> None:
     message = rejection(changed(path, MISSING))
     assert message.startswith(f"'{path}': ") and beside in message.partition("got")[2]
 
@@ -265,5 +265,5 @@ def test_a_filter_is_at_most_as_wide_as_a_word_and_a_projection_as_the_cell() ->
 
 
 @pytest.mark.parametrize("options", [[], None, "options.json", 3])
-def test_options_that_are_no_object_are_rejected(options: Any) -> None:
+def test_options_that_are_not_an_object_are_rejected(options: Any) -> None:
     assert f"got a {type(options).__name__}" in rejection(options)

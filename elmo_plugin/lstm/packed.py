@@ -257,7 +257,7 @@ def prepack(recurrent: Tensor, projection: Optional[Tensor], sizes: list[int]) -
 
 
 def tanh_(values: Tensor) -> Tensor:
-    """Compute tanh x = 2 σ(2x) − 1 in place. On a CPU it takes a third of the time of `torch.tanh`, as exactly."""
+    """Compute tanh x = 2 σ(2x) − 1 in place. On a CPU it takes a third of `torch.tanh`'s time, with errors as small."""
     return values.mul_(2).sigmoid_().mul_(2).sub_(1)
 
 

@@ -29,7 +29,7 @@ from tests.oracles import (
 )
 
 IDS = batch_to_ids(SENTENCES)
-TIGHT = {"cell_clip": 0.6, "proj_clip": 0.4}  # bounds that random weights reach often
+TIGHT = {"cell_clip": 0.6, "proj_clip": 0.4}  # bounds that random weights often reach
 SHAPES = {
     "two layers": options(),
     "tight clips": options(**TIGHT),
@@ -49,13 +49,13 @@ shapes = pytest.mark.parametrize("sizes", SHAPES.values(), ids=SHAPES)
 
 
 def weigh(layers: Tensor) -> Tensor:
-    """A sum in which each number has a weight of its own."""
+    """A sum of all numbers, each with its own weight."""
     return (layers * torch.randn(layers.shape, generator=torch.Generator().manual_seed(1))).sum()
 
 
 @shapes
 @pytest.mark.parametrize("kernel", ["packed", "reference"])
-def test_each_layer_is_the_references(tmp_path: Path, sizes: BiLMOptions, kernel: str) -> None:
+def test_each_layer_equals_the_reference(tmp_path: Path, sizes: BiLMOptions, kernel: str) -> None:
     bilm = lively(BiLM(sizes, kernel), scale=1.5)
     reference = reference_elmo(tmp_path, bilm)
     output = bilm(IDS)
@@ -64,14 +64,14 @@ def test_each_layer_is_the_references(tmp_path: Path, sizes: BiLMOptions, kernel
 
 
 def test_random_weights_reach_the_tight_clips() -> None:
-    """Else the tests of parity would not see a clip that is missing or misplaced."""
+    """Otherwise the parity tests would not notice a missing or misplaced clip."""
     state = lively(BiLM(SHAPES["tight clips"]), scale=1.5)(IDS).state
     for part, bound in ((state.cell, 0.6), (state.hidden, 0.4)):
         assert 0.05 < (part.abs() >= bound - 1e-6).float().mean() < 0.95
 
 
 @shapes
-def test_each_parameter_has_the_references_gradient(tmp_path: Path, sizes: BiLMOptions) -> None:
+def test_each_parameter_has_the_gradient_of_the_reference(tmp_path: Path, sizes: BiLMOptions) -> None:
     bilm = lively(BiLM(sizes), scale=1.5)
     reference = reference_elmo(tmp_path, bilm, requires_grad=True)
     weigh(bilm(IDS).layers).backward()
@@ -87,7 +87,7 @@ def test_each_parameter_has_the_references_gradient(tmp_path: Path, sizes: BiLMO
 
 
 @pytest.mark.slow
-def test_the_original_size_has_the_references_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_original_size_has_the_layers_of_the_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lstm_cell_with_projection, "block_orthogonal", lambda *_: None)  # slow, and overwritten at once
     bilm = lively(BiLM(ORIGINAL))
     assert sum(parameter.numel() for parameter in bilm.parameters()) == 93_600_864
@@ -100,7 +100,7 @@ def test_the_original_size_has_the_references_layers(tmp_path: Path, monkeypatch
 
 @pytest.fixture
 def golden() -> Path:
-    """AllenNLP's `allennlp/tests/fixtures/elmo`: a tiny bilm-tf model and what TensorFlow computed with it."""
+    """AllenNLP's `allennlp/tests/fixtures/elmo`: a tiny bilm-tf model and the activations of TensorFlow."""
     folder = os.environ.get("ELMO_FIXTURE")
     if not folder:
         pytest.skip("ELMO_FIXTURE names no folder with the golden activations of the TensorFlow original")
@@ -109,7 +109,7 @@ def golden() -> Path:
 
 @pytest.mark.parametrize("kernel", ["packed", "reference"])
 def test_golden_activations_of_the_tensorflow_original(golden: Path, kernel: str) -> None:
-    """Ten batches of three sentences, the state carried from each batch to the next."""
+    """Ten batches of three sentences; the state is carried from each batch to the next."""
     texts = json.loads((golden / "sentences.json").read_text(encoding="utf-8"))
     bilm, carried = build_bilm(load_checkpoint(golden / "lm_weights.hdf5"), kernel), CarriedState()
     for k, batch in enumerate(zip(*texts, strict=True)):
@@ -125,8 +125,8 @@ def test_golden_activations_of_the_tensorflow_original(golden: Path, kernel: str
             torch.testing.assert_close(torch.stack(top.chunk(2, dim=-1)), wanted, rtol=0, atol=1e-5)
 
 
-def test_golden_activations_are_those_of_the_oracle(golden: Path) -> None:
-    """What `file_layers` computes for shapes that nobody else reads is what TensorFlow computed for this one."""
+def test_the_oracle_computes_the_golden_activations(golden: Path) -> None:
+    """`file_layers` is the oracle for shapes that no other implementation reads."""
     texts = json.loads((golden / "sentences.json").read_text(encoding="utf-8"))
     for j, (text, *_) in enumerate(texts):
         top = file_layers(golden, text.split(), "lm_weights.hdf5")[-1, 1:-1]
@@ -175,7 +175,7 @@ def test_a_state_goes_in_and_comes_out() -> None:
     assert torch.equal(after.layers, bilm(IDS, LstmState(*(part.clone() for part in state))).layers)
 
 
-def test_a_random_bilm_is_the_same_for_the_same_seed_and_draws_from_no_other_stream() -> None:
+def test_a_random_bilm_depends_only_on_its_seed_and_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
     first, again, other = (BiLM.random(options(), seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before)
@@ -185,7 +185,7 @@ def test_a_random_bilm_is_the_same_for_the_same_seed_and_draws_from_no_other_str
     assert not torch.equal(other.lstm.forward_layers[0].weight_ih, first.lstm.forward_layers[0].weight_ih)
 
 
-def test_a_state_dict_says_what_it_is() -> None:
+def test_a_state_dict_describes_its_sizes_and_source() -> None:
     bilm = BiLM(options(n_layers=3), source="somewhere/else")
     assert read_extra_state(bilm.state_dict()["_extra_state"]) == (bilm.options, "somewhere/else")
     BiLM(options(n_layers=3), source="here").load_state_dict(bilm.state_dict())
@@ -221,7 +221,7 @@ def test_the_ids_of_words_are_padded_and_one_beyond_the_vocabulary_names_its_wor
         (options(), "fastest", "'fastest'"),
     ],
 )
-def test_what_describes_no_bilm_is_refused(sizes: BiLMOptions, kernel: str, message: str) -> None:
+def test_invalid_sizes_and_kernels_are_rejected(sizes: BiLMOptions, kernel: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         BiLM(sizes, kernel)
 

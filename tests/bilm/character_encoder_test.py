@@ -1,4 +1,4 @@
-"""The character encoder: its own parts; `bilm_test` compares it with the reference and with the files."""
+"""The parts of the character encoder. `bilm_test` compares the whole with the reference."""
 
 import pytest
 import torch
@@ -28,14 +28,14 @@ def test_a_word_has_one_vector_wherever_it_stands() -> None:
     assert not torch.allclose(vectors[0, 1], vectors[0, 0])
 
 
-def test_words_are_convolved_some_at_a_time_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoding_words_in_blocks_gives_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder, ids = make_encoder(), batch_to_ids(SENTENCES)
     wanted = encoder(ids)
     monkeypatch.setattr(module, "WORDS_AT_ONCE", 3)
     torch.testing.assert_close(encoder(ids), wanted, rtol=0, atol=1e-6)
 
 
-def test_one_product_is_the_convolution_and_its_pooling_gradients_included() -> None:
+def test_convolve_and_largest_equal_torchs_convolution_and_maximum_with_gradients() -> None:
     for convolution in make_encoder().convolutions:
         assert isinstance(convolution, torch.nn.Conv1d)
         characters = torch.randn(5, 12, convolution.in_channels, requires_grad=True)
@@ -48,7 +48,7 @@ def test_one_product_is_the_convolution_and_its_pooling_gradients_included() -> 
             torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_of_equal_windows_the_first_has_the_gradient() -> None:
+def test_the_first_of_equal_windows_gets_the_gradient() -> None:
     values = torch.ones(1, 3, 2, requires_grad=True)
     largest(values).sum().backward()
     assert values.grad is not None and values.grad.tolist() == [[[1, 1], [0, 0], [0, 0]]]
@@ -56,14 +56,14 @@ def test_of_equal_windows_the_first_has_the_gradient() -> None:
         assert torch.equal(largest(values), torch.ones(1, 2))
 
 
-def test_there_is_a_projection_only_where_the_filters_do_not_sum_to_the_output() -> None:
+def test_there_is_a_projection_unless_the_filters_add_up_to_the_output_width() -> None:
     assert make_encoder(output_dim=20).projection is None
     assert make_encoder(output_dim=20)(batch_to_ids([["word"]])).shape == (1, 1, 20)
     assert make_encoder(output_dim=21).projection is not None
 
 
 def test_padding_characters_are_input_like_any_other() -> None:
-    """A filter that only answers to padding finds it in a short word, and not in one that fills all of C."""
+    """A filter that detects only padding finds it in a short word, but not in a word that fills all of C."""
     encoder = make_encoder(filters=[[1, 4]], output_dim=4, n_highway=0, max_characters_per_token=8)
     with torch.no_grad():
         encoder.char_embedding.weight.zero_()[261] = 1.0
@@ -94,7 +94,7 @@ def test_weights_start_as_in_bilm_tf(activation: str) -> None:
     assert not any(convolution.bias.any() for convolution in encoder.convolutions)
     for highway in encoder.highways._layers:
         transform, gate = highway.bias.chunk(2)
-        assert not transform.any() and (gate == 2.0).all()  # carry bias −2, upstream's gate is its negative
+        assert not transform.any() and (gate == 2.0).all()  # bilm-tf's bias is −2, and AllenNLP's gate is its negative
         assert highway.weight.std().item() == pytest.approx(576**-0.5, rel=0.02)
 
 
@@ -111,7 +111,7 @@ def test_an_untrained_highway_carries_its_input() -> None:
 
 @pytest.mark.parametrize("longest", [1, 7, 30, 47, 48, 60])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_each_word_once_and_trimmed_is_the_plain_way(longest: int, activation: str) -> None:
+def test_encoding_each_distinct_word_trimmed_equals_encoding_every_token(longest: int, activation: str) -> None:
     encoder = make_encoder(activation=activation).double()
     sentences = [["a" * length for length in range(1, longest + 1)], ["a", "b" * longest, "a"], []]
     ids = batch_to_ids(sentences)
@@ -124,7 +124,7 @@ def test_each_word_once_and_trimmed_is_the_plain_way(longest: int, activation: s
         torch.testing.assert_close(ours, wanted, rtol=1e-10, atol=1e-10)
 
 
-def test_a_word_is_convolved_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_is_convolved_once_per_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = make_encoder()
     seen: list[torch.Size] = []
     plain = encoder.encode
@@ -134,7 +134,7 @@ def test_a_word_is_convolved_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> No
     assert seen == [torch.Size([module.FEWEST_WORDS, len("boat") + 2 + widest])]
 
 
-def test_a_words_vector_does_not_depend_on_the_words_beside_it_to_the_bit() -> None:
+def test_a_words_vector_has_the_same_bits_beside_any_other_words() -> None:
     encoder = make_encoder(filters=[[1, 32], [2, 64], [3, 96]], embedding={"dim": 16}, output_dim=64)
     encoder.requires_grad_(False)
     words = batch_to_ids([["a", "be", "sea", "boat", "ship" * 4] * 9])
@@ -143,7 +143,7 @@ def test_a_words_vector_does_not_depend_on_the_words_beside_it_to_the_bit() -> N
         assert torch.equal(encoder(words[:, first:last])[0], together[first:last])
 
 
-def test_without_gradients_and_under_autocast_products_are_as_with_them() -> None:
+def test_vectors_are_the_same_with_and_without_gradients_and_autocast() -> None:
     encoder, ids = make_encoder(filters=[[1, 32], [2, 64]], output_dim=64), batch_to_ids(SENTENCES)
     for enabled in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=enabled):

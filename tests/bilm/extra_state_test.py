@@ -1,4 +1,4 @@
-"""What people do to state dicts: average, cast and compare them. What a module says of itself survives it."""
+"""Users average, cast and compare state dicts. The description of a module in its state dict survives that."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ State = dict[str, Tensor]
 
 
 def each(combine: Callable[[list[Tensor]], Any]) -> Callable[[list[State]], State]:
-    """Apply this to the values that states have under each name."""
+    """Return a function that combines the values of several state dicts, name by name."""
     return lambda states: {name: combine([state[name] for state in states]) for name in states[0]}
 
 
@@ -50,7 +50,7 @@ OPERATIONS: dict[str, Callable[[list[State]], State]] = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_a_description_survives_what_is_done_to_weights(operation: Callable[[list[State]], State]) -> None:
+def test_a_description_survives_operations_on_state_dicts(operation: Callable[[list[State]], State]) -> None:
     models = [lively(BiLM(options(), source="ünïcödé/weights.hdf5"), scale) for scale in (1.0, 0.5, 2.0, 1.1, 0.9)]
     state = operation([model.state_dict() for model in models])
     assert read_extra_state(state["_extra_state"]) == (models[0].options, "ünïcödé/weights.hdf5")
@@ -58,7 +58,9 @@ def test_a_description_survives_what_is_done_to_weights(operation: Callable[[lis
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_a_language_model_survives_it(operation: Callable[[list[State]], State], tmp_path: Path) -> None:
+def test_a_language_model_survives_operations_on_state_dicts(
+    operation: Callable[[list[State]], State], tmp_path: Path
+) -> None:
     softmax = {"type": "sampled", "n_samples": 4}
     models = [language_model(softmax=softmax) for _ in range(5)]
     for model in models:
@@ -74,7 +76,7 @@ def test_a_language_model_survives_it(operation: Callable[[list[State]], State],
 
 
 def test_the_mean_of_different_descriptions_is_an_error_that_says_so() -> None:
-    """Those of equal length, where 1 and 3 would make 2."""
+    """Descriptions of equal length, where the mean of 1 and 3 would be a valid 2."""
     states = [BiLM(options(), source=f"runs/{name}").state_dict() for name in ("1", "3")]
     mean = OPERATIONS["mean"](states)
     with pytest.raises(ConfigurationError, match=r"_extra_state.*differ"):

@@ -1,4 +1,4 @@
-"""Initial states: zero, warm and carried, the last against the reference's own memory."""
+"""Initial states: zero, warm and carried. The last is compared with the state that the reference carries."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -27,7 +27,7 @@ def bilm() -> BiLM:
 
 
 def read(bilm: BiLM, initial: InitialState, sentences: Batch) -> BiLMOutput:
-    """One batch, as `Elmo` runs it."""
+    """Run one batch as `Elmo` does."""
     ids = batch_to_ids(sentences)
     output = bilm(ids, initial.before(bilm, len(ids), next(bilm.parameters())))
     initial.after(output.state)
@@ -40,14 +40,14 @@ def test_states_are_chosen_by_name() -> None:
     assert isinstance(InitialState.from_params(Params({})), ZeroState)
 
 
-def test_zero_is_what_the_bilm_starts_from_by_itself(bilm: BiLM) -> None:
+def test_zero_is_the_bilms_own_default(bilm: BiLM) -> None:
     assert torch.equal(read(bilm, ZeroState(), SENTENCES).layers, bilm(batch_to_ids(SENTENCES)).layers)
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sequence=batches)
 @example([SENTENCES, SENTENCES[:2], [*SENTENCES[::-1], ["x"]], [[]], SENTENCES])
-def test_carried_is_the_reference_over_any_sequence_of_batches(
+def test_carried_equals_the_reference_over_any_sequence_of_batches(
     bilm: BiLM, tmp_path: Path, sequence: list[Batch]
 ) -> None:
     reference, carried = reference_elmo(tmp_path, bilm), CarriedState()
@@ -74,7 +74,7 @@ def test_carried_depends_on_history_and_keeps_rows_that_a_small_batch_does_not_r
     assert not torch.allclose(read(bilm, carried, SENTENCES).layers, first.layers)
 
 
-def test_carried_is_cut_from_the_graph(bilm: BiLM) -> None:
+def test_carried_states_are_detached_from_the_graph(bilm: BiLM) -> None:
     carried = CarriedState()
     assert read(bilm, carried, SENTENCES).state.cell.requires_grad
     assert not carried.before(bilm, 4, torch.zeros(1)).cell.requires_grad
@@ -102,7 +102,7 @@ def test_warm_starts_every_sentence_from_the_stored_state() -> None:
 
 
 def test_warming_up_takes_the_mean_over_all_sentences(bilm: BiLM) -> None:
-    """Batches of 3 and 1: each starts from the mean of those before, and counts by its sentences."""
+    """Each batch starts from the mean of earlier ones, and is weighted by its sentences: here 3 and 1."""
     first, second = batch_to_ids(SENTENCES[:3]), batch_to_ids(SENTENCES[3:])
     mean = [part.mean(dim=2, keepdim=True) for part in bilm(first).state]
     ended = bilm(second, LstmState(*mean)).state
@@ -112,6 +112,6 @@ def test_warming_up_takes_the_mean_over_all_sentences(bilm: BiLM) -> None:
     assert not found.cell.requires_grad
 
 
-def test_warming_up_on_nothing_is_refused(bilm: BiLM) -> None:
+def test_warming_up_without_sentences_is_rejected(bilm: BiLM) -> None:
     with pytest.raises(ConfigurationError, match="at least one sentence"):
         warm_up(bilm, [])

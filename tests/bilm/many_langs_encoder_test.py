@@ -1,4 +1,4 @@
-"""The token encoder of ELMoForManyLangs inside our biLM: what it shares with that of bytes, and what it refuses."""
+"""The token encoder of ELMoForManyLangs in our biLM: the same vectors, cached or not, and errors for other ids."""
 
 import pickle
 from pathlib import Path
@@ -39,7 +39,7 @@ def make_encoder(**changes: Any) -> ManyLangsEncoder:
 
 
 @pytest.mark.parametrize("changes", [{}, {"word_dim": 0}, {"char_cnn": None}])
-def test_each_word_once_is_the_plain_way_and_so_are_the_gradients(
+def test_encoding_each_distinct_word_equals_encoding_every_token_with_gradients(
     changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "WORDS_AT_ONCE", 3)
@@ -64,7 +64,7 @@ def test_convolutions_run_to_the_longest_word_and_one_window_more(monkeypatch: p
     assert seen == [torch.Size([module.FEWEST_WORDS, len("cat") + 2 + widest])]
 
 
-def test_a_sentence_has_the_same_layers_in_any_company() -> None:
+def test_a_sentence_has_the_same_layers_alone_and_in_a_batch() -> None:
     bilm = make_bilm()
     together = bilm(batch_to_code_points(SENTENCES, 14)).layers
     for row, sentence in enumerate(SENTENCES):
@@ -72,9 +72,9 @@ def test_a_sentence_has_the_same_layers_in_any_company() -> None:
         torch.testing.assert_close(together[:, row, : len(sentence) + 2], alone, rtol=0, atol=1e-6)
 
 
-def test_a_frozen_one_remembers_words_and_answers_the_same() -> None:
+def test_a_frozen_encoder_caches_words_and_gives_the_same_layers() -> None:
     bilm = make_bilm()
-    alike = ["\U0001f642", "\uf642"]  # in their last 16 bits
+    alike = ["\U0001f642", "\uf642"]  # equal in their last 16 bits
     ids = batch_to_code_points([["Weg", "Weg", "道", *alike, "cat"]], 14)
     wanted = bilm(ids).layers
     bilm.requires_grad_(False)
@@ -94,17 +94,17 @@ def test_ids_of_any_width_are_fitted_to_the_model() -> None:
 
 
 @pytest.mark.parametrize("sentences", [[["The", "cat"]], [[""], []]])
-def test_ids_of_bytes_are_refused(sentences: list[list[str]]) -> None:
+def test_byte_ids_are_rejected(sentences: list[list[str]]) -> None:
     with pytest.raises(ConfigurationError, match=r"'elmo_many_langs'.*'elmo_characters'"):
         make_bilm()(batch_to_ids(sentences))
 
 
-def test_a_biLM_of_bytes_fails_on_code_points() -> None:
+def test_a_bilm_that_reads_bytes_rejects_code_points() -> None:
     with pytest.raises(ConfigurationError, match="reads bytes, as the indexer 'elmo_characters' gives them"):
         BiLM(options())(batch_to_code_points([["The"]]))
 
 
-def test_its_options_and_itself_can_be_copied() -> None:
+def test_options_and_bilms_can_be_copied() -> None:
     bilm = make_bilm()
     assert BiLMOptions.from_dict(bilm.options.to_dict()) == bilm.options
     ids = batch_to_code_points(SENTENCES, 14)
@@ -112,8 +112,8 @@ def test_its_options_and_itself_can_be_copied() -> None:
     assert "zebra" not in repr(bilm.options) and "日本語" not in repr(bilm.options)
 
 
-def test_a_config_names_the_folder_and_the_embedder_answers_as_the_package(tmp_path: Path) -> None:
-    """By default its package gives the mean of all layers, as the mix `average`."""
+def test_an_embedder_built_from_a_folder_gives_the_vectors_of_elmoformanylangs(tmp_path: Path) -> None:
+    """By default, ELMoForManyLangs gives the mean of all layers, as the mix `average` does."""
     write_folder(tmp_path, config())
     keys = {"type": "elmo", "bilm": {"pretrained": str(tmp_path)}, "mix": {"type": "average"}, "dropout": 0.0}
     embedder = TokenEmbedder.from_params(Params(keys))

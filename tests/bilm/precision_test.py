@@ -1,4 +1,4 @@
-"""What `precision` means on which processor: native bfloat16 is used, emulated bfloat16 never."""
+"""What `precision` means on each processor: native bfloat16 is used, emulated bfloat16 is not."""
 
 import logging
 import os
@@ -35,7 +35,9 @@ def caught(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @NATIVE
 @pytest.mark.parametrize(("name", "wanted"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
-def test_a_type_is_itself_where_it_is_native(name: str, wanted: torch.dtype, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_native_type_is_used_without_a_warning(
+    name: str, wanted: torch.dtype, caplog: pytest.LogCaptureFixture
+) -> None:
     assert dtype_on(CPU, name) == dtype_on(META, name) == wanted
     warn_of_fallback(CPU, name)
     assert not caught(caplog)
@@ -58,7 +60,7 @@ def test_bfloat16_stays_on_another_device() -> None:
 
 
 @EMULATED
-def test_only_who_asks_for_bfloat16_is_warned_and_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fallback_from_bfloat16_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     precision._warn.cache_clear()
     for name in ("auto", "float32", "bfloat16", "bfloat16"):
         warn_of_fallback(CPU, name)
@@ -69,13 +71,13 @@ def test_only_who_asks_for_bfloat16_is_warned_and_once(caplog: pytest.LogCapture
 @X86
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="Linux lists the flags there")
 @pytest.mark.skipif(any("MAX_CPU_ISA" in name for name in os.environ), reason="oneDNN is told to do with less")
-def test_it_is_native_where_the_processor_has_the_instructions() -> None:
+def test_bfloat16_is_native_if_the_processor_has_the_instructions() -> None:
     flags = Path("/proc/cpuinfo").read_text().split()
     assert has_native_bfloat16() == bool({"avx512_bf16", "amx_bf16"} & set(flags))
 
 
 @X86
-def test_avx512_without_bfloat16_is_emulated_although_onednn_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_avx512_without_bfloat16_instructions_counts_as_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     assert not has_native_bfloat16.__wrapped__()
 

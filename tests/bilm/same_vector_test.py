@@ -1,4 +1,4 @@
-"""Promise 1: the same sentence gives the same vector, whatever stands beside it and whatever was read before."""
+"""Promise 1: the same sentence gives the same vector, in any batch and after any other sentence."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -30,14 +30,14 @@ few_examples = settings(max_examples=40, suppress_health_check=[HealthCheck.func
 
 
 def make_bilm() -> BiLM:
-    """A biLM with a warm state, whose clips are reached."""
+    """Return a biLM with a warm state and clips that its values reach."""
     bilm = lively(BiLM(options(cell_clip=0.4, proj_clip=0.3)))
     bilm.warm_state = warm_up(bilm, [batch_to_ids(SENTENCES)])
     return bilm
 
 
 def run_bilm(bilm: BiLM) -> Run:
-    """Each sentence's layers (L, its own length + 2, D)."""
+    """Return a function to the layers of each sentence (L, its length + 2, D)."""
 
     def run(batch: list[Sentence]) -> list[Tensor]:
         with torch.no_grad():
@@ -48,7 +48,7 @@ def run_bilm(bilm: BiLM) -> Run:
 
 
 def run_elmo(elmo: Elmo) -> Run:
-    """Each sentence's two representations (2, its own length, D)."""
+    """Return a function to the two representations of each sentence (2, its length, D)."""
 
     def run(batch: list[Sentence]) -> list[Tensor]:
         with torch.no_grad():
@@ -60,7 +60,7 @@ def run_elmo(elmo: Elmo) -> Run:
 
 @cache
 def english_tiny(kernel: str, precision: str, state: str) -> Run:
-    """Each sentence's layers (L, its own length + 2, D), of trained weights."""
+    """Return a function to the layers of each sentence (L, its length + 2, D), with trained weights."""
     bilm = build_bilm(load_checkpoint("english-tiny"), kernel)
     bilm.warm_state = warm_up(bilm, [batch_to_ids(SENTENCES)])
     elmo = Elmo.from_parts(bilm, [ScalarMix(3, 512)], initial_state=InitialState.by_name(state)(), precision=precision)
@@ -82,7 +82,7 @@ def threads(number: int) -> Iterator[None]:
 
 
 def make_runs() -> dict[str, Run]:
-    """The biLM alone, and ELMo on it from either state; one mix of the two normalizes layers."""
+    """Return the biLM alone, and ELMo from either state with two mixes, one of which normalizes layers."""
     runs = {"bilm": run_bilm(make_bilm())}
     for name, state in (("zero", ZeroState()), ("warm", WarmState())):
         mixes = [ScalarMix(3, 16, [0.5, -1.0, 1.0]), ScalarMix(3, 16, do_layer_norm=True)]
@@ -147,7 +147,7 @@ def test_in_training_as_in_evaluation() -> None:
 BOUNDS = {"float32": 2e-6, "bfloat16": 2e-2, "int8": 2e-2}
 """The largest difference that the documentation promises, as a share of the largest number of the vectors."""
 LONG = [[f"w{row}{column}" for column in range(30)] for row in range(2)]
-ON_CPU = [name for name in KERNELS if name not in ("auto", "fused")]  # `auto` is one of the others
+ON_CPU = [name for name in KERNELS if name not in ("auto", "fused")]  # `auto` chooses one of the others
 PAIRS = [(kernel, precision) for kernel in ON_CPU for precision in CHOICES if precision != "auto"]
 PAIRS.remove(("reference", "int8"))  # it multiplies by the rounded weights in float32
 
@@ -159,7 +159,7 @@ PAIRS.remove(("reference", "int8"))  # it multiplies by the rounded weights in f
     batch=batches,
     before=batches,
     seed=st.integers(0, 9),
-    n_threads=st.just(1),  # threads that wait for each other on a busy machine are slow
+    n_threads=st.just(1),  # on a busy machine, threads that wait for each other are slow
 )
 @example(state="zero", batch=SENTENCES + LONG, before=LONG[:1], seed=1, n_threads=2)
 @example(state="warm", batch=SENTENCES + LONG, before=[["a"]], seed=2, n_threads=1)
@@ -196,13 +196,13 @@ def test_from_a_carried_state_the_same_calls_give_the_same_bits(kernel: str) -> 
 
 
 def reload_state_dict(bilm: BiLM, folder: Path) -> BiLM:
-    """Through `torch.save`."""
+    """Save and load with `torch.save`."""
     torch.save(bilm.state_dict(), folder / "weights.th")
     return build_bilm(Checkpoint(bilm.options, torch.load(folder / "weights.th", weights_only=True)))
 
 
 def reload_bilm_tf(bilm: BiLM, folder: Path) -> BiLM:
-    """Through the two files of bilm-tf."""
+    """Save and load in bilm-tf's format."""
     BilmTf().write(Checkpoint(bilm.options, bilm.state_dict()), folder)
     return build_bilm(BilmTf().read(folder))
 

@@ -1,4 +1,4 @@
-"""`elmo_lstm` as a `Seq2SeqEncoder`, against `allennlp.modules.elmo_lstm.ElmoLstm` on the same weights."""
+"""`elmo_lstm` as a `Seq2SeqEncoder`, compared with AllenNLP's `ElmoLstm` on the same weights."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ MASK = torch.arange(6) < LENGTHS.unsqueeze(1)  # (5, 6)
 
 
 def make_lstm(**changes: Any) -> ElmoLstm:
-    """From a config, all layers wanted, with weights that make it work hard."""
+    """Build an encoder from a config that returns all layers, with large random weights."""
     torch.manual_seed(0)
     lstm = Seq2SeqEncoder.from_params(Params({"type": "elmo_lstm", "return_all_layers": True, **SIZES, **changes}))
     assert isinstance(lstm, ElmoLstm)
@@ -35,7 +35,7 @@ def make_inputs(*shape: int) -> Tensor:
 
 
 def make_reference(lstm: ElmoLstm) -> ReferenceLstm:
-    """Upstream's module with the same sizes, clips and weights; it always has skip connections."""
+    """Return AllenNLP's module with the same sizes, clips and weights. It always has skip connections."""
     options = lstm.options
     reference = ReferenceLstm(
         lstm.input_size,
@@ -56,7 +56,7 @@ def make_reference(lstm: ElmoLstm) -> ReferenceLstm:
 
 @pytest.mark.parametrize("kernel", ["packed", "reference"])
 @pytest.mark.parametrize("clips", [(None, None), (0.8, None), (None, 0.5), (0.8, 0.5)])
-def test_all_layers_are_those_of_the_reference(kernel: str, clips: tuple[Any, Any]) -> None:
+def test_all_layers_equal_the_reference(kernel: str, clips: tuple[Any, Any]) -> None:
     lstm = make_lstm(memory_cell_clip_value=clips[0], state_projection_clip_value=clips[1], kernel=kernel)
     inputs = make_inputs()
     layers = lstm(inputs, MASK)
@@ -65,7 +65,7 @@ def test_all_layers_are_those_of_the_reference(kernel: str, clips: tuple[Any, An
     assert not layers[:, ~MASK].any()
 
 
-def test_the_final_state_is_that_of_the_reference() -> None:
+def test_the_final_state_equals_the_reference() -> None:
     lstm, inputs = make_lstm(memory_cell_clip_value=0.8, state_projection_clip_value=0.5), make_inputs()
     reference = make_reference(lstm)
     reference(inputs, MASK)
@@ -90,8 +90,8 @@ def test_without_skip_connections_each_layer_is_only_its_own_output() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["packed", "reference"])
-def test_what_is_dropped_of_a_layers_input_is_not_added_to_its_output_either(kernel: str) -> None:
-    """The upper layer has weights of zero and says nothing of its own: o tanh c is zero."""
+def test_dropout_applies_to_the_residual_connection_too(kernel: str) -> None:
+    """The upper layer has zero weights, so its output is zero and only the residual connection is left."""
     lstm = make_lstm(num_layers=2, dropout=0.5, kernel=kernel).train()
     for layer in (lstm.forward_layers[1], lstm.backward_layers[1]):
         for parameter in layer.parameters():
@@ -109,14 +109,14 @@ def test_only_the_last_layer_is_returned_unless_all_are_asked_for() -> None:
     assert torch.equal(last(inputs, MASK), every(inputs, MASK)[-1])
 
 
-def test_dimensions_are_those_of_a_seq2seq_encoder() -> None:
+def test_dimensions_are_reported_as_seq2seq_encoders_do() -> None:
     lstm = make_lstm()
     assert (lstm.get_input_dim(), lstm.get_output_dim(), lstm.is_bidirectional()) == (5, 6, True)
     assert ElmoLstm(lstm.options).get_input_dim() == 3
 
 
 @pytest.mark.parametrize("t", range(1, 6))
-def test_no_direction_ever_sees_what_the_other_reads(t: int) -> None:
+def test_no_direction_sees_the_tokens_of_the_other(t: int) -> None:
     lstm, inputs = make_lstm(), make_inputs(2, 6, 5)
     mask = torch.ones(2, 6, dtype=torch.bool)
     forward, backward = lstm(inputs, mask).chunk(2, dim=-1)  # (3, 2, 6, 3) each
@@ -149,7 +149,7 @@ def test_a_batch_without_tokens_gives_zeros(rows: int, steps: int) -> None:
     assert not layers.any()
 
 
-def test_a_state_is_taken_from_each_direction_and_layer_of_its_own() -> None:
+def test_each_direction_and_layer_starts_from_its_own_state() -> None:
     lstm, inputs = make_lstm(num_layers=2, input_size=3), make_inputs(2, 4, 3)
     lengths = torch.tensor([4, 2])
     zero = lstm.zero_state(2, inputs)
@@ -166,7 +166,7 @@ def test_a_state_is_taken_from_each_direction_and_layer_of_its_own() -> None:
 
 @pytest.mark.parametrize("tokens_per_block", [1, 2, 5, 9])
 @pytest.mark.parametrize("kernel", ["packed", "reference"])
-def test_without_gradients_blocks_of_a_text_and_repeated_words_change_nothing(
+def test_without_gradients_blocks_and_repeated_words_do_not_change_the_result(
     kernel: str, tokens_per_block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lstm = make_lstm(kernel=kernel, memory_cell_clip_value=0.8, state_projection_clip_value=0.5)
@@ -179,7 +179,7 @@ def test_without_gradients_blocks_of_a_text_and_repeated_words_change_nothing(
         torch.testing.assert_close(lstm.run(vectors[where], LENGTHS, state), wanted, rtol=0, atol=1e-6)
 
 
-def test_a_word_that_occurs_twice_in_a_block_goes_through_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_that_occurs_twice_in_a_block_is_multiplied_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lstm, rows = make_lstm(num_layers=1), []
     linear = seq2seq_encoder.linear
     monkeypatch.setattr(
@@ -216,7 +216,7 @@ def test_the_vectors_of_repeated_words_have_the_gradient_of_each_occurrence() ->
         ),
     ],
 )
-def test_sizes_that_make_no_sense_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_invalid_sizes_are_rejected_by_the_keys_of_the_config(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         make_lstm(**changes)
     assert message in str(error.value)

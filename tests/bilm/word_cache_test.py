@@ -1,4 +1,4 @@
-"""The memo of words: it never changes an answer, and saves the work."""
+"""The word cache never changes a vector, and computes each word only once."""
 
 import pickle
 from collections.abc import Callable
@@ -22,7 +22,7 @@ batches = st.lists(st.lists(words, max_size=5), min_size=1, max_size=4)
 
 
 def make_encoder() -> CharacterEncoder:
-    """A frozen one."""
+    """Return a frozen character encoder."""
     encoder = lively(BiLM(options())).requires_grad_(False).token_encoder
     assert isinstance(encoder, CharacterEncoder)
     return encoder
@@ -30,7 +30,7 @@ def make_encoder() -> CharacterEncoder:
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many words the encoder was given, each time."""
+    """The number of words in each call of the encoder."""
     counts: list[int] = []
     plain = CharacterEncoder.encode_all
 
@@ -43,30 +43,30 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def plainly(encoder: CharacterEncoder, ids: Tensor) -> Tensor:
-    """The vectors of all words, one after the other, at full width."""
+    """Compute the vectors of all tokens without a cache, at full width."""
     return encoder.encode(ids.flatten(0, 1)).unflatten(0, ids.shape[:2])
 
 
 @settings(max_examples=40)
 @given(read=st.lists(batches, min_size=1, max_size=3), capacity=st.integers(1, 30))
-def test_whatever_was_read_before_the_answer_is_the_plain_one(read: list[list[list[str]]], capacity: int) -> None:
-    encoder, memo = make_encoder(), WordCache(capacity)
-    answers = [(ids, memo.look_up(encoder, ids)) for ids in map(batch_to_ids, read) if ids.numel()]
-    for ids, answer in answers:  # also those that were given out before the memo started anew
+def test_vectors_do_not_depend_on_what_was_read_before(read: list[list[list[str]]], capacity: int) -> None:
+    encoder, cache = make_encoder(), WordCache(capacity)
+    answers = [(ids, cache.look_up(encoder, ids)) for ids in map(batch_to_ids, read) if ids.numel()]
+    for ids, answer in answers:  # also tables returned before the cache was cleared
         torch.testing.assert_close(answer.dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
 
 
-def test_words_of_every_length_and_padding_are_the_plain_ones() -> None:
+def test_words_of_every_length_and_padding_have_the_encoders_vectors() -> None:
     encoder, ids = make_encoder(), batch_to_ids([["a" * length for length in range(1, 61)], ["b"], []])
     torch.testing.assert_close(WordCache().look_up(encoder, ids).dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
 
 
 def test_only_unseen_words_are_computed(computed: list[int]) -> None:
-    encoder, memo = make_encoder(), WordCache()
-    memo.look_up(encoder, batch_to_ids([["one", "two", "one"]]))
-    memo.look_up(encoder, batch_to_ids([["two"], ["one"]]))
-    memo.look_up(encoder, batch_to_ids([["three", "two", "four", "three"]]))
-    assert computed == [2, 2] and len(memo) == 4
+    encoder, cache = make_encoder(), WordCache()
+    cache.look_up(encoder, batch_to_ids([["one", "two", "one"]]))
+    cache.look_up(encoder, batch_to_ids([["two"], ["one"]]))
+    cache.look_up(encoder, batch_to_ids([["three", "two", "four", "three"]]))
+    assert computed == [2, 2] and len(cache) == 4
 
 
 def write_in_place(encoder: CharacterEncoder) -> None:
@@ -87,11 +87,11 @@ def convert(encoder: CharacterEncoder) -> None:
 
 
 @pytest.mark.parametrize("change", [write_in_place, load_others, replace_one, convert])
-def test_weights_that_changed_make_it_forget(change: Callable[[CharacterEncoder], None]) -> None:
-    encoder, memo, ids = make_encoder(), WordCache(), batch_to_ids(SENTENCES)
-    before = memo.look_up(encoder, ids).dense()
+def test_the_cache_is_cleared_when_a_weight_changes(change: Callable[[CharacterEncoder], None]) -> None:
+    encoder, cache, ids = make_encoder(), WordCache(), batch_to_ids(SENTENCES)
+    before = cache.look_up(encoder, ids).dense()
     change(encoder)
-    after = memo.look_up(encoder, ids).dense()
+    after = cache.look_up(encoder, ids).dense()
     torch.testing.assert_close(after, plainly(encoder, ids), rtol=0, atol=1e-6)
     assert after.dtype != before.dtype or not torch.allclose(after, before)
 
@@ -124,19 +124,23 @@ UNCOUNTED = [write_through_data, write_through_numpy, swap_two_numbers, flip_two
 @pytest.mark.parametrize(
     "name", ["char_embedding.weight", "convolutions.1.weight", "highways._layers.0.weight", "projection.weight"]
 )
-def test_writes_that_torch_does_not_count_make_it_forget(write: Callable[[Tensor], None], name: str) -> None:
-    encoder, memo = make_encoder(), WordCache()
-    memo.look_up(encoder, batch_to_ids(SENTENCES))
+def test_the_cache_is_cleared_after_writes_that_torch_does_not_count(
+    write: Callable[[Tensor], None], name: str
+) -> None:
+    encoder, cache = make_encoder(), WordCache()
+    cache.look_up(encoder, batch_to_ids(SENTENCES))
     with torch.no_grad():
         write(encoder.get_parameter(name))
-    ids = batch_to_ids([*SENTENCES, ["new"]])  # a word of the old weights beside one of the new would be mixed
-    torch.testing.assert_close(memo.look_up(encoder, ids).dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
+    ids = batch_to_ids(
+        [*SENTENCES, ["new"]]
+    )  # otherwise the vector of "new" would have other weights than the cached ones
+    torch.testing.assert_close(cache.look_up(encoder, ids).dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("write", UNCOUNTED)
 @pytest.mark.parametrize("part", ["token_encoder.projection.weight", "lstm.forward_layers.1.weight_hh"])
-def test_a_bilm_whose_weights_were_written_to_uncounted_has_the_vectors_of_its_weights(
+def test_a_bilm_uses_weights_written_in_ways_that_torch_does_not_count(
     part: str, write: Callable[[Tensor], None], dtype: torch.dtype
 ) -> None:
     bilm, ids = lively(BiLM(options())).requires_grad_(False).to(dtype), batch_to_ids(SENTENCES)
@@ -152,7 +156,7 @@ def test_a_bilm_whose_weights_were_written_to_uncounted_has_the_vectors_of_its_w
     assert not torch.equal(after, before)
 
 
-def test_a_bias_that_was_written_to_uncounted_makes_it_forget() -> None:
+def test_the_cache_is_cleared_after_an_uncounted_write_to_a_bias() -> None:
     bilm, ids = lively(BiLM(options())).requires_grad_(False), batch_to_ids(SENTENCES)
     bilm(ids)
     encoder = bilm.token_encoder
@@ -161,38 +165,38 @@ def test_a_bias_that_was_written_to_uncounted_makes_it_forget() -> None:
     torch.testing.assert_close(bilm.word_cache.look_up(encoder, ids).dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
 
 
-def test_it_serves_inference_mode_and_training_in_turn() -> None:
-    encoder, memo = make_encoder(), WordCache()
+def test_inference_mode_and_training_can_alternate() -> None:
+    encoder, cache = make_encoder(), WordCache()
     for word in ("one", "two"):
         with torch.inference_mode():
-            memo.look_up(encoder, batch_to_ids([[word]]))
-        vectors = memo.look_up(encoder, batch_to_ids([["one", word, "three"]])).dense()
+            cache.look_up(encoder, batch_to_ids([[word]]))
+        vectors = cache.look_up(encoder, batch_to_ids([["one", word, "three"]])).dense()
         scale = torch.ones(1, requires_grad=True)
-        (vectors * scale).sum().backward()  # refused for tensors of inference mode
+        (vectors * scale).sum().backward()  # PyTorch rejects this for tensors of inference mode
         assert scale.grad is not None
 
 
-def test_its_size_is_bounded_however_many_words_pass_through_and_a_larger_batch_is_answered() -> None:
-    encoder, memo = make_encoder(), WordCache(capacity=100)
+def test_the_size_is_bounded_but_a_larger_batch_is_answered() -> None:
+    encoder, cache = make_encoder(), WordCache(capacity=100)
     for start in range(0, 4000, 40):
         ids = batch_to_ids([[f"w{number}" for number in range(start, start + 40)]])
-        table = memo.look_up(encoder, ids)
-        assert len(memo) <= len(table.vectors) <= 100
+        table = cache.look_up(encoder, ids)
+        assert len(cache) <= len(table.vectors) <= 100
     torch.testing.assert_close(table.dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
-    ids = batch_to_ids([[f"v{number}" for number in range(300)]])  # more than it may keep
-    torch.testing.assert_close(memo.look_up(encoder, ids).dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
-    memo.look_up(encoder, batch_to_ids([["one"]]))
-    assert len(memo) == 1
+    ids = batch_to_ids([[f"v{number}" for number in range(300)]])  # more than the capacity
+    torch.testing.assert_close(cache.look_up(encoder, ids).dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
+    cache.look_up(encoder, batch_to_ids([["one"]]))
+    assert len(cache) == 1
 
 
-@pytest.mark.parametrize("copy", [deepcopy, lambda memo: pickle.loads(pickle.dumps(memo))])
+@pytest.mark.parametrize("copy", [deepcopy, lambda cache: pickle.loads(pickle.dumps(cache))])
 def test_a_copy_starts_empty(copy: Callable[[WordCache], WordCache]) -> None:
-    memo = WordCache(capacity=7)
-    memo.look_up(make_encoder(), batch_to_ids(SENTENCES))
-    assert len(memo) and not len(copy(memo)) and copy(memo).capacity == 7
+    cache = WordCache(capacity=7)
+    cache.look_up(make_encoder(), batch_to_ids(SENTENCES))
+    assert len(cache) and not len(copy(cache)) and copy(cache).capacity == 7
 
 
-def test_a_bilm_that_trains_does_without_and_each_word_is_computed_once_a_batch(computed: list[int]) -> None:
+def test_a_trained_bilm_has_no_cache_and_computes_each_word_once_per_batch(computed: list[int]) -> None:
     bilm = lively(BiLM(options()))
     for _ in range(2):
         bilm(batch_to_ids([["one", "two", "one"]])).layers.sum().backward()
@@ -200,7 +204,7 @@ def test_a_bilm_that_trains_does_without_and_each_word_is_computed_once_a_batch(
     assert all(weight.grad is not None for weight in bilm.parameters())
 
 
-def test_a_frozen_bilm_computes_a_word_once_and_for_all(computed: list[int]) -> None:
+def test_a_frozen_bilm_computes_a_word_only_once(computed: list[int]) -> None:
     bilm = lively(BiLM(options())).requires_grad_(False)
     first = bilm(batch_to_ids([["one", "two"]])).layers
     bilm(batch_to_ids([["three", "two", "one"]]))
@@ -208,12 +212,12 @@ def test_a_frozen_bilm_computes_a_word_once_and_for_all(computed: list[int]) -> 
     assert torch.equal(bilm(batch_to_ids([["one", "two"]])).layers, first)
 
 
-def test_threads_that_share_it_get_each_word_its_own_vector() -> None:
-    encoder, memo = make_encoder(), WordCache()
+def test_threads_can_share_a_cache() -> None:
+    encoder, cache = make_encoder(), WordCache()
 
     def serve(start: int) -> None:
         for number in range(start, start + 300):
-            memo.look_up(encoder, batch_to_ids([[f"w{number}", f"w{number + 1}"]]))
+            cache.look_up(encoder, batch_to_ids([[f"w{number}", f"w{number + 1}"]]))
 
     threads = [Thread(target=serve, args=(start,)) for start in (0, 3, 5)]
     for thread in threads:
@@ -221,19 +225,19 @@ def test_threads_that_share_it_get_each_word_its_own_vector() -> None:
     for thread in threads:
         thread.join()
     ids = batch_to_ids([[f"w{number}" for number in range(305)]])
-    torch.testing.assert_close(memo.look_up(encoder, ids).dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
-    assert len(memo) == 306
+    torch.testing.assert_close(cache.look_up(encoder, ids).dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
+    assert len(cache) == 306
 
 
-def test_autocast_and_its_end_make_it_forget() -> None:
-    encoder, memo, ids = make_encoder(), WordCache(), batch_to_ids(SENTENCES)
-    exact = memo.look_up(encoder, ids).dense()
+def test_the_cache_is_cleared_when_autocast_begins_and_ends() -> None:
+    encoder, cache, ids = make_encoder(), WordCache(), batch_to_ids(SENTENCES)
+    exact = cache.look_up(encoder, ids).dense()
     with torch.autocast("cpu", torch.bfloat16):
-        assert not torch.equal(memo.look_up(encoder, ids).dense(), exact)
-    assert torch.equal(memo.look_up(encoder, ids).dense(), exact)
+        assert not torch.equal(cache.look_up(encoder, ids).dense(), exact)
+    assert torch.equal(cache.look_up(encoder, ids).dense(), exact)
 
 
-def test_weights_of_inference_mode_whose_writes_go_unseen_are_not_remembered() -> None:
+def test_vectors_of_inference_mode_weights_are_not_cached() -> None:
     one, other = (lively(BiLM.random(options(), seed)).requires_grad_(False) for seed in (1, 2))
     ids = batch_to_ids(SENTENCES)
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Weights of 8 bits: what rounding changes, and what it must not change."""
+"""8-bit weights: what rounding changes, and what it must not change."""
 
 import copy
 import io
@@ -37,7 +37,7 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 
 @given(outputs=sizes, inputs=sizes, seed=st.integers(0, 99))
-def test_a_number_moves_by_half_a_step_and_rounding_again_moves_nothing(outputs: int, inputs: int, seed: int) -> None:
+def test_rounding_moves_a_number_by_at_most_half_a_step_and_is_idempotent(outputs: int, inputs: int, seed: int) -> None:
     weight = drawn(outputs, inputs, seed=seed)
     rounded = Int8Weight(weight).dequantized()
     step = weight.abs().amax(dim=1, keepdim=True) / 127  # (O, 1)
@@ -47,7 +47,7 @@ def test_a_number_moves_by_half_a_step_and_rounding_again_moves_nothing(outputs:
 
 @pytest.mark.parametrize(("multiply", "steps"), [(Int8Weight.product, 63), (Int8Weight.precise_product, 63 * 126)])
 @given(rows=sizes, outputs=sizes, inputs=sizes, seed=st.integers(0, 99))
-def test_a_product_is_that_of_the_rounded_weight_and_rounded_values(
+def test_a_product_multiplies_rounded_values_by_the_rounded_weight(
     multiply: Callable[..., Tensor], steps: int, rows: int, outputs: int, inputs: int, seed: int
 ) -> None:
     weight, values = Int8Weight(drawn(outputs, inputs, seed=seed)), drawn(rows, inputs, seed=seed + 1)
@@ -142,7 +142,7 @@ def test_a_state_dict_goes_from_each_precision_to_the_other() -> None:
     assert torch.equal(rounded(ids).representations[0], expected)
 
 
-def test_a_biLM_of_int8_is_another_biLM_than_its_rounded_numbers_in_float32() -> None:
+def test_int8_and_its_rounded_numbers_in_float32_have_different_identities() -> None:
     rounded = elmo_of("int8")
     exact = elmo_of("float32")
     exact.load_state_dict(rounded.state_dict())
@@ -151,16 +151,14 @@ def test_a_biLM_of_int8_is_another_biLM_than_its_rounded_numbers_in_float32() ->
     assert identity(rounded.bilm, start)["weights"] == identity(exact.bilm, start)["weights"]
 
 
-def test_a_trained_biLM_has_no_int8() -> None:
+def test_training_rejects_int8() -> None:
     with pytest.raises(ConfigurationError, match=r"'precision'.*int8"):
         Elmo(bilm="english-tiny", requires_grad=True, precision="int8")
     with pytest.raises(ConfigurationError, match=r"'precision'.*int8"):
         BidirectionalLanguageModel(Vocabulary(), {"options": {}}, precision="int8")
 
 
-def test_elsewhere_it_is_float32_and_says_so_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fallback_from_int8_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(precision, "has_int8", lambda: False)
     precision._warn.cache_clear()
     elmo, ids = elmo_of("int8"), batch_to_ids(SENTENCES)

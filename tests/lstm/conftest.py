@@ -1,4 +1,4 @@
-"""Without a GPU, Triton's interpreter runs the kernels; it looks at this when their module is first imported."""
+"""Without a GPU, Triton's interpreter runs the kernels. Triton reads the variable when the kernels are imported."""
 
 import os
 

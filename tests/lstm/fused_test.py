@@ -1,4 +1,4 @@
-"""The kernel in Triton: the same as the reference, on a GPU, or without one in Triton's interpreter."""
+"""The Triton kernel equals the reference: on a GPU, or without one in Triton's interpreter."""
 
 import subprocess
 import sys
@@ -32,11 +32,11 @@ CLIPS = LstmClips(0.3, 0.2)
 @example(case=make_case([3, 5], sizes=(1, 1, 1), clips=LstmClips(1, 1)))  # whole numbers, as options files have them
 @example(case=make_case([2, 4, 1], projected=False, clips=CLIPS))
 @example(case=make_case([3, 2, 1], sizes=(5, 130, 67), clips=CLIPS))  # more numbers than one program computes
-def test_fused_is_the_reference_in_outputs_state_and_every_gradient(case: Case) -> None:
+def test_fused_equals_the_reference_in_outputs_state_and_every_gradient(case: Case) -> None:
     assert_same(run(fused, case), run(reference, case))
 
 
-def test_clips_were_active_in_that() -> None:
+def test_clips_are_reached_in_the_largest_case() -> None:
     case = make_case([3, 2, 1], sizes=(5, 130, 67), clips=CLIPS)
     outputs, state = layer(fused, *case)
     for values, bound in ((outputs, 0.2), (state.cell, 0.3)):
@@ -44,7 +44,7 @@ def test_clips_were_active_in_that() -> None:
 
 
 @pytest.mark.parametrize("projected", [True, False])
-def test_in_float32_it_is_the_reference_to_rounding(projected: bool) -> None:
+def test_fused_equals_the_reference_in_float32(projected: bool) -> None:
     case = in_float32(make_case([6, 3, 4], sizes=(9, 21, 10), clips=LstmClips(1.0, 0.6), projected=projected))
     found, wanted = run(fused, case), run(reference, case)
     torch.testing.assert_close(found._asdict(), wanted._asdict(), rtol=1e-4, atol=1e-5)
@@ -52,7 +52,7 @@ def test_in_float32_it_is_the_reference_to_rounding(projected: bool) -> None:
 
 
 def test_small_numbers_keep_their_digits_in_float32() -> None:
-    """tanh near zero is no difference of two numbers near one."""
+    """Near zero, tanh is not computed as a difference of numbers near one."""
     case = in_float32(make_case([1, 1], sizes=(4, 6, 3)))
     tiny = case.weights._replace(input=case.weights.input * 1e-4, bias=case.weights.bias * 0)
     case = case._replace(weights=tiny, state=LstmState(case.state.hidden * 0, case.state.cell * 0))
@@ -61,7 +61,7 @@ def test_small_numbers_keep_their_digits_in_float32() -> None:
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0.0)
 
 
-def test_weights_of_lower_precision_make_products_so_and_nothing_else() -> None:
+def test_bfloat16_weights_round_only_the_products() -> None:
     case = in_float32(make_case([6, 3, 4], sizes=(16, 24, 12)))
     halves = tree_map_only(Tensor, Tensor.bfloat16, case.weights)
     outputs, state = layer(fused, *case._replace(weights=halves))
@@ -70,7 +70,7 @@ def test_weights_of_lower_precision_make_products_so_and_nothing_else() -> None:
     assert 0 < (outputs - wanted).norm() < 0.02 * wanted.norm()
 
 
-def test_without_gradients_cells_are_written_over_and_the_answer_is_the_same() -> None:
+def test_overwriting_cells_without_gradients_gives_the_same_result() -> None:
     case = make_case([4, 0, 2], steps=5, clips=CLIPS)
     wanted, wanted_state = layer(fused, *case)
     start = case.state.cell.clone()
@@ -81,7 +81,7 @@ def test_without_gradients_cells_are_written_over_and_the_answer_is_the_same() -
     assert torch.equal(case.state.cell, start)
 
 
-def test_a_number_that_is_none_is_not_hidden_by_the_clips() -> None:
+def test_clips_do_not_hide_nan() -> None:
     case = make_case([3], clips=CLIPS)
     inputs = case.inputs.detach().clone()
     inputs[0, 1] = torch.nan
@@ -91,7 +91,7 @@ def test_a_number_that_is_none_is_not_hidden_by_the_clips() -> None:
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[ProcessPoolExecutor]:
-    """A process without Triton's interpreter, which runs our kernels here."""
+    """A process without Triton's interpreter, which runs the kernels in this one."""
     with pytest.MonkeyPatch.context() as environment, ProcessPoolExecutor(1, get_context("spawn")) as pool:
         environment.delenv("TRITON_INTERPRET", raising=False)
         pool.submit(int).result()  # starts it
@@ -100,22 +100,22 @@ def compiler() -> Iterator[ProcessPoolExecutor]:
 
 @pytest.mark.parametrize("keeps", [True, False])
 @pytest.mark.parametrize("name", ["cell_forward", "output_forward", "output_backward", "cell_backward"])
-def test_each_kernel_compiles_for_a_gpu_that_need_not_be_here(
+def test_each_kernel_compiles_without_a_gpu(
     name: str, keeps: bool, compiler: ProcessPoolExecutor, tmp_path: Path
 ) -> None:
-    """What the interpreter takes is not all Triton code."""
+    """The interpreter also accepts code that Triton cannot compile."""
     assert compiler.submit(compile_kernel, name, keeps, str(tmp_path)).result() > 1000
 
 
-def test_on_a_cpu_fused_says_what_it_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fused_rejects_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = triton.runtime.JITFunction
     monkeypatch.setattr(triton_kernels, "cell_forward", kernel.__new__(kernel))  # as without the interpreter
     with pytest.raises(ValueError, match=r"'fused'.* CUDA .*TRITON_INTERPRET.* got 'cpu'"):
         layer(KERNELS["fused"], *on_cpu(make_case([3, 1])))
 
 
-def test_triton_is_imported_when_its_kernels_are_first_run_and_not_before() -> None:
-    """In a process of its own, with no more of the package than its kernels: the rest takes long to import."""
+def test_triton_is_imported_only_when_a_kernel_runs() -> None:
+    """In a process of its own, with only the kernels of the package: the rest takes long to import."""
     program = f"""if True:
         import sys, types
         package = sys.modules["elmo_plugin"] = types.ModuleType("elmo_plugin")
@@ -133,14 +133,14 @@ def test_triton_is_imported_when_its_kernels_are_first_run_and_not_before() -> N
 
 @pytest.fixture
 def fresh_choice() -> Iterator[None]:
-    """`auto` looks for Triton anew, before and after."""
+    """Let `auto` choose anew, in the test and after it."""
     kernels._fused_or_packed.cache_clear()
     yield
     kernels._fused_or_packed.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh_choice")
-def test_auto_takes_fused_on_a_gpu_and_says_once_that_triton_is_missing(
+def test_auto_is_fused_on_a_gpu_and_warns_once_if_triton_is_missing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert kernels._fused_or_packed() is fused
@@ -158,11 +158,11 @@ def test_auto_on_a_cpu_is_packed() -> None:
 
 
 def on_cpu(case: Case) -> Case:
-    """The case where nothing is interpreted."""
+    """Return the case on the CPU, without gradients."""
     return Case(*tree_map_only(Tensor, lambda tensor: tensor.detach().cpu(), tuple(case)))
 
 
-def test_a_state_may_lie_anywhere_in_memory() -> None:
+def test_a_state_need_not_be_contiguous() -> None:
     case = make_case([3, 1], sizes=(3, 7, 4))
     turned = case._replace(state=LstmState(*(part.detach().t().contiguous().t() for part in case.state)))
     assert not turned.state.cell.is_contiguous()

@@ -1,4 +1,4 @@
-"""The recurrence without gradients, and the matrix products it is made of."""
+"""The recurrence without gradients, and its matrix products."""
 
 import pytest
 import torch
@@ -19,20 +19,20 @@ EACH_LENGTH = pytest.mark.parametrize("lengths", [[1], [40], [40, 33, 7] * 5])
 @example(case=make_case([1, 0, 3], steps=9))
 @example(case=make_case([]))
 @example(case=make_case([3, 2, 5], sizes=(1, 1, 1), clips=LstmClips(0.3, 0.2)))
-def test_without_gradients_it_is_the_reference(case: Case) -> None:
+def test_packed_without_gradients_equals_the_reference(case: Case) -> None:
     with torch.no_grad():
         torch.testing.assert_close(layer(packed, *case), layer(reference, *case), rtol=1e-10, atol=1e-10)
 
 
 def larger(lengths: list[int]) -> Case:
-    """A layer of some size in float32, its weights small enough that rounding does not grow from step to step."""
+    """Return a larger float32 layer whose weights are so small that rounding errors do not grow from step to step."""
     case = in_float32(make_case(lengths, sizes=(32, 96, 32), clips=LstmClips(3.0, 3.0)))
     return case._replace(weights=tree_map_only(Tensor, lambda part: 0.3 * part, case.weights))
 
 
 @pytest.mark.parametrize("onednn", [True, False])
 @EACH_LENGTH
-def test_float32_by_either_library_is_the_reference(
+def test_float32_equals_the_reference_with_and_without_onednn(
     onednn: bool, lengths: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not onednn:
@@ -43,7 +43,7 @@ def test_float32_by_either_library_is_the_reference(
 
 
 @EACH_LENGTH
-def test_with_weights_of_bfloat16_only_products_are_rounded(lengths: list[int]) -> None:
+def test_bfloat16_weights_round_only_the_products(lengths: list[int]) -> None:
     case = larger(lengths)
     halves = tree_map_only(Tensor, Tensor.bfloat16, case.weights)
     exact = tree_map_only(Tensor, Tensor.float, halves)
@@ -55,7 +55,7 @@ def test_with_weights_of_bfloat16_only_products_are_rounded(lengths: list[int]) 
     assert torch.cosine_similarity(outputs, wanted, dim=-1)[present].min() > 0.9999
 
 
-def test_a_state_of_bfloat16_is_taken_and_one_of_float32_given_back() -> None:
+def test_a_bfloat16_state_becomes_float32() -> None:
     case = larger([3, 0, 2])
     weights, state = tree_map_only(Tensor, Tensor.bfloat16, (case.weights, case.state))
     with torch.no_grad():
@@ -67,7 +67,7 @@ def test_a_state_of_bfloat16_is_taken_and_one_of_float32_given_back() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("rows", [1, 2, 33])
 @pytest.mark.parametrize("times", [1, 8, 100])
-def test_a_product_is_torchs_packed_or_not(dtype: torch.dtype, rows: int, times: int) -> None:
+def test_a_product_equals_torchs_prepacked_or_not(dtype: torch.dtype, rows: int, times: int) -> None:
     generator = torch.Generator().manual_seed(0)
     values, weight, bias = (torch.randn(*shape, generator=generator) for shape in ((rows, 24), (40, 24), (40,)))
     wanted = torch.nn.functional.linear(values, weight, bias)
@@ -77,7 +77,7 @@ def test_a_product_is_torchs_packed_or_not(dtype: torch.dtype, rows: int, times:
     torch.testing.assert_close(found, wanted.to(dtype), rtol=0, atol=tolerance)
 
 
-def test_a_frozen_weight_is_packed_once_until_it_changes_and_forgotten_with_it() -> None:
+def test_a_frozen_weight_is_prepacked_once_until_it_changes_or_is_deleted() -> None:
     weight, values = torch.randn(40, 24), torch.randn(3, 24)
     packed = pack(weight, 3, 1, keep=True)
     assert pack(weight, 8, 99, keep=True) is packed is not weight
@@ -91,14 +91,14 @@ def test_a_frozen_weight_is_packed_once_until_it_changes_and_forgotten_with_it()
 
 
 @pytest.mark.parametrize(("trains", "keep"), [(True, True), (False, False)])
-def test_another_weight_is_packed_for_many_products_and_not_kept(trains: bool, keep: bool) -> None:
+def test_other_weights_are_prepacked_only_for_many_products_and_not_kept(trains: bool, keep: bool) -> None:
     weight, before = torch.randn(40, 24, requires_grad=trains), len(products._packed)
     assert pack(weight, 3, 1, keep) is weight
     assert pack(weight, 3, 999, keep) is not pack(weight, 3, 999, keep)
     assert len(products._packed) == before
 
 
-def test_a_build_without_onednns_operators_takes_torchs_product(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_without_onednns_operators_uses_torchs_product(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.ops, "mkldnn", object())
     products._has_onednn.cache_clear()
     try:
@@ -109,7 +109,7 @@ def test_a_build_without_onednns_operators_takes_torchs_product(monkeypatch: pyt
         products._has_onednn.cache_clear()
 
 
-def test_a_weight_that_lies_where_another_one_did_has_another_version() -> None:
+def test_a_weight_at_the_address_of_a_deleted_one_has_another_version() -> None:
     weight = torch.nn.Parameter(torch.zeros(64, 64))
     for _ in range(20):
         version = Version(weight)

@@ -1,4 +1,4 @@
-"""The kernels: the fast against the obvious, and both against `torch.nn.LSTM` where that can do the same."""
+"""Each fast kernel equals the reference, and without clips all equal `torch.nn.LSTM`."""
 
 from importlib.util import find_spec
 from typing import Any, Optional
@@ -37,14 +37,14 @@ EACH = ["packed", FUSED, "reference"]
 @example(case=make_case([]))
 @example(case=make_case([4, 4, 4], projected=False, clips=LstmClips(0.3, 0.2)))
 @example(case=make_case([3, 2, 5], sizes=(1, 1, 1), clips=LstmClips(0.3, 0.2)))
-def test_packed_is_the_reference_in_outputs_state_and_every_gradient(case: Case) -> None:
+def test_packed_equals_the_reference_in_outputs_state_and_every_gradient(case: Case) -> None:
     assert_same(run(KERNELS["packed"], case), run(reference, case))
 
 
 @pytest.mark.parametrize("name", EACH)
 @pytest.mark.parametrize("projected", [True, False])
 @pytest.mark.parametrize("lengths", [[5], [1], [3, 3], [2, 6, 1, 4]])
-def test_each_kernel_is_torchs_lstm_where_nothing_is_clipped(name: str, projected: bool, lengths: list[int]) -> None:
+def test_each_kernel_without_clips_equals_torchs_lstm(name: str, projected: bool, lengths: list[int]) -> None:
     case = make_case(lengths, steps=max(lengths) + 1, projected=projected, seed=3)
     assert_same(run(KERNELS[name], case), run_torch(case))
 
@@ -64,13 +64,13 @@ def test_clips_bound_the_cell_and_the_projected_output_and_stop_gradients(name: 
 
 @pytest.mark.parametrize("name", EACH)
 def test_without_a_projection_only_the_cell_is_clipped(name: str) -> None:
-    """TensorFlow's `LSTMCell` looks at `proj_clip` only where it projects."""
+    """TensorFlow's `LSTMCell` applies `proj_clip` only if there is a projection."""
     case = make_case([6, 3], projected=False, clips=LstmClips(cell=None, projection=0.01))
     assert_same(run(KERNELS[name], case), run(KERNELS[name], case._replace(clips=UNCLIPPED)))
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_what_lies_beyond_a_sentence_is_not_read_and_changes_no_gradient(name: str) -> None:
+def test_padding_is_not_read_and_changes_no_gradient(name: str) -> None:
     case = make_case([2, 0, 4], steps=5)
     inputs = case.inputs.detach().clone()
     inputs[0, 2:] = inputs[1] = inputs[2, 4:] = torch.nan
@@ -90,7 +90,7 @@ def test_an_empty_sentence_keeps_its_state(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_a_sentence_read_in_two_parts_is_the_sentence_read_at_once(name: str) -> None:
+def test_a_sentence_read_in_two_parts_equals_the_sentence_read_at_once(name: str) -> None:
     case = make_case([6, 4], clips=LstmClips(0.8, 0.5))
     whole, end = layer(KERNELS[name], *case)
     begun = case._replace(inputs=case.inputs[:, :2], lengths=case.lengths.clamp(max=2))
@@ -104,7 +104,7 @@ def test_a_sentence_read_in_two_parts_is_the_sentence_read_at_once(name: str) ->
 @pytest.mark.parametrize("name", ["packed", FUSED])
 @pytest.mark.parametrize("projected", [True, False])
 @pytest.mark.parametrize("clips", [UNCLIPPED, LstmClips(1.0, 0.6)])
-def test_in_bfloat16_products_alone_are_rounded(name: str, projected: bool, clips: LstmClips) -> None:
+def test_autocast_to_bfloat16_rounds_only_the_products(name: str, projected: bool, clips: LstmClips) -> None:
     """Outputs, states and gradients stay float32, and close to those of the reference without autocast."""
     case = in_float32(make_case([12, 7, 9, 1], sizes=(16, 24, 12), clips=clips, projected=projected))
     wanted = run(reference, case)
@@ -126,13 +126,13 @@ def test_in_bfloat16_products_alone_are_rounded(name: str, projected: bool, clip
 
 @pytest.mark.parametrize("projected", [True, False])
 @pytest.mark.parametrize("clips", [UNCLIPPED, LstmClips(0.5, 0.4)])
-def test_the_backward_pass_written_out_is_the_slope_of_the_forward_pass(projected: bool, clips: LstmClips) -> None:
+def test_the_backward_pass_gives_the_gradient_of_the_forward_pass(projected: bool, clips: LstmClips) -> None:
     case = make_case([4, 2, 1], projected=projected, clips=clips)
     sizes = [3, 2, 1, 1]  # sentences at each step
     gates = torch.randn(sum(sizes), len(case.weights.recurrent), dtype=torch.float64, device=DEVICE, requires_grad=True)
     _, recurrent, _, projection = case.weights
 
-    def apply(*tensors: Optional[Tensor]) -> Any:  # `gradcheck` would take the clips apart
+    def apply(*tensors: Optional[Tensor]) -> Any:  # `gradcheck` would flatten a tuple of clips
         return Recurrence.apply(*tensors, sizes, clips, TorchPointwise(), True)
 
     outputs, _, cell = apply(gates, recurrent, projection, *case.state)
@@ -142,7 +142,7 @@ def test_the_backward_pass_written_out_is_the_slope_of_the_forward_pass(projecte
 
 
 @pytest.mark.parametrize("name", ["packed", FUSED])
-def test_second_derivatives_are_an_error_and_not_left_out(name: str) -> None:
+def test_second_derivatives_are_an_error(name: str) -> None:
     case = make_case([3, 1])
 
     def gradients(kernel: str) -> Any:

@@ -32,7 +32,7 @@ PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 @pytest.fixture(autouse=True)
 def several_threads() -> Iterator[None]:
-    """Use more than one thread, whose order could show in the sums."""
+    """Use more than one thread, because their order could change the sums."""
     before = torch.get_num_threads()
     torch.set_num_threads(max(2, before))
     yield

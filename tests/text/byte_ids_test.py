@@ -1,4 +1,4 @@
-"""Byte ids against AllenNLP's, whose character ids the published models were trained with."""
+"""Byte ids equal AllenNLP's character ids, with which the published models were trained."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ texts = scripts | lengths | words
 
 
 def allennlp_ids(word: str) -> list[int]:
-    """What AllenNLP's `elmo_characters` indexer makes of a word."""
+    """Return the ids of a word by AllenNLP's `elmo_characters` indexer."""
     return ELMoTokenCharactersIndexer().tokens_to_indices([Token(word)], Vocabulary())["elmo_tokens"][0]
 
 
@@ -96,7 +96,7 @@ def test_ids_of_50_are_widened_to_what_a_wider_model_reads(word: str, width: int
 
 
 @pytest.mark.parametrize("width", [3, 20, 50, 60])
-def test_what_is_masked_stays_masked_and_the_input_is_left_alone(width: int) -> None:
+def test_masked_tokens_stay_masked_and_the_input_does_not_change(width: int) -> None:
     ids = batch_to_ids([["a" * 60, "b"], [], ["c"]])  # (3, 2, 50)
     before = ids.clone()
     assert torch.equal(fit_width(ids, width), batch_to_ids([["a" * 48, "b"], [], ["c"]], width)) or width == 60
@@ -119,7 +119,7 @@ def test_what_is_masked_stays_masked_and_the_input_is_left_alone(width: int) -> 
     ],
 )
 @pytest.mark.parametrize("convert", [batch_to_ids, batch_to_code_points])
-def test_what_is_no_list_of_lists_of_tokens_is_an_error_that_shows_one(convert: Any, sentences: Any, got: str) -> None:
+def test_anything_but_lists_of_tokens_is_an_error_with_an_example(convert: Any, sentences: Any, got: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"expected a list of .*'Two', 'words'\].*, got (the string )?{got}"):
         convert(sentences)
 

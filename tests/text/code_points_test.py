@@ -1,4 +1,4 @@
-"""ELMoForManyLangs' ids: code points, and what its own package makes of the same words."""
+"""The ids of ELMoForManyLangs: code points, compared with its own package."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ words = st.sampled_from([*WORDS, *CHARACTERS, ""]) | st.text(max_size=20)
 
 
 def lexicon(entries: list[str]) -> dict[str, int]:
-    """With our ids."""
+    """Return a vocabulary with our ids."""
     return {entry: id for id, entry in enumerate(entries, start=1)}
 
 
@@ -33,7 +33,7 @@ def indexer(**keys: Any) -> TokenIndexer:
 
 
 @given(st.lists(words, min_size=1, max_size=8))
-def test_ids_are_those_of_its_own_package_and_one_more(sentence: list[str]) -> None:
+def test_ids_are_one_more_than_those_of_elmoformanylangs(sentence: list[str]) -> None:
     ours = spellings(batch_to_code_points([sentence], WIDTH)[0])
     lexicons = [{entry: id for id, entry in enumerate(entries)} for entries in (WORDS, CHARACTERS)]
     config = {"token_embedder": {"name": "cnn", "max_characters_per_token": WIDTH}}
@@ -51,7 +51,7 @@ def test_code_points_hold_a_words_first_characters(sentences: list[list[str]], w
         assert bool((row[: len(sentence), 0] > 0).all()) and not bool(row[len(sentence) :].any())
 
 
-def test_no_id_is_one_of_bytes() -> None:
+def test_no_id_is_a_byte_id() -> None:
     assert min(id for id in word_to_code_points("\0a") if id) == 262
 
 
@@ -71,6 +71,6 @@ def test_a_batch_of_empty_sentences_has_its_width() -> None:
     assert made.tokens_to_indices([Token("a" * 20)], Vocabulary())["elmo_tokens"] == [word_to_code_points("a" * 7, 9)]
 
 
-def test_a_width_without_room_for_a_character_is_refused() -> None:
+def test_a_width_without_room_for_a_character_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="'max_characters_per_token': expected 3 or more, got 2"):
         indexer(max_characters_per_token=2)

@@ -1,9 +1,11 @@
+"""Batches of sentences of similar length within a token budget."""
+
 import random
 
 from elmo_plugin.text.length_batches import length_batches
 
 
-def test_batches_hold_every_sentence_once_by_rising_length_within_both_limits() -> None:
+def test_batches_have_every_sentence_once_sorted_by_length_within_both_limits() -> None:
     draw = random.Random(0)
     lengths = [draw.randrange(30) for _ in range(500)]
     batches = list(length_batches(lengths, tokens_per_batch=100, batch_size=9))
@@ -24,5 +26,5 @@ def test_a_sentence_beyond_the_limit_is_a_batch_of_its_own() -> None:
     assert list(length_batches([50, 1, 60, 0], tokens_per_batch=20)) == [[3, 1], [0], [2]]
 
 
-def test_of_no_sentence_there_is_no_batch() -> None:
+def test_no_sentences_give_no_batches() -> None:
     assert list(length_batches([])) == []

@@ -1,4 +1,4 @@
-"""Lines of a text, empty ones too, and how much of the file lies behind; broken files stand in shards_test."""
+"""The lines of a text file, and how much of it was read. `shards_test` has the broken files."""
 
 import gc
 import gzip
@@ -21,14 +21,14 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress,
 
 
 @pytest.mark.parametrize("packing", PACKERS)
-def test_every_line_is_given_with_its_end(tmp_path: Path, packing: str) -> None:
+def test_every_line_is_read_with_its_end(tmp_path: Path, packing: str) -> None:
     path = tmp_path / f"text{packing}"
     path.write_bytes(PACKERS[packing]("\ufeffone\n\n \u2028 \r\n日本語".encode()))
     assert list(TextFile(path).lines()) == ["one\n", "\n", " \u2028 \r\n", "日本語"]
 
 
 @pytest.mark.parametrize("packing", PACKERS)
-def test_the_share_read_grows_from_a_little_to_all(tmp_path: Path, packing: str) -> None:
+def test_the_share_read_grows_to_one(tmp_path: Path, packing: str) -> None:
     path = tmp_path / f"text{packing}"
     draw = Random(0)
     lines = "".join(f"{draw.random()}\n" for number in range(120_000))
@@ -41,7 +41,7 @@ def test_the_share_read_grows_from_a_little_to_all(tmp_path: Path, packing: str)
     assert file.share_read() == 1
 
 
-def test_a_hyphen_is_the_standard_input_whose_length_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hyphen_is_the_standard_input_of_unknown_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"one\ntwo\xff\n")))
     file = TextFile(Path("-"))
     lines = file.lines()
@@ -52,7 +52,7 @@ def test_a_hyphen_is_the_standard_input_whose_length_nobody_knows(monkeypatch: p
 
 @pytest.mark.parametrize("packing", PACKERS)
 @pytest.mark.parametrize("name", ["text", "text.txt", "text.gz.1", "text.GZ"])
-def test_what_it_holds_says_whether_it_is_compressed_whatever_its_name(tmp_path: Path, packing: str, name: str) -> None:
+def test_the_content_determines_the_compression_whatever_the_name(tmp_path: Path, packing: str, name: str) -> None:
     (tmp_path / name).write_bytes(PACKERS[packing](b"one\nzwei\n"))
     assert list(TextFile(tmp_path / name).lines()) == ["one\n", "zwei\n"]
 
@@ -73,7 +73,7 @@ def test_a_line_that_is_not_text_is_an_error_with_the_given_name(tmp_path: Path,
 
 
 @pytest.mark.parametrize("packing", PACKERS)
-def test_a_line_that_has_no_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packing: str) -> None:
+def test_a_line_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packing: str) -> None:
     path = tmp_path / f"text{packing}"
     path.write_bytes(PACKERS[packing](b"one\n" + b"a" * 10))
     assert len(list(TextFile(path).lines())) == 2
@@ -92,7 +92,7 @@ def test_the_standard_input_may_be_compressed_and_stays_open(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("text", ["", "\n", "B", "a"])
-def test_a_file_shorter_than_any_mark_of_a_compression_is_text(tmp_path: Path, text: str) -> None:
+def test_a_file_shorter_than_the_magic_numbers_is_text(tmp_path: Path, text: str) -> None:
     (tmp_path / "text").write_text(text)
     assert "".join(TextFile(tmp_path / "text").lines()) == text
 

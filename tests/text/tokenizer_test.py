@@ -1,3 +1,5 @@
+"""Tokenizers: spaCy's rules with limits on time and memory."""
+
 import pickle
 
 import pytest
@@ -27,7 +29,7 @@ def test_is_built_by_a_config() -> None:
     assert texts(Tokenizer.from_params(Params({"type": "spacy_blank"})), "don't") == ["do", "n't"]
 
 
-def test_words_that_are_never_seen_again_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strings_of_earlier_texts_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elmo_plugin.text.tokenizer.MOST_STRINGS", 3000)
     tokenizer = SpacyBlankTokenizer()
     for number in range(30):

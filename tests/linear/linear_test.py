@@ -1,4 +1,4 @@
-"""Our linear map against torch's own: outputs, gradients, types."""
+"""`linear` compared with torch's own: outputs, gradients, types."""
 
 from collections.abc import Callable
 from typing import Optional
@@ -18,7 +18,7 @@ WANT = [(True, True, True), (True, False, False), (False, True, False), (False, 
 def inputs(
     size: tuple[int, int, int], want: tuple[bool, bool, bool] = (True, True, True), dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows (N, I), a weight (O, I), a bias (O,)."""
+    """Return rows (N, I), a weight (O, I) and a bias (O,)."""
     n, width, out = size
     generator = torch.Generator().manual_seed(1)
     tensors = [
@@ -30,7 +30,7 @@ def inputs(
 
 
 def gradients(output: Tensor, tensors: tuple[Optional[Tensor], ...]) -> list[Tensor]:
-    """Of a sum that weights each value of the output otherwise."""
+    """Return the gradients of a sum in which each output has its own weight."""
     weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
     wanted = [tensor for tensor in tensors if tensor is not None and tensor.requires_grad]
     return list(torch.autograd.grad((weights * output).sum(), wanted))
@@ -38,7 +38,7 @@ def gradients(output: Tensor, tensors: tuple[Optional[Tensor], ...]) -> list[Ten
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("want", WANT)
-def test_outputs_and_gradients_are_those_of_torch(size: tuple[int, int, int], want: tuple[bool, bool, bool]) -> None:
+def test_outputs_and_gradients_equal_torchs(size: tuple[int, int, int], want: tuple[bool, bool, bool]) -> None:
     rows, weight, bias = inputs(size, want)
     wanted = functional.linear(rows, weight, bias)
     found = linear(rows, weight, bias)
@@ -48,7 +48,7 @@ def test_outputs_and_gradients_are_those_of_torch(size: tuple[int, int, int], wa
     )
 
 
-def test_there_need_be_no_bias() -> None:
+def test_the_bias_is_optional() -> None:
     rows, weight, _ = inputs((5, 4, 3))
     torch.testing.assert_close(
         gradients(linear(rows, weight), (rows, weight)), gradients(functional.linear(rows, weight), (rows, weight))
@@ -58,7 +58,7 @@ def test_there_need_be_no_bias() -> None:
 @pytest.mark.parametrize(
     "cut", [lambda rows: rows.t().contiguous().t(), lambda rows: rows[::2], lambda rows: rows[:, 1:]]
 )
-def test_rows_may_lie_anywhere_in_memory(cut: Callable[[Tensor], Tensor]) -> None:
+def test_rows_need_not_be_contiguous(cut: Callable[[Tensor], Tensor]) -> None:
     rows, weight, bias = inputs((6, 4, 4))
     view = cut(rows.detach())
     weight = weight.detach()[:, : view.size(1)].requires_grad_()
@@ -68,7 +68,7 @@ def test_rows_may_lie_anywhere_in_memory(cut: Callable[[Tensor], Tensor]) -> Non
     )
 
 
-def test_a_gradient_may_be_one_number_repeated() -> None:
+def test_a_gradient_may_be_an_expanded_number() -> None:
     rows, weight, bias = inputs((5, 4, 3))
     found = torch.autograd.grad(linear(rows, weight, bias).sum(), (rows, weight, bias))
     torch.testing.assert_close(
@@ -77,7 +77,7 @@ def test_a_gradient_may_be_one_number_repeated() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_types_are_torchs_own(dtype: torch.dtype) -> None:
+def test_other_types_use_torchs_product(dtype: torch.dtype) -> None:
     rows, weight, bias = inputs((5, 4, 3), dtype=dtype)
     assert not runs_faster(rows)
     assert torch.equal(linear(rows, weight, bias), functional.linear(rows, weight, bias))
@@ -95,7 +95,7 @@ def test_autocast_decides_the_type() -> None:
     assert all(gradient.dtype == torch.float32 for gradient in gradients(found, (rows, weight, bias)))
 
 
-def test_replaced_modules_keep_their_parameters_and_draw_nothing() -> None:
+def test_replaced_modules_keep_their_parameters_and_draw_no_random_numbers() -> None:
     torch.manual_seed(1)
     module = nn.Sequential(nn.Linear(4, 3), nn.Sequential(nn.Linear(3, 2, bias=False), nn.Tanh()))
     parameters, state, rows = dict(module.named_parameters()), torch.get_rng_state(), torch.randn(5, 4)
@@ -110,12 +110,12 @@ def test_replaced_modules_keep_their_parameters_and_draw_nothing() -> None:
     torch.testing.assert_close(module(rows), wanted)
 
 
-def test_memory_of_a_replaced_module_is_not_meta() -> None:
+def test_replaced_modules_have_no_meta_tensors() -> None:
     module = with_linear(nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10], div_value=2))
     assert {parameter.device.type for parameter in module.parameters()} == {"cpu"}
 
 
-def test_a_gradient_has_a_gradient() -> None:
+def test_second_derivatives_equal_torchs() -> None:
     # Whole numbers, which float32 adds and multiplies exactly in any order.
     tensors = tuple(tensor.detach().mul(2).round().requires_grad_() for tensor in inputs((7, 5, 3)))
     found = []
