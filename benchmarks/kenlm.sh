@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Perplexity of a modified Kneser-Ney 5-gram model (KenLM), forward and backward, over the vocabulary of a biLM, to
-# compare english-tiny with. As in `allennlp evaluate`, <UNK> is a word like any other, and </s> is predicted.
+# compare with english-tiny. As in `allennlp evaluate`, <UNK> is a word like any other, and </s> is predicted.
 #
 #   benchmarks/kenlm.sh FOLDER VOCABULARY KENLM OUT
 #

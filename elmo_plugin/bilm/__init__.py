@@ -1,4 +1,13 @@
-"""IDS → LAYERS: the token encoder, the stacked bidirectional LSTM, and the biLM made of the two."""
+"""IDS → LAYERS: the token encoder, the stacked bidirectional LSTM, and the biLM made of the two.
+
+A batch of sentences takes these steps in `BiLM.forward`:
+
+1. `TokenEncoder.bounded` puts `<S>` and `</S>` around each sentence: ids (B, T + 2, ·).
+2. `TokenEncoder.look_up` or the word cache gives the vector of each distinct word, and the row of each token: a
+   `TokenTable`.
+3. `ElmoLstm.run` reads the packed tokens in each direction, layer by layer, with a kernel of `elmo_plugin.lstm`.
+4. The token vectors, twice side by side, and the outputs of the LSTMs are the layers (L, B, T + 2, D).
+"""
 
 from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, read_extra_state
 from elmo_plugin.bilm.character_encoder import CharacterEncoder

@@ -119,7 +119,7 @@ class BiLM(nn.Module):
         return BiLMOutput(layers, mask, state)
 
     def zero_state(self, batch_size: int, like: Tensor) -> LstmState:
-        """Return an all-zero state for a batch of `batch_size` sentences; it is empty without LSTMs."""
+        """Return an all-zero state for a batch of `batch_size` sentences. Without LSTMs, it has no layers."""
         if isinstance(self.lstm, ElmoLstm):
             return self.lstm.zero_state(batch_size, like)
         empty = like.new_zeros(0, 2, batch_size, self.options.lstm.projection_dim)

@@ -210,7 +210,8 @@ class ElmoLstm(Seq2SeqEncoder):
                 block, after = self.kernel(gates, sizes, recurrent, projection, after, clips)
                 blocks.append(block)
             outputs = torch.cat(blocks)  # (N, P)
-            values, where = outputs + values if depth and self.options.use_skip_connections else outputs, None
+            values = outputs + values if depth and self.options.use_skip_connections else outputs  # (N, P)
+            where = None
             layers.append(packing.unpack(values, tokens.where.size(1)))  # (B, T, P)
             hiddens.append(packing.unsort(after.hidden))
             cells.append(packing.unsort(after.cell))
