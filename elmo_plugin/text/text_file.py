@@ -128,6 +128,8 @@ class OpenText:
 @contextmanager
 def _standard_input() -> Iterator["BufferedReader[Any]"]:
     """Yield a buffered reader of the standard input, and leave the standard input open afterwards."""
+    if sys.stdin is None:  # as after `<&-` in a shell
+        raise OSError("it is closed")
     reader: BufferedReader[Any] = BufferedReader(cast(RawIOBase, sys.stdin.buffer))
     try:
         yield reader

@@ -91,6 +91,12 @@ def test_the_standard_input_may_be_compressed_and_stays_open(monkeypatch: pytest
     assert not buffer.closed
 
 
+def test_a_closed_standard_input_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(ConfigurationError, match="standard input: cannot be read.*closed"):
+        list(TextFile(Path("-")).lines())
+
+
 @pytest.mark.parametrize("text", ["", "\n", "B", "a"])
 def test_a_file_shorter_than_the_magic_numbers_is_text(tmp_path: Path, text: str) -> None:
     (tmp_path / "text").write_text(text)
