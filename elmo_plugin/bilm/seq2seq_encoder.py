@@ -154,6 +154,10 @@ class ElmoLstm(Seq2SeqEncoder):
 
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
         """Map inputs (B, T, I) with their mask (B, T) to (B, T, 2P), or to all layers (n_layers, B, T, 2P)."""
+        if inputs.size(-1) != self.input_size:
+            raise ConfigurationError(
+                f"'input_size': expected {inputs.size(-1)}, the width of the inputs, got {self.input_size}"
+            )
         layers, _ = self.run(inputs, mask.sum(dim=1), self.zero_state(inputs.size(0), inputs))
         return (layers if self.return_all_layers else layers[-1]).to(inputs.dtype)
 

@@ -133,6 +133,11 @@ def test_no_direction_sees_the_tokens_of_the_other(t: int) -> None:
     assert not (forward_then == forward).all(dim=-1).any()
 
 
+def test_inputs_of_another_width_are_an_error_that_names_both() -> None:
+    with pytest.raises(ConfigurationError, match="'input_size': expected 4, the width of the inputs, got 5"):
+        make_lstm()(make_inputs(5, 6, 4), MASK)
+
+
 def test_a_row_is_the_same_beside_longer_and_empty_ones() -> None:
     lstm, inputs = make_lstm(), make_inputs()
     layers = lstm(inputs, MASK)

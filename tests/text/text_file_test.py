@@ -93,7 +93,7 @@ def test_the_standard_input_may_be_compressed_and_stays_open(monkeypatch: pytest
 
 def test_a_closed_standard_input_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(ConfigurationError, match="standard input: cannot be read.*closed"):
+    with pytest.raises(ConfigurationError, match=r"standard input: cannot be read.*closed"):
         list(TextFile(Path("-")).lines())
 
 
