@@ -19,11 +19,12 @@ def identity(bilm: BiLM, initial_state: InitialState) -> dict[str, Any]:
     The initial state must be the same for every sentence.
     """
     weights = [parameter for _, parameter in sorted(bilm.named_parameters())]
+    buffers = [buffer for _, buffer in sorted(bilm.lstm.named_buffers())]  # a contextualizer's, such as batch norm's
     start = initial_state.before(bilm, 1, weights[0])
     return {
         "options": bilm.options.to_dict(),
         "dtype": "int8" if is_int8(bilm) else str(product_type(weights[0])),
-        "weights": _digest(weights),
+        "weights": _digest([*weights, *buffers]),
         "initial_state": f"{initial_state.name} {_digest(start)}",
     }
 
@@ -31,5 +32,5 @@ def identity(bilm: BiLM, initial_state: InitialState) -> dict[str, Any]:
 def _digest(tensors: Iterable[Tensor]) -> str:
     digest = blake2b(digest_size=16)
     for tensor in tensors:
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
