@@ -21,6 +21,7 @@ NOT_RUN = {
     "No module named 'allennlp'",  # Python's message, without AllenNLP,
     "invalid choice: 'embed-corpus'",  # and argparse's, without the list of plugins
     "uv: command not found",  # and a shell's;
+    "Unauthorized path",  # NLTK's, for a reader of allennlp-models;
     "'validation_metric': expected",  # of the command line, see commands/console_test.py,
     "not found; check the name",
     "this processor would emulate",  # logged once per process, see bilm/precision_test.py
