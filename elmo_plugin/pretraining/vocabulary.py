@@ -1,4 +1,4 @@
-"""The words that a biLM predicts: counted in text shards, kept in bilm-tf's file, used as AllenNLP's Vocabulary."""
+"""The words that a biLM predicts: counted in text shards, or read from a bilm-tf file, as an AllenNLP `Vocabulary`."""
 
 import re
 from collections import Counter
@@ -19,17 +19,17 @@ MARKS = ["<S>", "</S>", "<UNK>"]
 """The first lines of a vocabulary file: sentence begin, sentence end, unknown word (bilm-tf's README)."""
 BEGIN_ID, END_ID, UNKNOWN_ID = 1, 2, 3
 """The ids of the marks in the vocabulary of a language model."""
-# AllenNLP looks for its own name of the unknown word when it loads an archive.
+# When AllenNLP loads an archive, it looks for its own name for the unknown word.
 _NAMES = [*MARKS[:2], DEFAULT_OOV_TOKEN]
 _MARKS = ", ".join(MARKS)
-# AllenNLP's own padding and unknown word, and the text that its files write for a newline inside a word.
+# AllenNLP's names for padding and the unknown word, and what its vocabulary files write for a newline inside a word.
 RESERVED = re.compile(f"{DEFAULT_PADDING_TOKEN}|{DEFAULT_OOV_TOKEN}|.*@@NEWLINE@@.*", re.DOTALL)
 # Unicode's other spaces are allowed: the vocabulary files of other tools contain them as words.
 BLANK = re.compile(r"\s", re.ASCII)
 
 
 def count_words(shards: list[Path]) -> Counter[str]:
-    """Count each token of the shards, which are read line by line."""
+    """Count the tokens of the shards."""
     counts: Counter[str] = Counter()
     lines = chain.from_iterable(map(read_lines, shards))
     for line in Tqdm.tqdm(lines, desc="counting words", unit=" sentences"):
@@ -38,36 +38,25 @@ def count_words(shards: list[Path]) -> Counter[str]:
 
 
 def select_words(counts: Counter[str], min_count: int = 1, max_size: Optional[int] = None) -> list[str]:
-    """Return the lines of a vocabulary file: the marks, then words by falling count and by code point.
+    """Return the lines of a vocabulary file: the marks, then the words by falling count and by code point.
 
-    `max_size` is the number of lines, the marks included. Marks in the text and tokens that AllenNLP reserves are left
-    out. Raises `ConfigurationError` for impossible sizes.
+    `max_size` is the largest number of lines, including the marks. Marks in the text and tokens that AllenNLP reserves
+    are not counted as words.
     """
-    _check_sizes(min_count, max_size)
     words = (word for word, count in counts.items() if count >= min_count)
     words = (word for word in words if word not in MARKS and not RESERVED.fullmatch(word))
     return [*MARKS, *sorted(words, key=lambda word: (-counts[word], word))][:max_size]
 
 
-def read_vocabulary_file(path: Location) -> list[str]:
-    """Read the lines of a bilm-tf vocabulary file from a path or URL. A line ends at `\\n` or `\\r\\n`.
+def vocabulary_of(words: list[str], place: Location = "the list of words") -> "BiLMVocabulary":
+    """Return a vocabulary whose namespace `tokens` has these lines of a vocabulary file. A word's id is its line, from 1.
 
-    Raises `ConfigurationError` naming file and line if the file is not UTF-8, does not begin with the marks, or has a
-    repeated line, an empty line or a line of more than one word.
+    The unknown word gets AllenNLP's name. Raises `ConfigurationError`, naming `place` and the line, if the lines do not
+    begin with the marks, or if a line is empty, is repeated or has more than one word.
     """
-    words = read_words(local_file(path, "file"), str(path))
-    _check_words(words, path)
-    return words
-
-
-def vocabulary_of(words: list[str]) -> "BiLMVocabulary":
-    """Return AllenNLP's vocabulary of these lines, in the namespace `tokens`. The id of a word is its line, from 1.
-
-    The unknown word has AllenNLP's name. Raises `ConfigurationError` like `read_vocabulary_file`.
-    """
-    _check_words(words, "the list of words")
+    _check_words(words, place)
     vocab = BiLMVocabulary()
-    # Both begin with the unknown word as number 1.
+    # A new vocabulary starts with the unknown word as id 1.
     vocab.get_token_to_index_vocabulary().clear()
     vocab.get_index_to_token_vocabulary().clear()
     vocab.add_tokens_to_namespace([DEFAULT_PADDING_TOKEN, *_NAMES, *words[3:]])
@@ -75,9 +64,9 @@ def vocabulary_of(words: list[str]) -> "BiLMVocabulary":
 
 
 def words_of(vocab: Vocabulary) -> list[str]:
-    """Return the lines that `vocabulary_of` made a vocabulary of; also those of an archive's vocabulary.
+    """Return the lines of the vocabulary file for a vocabulary from `vocabulary_of`, or from an archive.
 
-    Raises `ConfigurationError` for a vocabulary of another order, such as AllenNLP's default.
+    Raises `ConfigurationError` for a vocabulary in another order, such as AllenNLP's default.
     """
     names = [vocab.get_token_from_index(index) for index in range(1, vocab.get_vocab_size())]
     if names[:3] != _NAMES:
@@ -93,7 +82,7 @@ def words_of(vocab: Vocabulary) -> list[str]:
 @Vocabulary.register("bilm-tf", constructor="from_bilm_tf")
 @Vocabulary.register("pretrained_bilm", constructor="from_pretrained_bilm")
 class BiLMVocabulary(Vocabulary):
-    """A vocabulary for pretraining. It is made from files, because instances would be the whole corpus.
+    """A vocabulary for pretraining. It is made from files, because AllenNLP would hold the instances of a whole corpus.
 
     Registered as a `Vocabulary` with names `text_shards` (`from_text_shards`), `bilm-tf` (`from_bilm_tf`) and
     `pretrained_bilm` (`from_pretrained_bilm`).
@@ -108,61 +97,60 @@ class BiLMVocabulary(Vocabulary):
     _read_from: Optional[tuple[str, Checkpoint]] = None
 
     @classmethod
-    def from_text_shards(cls, files: str, min_count: int = 1, max_size: Optional[int] = None) -> Vocabulary:
-        """Select words of the shards that the pattern `files` matches, as `select_words` does.
+    def from_text_shards(cls, files: str, min_count: int = 1, max_size: Optional[int] = None) -> "BiLMVocabulary":
+        """Count the words of text shards, and keep the most frequent ones.
 
         # Parameters
 
         files : a path or a pattern of text shards
         min_count : leave out words that occur less often
-        max_size : the number of words, the most frequent ones, marks included; null keeps all
+        max_size : the number of words to keep, including the marks; null keeps all
         """
+        _check_sizes(min_count, max_size)
         return vocabulary_of(select_words(count_words(find_shards(files)), min_count, max_size))
 
     @classmethod
     def from_bilm_tf(cls, file: str) -> Vocabulary:
-        """Read the words of a vocabulary file, as `read_vocabulary_file` does.
+        r"""Read a bilm-tf vocabulary file, whose lines end with `\n` or `\r\n`.
 
         # Parameters
 
-        file : a path or URL of a bilm-tf vocabulary file
+        file : a path or URL
         """
-        return vocabulary_of(read_vocabulary_file(file))
+        return vocabulary_of(read_words(local_file(file, "file"), file), file)
 
     @classmethod
     def from_pretrained_bilm(
         cls, pretrained: str, files: str, min_count: int = 1, max_size: Optional[int] = None
     ) -> Vocabulary:
-        """Use the words of a biLM's own vocabulary, to fine-tune its softmax. Without one, use those of the shards.
+        """Use a biLM's own vocabulary, to fine-tune its softmax. If it has none, count the words of text shards.
 
         The marks come first, wherever they are in the biLM's own vocabulary.
 
         # Parameters
 
         pretrained : the biLM: a path, a URL or a bundled name
-        files : a path or a pattern of text shards, counted if the biLM has no vocabulary
-        min_count : leave out words of the shards that occur less often
-        max_size : the number of words, the most frequent ones, marks included; null keeps all
+        files, min_count, max_size : as in `from_text_shards`, for a biLM without a vocabulary
         """
         _check_sizes(min_count, max_size)
         checkpoint = load_checkpoint(pretrained)
         if checkpoint.vocabulary is None:
-            words = select_words(count_words(find_shards(files)), min_count, max_size)
+            vocab = cls.from_text_shards(files, min_count, max_size)
         else:
             missing = [mark for mark in MARKS if mark not in checkpoint.vocabulary]
             if missing:
                 raise ConfigurationError(
-                    f"'{pretrained}': expected {_MARKS} in its vocabulary, got none of {', '.join(missing)}"
+                    f"'{pretrained}': expected a vocabulary with {_MARKS}, got one without {', '.join(missing)}"
                 )
             words = [*MARKS, *(word for word in checkpoint.vocabulary if word not in MARKS)]
-        vocab = vocabulary_of(words)
+            vocab = vocabulary_of(words, f"'{pretrained}', its vocabulary with the marks first")
         vocab._read_from = pretrained, checkpoint
         return vocab
 
     def take_checkpoint(self, keys: dict[str, Any]) -> Optional[Checkpoint]:
-        """Return the checkpoint that the words were read from, once, if `keys` (a config's `bilm`) name the same one.
+        """Give away the checkpoint that the words were read from, if `keys` (a config's `bilm`) name the same one.
 
-        Fine-tuning therefore reads its checkpoint once, and nothing holds the weights after the model is built.
+        Fine-tuning thus reads its checkpoint only once, and the vocabulary does not keep the weights in memory.
         """
         source, checkpoint = self._read_from or (None, None)
         self._read_from = None
@@ -171,7 +159,7 @@ class BiLMVocabulary(Vocabulary):
 
 def _check_sizes(min_count: int, max_size: Optional[int]) -> None:
     at_least(1, min_count=min_count)
-    at_least(len(MARKS), max_size=max_size)  # it includes them
+    at_least(len(MARKS), max_size=max_size)
 
 
 def _check_words(words: list[str], place: Location) -> None:

@@ -44,7 +44,7 @@ from elmo_plugin.checkpoints.hdf5 import HDF5_ERRORS, read_datasets
 from elmo_plugin.checkpoints.many_langs_vocabulary import parse_vocabulary
 from elmo_plugin.checkpoints.vocabulary import write_words
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.pretraining.vocabulary import read_vocabulary_file, vocabulary_of, words_of
+from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, vocabulary_of, words_of
 from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, language_model_run, pretrained
 from tests.fuzz.engine import Run, Target
 from tests.fuzz.mutations import (
@@ -330,7 +330,7 @@ def feed_vocabulary(folder: Path) -> Run:
                 write_words(words, path)
                 assert read_words(path, "vocabulary.txt") == words or not words or words[0].startswith("\ufeff")
         else:
-            words = read_vocabulary_file(path)
+            words = words_of(BiLMVocabulary.from_bilm_tf(str(path)))
             assert words_of(vocabulary_of(words)) == words
 
     return run

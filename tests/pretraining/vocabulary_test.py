@@ -1,4 +1,4 @@
-"""The words of a biLM: which are chosen, in what order, the file that keeps them, and AllenNLP's vocabulary of them."""
+"""The words of a biLM: their selection and order, the vocabulary file, and AllenNLP's vocabulary."""
 
 import re
 from collections import Counter
@@ -16,46 +16,45 @@ from torch import Tensor, nn
 
 from elmo_plugin.checkpoints.vocabulary import write_words
 from elmo_plugin.pretraining.shards import TextShardsReader
-from elmo_plugin.pretraining.vocabulary import (
-    count_words,
-    read_vocabulary_file,
-    select_words,
-    vocabulary_of,
-    words_of,
-)
+from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, count_words, select_words, vocabulary_of, words_of
 
 MARKS = ["<S>", "</S>", "<UNK>"]
 ODD = ["\u2028", "\x85", "\xa0", "\x1c", "#", "\ufeff", "😀", "a\u2029b", "UNK", "<unk>", "@@", '"', "\\n"]
-"""Words at which something that splits or strips lines may stumble."""
+"""Words that code which splits or strips lines may get wrong."""
 
 
 @Model.register("word_counter")
 class WordCounter(Model):
-    """Has one number a word of its vocabulary."""
+    """A model with one weight per word of its vocabulary."""
 
     def __init__(self, vocab: Vocabulary) -> None:
         super().__init__(vocab)
         self.weight = nn.Parameter(Tensor(vocab.get_vocab_size()).zero_())
 
     def forward(self, tokens: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-        """A loss that touches the words of a batch."""
+        """Return a loss that depends on the words of a batch."""
         return {"loss": self.weight[tokens["words"]["tokens"]].mean()}
 
 
 def corpus(folder: Path) -> Path:
-    """Two shards in which the counts tie in several ways."""
+    """Write two shards in which several words have equal counts."""
     (folder / "0.txt").write_text("the cat saw the dog\nthe Dog saw <UNK> é\n", encoding="utf-8")
     (folder / "1.txt").write_text("<S> a cat </S>\n\n@@UNKNOWN@@ @@PADDING@@ x@@NEWLINE@@ z\n", encoding="utf-8")
     return folder / "*.txt"
 
 
+def read(path: Path) -> list[str]:
+    """Read the lines of a vocabulary file through a vocabulary."""
+    return words_of(BiLMVocabulary.from_bilm_tf(str(path)))
+
+
 def ids(vocab: Vocabulary) -> dict[str, int]:
-    """What each word is as a number."""
+    """Return the id of each word."""
     return dict(vocab.get_token_to_index_vocabulary("tokens"))
 
 
 def no_instances() -> Iterator[Instance]:
-    """What AllenNLP hands to a vocabulary, and must not be asked for."""
+    """The instances that AllenNLP passes to a vocabulary, which must not be read."""
     raise AssertionError("the instances were read")
     yield
 
@@ -79,25 +78,25 @@ def test_words_are_counted_over_all_shards(tmp_path: Path) -> None:
         (1, 99, ["b", "Z", "a", "é", "c", "😀"]),
     ],
 )
-def test_words_stand_by_falling_count_and_those_of_one_count_by_code_point(
+def test_words_are_sorted_by_falling_count_and_then_by_code_point(
     min_count: int, max_size: Optional[int], words: list[str]
 ) -> None:
     counts = Counter({"😀": 1, "é": 2, "a": 2, "c": 1, "Z": 2, "b": 5})
     assert select_words(counts, min_count, max_size) == MARKS + words
 
 
-def test_marks_in_the_text_and_what_allennlp_reserves_are_no_words() -> None:
+def test_marks_in_the_text_and_tokens_that_allennlp_reserves_are_left_out() -> None:
     reserved = ["@@PADDING@@", "@@UNKNOWN@@", "@@NEWLINE@@", "x@@NEWLINE@@y"]
     like_them = ["<s>", "@@UNKNOWN@@s", "UNK", "@@"]
     counts = Counter([*MARKS, *reserved, *like_them])
     assert select_words(counts) == MARKS + sorted(like_them)
 
 
-def test_sizes_that_no_vocabulary_has_are_rejected() -> None:
+def test_impossible_sizes_are_rejected_before_anything_is_read() -> None:
     with pytest.raises(ConfigurationError, match=r"'max_size'.* 2"):
-        select_words(Counter("a"), max_size=2)
+        BiLMVocabulary.from_text_shards("no such file", max_size=2)
     with pytest.raises(ConfigurationError, match=r"'min_count'.* 0"):
-        select_words(Counter("a"), min_count=0)
+        BiLMVocabulary.from_pretrained_bilm("no such file", "no such file", min_count=0)
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -106,11 +105,11 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert path.read_bytes() == b"<S>\n</S>\n<UNK>\nthe\n"
     words = MARKS + ODD
     write_words(words, path)
-    assert read_vocabulary_file(path) == words
+    assert read(path) == words
     assert [entry.name for entry in tmp_path.iterdir()] == ["vocab.txt"]
 
 
-def test_writing_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "vocab.txt"
     write_words(MARKS, path)
 
@@ -120,15 +119,15 @@ def test_writing_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         write_words(breaks_off(), path)
-    assert read_vocabulary_file(path) == MARKS
+    assert read(path) == MARKS
 
 
 @pytest.mark.parametrize(
     "encoded", [b"<S>\n</S>\n<UNK>\na", b"<S>\r\n</S>\r\n<UNK>\r\na\r\n", b"\xef\xbb\xbf<S>\n</S>\n<UNK>\na\n"]
 )
-def test_what_editors_do_to_a_file_is_tolerated(tmp_path: Path, encoded: bytes) -> None:
+def test_the_changes_that_editors_make_to_a_file_are_tolerated(tmp_path: Path, encoded: bytes) -> None:
     (tmp_path / "vocab.txt").write_bytes(encoded)
-    assert read_vocabulary_file(tmp_path / "vocab.txt") == [*MARKS, "a"]
+    assert read(tmp_path / "vocab.txt") == [*MARKS, "a"]
 
 
 @pytest.mark.parametrize(
@@ -150,21 +149,21 @@ def test_what_editors_do_to_a_file_is_tolerated(tmp_path: Path, encoded: bytes) 
         (b"\xff<S>\n", ", line 1: .*0xff"),
     ],
 )
-def test_a_file_that_is_no_vocabulary_is_named_with_its_line(tmp_path: Path, encoded: bytes, facts: str) -> None:
+def test_an_error_names_the_file_and_the_line(tmp_path: Path, encoded: bytes, facts: str) -> None:
     path = tmp_path / "vocab.txt"
     path.write_bytes(encoded)
     with pytest.raises(ConfigurationError) as error:
-        read_vocabulary_file(path)
+        read(path)
     assert re.match(f"{path}{facts}", error.value.message)
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "gone.txt", tmp_path):
         with pytest.raises(ConfigurationError, match=f"{path}"):
-            read_vocabulary_file(path)
+            read(path)
 
 
-def test_an_id_is_a_line_number_and_what_is_no_word_is_unknown() -> None:
+def test_an_id_is_a_line_number_and_other_words_are_unknown() -> None:
     vocab = vocabulary_of([*MARKS, "the", "cat"])
     assert vocab.get_vocab_size() == 6
     named = {"<S>": 1, "</S>": 2, "the": 4, "cat": 5}
@@ -187,7 +186,7 @@ def test_the_ids_are_the_same_after_saving_and_loading(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["the"], [*MARKS, "a", "a"], [*MARKS, "a b"], [*MARKS, "\n"], [*MARKS, ""]])
-def test_a_list_that_is_no_vocabulary_is_rejected(words: list[str]) -> None:
+def test_invalid_lists_of_words_are_rejected(words: list[str]) -> None:
     with pytest.raises(ConfigurationError, match=r"the list of words(, line [45])?: "):
         vocabulary_of(words)
 
@@ -214,7 +213,7 @@ def test_a_config_reads_a_file_of_bilm_tf_and_not_instances(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("type_", ["text_shards", "bilm-tf"])
-def test_an_archive_has_the_ids_of_its_training_where_the_files_are_gone(tmp_path: Path, type_: str) -> None:
+def test_an_archive_keeps_its_ids_when_the_training_files_are_gone(tmp_path: Path, type_: str) -> None:
     pattern = corpus(tmp_path)
     write_words([*MARKS, "zebra", "\u2028", "the"], tmp_path / "vocab")
     source = {"files": str(pattern)} if type_ == "text_shards" else {"file": str(tmp_path / "vocab")}
