@@ -13,16 +13,16 @@ from elmo_plugin.pretraining.shards_loader import ShardsLoader, Split
 from elmo_plugin.text import length_batches
 
 SENTENCES_IN_POOL = 16384
-"""Sentences that are sorted by length together."""
+"""The number of sentences that are sorted by length together."""
 
 
 @DataLoader.register("sentence_batches")
 class SentenceBatches(ShardsLoader):
     """Makes batches of sentences of similar length. The biLM reads each from `<S>` to `</S>`, from a zero state.
 
-    A batch is `tokens`: `characters` (B, T, C) and `words` (B, T), ids padded with 0, without `<S>` and `</S>`.
-    In distributed training the processes take batches in turn. Without `shuffle`, the last batch of a process may be
-    empty.
+    A batch has the key `tokens`: `characters` (B, T, C) and `words` (B, T), ids padded with 0, without `<S>` and
+    `</S>`. In distributed training the processes take batches in turn. Without `shuffle`, the last batch of a process
+    may be empty.
 
     Registered as a `DataLoader` with name `sentence_batches`.
 
@@ -63,28 +63,28 @@ class SentenceBatches(ShardsLoader):
         self._position: dict[str, Any] = {}
 
     def read_batches(self, position: Optional[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yield batches. To resume, the pool that contains the position is read again."""
+        """Yield batches from a position on. The pool that contains the position is read again."""
         batches = self._batches_of_all_processes(**(position or {}))
-        # At the end of a single pass some processes get an empty batch, because all must give the same number.
+        # At the end of a single pass some processes get an empty batch, because all must yield the same number.
         for step in zip_longest(*[batches] * self.world_size, fillvalue=[]):
             yield {"tokens": self.word_ids.of_sentences(step[self.rank])}  # type: ignore[union-attr]
 
     def position(self) -> dict[str, Any]:
-        """Return the start of the pool, and how many of its batches the processes have taken."""
+        """Return the epoch, the start of the pool, and how many of its batches are done."""
         return dict(self._position)
 
     def sizes(self) -> dict[str, int]:
-        """Return what splits a pool into batches."""
+        """Return the keys that decide how a pool is split into batches."""
         return {"max_tokens": self.max_tokens, "max_sentence_length": self.max_sentence_length}
 
     def splits(self) -> dict[str, Split]:
-        """Return the number of batches of an epoch that this process takes."""
+        """Return the number of batches that this process takes in an epoch."""
         return {"batches_per_epoch": (len(self), self.world_size)} if self.endless else {}
 
     def _batches_of_all_processes(
         self, epoch: int = 0, position: Position = (0, 0), done: int = 0
     ) -> Iterator[list[list[str]]]:
-        """Yield the batches that the processes take in turn. A pool ends with its pass."""
+        """Yield the batches that the processes take in turn. A pool never spans two passes."""
         for current, start, sentences in self.stream.passes(epoch, position):
             while pool := list(islice(sentences, SENTENCES_IN_POOL)):
                 pieces = list(

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from glob import glob
 from itertools import chain, count, islice
-from os.path import expanduser
+from os.path import expanduser, isdir, isfile
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, Optional, Union, final
+from typing import Optional, Union, final
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
@@ -20,31 +20,24 @@ from elmo_plugin.config_keys import at_least
 from elmo_plugin.text import TextFile, as_tokens
 
 BLOCK = 65536
-"""Sentences that are shuffled together. A reader holds at most this many in memory."""
+"""The number of sentences that are shuffled together, and the most that a reader holds in memory."""
 Position = tuple[int, int]
 """A position in a pass: the number of finished shards, and the number of sentences read from the current shard."""
 
 logger = logging.getLogger(__name__)
 
 
-class Counts(NamedTuple):
-    """The size of a corpus. Sentence boundaries are not counted as tokens."""
-
-    sentences: int
-    tokens: int
-
-
 def find_shards(pattern: str) -> list[Path]:
     """Return the files that a path or a pattern (`*`, `?`, `[…]`, `**` for any depth) matches, sorted.
 
-    Raises `ConfigurationError` if no file matches. The error lists the deepest folder of the pattern that exists.
+    Raises `ConfigurationError` if no file matches. The error lists what is in the deepest folder that exists.
     """
     pattern = expanduser(pattern)
-    if Path(pattern).is_file():  # a file name may contain a bracket
+    if isfile(pattern):  # a file name may contain a bracket
         return [Path(pattern)]
-    shards = sorted({Path(path) for path in glob(pattern, recursive=True) if Path(path).is_file()})
+    shards = sorted({Path(path) for path in glob(pattern, recursive=True) if isfile(path)})
     if not shards:
-        folder = next(folder for folder in (Path(pattern), *Path(pattern).parents) if folder.is_dir())
+        folder = next(folder for folder in (Path(pattern), *Path(pattern).parents) if isdir(folder))
         names = sorted(entry.name for entry in folder.iterdir())
         listed = ", ".join(names[:5]) + ", …" * (len(names) > 5)
         raise ConfigurationError(
@@ -75,15 +68,13 @@ def split_sentence(tokens: list[str], length: int) -> Iterator[list[str]]:
 
 @final
 class SentenceStream:
-    """Reads the sentences of a corpus in passes. A pass always has the same order.
+    """Reads the sentences of a corpus in passes. The order of each pass is reproducible.
 
     With `shuffle`, each pass reads the shards in another order, and shuffles the sentences of a shard in blocks of
-    `BLOCK`. A reader therefore holds one block in memory and rereads at most one shard to resume.
+    `BLOCK`. A reader therefore holds one block in memory, and rereads at most one shard to resume.
     """
 
     def __init__(self, shards: list[Path], shuffle: bool, seed: int = 0) -> None:
-        if not shards:
-            raise ConfigurationError("'shards': expected at least one file, got none")
         self.shards = shards
         self.shuffle = shuffle
         self.seed = seed
@@ -91,17 +82,14 @@ class SentenceStream:
     def passes(
         self, epoch: int = 0, position: Position = (0, 0)
     ) -> Iterator[tuple[int, Position, Iterator[tuple[list[str], Position]]]]:
-        """Yield the rest of a pass and, with `shuffle`, all later ones: the number, the start and the sentences."""
+        """Yield the rest of a pass, and with `shuffle` endless later passes: epoch, start position and sentences."""
         yield epoch, position, self.sentences(epoch, position)
         if self.shuffle:
             for later in count(epoch + 1):
                 yield later, (0, 0), self.sentences(later)
 
     def sentences(self, epoch: int, start: Position = (0, 0)) -> Iterator[tuple[list[str], Position]]:
-        """Yield the tokens of each sentence of a pass, with the position after it.
-
-        To resume a pass, start at the position of the last sentence that was read.
-        """
+        """Yield the tokens of each sentence of a pass from `start` on, with the position after the sentence."""
         order = list(range(len(self.shards)))
         if self.shuffle:
             Random(f"{self.seed} {epoch}").shuffle(order)  # the hash of a string is the same in every process
@@ -112,14 +100,13 @@ class SentenceStream:
             skipped = 0
 
     @cached_property
-    def counts(self) -> Counts:
-        """The number of sentences and tokens of a pass. The first access reads the whole corpus."""
-        sentences = tokens = 0
+    def tokens_per_pass(self) -> int:
+        """The number of tokens that one direction predicts in a pass: all words, and one boundary per sentence.
+
+        The first access reads the whole corpus.
+        """
         lines = chain.from_iterable(map(read_lines, self.shards))
-        for line in Tqdm.tqdm(lines, desc="counting tokens", unit=" sentences"):
-            sentences += 1
-            tokens += len(line.split())
-        return Counts(sentences, tokens)
+        return sum(len(line.split()) + 1 for line in Tqdm.tqdm(lines, desc="counting tokens", unit=" sentences"))
 
     def _lines(self, epoch: int, shard: int, skipped: int) -> Iterator[str]:
         lines = read_lines(self.shards[shard])
@@ -154,14 +141,14 @@ class TextShardsReader(DatasetReader):
     # Parameters
 
     token_indexers : `Dict[str, TokenIndexer]`, optional
-        By default `characters` (`ELMoTokenCharactersIndexer`), which a biLM reads, and `words`
+        The default is `characters` (`ELMoTokenCharactersIndexer`), which a biLM reads, and `words`
         (`SingleIdTokenIndexer`), which it predicts.
     shuffle : `bool`, optional (default = `False`)
         Shuffle the sentences in constant memory, in the same order each time.
     seed : `int`, optional (default = `0`)
         The seed of that order.
     max_sentence_length : `int`, optional (default = `400`)
-        A longer sentence is split into instances of this many tokens, so that no line can exhaust the memory.
+        A longer sentence is split into instances of this many tokens, so that no line can exhaust memory.
     max_instances, serialization_dir
         As in `DatasetReader`.
     """
@@ -196,7 +183,7 @@ class TextShardsReader(DatasetReader):
         return Instance({"tokens": TextField(as_tokens(tokens))})
 
     def apply_token_indexers(self, instance: Instance) -> None:
-        """Give the tokens their indexers, in the process that needs them."""
+        """Give the tokens their indexers, in the process that indexes them."""
         instance["tokens"].token_indexers = self._token_indexers  # type: ignore[attr-defined]
 
     def _read(self, file_path: str) -> Iterator[Instance]:

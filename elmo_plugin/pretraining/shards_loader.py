@@ -1,4 +1,4 @@
-"""The base class of both data loaders over text shards: passes, epochs, resuming and distributed training."""
+"""The base class of the data loaders that read text shards: passes, epochs, resuming and distributed training."""
 
 import json
 import math
@@ -18,13 +18,13 @@ from elmo_plugin.pretraining.shards import SentenceStream, find_shards
 from elmo_plugin.pretraining.word_ids import WordIds
 
 Split = tuple[int, int]
-"""A number in the config that holds for one process, and the number of processes that share its total."""
+"""The value of a config key for one process, and the number of processes that share its total."""
 
 
 def check_splits(totals: dict[str, int], splits: dict[str, Split], world_size: int) -> None:
-    """Check that the processes divide the totals of a checkpoint among themselves. Both arguments go by config keys.
+    """Check that the values in the config add up to the totals of a checkpoint. Both arguments map config keys.
 
-    Raises `ConfigurationError`, which names the numbers of processes that can, or what to write in the config.
+    Raises `ConfigurationError`, which says how many processes can share the totals, or what to write in the config.
     """
     shared = [totals[key] for key, (_, processes) in splits.items() if key in totals and processes > 1]
     if any(total % world_size for total in shared):
@@ -45,10 +45,10 @@ class ShardsLoader(DataLoader, ABC):
     """Makes batches of the sentences in the files that a pattern matches.
 
     With `shuffle`, for training, the loader reads the text in endless passes, and a batch may contain sentences of two
-    passes. An epoch has as many batches as a pass has tokens for. Without `shuffle`, for evaluation, it reads every
-    token once, in the order of the files.
+    passes. An epoch has as many batches as the tokens of a pass fill. Without `shuffle`, for evaluation, the loader
+    reads every token once, in the order of the files.
 
-    In distributed training all processes give the same number of batches and keep the same position in the text, so
+    In distributed training all processes yield the same number of batches and keep the same position in the text, so
     the state of any process is the state of all.
 
     # Parameters
@@ -87,17 +87,17 @@ class ShardsLoader(DataLoader, ABC):
         self.world_size = distributed.get_world_size() if is_distributed() else 1
         self.tokens_per_step = tokens_per_batch * self.world_size
         self.batches_at_once = 1
-        """The number of batches that the processes take at once. Processes with one part each of a batch take one."""
+        """The number of batches that the processes take per step: 1 if each process takes a part of the same batch."""
         self.word_ids: Optional[WordIds] = None
         self.device: Optional[torch.device] = None
         self._batches: Optional[Iterator[TensorDict]] = None
-        self._n_given = 0
+        self._n_yielded = 0
         self._n_to_skip = 0
         self._restored: Optional[dict[str, Any]] = None
 
     @abstractmethod
     def read_batches(self, position: Optional[dict[str, Any]]) -> Iterator[TensorDict]:
-        """Yield the batches of this process from a position, or from the start."""
+        """Yield the batches of this process from a position on; `None` is the start."""
 
     @abstractmethod
     def position(self) -> dict[str, Any]:
@@ -105,15 +105,11 @@ class ShardsLoader(DataLoader, ABC):
 
     @abstractmethod
     def sizes(self) -> dict[str, int]:
-        """Return the settings that a position depends on, by their names in a config."""
+        """Return the config keys that a position depends on, with their values."""
 
     @abstractmethod
     def splits(self) -> dict[str, Split]:
-        """Return what the processes divide among themselves, by its name in the config."""
-
-    def tokens_per_pass(self) -> int:
-        """Return the number of words that one direction predicts in a pass, one boundary per sentence included."""
-        return self.stream.counts.tokens + self.stream.counts.sentences
+        """Return the config keys whose totals the processes share."""
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch. Raises `TypeError` without `shuffle`."""
@@ -121,7 +117,7 @@ class ShardsLoader(DataLoader, ABC):
             raise TypeError("without 'shuffle' the number of batches is not known before the text is read")
         if self.batches_per_epoch is not None:
             return self.batches_per_epoch
-        return max(1, self.tokens_per_pass() // self.tokens_per_step)
+        return max(1, self.stream.tokens_per_pass // self.tokens_per_step)
 
     def __iter__(self) -> Iterator[TensorDict]:
         """Yield one epoch. After `load_state_dict` it begins with empty batches, which the trainer skips."""
@@ -135,38 +131,38 @@ class ShardsLoader(DataLoader, ABC):
                 continue
             if self._batches is None:
                 self._batches = self.read_batches(self._restored)
-            self._n_given += 1
+            self._n_yielded += 1
             yield self._moved(next(self._batches))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position in the text, the number of batches before it, and the settings that both depend on."""
         position = self._restored if self._batches is None else self.position()
-        n_batches = self._n_given * self.batches_at_once
+        n_batches = self._n_yielded * self.batches_at_once
         return {"batches": n_batches, "place": position, "settings": self._settings()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume after the last batch before `state_dict` was called, by as many processes as can divide its totals.
+        """Resume after the last batch before `state_dict` was called. The number of processes may differ.
 
         Raises `ConfigurationError` if the text, the seed, or the size of a batch or an epoch has changed.
         """
-        # Version 0.1 wrote some of the names in quotes, and that of the number of batches in words.
+        # Version 0.1 wrote some keys in quotes, and one of them in words.
         renamed = {"batches an epoch": "batches_per_epoch"}
         settings = {renamed.get(key, key.strip("'")): value for key, value in state["settings"].items()}
-        # It also counted the batches of each process.
+        # It also counted the batches per process.
         at_once = settings.pop("processes", 1)
         settings["batches_per_epoch"] *= at_once
         advice = "--recover needs the text and the settings that the run was started with"
         check_made_with(f"a checkpoint on {self.data_path}", settings, self._settings(), advice)
-        self._n_given = self._n_to_skip = state["batches"] * at_once // self.batches_at_once
+        self._n_yielded = self._n_to_skip = state["batches"] * at_once // self.batches_at_once
         self._restored = state["place"]
         self._batches = None
 
     def iter_instances(self) -> Iterator[Instance]:
-        """Yield the sentences as Instances. Batches are not made of these."""
+        """Yield the sentences as instances, for tools that want them. Batches are made without instances."""
         return iter(self.reader.read(self.data_path))
 
     def index_with(self, vocab: Vocabulary) -> None:
-        """Look words up in the namespace `tokens` of this vocabulary."""
+        """Look words up in the namespace `tokens` of a vocabulary."""
         self.word_ids = WordIds(vocab)
 
     def set_target_device(self, device: torch.device) -> None:
@@ -174,7 +170,7 @@ class ShardsLoader(DataLoader, ABC):
         self.device = device
 
     def _settings(self) -> dict[str, Any]:
-        # The size of the text stands for its content, which would take too long to read.
+        # The size of the text identifies it: to compare the content would take too long.
         shards = self.stream.shards
         text = {"files": len(shards), "bytes": sum(shard.stat().st_size for shard in shards)}
         epoch = {"batches_per_epoch": len(self) * self.batches_at_once} if self.endless else {}

@@ -13,14 +13,14 @@ from elmo_plugin.pretraining.word_ids import WordIds
 
 BEGIN, END = "<S>", "</S>"
 Step = tuple[str, str, str, str]
-"""One time step: the input and target of the forward direction, then the input and target of the backward direction."""
+"""One time step: input and target of the forward direction, then input and target of the backward direction."""
 
 
 def steps(sentence: list[str]) -> Iterator[Step]:
     """Return the T + 1 time steps of a sentence of T words.
 
-    Each sentence is reversed on its own, so the backward direction carries its state from window to window like the
-    forward direction (`BidirectionalLMDataset` in bilm-tf's `bilm/data.py`).
+    The backward direction reads each sentence in reverse, but the sentences in the same order, so it carries its state
+    from window to window as the forward direction does (`BidirectionalLMDataset` in bilm-tf's `bilm/data.py`).
     """
     forward = [BEGIN, *sentence, END]
     backward = forward[::-1]
@@ -31,8 +31,8 @@ def steps(sentence: list[str]) -> Iterator[Step]:
 class UnrolledStreams(ShardsLoader):
     """Makes windows of U words from each of S streams. The biLM carries its state from window to window.
 
-    A batch is `windows`: for each direction `characters` (S, U, C), `words` (S, U) and `targets` (S, U), ids padded
-    with 0; and `first`, which is true for the first window. In distributed training each process has S streams.
+    A batch has the key `windows`: for each direction `characters` (S, U, C), `words` (S, U) and `targets` (S, U), ids
+    padded with 0; and `first`, which is true for the first window. In distributed training each process has S streams.
 
     Registered as a `DataLoader` with name `unrolled_streams`. Source: Peters et al. 2018 §3.4; the sizes are
     `batch_size` and `unroll_steps` of bilm-tf's `bin/train_elmo.py`.
@@ -66,27 +66,27 @@ class UnrolledStreams(ShardsLoader):
         super().__init__(reader, data_path, streams * window, shuffle, seed, batches_per_epoch)
         self.n_streams = streams
         self.window = window
-        # Every process keeps the streams of all, so that each stream gets the sentences that it would get in one.
+        # Every process keeps the streams of all, so that each stream gets the sentences that it gets in a single one.
         self._streams: list[deque[Step]] = []
         self._read_up_to: dict[str, Any] = {}
 
     def __len__(self) -> int:
         """As in `ShardsLoader`. Raises `ConfigurationError` for a text that is too short to fill one batch."""
-        if self.endless and self.batches_per_epoch is None and self.tokens_per_pass() < self.tokens_per_step:
+        if self.endless and self.batches_per_epoch is None and self.stream.tokens_per_pass < self.tokens_per_step:
             processes = f" × {self.world_size} processes" * (self.world_size > 1)
             raise ConfigurationError(
-                f"{self.data_path}: expected at least {self.tokens_per_step} tokens for one batch ('streams' "
-                f"{self.n_streams} × 'window' {self.window}{processes}), got {self.tokens_per_pass()} with sentence "
-                "ends; use a longer text or a smaller batch, or set 'batches_per_epoch' to repeat the text in an epoch"
+                f"{self.data_path}: expected at least {self.tokens_per_step} tokens, with sentence ends, for one batch "
+                f"('streams' {self.n_streams} × 'window' {self.window}{processes}), got {self.stream.tokens_per_pass}; "
+                "use a longer text or a smaller batch, or set 'batches_per_epoch' to repeat the text in an epoch"
             )
         return super().__len__()
 
     def read_batches(self, position: Optional[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yield windows; without `shuffle`, until every stream has ended."""
+        """Yield windows from a position on; without `shuffle`, until every stream has ended."""
         first = position is None
         position = position or {"read_up_to": {}, "streams": [()] * (self.n_streams * self.world_size)}
         self._read_up_to = position["read_up_to"]
-        self._streams = [deque(left) for left in position["streams"]]
+        self._streams = [deque(rest) for rest in position["streams"]]
         sentences = self._sentences()
         while True:
             for stream in self._streams:
@@ -100,15 +100,15 @@ class UnrolledStreams(ShardsLoader):
             first = False
 
     def position(self) -> dict[str, Any]:
-        """Return how far the text has been read, and the steps that each stream still holds."""
+        """Return how far the text has been read, and the steps that remain in each stream."""
         return {"read_up_to": self._read_up_to, "streams": [list(stream) for stream in self._streams]}
 
     def sizes(self) -> dict[str, int]:
-        """Return S of all processes together, and U."""
+        """Return the number of streams of all processes, and U."""
         return {"streams": self.n_streams * self.world_size, "window": self.window}
 
     def splits(self) -> dict[str, Split]:
-        """Return S of this process."""
+        """Return the number of streams of this process."""
         return {"streams": (self.n_streams, self.world_size)}
 
     def _sentences(self) -> Iterator[list[str]]:

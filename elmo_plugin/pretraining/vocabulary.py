@@ -49,10 +49,10 @@ def select_words(counts: Counter[str], min_count: int = 1, max_size: Optional[in
 
 
 def vocabulary_of(words: list[str], place: Location = "the list of words") -> "BiLMVocabulary":
-    """Return a vocabulary whose namespace `tokens` has these lines of a vocabulary file. A word's id is its line, from 1.
+    """Return the vocabulary that a vocabulary file with these lines describes: the id of a word is its line, from 1.
 
-    The unknown word gets AllenNLP's name. Raises `ConfigurationError`, naming `place` and the line, if the lines do not
-    begin with the marks, or if a line is empty, is repeated or has more than one word.
+    The words are in the namespace `tokens`, and the unknown word has AllenNLP's name. Raises `ConfigurationError`,
+    naming `place` and the line, if the lines do not begin with the marks, or a line is not one word or occurs twice.
     """
     _check_words(words, place)
     vocab = BiLMVocabulary()

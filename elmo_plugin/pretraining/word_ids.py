@@ -1,4 +1,4 @@
-"""Converts words to the ids that a biLM reads and predicts."""
+"""Convert words to the ids that a biLM reads and predicts."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -12,15 +12,15 @@ from elmo_plugin.text import word_to_ids
 
 NAMESPACE = "tokens"
 CACHED_WORDS = 2**18
-"""Words whose character ids are cached; they take about 75 MB."""
+"""The number of words whose character ids are cached. They take about 75 MB."""
 MAX_CHARACTERS = 50
-"""As in `elmo_characters`; the biLM fits the ids to its own width."""
+"""As in `elmo_characters`. The biLM fits the ids to its own width."""
 
 
 class WordIds:
     """Looks words up in a biLM's vocabulary, and converts them to bilm-tf's character ids.
 
-    A literal `<S>` or `</S>` in a text is that boundary, as in bilm-tf. A literal `<UNK>` is the unknown word.
+    A literal `<S>` or `</S>` in a text is a sentence boundary, as in bilm-tf. A literal `<UNK>` is the unknown word.
 
     # Parameters
 
@@ -34,22 +34,22 @@ class WordIds:
         self._character_ids = lru_cache(CACHED_WORDS)(_character_ids)
 
     def of_sentences(self, sentences: Sequence[Sequence[str]]) -> TextFieldTensors:
-        """Return B sentences as AllenNLP's loaders give those of `text_shards`: ids (B, T, C) and (B, T)."""
+        """Return the ids (B, T, C) and (B, T) of B sentences, in the form of a batch of `text_shards` instances."""
         width = max(map(len, sentences), default=0)  # T
         characters, words = self.characters(sentences, width), self.words(sentences, width)  # (B, T, C), (B, T)
         return {"characters": {"elmo_tokens": characters}, "words": {"tokens": words}}
 
     def words(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
-        """Return vocabulary ids (B, T) of B rows of at most T = `width` words, padded with 0."""
+        """Return the vocabulary ids (B, T) of B rows of at most T = `width` words, padded with 0."""
         ids = torch.zeros(len(rows), width, dtype=torch.long)  # (B, T)
         for target, row in zip(ids, rows, strict=True):
-            # `or`: AllenNLP's padding token has id 0, and is an unknown word in a text.
+            # `or`: the padding token of AllenNLP has id 0, but in a text it is an unknown word.
             known = [self._index.get(word) or self._unknown for word in row]
             target[: len(row)] = torch.tensor(known, dtype=torch.long)
         return ids
 
     def characters(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
-        """Return character ids (B, T, C) of B rows of at most T = `width` words, padded with 0."""
+        """Return the character ids (B, T, C) of B rows of at most T = `width` words, padded with 0."""
         ids = np.zeros((len(rows), width, MAX_CHARACTERS), dtype=np.int64)  # (B, T, C)
         for target, row in zip(ids, rows, strict=True):
             if row:
@@ -59,5 +59,5 @@ class WordIds:
 
 
 def _character_ids(word: str) -> bytes:
-    """Return the ids (C,), of 16 bits, as bytes: small arrays that stay would fragment the memory of the batches."""
+    """Return 16-bit ids (C,) as bytes: cached small arrays would fragment the memory that batches are allocated in."""
     return np.array(word_to_ids(word, MAX_CHARACTERS), dtype=np.int16).tobytes()

@@ -107,7 +107,7 @@ def test_a_seed_gives_an_order_of_its_own_each_time(tmp_path: Path) -> None:
 def test_a_text_shorter_than_one_batch_is_rejected_for_training_unless_it_is_repeated(tmp_path: Path) -> None:
     path = write_shards(tmp_path)
     for ask in (len, list):
-        with pytest.raises(ConfigurationError, match=f"128 .*'streams' 16 × 'window' 8.* {N_TOKENS} "):
+        with pytest.raises(ConfigurationError, match=f"128 .*'streams' 16 × 'window' 8.* {N_TOKENS};"):
             ask(streams(path, 16, 8))
     repeating = streams(path, 16, 8, batches_per_epoch=3)
     batches = list(repeating)
