@@ -1,7 +1,6 @@
-"""The bidirectional language model: a biLM and the softmax that both of its directions share."""
+"""The bidirectional language model: a biLM, and the softmax that its two directions share."""
 
 from contextlib import AbstractContextManager
-from os import fspath
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -12,22 +11,22 @@ from allennlp.models import Model
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
-from elmo_plugin.bilm import BiLM, ElmoLstm, WordEncoder, add_boundaries, check_precision, dtype_on, warn_of_fallback
-from elmo_plugin.checkpoints import Checkpoint, bilm_keys, build_bilm, find_checkpoint, in_order_of, resolve_bilm
+from elmo_plugin.bilm import ElmoLstm, add_boundaries, check_precision, dtype_on, warn_of_fallback
+from elmo_plugin.checkpoints import bilm_keys
 from elmo_plugin.config_keys import probability
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining.causality import check_causality
-from elmo_plugin.pretraining.contextualizer import put_contextualizer
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
 from elmo_plugin.pretraining.process_memory import prepare_memory
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
-from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, BiLMVocabulary, words_of
+from elmo_plugin.pretraining.trainable_bilm import build_trainable_bilm, put_contextualizer, share_table
+from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, words_of
 
 
 class Predictions(NamedTuple):
     """The vectors (N, P) of one direction, and the vocabulary ids (N,) that they predict.
 
-    `present` (B, T + 1) of sentences, or (S, U) of a window, is True for the N predictions, row after row.
+    `present`, (B, T + 1) for sentences or (S, U) for a window, is True where one of the N predictions belongs.
     """
 
     vectors: Tensor
@@ -37,9 +36,9 @@ class Predictions(NamedTuple):
 
 @Model.register("bilm")
 class BidirectionalLanguageModel(Model):
-    """Trains both directions of a biLM over one token encoder and under one softmax (ELMo §3.1).
+    """Trains both directions of a biLM, which share the token encoder and the softmax (ELMo §3.1).
 
-    The loss is the mean of the negative log likelihoods of both directions per token, in nats.
+    The loss is the mean negative log likelihood per token of both directions, in nats.
 
     Registered as a `Model` with name `bilm`.
 
@@ -55,24 +54,24 @@ class BidirectionalLanguageModel(Model):
     # Parameters
 
     vocab : `Vocabulary`
-        The namespace `tokens` has the order of bilm-tf's vocabulary file, as `text_shards`, `bilm-tf` and
-        `pretrained_bilm` make it.
+        A vocabulary of type `text_shards`, `bilm-tf` or `pretrained_bilm`: its namespace `tokens` has the order of
+        bilm-tf's vocabulary file.
     bilm : `Union[str, dict[str, Any]]`
         As in `elmo`: `{"options": {…}, "seed": n}` trains a new biLM; `{"pretrained": …}`, or the source alone,
-        fine-tunes any checkpoint. A checkpoint's table of words is put into the order of the vocabulary.
+        fine-tunes a checkpoint that reads bytes or words. A table of words is put into the order of the vocabulary.
     softmax : `Optional[Lazy[LmSoftmax]]`
-        `full`, `sampled` or `adaptive`. The default is the softmax in the checkpoint, else `full`.
+        `full`, `sampled` or `adaptive`. The default is the softmax in the checkpoint, or `full` if there is none.
     dropout : `float`
-        Applied to the input of each LSTM layer and to the vectors that predict (bilm-tf's `dropout`).
+        Applied to the input of each LSTM layer and of the softmax (bilm-tf's `dropout`).
     share_embedding_softmax : `bool`
-        Use one table of vectors to read and to predict words. Only for a biLM that reads words.
+        Read and predict words with the same table of vectors. Only for a biLM that reads words.
     contextualizer : `Optional[Union[Lazy[Seq2SeqEncoder], Seq2SeqEncoder]]`
-        Replaces the biLM's LSTM, for whole sentences. It must pass the causality check.
+        Replaces the biLM's LSTMs, for whole sentences. It must pass the causality check.
     precision : `str`
         The number type of matrix products: `float32`; `bfloat16`, which falls back to float32 on a processor that would
         emulate it; or `auto`, which is bfloat16 where the device computes it natively.
     kernel : `str`
-        The name of the LSTM's kernel, or `auto`.
+        The name of the LSTM kernel, or `auto`.
     """
 
     default_predictor = "bilm"
@@ -93,7 +92,7 @@ class BidirectionalLanguageModel(Model):
         self.precision = check_precision(precision, pretraining=True)
         probability(dropout=dropout)
         words = words_of(vocab)
-        self.bilm, checkpoint = _build_bilm(vocab, words, bilm_keys(bilm), kernel, serialization_dir)
+        self.bilm, checkpoint = build_trainable_bilm(vocab, words, bilm_keys(bilm), kernel, serialization_dir)
         if contextualizer is not None:
             put_contextualizer(self.bilm, contextualizer)
         if isinstance(self.bilm.lstm, ElmoLstm):  # its directions never meet
@@ -109,7 +108,7 @@ class BidirectionalLanguageModel(Model):
         else:
             self.softmax = FullSoftmax(len(words), input_dim)
         if share_embedding_softmax:
-            _share_table(self.bilm, self.softmax, is_new=checkpoint is None)
+            share_table(self.bilm, self.softmax, is_new=checkpoint is None)
         self.perplexity = BidirectionalPerplexity()
         self.throughput = Throughput()
         self.carried: dict[bool, LstmState] = {}
@@ -124,16 +123,16 @@ class BidirectionalLanguageModel(Model):
         # Parameters
 
         tokens : sentences, `characters` (B, T, C) and `words` (B, T), without boundaries
-        windows : a window of streams, see `UnrolledStreams`
+        windows : a window over streams, see `UnrolledStreams`
 
         # Returns
 
         loss : `Tensor` (), if the batch has a token to predict
         forward_log_probs, backward_log_probs, mask : `Tensor` (B, T + 1)
             In evaluation of sentences: natural logarithms over the full softmax. For n words, the first n + 1 values
-            are those of w₁ … wₙ, `</S>` forward, and of `<S>`, w₁ … wₙ backward. `mask` is True for these.
+            belong to w₁ … wₙ, `</S>` forward, and to `<S>`, w₁ … wₙ backward. `mask` is True for these.
         """
-        with self._ready():
+        with self._autocast():
             if windows is not None:
                 forward, backward = self._predict_windows(windows)
             elif tokens is not None:
@@ -147,7 +146,7 @@ class BidirectionalLanguageModel(Model):
         if self.training:
             self.throughput.add(forward.targets.numel())
         output: dict[str, Tensor] = {}
-        # One of several processes may have an empty batch, which AllenNLP's mean leaves out.
+        # One of several processes may have an empty batch, which AllenNLP leaves out of the mean loss.
         if forward.targets.numel():
             output["loss"] = (losses[0].mean() + losses[1].mean()) / 2
         if tokens is not None and not self.training:
@@ -166,9 +165,9 @@ class BidirectionalLanguageModel(Model):
         return output_dict
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
-        """Return perplexities, out-of-vocabulary rate and token count over the full softmax; in training also tokens/s.
+        """Return the metrics of `BidirectionalPerplexity`, and in training tokens/s.
 
-        Without `reset`, only the perplexity and tokens/s are returned, for the progress bar.
+        Without `reset`, for the progress bar, only the perplexity and tokens/s are returned.
         """
         metrics = self.perplexity.get_metric(reset)
         if not reset:
@@ -176,7 +175,7 @@ class BidirectionalLanguageModel(Model):
         return {**metrics, **self.throughput.get_metric(reset)} if self.training else metrics
 
     def training_state(self) -> dict[str, Any]:
-        """Return what training carries from batch to batch besides weights: the LSTM's state and the counts."""
+        """Return what training carries from batch to batch besides the weights: the LSTM states and the counts."""
         state = [part.cpu() for part in self.carried[True]] if True in self.carried else None
         return {"carried": state, "counts": dict(self.perplexity.counts)}
 
@@ -187,14 +186,14 @@ class BidirectionalLanguageModel(Model):
         self.perplexity.counts = dict(state["counts"])
 
     def split_training_state(self, states: list[dict[str, Any]], rank: int, world_size: int) -> dict[str, Any]:
-        """Return the state of one of `world_size` processes from the states of all that saved them."""
+        """Return the state of process `rank` of `world_size`, from the states of all processes that saved one."""
         if states[0]["carried"] is None:
             return states[0]
         parts = zip(*(state["carried"] for state in states), strict=True)
         carried = [torch.cat(part, dim=2).chunk(world_size, dim=2)[rank] for part in parts]  # (L, 2, S, ·)
-        return {**states[0], "carried": carried}  # the counts are those of all processes
+        return {**states[0], "carried": carried}  # the counts of each process are already the totals
 
-    def _ready(self) -> AbstractContextManager[Any]:
+    def _autocast(self) -> AbstractContextManager[Any]:
         """Prepare the device, and return the context in which products have the model's precision."""
         device = next(self.parameters()).device
         if self.training and device.type == "cpu":
@@ -204,13 +203,13 @@ class BidirectionalLanguageModel(Model):
         return torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
 
     def _score(self, predictions: Predictions) -> Tensor:
-        rows = predictions.targets - 1  # (N,), the softmax has no padding
+        rows = predictions.targets - 1  # (N,): the softmax has no row for padding
         if self.training:
             return torch.as_tensor(self.softmax(self.dropout(predictions.vectors), rows))  # (N,)
         return self.softmax.nll(predictions.vectors, rows)  # (N,)
 
     def _predict_windows(self, windows: dict[str, Any]) -> tuple[Predictions, Predictions]:
-        """Read one window in each direction, from the state after the previous window."""
+        """Read one window in each direction, starting from the state after the previous window."""
         lstm, encoder = self.bilm.lstm, self.bilm.token_encoder
         if not isinstance(lstm, ElmoLstm):
             raise ConfigurationError(
@@ -251,50 +250,3 @@ class BidirectionalLanguageModel(Model):
             Predictions(forward[:, :-1][present], targets[:, 1:][present], present),
             Predictions(backward[:, 1:][present], targets[:, :-1][present], present),
         )
-
-
-def _build_bilm(
-    vocab: Vocabulary, words: list[str], keys: dict[str, Any], kernel: str, serialization_dir: Optional[str]
-) -> tuple[BiLM, Optional[Checkpoint]]:
-    """Build the biLM of a config's `bilm` for these words; return the checkpoint that it was read from, if any."""
-    options = keys.get("options")
-    checkpoint = None
-    if "options" in keys:
-        if isinstance(options, dict):
-            stated = options.get("n_tokens_vocab", len(words))
-            if stated != len(words):
-                raise ConfigurationError(
-                    f"'bilm.options.n_tokens_vocab': expected {len(words)}, the size of the vocabulary, got {stated!r}"
-                )
-            keys = {**keys, "options": {**options, "n_tokens_vocab": len(words)}}
-        bilm = resolve_bilm(keys, kernel, serialization_dir)
-    else:
-        checkpoint = vocab.take_checkpoint(keys) if isinstance(vocab, BiLMVocabulary) else None
-        checkpoint = checkpoint or find_checkpoint(keys, serialization_dir)
-        source = fspath(keys.get("pretrained") or keys["weight_file"])
-        bilm = build_bilm(in_order_of(words, checkpoint), kernel, source)
-    encoder = bilm.token_encoder
-    if isinstance(encoder, WordEncoder):
-        n_words = encoder.embedding.num_embeddings - 1  # row 0 is padding
-        if n_words != len(words):
-            raise ConfigurationError(
-                f"'bilm': expected the {len(words)} words of the vocabulary, got {n_words}; use a vocabulary of type "
-                "'pretrained_bilm', or of type 'bilm-tf' with the file that the biLM was trained with"
-            )
-        if encoder.boundary_ids != (BEGIN_ID, END_ID):
-            raise ConfigurationError(
-                f"'bilm': expected the ids {BEGIN_ID} and {END_ID} of <S> and </S>, got {encoder.boundary_ids}; its "
-                "vocabulary file, which says how to reorder its words, must be beside its weights"
-            )
-    return bilm, checkpoint
-
-
-def _share_table(bilm: BiLM, softmax: LmSoftmax, is_new: bool) -> None:
-    """Predict words with the table that a word-input biLM reads them with."""
-    encoder = bilm.token_encoder
-    if not isinstance(encoder, WordEncoder):
-        raise ConfigurationError("'share_embedding_softmax': expected a biLM that reads words, got one of characters")
-    softmax.tie(encoder.embedding)
-    if is_new:  # N(0, 1/P) instead of N(0, 1), whose scores are far too certain
-        with torch.no_grad():
-            encoder.embedding.weight.mul_(softmax.input_dim**-0.5)

@@ -13,6 +13,7 @@ from allennlp.data import Vocabulary
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.pretraining import BidirectionalLanguageModel, TextShardsReader, UnrolledStreams
 from elmo_plugin.pretraining.word_ids import WordIds
+from tests import many_langs_oracle
 from tests.language_model_oracles import (
     CHARACTERS,
     HELDOUT,
@@ -223,6 +224,13 @@ def test_training_in_bfloat16_lowers_the_loss() -> None:
 def test_a_config_that_makes_no_sense_is_rejected(keys: Config, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         language_model(**keys)
+
+
+def test_a_bilm_of_many_langs_is_rejected(tmp_path: Path) -> None:
+    """Its encoder reads code points, which the loaders of pretraining do not give."""
+    folder = many_langs_oracle.write_folder(tmp_path / "bilm", many_langs_oracle.config())
+    with pytest.raises(ConfigurationError, match=r"'bilm'.*bytes or words.*ELMoForManyLangs"):
+        language_model(bilm=str(folder))
 
 
 def test_a_vocabulary_of_another_order_is_rejected() -> None:
