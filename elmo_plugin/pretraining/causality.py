@@ -10,7 +10,7 @@ from torch import Tensor
 logger = logging.getLogger(__name__)
 
 N_TOKENS = 6
-"""The length of the sentence that the check reads."""
+"""The length of the random sentence that the check reads."""
 TOLERANCE = 1e-5
 
 
@@ -18,19 +18,20 @@ TOLERANCE = 1e-5
 def check_causality(contextualizer: Seq2SeqEncoder) -> None:
     """Raise `ConfigurationError` if forward outputs depend on later tokens, or backward outputs on earlier ones.
 
-    The output at a token predicts the tokens beside it. A direction that reads further leaks the target: perplexity
-    falls towards 1 and the model learns nothing. For each token of a random sentence, the check replaces the tokens
-    that a direction must not read. Its output at that token must not change.
+    The forward output at a token predicts the next token, and the backward output predicts the previous one. A
+    direction that reads its target leaks it: perplexity falls towards 1 and the model learns nothing. For each token of
+    a random sentence, the check replaces the tokens that a direction must not read. The output at that token must not
+    change.
 
-    Log a warning if an output depends on how many of them there are. Then a direction knows where the sentence ends:
-    it reads positions counted from the far end, as the backward direction of AllenNLP's Transformer does.
+    Log a warning if an output depends on the number of these tokens. Such a direction knows where the sentence ends,
+    because it counts positions from there, as the backward direction of AllenNLP's Transformer does.
 
     # Parameters
 
     contextualizer : `Seq2SeqEncoder`
-        (B, T, I) to (B, T, 2P), the forward direction first.
+        Maps (B, T, I) to (B, T, 2P), the forward direction first.
     """
-    # AllenNLP wraps PyTorch's modules, whose names are better known.
+    # AllenNLP wraps PyTorch's modules, whose names are better known than those of the wrappers.
     name = f"'{type(getattr(contextualizer, '_module', contextualizer)).__name__}'"
     if not contextualizer.is_bidirectional() or contextualizer.get_output_dim() % 2:
         raise ConfigurationError(f"'contextualizer': expected a forward and a backward direction, got {name} with one")
@@ -52,8 +53,10 @@ def _check_tokens(contextualizer: Seq2SeqEncoder, name: str, sentence: Tensor, r
     plain = _outputs(contextualizer, sentence)  # (2, T, P)
     positions = torch.arange(N_TOKENS)
     for here in range(N_TOKENS):
-        unseen = {"forward": ("later", positions > here), "backward": ("earlier", positions < here)}
-        for number, (direction, (which, hidden)) in enumerate(unseen.items()):
+        for number, direction, which, hidden in (
+            (0, "forward", "later", positions > here),
+            (1, "backward", "earlier", positions < here),
+        ):
             changed = torch.where(hidden.unsqueeze(-1), replacement, sentence)  # (T, I)
             if not _same(plain[number, here], _outputs(contextualizer, changed)[number, here]):
                 raise ConfigurationError(
@@ -64,17 +67,16 @@ def _check_tokens(contextualizer: Seq2SeqEncoder, name: str, sentence: Tensor, r
 
 
 def _check_length(contextualizer: Seq2SeqEncoder, name: str, sentence: Tensor) -> None:
-    """Warn if an output changes when the tokens that its direction must not read are left out."""
+    """Log a warning if an output changes when a token that its direction must not read is removed."""
     plain = _outputs(contextualizer, sentence)  # (2, T, P)
-    for direction, which, number, left_out in (
-        ("forward", "follow", 0, slice(-1)),
-        ("backward", "precede", 1, slice(1, None)),
+    for number, direction, which, rest in (
+        (0, "forward", "follow", slice(-1)),
+        (1, "backward", "precede", slice(1, None)),
     ):
-        rest = plain[:, left_out][number]  # (T - 1, P)
-        if not _same(rest, _outputs(contextualizer, sentence[left_out])[number]):
+        if not _same(plain[number, rest], _outputs(contextualizer, sentence[rest])[number]):  # (T - 1, P) each
             logger.warning(
-                "'contextualizer': the %s outputs of %s depend on how many tokens %s, so that direction knows where a "
-                "sentence ends and its perplexity is too low; compare only that of the other direction",
+                "'contextualizer': the %s outputs of %s depend on how many tokens %s, so this direction knows where a "
+                "sentence ends and its perplexity is too low; compare only the perplexity of the other direction",
                 direction,
                 name,
                 which,
@@ -86,7 +88,7 @@ def _same(found: Tensor, expected: Tensor) -> bool:
 
 
 def _outputs(contextualizer: Seq2SeqEncoder, sentence: Tensor) -> Tensor:
-    """Return the last layer of both directions for one sentence: (T, I) to (2, T, P)."""
+    """Return the last layer of both directions (2, T, P) for one sentence (T, I)."""
     _forget(contextualizer)
     device = next((parameter.device for parameter in contextualizer.parameters()), sentence.device)
     mask = torch.ones(1, len(sentence), dtype=torch.bool, device=device)  # (B, T)

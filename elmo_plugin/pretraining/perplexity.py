@@ -1,4 +1,4 @@
-"""The perplexity of both directions, with the counts that are needed to compare it."""
+"""The perplexity of both directions, with the token counts that a comparison needs, and the training speed."""
 
 import math
 from time import perf_counter
@@ -18,9 +18,9 @@ COUNTS = ("forward_nats", "backward_nats", "tokens", "unknown")
 class BidirectionalPerplexity(Metric):
     """Computes exp of the mean negative log likelihood per token, for each direction and for the mean of both.
 
-    The tokens are those that a direction predicts: the words and one boundary per sentence. `<UNK>` counts as a word;
-    `oov_rate` is its share of all tokens, from 0 to 1. The mean is taken over the two log likelihoods, as in ELMo §3.1
-    and for the 39.7 of the published model.
+    Each direction predicts the words and one boundary per sentence. `<UNK>` counts as a word, and `oov_rate` is its
+    share of all tokens, from 0 to 1. The mean is taken over the log likelihoods of both directions, as in ELMo §3.1 and
+    for the 39.7 of the published model.
 
     Registered as a `Metric` with name `bidirectional_perplexity`.
 
@@ -34,7 +34,7 @@ class BidirectionalPerplexity(Metric):
         self.reset()
 
     def __call__(self, forward: Tensor, backward: Tensor, unknown: Tensor) -> None:  # type: ignore[override]
-        """Add N tokens: both negative log likelihoods in nats, and whether the forward target is unknown, (N,) each."""
+        """Add N tokens: negative log likelihoods in nats, and whether the forward target is unknown, (N,) each."""
         each = (forward, backward, torch.ones_like(forward), unknown)  # in the order of `COUNTS`
         sums = dist_reduce_sum(torch.stack([in_float64(values).sum() for values in each]))  # (4,), over all processes
         for name, value in zip(COUNTS, sums.tolist(), strict=True):
@@ -43,7 +43,7 @@ class BidirectionalPerplexity(Metric):
     def get_metric(self, reset: bool = False) -> dict[str, Any]:
         """Return `perplexity`, `forward_perplexity`, `backward_perplexity`, `oov_rate` and `n_tokens`.
 
-        Before the first token the result is empty. It stays empty in training with a `sampled` softmax.
+        The result is empty if no token was counted, as in training with a `sampled` softmax.
         """
         n_tokens = self.counts["tokens"]
         if not n_tokens:
@@ -54,7 +54,7 @@ class BidirectionalPerplexity(Metric):
             "forward_perplexity": perplexity_of(forward),
             "backward_perplexity": perplexity_of(backward),
             "oov_rate": self.counts["unknown"] / n_tokens,
-            "n_tokens": int(self.counts["tokens"]),
+            "n_tokens": int(n_tokens),
         }
         if reset:
             self.reset()
@@ -66,7 +66,7 @@ class BidirectionalPerplexity(Metric):
 
 
 def perplexity_of(nats: float) -> float:
-    """Return exp of a mean negative log likelihood, or infinity where a float overflows."""
+    """Return exp of a mean negative log likelihood, or infinity if a float would overflow."""
     return math.exp(nats) if nats < 700 else math.inf
 
 

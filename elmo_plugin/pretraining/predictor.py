@@ -1,4 +1,4 @@
-"""The predictor `bilm`: the log probability of each word of a sentence, from the left and from the right."""
+"""The predictor `bilm`: the log probability of each word of a sentence, given its left and its right context."""
 
 from statistics import fmean
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import JsonDict
-from allennlp.data import DatasetReader, Instance, Token
+from allennlp.data import DatasetReader, Instance
 from allennlp.data.fields import TextField
 from allennlp.models import Model
 from allennlp.nn.util import move_to_device
@@ -16,7 +16,7 @@ from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.perplexity import perplexity_of
 from elmo_plugin.pretraining.vocabulary import UNKNOWN_ID
 from elmo_plugin.pretraining.word_ids import WordIds
-from elmo_plugin.text import instance_words, read_line, read_question
+from elmo_plugin.text import as_tokens, instance_words, read_line, read_question
 
 
 @Predictor.register("bilm")
@@ -26,8 +26,8 @@ class BiLMPredictor(Predictor):
     The answer for n tokens has these keys; logarithms are natural and over the full softmax:
 
     - `tokens`: the n tokens
-    - `forward_log_probs`: n + 1 numbers, of w₁ … wₙ and `</S>`, each given the words to its left
-    - `backward_log_probs`: n + 1 numbers, of `<S>` and w₁ … wₙ, each given the words to its right
+    - `forward_log_probs`: n + 1 numbers, for w₁ … wₙ and `</S>`, each given the words to its left
+    - `backward_log_probs`: n + 1 numbers, for `<S>` and w₁ … wₙ, each given the words to its right
     - `unknown`: the tokens that are not in the vocabulary; they are scored as `<UNK>`
     - `forward_perplexity`, `backward_perplexity`: exp of minus the mean of each list
     - `perplexity`: exp of minus the mean of both means
@@ -56,7 +56,7 @@ class BiLMPredictor(Predictor):
 
     @torch.no_grad()
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
-        """Score sentences in one forward pass. JSON and the dataset reader both end here."""
+        """Score sentences in one forward pass. All `predict_…` methods end here."""
         if not instances:
             return []
         sentences = [instance_words(instance) for instance in instances]
@@ -68,28 +68,28 @@ class BiLMPredictor(Predictor):
         return [_answer(*answer) for answer in answers]
 
     def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
-        """Raise `ConfigurationError`: a language model predicts no label that an interpreter could explain."""
+        """Raise `ConfigurationError`, because a language model predicts no label that an interpreter could explain."""
         raise ConfigurationError(
             "AllenNLP's interpreters and attackers explain a predicted label: expected the predictor of a tagger or a "
             "classifier, got 'bilm'"
         )
 
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
-        """Raise `ConfigurationError` for a question without either key."""
+        """Return an instance of the words. Raises `ConfigurationError` if both keys are missing."""
         question = read_question(json_dict)
         words = question.split() if isinstance(question, str) else question
-        return Instance({"tokens": TextField([Token(word) for word in words])})
+        return Instance({"tokens": TextField(as_tokens(words))})
 
 
 def _answer(tokens: list[str], unknown: list[bool], forward: list[float], backward: list[float]) -> JsonDict:
     forward_nats, backward_nats = -fmean(forward), -fmean(backward)
+    # `unknown` is padded to the longest sentence of the batch.
+    unknown_tokens = [token for token, is_unknown in zip(tokens, unknown, strict=False) if is_unknown]
     return {
         "tokens": tokens,
         "forward_log_probs": forward,
         "backward_log_probs": backward,
-        "unknown": [
-            token for token, is_unknown in zip(tokens, unknown, strict=False) if is_unknown
-        ],  # the rest is padding
+        "unknown": unknown_tokens,
         "forward_perplexity": perplexity_of(forward_nats),
         "backward_perplexity": perplexity_of(backward_nats),
         "perplexity": perplexity_of((forward_nats + backward_nats) / 2),

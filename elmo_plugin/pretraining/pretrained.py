@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import numpy as np
-from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.tqdm import Tqdm
 
 from elmo_plugin.checkpoints import load_checkpoint
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
@@ -15,9 +15,9 @@ from elmo_plugin.text import length_batches
 
 
 def load_language_model(bilm: str) -> BidirectionalLanguageModel:
-    """Return the language model of a file that holds a biLM with its softmax and vocabulary.
+    """Load a biLM with its softmax and vocabulary, for evaluation.
 
-    That is a bundled name, a `.safetensors` file of ours, or an archive or run of the model `bilm`. Raises
+    `bilm` is a bundled name, a `.safetensors` file of this package, or an archive or run of the model `bilm`. Raises
     `ConfigurationError` for a file without a softmax.
     """
     checkpoint = load_checkpoint(bilm)
@@ -27,9 +27,9 @@ def load_language_model(bilm: str) -> BidirectionalLanguageModel:
 
 
 def sentence_log_probabilities(model: BidirectionalLanguageModel, sentences: Sequence[Sequence[str]]) -> np.ndarray:
-    """Return log p of each sentence, forward and backward (N, 2), in nats over the full softmax.
+    """Return the forward and backward log probability of each sentence (N, 2), in nats over the full softmax.
 
-    Each is the sum over the words and one boundary: `</S>` forward, `<S>` backward. Unknown words count as `<UNK>`.
+    Each is a sum over the words and one boundary: `</S>` forward, `<S>` backward. Unknown words count as `<UNK>`.
     """
     predictor = BiLMPredictor(model, TextShardsReader())
     scores = np.zeros((len(sentences), 2))  # (N, 2)

@@ -1,4 +1,4 @@
-"""The softmax that the published biLM was trained with: over the target and a sample of other words."""
+"""The softmax that the published biLM was trained with, over the target and a sample of other words."""
 
 import math
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from elmo_plugin.pretraining.softmax import LmSoftmax, WordVectorSoftmax, in_flo
 
 
 class LogUniformSample(NamedTuple):
-    """Distinct rows (K,) in the order that they were drawn, and the number of tries that it took."""
+    """Distinct rows (K,) in the order in which they were drawn, and the number of tries that this took."""
 
     rows: Tensor
     n_tries: int
@@ -25,9 +25,9 @@ class LogUniformSample(NamedTuple):
 class SampledSoftmax(WordVectorSoftmax):
     """Trains on the target and K sampled words, as bilm-tf does with TensorFlow's `sampled_softmax_loss`.
 
-    The words are drawn like `log_uniform_candidate_sampler`, and all tokens of a call share them. Each score is lowered
-    by the logarithm of the count that is expected of its word in a sample. A target that was drawn is scored once. In
-    evaluation `forward` returns `nll`, as in bilm-tf.
+    The words are drawn as by `log_uniform_candidate_sampler`, and all tokens of a call share them. The logarithm of the
+    expected count of a word in the sample is subtracted from its score. A target that is also in the sample is scored
+    once. In evaluation `forward` returns `nll`, as in bilm-tf.
 
     Registered as a `LmSoftmax` with name `sampled`.
 
@@ -68,9 +68,9 @@ class SampledSoftmax(WordVectorSoftmax):
 
     @property
     def config(self) -> dict[str, Any]:
-        """The block of a config that makes this softmax."""
-        sizes = {"n_samples": self.n_samples, "tokens_at_once": self.tokens_at_once}
-        return {"type": "sampled", **sizes, "seed": self.seed}
+        """The config that builds this softmax."""
+        options = {"n_samples": self.n_samples, "tokens_at_once": self.tokens_at_once, "seed": self.seed}
+        return {"type": "sampled", **options}
 
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
         """Return the losses (N,) over the sample; in evaluation, `nll`."""
@@ -81,7 +81,7 @@ class SampledSoftmax(WordVectorSoftmax):
         rows = rows.to(targets.device)  # (K,)
         both = torch.cat([targets, rows])  # (N + K,)
         weight = F.embedding(both, self._word_vectors())  # (N + K, P)
-        # 1 - (1 - p)ᵗ, the chance of being among t tries, as in TensorFlow's `range_sampler.cc`
+        # 1 - (1 - p)ᵗ, the probability of being drawn in t tries, as in TensorFlow's `range_sampler.cc`
         expected_count = -torch.expm1(n_tries * torch.log1p(-log_uniform(both, self.vocab_size)))  # (N + K,)
         offset = self.bias[both] - expected_count.log().to(self.bias)  # (N + K,)
         right = (vectors * weight[:n_tokens]).sum(dim=1) + offset[:n_tokens]  # (N,)
@@ -94,36 +94,36 @@ class SampledSoftmax(WordVectorSoftmax):
         """Draw the next K words."""
         entropy = (self.seed, int(self.n_draws))
         self.n_draws += 1
-        # torch's generator uses 32 bits of its seed.
+        # torch's generator uses only 32 bits of its seed, so both numbers are mixed into them.
         (seed,) = np.random.SeedSequence(entropy).generate_state(1)
         return draw_log_uniform(self.vocab_size, self.n_samples, torch.Generator().manual_seed(int(seed)))
 
 
 def _save_count_as_float(softmax: SampledSoftmax, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    # AllenNLP averages state dicts, which integers do not allow.
+    # AllenNLP averages the values of state dicts, which must be floating point for that.
     state_dict[f"{prefix}n_draws"] = in_float64(state_dict[f"{prefix}n_draws"])
 
 
 def _load_count_from_float(softmax: SampledSoftmax, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    # A count that was too large for float16 is infinite; the sequence then starts again.
+    # A count that was too large for float16 is infinite. The sequence then starts again.
     count = state_dict.get(f"{prefix}n_draws")
     if count is not None:
         state_dict[f"{prefix}n_draws"] = in_float64(count).nan_to_num(posinf=0.0).round().long()
 
 
 def log_uniform(rows: Tensor, vocab_size: int) -> Tensor:
-    """Return p(k) = log((k + 2) / (k + 1)) / log(V + 1), nearly Zipf's law, of rows (N,) in float64."""
+    """Return the probability of each row k, log((k + 2) / (k + 1)) / log(V + 1), nearly Zipf's law: (N,) in float64."""
     return torch.log1p(1 / (in_float64(rows) + 1)) / math.log(vocab_size + 1)
 
 
 def draw_log_uniform(vocab_size: int, n_samples: int, generator: torch.Generator) -> LogUniformSample:
     """Draw words from the log-uniform distribution until `n_samples` are distinct.
 
-    This is TensorFlow's `log_uniform_candidate_sampler` with `unique`, for many tries at once: a word belongs to the
-    sample if the try that drew it first is early enough.
+    This is TensorFlow's `log_uniform_candidate_sampler` with `unique`, but with many tries at once: the sample is the
+    `n_samples` words that were drawn first.
     """
     tries = torch.empty(0, dtype=torch.long)
-    # The first number is usually enough. More tries begin with the same words, so the sample does not depend on it.
+    # This many tries are usually enough. If not, more are appended, so the sample does not depend on the number.
     n_tries = 4 * n_samples
     while len(tries.unique()) < n_samples:
         uniform = torch.rand(n_tries, dtype=torch.float64, generator=generator)  # (n_tries,)

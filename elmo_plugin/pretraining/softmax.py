@@ -1,4 +1,4 @@
-"""The output layer that both directions of a biLM share: the interface, `full` and `adaptive`."""
+"""The softmax that both directions of a biLM share: the interface, and the types `full` and `adaptive`."""
 
 import math
 from abc import ABC, abstractmethod
@@ -21,8 +21,8 @@ from elmo_plugin.linear import linear, with_linear
 class LmSoftmax(nn.Module, ABC, Registrable):
     """Predicts a word from the vector of one direction. Both directions share one softmax (ELMo §3.1, Θ_s).
 
-    Row r is line r of the vocabulary file, counted from 0: words by falling count, without padding. Losses are in
-    nats, and in float32 under `torch.autocast`.
+    Row r belongs to line r of the vocabulary file, counted from 0: words by falling count, without padding. Losses are
+    in nats, and have type float32 under `torch.autocast`.
 
     # Parameters
 
@@ -34,7 +34,7 @@ class LmSoftmax(nn.Module, ABC, Registrable):
 
     default_implementation = "full"
     exact: bool = True
-    """Whether `forward` returns `nll` in training too, so that a training loss gives a perplexity."""
+    """Whether `forward` returns `nll` in training too, so that perplexity can be computed from training losses."""
 
     def __init__(self, vocab_size: int, input_dim: int) -> None:
         super().__init__()
@@ -44,18 +44,18 @@ class LmSoftmax(nn.Module, ABC, Registrable):
     @property
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """The block of a config that makes this softmax, `type` included."""
+        """The config that builds this softmax, including `type`."""
 
     def get_extra_state(self) -> Tensor:
         """Return the config, so that a checkpoint says which softmax it contains."""
         return description_to_tensor(self.config)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Do nothing: loading the weights checks the sizes, and training options may differ."""
+        """Do nothing: the shapes of the weights are checked anyway, and training options may differ."""
 
     @abstractmethod
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
-        """Return the training losses (N,) of vectors (N, P) and the rows (N,) that they predict."""
+        """Return the training losses (N,) for vectors (N, P) and the rows (N,) that they should predict."""
 
     @abstractmethod
     def nll(self, vectors: Tensor, targets: Tensor) -> Tensor:
@@ -63,10 +63,10 @@ class LmSoftmax(nn.Module, ABC, Registrable):
 
     @abstractmethod
     def tie(self, table: nn.Embedding) -> None:
-        """Share the weight with a word encoder's table (V + 1, P), whose row 0 is padding: row r is its row r + 1.
+        """Share the weight with the table (V + 1, P) of a word encoder, as bilm-tf does for `share_embedding_softmax`.
 
-        bilm-tf's `share_embedding_softmax`. Raises `ConfigurationError` for a table of another shape, or a softmax
-        without one vector per word.
+        Row 0 of the table is padding, so row r of the softmax is row r + 1 of the table. Raises `ConfigurationError`
+        for a table of another shape, and for a softmax that does not have one vector per word.
         """
 
 
@@ -78,8 +78,8 @@ class WordVectorSoftmax(LmSoftmax):
     vocab_size, input_dim : `int`
         V and P.
     tokens_at_once : `int`
-        The number of tokens that `nll` scores at once. Scores are recomputed for the gradients, so memory is bounded
-        by about 3 · `tokens_at_once` · V floats.
+        The number of tokens that `nll` scores at once. Scores are recomputed for the gradients, so they take at most
+        about 3 · `tokens_at_once` · V floats of memory.
     """
 
     def __init__(self, vocab_size: int, input_dim: int, tokens_at_once: int = 512) -> None:
@@ -93,7 +93,7 @@ class WordVectorSoftmax(LmSoftmax):
         """Return negative log likelihoods (N,)."""
 
         def cross_entropy(vectors: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-            scores = linear(vectors, weight, bias)  # (N, V); under autocast bfloat16, and all after it float32
+            scores = linear(vectors, weight, bias)  # (N, V), bfloat16 under autocast; the cross entropy is float32
             return F.cross_entropy(scores, targets, reduction="none")  # (N,)
 
         weight = self._word_vectors()  # (V, P)
@@ -102,21 +102,21 @@ class WordVectorSoftmax(LmSoftmax):
         return torch.cat([score(*chunk, weight, self.bias) for chunk in chunks])  # (N,)
 
     def tie(self, table: nn.Embedding) -> None:
-        """Replace the weight by the table's. The bias is not shared."""
+        """Use the table as the weight. The bias is not shared."""
         found, expected = tuple(table.weight.shape), (self.vocab_size + 1, self.input_dim)
         if found != expected:
             raise ConfigurationError(f"'share_embedding_softmax': expected a table of shape {expected}, got {found}")
         self.weight = table.weight
 
     def _word_vectors(self) -> Tensor:
-        """Return the weight (V, P), without the row of padding that a tied table begins with."""
+        """Return the weight (V, P) without the padding row with which a tied table begins."""
         padding = len(self.weight) - self.vocab_size
         return self.weight[padding:] if padding else self.weight
 
 
 @LmSoftmax.register("full")
 class FullSoftmax(WordVectorSoftmax):
-    """Trains on the exact likelihood, with V products per token.
+    """Trains on the exact likelihood, which takes V products per token.
 
     Registered as a `LmSoftmax` with name `full`.
 
@@ -127,7 +127,7 @@ class FullSoftmax(WordVectorSoftmax):
 
     @property
     def config(self) -> dict[str, Any]:
-        """The block of a config that makes this softmax."""
+        """The config that builds this softmax."""
         return {"type": "full", "tokens_at_once": self.tokens_at_once}
 
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
@@ -136,12 +136,12 @@ class FullSoftmax(WordVectorSoftmax):
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """Return float16 and bfloat16 as float32, and other types as they are."""
+    """Convert float16 and bfloat16 to float32, and leave other types unchanged."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def in_float64(values: Tensor) -> Tensor:
-    """Return values in float64, on the processor if their device has no such numbers, as the GPU of a Mac (MPS)."""
+    """Convert values to float64, on the CPU if their device has no float64 (MPS, the GPU of a Mac)."""
     return (values.cpu() if values.device.type == "mps" else values).double()
 
 
@@ -149,7 +149,7 @@ def in_float64(values: Tensor) -> Tensor:
 class AdaptiveSoftmax(LmSoftmax):
     """Scores frequent words directly, and rare words in clusters with narrower vectors (Grave et al. 2017).
 
-    The likelihood is exact and fast. Registered as a `LmSoftmax` with name `adaptive`.
+    The likelihood is exact, and fast to compute. Registered as a `LmSoftmax` with name `adaptive`.
 
     >>> softmax = AdaptiveSoftmax(vocab_size=100, input_dim=16, cutoffs=[10, 40])
     >>> softmax(torch.randn(3, 16), torch.tensor([0, 20, 99])).shape
@@ -160,7 +160,7 @@ class AdaptiveSoftmax(LmSoftmax):
     vocab_size, input_dim : `int`
         V and P.
     cutoffs : `list[int]`
-        The rows at which clusters begin, increasing and below V. Rows before the first cutoff are the frequent words.
+        The rows at which clusters begin, increasing and below V. The words before the first cutoff are scored directly.
     div_value : `float`
         Cluster i, counted from 1, has vectors of P / `div_value`ⁱ dimensions.
     """
@@ -179,34 +179,34 @@ class AdaptiveSoftmax(LmSoftmax):
             )
         self.div_value = div_value
         self.adaptive = with_linear(nn.AdaptiveLogSoftmaxWithLoss(input_dim, vocab_size, cutoffs, div_value))
-        # Under autocast the log-softmax would be taken in bfloat16, the type of the scores.
+        # Under autocast the scores are bfloat16, and so would the log-softmax be.
         for module in self.adaptive.modules():
             if isinstance(module, nn.Linear):
                 module.register_forward_hook(_convert_output)
 
     @property
     def config(self) -> dict[str, Any]:
-        """The block of a config that makes this softmax."""
+        """The config that builds this softmax."""
         return {"type": "adaptive", "cutoffs": self.adaptive.cutoffs[:-1], "div_value": self.div_value}
 
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
         """Return the exact negative log likelihoods (N,)."""
-        # A cluster whose words do not occur gets gradients of zero: processes wait for the gradients of all weights.
+        # Distributed training waits for a gradient of every weight, so a cluster without targets gets gradients of 0.
         no_weights = sum(weight.flatten()[:0].sum() for weight in self.adaptive.tail.parameters())
         return self.nll(vectors, targets) + no_weights
 
     def nll(self, vectors: Tensor, targets: Tensor) -> Tensor:
         """Return negative log likelihoods (N,)."""
-        # The two log-softmaxes of a rare word are added in the type of the vectors.
+        # The log probability of a rare word is a sum of two, computed in the type of the vectors.
         return -self.adaptive(at_least_float32(vectors), targets).output  # (N,)
 
     def tie(self, table: nn.Embedding) -> None:
-        """Raise `ConfigurationError`, because the vectors of rare words are narrower than those of a table."""
+        """Raise `ConfigurationError`, because rare words have narrower vectors than a table."""
         raise ConfigurationError("'share_embedding_softmax': expected a softmax 'full' or 'sampled', got 'adaptive'")
 
 
 def _convert_output(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    # A named function, because a model is pickled and copied with its hooks.
+    # A named function, because hooks are pickled and copied with their model.
     return at_least_float32(output)
 
 
@@ -224,6 +224,6 @@ def saved_softmax(checkpoint: Checkpoint, words: list[str], input_dim: int) -> L
     config, weights = checkpoint.softmax.config, dict(checkpoint.softmax.state_dict)
     softmax = LmSoftmax.from_params(Params(dict(config)), vocab_size=len(words), input_dim=input_dim)
     if "weight" in weights and len(weights["weight"]) == len(words) + 1:
-        weights["weight"] = weights["weight"][1:]  # it was shared with a table of words, whose row 0 is padding
+        weights["weight"] = weights["weight"][1:]  # it was tied to a table of words, whose row 0 is padding
     softmax.load_state_dict({"_extra_state": softmax.get_extra_state(), **weights})
     return softmax
