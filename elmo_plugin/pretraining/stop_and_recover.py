@@ -1,4 +1,4 @@
-"""How `allennlp train` stops a run with `exact_resume`, and resumes it with another number of processes."""
+"""Let `allennlp train` stop a run with `exact_resume` cleanly, and resume it with another number of processes."""
 
 import inspect
 import shlex
@@ -29,11 +29,11 @@ MAY_CHANGE = (
 )
 """Blocks and keys of a config that depend on the number of processes. `exact_resume` checks them on `--recover`."""
 STOPS = {code: number for number in (SIGINT, SIGTERM) for code in (-number, 128 + number)}
-"""The signals that exit codes of a process stand for."""
+"""The stop signal that each exit code of a process means."""
 
 
 def stop_and_recover() -> None:
-    """Let `allennlp train` stop a run with `exact_resume` in order, and resume it with other processes."""
+    """Patch `allennlp train`. Calling this again changes nothing."""
     replace_once(train, "train_model", _train_model)
     replace_once(training_util, "create_serialization_dir", _create_serialization_dir)
 
@@ -41,9 +41,9 @@ def stop_and_recover() -> None:
 def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Train, and print how to continue if the run is stopped or one of its processes dies.
 
-    While `ExactResume` trains, it handles signals itself. At other times, and in the process that has started the
-    others of a distributed run, this function does. It replaces AllenNLP's handling, which makes an archive of an
-    unfinished run first; that can take minutes.
+    `ExactResume` handles signals from the first batch on. Before and after training, and in the process that starts the
+    others of a distributed run, this function does. AllenNLP's own handling would first make an archive of the
+    unfinished run, which can take minutes.
     """
     given = inspect.signature(original).bind(*args, **kwargs).arguments
     if not _resumes_exactly(given["params"]):
@@ -56,7 +56,7 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
         processes = active_children() if is_distributed else []
         if not processes:
             raise Stopped(number)
-        for process in processes:  # of a distributed run; one that does not train yet ends at once
+        for process in processes:  # one that does not train yet ends at once
             process.terminate()
 
     try:
@@ -85,24 +85,34 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
 def _create_serialization_dir(
     original: Any, params: Params, serialization_dir: str, recover: bool, force: bool
 ) -> None:
-    """Allow other values of `MAY_CHANGE` on `--recover` than those of the run so far."""
+    """Let the keys in `MAY_CHANGE` have other values on `--recover` than in the run so far."""
     config = Path(serialization_dir, CONFIG_NAME)
     if recover and config.is_file() and _resumes_exactly(params):
         params, found = params.duplicate(), Params.from_file(config)
-        for block, key in MAY_CHANGE:
-            new, old = (each.params.get(block, {}) if block else each.params for each in (params, found))
+        for name, key in MAY_CHANGE:
+            new, old = _block(params, name), _block(found, name)
             new.pop(key, None)
-            new |= {key: old[key]} if key in old else {}
-    original(params, serialization_dir, recover, force)
+            if key in old:
+                new[key] = old[key]
+    try:
+        original(params, serialization_dir, recover, force)
+    except KeyError as error:  # AllenNLP looks up each key in the config of the run so far
+        raise ConfigurationError(f"--recover: expected the config of the first run, got the new key {error}") from error
+
+
+def _block(params: Params, name: str) -> dict[str, Any]:
+    """Return a block of a config, or the whole config for "". A block may be missing, null or the name of a type."""
+    block = params.params.get(name) if name else params.params
+    return block if isinstance(block, dict) else {}
 
 
 def _resumes_exactly(params: Params) -> bool:
-    callbacks = params.params.get("trainer", {}).get("callbacks") or []
+    callbacks = _block(params, "trainer").get("callbacks") or []
     return any((each.get("type") if isinstance(each, dict) else each) == "exact_resume" for each in callbacks)
 
 
 def _advice(serialization_dir: Union[str, PathLike[str]]) -> str:
-    """Say how to continue: from the last checkpoint, or from the start if there is none."""
+    """Return how to continue: from the last checkpoint, or from the start if there is none."""
     is_saved = any(Path(serialization_dir).glob("model_state_e*_b*.th"))
     option = "recover" if is_saved else "force"
     how = f"{option}=True"

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import torch
 from allennlp.commands import train as train_command
+from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
+from allennlp.training import util as training_util
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from elmo_plugin.pretraining.shards_loader import check_splits
@@ -142,6 +144,24 @@ def test_what_happens_to_a_process_happens_to_the_run(
     monkeypatch.setattr(train_command.mp, "spawn", spawn)
     with pytest.raises(raised, match=message):
         train(run_config(tmp_path, "unrolled_streams", processes=2), tmp_path / "run")
+
+
+def test_blocks_of_a_config_may_be_the_name_of_a_type_or_null(tmp_path: Path) -> None:
+    keys = run_config(tmp_path, "unrolled_streams")
+    named = {**keys, "data_loader": "unrolled_streams", "validation_data_loader": None}
+    Params(named).to_file(str(tmp_path / "config.json"))
+    for processes in ({}, {"distributed": {"cuda_devices": [-1, -1]}}):
+        training_util.create_serialization_dir(Params({**named, **processes}), str(tmp_path), recover=True, force=False)
+    with pytest.raises(ConfigurationError, match="none not in acceptable choices"):
+        train({**named, "trainer": "gradient_descent", "data_loader": "none"}, tmp_path / "run")
+
+
+def test_a_key_that_was_added_before_recovering_is_named(tmp_path: Path) -> None:
+    keys = run_config(tmp_path, "unrolled_streams")
+    Params(keys).to_file(str(tmp_path / "config.json"))
+    changed = Params({**keys, "trainer": {**keys["trainer"], "patience": 3}})
+    with pytest.raises(ConfigurationError, match=r"--recover.*'trainer.patience'"):
+        training_util.create_serialization_dir(changed, str(tmp_path), recover=True, force=False)
 
 
 def test_before_the_first_checkpoint_a_stopped_run_starts_again(
