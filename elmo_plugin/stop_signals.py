@@ -1,4 +1,4 @@
-"""Stop a job on SIGTERM or Ctrl-C."""
+"""Stop a job cleanly on SIGTERM or Ctrl-C."""
 
 import os
 import signal
@@ -10,11 +10,11 @@ from types import FrameType
 from typing import Any, Optional
 
 BETWEEN = 1.0
-"""Seconds after the first signal in which a Ctrl-C is not a second one: `timeout` and `uv run` may send it twice."""
+"""Seconds in which a repeated Ctrl-C counts as the first one, because `timeout` and `uv run` may send it twice."""
 
 
 class Stopped(SystemExit):
-    """Raised where a job stops because of a signal; the exit code is 128 plus the number of the signal."""
+    """Raised to stop a job because of a signal. The exit code is 128 plus the number of the signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
@@ -23,12 +23,12 @@ class Stopped(SystemExit):
 
 @contextmanager
 def on_stop_signal(react: Callable[[int], None]) -> Iterator[None]:
-    """Call `react` with the number of the first signal, SIGTERM or SIGINT (Ctrl-C), that the process gets.
+    """Call `react` with the number of the first SIGTERM or SIGINT (Ctrl-C) that the process receives.
 
-    If `react` raises `Stopped`, that is also what any error of the broken-off work becomes. Later signals are ignored,
-    but a second Ctrl-C ends the process at once, as a kill does. The earlier handlers are restored at the end. A signal
-    that the process ignores stays ignored, such as Ctrl-C in a background job of a shell. In a thread other than the
-    main one, which may not handle signals, nothing is changed.
+    If `react` raises `Stopped`, an error that the interrupted work raises in turn is replaced by this `Stopped`. Later
+    signals are ignored, but a second Ctrl-C ends the process at once, as a kill does. The earlier handlers are restored
+    at the end. A signal that the process ignores stays ignored, such as Ctrl-C in a background job of a shell. Outside
+    the main thread, where Python allows no signal handlers, nothing is changed.
     """
     since: Optional[float] = None
     stopped: Optional[Stopped] = None
@@ -52,7 +52,7 @@ def on_stop_signal(react: Callable[[int], None]) -> Iterator[None]:
                 if signal.getsignal(stops) != signal.SIG_IGN:
                     earlier[stops] = signal.signal(stops, handle)
         yield
-    except GeneratorExit:  # a job that never ended is collected, perhaps while another one handles signals
+    except GeneratorExit:  # a job that never ended is garbage collected, perhaps while another one handles signals
         earlier.clear()
         raise
     except Exception:
@@ -65,5 +65,5 @@ def on_stop_signal(react: Callable[[int], None]) -> Iterator[None]:
 
 
 def stop(number: int) -> None:
-    """Raise `Stopped`: the reaction of a job that loses nothing where it is interrupted."""
+    """Raise `Stopped`. This is the reaction for a job that loses nothing wherever it is interrupted."""
     raise Stopped(number)

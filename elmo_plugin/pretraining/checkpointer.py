@@ -18,7 +18,7 @@ from elmo_plugin.config_keys import at_least
 from elmo_plugin.stop_signals import Stopped
 
 Point = tuple[int, int]
-"""When a checkpoint was saved: the number of completed epochs, and of completed batches of the next one."""
+"""When a checkpoint was saved: the number of completed epochs, and of completed batches in the next epoch."""
 
 
 @Checkpointer.register("atomic")
@@ -28,9 +28,9 @@ class AtomicCheckpointer(Checkpointer):
     The training state is written first and the model state last, each to a temporary file that is then renamed. A
     checkpoint counts only if both files exist. In distributed training the first process decides when to save.
 
-    No checkpoint is due between an epoch's last batch and its validation, because AllenNLP's trainer cannot resume
-    with that epoch's training metrics. The checkpoint of the whole epoch comes next. `exact_resume` can, so a run that
-    it stops during the validation has such a checkpoint.
+    No checkpoint is saved between the last batch of an epoch and its validation, because AllenNLP's trainer would lose
+    the training metrics of the epoch when it resumes there. `exact_resume` restores them, so a run that it stops during
+    validation does save such a checkpoint.
 
     Registered as a `Checkpointer` with name `atomic`.
 
@@ -43,9 +43,9 @@ class AtomicCheckpointer(Checkpointer):
     serialization_dir : `Union[str, Path]`
         From the trainer.
     save_every_num_minutes : `Optional[float]`
-        Save after the first batch that ends this long after the last checkpoint; also in distributed training.
+        Save after the first batch that ends this long after the last checkpoint, also in distributed training.
     save_completed_epochs, save_every_num_batches, save_every_num_seconds
-        When to save, as in AllenNLP's `default`: after each epoch (true), and every so many batches or seconds.
+        When to save, as in AllenNLP's `default`: after each epoch (true), or at intervals.
     keep_most_recent_by_count, keep_most_recent_by_age
         How many checkpoints to keep (2), or for how many seconds.
     kwargs : `Any`
@@ -69,17 +69,17 @@ class AtomicCheckpointer(Checkpointer):
         self.before_saving: list[Callable[[], None]] = []
         """Functions that every process calls after an epoch's last batch, and before a checkpoint is saved."""
         self.stop_signal = 0
-        """The number of the signal that asks this process to save a checkpoint and to stop, set by its handler."""
+        """The number of the signal, if one has asked this process to save a checkpoint and stop; 0 if none has."""
 
     def maybe_save_checkpoint(
         self, trainer: Trainer, num_epochs_completed: int, num_batches_in_epoch_completed: int
     ) -> bool:
         """Save a checkpoint if one is due or a signal asks for it, and return whether one was saved.
 
-        Raises `Stopped` after saving if any process has got a signal.
+        Raises `Stopped` after saving if any process has received a signal.
         """
         any_trainer: Any = trainer
-        try:  # the trainer counts several batches of the loader as one if it accumulates gradients
+        try:  # the trainer counts the batches over which it accumulates gradients as one
             last = math.ceil(len(any_trainer.data_loader) / any_trainer._num_gradient_accumulation_steps)
         except TypeError:
             last = None
@@ -89,7 +89,10 @@ class AtomicCheckpointer(Checkpointer):
         return self.save_if(trainer, self._is_due(num_epochs_completed, num_batches_in_epoch_completed))
 
     def save_if(self, trainer: Trainer, due: bool) -> bool:
-        """Save a checkpoint if the first process says that one is due, or if a signal asks for it; as above."""
+        """Save a checkpoint if the first process says that one is due, or if any process has received a signal.
+
+        Returns and raises the same as `maybe_save_checkpoint`.
+        """
         asked = torch.tensor([due and self._is_primary, self.stop_signal])  # (2,)
         if is_distributed():  # all processes stop after the same batch
             asked = asked.to(trainer.cuda_device)
@@ -104,9 +107,9 @@ class AtomicCheckpointer(Checkpointer):
         return bool(is_due)
 
     def save_checkpoint(self, trainer: Trainer) -> None:
-        """Save a checkpoint, then remove checkpoints beyond the number to keep, and files that killed runs left.
+        """Save a checkpoint, then remove surplus checkpoints and the files that killed runs have left.
 
-        Raises `ConfigurationError` if the disk is full. Earlier checkpoints are unchanged then.
+        Raises `ConfigurationError` if the disk is full. Earlier checkpoints then stay as they are.
         """
         self._prepare()
         state = trainer.get_checkpoint_state()
@@ -115,15 +118,15 @@ class AtomicCheckpointer(Checkpointer):
             state.trainer_state["is_best"] = point[1] == 0 and _is_best(trainer) and not self.state_is_sharded
             self._write(state.trainer_state, self._training_state_path(*point))
             self._write(state.model_state, self._model_state_path(*point))
-        # It finds both files, notes the time and removes old checkpoints.
+        # AllenNLP's method finds both files written, notes the time and removes old checkpoints.
         super().save_checkpoint(trainer)
         self._remove_what_killed_saves_left()
 
     def load_checkpoint(self) -> Optional[TrainerCheckpoint]:
-        """Load the latest checkpoint, if any. The next one is due as in a run that never stopped.
+        """Load the latest checkpoint, if any. The next one is due at the same time as in an uninterrupted run.
 
-        The trainer copies the best checkpoint to `best.th` after it was saved, and may be killed in between; it is done
-        here then.
+        If the checkpoint is the best one, it is also written to `best.th`: the trainer does that only after saving a
+        checkpoint, and may have been killed in between.
         """
         self._remove_what_killed_saves_left()
         checkpoint = super().load_checkpoint()
@@ -132,7 +135,7 @@ class AtomicCheckpointer(Checkpointer):
                 best = checkpoint.trainer_state["best_model_filename"] = str(Path(self._serialization_dir, "best.th"))
                 average = checkpoint.trainer_state.get("moving_average", {"shadows": {}})
                 if self._is_primary:
-                    # `atomic_file` as the trainer uses it, so that this overwrites what a killed copy left.
+                    # The trainer's temporary name, so that this overwrites what a killed copy has left.
                     with atomic_file(Path(best)) as partial, partial.open("wb") as file:
                         torch.save({**checkpoint.model_state, **average["shadows"]}, file)
             self._last_save_num_epochs_completed = checkpoint.trainer_state["epochs_completed"]
@@ -157,7 +160,7 @@ class AtomicCheckpointer(Checkpointer):
         return self._points("training") & self._points("model")
 
     def _remove_checkpoint(self, epochs_completed: int, batches_in_epoch_completed: int) -> None:
-        # AllenNLP's own method removes the checkpoints of batches 50 to 59 with that of batch 5.
+        # AllenNLP's method would remove the checkpoints of batches 50 to 59 along with that of batch 5.
         for kind in ("model", "training"):
             name = f"{kind}_state_e{epochs_completed}_b{batches_in_epoch_completed}"
             for path in Path(self._serialization_dir).glob(f"{name}[._]*th"):
@@ -174,14 +177,14 @@ class AtomicCheckpointer(Checkpointer):
             self._remove_checkpoint(*point)
 
     def _points(self, kind: str) -> set[Point]:
-        """Return when the files of a kind, "training" or "model", were saved."""
+        """Return the points for which there is a file of a kind, "training" or "model"."""
         parse = self._parse_training_state_path if kind == "training" else self._parse_model_state_path
         suffix = f"_w{self._rank}.th" if self.state_is_sharded else ".th"
         paths = Path(self._serialization_dir).glob(f"{kind}_state_e*_b*{suffix}")
         return {point for point in map(parse, paths) if point is not None}
 
     def _write(self, state: dict[str, Any], path: str) -> None:
-        # All checkpoints use the same temporary name, so that the next save overwrites what a killed run left.
+        # All checkpoints use the same temporary name, so that the next save overwrites what a killed run has left.
         partial = Path(self._serialization_dir, f"checkpoint_of_{self._rank}.partial")
         try:
             with atomic_file(Path(path), partial), open(partial, "wb") as file:
@@ -193,5 +196,5 @@ class AtomicCheckpointer(Checkpointer):
 
 
 def _is_best(trainer: Any) -> bool:
-    """Return whether the trainer will copy a checkpoint of this epoch to `best.th`."""
+    """Return whether the trainer will copy the checkpoint of this epoch to `best.th`."""
     return trainer._should_validate_this_epoch and trainer._metric_tracker.is_best_so_far()

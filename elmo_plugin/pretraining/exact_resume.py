@@ -1,10 +1,10 @@
-"""Exact resume: what AllenNLP's checkpoints lack to continue a killed run as if it had never stopped."""
+"""Exact resume: adds to AllenNLP's checkpoints what a killed run needs to continue as if it had never stopped."""
 
 import os
 import random
 import signal
 from contextlib import ExitStack
-from typing import Any, Optional, Protocol, runtime_checkable
+from typing import Any, Optional
 
 import numpy as np
 import torch
@@ -18,53 +18,23 @@ from torch import distributed, multiprocessing
 from torch.utils.hooks import RemovableHandle
 
 from elmo_plugin.pretraining.checkpointer import AtomicCheckpointer
-from elmo_plugin.pretraining.shards_loader import Split, check_splits
+from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
+from elmo_plugin.pretraining.shards_loader import ShardsLoader, Split, check_splits
 from elmo_plugin.stop_signals import on_stop_signal
 
 State = dict[str, Any]
 """Plain values and tensors that `torch.load` reads with `weights_only`."""
 
 
-@runtime_checkable
-class ResumableLoader(Protocol):
-    """A data loader that can resume after its last batch, also with another number of processes."""
-
-    batches_at_once: int
-    """The number of batches that the processes take at once."""
-
-    def splits(self) -> dict[str, Split]:
-        """Return what the processes divide among themselves, by its name in the config."""
-
-    def state_dict(self) -> State:
-        """Return the position after the last batch."""
-
-    def load_state_dict(self, state: State) -> None:
-        """Resume at a position. Give an empty batch for each one before it, because the trainer skips those."""
-
-
-@runtime_checkable
-class ResumableModel(Protocol):
-    """A model that carries a state from batch to batch besides its state dict."""
-
-    def training_state(self) -> State:
-        """Return that state."""
-
-    def restore_training_state(self, state: State) -> None:
-        """Restore that state."""
-
-    def split_training_state(self, states: list[State], rank: int, world_size: int) -> State:
-        """Return the state of one of `world_size` processes from the states of all that saved them."""
-
-
 @TrainerCallback.register("exact_resume")
 class ExactResume(TrainerCallback):
     """Makes `allennlp train --recover` end with the weights and metrics of a run that was never stopped.
 
-    For each process, a checkpoint then contains the data loader's position, the states of the random number
+    For each process, a checkpoint then contains the position of the data loader, the states of the random number
     generators, the state that the model carries from batch to batch, and the loss of the epoch so far, which AllenNLP's
-    trainer forgets.
+    trainer does not save.
 
-    On SIGTERM or Ctrl-C the run saves a checkpoint after the batch at hand, of the validation too, and stops with exit
+    On SIGTERM or Ctrl-C the run saves a checkpoint after the current batch, also during validation, and stops with exit
     code 143 or 130. Another number of processes can resume it: see `docs/guides/machines.md`.
 
     Registered as a `TrainerCallback` with name `exact_resume`. The checkpointer must be `atomic`.
@@ -85,7 +55,7 @@ class ExactResume(TrainerCallback):
         self._training_metrics: dict[str, Any] = {}
 
     def state_dict(self) -> State:
-        """Return everything that this callback restores. The first process calls it, after `gather`."""
+        """Return everything that this callback restores. The trainer calls it in the first process, after `gather`."""
         return {
             "processes": self._gathered,
             "totals": {key: value * processes for key, (value, processes) in self._splits().items()},
@@ -98,8 +68,8 @@ class ExactResume(TrainerCallback):
     def gather(self) -> None:
         """Collect the states of all processes. Every process calls it before a checkpoint is saved.
 
-        In the validation it keeps those after the last batch, because the validation resets the metrics of training,
-        and takes a moving average out of the model.
+        During validation the states after the last training batch are kept, because validation resets the training
+        metrics; the model gets back its own weights, which a moving average has replaced.
         """
         in_validation = not self.trainer.model.training and self.trainer._batches_in_epoch_completed
         if not in_validation:
@@ -110,13 +80,13 @@ class ExactResume(TrainerCallback):
     def on_start(self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any) -> None:
         """Restore the state of a checkpoint.
 
-        Raises `ConfigurationError` if the data loader, the model or the checkpointer cannot resume, or if the processes
-        cannot divide the streams, or batches, of the checkpoint among themselves.
+        Raises `ConfigurationError` if the data loader, the model or the checkpointer cannot resume, or if the streams
+        or batches of the checkpoint cannot be divided among the processes.
         """
         self.trainer = trainer
         parts: list[tuple[str, object, type, str]] = [
-            ("data_loader", trainer.data_loader, ResumableLoader, "'unrolled_streams' or 'sentence_batches'"),
-            ("model", trainer.model, ResumableModel, "'bilm'"),
+            ("data_loader", trainer.data_loader, ShardsLoader, "'unrolled_streams' or 'sentence_batches'"),
+            ("model", trainer.model, BidirectionalLanguageModel, "'bilm'"),
             ("trainer.checkpointer", trainer._checkpointer, AtomicCheckpointer, "'atomic'"),
         ]
         for key, part, kind, expected in parts:
@@ -131,7 +101,7 @@ class ExactResume(TrainerCallback):
             ) from error
         own = None if self._restored is None else self._restore(self._restored)
         self._hook = trainer.model.register_forward_pre_hook(lambda module, inputs: self._before_first_batch(own))
-        if is_distributed():  # a process stops in order, too, if the one that started it is killed
+        if is_distributed():  # if the process that started this one is killed, this one saves a checkpoint and stops
             multiprocessing._prctl_pr_set_pdeathsig(signal.SIGTERM)  # type: ignore[attr-defined]
 
     def on_batch(
@@ -147,7 +117,7 @@ class ExactResume(TrainerCallback):
         batch_grad_norm: Optional[float] = None,
         **kwargs: Any,
     ) -> None:
-        """Add the loss of a batch, and show the mean over the whole epoch; in the validation, stop if a signal asks."""
+        """In training, report the mean loss of the whole epoch; in validation, stop if a signal asks for it."""
         if is_training:
             self._loss += batch_metrics["batch_loss"]
             batch_metrics["loss"] = self._loss / batch_number
@@ -162,7 +132,7 @@ class ExactResume(TrainerCallback):
         is_primary: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Report the loss of the whole epoch; the trainer's covers only the batches since it was started."""
+        """Report the loss of the whole epoch; the trainer reports that of the batches since it was started."""
         loss = dist_reduce_sum(self._loss) / dist_reduce_sum(trainer._batches_in_epoch_completed)
         if metrics.get("training_loss") != loss:
             metrics.update(self._training_metrics, training_loss=loss)
@@ -178,7 +148,7 @@ class ExactResume(TrainerCallback):
         is_primary: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Restore the handlers of signals, and forget the state of the checkpoint if no batch was trained."""
+        """Restore the signal handlers, and discard the state of the checkpoint if no batch was trained."""
         if self._hook is not None:
             self._hook.remove()
         self._stop_handlers.close()
@@ -204,14 +174,14 @@ class ExactResume(TrainerCallback):
         return own
 
     def _splits(self) -> dict[str, Split]:
-        """Return what the processes divide among themselves, by the keys of the config."""
+        """Return the config keys whose totals the processes share."""
         trainer = self.trainer
         steps = trainer._num_gradient_accumulation_steps, trainer.data_loader.batches_at_once
         loaders = {"data_loader": trainer.data_loader, "validation_data_loader": trainer._validation_data_loader}
         of_loaders = {
             f"{name}.{key}": split
             for name, loader in loaders.items()
-            if isinstance(loader, ResumableLoader)
+            if isinstance(loader, ShardsLoader)
             for key, split in loader.splits().items()
         }
         return {"trainer.num_gradient_accumulation_steps": steps, **of_loaders}
@@ -230,16 +200,16 @@ class ExactResume(TrainerCallback):
         }
 
     def _before_first_batch(self, own: Optional[State]) -> None:
-        """Handle signals from here on: an error inside a batch could crash PyTorch. Then restore."""
+        """Handle signals from here on, because an exception inside a batch could crash PyTorch. Then restore."""
         assert self._hook is not None
         self._hook.remove()
         model, checkpointer = self.trainer.model, self.trainer._checkpointer
         self._stop_handlers.enter_context(on_stop_signal(lambda number: setattr(checkpointer, "stop_signal", number)))
         if own is None:
             return
-        # Earlier than this, skipped batches and other callbacks may draw random numbers.
+        # Not earlier, because skipped batches and other callbacks may draw random numbers.
         model.restore_training_state(own["model"])
-        if not model.training:  # the checkpoint was saved in the validation: the epoch has ended, but for its metrics
+        if not model.training:  # the checkpoint was saved during validation: of its epoch only the metrics are missing
             metrics = model.train().get_metrics(reset=True)
             model.eval()
             self._training_metrics = {f"training_{name}": value for name, value in metrics.items()}

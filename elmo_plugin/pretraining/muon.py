@@ -13,10 +13,10 @@ from elmo_plugin.bilm import dtype_on
 from elmo_plugin.config_keys import at_least, probability
 
 MATRICES = (r"\.lstm\.", r"\.highways\.", r"\.projection\.")
-"""The weights of a biLM that Muon trains, where they are matrices: regular expressions of their names."""
+"""Regular expressions for the names of the weights of a biLM that Muon trains if they are matrices."""
 STEPS = 5
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
-"""Of Jordan et al. 2024: five steps bring all singular values between 0.7 and 1.2, and small ones fastest."""
+"""From Jordan et al. 2024: five steps bring all singular values between 0.7 and 1.2, and raise small ones fastest."""
 
 
 @Optimizer.register("muon")
@@ -39,8 +39,8 @@ class Muon(Optimizer):
     model_parameters
         From the trainer.
     matrices : `Optional[list[str]]`
-        Regular expressions of the names of the weights that Muon trains, where they have two dimensions. By default
-        those of a biLM's LSTM, highway layers and projection.
+        Regular expressions for the names of the weights that Muon trains if they have two dimensions. The default
+        matches the LSTMs, highway layers and projection of a biLM.
     lr : `float`
         Muon's learning rate.
     adamw_lr : `float`
@@ -50,8 +50,8 @@ class Muon(Optimizer):
     betas : `Sequence[float]`
         AdamW's two coefficients.
     weight_decay, adamw_weight_decay : `float`
-        The part of each weight that a step subtracts, times the learning rate: of Muon's weights, and of AdamW's.
-        Without it Muon's weights grow with every step, whatever their gradients.
+        The fraction of each weight that a step subtracts, times the learning rate, for Muon and for AdamW. Without
+        it the weights that Muon trains grow with every step, whatever their gradients.
     """
 
     def __init__(
@@ -111,18 +111,17 @@ class Muon(Optimizer):
         self._share_groups()
 
     def _share_groups(self) -> None:
-        # A schedule writes its rates into the groups of the optimizer that it knows.
+        # A schedule writes its learning rates into the groups of this optimizer.
         self.param_groups = [group for part in self.parts.values() for group in part.param_groups]
 
 
 class OrthogonalMomentum(torch.optim.Optimizer):
-    """Muon with Nesterov's momentum, for matrices alone.
+    """Muon with Nesterov momentum, for matrices only.
 
-    An update of a matrix (M, N) is scaled by 0.2 √max(M, N), which makes it as large as one of AdamW's.
-    `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"` computes the same, but it needs PyTorch 2.9 and bfloat16,
-    which is slow on a processor that emulates it; this one computes in float32 there. Sources: Jordan et al. 2024,
-    "Muon: An optimizer for hidden layers in neural networks"; Liu et al. 2025, "Muon is Scalable for LLM Training",
-    §2.2.
+    The update of a matrix (M, N) is scaled by 0.2 √max(M, N), which makes it about as large as AdamW's.
+    `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"` computes the same, but it needs PyTorch 2.9 and always uses
+    bfloat16; this class uses float32 on a processor that would emulate bfloat16. Sources: Jordan et al. 2024, "Muon: An
+    optimizer for hidden layers in neural networks"; Liu et al. 2025, "Muon is Scalable for LLM Training", §2.2.
     """
 
     def __init__(self, weights: list[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
@@ -146,7 +145,7 @@ class OrthogonalMomentum(torch.optim.Optimizer):
 
 
 def nearest_orthogonal(matrix: Tensor) -> Tensor:
-    """Return U Vᵀ of the singular value decomposition of a matrix, roughly: by steps of Newton and Schulz."""
+    """Approximate U Vᵀ of the singular value decomposition of a matrix with Newton-Schulz iterations."""
     a, b, c = COEFFICIENTS
     is_tall = matrix.size(0) > matrix.size(1)
     result = matrix.to(dtype_on(matrix.device, "auto"), copy=True)

@@ -1,4 +1,4 @@
-"""The memory of a process that trains on a CPU: what the C library and oneDNN keep of it."""
+"""The memory that the C library and oneDNN keep in a process that trains on a CPU."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ from functools import cache
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Parameters of `mallopt`, from glibc's `malloc.h`."""
 PRIMITIVES = 128
-"""The shapes of products whose routines oneDNN keeps while a biLM is trained. Its own default is 1,024."""
+"""The number of routines, one per shape of a product, that oneDNN caches in training. Its own default is 1,024."""
 
 
 def prepare_memory() -> None:
@@ -21,9 +21,9 @@ def prepare_memory() -> None:
 def keep_freed_memory() -> bool:
     """Let this process keep the memory that it frees, and return whether the C library can do that.
 
-    A step of training allocates the same tensors as the step before. glibc returns those of more than 32 MB to
-    the system, which must clear and map their pages again: about a quarter of the time of a step. The peak of the
-    process's memory grows by up to a tenth.
+    Each training step allocates the same tensors as the step before. glibc returns those of more than 32 MB to the
+    system, which must then clear and map their pages again; that takes about a quarter of the time of a step. The peak
+    memory of the process grows by up to a tenth.
     """
     if sys.platform != "linux":
         return False
@@ -32,10 +32,10 @@ def keep_freed_memory() -> bool:
 
 
 def bound_primitive_cache() -> None:
-    """Let oneDNN keep the routines of `PRIMITIVES` shapes, unless the environment names another number.
+    """Let oneDNN cache routines for `PRIMITIVES` shapes, unless the environment sets another number.
 
-    Each batch of whole sentences has new shapes, so the cache fills up: 1,024 took 400 MB more than 128, which took
-    4 % more processor time (docs/benchmarks.md, Load). PyTorch has no function for it, and oneDNN reads the environment
-    once, at the first product of the process.
+    Batches of whole sentences keep bringing new shapes, so the cache fills up. A cache of 1,024 took 400 MB more than
+    one of 128, which took 4 % more processor time (docs/benchmarks.md, Load). PyTorch has no function for this, and
+    oneDNN reads the environment once, at the first product of the process.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(PRIMITIVES))

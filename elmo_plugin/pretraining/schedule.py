@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 class WarmUpCosine(LearningRateScheduler):
     """Raises the learning rate linearly over the first batches, then lowers it along half a cosine to 0 at the end.
 
-    The trainer says how many batches a run has. AllenNLP's `cosine_with_warmup` must be told, and changes the rate
-    only at the end of an epoch. Source: Loshchilov & Hutter 2017, without restarts.
+    It gets the number of batches of the run from the trainer. AllenNLP's `cosine_with_warmup` needs that number in the
+    config, and changes the rate only at the end of an epoch. Source: Loshchilov & Hutter 2017, without restarts.
 
     Registered as a `LearningRateScheduler` with name `warmup_cosine`.
 
@@ -32,7 +32,7 @@ class WarmUpCosine(LearningRateScheduler):
     optimizer, num_epochs, num_steps_per_epoch
         From the trainer.
     warmup_steps : `int`
-        The number of batches until the optimizer's own rate is reached.
+        The number of batches until the optimizer's learning rate is reached.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class WarmUpCosine(LearningRateScheduler):
         return [part * value for value in self.base_values]
 
     def step(self, metric: Optional[float] = None) -> None:
-        """Do nothing at the end of an epoch."""
+        """Do nothing at the end of an epoch, because `step_batch` sets the rates."""
 
     def step_batch(self, batch_num_total: Optional[int] = None) -> None:
         """Set the rates of a batch, counted from 1."""
@@ -68,5 +68,5 @@ class WarmUpCosine(LearningRateScheduler):
             group[self.param_group_field] = value
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of batches. The length of the run is left to the config that resumes it."""
+        """Return the number of batches so far. The length of the run comes from the config that resumes it."""
         return {"steps": self.steps, "base_values": self.base_values}

@@ -1,4 +1,4 @@
-"""Runs that are killed and resumed end as an undisturbed run: weights, optimizer, generators and metrics."""
+"""Killed and resumed runs end like an uninterrupted run: weights, optimizer, random number generators and metrics."""
 
 import os
 import pydoc
@@ -16,7 +16,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.training.metric_tracker import MetricTracker
 from torch import distributed
 
-from elmo_plugin.pretraining import AtomicCheckpointer, ExactResume
+from elmo_plugin.pretraining import AtomicCheckpointer, BidirectionalLanguageModel, ExactResume, UnrolledStreams
 from elmo_plugin.pretraining.shards_loader import ShardsLoader
 from tests import killer  # noqa: F401  (registers `kill`)
 from tests.distributed_jobs import context, in_two_processes
@@ -35,7 +35,7 @@ def train_with(environment: dict[str, str], keys: dict[str, Any], run: Path) -> 
 
 
 def train_until_killed(keys: dict[str, Any], run: Path, **environment: str) -> None:
-    """Train in a process of its own, which does not survive."""
+    """Train in another process, which is killed."""
     process = context().Process(target=train_with, args=(environment, keys, run))
     process.start()
     process.join()
@@ -44,7 +44,7 @@ def train_until_killed(keys: dict[str, Any], run: Path, **environment: str) -> N
 
 @pytest.fixture(scope="module", params=LOADERS)
 def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
-    """A configuration, and the end of a run of it that nobody stops."""
+    """Return a config, and what an uninterrupted run of it ends with."""
     folder = tmp_path_factory.mktemp(request.param)
     keys = config(folder, request.param)
     train(keys, folder / "run")
@@ -68,7 +68,7 @@ def test_a_run_killed_twice_ends_bit_for_bit_as_one_that_never_was(
 
 
 Place = int | tuple[str, int]
-"""The end of this batch of training, or of the n-th of "heldout"; or the n-th call of a function that has this name."""
+"""The end of the n-th batch of training, or of "heldout", or the n-th call of the function with this name."""
 TRAINER = "allennlp.training.gradient_descent_trainer"
 BEST = f"{TRAINER}.hardlink_or_copy", 1
 SECOND_BEST = f"{TRAINER}.hardlink_or_copy", 2
@@ -79,7 +79,7 @@ ON_BATCH = ExactResume.on_batch
 
 
 def interrupt_at(patch: pytest.MonkeyPatch, place: Place, interrupt: Callable[[], None]) -> None:
-    """Let the next run call `interrupt` there, before it saves a checkpoint or enters the function."""
+    """Let the next run call `interrupt` at this place, before it saves a checkpoint or enters the function."""
     name, number = ("training", place) if isinstance(place, int) else place
     if name in ("training", "heldout"):
 
@@ -180,11 +180,11 @@ SIGNALLED: dict[str, tuple[Place, str]] = {
     "end of epoch": ((f"{TRAINER}.common_util.dump_metrics", 1), "e1_b0"),
     "end of training": ((f"{TRAINER}.common_util.dump_metrics", 2), "e2_b0"),
 }
-"""Where a signal comes, and when the checkpoint was made that the run leaves."""
+"""Where the signal arrives, and the checkpoint that the run leaves."""
 
 
 def epoch_and_batch(checkpoint: Path) -> list[int]:
-    """The numbers in a checkpoint's name; two that are saved at once can have the same time."""
+    """Return the numbers in a checkpoint's name. Two checkpoints may have been saved at the same time."""
     return [int(number) for number in re.findall(r"\d+", checkpoint.stem)]
 
 
@@ -218,51 +218,57 @@ def test_a_signal_in_the_validation_finds_the_moving_average_in_the_model(tmp_pa
     assert differences(end_of(tmp_path / "run"), end_of(tmp_path / "undisturbed")) == []
 
 
-class Recorder(torch.nn.Module):
-    """A model, and a loader, with a state that tells its process."""
+class Recorder(BidirectionalLanguageModel):
+    """A model whose training state is one number."""
 
     def __init__(self, state: int) -> None:
-        super().__init__()
+        torch.nn.Module.__init__(self)
         self.state = state
 
     def forward(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def training_state(self) -> dict[str, Any]:
-        """One tensor."""
+        """Return the number as a tensor."""
         return {"state": torch.tensor(self.state)}
 
     def restore_training_state(self, state: dict[str, Any]) -> None:
-        """The same."""
+        """Restore the number."""
         self.state = int(state["state"])
 
     def split_training_state(self, states: list[dict[str, Any]], rank: int, world_size: int) -> dict[str, Any]:
-        """The sum, for one process."""
+        """Return the sum of the numbers, for a single process."""
         assert (rank, world_size) == (0, 1)
         return {"state": sum(state["state"] for state in states)}
 
 
-class NoBatches(torch.nn.ModuleList):
-    """A loader whose processes divide four of something."""
+class NoBatches(UnrolledStreams):
+    """A loader without text, for four streams."""
 
     batches_at_once = 1
 
+    def __init__(self, length: Optional[int] = 0) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        """Return the length. Raises `TypeError` if there is none, as without `shuffle`."""
+        return len(range(self.length))  # type: ignore[arg-type]
+
     def splits(self) -> dict[str, tuple[int, int]]:
-        """As many for each process."""
+        """Return the same number of streams for each process."""
         world_size = distributed.get_world_size() if distributed.is_initialized() else 1
         return {"streams": (4 // world_size, world_size)}
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return an empty state."""
+        return {}
 
-class NoLength(NoBatches):
-    """A loader without `shuffle`."""
-
-    def __len__(self) -> int:
-        """As the loaders do."""
-        raise TypeError("no length")
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Do nothing."""
 
 
 def started(folder: Path, state: Optional[dict[str, Any]] = None, **parts: Any) -> ExactResume:
-    """The callback of a trainer of which only what it asks for is there."""
+    """Start the callback with a trainer that has only the parts that it needs."""
     callback = ExactResume(str(folder))
     if state is not None:
         callback.load_state_dict(state)
@@ -279,7 +285,7 @@ def started(folder: Path, state: Optional[dict[str, Any]] = None, **parts: Any) 
 
 
 def save_and_restore(folder: Path) -> str:
-    """One of two processes: states 10 and 11 go into a checkpoint, and come out where they belong."""
+    """Save the states 10 and 11 of two processes in a checkpoint, and return the state that this process restores."""
     rank = distributed.get_rank()
     saving = started(folder, model=Recorder(10 + rank))
     saving.trainer._checkpointer.before_saving[0]()
@@ -292,7 +298,7 @@ def save_and_restore(folder: Path) -> str:
     return str(resumed.trainer.model.state)
 
 
-def test_each_process_takes_up_its_own_state(tmp_path: Path) -> None:
+def test_each_process_restores_its_own_state(tmp_path: Path) -> None:
     assert in_two_processes(save_and_restore, tmp_path / "run", tmp_path) == ["10", "11"]
     alone = started(tmp_path, torch.load(tmp_path / "state.th", weights_only=True))
     alone.trainer.model()
@@ -304,7 +310,7 @@ def test_each_process_takes_up_its_own_state(tmp_path: Path) -> None:
     ("key", "part", "facts"),
     [
         ("data_loader", [], "unrolled_streams.*list"),
-        ("data_loader", NoLength(), "shuffle"),
+        ("data_loader", NoBatches(length=None), "shuffle"),
         ("model", torch.nn.Identity(), "bilm.*Identity"),
         ("_checkpointer", None, "atomic.*NoneType"),
     ],
