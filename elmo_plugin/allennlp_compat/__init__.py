@@ -1,11 +1,12 @@
 """Patches for AllenNLP 2.10.1 on current PyTorch, transformers, wandb and Python.
 
-AllenNLP is no longer released, and the libraries below it have changed. The docstring of each repair says what a user
-sees without it (symptom), why (cause), and when the repair does nothing (guard). Most repairs replace one function of
-AllenNLP in place, so that configs, Python code and subclasses all get the repaired one.
+AllenNLP has no more releases, and the libraries that it uses have changed. The docstring of each repair says what a
+user sees without it (symptom), why (cause), and when the repair does nothing (guard). Most repairs replace one function
+of AllenNLP in place, so that configs, Python code and subclasses all get the repaired one.
 
-Not repaired: `find-lr` needs matplotlib, which AllenNLP does not declare; `TensorCache` (torch 2.6); `hf://` paths need
-cached-path 1.7 or later. `docs/guides/allennlp-tools.md` lists what AllenNLP's tools do with our models.
+Not repaired: `find-lr` needs matplotlib, which AllenNLP does not declare; `TensorCache` cannot read its own files with
+torch 2.6 or later; `hf://` paths need cached-path 1.7 or later. `docs/guides/allennlp-tools.md` lists which of
+AllenNLP's tools work with the models of this package.
 """
 
 from elmo_plugin.allennlp_compat.commands import (

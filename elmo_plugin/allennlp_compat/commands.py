@@ -19,9 +19,9 @@ from elmo_plugin.allennlp_compat.patching import Function, replace_once
 def print_metrics_of_evaluate() -> None:
     """Let `allennlp evaluate` print its metrics, and reject files whose metrics would have the same names.
 
-    Symptom: only the progress bar shows some metrics; of `a/dev.txt,b/dev.txt` the metrics of the first file are lost.
-    Cause: AllenNLP 2.9 stopped printing them; it puts the name of a file, without its folder, before its metrics.
-    Guard: with `--output-file`, nothing is printed, and each file has a file of metrics of its own.
+    Symptom: only the progress bar shows some metrics; for `a/dev.txt,b/dev.txt` the metrics of the first file are lost.
+    Cause: AllenNLP 2.9 stopped printing them, and prefixes each metric with the name of its file without the folder.
+    Guard: with `--output-file`, nothing is printed, and each input file has its own file of metrics.
     """
 
     def evaluate_from_archive(
@@ -32,13 +32,13 @@ def print_metrics_of_evaluate() -> None:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        # JSON, which multitask readers take, names files in its own way.
+        # Multitask readers take the files as JSON, which gives each one a name.
         paths = [] if input_file.lstrip().startswith(("{", '"')) else input_file.split(",")
         ((name, count),) = Counter(Path(path).stem for path in paths).most_common(1) or [("", 0)]
         if count > 1 and metrics_output_file is None:
             raise ConfigurationError(
-                f"'{input_file}': expected files of different names, got '{name}' {count} times; name a file for the "
-                "metrics of each: --output-file ONE,OTHER"
+                f"'{input_file}': expected files with different names, got '{name}' {count} times; name a file for the "
+                "metrics of each one: --output-file ONE,OTHER"
             )
         metrics = original(archive_file, input_file, metrics_output_file, *args, **kwargs)
         if metrics_output_file is None:
@@ -51,9 +51,9 @@ def print_metrics_of_evaluate() -> None:
 def use_overrides() -> None:
     """Let `allennlp count-instances` and `allennlp build-vocab` use their `--overrides`.
 
-    Symptom: both ignore the option, and count the data, or build the vocabulary, that the config names. Cause: they
-    read the config without it. AllenNLP registers these functions before it imports a plugin, so they cannot be
-    replaced; the `Params` that they call reads the option of its caller.
+    Symptom: both ignore the option, and read the data that the config names. Cause: they read the config without it.
+    AllenNLP registers these functions before it imports plugins, so they cannot be replaced. Instead, the `Params` that
+    they call now reads the option from the variables of its caller.
     Guard: without the option nothing changes.
     """
 
@@ -66,7 +66,7 @@ def use_overrides() -> None:
 
 
 def explain_push_to_hf() -> None:
-    """Let `allennlp push-to-hf` name the command that takes its place.
+    """Let `allennlp push-to-hf` name the command that replaces it.
 
     Symptom: `TypeError: HfApi.create_repo() got an unexpected keyword argument 'name'`. Cause: huggingface_hub renamed
     the argument.
@@ -78,18 +78,19 @@ def explain_push_to_hf() -> None:
     def push(original: Function, repo_name: str, *args: Any, **kwargs: Any) -> None:
         source = kwargs.get("archive_path") or kwargs.get("serialization_dir") or "FOLDER"
         raise ConfigurationError(
-            "'push-to-hf': expected an older huggingface_hub, which this command was written for; its own command "
-            f"uploads a run: hf upload USER/{repo_name} {source}"
+            "'push-to-hf': expected an older huggingface_hub, for which this command was written; upload the run with "
+            f"its own command: hf upload USER/{repo_name} {source}"
         )
 
     replace_once(push_to_hf, "push_to_hf", push)
 
 
 def include_without_extras() -> None:
-    """Let `--include-package elmo_plugin` work where an extra, such as flair or matplotlib, is not installed.
+    """Let `--include-package elmo_plugin` work if an extra, such as flair or matplotlib, is not installed.
 
-    Symptom: `ModuleNotFoundError`, for a package that the run does not need. Cause: AllenNLP imports every module of an
-    included package; ours registers everything when it is imported. Guard: other packages are imported as before.
+    Symptom: `ModuleNotFoundError` for a package that the run does not need. Cause: AllenNLP imports every module of an
+    included package, but `import elmo_plugin` alone registers everything.
+    Guard: other packages are imported as before.
     """
 
     def include(original: Function, package_name: str, *args: Any, **kwargs: Any) -> None:

@@ -20,10 +20,10 @@ def check_keys_of_components() -> None:
 
     Symptom: `dataloader` in a config raises `key "data_loader" is required`, and the trainer ignores `num_epoch`;
     `dropout: null` raises `TypeError: '<' not supported`, `shuffle: null` means false, `crf: 2` means true, and
-    `elmo: ''` means the published weights. Cause: `FromParams` reads the keys that it knows first, passes unknown ones
-    to a constructor with `**kwargs`, checks few types, and never a null.
-    Guard: components of other packages are built as before. An unknown key that one of them accepts is a warning if it
-    looks like a known one.
+    `elmo: ''` means the published weights. Cause: `FromParams` first reads the keys that it knows, passes unknown keys
+    to a constructor with `**kwargs`, and checks few types and no nulls.
+    Guard: components of other packages are built as before. If one of them accepts an unknown key that looks like a
+    known one, a warning is logged.
     """
     package = __name__.partition(".")[0]
 
@@ -50,10 +50,10 @@ def check_keys_of_components() -> None:
 
 
 def check_overrides() -> None:
-    """Name what `--overrides` expects.
+    """Reject `--overrides` that are not an object.
 
-    Symptom: `allennlp train … -o 5` ends with `TypeError: 'int' object is not iterable`. Cause: AllenNLP takes any JSON
-    for an object.
+    Symptom: `allennlp train … -o 5` ends with `TypeError: 'int' object is not iterable`. Cause: AllenNLP uses any JSON
+    value as an object.
     Guard: an object is used as before.
     """
 
@@ -68,11 +68,11 @@ def check_overrides() -> None:
 
 
 def suggest_names() -> None:
-    """Let the error for a misspelled `type`, and for a metric that the model lacks, say what there is.
+    """Let the errors for a misspelled `type`, and for a metric that the model lacks, suggest names.
 
-    Symptom: `lsmt not in acceptable choices for model.encoder.type`, followed by all of them; `the model did not
-    produce that metric`, without those that it did. Cause: AllenNLP suggests names in `by_name` only.
-    Guard: a name that looks like no other is an error with all choices, as before.
+    Symptom: `lsmt not in acceptable choices for model.encoder.type`, followed by all choices; `the model did not
+    produce that metric`, without the metrics that it produced. Cause: AllenNLP suggests names only in `by_name`.
+    Guard: the error for a name that looks like no other lists all choices, as before.
     """
 
     def pop_choice(original: Function, self: Params, key: str, choices: list[str], *args: Any, **kwargs: Any) -> Any:
@@ -96,11 +96,11 @@ def suggest_names() -> None:
 
 
 def repair_pretrained_modules() -> None:
-    """Let `_pretrained` replace a part that a model builds itself, such as `elmo` of `elmo_tagger`.
+    """Let `_pretrained` replace a part that a model builds itself, such as `elmo` in `elmo_tagger`.
 
     Symptom: `TypeError: Subscripted generics cannot be used …`. Cause: AllenNLP checks whether the module is a
     `Lazy[Elmo]`; now it checks for an `Elmo`. The error for a missing archive also says which key to override.
-    Guard: only for `_pretrained`, and for the model type `from_archive`.
+    Guard: only `_pretrained` and the model type `from_archive` are affected.
     """
 
     def construct(

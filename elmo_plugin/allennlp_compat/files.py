@@ -1,4 +1,4 @@
-"""Repairs of what a kill or a full disk leaves of a run of `allennlp train`."""
+"""Repairs of `allennlp train` for runs that are killed or run out of disk space."""
 
 import json
 import os
@@ -22,10 +22,10 @@ Name = Union[str, "os.PathLike[str]"]
 def write_files_atomically() -> None:
     """Let `allennlp train` write its files so that each is complete or does not exist.
 
-    Symptom: a kill while `config.json` is written, at the start or at any `--recover`, and the run cannot be recovered;
-    while the vocabulary is written, and `--recover` of distributed training continues with a part of it. A full disk
-    leaves half a `best.th`, `metrics.json` or `model.tar.gz`, and its error names no file.
-    Cause: AllenNLP opens each file for writing under its own name. Errors are now a `ConfigurationError` with the path.
+    Symptom: a run cannot be recovered if it is killed while `config.json` is written, at the start or at any
+    `--recover`. If it is killed while the vocabulary is written, `--recover` of distributed training continues with a
+    part of it. A full disk leaves an incomplete `best.th`, `metrics.json` or `model.tar.gz`; the error names no file.
+    Cause: AllenNLP writes each file under its final name. Errors are now a `ConfigurationError` with the path.
     Guard: none is needed; the content is the same.
     """
 
@@ -44,7 +44,8 @@ def write_files_atomically() -> None:
             original(self, partial)
 
     def save_model_state(original: Function, self: GradientDescentTrainer, path: Name) -> None:
-        with atomic_file(Path(path)) as partial, partial.open("wb") as file:  # a file, for errors with a cause
+        # With an open file instead of a path, errors of `torch.save` keep their cause.
+        with atomic_file(Path(path)) as partial, partial.open("wb") as file:
             original(self, file)
 
     def archive_model(
@@ -66,11 +67,11 @@ def write_files_atomically() -> None:
 
 
 def repair_recovery_after_the_last_epoch() -> None:
-    """Let a run that was killed after its last epoch end with `--recover` as it would have ended.
+    """Let `--recover` finish a run that was killed after its last epoch as if it had not been killed.
 
-    Symptom: `metrics.json` lacks the metrics of training and validation; a run that ran out of patience trains for
-    another epoch. Cause: the trainer gets the metrics from the epochs that it trains, and checks its patience only
-    after one. The metrics are now read from the last `metrics_epoch_….json`.
+    Symptom: `metrics.json` lacks the metrics of training and validation, and a run that ran out of patience trains for
+    another epoch. Cause: the trainer has the metrics only of epochs that it trains, and checks its patience only after
+    an epoch. The metrics are now read from the last `metrics_epoch_….json`.
     Guard: nothing is changed if an epoch is trained.
     """
 

@@ -27,9 +27,9 @@ def repair_saliency() -> None:
     """Let the saliency interpreters score each token by its own vector, and by 0 where all gradients are 0.
 
     Symptom: `simple-gradient` multiplies the gradient of every token by the vector of the first token. All three
-    interpreters return NaN for a text whose gradients are all 0, as from a model that is certain. Cause: a hook drops
-    the batch dimension, and the interpreter drops it again; scores are divided by their sum.
-    Guard: vectors that have a batch dimension and sums other than 0 are not changed.
+    interpreters return NaN for a text whose gradients are all 0, for example from a model that is certain. Cause: a
+    hook drops the batch dimension, and the interpreter drops another one; scores are divided by their sum.
+    Guard: vectors with a batch dimension, and sums other than 0, are not changed.
     """
 
     def aggregate(
@@ -55,8 +55,8 @@ def repair_hotflip() -> None:
     """Let the attacker `hotflip` use any token indexer beside `single_id`, and report it if `single_id` is missing.
 
     Symptom: `RuntimeError: ('Unsupported token indexer:', …)`, for example with `elmo_many_langs`; with characters
-    alone `NotImplementedError: Our heuristic for guessing the right token ids failed`. Cause: AllenNLP supports three
-    indexers. Hotflip replaces words by words of the vocabulary, so it needs their ids.
+    alone, `NotImplementedError: Our heuristic for guessing the right token ids failed`. Cause: AllenNLP supports only
+    three indexers. Hotflip replaces words by other words of the vocabulary, so it needs their ids.
     Guard: the original handles the indexers that it supports.
     """
 
@@ -82,9 +82,9 @@ def repair_influence() -> None:
     """Let `simple-influence` compare gradients of any layout, and of a text that does not use every parameter.
 
     Symptom: `RuntimeError: view size is not compatible with input tensor's size and stride` for a biLM; `One of the
-    differentiated Tensors appears to not have been used in the graph` for a CRF, whose transitions a text of one token
-    does not use. Cause: AllenNLP flattens gradients with `view`, and asks all texts for gradients of the parameters
-    that the first one used. Now an unused parameter has a gradient of 0.
+    differentiated Tensors appears to not have been used in the graph` for a CRF, because a text of one token does not
+    use its transitions. Cause: AllenNLP flattens gradients with `view`, and computes for every text the gradients of
+    the parameters that the first text used. Now an unused parameter has a gradient of 0.
     Guard: other gradients are not changed.
     """
 
@@ -93,5 +93,6 @@ def repair_influence() -> None:
         return flat
 
     replace_once(simple_influence, "_flatten_tensors", flatten)
+    autograd = types.SimpleNamespace(grad=partial(torch.autograd.grad, materialize_grads=True))
     for module in (influence_interpreter, simple_influence):
-        module.autograd = types.SimpleNamespace(grad=partial(torch.autograd.grad, materialize_grads=True))  # type: ignore[attr-defined]
+        module.autograd = autograd  # type: ignore[attr-defined]

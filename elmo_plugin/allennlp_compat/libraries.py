@@ -26,13 +26,13 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from elmo_plugin.allennlp_compat.patching import Function, replace_once
 
-# (category, start of the message, module that warns). The latter two are regular expressions.
+# (category, start of the message, module that warns). The last two are regular expressions.
 NOISE = (
-    # `torch.cuda.amp.autocast` and `GradScaler` are deprecated since torch 2.4. The trainer uses the first on every
-    # batch, also on a CPU, and Python prints the warning in the middle of the progress bar.
+    # `torch.cuda.amp.autocast` and `GradScaler` are deprecated since torch 2.4. The trainer uses `autocast` for every
+    # batch, even on a CPU, and Python prints the warning in the middle of the progress bar.
     (FutureWarning, r"`torch\.cuda\.amp\.", r"allennlp\.(training\.gradient_descent_trainer|nn\.parallel\.\w+)$"),
-    # PyTorch warns about each `pytorch_transformer` encoder, because AllenNLP never builds it with `batch_first`.
-    # Up to torch 2.6 the warning names PyTorch's own module.
+    # PyTorch warns about each `pytorch_transformer` encoder, because AllenNLP builds it without `batch_first`.
+    # Up to torch 2.6 the warning comes from PyTorch's own module.
     (
         UserWarning,
         "enable_nested_tensor is True",
@@ -46,11 +46,11 @@ def trust_numpy_scalars() -> None:
 
     Symptom: `UnpicklingError: Weights only load failed` on `--recover` with the scheduler `cosine`, with `combined`
     around it, or with a model whose metric is a NumPy number. Cause: torch 2.6 made `torch.load(weights_only=True)` the
-    default; `cosine` computes the learning rate with `np.cos`, and the metric tracker keeps the best metrics. Only the
-    number types of NumPy are added to the types that may be read, and the check stays on.
+    default, but `cosine` computes the learning rate with `np.cos`, and the metric tracker saves the best metrics. Only
+    NumPy's number types are added to the types that may be read; the check stays on.
     Guard: adding a type twice has no effect.
     """
-    rebuild_scalar: Any = np.float64(0).__reduce__()[0]  # NumPy 2 renamed its module; old runs name the old one
+    rebuild_scalar: Any = np.float64(0).__reduce__()[0]  # NumPy 2 renamed its module; old runs have the old name
     modules = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
     dtypes = {type(np.dtype(code)) for code in "?bhilqBHILQefd"}
     torch.serialization.add_safe_globals([(rebuild_scalar, module) for module in modules])
@@ -61,8 +61,8 @@ def repair_reduce_on_plateau() -> None:
     """Let the learning rate scheduler `reduce_on_plateau` be built. `verbose` is accepted and ignored.
 
     Symptom: `TypeError: ReduceLROnPlateau.__init__() got an unexpected keyword argument 'verbose'`. Cause: torch 2.7
-    removed the argument, and AllenNLP always passes it. Torch 2.6 warns of it, whatever its value.
-    Guard: a class that was repaired is not repaired again.
+    removed the argument, and AllenNLP always passes it. Torch 2.6 warns about it, whatever its value.
+    Guard: none is needed; older versions of torch build the same scheduler.
     """
 
     def build(original: Function, self: ReduceOnPlateauLearningRateScheduler, *args: Any, **kwargs: Any) -> None:
@@ -76,11 +76,11 @@ def repair_reduce_on_plateau() -> None:
 
 
 def repair_device_numbers() -> None:
-    """Let AllenNLP say that there is no GPU.
+    """Let AllenNLP report that there is no GPU.
 
     Symptom: `RuntimeError: Cannot access accelerator device when none is available` for `cuda_device: 0` on a machine
-    without a GPU. Cause: `torch.device(0)` raises there in torch 2.6, before AllenNLP has counted the GPUs.
-    Guard: a device that torch names is not changed.
+    without a GPU. Cause: `torch.device(0)` raises in torch 2.6, before AllenNLP has counted the GPUs.
+    Guard: if torch returns a device, it is not changed.
     """
 
     def int_to_device(original: Function, device: Union[int, torch.device]) -> torch.device:
@@ -98,8 +98,8 @@ def repair_wandb_callback() -> None:
 
     Symptom: `AttributeError: module 'wandb.util' has no attribute 'generate_id'`. Cause: wandb 0.28 made the function
     private. A new run now gets eight random characters as its id, as before.
-    Guard: an older wandb makes the id itself, and a recovered run keeps its own. wandb is imported only when a run
-    starts, because it need not be installed.
+    Guard: an older wandb generates the id itself, and a recovered run keeps its id. wandb is imported only when a run
+    starts, because it may not be installed.
     """
 
     def on_start(original: Function, self: WandBCallback, trainer: Any, is_primary: bool = True, **kwargs: Any) -> None:
@@ -114,8 +114,8 @@ def repair_pretrained_transformers() -> None:
     """Let the `pretrained_transformer*` tokenizers, indexers and vocabularies load their tokenizer.
 
     Symptom: `AttributeError: add_special_tokens conflicts with the method add_special_tokens in BertTokenizerFast`.
-    Cause: transformers 4.44 rejects a setting with the name of a method. AllenNLP never used the setting: it says on
-    every call whether it wants special tokens.
+    Cause: transformers 4.44 rejects a setting that has the name of a method. AllenNLP does not need the setting: every
+    call states whether it wants special tokens.
     Guard: if transformers accepts the setting, nothing is changed.
     """
 
@@ -134,8 +134,8 @@ def repair_token_ids_of_elmo() -> None:
     """Let `basic_classifier` run on `elmo_characters` alone. Its readable output then has no `tokens`.
 
     Symptom: `NotImplementedError: Our heuristic for guessing the right token ids failed` on the first batch. Cause:
-    AllenNLP 2 wants word ids for its output, and character ids are not word ids. Each sentence now gets no ids.
-    Guard: only for a batch (B, T, C) of `elmo_tokens` without another indexer. Anything else goes to the original, such
+    AllenNLP 2 needs word ids for its output, but there are only character ids. Each sentence now has no ids.
+    Guard: only for a batch (B, T, C) of `elmo_tokens` without another indexer. The original handles anything else, such
     as the single sentence of the attacker `hotflip`, which would use the ids.
     """
 
@@ -152,9 +152,9 @@ def repair_token_ids_of_elmo() -> None:
 
 
 def repair_extracted_archives() -> None:
-    """Reject an archive of a model that writes outside the folder that it is unpacked into.
+    """Reject a model archive that writes outside the folder into which it is unpacked.
 
-    Symptom: a `model.tar.gz` with a member `../name` or a link writes anywhere on the disk when it is loaded. Cause:
+    Symptom: a `model.tar.gz` with a member `../name` or a link can write anywhere on the disk when it is loaded. Cause:
     AllenNLP unpacks without a filter, and Python has a default filter only since 3.14. Such an archive now raises
     `tarfile.FilterError`.
     Guard: harmless archives are unpacked as before.
@@ -163,7 +163,7 @@ def repair_extracted_archives() -> None:
 
 
 class _FilteredTarFile(tarfile.TarFile):
-    """Replace the module `tarfile` in `archival`, which calls its `open`."""
+    """Stands for the module `tarfile` in `archival`, which calls its `open`."""
 
     extraction_filter = staticmethod(tarfile.data_filter)
 
@@ -171,9 +171,9 @@ class _FilteredTarFile(tarfile.TarFile):
 def repair_moving_average() -> None:
     """Let a `moving_average` average the parameters of the model after `--recover`.
 
-    Symptom: a recovered run validates, and keeps as its best, the weights themselves instead of their average. Cause:
-    `MovingAverage.load_state_dict` takes the parameters from the file, so it averages copies that no model has.
-    Guard: none is needed; the average keeps the parameters that it was built with.
+    Symptom: a recovered run validates, and saves as its best, the weights themselves instead of their average. Cause:
+    `MovingAverage.load_state_dict` takes the parameters from the file, so it averages copies that no model uses.
+    Guard: none is needed; the average keeps the parameters with which it was built.
     """
 
     def load_state_dict(original: Function, self: MovingAverage, state_dict: dict[str, Any]) -> None:
@@ -185,10 +185,10 @@ def repair_moving_average() -> None:
 def repair_half_precision() -> None:
     """Let models with `boe`, or with a masked softmax, run after `model.half()` and `model.bfloat16()`.
 
-    Symptom: `RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Half` behind the encoder `boe`,
+    Symptom: `RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Half` after the encoder `boe`,
     and `TypeError: Does not support dtype torch.bfloat16` from `sequence_cross_entropy_with_logits`. Cause: `boe`
-    divides by lengths in float32, and `tiny_value_of_dtype` does not know bfloat16. Bfloat16 now gets the tiny value of
-    float32, which has the same range.
+    divides by lengths in float32, and `tiny_value_of_dtype` has no value for bfloat16. Bfloat16 now gets the tiny value
+    of float32, which has the same range.
     Guard: supported types are not changed.
     """
 
@@ -209,10 +209,10 @@ def repair_half_precision() -> None:
 def repair_multitask() -> None:
     """Let each head of a `multitask` model that reads a text field read the texts of its own task.
 
-    Symptom: `IndexError: index out of range`, or texts of another task without any error, for each such head but the
-    first. Cause: the model replaces the tensors of a batch by those of the first head's task in place. Now each head
-    gets dictionaries of its own.
-    Guard: heads that read the output of the backbone only are not changed.
+    Symptom: all heads but the first raise `IndexError: index out of range`, or silently read the texts of another task.
+    Cause: the model replaces the tensors of a batch in place by those of the first head's task. Now each head gets its
+    own dictionaries.
+    Guard: heads that read only the output of the backbone are not changed.
     """
 
     def get_arguments(original: Function, self: MultiTaskModel, *args: Any) -> dict[str, Any]:
@@ -226,10 +226,10 @@ def repair_multitask() -> None:
 
 
 def silence_noise() -> None:
-    """Hide the warnings in `NOISE`, which AllenNLP causes and which no config can avoid.
+    """Hide the warnings in `NOISE`, which AllenNLP causes and no config can avoid.
 
     Guard: category, message and module must all match. `warnings.catch_warnings` drops filters that were added inside
-    it, so a second call may be needed after one.
+    it, so this function may have to be called again after it.
     """
     for category, message, module in NOISE:
         warnings.filterwarnings("ignore", message=message, category=category, module=module)

@@ -14,7 +14,7 @@ def replace_once(owner: Any, name: str, replacement: Function) -> None:
 
     `replacement` gets the original as its first argument. The new function keeps the name and the signature, and the
     original is its `__wrapped__`. A function of a module is also replaced in every module that has imported it by name,
-    so that `from allennlp.commands.train import train_model` may come before `import elmo_plugin`.
+    so `from allennlp.commands.train import train_model` may come before `import elmo_plugin`.
     """
     original = getattr(owner, name)
     if hasattr(original, "_repaired"):
@@ -27,6 +27,6 @@ def replace_once(owner: Any, name: str, replacement: Function) -> None:
     repaired._repaired = True  # type: ignore[attr-defined]
     setattr(owner, name, repaired)
     for module in list(sys.modules.values()) if inspect.ismodule(owner) else []:
-        names = getattr(module, "__dict__", {})  # `getattr` of the name would load the modules that load on demand
+        names = getattr(module, "__dict__", {})  # not `getattr(module, name)`, which would run lazy imports
         if names.get(name) is original:
             names[name] = repaired

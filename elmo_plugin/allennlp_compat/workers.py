@@ -19,13 +19,16 @@ from elmo_plugin.allennlp_compat.patching import Function, replace_once
 def repair_workers() -> None:
     """Let the `multiprocess` data loader spawn its workers, and fail when one of them is killed.
 
-    Symptoms: with `start_method: "spawn"` (or `"forkserver"`), `RuntimeError: A SemLock created in a fork context is
-    being shared with a process in a spawn context`. And training waits forever for a worker that was killed, for
-    example because memory ran out. Causes: Python 3.11.5 checks that a lock's context is that of the process that gets
-    it, and the loader passes the lock of the progress bar from the default context; now both are the same. And the
-    loader waits for a queue that nobody closes; now it looks after its workers while it waits, ends the others, and
-    raises `RuntimeError: DataLoader worker (pid …) is killed by signal: Killed`, as PyTorch's own loader does.
-    Guard: with the default start method the contexts are the same anyway; a worker that is not killed raises nothing.
+    Symptom 1: with `start_method: "spawn"` (or `"forkserver"`), `RuntimeError: A SemLock created in a fork context is
+    being shared with a process in a spawn context`. Cause: Python 3.11.5 checks that a lock has the context of the
+    process that gets it, and the loader creates the lock of the progress bar in the default context. Now both contexts
+    are the same.
+
+    Symptom 2: training waits forever for a worker that was killed, for example because memory ran out. Cause: the
+    loader waits for a queue that nobody closes. Now it checks its workers while it waits, ends the others, and raises
+    `RuntimeError: DataLoader worker (pid …) is killed by signal: Killed`, as PyTorch's own loader does.
+
+    Guard: with the default start method the contexts are the same anyway, and nothing changes unless a worker fails.
     """
     is_finalizing = sys.is_finalizing
 
@@ -40,14 +43,14 @@ def repair_workers() -> None:
         return workers, pipes
 
     def join_workers(original: Function, self: MultiProcessDataLoader, workers: Any, queue: Any, pipes: Any) -> None:
-        if is_finalizing():  # of this process, which has ended its workers
+        if is_finalizing():  # this process is exiting and has already ended its workers
             return
         try:
             if not any(worker.exitcode for worker in workers):
                 original(self, workers, queue, pipes)
         finally:
             if any(worker.exitcode for worker in workers):
-                for worker in workers:  # the killed one may hold the queue's locks, for which the others wait
+                for worker in workers:  # the killed one may hold locks of the queue, for which the others would wait
                     worker.kill()
                     worker.join()
 
@@ -57,11 +60,11 @@ def repair_workers() -> None:
 
 
 class _Watch:
-    """Stand for the functions of a queue that wait, and raise `RuntimeError` if a worker has died.
+    """Replaces the functions of a queue that wait; raises `RuntimeError` if a worker has died.
 
-    A worker that dies while it writes an item may leave a lock taken, or a part of the item in the pipe, whose rest
-    cannot be waited for with a timeout. SIGCHLD interrupts that. Its handler raises only in these functions, so that
-    the loader can end the other workers.
+    A worker that dies while it writes an item may leave a lock taken, or a part of the item in the pipe, and no timeout
+    limits the wait for the rest. SIGCHLD interrupts this wait. Its handler raises only in these functions, so that the
+    loader can end the other workers.
     """
 
     def __init__(self, queue: Any, workers: list[BaseProcess]) -> None:
@@ -75,11 +78,11 @@ class _Watch:
         return self._watched(self._next)
 
     def task_done(self) -> None:
-        """Say that the last item was dealt with."""
+        """Mark the last item as processed."""
         self._watched(self._task_done)
 
     def _watched(self, function: Function) -> Any:
-        is_main = current_thread() is main_thread()  # only there may a handler be set
+        is_main = current_thread() is main_thread()  # the only thread that may set a signal handler
         if is_main:
             self._earlier = signal.signal(signal.SIGCHLD, self._on_sigchld)
         try:
@@ -97,7 +100,7 @@ class _Watch:
                 return self._get(True, 1.0)
             except Empty:
                 self._check()
-            except Exception:  # a connection to a killed worker breaks before its end is known
+            except Exception:  # the connection to a killed worker breaks before its exit code is known
                 time.sleep(1)
                 self._check()
                 raise
