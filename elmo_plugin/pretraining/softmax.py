@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -213,7 +214,9 @@ def _convert_output(module: nn.Module, inputs: tuple[Tensor, ...], output: Tenso
 def saved_softmax(checkpoint: Checkpoint, words: list[str], input_dim: int) -> LmSoftmax:
     """Return the softmax that a biLM was trained with.
 
-    Raises `ConfigurationError` if it does not predict these words.
+    A file may hold its config, so only registered types are built. AllenNLP would import and call any other name.
+
+    Raises `ConfigurationError` if it does not predict these words, or if its config does not fit its weights.
     """
     assert checkpoint.softmax is not None
     if checkpoint.vocabulary != words:
@@ -222,8 +225,22 @@ def saved_softmax(checkpoint: Checkpoint, words: list[str], input_dim: int) -> L
             f"{len(checkpoint.vocabulary or [])} others; use a vocabulary of type 'pretrained_bilm', or set 'softmax'"
         )
     config, weights = checkpoint.softmax.config, dict(checkpoint.softmax.state_dict)
-    softmax = LmSoftmax.from_params(Params(dict(config)), vocab_size=len(words), input_dim=input_dim)
     if "weight" in weights and len(weights["weight"]) == len(words) + 1:
         weights["weight"] = weights["weight"][1:]  # it was tied to a table of words, whose row 0 is padding
+    choices = LmSoftmax.list_available()
+    if config.get("type") not in choices:
+        raise ConfigurationError(
+            f"'bilm', the type of its softmax: expected one of {', '.join(choices)}, got {config.get('type')!r}"
+        )
+
+    def build() -> LmSoftmax:
+        return LmSoftmax.from_params(Params({**deepcopy(config), "vocab_size": len(words), "input_dim": input_dim}))
+
+    try:
+        with torch.device("meta"):  # no memory for weights that the file does not hold
+            build().load_state_dict({"_extra_state": description_to_tensor(config), **weights}, assign=True)
+    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"'bilm': expected a softmax whose config fits its weights, got {error}") from error
+    softmax = build()
     softmax.load_state_dict({"_extra_state": softmax.get_extra_state(), **weights})
     return softmax

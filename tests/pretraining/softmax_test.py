@@ -1,6 +1,7 @@
 """The softmaxes `full` and `adaptive`, and what all three have in common: gradients, memory, ties, autocast."""
 
 import copy
+from pathlib import Path
 from typing import Any
 from weakref import ref
 
@@ -13,8 +14,10 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from elmo_plugin.checkpoints import Checkpoint, SavedSoftmax
 from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
-from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax
+from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, saved_softmax
+from tests.oracles import options
 
 V, P, N = 60, 16, 23
 CUTOFFS = [10, 30]
@@ -255,3 +258,33 @@ def test_a_config_names_it(config: dict[str, Any], kind: type, exact: bool) -> N
     softmax = LmSoftmax.from_params(Params(dict(config)), vocab_size=V, input_dim=P)
     assert isinstance(softmax, kind) and softmax.exact is exact
     assert (softmax.vocab_size, softmax.input_dim) == (V, P)
+
+
+def saved(softmax: LmSoftmax, **config: Any) -> LmSoftmax:
+    """Build a softmax from its weights and its changed config, as from a file."""
+    words = [str(row) for row in range(V)]
+    weights = {name: value for name, value in softmax.state_dict().items() if name != "_extra_state"}
+    checkpoint = Checkpoint(options(), {}, SavedSoftmax({**softmax.config, **config}, weights), words)
+    return saved_softmax(checkpoint, words, P)
+
+
+@pytest.mark.parametrize("softmax", every_softmax(), ids=lambda softmax: type(softmax).__name__)
+def test_a_saved_softmax_gives_the_same_losses(softmax: LmSoftmax) -> None:
+    vectors, targets = vectors_and_targets()
+    again = saved(softmax, vocab_size=V + 1, input_dim=2 * P)  # a file cannot change its sizes
+    assert type(again) is type(softmax) and again.config == softmax.config
+    torch.testing.assert_close(again.nll(vectors, targets), softmax.nll(vectors, targets))
+
+
+def test_a_file_cannot_name_another_class_to_call(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"softmax: expected one of .*full.*subprocess\.run"):
+        saved(FullSoftmax(V, P), type="subprocess.run", args=["touch", str(tmp_path / "touched")])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "config", [{"cutoffs": [10]}, {"div_value": 1e-9}, {"div_value": 1e200}, {"type": "full"}, {"type": ["full"]}]
+)
+def test_a_saved_config_that_does_not_fit_the_weights_is_an_error(config: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        saved(AdaptiveSoftmax(V, P, CUTOFFS), **config)
