@@ -57,7 +57,7 @@ def _repaired() -> None:
 
 @pytest.fixture
 def tagger(tmp_path: Path) -> dict[str, Any]:
-    """A config that trains a tagger within a fifth of a second."""
+    """Return a config that trains a tagger within a fifth of a second."""
     data = tmp_path / "tagged.tsv"
     data.write_text("\n".join(TAGGED))
     embedder = {"token_embedders": {"tokens": {"type": "embedding", "embedding_dim": 4}}}
@@ -74,10 +74,10 @@ def tagger(tmp_path: Path) -> dict[str, Any]:
 
 @Model.register("compat_test_tagger")
 class NumpyTagger(SimpleTagger):
-    """A tagger that counts with NumPy. Registered as a `Model` with name "compat_test_tagger"."""
+    """A tagger whose metrics are NumPy numbers. Registered as a `Model` with name "compat_test_tagger"."""
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
-        """Return what the tagger does, as NumPy numbers."""
+        """Return the metrics as NumPy numbers."""
         return {name: np.float64(value) for name, value in super().get_metrics(reset).items()}
 
 
@@ -86,16 +86,16 @@ class CharacterMean(TokenEmbedder):
     """Stands for ELMo. Registered as a `TokenEmbedder` with name "compat_test_embedder"."""
 
     def get_output_dim(self) -> int:
-        """One number a token."""
+        """Return 1: one number per token."""
         return 1
 
     def forward(self, elmo_tokens: Tensor) -> Tensor:
-        """(B, T, C) to (B, T, 1)."""
+        """Return the mean of the character ids, (B, T, C) to (B, T, 1)."""
         return elmo_tokens.float().mean(-1, keepdim=True)
 
 
 def original(owner: Any, name: str) -> Callable[..., Any]:
-    """Return AllenNLP's own function, if it was repaired here."""
+    """Return AllenNLP's own function. Skip the test if it needed no repair."""
     function = getattr(owner, name)
     if not hasattr(function, "__wrapped__"):
         pytest.skip(f"{name} needs no repair on this stack")
@@ -104,7 +104,7 @@ def original(owner: Any, name: str) -> Callable[..., Any]:
 
 @contextmanager
 def nothing_trusted() -> Iterator[None]:
-    """Remove every type that was added to what `torch.load` reads."""
+    """Remove every type that was added to the types that `torch.load` reads."""
     trusted = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
     try:
@@ -122,7 +122,7 @@ def train(config: dict[str, Any], folder: Path, num_epochs: int = 2, recover: bo
 
 
 def training_state(folder: Path, epochs: int) -> dict[str, Any]:
-    """Read the training state after so many epochs."""
+    """Read the training state after this many epochs."""
     return torch.load(folder / f"training_state_e{epochs}_b0.th")
 
 
@@ -194,7 +194,7 @@ def test_reduce_on_plateau_of_allennlp_fails() -> None:
 
 
 def spawning_loader(folder: Path, max_in_memory: Optional[int] = None) -> MultiProcessDataLoader:
-    """A loader with one spawned worker: for instances, at once, or if only so many may be in memory, for batches."""
+    """Return a loader with one spawned worker, which makes instances, or with `max_in_memory` batches."""
     data, reader = folder / "tagged.tsv", SequenceTaggingDatasetReader()
     data.write_text("\n".join(TAGGED))
     settings: dict[str, Any] = {"max_instances_in_memory": max_in_memory, "start_method": "spawn"}
@@ -234,7 +234,7 @@ def test_spawned_workers_of_allennlp_fail(
 
 
 class EndlessReader(DatasetReader):
-    """Sentences that fill any queue, so that its writer is at work when it is killed."""
+    """Yields sentences that fill any queue, so that a worker is writing when it is killed."""
 
     def __init__(self) -> None:
         super().__init__(manual_distributed_sharding=True, manual_multiprocess_sharding=True)
@@ -244,7 +244,7 @@ class EndlessReader(DatasetReader):
             yield Instance({"tokens": TextField([Token("word" * 20)] * 100)})
 
     def apply_token_indexers(self, instance: Any) -> None:
-        """One."""
+        """Give the tokens one indexer."""
         instance["tokens"].token_indexers = {"tokens": SingleIdTokenIndexer()}
 
 
@@ -268,7 +268,7 @@ def test_a_killed_worker_is_an_error(kind: str) -> None:
 
 @pytest.fixture
 def wandb(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
-    """Stands for wandb 0.28 and later, whose `util` makes no ids; keeps what `init` was called with."""
+    """Replace wandb by a stub of 0.28 or later, whose `util` generates no ids. It records the calls of `init`."""
     module: Any = types.ModuleType("wandb")
     module.util = types.SimpleNamespace()
     module.started = []
@@ -308,7 +308,7 @@ def test_wandb_callback_of_allennlp_fails(
 
 @pytest.fixture
 def bert(tmp_path: Path) -> str:
-    """A folder that transformers takes for a BERT of eleven word pieces."""
+    """Write a folder that transformers loads as a BERT with eleven word pieces."""
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "vocab.txt").write_text("\n".join(VOCABULARY))
     (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
@@ -334,7 +334,7 @@ def test_pretrained_transformer_of_allennlp_fails(bert: str, monkeypatch: pytest
 
 @pytest.fixture
 def classifier(tmp_path: Path) -> dict[str, Any]:
-    """A config of `basic_classifier` that sees characters alone."""
+    """Return a config of `basic_classifier` that reads only characters."""
     data = tmp_path / "labelled.jsonl"
     data.write_text('{"text": "the cat sat", "label": "cat"}\n{"text": "a dog", "label": "dog"}\n')
     indexers = {"elmo": {"type": "elmo_characters"}}
@@ -384,7 +384,7 @@ def test_token_ids_are_still_found_or_refused() -> None:
 
 
 def warnings_of(action: Callable[[], Any], silenced: bool = True) -> list[str]:
-    """What `action` warns of where every warning is shown, but for files that Python closes itself."""
+    """Return the warnings of `action` if all warnings are shown, except for files that Python closes itself."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", ResourceWarning)
@@ -432,7 +432,7 @@ def test_half_precision_of_allennlp_fails() -> None:
 
 
 def test_a_function_that_was_imported_before_is_replaced_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by `from allennlp.commands.train import train_model` before `import elmo_plugin`."""
+    """For example, `from allennlp.commands.train import train_model` comes before `import elmo_plugin`."""
     owner, user, other = (types.ModuleType(name) for name in ("compat_owner", "compat_user", "compat_other"))
     for module in (owner, user, other):
         monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -464,7 +464,7 @@ def test_repairs_are_idempotent() -> None:
 
 @pytest.fixture
 def evil_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An archive that wants to write `outside` beside the folder that it is unpacked into."""
+    """Write an archive whose member `outside` would be unpacked outside its folder."""
     (tmp_path / "unpacked").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "unpacked"))
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as archive:

@@ -1,4 +1,4 @@
-"""Who handles signals when, and what a second one does."""
+"""Which signals are handled, and what a second one does."""
 
 import gc
 import signal
@@ -64,7 +64,7 @@ def test_a_job_that_never_ended_leaves_the_handlers_of_the_next_one_alone_when_i
 
 
 def interrupt_twice() -> None:
-    """In a process of its own, whose first signal is not answered."""
+    """Send two signals to this process, which does not stop after the first."""
     stop_signals.BETWEEN = 0.0
     with on_stop_signal(lambda number: None):
         signal.raise_signal(signal.SIGTERM)

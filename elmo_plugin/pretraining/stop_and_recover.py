@@ -67,14 +67,15 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     except Stopped as stopped:
         received = [stopped.signal]
     except ProcessRaisedException as error:
-        _, is_wrong, message = error.msg.rpartition(f"{ConfigurationError.__name__}: ")
-        if is_wrong:
+        _, is_config_error, message = error.msg.rpartition(f"{ConfigurationError.__name__}: ")
+        if is_config_error:
             raise ConfigurationError(message.strip()) from error
         if not received:
             raise
     except ProcessExitedException as error:
-        received += [STOPS[error.exit_code]] if error.exit_code in STOPS else []
-        if not received:
+        if error.exit_code in STOPS:
+            received.append(STOPS[error.exit_code])
+        elif not received:
             memory = "; the system may have run out of memory" if error.signal_name == "SIGKILL" else ""
             sys.exit(f"allennlp train: {error.msg}{memory}; {_advice(given['serialization_dir'])}")
     name = Signals(received[0]).name

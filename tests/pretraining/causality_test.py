@@ -20,7 +20,7 @@ from tests.language_model_oracles import language_model as build
 from tests.oracles import options
 
 WIDTH = 8
-"""I, and P where that has to be the same."""
+"""I, and P for contextualizers in which both are equal."""
 SIZES = {"input_size": WIDTH, "hidden_size": 6}
 ELMO_LSTM = {"type": "elmo_lstm", **SIZES, "cell_size": 10, "num_layers": 2}
 PASSING: dict[str, dict[str, Any]] = {
@@ -46,7 +46,7 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
 
 
 class Wrapper(Seq2SeqEncoder):
-    """A bidirectional LSTM whose output is changed in some way."""
+    """A bidirectional LSTM with a changed output."""
 
     def __init__(self, spoil: str) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Wrapper(Seq2SeqEncoder):
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the check has warned of; AllenNLP logs there as well."""
+    """Return the warnings of the check, without other log records."""
     return [record.getMessage() for record in caplog.records if record.name == check_causality.__module__]
 
 
@@ -120,7 +120,7 @@ def test_positions_that_tell_where_a_sentence_begins_are_warned_of(caplog: pytes
 
 
 def test_allennlps_transformer_counts_positions_from_the_first_token(caplog: pytest.LogCaptureFixture) -> None:
-    """So its backward direction knows when the sentence begins; the forward one does not know when it ends."""
+    """Its backward direction knows where the sentence begins; its forward direction does not know where it ends."""
     pytest.importorskip("allennlp_models.lm")
     transformer = {"type": "bidirectional_language_model_transformer", "input_dim": 16}
     check_causality(encoder({**transformer, "hidden_dim": 8, "num_layers": 1}))
@@ -129,7 +129,7 @@ def test_allennlps_transformer_counts_positions_from_the_first_token(caplog: pyt
 
 
 def test_the_check_leaves_no_trace() -> None:
-    """Random numbers go on as they would have, and a stateful encoder has read nothing."""
+    """The random number generator, and the state of a stateful encoder, are as before."""
     contextualizer, twin = encoder(PASSING["stateful lstm"]), encoder(PASSING["stateful lstm"])
     torch.manual_seed(11)
     check_causality(contextualizer)
@@ -161,7 +161,7 @@ def test_a_language_model_checks_its_contextualizer() -> None:
 RANDOM_WORDS = [f"w{number}" for number in range(16)]
 LENGTH = 7
 ENTROPY = LENGTH * math.log(16) / (LENGTH + 1)
-"""Nats a token that no direction can do without: a boundary is certain after `LENGTH` words, a word never is."""
+"""The lowest possible loss in nats per token: a boundary is certain after `LENGTH` words, a word never is."""
 
 
 def random_sentences(seed: int) -> Iterator[list[list[str]]]:
@@ -172,7 +172,7 @@ def random_sentences(seed: int) -> Iterator[list[list[str]]]:
 
 
 def train_on_random_words(contextualizer: dict[str, Any]) -> dict[str, float]:
-    """Perplexities on held-out random words after training on others."""
+    """Return the perplexities on held-out random words after training on other random words."""
     sizes = options(char_cnn=None, dim=16, projection_dim=WIDTH).to_dict()
     model = build([*MARKS, *RANDOM_WORDS], bilm={"options": sizes}, contextualizer=contextualizer).train()
     assert isinstance(model, BidirectionalLanguageModel)

@@ -1,4 +1,4 @@
-"""What is on the disk after a save, a kill in the middle of one, and a disk that is full."""
+"""The files on disk after a save, after a kill during a save, and after the disk is full."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ BATCHES = 100
 
 
 class Trainer(SimpleNamespace):
-    """What a checkpointer asks of one: epochs and batches done, and weights to save."""
+    """The parts of a trainer that a checkpointer uses: completed epochs and batches, and weights to save."""
 
     data_loader = range(2 * BATCHES)
     _num_gradient_accumulation_steps = 2
@@ -30,28 +30,28 @@ class Trainer(SimpleNamespace):
     weights = torch.ones(2)
 
     def get_checkpoint_state(self) -> Optional[TrainerCheckpoint]:
-        """As AllenNLP's trainer gives it, in the first process."""
+        """Return a checkpoint state in the first process, as AllenNLP's trainer does."""
         point = {"epochs_completed": self.epochs, "batches_in_epoch_completed": self.batches}
         return TrainerCheckpoint({"weights": self.weights}, point) if self.is_primary else None
 
 
 def ask(checkpoints: AtomicCheckpointer, epochs: int, batches: int, **trainer: Any) -> bool:
-    """Whether it saves after this batch."""
+    """Return whether it saves a checkpoint after this batch."""
     return checkpoints.maybe_save_checkpoint(Trainer(epochs=epochs, batches=batches, **trainer), epochs, batches)
 
 
 def save(checkpoints: AtomicCheckpointer, epochs: int, batches: int, **trainer: Any) -> None:
-    """Save now."""
+    """Save a checkpoint."""
     checkpoints.save_checkpoint(Trainer(epochs=epochs, batches=batches, **trainer))
 
 
 def on_disk(folder: Path) -> list[str]:
-    """The names of all files."""
+    """Return the names of all files."""
     return sorted(path.name for path in folder.iterdir())
 
 
 def both(*points: str) -> list[str]:
-    """The names of whole checkpoints."""
+    """Return the file names of complete checkpoints."""
     return sorted(f"{kind}_state_{point}.th" for kind in ("model", "training") for point in points)
 
 
@@ -126,7 +126,7 @@ def test_a_resumed_run_counts_batches_from_the_checkpoint(tmp_path: Path) -> Non
 
 
 def ask_with_a_clock_of_ones_own(folder: Path) -> tuple[list[bool], list[int]]:
-    """One of two processes; by the first one's clock a checkpoint is due."""
+    """Ask in one of two processes, of which only the first is due to save."""
     rank = distributed.get_rank()
     checkpoints = AtomicCheckpointer(folder, save_every_num_minutes=10)
     asked: list[int] = []

@@ -1,4 +1,4 @@
-"""Two processes see together, learn and report what one process with twice the streams does."""
+"""Two processes together read, learn and report the same as one process with twice the streams."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ DIRECTIONS = ("forward", "backward")
 
 
 def stacked(first: Any, second: Any) -> Any:
-    """Windows of two processes as those of one."""
+    """Put the windows of two processes together as one process would read them."""
     windows = {
         direction: {name: torch.cat([first[direction][name], second[direction][name]]) for name in first[direction]}
         for direction in DIRECTIONS
@@ -64,7 +64,7 @@ def test_two_processes_share_out_the_batches_of_a_single_pass_and_have_as_many(t
 
 
 def test_two_processes_share_out_every_sentence_of_shuffled_passes_and_go_on_from_one_state(tmp_path: Path) -> None:
-    """Pools have fewer batches than there are processes, too."""
+    """Some pools have fewer batches than there are processes."""
     path = write_shards(tmp_path)
     ranks = in_two_processes(read, tmp_path / "run", path, BATCHES, 12, 1)
     sentences = [
@@ -103,7 +103,7 @@ def test_two_processes_learn_what_one_with_twice_the_streams_does(tmp_path: Path
 
 
 def test_two_processes_learn_from_a_text_without_rare_words(tmp_path: Path) -> None:
-    """The adaptive softmax has a cluster of words that do not occur, so its weights are not used."""
+    """The adaptive softmax has a cluster whose words do not occur, so its weights are not used."""
     path = write_shards(tmp_path, [f"{WORDS[3]} {WORDS[4]} {WORDS[3]}"] * 12)
     model = {"softmax": SOFTMAXES["adaptive"], "dropout": 0.0}
     alone = learn(path, WHOLE, model)
@@ -113,7 +113,7 @@ def test_two_processes_learn_from_a_text_without_rare_words(tmp_path: Path) -> N
 
 
 def test_gradients_of_one_half_of_the_streams_alone_are_others(tmp_path: Path) -> None:
-    """So that the test above compares something."""
+    """Otherwise the test above would compare nothing."""
     path = write_shards(tmp_path)
     model = {"softmax": SOFTMAXES["full"]}
     half, whole = (learn(path, keys, model)["gradients"] for keys in (HALF, WHOLE))

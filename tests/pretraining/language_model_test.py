@@ -34,7 +34,7 @@ LSTM = {"type": "lstm", "input_size": 8, "hidden_size": 6, "bidirectional": True
 
 
 def windows(folder: Path, model: BidirectionalLanguageModel, lines: list[str], **keys: Any) -> Iterator[Any]:
-    """Batches of windows over these sentences, in their order."""
+    """Return batches of windows over these sentences, in their order."""
     (folder / "text.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     loader = UnrolledStreams(TextShardsReader(), str(folder / "text.txt"), shuffle=False, **keys)
     loader.index_with(model.vocab)
@@ -42,12 +42,12 @@ def windows(folder: Path, model: BidirectionalLanguageModel, lines: list[str], *
 
 
 def sentences(model: BidirectionalLanguageModel, lines: list[str]) -> Config:
-    """The same as a batch of whole sentences."""
+    """Return a batch of whole sentences."""
     return {"tokens": WordIds(model.vocab).of_sentences([line.split() for line in lines])}
 
 
 def score(model: BidirectionalLanguageModel, batch: Config) -> tuple[float, float, float]:
-    """Loss, and the mean nats forward and backward, of one batch in evaluation."""
+    """Return the loss, and the mean nats forward and backward, of one batch in evaluation."""
     model.eval().get_metrics(reset=True)
     with torch.no_grad():
         loss = float(model(**batch)["loss"])
@@ -60,7 +60,7 @@ def score(model: BidirectionalLanguageModel, batch: Config) -> tuple[float, floa
 def test_a_sentence_in_windows_has_the_log_probabilities_that_it_has_at_once(
     tmp_path: Path, keys: Config, window: int
 ) -> None:
-    """bilm-tf's definition: the backward direction reads the same sentence from its end, window by window too."""
+    """As in bilm-tf, the backward direction reads each sentence from its end, window by window."""
     model = language_model(**keys)
     with torch.no_grad():
         whole = model(**sentences(model, HELDOUT[:1]))
@@ -97,7 +97,7 @@ def test_log_probabilities_are_those_of_the_sentence_whatever_lies_beside_it() -
 
 
 def test_the_gradient_is_cut_at_each_window(tmp_path: Path) -> None:
-    """Each sentence is one window: words of the first get a gradient from the second only where both are one window."""
+    """Words of the first sentence get a gradient from the second one only if both are in the same window."""
     lines = ["gull left fog", "sea came read"]
     model = language_model(**READING_WORDS).train()
     table = model.bilm.token_encoder.embedding  # type: ignore[union-attr]
@@ -148,7 +148,7 @@ def test_training_on_samples_reports_no_perplexity_but_evaluation_does() -> None
 
 
 def differentiate(model: BidirectionalLanguageModel, batches: list[Config]) -> tuple[float, torch.Tensor]:
-    """The mean loss and all its gradients in one row."""
+    """Return the mean loss, and all its gradients as one vector."""
     model.zero_grad()
     loss = torch.stack([model(**batch)["loss"] for batch in batches]).mean()
     loss.backward()
@@ -234,7 +234,7 @@ def test_a_bilm_of_many_langs_is_rejected(tmp_path: Path) -> None:
 
 
 def test_a_vocabulary_of_another_order_is_rejected() -> None:
-    """In AllenNLP's own the unknown word is first, and there are no boundaries."""
+    """In AllenNLP's default vocabulary the unknown word comes first, and there are no boundaries."""
     for given in (Vocabulary({"tokens": {"the": 3, "fog": 2, "sea": 1}}), Vocabulary()):
         with pytest.raises(ConfigurationError, match=r"'vocabulary'.*'text_shards'"):
             BidirectionalLanguageModel(given, {"options": CHARACTERS})

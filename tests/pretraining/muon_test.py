@@ -30,13 +30,13 @@ class Weights(nn.Module):
 
 
 def muon(of: nn.Module, **keys: object) -> Optimizer:
-    """What the trainer makes of a config."""
+    """Build the optimizer from a config, as the trainer does."""
     config = Params({"type": "muon", "lr": RATE, "adamw_lr": ADAMW_RATE, **keys})
     return Optimizer.from_params(config, model_parameters=list(of.named_parameters()))
 
 
 def steps(weights: nn.Module, optimizers: list[torch.optim.Optimizer], n_steps: int, first: int = 0) -> None:
-    """Take steps with gradients that depend on the step alone."""
+    """Take steps with gradients that depend only on the step."""
     for step in range(first, first + n_steps):
         generator = torch.Generator().manual_seed(step)
         for weight in weights.parameters():
@@ -46,7 +46,7 @@ def steps(weights: nn.Module, optimizers: list[torch.optim.Optimizer], n_steps: 
 
 
 def same(left: nn.Module, right: nn.Module) -> bool:
-    """Whether all weights are equal, bit for bit."""
+    """Return whether all weights are equal, bit for bit."""
     return all(torch.equal(a, b) for a, b in zip(left.parameters(), right.parameters(), strict=True))
 
 
@@ -71,7 +71,7 @@ def test_matrices_of_hidden_layers_get_muon_and_all_others_adamw() -> None:
 @NEEDS_MUON
 @pytest.mark.usefixtures("native_bfloat16")  # PyTorch's own Muon always computes in it
 def test_a_schedule_reaches_both() -> None:
-    """AllenNLP's `multi` keeps copies of the groups, which a schedule changes in vain."""
+    """AllenNLP's `multi` optimizer has copies of the groups, so a schedule that changes them has no effect."""
     weights, reference = Weights(), Weights()
     optimizer = muon(weights)
     schedule = LearningRateScheduler.from_params(

@@ -1,4 +1,4 @@
-"""Perplexity: the numbers of `allennlp evaluate` against those worked out word by word, and how they are summed."""
+"""Perplexity: the metrics of `allennlp evaluate` against values computed word by word, and how they are summed."""
 
 import json
 import math
@@ -41,7 +41,7 @@ MODELS: dict[str, tuple[Config, Config]] = {
 
 
 def train_and_load(folder: Path, name: str) -> tuple[Path, BidirectionalLanguageModel]:
-    """Train one of `MODELS` for an epoch; return its archive, and the model loaded from it."""
+    """Train one of `MODELS` for an epoch, and return its archive and the model loaded from it."""
     batches, model = MODELS[name]
     config = experiment(write_corpus(folder), batches, **model)
     config["trainer"]["num_epochs"] = 1
@@ -53,7 +53,7 @@ def train_and_load(folder: Path, name: str) -> tuple[Path, BidirectionalLanguage
 
 
 def deal(streams: int, window: int) -> list[list[list[str]]]:
-    """Sentences to streams as they run dry: each in turn takes what it needs for a window of T + 1 words a sentence."""
+    """Distribute sentences to streams: each in turn takes as many as fill a window, with T + 1 steps per sentence."""
     rest, dealt, ahead = list(SENTENCES), [[] for _ in range(streams)], [0] * streams
     while rest:
         for stream in range(streams):
@@ -66,7 +66,7 @@ def deal(streams: int, window: int) -> list[list[list[str]]]:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_evaluate_reports_the_full_softmax_of_held_out_text_as_worked_out_by_hand(tmp_path: Path, name: str) -> None:
-    """With streams the state is carried from sentence to sentence, by hand as well."""
+    """With streams, the state is carried from sentence to sentence, in the expected values too."""
     archive, model = train_and_load(tmp_path, name)
     batches, _ = MODELS[name]
     by_stream = deal(batches["streams"], batches["window"]) if batches == STREAMS else [[each] for each in SENTENCES]

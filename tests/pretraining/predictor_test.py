@@ -1,4 +1,4 @@
-"""The predictor `bilm`: log probabilities from both sides, against exported files that numpy reads."""
+"""The predictor `bilm`: its log probabilities against values computed with NumPy from exported files."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ QUESTIONS: list[Config] = [
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A language model trained a little, whose text is gone."""
+    """Train a language model briefly, and delete its text."""
     folder = tmp_path_factory.mktemp("archive")
     corpus = write_corpus(folder)
     train(experiment(corpus, {"type": "sentence_batches", "max_tokens": 60, "max_sentence_length": 20}), folder / "run")
@@ -50,14 +50,14 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def predictor(archive: Path) -> BiLMPredictor:
-    """Found without its name: it is the model's default."""
+    """Load the predictor without its name, because it is the model's default."""
     found = Predictor.from_path(str(archive))
     assert isinstance(found, BiLMPredictor)
     return found
 
 
 def in_tensorflows_terms(model: Any, tokens: list[str], folder: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Log probabilities forward, of w₁ … wₙ </S>, and backward, of <S> w₁ … wₙ, from exported files and numpy."""
+    """Compute log probabilities forward, of w₁ … wₙ </S>, and backward, of <S> w₁ … wₙ, from exported files."""
     assert isinstance(model, BidirectionalLanguageModel)
     write_files(folder, model.bilm)
     forward, backward = np.split(file_layers(folder, tokens)[-1].numpy(), 2, axis=-1)  # (T + 2, P) each
@@ -84,7 +84,7 @@ def assert_same(found: list[Config], wanted: list[Config]) -> None:
 
 
 def predict(archive: Path, text: Path, *options: object) -> list[Config]:
-    """The answers that `allennlp predict` writes."""
+    """Return the answers that `allennlp predict` writes."""
     answers = text.with_name("answers.jsonl")
     allennlp("predict", archive, text, "--silent", "--output-file", answers, *options)
     return [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]

@@ -1,4 +1,4 @@
-"""Training on a CPU keeps the memory that it frees, and oneDNN few of the shapes that it has met."""
+"""Training on a CPU keeps the memory that it frees, and oneDNN caches only a few shapes."""
 
 import os
 import platform
@@ -28,7 +28,7 @@ def faults():
 faults()
 print(faults(), keep_freed_memory(), faults() and faults())
 """
-"""Prints the page faults of a loop that allocates and frees, before and after, once the heap has grown."""
+"""Prints the page faults of a loop that allocates and frees memory, before and after, once the heap has grown."""
 
 MEET_SHAPES_TWICE = """
 import torch
@@ -41,7 +41,7 @@ for _ in range(2):
     for rows in range(8, 8 + PRIMITIVES + 10):
         product(torch.ones(rows, 8), weight)
 """
-"""Multiplies by more shapes than oneDNN may keep, and then by the same again."""
+"""Computes products of more shapes than oneDNN may cache, twice."""
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")

@@ -34,14 +34,14 @@ EACH_SIZE = pytest.mark.parametrize("name", ["small", "medium", pytest.param("or
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some lines, of more words than the largest vocabulary that a config here is shrunken to."""
+    """Write lines with more words than the largest vocabulary that a config is reduced to here."""
     path = tmp_path_factory.mktemp("text") / "shard.txt"
     path.write_text("".join(f"w{number} w{number + 1} w{number % 7} .\n" for number in range(0, 300, 2)))
     return path
 
 
 def params_of(name: str, text: Path) -> dict[str, Any]:
-    """A config as it is, but for its text, its vocabulary and its batches: these are small."""
+    """Return a config with a small text, a small vocabulary and small batches."""
     variables = {"LM_TRAIN": str(text), "LM_HELDOUT": str(text)}
     few = {"data_loader.batches_per_epoch": 2, "trainer.num_epochs": 1, "vocabulary.max_size": 200}
     params: dict[str, Any] = Params.from_file(
@@ -54,12 +54,12 @@ def params_of(name: str, text: Path) -> dict[str, Any]:
 
 
 def options_of(name: str, text: Path) -> BiLMOptions:
-    """The sizes that a config has."""
+    """Return the sizes in a config."""
     return BiLMOptions.from_dict(params_of(name, text)["model"]["bilm"]["options"])
 
 
 def count_by_hand(cell: int, width: int, n_highway: int) -> int:
-    """The weights of the published architecture, matrix by matrix, from the paper's description alone."""
+    """Count the weights of the published architecture, matrix by matrix, from the paper's description."""
     n_filters = sum(channels for _, channels in FILTERS)
     characters = 262 * 16 + sum((window * 16 + 1) * channels for window, channels in FILTERS)
     highways = n_highway * 2 * (n_filters + 1) * n_filters
@@ -99,7 +99,7 @@ def test_each_shape_on_the_way_is_the_published_one(name: str, text: Path) -> No
 
 @EACH_SIZE
 def test_it_trains_two_steps(name: str, text: Path) -> None:
-    """As the config says, but that nothing is written."""
+    """Train as the config says, but write nothing."""
     params = params_of(name, text)
     model = Model.from_params(Params(params["model"]), vocab=Vocabulary.from_params(Params(params["vocabulary"])))
     assert isinstance(model, BidirectionalLanguageModel)

@@ -1,4 +1,4 @@
-"""The sampled softmax: its sampler against what can be counted, its loss against plain Python."""
+"""The sampled softmax: its sampler against expected counts, its loss against plain Python."""
 
 import math
 from itertools import accumulate, permutations
@@ -14,7 +14,7 @@ V, P, K = 50, 8, 12
 
 
 def sampled(vocab_size: int = V, n_samples: int = K, seed: int = 0) -> SampledSoftmax:
-    """One with weights that do not hang on its seed, and a bias that is not zero."""
+    """Return a softmax whose weights do not depend on its seed, and whose bias is not zero."""
     torch.manual_seed(1)
     softmax = SampledSoftmax(vocab_size, P, n_samples, seed=seed)
     torch.nn.init.normal_(softmax.bias)
@@ -22,7 +22,7 @@ def sampled(vocab_size: int = V, n_samples: int = K, seed: int = 0) -> SampledSo
 
 
 def next_sample(softmax: SampledSoftmax) -> LogUniformSample:
-    """What the next call of `forward` will draw."""
+    """Return the sample that the next call of `forward` will draw."""
     ahead = SampledSoftmax(softmax.vocab_size, P, softmax.n_samples, seed=softmax.seed)
     ahead.load_state_dict(softmax.state_dict())
     return ahead.draw()
@@ -33,7 +33,7 @@ def chances(vocab_size: int) -> list[float]:
 
 
 def plain_loss(softmax: SampledSoftmax, sample: LogUniformSample, vector: Tensor, target: int) -> float:
-    """Of one token, a number at a time."""
+    """Compute the loss of one token, score by score."""
 
     def score(word: int) -> float:
         product = sum(x * w for x, w in zip(vector.tolist(), softmax.weight[word].tolist(), strict=True))

@@ -19,12 +19,12 @@ RATES = [0.5, 0.003]
 
 
 def optimizer() -> SGD:
-    """Two groups of parameters, each of its own rate."""
+    """Return an optimizer with two groups of parameters, each with its own learning rate."""
     return SGD([{"params": [torch.nn.Parameter(torch.ones(1))], "lr": rate} for rate in RATES], lr=1.0)
 
 
 def schedule(of: Optimizer, warmup: int = WARMUP, epochs: int = EPOCHS) -> LearningRateScheduler:
-    """What the trainer makes of a config."""
+    """Build the schedule from a config, as the trainer does."""
     config = Params({"type": "warmup_cosine", "warmup_steps": warmup})
     made = LearningRateScheduler.from_params(config, optimizer=of, num_epochs=epochs, num_steps_per_epoch=PER_EPOCH)
     assert isinstance(made, WarmUpCosine)
@@ -32,12 +32,12 @@ def schedule(of: Optimizer, warmup: int = WARMUP, epochs: int = EPOCHS) -> Learn
 
 
 def rates(of: Optimizer) -> list[float]:
-    """Of each group now."""
+    """Return the current learning rate of each group."""
     return [group["lr"] for group in of.param_groups]
 
 
 def part(step: int, warmup: int, total: int = TOTAL) -> float:
-    """How much of its own rate a group has at a batch, counted from 1."""
+    """Return the expected factor of the learning rate at a batch, counted from 1."""
     if step < warmup:
         return step / warmup
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
@@ -67,7 +67,7 @@ def test_the_first_batch_the_peak_the_middle_and_the_last_are_known() -> None:
 
 
 def resume(path: Path, epochs: int) -> tuple[SGD, LearningRateScheduler]:
-    """What a recovered run has, built anew and given the states of a file."""
+    """Build an optimizer and a schedule as a recovered run does, from the states in a file."""
     trained = optimizer()
     scheduler = schedule(trained, epochs=epochs)
     states: dict[str, Any] = torch.load(path, weights_only=True)

@@ -1,4 +1,4 @@
-"""Batches of whole sentences: every sentence once, of like length, no more tokens than fit."""
+"""Batches of whole sentences: every sentence once, similar lengths, and no more tokens than allowed."""
 
 from collections.abc import Iterator
 from itertools import chain, cycle, islice, pairwise
@@ -15,25 +15,25 @@ MAX_TOKENS = 24
 
 
 def sentences_of(batch: dict[str, Any]) -> list[list[int]]:
-    """The ids of each sentence of a batch, which must be left-aligned."""
+    """Return the ids of each sentence of a batch, which must be left-aligned."""
     rows = [[word for word in row if word] for row in batch["tokens"]["words"]["tokens"].tolist()]
     assert [len(row) for row in rows] == (batch["tokens"]["words"]["tokens"] > 0).sum(dim=1).tolist()
     return rows
 
 
 def batches_of(data_path: str, **keys: Any) -> Any:
-    """The loader that a config makes."""
+    """Build the loader from a config."""
     sizes = {"max_tokens": MAX_TOKENS, "max_sentence_length": 20}
     return build_loader(data_path, **{"type": "sentence_batches", **sizes, **keys})
 
 
 def as_ids(sentences: list[list[str]]) -> list[list[int]]:
-    """Sorted, as their order is not theirs."""
+    """Return sentences sorted, to compare them without their order."""
     return sorted([*map(id_of, sentence)] for sentence in sentences)
 
 
 def read_on(loader: Any, epochs: int) -> Iterator[list[list[int]]]:
-    """The batches of so many epochs."""
+    """Return the batches of several epochs."""
     for _ in range(epochs):
         yield from map(sentences_of, loader)
 

@@ -1,4 +1,4 @@
-"""What both data loaders of text shards do: resume a run, and name what they cannot read."""
+"""Both data loaders of text shards: they resume a run, and name files that they cannot read."""
 
 import re
 from itertools import chain, cycle, islice
@@ -25,7 +25,7 @@ def _small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def epochs_of(loader: Any) -> list[Any]:
-    """The batches of `EPOCHS` epochs."""
+    """Return the batches of `EPOCHS` epochs."""
     return [batch for _ in range(EPOCHS) for batch in loader]
 
 

@@ -1,4 +1,4 @@
-"""The softmaxes `full` and `adaptive`, and what all three have in common: gradients, memory, ties, autocast."""
+"""The softmaxes `full` and `adaptive`, and the properties of all three: gradients, memory, ties, autocast."""
 
 import copy
 from pathlib import Path
@@ -24,14 +24,14 @@ CUTOFFS = [10, 30]
 
 
 def vectors_and_targets(n_tokens: int = N, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    """Vectors large enough for probabilities far from uniform, and targets from everywhere in the vocabulary."""
+    """Return vectors large enough for probabilities far from uniform, and targets from the whole vocabulary."""
     generator = torch.Generator().manual_seed(3)
     vectors = 3 * torch.randn(n_tokens, P, generator=generator, dtype=dtype)
     return vectors, torch.randint(V, (n_tokens,), generator=generator)
 
 
 def lively(softmax: LmSoftmax) -> Any:
-    """The softmax with a bias that is not zero, where it has one."""
+    """Give the softmax a bias that is not zero, if it has one."""
     if hasattr(softmax, "bias"):
         nn.init.normal_(softmax.bias)
     return softmax
@@ -43,7 +43,7 @@ def every_softmax() -> list[LmSoftmax]:
 
 
 def gradients(loss: Tensor, *leaves: Tensor) -> tuple[Tensor, ...]:
-    """For a loss that weighs every token differently."""
+    """Return the gradients of a loss in which every token has another weight."""
     return torch.autograd.grad((loss * torch.linspace(-1, 2, len(loss)).to(loss)).sum(), leaves)
 
 
@@ -83,7 +83,7 @@ def test_the_gradients_of_each_are_those_of_finite_differences(softmax: LmSoftma
 
 
 class TensorsMade(TorchDispatchMode):
-    """Remembers how large each tensor was that any operation made, and which of them are still there."""
+    """Records the size of each tensor that an operation returns, and which of these tensors still exist."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ def test_the_parameters_of_adaptive_keep_their_names() -> None:
 
 
 def test_a_cluster_whose_words_do_not_occur_gets_gradients_of_zero() -> None:
-    """Processes that train together wait for the gradients of all weights."""
+    """Processes that train together wait for a gradient of every weight."""
     softmax = AdaptiveSoftmax(V, P, CUTOFFS)
     vectors, _ = vectors_and_targets(3)
     softmax(vectors, torch.tensor([0, 1, CUTOFFS[0]])).sum().backward()

@@ -33,7 +33,7 @@ OF_ONE = {
 
 
 def run_config(folder: Path, loader: str, processes: int = 1) -> dict[str, Any]:
-    """A run without dropout, whose random numbers are those of a process."""
+    """Return the config of a run without dropout, because each process draws other random numbers."""
     keys = config(folder, loader, callbacks=["exact_resume", "stop"])
     keys["model"]["dropout"] = 0.0
     for block, values in (OF_ONE if processes == 1 else OF_TWO)[loader].items():
@@ -49,7 +49,7 @@ def quickly_started(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stop_after(batch: int, keys: dict[str, Any], run: Path) -> None:
-    """Train, or resume, until this batch, after which the last process gets SIGTERM."""
+    """Train, or resume, until SIGTERM reaches the last process after this batch."""
     run.with_name("stop_after").write_text(str(batch))
     with pytest.raises(SystemExit) as stopped:
         train(keys, run, recover=run.exists())

@@ -1,4 +1,4 @@
-"""Text shards through AllenNLP's own loaders: every sentence once, in pieces that are not too long."""
+"""Text shards through AllenNLP's own loaders: every sentence once, split if it is too long."""
 
 from pathlib import Path
 from typing import Any
@@ -19,21 +19,21 @@ LINES = ["the cat sat", "on", "the mat", "", "Gänge 東京 😀 x", "on and on"
 
 @pytest.fixture
 def pattern(tmp_path: Path) -> str:
-    """Two shards of `LINES`."""
+    """Write two shards of `LINES`."""
     (tmp_path / "a.txt").write_text("\n".join(LINES[:2]) + "\n", encoding="utf-8")
     (tmp_path / "b.txt").write_text("\n".join(LINES[2:]) + "\n", encoding="utf-8")
     return str(tmp_path / "*.txt")
 
 
 def reader(**keys: Any) -> TextShardsReader:
-    """The reader that a config makes."""
+    """Build the reader from a config."""
     made = DatasetReader.from_params(Params({"type": "text_shards", **keys}))
     assert isinstance(made, TextShardsReader)
     return made
 
 
 def words(instance: Instance) -> str:
-    """The tokens of an instance, with blanks between them."""
+    """Return the tokens of an instance, joined with spaces."""
     return " ".join(token.text for token in instance["tokens"].tokens)  # type: ignore[attr-defined]
 
 

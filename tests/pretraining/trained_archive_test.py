@@ -1,4 +1,4 @@
-"""From text to an archive, and from the archive to everything that reads a biLM, the text long gone."""
+"""From text to an archive, and from the archive, without the text, to everything that reads a biLM."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ ELMO_LSTM = {"type": "elmo_lstm", "input_size": 8, "hidden_size": 8, "cell_size"
 
 
 class Run(NamedTuple):
-    """A language model as it was when training ended, its best perplexity, and where its archive lies."""
+    """A language model at the end of training, its best perplexity, and the path of its archive."""
 
     model: BidirectionalLanguageModel
     perplexity: float
@@ -45,7 +45,7 @@ class Run(NamedTuple):
 
 
 def pretrain(folder: Path, batches: Config, **model: object) -> Run:
-    """Train; delete the text; evaluate and embed from what is left."""
+    """Train, delete the text, and evaluate and embed with the archive."""
     corpus = write_corpus(folder)
     trained = train(experiment(corpus, batches, **model), folder / "run")
     assert isinstance(trained, BidirectionalLanguageModel)
@@ -59,12 +59,12 @@ def pretrain(folder: Path, batches: Config, **model: object) -> Run:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A model of characters."""
+    """Train a model that reads characters."""
     return pretrain(tmp_path_factory.mktemp("run"), STREAMS)
 
 
 def layers(bilm: BiLM, ids: Tensor) -> Tensor:
-    """All layers (L, B, T + 2, D), zero beyond a sentence."""
+    """Return all layers (L, B, T + 2, D), zero beyond the end of a sentence."""
     output = bilm(ids)
     return output.layers * output.mask[None, ..., None]
 
@@ -76,7 +76,7 @@ def assert_evaluates_to_its_best(run: Run) -> None:
 
 
 def embedder(run: Run, mix: str) -> TokenEmbedder:
-    """ELMo with the archive's biLM."""
+    """Return ELMo with the biLM of the archive."""
     config = {"type": "elmo", "bilm": {"pretrained": str(run.archive)}, "mix": mix, "dropout": 0.0}
     return TokenEmbedder.from_params(Params(config)).eval()
 

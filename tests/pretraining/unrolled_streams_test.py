@@ -1,4 +1,4 @@
-"""Windows over streams, word by word against bilm-tf's way of reading."""
+"""Windows over streams, compared word by word with bilm-tf's reader."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,17 +19,17 @@ SIZES = [(1, 1), (1, 7), (3, 1), (2, 5), (4, 20), (30, 3), (1, 1000), (5, 1000)]
 
 
 def streams(data_path: str, streams: int, window: int, **keys: Any) -> Any:
-    """The loader that a config makes."""
+    """Build the loader from a config."""
     return build_loader(data_path, type="unrolled_streams", streams=streams, window=window, **keys)
 
 
 def padded(rows: list[list[str]], window: int) -> list[list[int]]:
-    """Words as ids, 0 beyond the end of a row."""
+    """Convert words to ids, with 0 beyond the end of a row."""
     return [[*map(id_of, row), *[0] * (window - len(row))] for row in rows]
 
 
 def assert_window(found: dict[str, Tensor], wanted: list[Row], window: int) -> None:
-    """Ids and characters of one direction."""
+    """Return the ids and characters of one direction."""
     inputs, targets = ([list(part) for part in rows] for rows in zip(*wanted, strict=True))
     assert found["words"].tolist() == padded(inputs, window)
     assert found["targets"].tolist() == padded(targets, window)
@@ -74,7 +74,7 @@ def test_a_line_of_100_000_tokens_runs_through_its_stream(tmp_path: Path) -> Non
 
 
 def all_passes(loader: Any) -> Iterator[list[str]]:
-    """The sentences of pass after pass."""
+    """Yield the sentences of endless passes."""
     for epoch in count():
         yield from (sentence for sentence, _ in loader.stream.sentences(epoch))
 

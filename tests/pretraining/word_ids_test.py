@@ -1,4 +1,4 @@
-"""Words to ids, against AllenNLP's own indexers."""
+"""Conversion of words to ids, compared with AllenNLP's own indexers."""
 
 import pytest
 import torch

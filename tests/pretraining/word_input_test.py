@@ -1,4 +1,4 @@
-"""A language model that reads words: one table of vectors to read with and to predict with, if asked."""
+"""A language model that reads words, with separate tables for reading and predicting, or a shared one."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ BATCHES = {"type": "sentence_batches", "max_tokens": 40, "max_sentence_length": 
 
 
 def tables(model: object) -> tuple[torch.nn.Parameter, torch.nn.Parameter]:
-    """What words are read with (V + 1, P), and what they are predicted with."""
+    """Return the table with which words are read (V + 1, P), and the one with which they are predicted."""
     assert isinstance(model, BidirectionalLanguageModel)
     encoder, softmax = model.bilm.token_encoder, model.softmax
     assert isinstance(encoder, WordEncoder) and isinstance(softmax, WordVectorSoftmax)
@@ -35,7 +35,7 @@ def tables(model: object) -> tuple[torch.nn.Parameter, torch.nn.Parameter]:
 
 
 def loss(model: BidirectionalLanguageModel, lines: list[str]) -> torch.Tensor:
-    """The loss of sentences."""
+    """Return the loss of sentences."""
     return model(tokens=WordIds(model.vocab).of_sentences([line.split() for line in lines]))["loss"]
 
 
@@ -141,7 +141,7 @@ OTHER_ORDER = ["</S>", *sorted(WORDS[3:]), "<S>", "<UNK>"]
 
 
 def write_pair(folder: Path, words: list[str]) -> Path:
-    """A word-input biLM in bilm-tf's files with its vocabulary."""
+    """Write a word-input biLM in bilm-tf's format, with its vocabulary."""
     folder.mkdir(exist_ok=True)
     tensorflow_file(folder, {**WORD_INPUT, "n_tokens_vocab": len(words)}, len(words))
     (folder / "vocabulary.txt").write_text("\n".join(words), encoding="utf-8")
@@ -149,7 +149,7 @@ def write_pair(folder: Path, words: list[str]) -> Path:
 
 
 def log_probs_by_hand(folder: Path, own: list[str], model: BidirectionalLanguageModel, sentence: list[str]) -> Any:
-    """Forward and backward log probabilities of a sentence, straight from the files and under the model's softmax."""
+    """Compute the log probabilities of a sentence in both directions from the files, with the softmax of the model."""
     ids = {word: line for line, word in enumerate(own, 1)}
     boundaries = ids["<S>"], ids["</S>"]
     inputs = [ids.get(word, ids["<UNK>"]) for word in sentence]
@@ -165,7 +165,7 @@ def log_probs_by_hand(folder: Path, own: list[str], model: BidirectionalLanguage
 @pytest.mark.parametrize("own", [WORDS, OTHER_ORDER], ids=["training", "other order"])
 @pytest.mark.parametrize("share", [False, True])
 def test_fine_tuning_and_its_predictor_read_the_words_of_the_file(tmp_path: Path, own: list[str], share: bool) -> None:
-    """Trained without learning, so that the archive still holds the weights of the file."""
+    """Training has a learning rate of 0, so the archive still has the weights of the file."""
     folder = write_pair(tmp_path / "bilm", own)
     config = experiment(write_corpus(tmp_path), BATCHES, bilm=str(folder), dropout=0.0, share_embedding_softmax=share)
     files = config["train_data_path"]
@@ -203,7 +203,7 @@ def test_a_vocabulary_without_an_unknown_word_cannot_be_predicted_over(tmp_path:
 
 
 def test_an_archive_of_ours_is_fine_tuned(tmp_path: Path) -> None:
-    """Its words have the order of the file since it was trained."""
+    """Its words were put into the order of the vocabulary file when it was trained."""
     config = experiment(write_corpus(tmp_path), BATCHES, **SHARED)
     trained = train(config, tmp_path / "run")
     archive = tmp_path / "run/model.tar.gz"
