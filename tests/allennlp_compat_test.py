@@ -289,7 +289,7 @@ def test_wandb_run_starts_and_resumes_under_one_id(tagger: dict[str, Any], tmp_p
     assert another["id"] != first["id"]
 
 
-def test_wandb_that_makes_ids_is_asked(tagger: dict[str, Any], tmp_path: Path, wandb: Any) -> None:
+def test_an_older_wandb_generates_its_own_ids(tagger: dict[str, Any], tmp_path: Path, wandb: Any) -> None:
     wandb.util.generate_id = lambda: "its own"
     tagger["trainer"]["callbacks"] = ["wandb"]
     train(tagger, tmp_path / "run")
@@ -367,7 +367,7 @@ def test_basic_classifier_of_allennlp_fails(
         train(classifier, tmp_path / "run")
 
 
-def test_token_ids_are_still_found_or_refused() -> None:
+def test_token_ids_are_still_found_or_rejected() -> None:
     characters, ids = torch.ones(2, 3, 50, dtype=torch.long), torch.ones(2, 3, dtype=torch.long)
     find = nn_util.get_token_ids_from_text_field_tensors
     assert find({"elmo": {"elmo_tokens": characters}, "tokens": {"tokens": ids}}) is ids
@@ -394,13 +394,13 @@ def warnings_of(action: Callable[[], Any], silenced: bool = True) -> list[str]:
     return [str(warning.message) for warning in caught]
 
 
-def test_training_warns_of_nothing(tagger: dict[str, Any], tmp_path: Path) -> None:
+def test_training_causes_no_warnings(tagger: dict[str, Any], tmp_path: Path) -> None:
     noisy = warnings_of(lambda: train(tagger, tmp_path / "noisy"), silenced=False)
     assert noisy and all("torch.cuda.amp.autocast" in message for message in noisy)
     assert warnings_of(lambda: train(tagger, tmp_path / "quiet")) == []
 
 
-def test_transformer_encoder_warns_of_nothing(tagger: dict[str, Any], tmp_path: Path) -> None:
+def test_a_transformer_encoder_causes_no_warnings(tagger: dict[str, Any], tmp_path: Path) -> None:
     sizes = {"input_dim": 4, "num_layers": 1, "num_attention_heads": 2, "feedforward_hidden_dim": 4}
     tagger["model"]["encoder"] = {"type": "pytorch_transformer", **sizes}
     noisy = warnings_of(lambda: train(tagger, tmp_path / "noisy"), silenced=False)
@@ -408,13 +408,13 @@ def test_transformer_encoder_warns_of_nothing(tagger: dict[str, Any], tmp_path: 
     assert warnings_of(lambda: train(tagger, tmp_path / "quiet")) == []
 
 
-def test_a_users_own_warnings_are_shown() -> None:
+def test_warnings_of_user_code_are_shown() -> None:
     (message,) = warnings_of(lambda: torch.cuda.amp.autocast(False))
     assert "torch.cuda.amp.autocast" in message
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_boe_gives_the_type_that_it_is_given_and_bfloat16_has_a_tiny_value(dtype: torch.dtype) -> None:
+def test_boe_keeps_the_type_of_its_input_and_bfloat16_has_a_tiny_value(dtype: torch.dtype) -> None:
     tokens, mask = torch.ones(2, 3, 4, dtype=dtype), torch.tensor([[True, True, False], [False] * 3])
     found = BagOfEmbeddingsEncoder(4, averaged=True)(tokens, mask)
     assert torch.equal(found, torch.tensor([[1.0] * 4, [0.0] * 4], dtype=dtype))
@@ -490,7 +490,7 @@ def test_an_archive_writes_nothing_outside_its_folder(evil_archive: Path) -> Non
 
 
 @pytest.mark.parametrize(("is_repaired", "wanted"), [(True, 0.5), (False, 1.0)])
-def test_a_moving_average_that_was_read_again_is_of_the_models_weights(
+def test_a_restored_moving_average_averages_the_weights_of_the_model(
     is_repaired: bool, wanted: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_repaired:
@@ -505,13 +505,13 @@ def test_a_moving_average_that_was_read_again_is_of_the_models_weights(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_here_is_named() -> None:
+def test_a_missing_gpu_is_named() -> None:
     with pytest.raises(ConfigurationError, match="none is available"):
         check_for_gpu(77)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_its_repair_torch_comes_first() -> None:
+def test_without_its_repair_torch_raises_first() -> None:
     if torch.__version__ >= "2.7":
         pytest.skip("later releases of torch name the device")
     with pytest.raises(RuntimeError, match="accelerator"):

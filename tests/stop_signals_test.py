@@ -30,7 +30,7 @@ def test_a_job_stops_with_the_exit_code_of_a_shell(number: signal.Signals, code:
     assert stopped.value.code == code and stopped.value.signal is number  # type: ignore[attr-defined]
 
 
-def test_one_signal_is_reacted_to_and_those_right_after_it_are_ignored() -> None:
+def test_only_the_first_signal_is_handled_and_signals_right_after_it_are_ignored() -> None:
     received: list[int] = []
     with on_stop_signal(received.append):
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
@@ -38,7 +38,7 @@ def test_one_signal_is_reacted_to_and_those_right_after_it_are_ignored() -> None
     assert received == [signal.SIGTERM]
 
 
-def test_errors_of_work_that_was_broken_off_are_the_stop_and_others_are_themselves() -> None:
+def test_an_error_of_interrupted_work_becomes_stopped_and_other_errors_stay() -> None:
     with pytest.raises(Stopped), on_stop_signal(stop):
         try:
             signal.raise_signal(signal.SIGTERM)
@@ -49,7 +49,7 @@ def test_errors_of_work_that_was_broken_off_are_the_stop_and_others_are_themselv
         raise OSError("disk full")
 
 
-def test_a_job_that_never_ended_leaves_the_handlers_of_the_next_one_alone_when_it_is_collected() -> None:
+def test_collecting_a_job_that_never_ended_leaves_the_handlers_of_the_next_one_alone() -> None:
     received: list[int] = []
     with ExitStack() as stack:
         stack.callback(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))

@@ -113,7 +113,7 @@ def test_a_slight_leak_is_found(spoil: str, direction: str, which: str) -> None:
     check_causality(Wrapper("nothing"))
 
 
-def test_positions_that_tell_where_a_sentence_begins_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_direction_that_knows_where_a_sentence_begins_gets_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     check_causality(Wrapper("positions"))
     (message,) = warnings_of(caplog)
     assert "backward outputs of 'Wrapper'" in message and "how many tokens precede" in message
@@ -197,7 +197,7 @@ def test_random_words_are_not_predicted_better_than_chance() -> None:
         assert ENTROPY - 0.01 < nats < ENTROPY + 0.08  # and it did learn where sentences end
 
 
-def test_a_leak_that_slips_past_the_check_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leak_that_the_check_missed_would_show_in_perplexity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(language_model, "check_causality", lambda contextualizer: None)
     leaky = {"type": "lstm", "input_size": WIDTH, "hidden_size": 16, "num_layers": 2, "bidirectional": True}
     found = train_on_random_words(leaky)

@@ -56,7 +56,7 @@ def both(*points: str) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [0, 200, 100_000])
-def test_a_full_disk_is_named_and_costs_no_earlier_checkpoint(size: int, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_earlier_checkpoints_survive(size: int, tmp_path: Path) -> None:
     checkpoints = AtomicCheckpointer(tmp_path, keep_most_recent_by_count=1)
     save(checkpoints, 0, 10)
     with disk_of(size), pytest.raises(ConfigurationError) as error:
@@ -71,7 +71,7 @@ def test_a_full_disk_is_named_and_costs_no_earlier_checkpoint(size: int, tmp_pat
     assert on_disk(tmp_path) == both("e0_b30")
 
 
-def test_an_error_that_is_not_the_disks_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_the_disk_did_not_cause_is_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: Any) -> None:
         raise RuntimeError("CUDA error: an illegal memory access")
 
@@ -81,7 +81,7 @@ def test_an_error_that_is_not_the_disks_is_left_as_it_is(tmp_path: Path, monkeyp
     assert on_disk(tmp_path) == []
 
 
-def test_half_a_checkpoint_does_not_count_and_goes_with_the_next_save(tmp_path: Path) -> None:
+def test_an_incomplete_checkpoint_does_not_count_and_the_next_save_removes_it(tmp_path: Path) -> None:
     save(AtomicCheckpointer(tmp_path), 0, 10)
     for name in ("training_state_e0_b20.th", "model_state_e0_b30.th", "checkpoint_of_0.partial"):
         (tmp_path / name).write_bytes(b"a killed run")
@@ -93,7 +93,7 @@ def test_half_a_checkpoint_does_not_count_and_goes_with_the_next_save(tmp_path: 
     assert on_disk(tmp_path) == both("e0_b10", "e0_b20")
 
 
-def test_the_two_latest_are_kept_and_batch_50_does_not_go_with_batch_5(tmp_path: Path) -> None:
+def test_the_two_latest_are_kept_and_batch_50_is_not_removed_with_batch_5(tmp_path: Path) -> None:
     checkpoints = AtomicCheckpointer(tmp_path)
     for batches in (5, 30, 50):
         save(checkpoints, 1, batches)
@@ -146,7 +146,7 @@ def test_the_first_process_decides_for_all(tmp_path: Path) -> None:
     assert on_disk(tmp_path / "checkpoints") == both("e0_b2")
 
 
-def test_the_keys_are_those_of_default_and_minutes(tmp_path: Path) -> None:
+def test_the_keys_of_default_and_minutes_work(tmp_path: Path) -> None:
     keys = {"type": "atomic", "save_every_num_minutes": 0.5, "keep_most_recent_by_count": 1}
     checkpoints = Checkpointer.from_params(Params(dict(keys)), serialization_dir=str(tmp_path))
     for batches in (1, 2):

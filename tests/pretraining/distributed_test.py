@@ -52,7 +52,7 @@ def test_two_processes_have_the_windows_of_one_with_twice_the_streams(tmp_path: 
         assert ranks[0]["length"] == ranks[1]["length"] == alone["length"]
 
 
-def test_two_processes_share_out_the_batches_of_a_single_pass_and_have_as_many(tmp_path: Path) -> None:
+def test_two_processes_divide_the_batches_of_a_single_pass_equally(tmp_path: Path) -> None:
     path = write_shards(tmp_path)
     ranks = in_two_processes(read, tmp_path / "run", path, {**BATCHES, "shuffle": False})
     first, second = (each["batches"] for each in ranks)
@@ -63,7 +63,7 @@ def test_two_processes_share_out_the_batches_of_a_single_pass_and_have_as_many(t
     assert second[-1]["tokens"]["words"]["tokens"].numel() == 0
 
 
-def test_two_processes_share_out_every_sentence_of_shuffled_passes_and_go_on_from_one_state(tmp_path: Path) -> None:
+def test_two_processes_divide_shuffled_passes_and_resume_from_one_state(tmp_path: Path) -> None:
     """Some pools have fewer batches than there are processes."""
     path = write_shards(tmp_path)
     ranks = in_two_processes(read, tmp_path / "run", path, BATCHES, 12, 1)
@@ -112,7 +112,7 @@ def test_two_processes_learn_from_a_text_without_rare_words(tmp_path: Path) -> N
         torch.testing.assert_close(rank["gradients"], alone["gradients"], atol=1e-6, rtol=0)
 
 
-def test_gradients_of_one_half_of_the_streams_alone_are_others(tmp_path: Path) -> None:
+def test_half_of_the_streams_alone_has_other_gradients(tmp_path: Path) -> None:
     """Otherwise the test above would compare nothing."""
     path = write_shards(tmp_path)
     model = {"softmax": SOFTMAXES["full"]}
@@ -148,7 +148,7 @@ def test_two_processes_report_the_perplexity_of_every_token_once(
 
 
 @pytest.mark.parametrize("softmax", SOFTMAXES)
-def test_a_process_with_nothing_to_read_adds_nothing_and_no_loss(softmax: str) -> None:
+def test_a_process_with_an_empty_batch_adds_no_counts_and_no_loss(softmax: str) -> None:
     model = language_model(WORDS, softmax=SOFTMAXES[softmax])
     nothing = {"tokens": WordIds(model.vocab).of_sentences([])}
     sentence = {"tokens": WordIds(model.vocab).of_sentences([["the", "fog"]])}

@@ -51,7 +51,7 @@ def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     return keys, end_of(folder / "run")
 
 
-def test_a_run_killed_twice_ends_bit_for_bit_as_one_that_never_was(
+def test_a_run_killed_twice_ends_bit_for_bit_like_an_uninterrupted_one(
     undisturbed: tuple[Any, Any], tmp_path: Path
 ) -> None:
     keys, wanted = undisturbed
@@ -144,7 +144,7 @@ def train_with_stops(keys: dict[str, Any], run: Path, *stops: Place) -> list[int
     ],
     ids=["batches", "first best.th, end of training", "second best.th, archive"],
 )
-def test_a_run_that_was_stopped_anywhere_ends_as_if_it_was_not_and_reads_no_batch_twice(
+def test_a_run_that_was_stopped_anywhere_ends_like_an_uninterrupted_one_and_reads_no_batch_twice(
     undisturbed: tuple[Any, Any], stops: list[Place], batches: list[int], tmp_path: Path
 ) -> None:
     """Each part continues with the batch after the last checkpoint, which is saved every 4 batches of 15."""
@@ -189,7 +189,7 @@ def epoch_and_batch(checkpoint: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("place", SIGNALLED)
-def test_a_run_that_a_signal_stops_saves_a_checkpoint_and_ends_as_if_it_was_not_stopped(
+def test_a_run_that_a_signal_stops_saves_a_checkpoint_and_ends_like_an_uninterrupted_one(
     undisturbed: tuple[Any, Any], place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys, wanted = undisturbed

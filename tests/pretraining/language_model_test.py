@@ -57,7 +57,7 @@ def score(model: BidirectionalLanguageModel, batch: Config) -> tuple[float, floa
 
 @pytest.mark.parametrize("keys", [{}, {"softmax": SAMPLED}, {"softmax": ADAPTIVE}, READING_WORDS])
 @pytest.mark.parametrize("window", [1, 3, 20])
-def test_a_sentence_in_windows_has_the_log_probabilities_that_it_has_at_once(
+def test_a_sentence_read_in_windows_has_the_log_probabilities_of_the_whole_sentence(
     tmp_path: Path, keys: Config, window: int
 ) -> None:
     """As in bilm-tf, the backward direction reads each sentence from its end, window by window."""
@@ -84,7 +84,7 @@ def test_the_loss_of_sentences_is_the_mean_of_both_directions() -> None:
     assert set(training) == {"loss"}  # nothing that training has no need of is worked out
 
 
-def test_log_probabilities_are_those_of_the_sentence_whatever_lies_beside_it() -> None:
+def test_log_probabilities_do_not_depend_on_the_other_sentences_of_a_batch() -> None:
     model = language_model()
     output = model(**sentences(model, TRAIN))
     assert output["mask"].sum(dim=1).tolist() == [len(line.split()) + 1 for line in TRAIN]
@@ -130,7 +130,7 @@ def test_evaluation_in_the_middle_of_training_starts_from_zero_and_keeps_the_sta
         assert evaluate() == undisturbed
 
 
-def test_dropout_is_for_training_alone() -> None:
+def test_dropout_applies_only_in_training() -> None:
     model = language_model(dropout=0.5)
     plain = language_model()
     assert score(model, sentences(model, TRAIN)) == score(plain, sentences(plain, TRAIN))
@@ -221,7 +221,7 @@ def test_training_in_bfloat16_lowers_the_loss() -> None:
         ({"softmax": {**SAMPLED, "n_samples": 999}}, "'n_samples'.* 999"),
     ],
 )
-def test_a_config_that_makes_no_sense_is_rejected(keys: Config, message: str) -> None:
+def test_an_invalid_config_is_rejected(keys: Config, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         language_model(**keys)
 
@@ -254,7 +254,7 @@ def test_a_batch_of_neither_sentences_nor_windows_is_rejected() -> None:
         language_model()()
 
 
-def test_the_seed_of_the_bilm_is_that_of_its_config() -> None:
+def test_the_bilm_is_initialized_from_the_seed_in_its_config() -> None:
     options = language_model().bilm.options
     model = BidirectionalLanguageModel(language_model().vocab, {"options": CHARACTERS, "seed": 5})
     for name, value in BiLM.random(options, seed=5).named_parameters():

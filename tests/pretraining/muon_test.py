@@ -61,7 +61,7 @@ def of_torch(weights: Weights) -> list[torch.optim.Optimizer]:
 
 @NEEDS_MUON
 @pytest.mark.usefixtures("native_bfloat16")  # PyTorch's own Muon always computes in it
-def test_matrices_of_hidden_layers_get_muon_and_all_others_adamw() -> None:
+def test_muon_trains_the_matrices_of_hidden_layers_and_adamw_all_other_weights() -> None:
     weights, reference = Weights(), Weights()
     steps(weights, [muon(weights)], 5)
     steps(reference, of_torch(reference), 5)
@@ -114,7 +114,7 @@ def test_a_biLM_has_matrices_of_layers_highway_and_projection() -> None:
 
 
 @pytest.mark.parametrize(("matrices", "what"), [([r"\.encoder\."], "no matrix"), (["."], "all"), (["("], "regular")])
-def test_patterns_that_split_no_weights_are_rejected(matrices: list[str], what: str) -> None:
+def test_patterns_that_match_all_or_no_weights_are_rejected(matrices: list[str], what: str) -> None:
     weights = nn.ModuleDict({"bilm": nn.Linear(3, 2, bias=False)})
     with pytest.raises(ConfigurationError, match=f"'matrices'.*{what}"):
         muon(weights, matrices=matrices)

@@ -65,7 +65,7 @@ def deal(streams: int, window: int) -> list[list[list[str]]]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_evaluate_reports_the_full_softmax_of_held_out_text_as_worked_out_by_hand(tmp_path: Path, name: str) -> None:
+def test_evaluate_reports_the_perplexity_of_the_full_softmax_computed_by_hand(tmp_path: Path, name: str) -> None:
     """With streams, the state is carried from sentence to sentence, in the expected values too."""
     archive, model = train_and_load(tmp_path, name)
     batches, _ = MODELS[name]
@@ -126,7 +126,7 @@ def test_many_small_numbers_are_summed_in_float64() -> None:
     assert math.log(metric.get_metric()["perplexity"]) == pytest.approx(float(some[0]), rel=1e-12)
 
 
-def test_a_hopeless_model_is_infinitely_perplexed_and_no_error() -> None:
+def test_a_perplexity_that_overflows_is_infinite() -> None:
     metric = BidirectionalPerplexity()
     metric(values(1000.0), values(0.0), torch.tensor([False]))
     found = metric.get_metric()

@@ -108,7 +108,7 @@ def test_each_direction_scores_each_word_as_the_exported_files_do(
     assert answer == pytest.approx(wanted, rel=1e-5)
 
 
-def test_a_batch_has_the_answers_of_its_questions_one_by_one(predictor: BiLMPredictor) -> None:
+def test_a_batch_gets_the_same_answers_as_its_questions_one_by_one(predictor: BiLMPredictor) -> None:
     together = predictor.predict_batch_json(QUESTIONS)
     assert_same(together, [predictor.predict_json(question) for question in QUESTIONS])
     assert predictor.predict_batch_json([]) == []
@@ -120,7 +120,7 @@ def test_a_word_named_as_allennlp_names_padding_is_a_word(predictor: BiLMPredict
     assert len(answer["forward_log_probs"]) == 4
 
 
-def test_no_word_seen_ahead_moves_a_forward_score(predictor: BiLMPredictor) -> None:
+def test_a_later_word_does_not_change_a_forward_score(predictor: BiLMPredictor) -> None:
     one, other = (predictor.predict_json({"sentence": f"the gull {rest}"}) for rest in ("left the sea", "wept"))
     assert one["forward_log_probs"][:2] == pytest.approx(other["forward_log_probs"][:2], abs=1e-6)
     assert one["backward_log_probs"][:2] != pytest.approx(other["backward_log_probs"][:2], abs=1e-3)

@@ -45,14 +45,14 @@ for _ in range(2):
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
-def test_memory_that_was_freed_is_taken_again_without_page_faults() -> None:
+def test_freed_memory_is_reused_without_page_faults() -> None:
     done = subprocess.run([sys.executable, "-c", COUNT_FAULTS], capture_output=True, text=True, check=True)
     before, could, after = done.stdout.split()
     assert could == "True"
     assert int(after) * 10 < int(before)
 
 
-def test_it_is_for_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_prepared_only_for_training(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     monkeypatch.setattr(language_model, "prepare_memory", partial(calls.append, "prepared"))
     model = build()
@@ -63,13 +63,13 @@ def test_it_is_for_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls
 
 
-def test_another_system_has_no_such_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_than_linux_have_no_mallopt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not keep_freed_memory.__wrapped__()
 
 
 @pytest.mark.skipif(not runs_faster(torch.ones(1, 1)), reason="oneDNN computes no product here")
-def test_onednn_forgets_shapes_that_it_met_long_ago() -> None:
+def test_onednn_forgets_old_shapes() -> None:
     environment = {name: value for name, value in os.environ.items() if "PRIMITIVE_CACHE" not in name}
     done = subprocess.run(
         [sys.executable, "-c", MEET_SHAPES_TWICE],
@@ -81,7 +81,7 @@ def test_onednn_forgets_shapes_that_it_met_long_ago() -> None:
     assert done.stdout.count("create:cache_miss") >= 2 * (PRIMITIVES + 10)
 
 
-def test_the_environment_may_say_how_many_shapes_onednn_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_may_set_the_number_of_cached_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "512")
     bound_primitive_cache()
     assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "512"

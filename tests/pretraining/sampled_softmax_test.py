@@ -54,7 +54,7 @@ def test_the_loss_is_that_of_tensorflows_sampled_softmax_loss(n_samples: int) ->
     torch.testing.assert_close(softmax(vectors, targets), torch.tensor(wanted), atol=1e-4, rtol=1e-4)
 
 
-def test_a_word_that_is_drawn_and_right_is_scored_once_and_still_scored_for_its_neighbour() -> None:
+def test_a_target_in_the_sample_is_scored_once_and_still_scored_for_other_tokens() -> None:
     softmax = sampled(n_samples=1)
     hit = int(next_sample(softmax).rows)
     vectors = torch.randn(2, P, requires_grad=True)
@@ -105,9 +105,7 @@ def test_in_evaluation_the_loss_is_that_of_the_full_softmax_and_nothing_is_drawn
 
 
 @pytest.mark.parametrize(("vocab_size", "n_samples"), [(2, 1), (30, 29), (1000, 100), (800_000, 8192)])
-def test_a_sample_is_of_distinct_words_of_the_vocabulary_found_in_no_fewer_tries(
-    vocab_size: int, n_samples: int
-) -> None:
+def test_a_sample_has_distinct_words_and_took_at_least_as_many_tries(vocab_size: int, n_samples: int) -> None:
     generator = torch.Generator().manual_seed(4)
     for _ in range(3):
         rows, n_tries = draw_log_uniform(vocab_size, n_samples, generator)
@@ -115,7 +113,7 @@ def test_a_sample_is_of_distinct_words_of_the_vocabulary_found_in_no_fewer_tries
         assert rows.min() >= 0 and rows.max() < vocab_size
 
 
-def test_each_sample_is_as_frequent_and_takes_as_many_tries_as_when_words_are_drawn_one_by_one() -> None:
+def test_samples_and_tries_are_distributed_as_when_words_are_drawn_one_by_one() -> None:
     vocab_size, n_samples, n_draws = 5, 3, 6000
     frequency: dict[tuple[int, ...], float] = {}
     mean_tries = 0.0
@@ -150,7 +148,7 @@ def test_a_word_is_drawn_as_often_as_its_expected_count_says() -> None:
     assert counts.sum().item() == n_samples * n_draws
 
 
-def test_a_state_dict_goes_on_with_the_draws_that_would_have_come_next() -> None:
+def test_a_state_dict_resumes_the_sequence_of_draws() -> None:
     vectors, targets = torch.randn(9, P), torch.arange(9)
     softmax, resumed = sampled(), sampled()
     losses = [softmax(vectors, targets) for _ in range(5)]
@@ -161,7 +159,7 @@ def test_a_state_dict_goes_on_with_the_draws_that_would_have_come_next() -> None
     assert all(torch.equal(resumed(vectors, targets), loss) for loss in losses[2:])
 
 
-def test_draws_differ_from_each_other_and_by_seed_and_leave_torchs_generator_alone() -> None:
+def test_draws_differ_and_depend_on_the_seed_and_leave_torchs_generator_alone() -> None:
     softmaxes = [sampled(seed=seed) for seed in (0, 1, 2**32 + 7, 0)]
     torch.manual_seed(8)
     before = torch.get_rng_state()

@@ -58,7 +58,7 @@ def test_the_rate_goes_up_and_down_again_for_each_group(warmup: int, counted: bo
     assert rates(trained) == pytest.approx([0, 0])
 
 
-def test_the_first_batch_the_peak_the_middle_and_the_last_are_known() -> None:
+def test_the_first_batch_the_peak_the_middle_and_the_last_batch_have_known_rates() -> None:
     trained = optimizer()
     scheduler = schedule(trained)
     for step, wanted in ((1, 0.5 / 12), (6, 0.25), (12, 0.5), (36, 0.25), (60, 0.0)):
@@ -78,7 +78,7 @@ def resume(path: Path, epochs: int) -> tuple[SGD, LearningRateScheduler]:
 
 @pytest.mark.parametrize("epochs", [EPOCHS, 2 * EPOCHS])
 @pytest.mark.parametrize("counted", [True, False])
-def test_a_recovered_run_goes_on_with_the_next_step_up_to_the_end_that_its_config_has(
+def test_a_recovered_run_continues_with_the_next_step_to_the_end_in_its_config(
     tmp_path: Path, epochs: int, counted: bool
 ) -> None:
     trained = optimizer()
@@ -93,7 +93,7 @@ def test_a_recovered_run_goes_on_with_the_next_step_up_to_the_end_that_its_confi
         scheduler.step_batch(behind + 1)
 
 
-def test_a_run_without_room_for_the_descent_is_rejected() -> None:
+def test_a_warm_up_as_long_as_the_run_is_rejected() -> None:
     for warmup in (TOTAL, -1):
         with pytest.raises(ConfigurationError, match=f"'warmup_steps'.* 60 .*{warmup}"):
             schedule(optimizer(), warmup)

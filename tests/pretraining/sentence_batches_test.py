@@ -56,7 +56,7 @@ def test_a_batch_is_as_large_as_it_may_be(tmp_path: Path) -> None:
         assert (len(batch) + 1) * (len(following[0]) + 1) > MAX_TOKENS
 
 
-def test_a_sentence_that_is_too_long_is_cut_and_no_token_is_lost(tmp_path: Path) -> None:
+def test_a_long_sentence_is_split_and_no_token_is_lost(tmp_path: Path) -> None:
     words = list(islice(cycle(WORDS[3:]), 1007))
     (tmp_path / "long.txt").write_text("fog\n" + " ".join(words) + "\n", encoding="utf-8")
     loader = batches_of(str(tmp_path / "long.txt"), shuffle=False, max_sentence_length=10)
@@ -65,7 +65,7 @@ def test_a_sentence_that_is_too_long_is_cut_and_no_token_is_lost(tmp_path: Path)
     assert sorted(pieces) == as_ids([["fog"], *(words[start : start + 10] for start in range(0, 1007, 10))])
 
 
-def test_each_shuffled_pass_has_every_sentence_once_in_batches_of_like_length(
+def test_each_shuffled_pass_has_every_sentence_once_in_batches_of_similar_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sentence_batches, "SENTENCES_IN_POOL", 4)
@@ -87,7 +87,7 @@ def test_each_shuffled_pass_has_every_sentence_once_in_batches_of_like_length(
     assert each[0] != each[1] != each[2]
 
 
-def test_the_order_of_batches_hangs_on_the_seed_and_on_the_pass_and_not_on_lengths(tmp_path: Path) -> None:
+def test_the_order_of_batches_depends_on_the_seed_and_the_pass_and_not_on_lengths(tmp_path: Path) -> None:
     path = write_shards(tmp_path)
     orders = []
     for seed in range(4):
@@ -99,7 +99,7 @@ def test_the_order_of_batches_hangs_on_the_seed_and_on_the_pass_and_not_on_lengt
     assert sum(list(order) != sorted(order) for order in orders) >= 4
 
 
-def test_an_epoch_is_as_many_batches_as_a_pass_has_tokens_for_and_batches_run_over(tmp_path: Path) -> None:
+def test_an_epoch_has_as_many_batches_as_a_pass_fills_and_continues_in_the_next_pass(tmp_path: Path) -> None:
     path = write_shards(tmp_path)
     n_tokens = sum(len(sentence) + 1 for sentence in SENTENCES)
     loader = batches_of(path)

@@ -30,7 +30,7 @@ def epochs_of(loader: Any) -> list[Any]:
 
 
 @LOADERS
-def test_a_run_that_stopped_after_any_batch_goes_on_with_the_next(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_a_run_that_stopped_after_any_batch_continues_with_the_next_one(tmp_path: Path, keys: dict[str, Any]) -> None:
     path = write_shards(tmp_path)
     loader = build_loader(path, seed=5, **keys)
     states, undisturbed = [loader.state_dict()], []
@@ -49,7 +49,7 @@ def test_a_run_that_stopped_after_any_batch_goes_on_with_the_next(tmp_path: Path
 
 
 @LOADERS
-def test_a_run_may_be_stopped_again_and_even_before_it_has_gone_on(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_a_run_may_be_stopped_again_even_before_it_has_continued(tmp_path: Path, keys: dict[str, Any]) -> None:
     path = write_shards(tmp_path)
     undisturbed = epochs_of(build_loader(path, **keys))
     state: dict[str, Any] = {}
@@ -65,7 +65,7 @@ def test_a_run_may_be_stopped_again_and_even_before_it_has_gone_on(tmp_path: Pat
 
 
 @LOADERS
-def test_a_loader_that_has_read_on_goes_back_to_a_state(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_a_loader_returns_to_an_earlier_state(tmp_path: Path, keys: dict[str, Any]) -> None:
     loader = build_loader(write_shards(tmp_path), **keys)
     list(loader)
     state, following = loader.state_dict(), list(loader)
@@ -75,7 +75,7 @@ def test_a_loader_that_has_read_on_goes_back_to_a_state(tmp_path: Path, keys: di
 
 
 @LOADERS
-def test_a_place_inside_a_long_line_is_found_again(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_a_position_inside_a_long_line_is_restored(tmp_path: Path, keys: dict[str, Any]) -> None:
     path = write_shards(tmp_path, [" ".join(islice(cycle(WORDS[3:]), 200))])
     undisturbed = list(build_loader(path, **keys))
     loader = iter(stopped := build_loader(path, **keys))
@@ -151,7 +151,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path, keys: dict[str, Any
 
 
 @LOADERS
-def test_instances_are_the_sentences_and_batches_go_where_they_should(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_instances_are_the_sentences_and_batches_are_on_the_target_device(tmp_path: Path, keys: dict[str, Any]) -> None:
     loader = build_loader(write_shards(tmp_path), **keys)
     instances = [" ".join(token.text for token in instance["tokens"].tokens) for instance in loader.iter_instances()]
     assert instances == LINES

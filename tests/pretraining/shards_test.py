@@ -89,7 +89,7 @@ def test_a_pass_can_be_resumed_at_each_position(tmp_path: Path, monkeypatch: pyt
     ]
 
 
-def test_without_shuffling_a_pass_is_the_files_one_after_another(tmp_path: Path) -> None:
+def test_without_shuffle_a_pass_reads_the_files_in_order(tmp_path: Path) -> None:
     paths = numbered(tmp_path, 3, 2)
     wanted = ["0 of 0", "1 of 0", "2 of 0", "0 of 1", "1 of 1"]
     for epoch in (0, 1):

@@ -102,7 +102,7 @@ class TensorsMade(TorchDispatchMode):
         return sum(size for size, tensor in self.made if tensor() is not None)
 
 
-def test_full_never_holds_the_scores_of_more_tokens_than_it_was_told_and_keeps_none_for_backward() -> None:
+def test_full_holds_scores_of_at_most_tokens_at_once_tokens_and_keeps_none_for_backward() -> None:
     n_tokens, vocab_size = 1000, 400
     softmax = FullSoftmax(vocab_size, P, tokens_at_once=10)
     vectors, targets = torch.randn(n_tokens, P, requires_grad=True), torch.randint(vocab_size, (n_tokens,))
@@ -122,7 +122,7 @@ def test_full_never_holds_the_scores_of_more_tokens_than_it_was_told_and_keeps_n
     assert max(sizes_saved, default=0) <= most
 
 
-def test_it_starts_as_bilm_tf_starts_its_own_and_leaves_a_tied_table_as_it_is() -> None:
+def test_it_is_initialized_as_in_bilm_tf_and_leaves_a_tied_table_unchanged() -> None:
     softmax = FullSoftmax(5000, 64)
     assert softmax.weight.mean().item() == pytest.approx(0, abs=1e-3)
     assert softmax.weight.std().item() == pytest.approx(1 / 8, rel=0.01)
@@ -134,7 +134,7 @@ def test_it_starts_as_bilm_tf_starts_its_own_and_leaves_a_tied_table_as_it_is() 
 
 
 @pytest.mark.parametrize("softmax", every_softmax()[:2], ids=lambda softmax: type(softmax).__name__)
-def test_a_tied_softmax_scores_with_the_tables_rows_and_teaches_all_but_the_padding(softmax: LmSoftmax) -> None:
+def test_a_tied_softmax_scores_with_the_rows_of_the_table_and_trains_all_but_the_padding(softmax: LmSoftmax) -> None:
     table = nn.Embedding(V + 1, P, padding_idx=0)
     softmax = lively(softmax)
     softmax.tie(table)
@@ -167,7 +167,7 @@ def test_a_table_of_another_shape_is_an_error(shape: tuple[int, int]) -> None:
         FullSoftmax(V, P).tie(nn.Embedding(*shape))
 
 
-def test_an_adaptive_softmax_has_nothing_to_tie() -> None:
+def test_an_adaptive_softmax_cannot_be_tied() -> None:
     with pytest.raises(ConfigurationError, match=r"'share_embedding_softmax'.*'adaptive'"):
         AdaptiveSoftmax(V, P, CUTOFFS).tie(nn.Embedding(V + 1, P))
 
@@ -202,7 +202,7 @@ def test_a_cluster_whose_words_do_not_occur_gets_gradients_of_zero() -> None:
 
 
 @pytest.mark.parametrize("cutoffs", [[], [0, 5], [5, 5], [30, 10], [10, V]])
-def test_cutoffs_that_cut_nothing_are_an_error(cutoffs: list[int]) -> None:
+def test_cutoffs_without_clusters_are_an_error(cutoffs: list[int]) -> None:
     with pytest.raises(ConfigurationError, match=r"'softmax.cutoffs'.* 59, .*\["):
         AdaptiveSoftmax(V, P, cutoffs)
 
@@ -240,7 +240,7 @@ def test_under_autocast_the_scores_of_full_are_bfloat16_and_all_after_them_is_fl
     torch.testing.assert_close(found, F.cross_entropy(scores.float(), targets, reduction="none"))
 
 
-def test_no_tokens_at_once_are_rejected() -> None:
+def test_zero_tokens_at_once_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match="'tokens_at_once': expected 1 or more, got 0"):
         FullSoftmax(V, P, tokens_at_once=0)
 
@@ -254,7 +254,7 @@ def test_no_tokens_at_once_are_rejected() -> None:
         ({"type": "adaptive", "cutoffs": [10, 20], "div_value": 2}, AdaptiveSoftmax, True),
     ],
 )
-def test_a_config_names_it(config: dict[str, Any], kind: type, exact: bool) -> None:
+def test_a_config_builds_it(config: dict[str, Any], kind: type, exact: bool) -> None:
     softmax = LmSoftmax.from_params(Params(dict(config)), vocab_size=V, input_dim=P)
     assert isinstance(softmax, kind) and softmax.exact is exact
     assert (softmax.vocab_size, softmax.input_dim) == (V, P)

@@ -58,7 +58,7 @@ def stop_after(batch: int, keys: dict[str, Any], run: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loader", OF_TWO)
-def test_a_run_goes_on_in_two_processes_and_then_in_one_again(loader: str, tmp_path: Path) -> None:
+def test_a_run_continues_in_two_processes_and_then_in_one_again(loader: str, tmp_path: Path) -> None:
     alone, both = (run_config(tmp_path, loader, processes) for processes in (1, 2))
     train(alone, tmp_path / "undisturbed")
     run = tmp_path / "run"
@@ -89,7 +89,7 @@ def test_two_processes_that_cannot_resume_a_run_of_one_say_what_to_write(tmp_pat
         train(keys, tmp_path / "run", recover=True)
 
 
-def test_numbers_of_processes_that_work_are_named() -> None:
+def test_the_error_names_numbers_of_processes_that_work() -> None:
     totals = {"data_loader.streams": 12, "validation_data_loader.streams": 8, "trainer.steps": 1}
     splits = {"data_loader.streams": (4, 3), "validation_data_loader.streams": (2, 3), "trainer.steps": (1, 1)}
     with pytest.raises(ConfigurationError, match=r"expected 1, 2, 4 processes.*got 3"):

@@ -40,7 +40,7 @@ def words(instance: Instance) -> str:
 @pytest.mark.parametrize(
     ("length", "wanted"), [(1, ["a", "b", "c", "d"]), (3, ["abc", "d"]), (4, ["abcd"]), (9, ["abcd"])]
 )
-def test_a_sentence_is_cut_into_pieces_that_make_it_up(length: int, wanted: list[str]) -> None:
+def test_the_pieces_of_a_sentence_add_up_to_it(length: int, wanted: list[str]) -> None:
     assert ["".join(piece) for piece in split_sentence(list("abcd"), length)] == wanted
     assert not list(split_sentence([], length))
 
@@ -63,14 +63,14 @@ def test_a_config_may_choose_the_indexers(pattern: str) -> None:
     assert set(instance["tokens"].token_indexers) == {"t"}  # type: ignore[attr-defined]
 
 
-def test_a_predictors_instance_is_a_readers(pattern: str) -> None:
+def test_a_predictor_makes_the_same_instance_as_the_reader(pattern: str) -> None:
     made = reader()
     asked = made.text_to_instance(["the", "cat", "sat"])
     made.apply_token_indexers(asked)
     assert asked["tokens"] == next(iter(made.read(pattern)))["tokens"]
 
 
-def test_a_long_line_is_cut_into_instances_and_no_token_is_lost(tmp_path: Path) -> None:
+def test_a_long_line_is_split_into_instances_and_no_token_is_lost(tmp_path: Path) -> None:
     tokens = [str(number) for number in range(100_000)]
     (tmp_path / "a.txt").write_text(" ".join(tokens) + "\nend\n", encoding="utf-8")
     instances = [words(instance).split() for instance in reader().read(str(tmp_path / "a.txt"))]
@@ -93,7 +93,7 @@ def test_shuffling_gives_the_same_sentences_in_an_order_of_the_seed(tmp_path: Pa
 
 @pytest.mark.parametrize(("max_instances", "wanted"), [(None, 5), (0, 0), (3, 3), (99, 5)])
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_workers_share_the_instances_out(pattern: str, workers: int, max_instances: Any, wanted: int) -> None:
+def test_workers_divide_the_instances(pattern: str, workers: int, max_instances: Any, wanted: int) -> None:
     found: list[str] = []
     for number in range(workers):
         made = reader(max_instances=max_instances)
@@ -114,7 +114,7 @@ def test_worker_processes_read_each_sentence_once(pattern: str) -> None:
         assert sorted(sentences) == sorted(line for line in LINES if line)
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a\n\xff\n")
     with pytest.raises(ConfigurationError, match=f"{tmp_path}/a.txt, line 2: .*0xff"):
         list(reader().read(str(tmp_path / "*")))

@@ -47,7 +47,9 @@ def test_windows_are_those_that_bilm_tf_reads(tmp_path: Path, n_streams: int, wi
 
 
 @pytest.mark.parametrize(("n_streams", "window"), SIZES)
-def test_a_single_pass_asks_for_every_token_once_however_it_is_cut(tmp_path: Path, n_streams: int, window: int) -> None:
+def test_a_single_pass_predicts_every_token_once_for_any_streams_and_window(
+    tmp_path: Path, n_streams: int, window: int
+) -> None:
     loader = streams(write_shards(tmp_path), n_streams, window, shuffle=False)
     words = [word for sentence in SENTENCES for word in sentence]
     for _ in range(2):  # and the next evaluation too
@@ -95,7 +97,7 @@ def test_shuffled_passes_run_over_into_each_other(tmp_path: Path, n_streams: int
     assert [batch["windows"]["first"] for batch in chain(*epochs)] == [True] + [False] * (3 * len(loader) - 1)
 
 
-def test_a_seed_gives_an_order_of_its_own_each_time(tmp_path: Path) -> None:
+def test_each_seed_gives_its_own_reproducible_order(tmp_path: Path) -> None:
     path = write_shards(tmp_path)
     first, again, other = (
         torch.cat([batch["windows"]["forward"]["words"] for batch in streams(path, 2, 5, seed=seed)])
@@ -115,7 +117,7 @@ def test_a_text_shorter_than_one_batch_is_rejected_for_training_unless_it_is_rep
     assert all((batch["windows"]["forward"]["targets"] > 0).all() for batch in batches)
 
 
-def test_sizes_that_no_batch_can_have_are_named(tmp_path: Path) -> None:
+def test_invalid_sizes_are_named(tmp_path: Path) -> None:
     path = write_shards(tmp_path)
     with pytest.raises(ConfigurationError, match="'streams': expected 1 or more, got 0"):
         streams(path, 0, 5)

@@ -14,7 +14,7 @@ VOCAB = vocabulary_of(WORDS)
 IDS = WordIds(VOCAB)
 
 
-def test_every_script_and_words_too_long_are_indexed_as_allennlp_does() -> None:
+def test_every_script_and_long_words_are_indexed_as_by_allennlp() -> None:
     batch = IDS.of_sentences(SENTENCES)
     words, characters = batch["words"]["tokens"], batch["characters"]["elmo_tokens"]  # (B, T), (B, T, C)
     for row, spelled, sentence in zip(words, characters, SENTENCES, strict=True):
@@ -25,7 +25,7 @@ def test_every_script_and_words_too_long_are_indexed_as_allennlp_does() -> None:
         assert not row[n_tokens:].any() and not spelled[n_tokens:].any()
 
 
-def test_a_word_is_spelled_the_same_when_it_is_remembered() -> None:
+def test_a_cached_word_has_the_same_ids() -> None:
     first, again = (IDS.characters([["東京", "a", "東京"]], 3) for _ in range(2))
     assert first.equal(again) and first[0, 0].equal(first[0, 2])
     assert first.dtype == torch.long
@@ -46,7 +46,7 @@ def test_a_word_is_spelled_the_same_when_it_is_remembered() -> None:
         (WORDS[-1], len(WORDS)),
     ],
 )
-def test_a_literal_mark_is_what_it_stands_for_and_no_word_is_masked(word: str, wanted: int) -> None:
+def test_a_literal_mark_has_the_id_of_the_mark_and_no_word_is_masked(word: str, wanted: int) -> None:
     assert IDS.words([[word]], 2).tolist() == [[wanted, 0]]
     assert (IDS.characters([[word]], 1) > 0).all()
 

@@ -80,18 +80,18 @@ def test_a_shared_table_that_was_trained_stays_as_it_is(tmp_path: Path) -> None:
     assert torch.equal(tables(model)[0], bilm.token_encoder.embedding.weight)  # type: ignore[arg-type,union-attr]
 
 
-def test_without_it_there_are_two() -> None:
+def test_without_the_option_there_are_two_tables() -> None:
     reading, predicting = tables(language_model(**READING_WORDS))
     assert (len(reading), len(predicting)) == (len(WORDS) + 1, len(WORDS))
 
 
-def test_words_that_are_not_in_the_vocabulary_are_all_one() -> None:
+def test_all_words_outside_the_vocabulary_are_the_same_word() -> None:
     model = language_model(**SHARED)
     assert torch.equal(loss(model, ["the whale left"]), loss(model, ["the zebra left"]))
     assert not torch.equal(loss(model, ["the whale left"]), loss(model, ["the gull left"]))
 
 
-def test_a_model_of_characters_tells_them_apart() -> None:
+def test_a_model_that_reads_characters_tells_unknown_words_apart() -> None:
     model = language_model()
     assert not torch.equal(loss(model, ["the whale left"]), loss(model, ["the zebra left"]))
 
@@ -107,7 +107,7 @@ def test_a_model_of_characters_tells_them_apart() -> None:
         ),
     ],
 )
-def test_what_cannot_be_shared_is_rejected(keys: Config, message: str) -> None:
+def test_a_table_that_cannot_be_shared_is_rejected(keys: Config, message: str) -> None:
     with pytest.raises(ConfigurationError, match=f"'share_embedding_softmax'.*{message}"):
         language_model(**keys)
 
