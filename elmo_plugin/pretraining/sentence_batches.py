@@ -67,7 +67,7 @@ class SentenceBatches(ShardsLoader):
         batches = self._batches_of_all_processes(**(position or {}))
         # At the end of a single pass some processes get an empty batch, because all must yield the same number.
         for step in zip_longest(*[batches] * self.world_size, fillvalue=[]):
-            yield {"tokens": self.word_ids.of_sentences(step[self.rank])}  # type: ignore[union-attr]
+            yield {"tokens": self.word_ids.of_sentences(step[self.rank])}
 
     def position(self) -> dict[str, Any]:
         """Return the epoch, the start of the pool, and how many of its batches are done."""

@@ -88,7 +88,7 @@ class ShardsLoader(DataLoader, ABC):
         self.tokens_per_step = tokens_per_batch * self.world_size
         self.batches_at_once = 1
         """The number of batches that the processes take per step: 1 if each process takes a part of the same batch."""
-        self.word_ids: Optional[WordIds] = None
+        self._word_ids: Optional[WordIds] = None
         self.device: Optional[torch.device] = None
         self._batches: Optional[Iterator[TensorDict]] = None
         self._n_yielded = 0
@@ -110,6 +110,13 @@ class ShardsLoader(DataLoader, ABC):
     @abstractmethod
     def splits(self) -> dict[str, Split]:
         """Return the config keys whose totals the processes share."""
+
+    @property
+    def word_ids(self) -> WordIds:
+        """The conversion of words to ids. Raises `ConfigurationError` before `index_with`."""
+        if self._word_ids is None:
+            raise ConfigurationError("the data loader: expected a vocabulary, got none; call 'index_with' first")
+        return self._word_ids
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch. Raises `TypeError` without `shuffle`."""
@@ -163,7 +170,7 @@ class ShardsLoader(DataLoader, ABC):
 
     def index_with(self, vocab: Vocabulary) -> None:
         """Look words up in the namespace `tokens` of a vocabulary."""
-        self.word_ids = WordIds(vocab)
+        self._word_ids = WordIds(vocab)
 
     def set_target_device(self, device: torch.device) -> None:
         """Move batches to this device."""

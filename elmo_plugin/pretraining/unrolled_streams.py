@@ -9,7 +9,6 @@ from allennlp.data import DataLoader, DatasetReader
 
 from elmo_plugin.config_keys import at_least
 from elmo_plugin.pretraining.shards_loader import ShardsLoader, Split
-from elmo_plugin.pretraining.word_ids import WordIds
 
 BEGIN, END = "<S>", "</S>"
 Step = tuple[str, str, str, str]
@@ -118,14 +117,13 @@ class UnrolledStreams(ShardsLoader):
                 yield sentence
 
     def _to_ids(self, windows: list[list[Step]]) -> dict[str, Any]:
-        ids: WordIds = self.word_ids  # type: ignore[assignment]
         batch: dict[str, Any] = {}
         for column, direction in ((0, "forward"), (2, "backward")):
             inputs = [[step[column] for step in window] for window in windows]
             targets = [[step[column + 1] for step in window] for window in windows]
             batch[direction] = {
-                "characters": ids.characters(inputs, self.window),  # (S, U, C)
-                "words": ids.words(inputs, self.window),  # (S, U)
-                "targets": ids.words(targets, self.window),  # (S, U)
+                "characters": self.word_ids.characters(inputs, self.window),  # (S, U, C)
+                "words": self.word_ids.words(inputs, self.window),  # (S, U)
+                "targets": self.word_ids.words(targets, self.window),  # (S, U)
             }
         return batch

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
+from allennlp.data import DataLoader
 from torch.utils._pytree import tree_leaves
 
-from elmo_plugin.pretraining import sentence_batches
+from elmo_plugin.pretraining import TextShardsReader, sentence_batches
 from tests.loader_oracles import LINES, WORDS, assert_equal, build_loader, through_a_file, write_shards
 
 EPOCHS = 4
@@ -148,6 +150,13 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path, keys: dict[str, Any
         list(build_loader(str(tmp_path / "*.txt"), shuffle=shuffle, **keys))
     with pytest.raises(ConfigurationError, match=r"c\.txt"):
         list(build_loader(str(tmp_path / "c.txt"), shuffle=shuffle, **keys))
+
+
+@LOADERS
+def test_a_loader_without_a_vocabulary_says_what_to_call(tmp_path: Path, keys: dict[str, Any]) -> None:
+    loader = DataLoader.from_params(Params(dict(keys)), reader=TextShardsReader(), data_path=write_shards(tmp_path))
+    with pytest.raises(ConfigurationError, match="index_with"):
+        next(iter(loader))
 
 
 @LOADERS
