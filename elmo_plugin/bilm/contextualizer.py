@@ -17,14 +17,17 @@ from elmo_plugin.options import MOST_LAYERS
 def build_contextualizer(config: Mapping[str, Any], width: int) -> Seq2SeqEncoder:
     """Build the encoder of a config's block `contextualizer`, which reads token vectors of this width (P).
 
-    The block may come from a weight file, so only registered names are allowed: AllenNLP would import any other module.
+    The block may come from a weight file, so only registered names are allowed at any depth: for a name with a dot
+    AllenNLP would import a module, and for `_pretrained` it would load another archive.
 
     Raises `ConfigurationError` for an unknown name or key, and for an encoder that does not map P to 2P.
     """
     available = Seq2SeqEncoder.list_available()
     for key, value in _items_in(config):
-        if key == "type" and (not isinstance(value, str) or "." in value):
-            raise ConfigurationError(f"'contextualizer': expected a registered name as 'type', got {value!r}")
+        if key == "_pretrained":
+            raise ConfigurationError("'contextualizer': expected an encoder with its sizes, got '_pretrained'")
+        if (isinstance(value, str) and "." in value) or (key == "type" and not isinstance(value, str)):
+            raise ConfigurationError(f"'contextualizer.{key}': expected a registered name, got {value!r}")
         if "layers" in key and isinstance(value, int) and value > MOST_LAYERS:
             raise ConfigurationError(f"'contextualizer.{key}': expected at most {MOST_LAYERS}, got {value!r}")
     if config.get("type") not in available:
@@ -69,12 +72,13 @@ def check_size(config: Mapping[str, Any], width: int, stored: int) -> None:
         raise ConfigurationError(f"'contextualizer': expected {expected:,} numbers, got weights of {stored:,}")
 
 
-def _items_in(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each key of a config with its value, at any depth."""
+def _items_in(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each value of a config at any depth, with its key. The values in a list have the list's key."""
     if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield str(key), inner
-            yield from _items_in(inner)
+        for name, inner in value.items():
+            yield str(name), inner
+            yield from _items_in(inner, str(name))
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _items_in(inner)
+            yield key, inner
+            yield from _items_in(inner, key)

@@ -7,6 +7,8 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor
 
+from elmo_plugin.bilm import reset_states
+
 logger = logging.getLogger(__name__)
 
 N_TOKENS = 6
@@ -45,7 +47,7 @@ def check_causality(contextualizer: Seq2SeqEncoder) -> None:
     finally:
         for module, mode in modes.items():
             module.training = mode
-        _forget(contextualizer)
+        reset_states(contextualizer)
 
 
 def _check_tokens(contextualizer: Seq2SeqEncoder, name: str, sentence: Tensor, replacement: Tensor) -> None:
@@ -89,12 +91,8 @@ def _same(found: Tensor, expected: Tensor) -> bool:
 
 def _outputs(contextualizer: Seq2SeqEncoder, sentence: Tensor) -> Tensor:
     """Return the last layer of both directions (2, T, P) for one sentence (T, I)."""
-    _forget(contextualizer)
+    reset_states(contextualizer)
     device = next((parameter.device for parameter in contextualizer.parameters()), sentence.device)
     mask = torch.ones(1, len(sentence), dtype=torch.bool, device=device)  # (B, T)
     outputs = contextualizer(sentence.unsqueeze(0).to(device), mask)  # (…, B, T, 2P)
     return outputs.reshape(-1, *outputs.shape[-2:])[-1].unflatten(-1, (2, -1)).transpose(0, 1)
-
-
-def _forget(contextualizer: Seq2SeqEncoder) -> None:
-    getattr(contextualizer, "reset_states", lambda: None)()

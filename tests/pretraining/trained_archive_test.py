@@ -32,6 +32,7 @@ from tests.oracles import SENTENCES, reference_layers
 from tests.task_oracles import train
 
 STREAMS = {"type": "unrolled_streams", "streams": 2, "window": 4}
+FEEDFORWARD = {"input_dim": 8, "num_layers": 1, "hidden_dims": 16}
 ELMO_LSTM = {"type": "elmo_lstm", "input_size": 8, "hidden_size": 8, "cell_size": 24, "num_layers": 2}
 
 
@@ -200,6 +201,9 @@ def test_a_contextualizer_of_other_widths_leaves_a_language_model_but_no_bilm(tm
         ({"type": "compose", "encoders": [{"type": "subprocess.Popen"}]}, "subprocess.Popen"),
         ({"type": "no_such_encoder"}, "no_such_encoder"),
         ({"type": ["gru"]}, "gru"),
+        ({"type": "feedforward", "feedforward": {"_pretrained": {"archive_file": "x.tar.gz"}}}, "_pretrained"),
+        ({"type": "feedforward", "feedforward": {**FEEDFORWARD, "activations": "os.path.Join"}}, "os.path.Join"),
+        ({"type": "feedforward", "feedforward": {**FEEDFORWARD, "activations": ["os.path.Join"]}}, "os.path.Join"),
         ({**GRU, "hidden_size": 10**7}, "output size"),
         ({**GRU, "num_layers": 10**5}, "num_layers"),
         ({**GRU, "num_layers": 9}, "numbers"),
