@@ -1,4 +1,4 @@
-"""Subcommands of `allennlp`: each parses, calls one function and prints."""
+"""COMMAND LINES → CALLS: subcommands of `allennlp`. Each parses its arguments, calls one function and prints."""
 
 from elmo_plugin.commands.check_data import CheckData
 from elmo_plugin.commands.console import adapt_console

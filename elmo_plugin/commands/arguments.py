@@ -1,6 +1,9 @@
-"""Arguments that several commands have, and the types of their values."""
+"""How each command is added to `allennlp`, the arguments that several commands share, and the types of their values."""
 
 import argparse
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from allennlp.common.checks import ConfigurationError
@@ -16,10 +19,12 @@ def add_command(
     usage: str,
     example: str,
     more: str,
+    run: Callable[[argparse.Namespace], None],
 ) -> argparse.ArgumentParser:
-    """Add a command whose help is one line about it, a minimal example, its arguments, and then further examples.
+    """Add a command. Its help shows one line about it, a minimal example, its arguments, and then further examples.
 
-    Its options reject an empty value, as of a shell variable that is not set, and huge numbers.
+    `run` gets the parsed arguments. A `ConfigurationError` or an `OSError` from it ends the command with one line and
+    exit code 1. Options reject an empty value, which an unset shell variable gives, and huge numbers.
     """
     parser = parsers.add_parser(
         name,
@@ -31,41 +36,56 @@ def add_command(
     )
     parser.register("type", None, word)
     parser.register("type", Path, lambda text: Path(word(text)))
-    parser.register("type", int, _whole_number)
+    parser.register("type", int, whole_number)
+    parser.set_defaults(func=partial(_run, name, run))
     return parser
 
 
+def _run(name: str, run: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> None:
+    try:
+        run(args)
+    except (ConfigurationError, OSError) as error:
+        sys.exit(f"{name}: {error}")
+
+
 def add_bilm(subparser: argparse.ArgumentParser) -> None:
-    """Add the biLM, the number of sentences, and the device."""
+    """Add the biLM, the number of sentences, the device and the initial state."""
     subparser.add_argument("bilm", metavar="BILM", help="path or URL, in any format, or the name of a bundled biLM")
     subparser.add_argument("--sentences", metavar="N", type=count, help="read the first N of each file (default: all)")
-    subparser.add_argument("--cuda-device", type=device, default=-1, help="the number of a GPU, -1 for the processor")
+    add_device(subparser)
     add_initial_state(subparser)
 
 
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add the device to compute on."""
+    parser.add_argument(
+        "--cuda-device", metavar="N", type=device, default=-1, help="the number of a GPU, -1 for the processor"
+    )
+
+
 def add_initial_state(parser: argparse._ActionsContainer) -> None:
-    """Add the state before each sentence."""
+    """Add the state of the LSTMs before each sentence."""
     parser.add_argument(
         "--initial-state",
         metavar="STATE",
-        help="the state before each sentence: zero (default), or warm, which `convert-elmo --warm-on` stored",
+        help="the LSTM state before each sentence: zero (default), or warm, as stored by `convert-elmo --warm-on`",
     )
 
 
 def load_bilm(args: argparse.Namespace) -> Embedder:
-    """Load the biLM that the arguments name, with all of its layers."""
+    """Load the biLM that the arguments name, to embed with all of its layers."""
     return load(args.bilm, "all", cuda_device=args.cuda_device, initial_state=args.initial_state)
 
 
 def refuse_folder(config: str) -> None:
-    """Raise `ConfigurationError` for the name of a folder where a config should be, for which jsonnet aborts."""
+    """Raise `ConfigurationError` if the path of a config is a folder: jsonnet would abort the process."""
     if Path(config).is_dir():
         raise ConfigurationError(f"'{config}': expected a config, got a folder")
 
 
 def count(text: str) -> int:
     """Return a whole number of 1 or more."""
-    number = _whole_number(text)
+    number = whole_number(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
     return number
@@ -73,33 +93,34 @@ def count(text: str) -> int:
 
 def device(text: str) -> int:
     """Return the number of a GPU, or -1 for the processor."""
-    number = _whole_number(text)
+    number = whole_number(text)
     if number < -1:
         raise argparse.ArgumentTypeError(f"expected -1 or the number of a GPU, got {number}")
     return number
 
 
 def word(text: str) -> str:
-    """Return a value that is not empty."""
+    """Return the text unless it is empty."""
     if not text:
         raise argparse.ArgumentTypeError("expected a non-empty value, got ''")
     return text
 
 
 def separator(text: str) -> str:
-    """Return what separates columns, with a tab for the two characters that a shell passes on for it."""
+    r"""Return the separator of columns. `\t` is a tab, because a shell passes on both characters."""
     return word(text).replace(r"\t", "\t")
 
 
 def new_file(text: str) -> Path:
-    """Return a path that can be the name of a file, as `.` and `/` cannot."""
+    """Return a path that can name a file, unlike `.` and `/`."""
     path = Path(word(text))
     if not path.name:
         raise argparse.ArgumentTypeError(f"expected the name of a file, got {text!r}")
     return path
 
 
-def _whole_number(text: str) -> int:
+def whole_number(text: str) -> int:
+    """Return a whole number that fits into 64 bits."""
     try:
         number = int(text)
     except ValueError:

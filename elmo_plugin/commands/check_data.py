@@ -1,11 +1,10 @@
-"""The command `allennlp check-data`: look at the data of a config before training."""
+"""The command `allennlp check-data`: check the data of a config before training."""
 
 import argparse
 import sys
 
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common import Params
-from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.analysis import check_data, data_check_page
 from elmo_plugin.commands.arguments import add_command, count, refuse_folder
@@ -14,14 +13,14 @@ from elmo_plugin.commands.endings import print_page
 ABOUT = "Check the data of a config before training."
 EXAMPLE = "allennlp check-data config.jsonnet"
 MORE = """
-The result is a page in Markdown: the size of each part; labels and their
-counts, and labels that train lacks; texts that are repeated, empty, very long
-or full of markup; words that are cut; whether the model can be built and run on
-two texts; and, for a biLM that has its softmax, its perplexity on the text. The
-page ends with a list of what to do. The exit code is 1 if the config cannot
-train.
+This prints a Markdown page with the size of each part of the data, and with
+each label and its count. It finds labels that do not occur in train; texts that
+are repeated, empty, very long or full of markup; and words that are cut off. It
+builds the model and runs it on two texts. For a biLM with a softmax, it also
+measures the perplexity on the text. The page ends with a list of what to do.
+The exit code is 1 if the config cannot train.
 
-Other paths, and only the first 1,000 texts of each part:
+Check another file, and only the first 1,000 texts of each part:
   allennlp check-data config.jsonnet --sentences 1000 \\
       -o '{"train_data_path": "my.txt"}'
 """
@@ -33,23 +32,19 @@ class CheckData(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
-        subparser = add_command(parser, self.name, ABOUT, "CONFIG", EXAMPLE, MORE)
+        subparser = add_command(parser, self.name, ABOUT, "CONFIG", EXAMPLE, MORE, run)
         subparser.add_argument("config", metavar="CONFIG", help="a config of `allennlp train`")
         subparser.add_argument(
             "-o", "--overrides", metavar="JSON", help="changes to the config, as in `allennlp train`"
         )
         subparser.add_argument("--sentences", metavar="N", type=count, help="read the first N texts of each part")
-        subparser.set_defaults(func=run)
         return subparser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the page. A config that cannot train gives exit code 1."""
-    try:
-        refuse_folder(args.config)
-        checked = check_data(Params.from_file(args.config, args.overrides or ""), args.sentences)
-    except (ConfigurationError, OSError) as error:
-        sys.exit(f"check-data: {error}")
+    """Print the page. The exit code is 1 if the config cannot train."""
+    refuse_folder(args.config)
+    checked = check_data(Params.from_file(args.config, args.overrides or ""), args.sentences)
     print_page(data_check_page(args.config, checked), "data.md")
     if checked.failures:
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""What the command `allennlp` prints with this package: warnings, results, and errors without a traceback."""
+"""Limit what the command `allennlp` prints to warnings, results, and errors without a traceback."""
 
 import logging
 import os
@@ -16,10 +16,10 @@ SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (OSError, ""),
     (tarfile.ReadError, ""),
     (RuntimeError, "(RUNTIME|STATIC) ERROR: "),  # jsonnet's messages about a config
-    (TypeError, "Expected .* to be "),  # AllenNLP's about a value of the wrong type
+    (TypeError, "Expected .* to be "),  # AllenNLP's message about a value of the wrong type
     (ValueError, "overrides for |batch_size must be |Using AMP requires "),
 )
-"""Exceptions that a user's input causes: the type, and how the message begins."""
+"""Exceptions that a mistake in the user's input causes: the type, and a pattern for the start of the message."""
 HINTS = (
     (r"undefined external variable: (\w+)", r"set the environment variable: export \1=…"),
     (r"^file \S+ not found$", "check the name; a relative path begins at the working directory"),
@@ -30,25 +30,25 @@ HINTS = (
     (r"STATIC ERROR: 1:", """--overrides takes JSON between single quotes: -o '{"trainer.num_epochs": 2}'"""),
     (r"not a gzip file", "expected the folder or the model.tar.gz that `allennlp train` wrote, then the data"),
 )
-"""What to do about messages of AllenNLP and jsonnet, by a pattern; a hint may name a group of the pattern."""
+"""A pattern for a message of AllenNLP or jsonnet, and what to do about it. A hint may use groups of its pattern."""
 LOGGED_RESULTS = ("allennlp.commands.checklist", "allennlp.commands.test_install")
-"""The commands whose results AllenNLP only logs."""
+"""The modules of the commands whose results AllenNLP only logs."""
 
 
 def is_command() -> bool:
-    """Return whether this process is the command `allennlp`, not a program that merely imports this package."""
-    # The script `allennlp` imports `allennlp.__main__`, also in the processes that it spawns for several devices;
-    # those of `python -m allennlp` only have its arguments.
+    """Return whether this process runs the command `allennlp`, rather than a program that imports this package."""
+    # The script `allennlp` imports `allennlp.__main__`, and so do the processes that it spawns for several devices.
+    # `python -m allennlp` runs it under another name, and the processes that it spawns only share its `sys.argv`.
     is_module = any(Path(program).parts[-2:] == ("allennlp", "__main__.py") for program in sys.argv[:1])
     return is_module or "allennlp.__main__" in sys.modules
 
 
 def adapt_console() -> None:
-    """Let the `allennlp` command print warnings and results only, and one line for an error in the user's input.
+    """Let the `allennlp` command print only warnings and results, and one line for an error in the user's input.
 
-    `out.log` still gets every message of level INFO, and the traceback. AllenNLP's own switches print them:
-    `ALLENNLP_LOG_LEVEL=INFO` the messages, `ALLENNLP_DEBUG=1` the traceback and all messages. Exceptions
-    that are not in `SHORT` keep their traceback.
+    `out.log` still gets every message of level INFO, and the traceback. AllenNLP's own switches print them, too:
+    `ALLENNLP_LOG_LEVEL=INFO` the messages, and `ALLENNLP_DEBUG=1` all messages and the traceback. Exceptions that are
+    not in `SHORT` keep their traceback.
     """
     if not is_command() or os.environ.get("ALLENNLP_DEBUG"):
         return
@@ -56,7 +56,7 @@ def adapt_console() -> None:
 
     def prepare_global_logging(*args: Any, **kwargs: Any) -> None:
         prepare_logging(*args, **kwargs)
-        adapt()  # AllenNLP has just replaced the hook and the handlers by its own
+        adapt()  # AllenNLP has just replaced the hook and the handlers
 
     def adapt() -> None:
         _install_hook()
@@ -64,7 +64,7 @@ def adapt_console() -> None:
             for handler in logging.getLogger().handlers:
                 if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.stderr):
                     handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name in LOGGED_RESULTS)
-                    handler.setStream(sys.stderr)  # AllenNLP logs to the standard output, where results belong
+                    handler.setStream(sys.stderr)  # AllenNLP logs to standard output, where results belong
 
     allennlp_logging.prepare_global_logging = prepare_global_logging
     adapt()
@@ -90,7 +90,7 @@ def _install_hook() -> None:
                 message = f"{message.splitlines()[0].rstrip('.')}; {match.expand(hint)}"
                 break
         print(f"allennlp: {message}", file=sys.stderr)
-        # AllenNLP says in the causes why a value fits no type of a `Union`.
+        # The causes say why a value fits no type of a `Union`.
         cause = error.__cause__ if message.startswith("Failed to construct argument") else None
         while cause is not None:
             print(f"  {type(cause).__name__}: {cause}", file=sys.stderr)

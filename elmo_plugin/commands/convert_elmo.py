@@ -1,8 +1,7 @@
-"""The subcommand `allennlp convert-elmo`."""
+"""The command `allennlp convert-elmo`: convert a biLM from one format to another."""
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
@@ -16,35 +15,35 @@ from elmo_plugin.linear import NUMBER_TYPES
 ABOUT = "Convert a biLM from one format to another."
 EXAMPLE = "allennlp convert-elmo runs/demo/model.tar.gz my_bilm"
 MORE = """
-Formats; FROM may have any that elmo_plugin knows:
+FROM may be in any format that elmo_plugin reads. TO is in one of these formats:
 
   bilm-tf     a folder with options.json and weights.hdf5, which every ELMo tool
-              reads, and vocabulary.txt if the vocabulary is known; it has no
-              place for the softmax over words
-  many-langs  a folder that ELMoForManyLangs reads, for a biLM with its
-              vocabularies; it has a place for the weights only
+              reads, and vocabulary.txt if the vocabulary is known; it cannot
+              hold the softmax over words
+  many-langs  a folder that ELMoForManyLangs reads, for a biLM that has the
+              vocabularies of that library; it holds only the weights
   native      one file NAME.safetensors with everything: biLM, softmax,
               vocabulary and warm state
   hub         a folder to publish on the Hugging Face Hub: a native file,
               config.json and a model card
 
-One file of half the size; in a config: bilm: 'my_bilm.safetensors':
+Write one file of half the size, for a config with bilm: 'my_bilm.safetensors':
   allennlp convert-elmo runs/demo/model.tar.gz my_bilm.safetensors \\
       --dtype float16
 
-The current state of a run that still trains:
+Convert the current state of a run that is still training:
   allennlp convert-elmo runs/demo so_far.safetensors --force
 
-A published model of ELMoForManyLangs to one file, and back:
+Convert a published model of ELMoForManyLangs to one file, and back:
   allennlp convert-elmo 144.zip english.safetensors
   allennlp convert-elmo english.safetensors 144 --to many-langs
 
-A folder for the Hub, to be published; in a config: bilm: 'hf://USER/my_bilm':
+Publish a folder on the Hub, for configs with bilm: 'hf://USER/my_bilm':
   allennlp convert-elmo runs/demo/model.tar.gz my_bilm --to hub \\
       --license cc-by-4.0
   hf upload USER/my_bilm my_bilm
 
-With a warm initial state, computed on a text; in a config:
+Add a warm initial state, computed on a text, for configs with
 initial_state: 'warm'. Other tools ignore it:
   allennlp convert-elmo elmo_weights.hdf5 my_bilm --warm-on sentences.txt
 """
@@ -52,14 +51,11 @@ initial_state: 'warm'. Other tools ignore it:
 
 @Subcommand.register("convert-elmo")
 class ConvertElmo(Subcommand):
-    """Convert a biLM from one format to another.
-
-    Registered as a `Subcommand` with name `convert-elmo`.
-    """
+    """Registered as a `Subcommand` with name `convert-elmo`."""
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Add the arguments of the command."""
-        subparser = add_command(parser, self.name, ABOUT, "FROM TO", EXAMPLE, MORE)
+        """Add the command's arguments to the parser."""
+        subparser = add_command(parser, self.name, ABOUT, "FROM TO", EXAMPLE, MORE, run)
         subparser.add_argument(
             "source",
             metavar="FROM",
@@ -75,31 +71,27 @@ class ConvertElmo(Subcommand):
             "--warm-on",
             type=Path,
             metavar="TEXT",
-            help="compute a warm state on this text, one tokenized sentence per line",
+            help="add a warm state, computed on a text with one tokenised sentence per line",
         )
         subparser.add_argument(
             "--dtype",
             choices=list(NUMBER_TYPES),
             default="float32",
-            help="number type of native and hub; the file is read as float32 again",
+            help="the number type in a native or hub file; readers convert it back to float32",
         )
         subparser.add_argument(
-            "--license", metavar="ID", help="licence in the model card of hub, such as apache-2.0 (default: unknown)"
+            "--license", metavar="ID", help="the licence in the model card, such as apache-2.0 (default: unknown)"
         )
         subparser.add_argument("--force", action="store_true", help="replace existing files at TO")
-        subparser.set_defaults(func=run)
         return subparser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Convert a biLM and say what was written. Errors are one line on stderr, with exit code 1."""
+    """Convert a biLM and say what was written."""
     target: Path = args.target
-    try:
-        if not args.force and (any(target.iterdir()) if target.is_dir() else target.exists()):
-            raise ConfigurationError(f"'{target}' exists already; name another target, or replace it with --force")
-        checkpoint, left_out, files = convert(args.source, target, args.warm_on, args.to, args.dtype, args.license)
-    except (ConfigurationError, OSError) as error:
-        sys.exit(f"convert-elmo: {error}")
+    if not args.force and (any(target.iterdir()) if target.is_dir() else target.exists()):
+        raise ConfigurationError(f"'{target}' exists already; name another target, or replace it with --force")
+    checkpoint, left_out, files = convert(args.source, target, args.warm_on, args.to, args.dtype, args.license)
     values = sum(tensor.numel() for name, tensor in checkpoint.state_dict.items() if not name.endswith("_extra_state"))
     parts = [f"a biLM of {checkpoint.options.lstm.n_layers} layers, {values:,} values"]
     sizes = checkpoint.options.many_langs

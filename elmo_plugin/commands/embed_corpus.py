@@ -1,4 +1,4 @@
-"""`allennlp embed-corpus`: embed a text file and write the vectors to disk."""
+"""The command `allennlp embed-corpus`: embed a text and write the vectors to disk."""
 
 import argparse
 import json
@@ -41,51 +41,51 @@ from elmo_plugin.text import TOKENS_PER_BATCH
 ABOUT = "Embed a text, one sentence per line, and write the vectors to disk."
 EXAMPLE = "allennlp embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny"
 MORE = """
-Formats, chosen by the ending of OUTPUT:
+The ending of OUTPUT chooses the format:
 
   hdf5     a file with one dataset per line, whose key is the line's number from
            0, and `sentence_to_index`, a JSON string with the key of each
            sentence: the layout of AllenNLP's retired command `elmo`
-  npz      a file with one array per line, named after its number from 0
+  npz      a file with one array per line, named by the line's number from 0
   parquet  a folder of Parquet files with one row per line: line, sentence,
            tokens, and vectors, in one column per layer; pandas.read_parquet
            and pyarrow read the folder as one table
 
-An array is (L, T, D) for all layers, the token layer first, (T, D) for one
-layer or their average, (T, L*D) for all layers side by side, and has no T if
-pooled. An empty line keeps its number; its T is 0, or its vectors are zeros if
-pooled.
+Arrays have the shape (L, T, D) for all layers, with the token layer first;
+(T, D) for one layer or the average; and (T, L*D) for all layers side by side.
+With --pool they have no T. An empty line keeps its number: its T is 0, or with
+--pool its vectors are zeros.
 
-With a pair of files, from standard input, at half the size:
+Read standard input, use a pair of bilm-tf files, and write 16-bit numbers:
   zcat news.gz | allennlp embed-corpus - news.hdf5 --half \\
       --options-file options.json --weight-file weights.hdf5
 
-With the mix that a tagger has learned, one vector per sentence:
+Use the mix that a tagger has learned, and write one vector per sentence:
   allennlp embed-corpus sentences.txt vectors.npz --pool \\
       --mix runs/demo/model.tar.gz
 
 Finished parts of the text are kept in OUTPUT.part. If a run is stopped, or the
-disk is full, the same command resumes it and embeds only the parts that are
-missing. At the end the parts are moved into the output; parts and output
-together take at most a tenth more than the output on the disk.
+disk is full, the same command resumes it and embeds only the missing parts. At
+the end the parts are moved into the output. Parts and output together never
+take more than a tenth more disk space than the output.
 
 Tokens are separated by white space. With --split tab they are separated by
-tabs, as in the `plain` input of ELMoForManyLangs: they may hold spaces, and be
-empty. With --split spacy the text need not be tokenized.
+tabs, as in the `plain` input of ELMoForManyLangs, so tokens may contain spaces
+or be empty. With --split spacy the text need not be tokenised.
 
-On four processes; each writes a shard such as vectors-00000-of-00004.hdf5:
+Use four processes; each writes a shard such as vectors-00000-of-00004.hdf5:
   torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m allennlp \\
       embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny
 
-The process that ends last writes the manifest, vectors.hdf5.json, and
+The last process to finish writes the manifest, vectors.hdf5.json, and the file
 vectors.hdf5, which links to the shards and reads as if it held them. For npz
 and parquet there is only the manifest.
 """
 
 SPLITS = {"space": "just_spaces", "tab": "just_tabs", "spacy": "spacy_blank"}
-"""The tokenizer of each value of --split; the tokenizer's name is accepted, too."""
+"""The tokenizer for each value of --split. The name of the tokenizer is accepted, too."""
 ENDINGS = {"": "hdf5", ".h5": "hdf5"}
-"""The formats of endings that are not the name of a format."""
+"""The formats of endings that are not themselves the name of a format."""
 READING = {
     ".arrays": "import h5py; print(next(iter(h5py.File({}).items()), None))",
     ".npz": "import numpy; print(next(iter(numpy.load({}).items()), None))",
@@ -99,14 +99,13 @@ class EmbedCorpus(Subcommand):
     """Registered as a `Subcommand` with name `embed-corpus`."""
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Add the arguments of the command."""
-        subparser = add_command(parser, self.name, ABOUT, "INPUT OUTPUT", EXAMPLE, MORE)
+        """Add the command's arguments to the parser."""
+        subparser = add_command(parser, self.name, ABOUT, "INPUT OUTPUT", EXAMPLE, MORE, run)
         subparser.add_argument("input", metavar="INPUT", type=Path, help="a text, plain, .gz or .xz; - is stdin")
         subparser.add_argument("output", metavar="OUTPUT", type=new_file, help="a path that does not exist yet")
         _add_bilm(subparser)
         _add_output(subparser)
         _add_work(subparser)
-        subparser.set_defaults(func=run)
         return subparser
 
 
@@ -114,18 +113,18 @@ def _add_bilm(subparser: argparse.ArgumentParser) -> None:
     layers = subparser.add_argument_group("layers").add_mutually_exclusive_group()
     explained = {
         "all": "all layers, kept apart: (L, T, D) (default)",
-        "last": "the last layer, which is the top one",
+        "last": "the last (top) layer",
         "average": "the average of all layers",
         "concatenate": "all layers side by side: (T, L*D)",
     }
     for mix in MIXES:
         names = [f"--{name}" for name in (mix, *(alias for alias in ALIASES if ALIASES[alias] == mix))]
         layers.add_argument(*names, dest="layers", action="store_const", const=mix, default="all", help=explained[mix])
-    layers.add_argument("--mix", metavar="ARCHIVE", help="the first mix of the model in an archive, and its biLM")
+    layers.add_argument("--mix", metavar="ARCHIVE", help="the biLM and the first mix of the model in an archive")
     group = subparser.add_argument_group("biLM; without these, the published original is downloaded once, 374 MB")
     group.add_argument("--bilm", help="path or URL, in any format, or the name of a bundled biLM")
-    group.add_argument("--options-file", help="path or URL of bilm-tf's options.json")
-    group.add_argument("--weight-file", help="path or URL of bilm-tf's hdf5 file")
+    group.add_argument("--options-file", metavar="FILE", help="path or URL of bilm-tf's options.json")
+    group.add_argument("--weight-file", metavar="FILE", help="path or URL of bilm-tf's hdf5 file")
     add_initial_state(group)
 
 
@@ -134,20 +133,18 @@ def _add_output(subparser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--format",
         choices=sorted(VectorFile.list_available()),
-        help="default: by the ending of OUTPUT, which is .hdf5, .h5, .npz, .parquet, or none for hdf5",
+        help="default: by the ending of OUTPUT: .hdf5, .h5, .npz, .parquet, or no ending for hdf5",
     )
     group.add_argument("--pool", action="store_true", help="write one vector per sentence, the mean over its tokens")
-    group.add_argument("--half", action="store_true", help="write numbers of 16 bits instead of 32")
-    group.add_argument("--compress", action="store_true", help="slower, and smaller above all with --half")
+    group.add_argument("--half", action="store_true", help="write 16-bit numbers instead of 32-bit ones")
+    group.add_argument("--compress", action="store_true", help="compress: slower, and most useful with --half")
     group.add_argument(
         "--use-sentence-keys",
         action="store_true",
-        help="use sentences as hdf5's keys, / written %%2F; a repeated one is stored once, an empty one is not stored",
+        help="use sentences as keys of hdf5, with %%2F for /; a repeated sentence is stored once, an empty one never",
     )
     group.add_argument("--forget-sentences", action="store_true", help="write hdf5 without `sentence_to_index`")
-    group.add_argument(
-        "--vocab-path", metavar="PATH", help="ignored, as by the retired command, which wrote no vocabulary either"
-    )
+    group.add_argument("--vocab-path", metavar="PATH", help="ignored; the retired command wrote no vocabulary either")
 
 
 def _add_work(subparser: argparse.ArgumentParser) -> None:
@@ -163,41 +160,44 @@ def _add_work(subparser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--tokens-per-batch",
+        metavar="N",
         type=count,
         default=TOKENS_PER_BATCH,
         help=f"the largest number of tokens in a batch, padding included (default: {TOKENS_PER_BATCH})",
     )
-    group.add_argument("--batch-size", type=count, help="the largest number of sentences in a batch (default: any)")
+    group.add_argument(
+        "--batch-size", metavar="N", type=count, help="the largest number of sentences in a batch (default: any)"
+    )
     group.add_argument(
         "--precision",
         choices=CHOICES,
         default="float32",
-        help="compute in this type; int8 saves memory on an x86 processor, and time where it has no "
+        help="the number type to compute in; int8 saves memory on an x86 processor, and time on one without "
         "bfloat16; auto is bfloat16 if the device computes it natively (default: float32)",
     )
     group.add_argument(
         "--cuda-device",
+        metavar="N",
         type=device,
-        help="the number of a GPU, 0 for the first, -1 for the processor (default: -1; under torchrun one GPU for "
-        "each process, if there are GPUs)",
+        help="the number of a GPU, -1 for the processor (default: -1; under torchrun, a GPU of its own for each "
+        "process, if there are GPUs)",
     )
-    group.add_argument("--file-friendly-logging", action="store_true", help="write progress on lines of its own")
+    group.add_argument("--file-friendly-logging", action="store_true", help="write each progress update on a new line")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Embed the text and say what was written; an error is one line and exit code 1.
+    """Embed the text and say what was written.
 
-    On SIGTERM or Ctrl-C the finished parts stay, and the exit code is 143 or 130.
+    SIGTERM and Ctrl-C leave the finished parts; the exit code is 143 or 130.
     """
     common_logging.FILE_FRIENDLY_LOGGING = args.file_friendly_logging
     try:
-        with on_stop_signal(stop):  # also in the middle of a part, which the next run makes again
+        with on_stop_signal(stop):  # stops at once: the next run embeds an unfinished part again
             _embed(args)
-    except (ConfigurationError, OSError) as error:
-        sys.exit(f"embed-corpus: {error}")
     except Stopped as stopped:
-        how = "run the same command again to continue"
-        tqdm.write(f"embed-corpus: stopped by {stopped.signal.name}; {how}", file=sys.stderr)
+        tqdm.write(
+            f"embed-corpus: stopped by {stopped.signal.name}; run the same command again to continue", file=sys.stderr
+        )
         raise
 
 
@@ -212,7 +212,7 @@ def _embed(args: argparse.Namespace) -> None:
     if share.size == 1:  # other processes may have joined the output already
         refuse_existing(args.output)
     if args.vocab_path:
-        _say("--vocab-path is ignored, as by the retired command: no vocabulary is written")
+        _say("--vocab-path is ignored: no vocabulary is written, as by the retired command")
     embedder = CorpusEmbedder(_embedder(args), args.pool, args.half, args.tokens_per_batch, args.batch_size)
     counts = embedder.embed(corpus, args.output, file)
     if share.size > 1 and not counts.sentences:
@@ -223,17 +223,18 @@ def _embed(args: argparse.Namespace) -> None:
     if share.size > 1:
         print(f"{args.output}, shard {share.rank + 1} of {share.size}: {what}", file=sys.stderr)
     else:
-        code = READING[file.part_ending].format(json.dumps(str(args.output)))
+        path = json.dumps(str(args.output), ensure_ascii=False)  # double quotes need no escape in the shell's quotes
+        code = READING[file.part_ending].format(path)
         say_written(args.output, what, f"python -c {shlex.quote(code)}")
 
 
 def _share() -> Share:
-    """Return which of several processes this one is, which torchrun writes into the environment."""
+    """Return which of several processes this one is, from the variables that torchrun sets."""
     size = os.environ.get("WORLD_SIZE", "1")
     rank = os.environ.get("RANK", "0" if size == "1" else "")
     if not (rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
         raise ConfigurationError(
-            f"environment: expected WORLD_SIZE to be a number and RANK a smaller one, got {size!r} and {rank!r}"
+            f"environment: expected a number in WORLD_SIZE and a smaller one in RANK, got {size!r} and {rank!r}"
         )
     return Share(int(rank), int(size))
 
@@ -252,7 +253,7 @@ def _file(args: argparse.Namespace) -> VectorFile:
 
 
 def _say(text: str) -> None:
-    """Print a note for the user to standard error; of several processes the first one prints it."""
+    """Print a note for the user to standard error, in the first of several processes only."""
     if os.environ.get("RANK", "0") == "0":
         print(f"embed-corpus: {text}", file=sys.stderr)
 
@@ -276,8 +277,8 @@ def _embedder(args: argparse.Namespace) -> Embedder:
         return load(args.mix or args.bilm, mix, args.precision, device, args.initial_state)
     if not args.options_file:
         _say(
-            "without --bilm, the published original model is used, 93.6 million parameters: 374 MB from "
-            f"{PUBLISHED_WEIGHTS}, kept in {CACHE_DIRECTORY} for the next time; --bilm english-tiny needs no download"
+            "without --bilm, the published original model with 93.6 million parameters is used: 374 MB from "
+            f"{PUBLISHED_WEIGHTS}, cached in {CACHE_DIRECTORY}; --bilm english-tiny needs no download"
         )
     pair = {
         "options_file": args.options_file or PUBLISHED_OPTIONS,
@@ -287,12 +288,12 @@ def _embedder(args: argparse.Namespace) -> Embedder:
 
 
 def _cuda_device(chosen: Optional[int]) -> int:
-    """Return the device that the user names, or the GPU of this process among those that torchrun has started."""
+    """Return the device that the user chose; otherwise, under torchrun, the GPU of this process."""
     if chosen is not None:
         return chosen
     if not torch.cuda.is_available():
         return -1
     if "LOCAL_RANK" not in os.environ:
-        _say("the vectors are computed on the processor; --cuda-device 0 uses the first GPU")
+        _say("computing on the processor; --cuda-device 0 uses the first GPU")
         return -1
     return int(os.environ["LOCAL_RANK"])

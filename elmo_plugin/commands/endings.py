@@ -1,4 +1,4 @@
-"""How a command ends: what was written and what to do next go to standard error, results to standard output."""
+"""How a command ends: results go to standard output; what was written and what to do next go to standard error."""
 
 import functools
 import json
@@ -15,21 +15,21 @@ from elmo_plugin.commands.console import is_command
 
 
 def say_written(path: Path, what: str, then: str) -> None:
-    """Say that `path`, a file or a folder, holds `what` and how large it is, and name the next command."""
+    """Say what the file or folder `path` holds and how large it is, and name the next command."""
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     size = tqdm.format_sizeof(sum(file.stat().st_size for file in files), "B")
     print(f"{path}: {what}; {size}\nnext: {then}", file=sys.stderr)
 
 
 def print_page(page: str, name: str) -> None:
-    """Print a page; on a terminal, also say how to keep it in the file `name`."""
+    """Print a page. On a terminal, also say how to save it as the file `name`."""
     print(page, end="", flush=True)
     if sys.stdout.isatty():
-        print(f"next: allennlp {shlex.join(sys.argv[1:])} > {name}    # keeps this page", file=sys.stderr)
+        print(f"next: allennlp {shlex.join(sys.argv[1:])} > {name}    # saves this page", file=sys.stderr)
 
 
 def say_trained(folder: Path) -> None:
-    """Print the best metrics of a finished run, what it wrote, and what to do with it."""
+    """Print the best metrics of a finished run, what it wrote, and how to use it."""
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     kinds = ("best_", "test_") if "best_validation_loss" in metrics else ("training_", "test_")
     shown = {name: value for name, value in metrics.items() if name.startswith(kinds)}
@@ -44,7 +44,7 @@ def say_trained(folder: Path) -> None:
 
 
 def end_training() -> None:
-    """Let the command `allennlp train` end with its best metrics and what it wrote, which AllenNLP only logs."""
+    """Let `allennlp train` print its best metrics and what it wrote at the end; AllenNLP only logs them."""
     if not is_command():
         return
     original = train.train_model_from_file

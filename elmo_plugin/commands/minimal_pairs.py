@@ -1,16 +1,14 @@
-"""The command `allennlp minimal-pairs`: test a biLM's grammar by the probability of sentences."""
+"""The command `allennlp minimal-pairs`: test a biLM's grammar by the probabilities that it gives to sentences."""
 
 import argparse
-import sys
 from functools import partial
 from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
-from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
 
 from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs
-from elmo_plugin.commands.arguments import add_command, device
+from elmo_plugin.commands.arguments import add_command, add_device
 from elmo_plugin.commands.endings import print_page
 from elmo_plugin.embedding import find_device
 from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
@@ -18,14 +16,15 @@ from elmo_plugin.pretraining import load_language_model, sentence_log_probabilit
 ABOUT = "Test a biLM's grammar on pairs of sentences."
 EXAMPLE = "allennlp minimal-pairs english-tiny blimp.jsonl"
 MORE = """
-The result is a Markdown table: for each phenomenon, how often the biLM gives a
-grammatical sentence more probability than an ungrammatical one (BLiMP, Warstadt
-et al. 2020), by the forward direction, by the backward direction, and by the
-sum of both log probabilities.
+This prints a Markdown table: for each phenomenon, how often the biLM gives the
+grammatical sentence a higher probability than the ungrammatical one (BLiMP,
+Warstadt et al. 2020), by the forward direction, by the backward direction, and
+by the sum of both log probabilities.
 
-PAIRS has one JSON object per line, with the raw text of `sentence_good` and
-`sentence_bad`. spaCy's rules for English split it into tokens. For tokenised
-text, and for another key that names the phenomenon:
+PAIRS has one JSON object per line, with raw text in `sentence_good` and
+`sentence_bad`, which spaCy's rules for English split into tokens.
+
+Read tokenised text, and take the phenomenon from another key:
   allennlp minimal-pairs runs/bilm/model.tar.gz pairs.jsonl \\
       --split space --by UID
 
@@ -41,29 +40,23 @@ class MinimalPairs(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
-        subparser = add_command(parser, self.name, ABOUT, "BILM PAIRS", EXAMPLE, MORE)
+        subparser = add_command(parser, self.name, ABOUT, "BILM PAIRS", EXAMPLE, MORE, run)
         subparser.add_argument("bilm", metavar="BILM", help="a biLM with its softmax")
         subparser.add_argument("pairs", metavar="PAIRS", type=Path, help="JSON lines, plain, .gz or .xz; - is stdin")
-        subparser.add_argument("--by", metavar="KEY", default="linguistics_term", help="the key of the phenomenon")
+        subparser.add_argument("--by", metavar="KEY", default="linguistics_term", help="the key with the phenomenon")
         subparser.add_argument(
             "--split",
             choices=list(SPLITS),
             default="spacy",
-            help="by spaCy's rules for English, or at white space",
+            help="split into tokens by spaCy's rules for English, or at white space",
         )
-        subparser.add_argument(
-            "--cuda-device", type=device, default=-1, help="the number of a GPU, -1 for the processor"
-        )
-        subparser.set_defaults(func=run)
+        add_device(subparser)
         return subparser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Score the pairs and print the accuracies. Errors are one line and exit code 1."""
-    try:
-        pairs = read_pairs(args.pairs, Tokenizer.by_name(SPLITS[args.split])(), args.by)
-        model = load_language_model(args.bilm).to(find_device(args.cuda_device))
-        by_phenomenon, overall = pair_accuracies(partial(sentence_log_probabilities, model), pairs)
-    except (ConfigurationError, OSError) as error:
-        sys.exit(f"minimal-pairs: {error}")
+    """Score the pairs and print the accuracies."""
+    pairs = read_pairs(args.pairs, Tokenizer.by_name(SPLITS[args.split])(), args.by)
+    model = load_language_model(args.bilm).to(find_device(args.cuda_device))
+    by_phenomenon, overall = pair_accuracies(partial(sentence_log_probabilities, model), pairs)
     print_page(minimal_pairs_page(f"{args.bilm} on {args.pairs}", by_phenomenon, overall), "pairs.md")

@@ -1,7 +1,6 @@
-"""The command `allennlp nearest-contexts`: find sentences that use a word as a given sentence does."""
+"""The command `allennlp nearest-contexts`: find sentences that use a word in the way that a given sentence does."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
@@ -13,26 +12,25 @@ from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bi
 from elmo_plugin.commands.endings import print_page
 from elmo_plugin.embedding import Corpus
 
-ABOUT = "Find the tokens of a text that are nearest to a word in context."
+ABOUT = "Find the tokens of a text whose contextual vectors are nearest to a word's."
 EXAMPLE = """allennlp nearest-contexts english-tiny novels.txt \\
       --query "They went to the play ." --word play"""
 MORE = """
-Nearest is by cosine between vectors in context (Table 4 of the ELMo paper).
-The result is a Markdown table of the sentences, each with the token in bold,
-and beside them the nearest words without context, by the token layer. Each
-sentence appears once, with its nearest token; the query's own sentence is left
-out.
+Vectors are compared by cosine (Table 4 of the ELMo paper). This prints a
+Markdown table of the nearest sentences, each with the token in bold, and beside
+them the nearest words by the token layer, which ignores context. Each sentence
+appears once, with its nearest token. The query's own sentence is left out.
 
-Several words in one pass over the first 5000 sentences of the text:
+Search for several words in one pass over the first 5000 lines of the text:
   allennlp nearest-contexts english-tiny novels.txt --sentences 5000 \\
       --query "They went to the play ." --word play \\
       --query "He sat on the bank of the river ." --word bank
 
-The second occurrence of a word in the sentence:
+Search for the second occurrence of a word in the sentence:
   allennlp nearest-contexts english-tiny novels.txt \\
       --query "They play in a play ." --word play:2
 
-Only sentences that contain the same word; those with the same sense come first:
+Find only sentences that contain the same word; the same sense comes first:
   allennlp nearest-contexts english-tiny novels.txt --same-word \\
       --query "He sat on the bank ." --word bank
 """
@@ -44,7 +42,7 @@ class NearestContexts(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
-        subparser = add_command(parser, self.name, ABOUT, "BILM TEXT --query TEXT --word WORD", EXAMPLE, MORE)
+        subparser = add_command(parser, self.name, ABOUT, "BILM TEXT --query TEXT --word WORD", EXAMPLE, MORE, run)
         add_bilm(subparser)
         subparser.add_argument(
             "text", metavar="TEXT", type=Path, help="one tokenised sentence per line, plain, .gz or .xz; - is stdin"
@@ -53,7 +51,10 @@ class NearestContexts(Subcommand):
             "--query", metavar="SENTENCE", action="append", required=True, help="a tokenised sentence; may be repeated"
         )
         subparser.add_argument(
-            "--word", action="append", required=True, help="for each query, one of its tokens; WORD:2 is the second"
+            "--word",
+            action="append",
+            required=True,
+            help="one token of each query; WORD:2 is the second occurrence of WORD",
         )
         subparser.add_argument(
             "--layer",
@@ -61,24 +62,20 @@ class NearestContexts(Subcommand):
             metavar="N",
             help="the layer to compare, 0 for the token layer (default: the top layer)",
         )
-        subparser.add_argument("--k", type=count, default=10, help="neighbours per query")
-        subparser.add_argument("--same-word", action="store_true", help="only tokens with the query's word form")
-        subparser.set_defaults(func=run)
+        subparser.add_argument("--k", type=count, default=10, help="the number of neighbours per query")
+        subparser.add_argument("--same-word", action="store_true", help="find only tokens with the query's word form")
         return subparser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Search and print the neighbours. Errors are one line and exit code 1."""
-    try:
-        if len(args.query) != len(args.word):
-            raise ConfigurationError(
-                f"expected one --word per --query, got {len(args.query)} --query and {len(args.word)} --word"
-            )
-        queries = list(map(find_query, args.query, args.word))
-        embedder = load_bilm(args)
-        layer = embedder.shape[0] - 1 if args.layer is None else args.layer
-        corpus = Corpus(args.text, Tokenizer.by_name("just_spaces")())
-        found = search(embedder, corpus, queries, Search(layer, args.k, args.same_word, args.sentences))
-    except (ConfigurationError, OSError) as error:
-        sys.exit(f"nearest-contexts: {error}")
+    """Search and print the neighbours."""
+    if len(args.query) != len(args.word):
+        raise ConfigurationError(
+            f"expected one --word per --query, got {len(args.query)} --query and {len(args.word)} --word"
+        )
+    queries = list(map(find_query, args.query, args.word))
+    embedder = load_bilm(args)
+    layer = embedder.shape[0] - 1 if args.layer is None else args.layer
+    corpus = Corpus(args.text, Tokenizer.by_name("just_spaces")())
+    found = search(embedder, corpus, queries, Search(layer, args.k, args.same_word, args.sentences))
     print_page(neighbors_page(queries, found, layer), "contexts.md")

@@ -1,12 +1,10 @@
-"""The command `allennlp report-elmo`: report on finished runs."""
+"""The command `allennlp report-elmo`: write a report about finished runs."""
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
-from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.analysis import write_report
 from elmo_plugin.commands.arguments import add_command
@@ -20,28 +18,30 @@ This reads all runs of `allennlp train` below the folder `runs`, and writes
   report/report.html  the whole report in one file
   report/report.md    the report in Markdown, with its figures in SVG files
 
-Two runs alone:
+Report on two runs only:
   allennlp report-elmo runs/demo runs/bilm --output report
 
-The report shows the scores by task and variant, mean ± standard deviation over
-seeds; the score by the size of the training data; the weights that the tasks
-learned for the layers of the biLM; learning curves; confusion matrices of
-classifiers; and the perplexity of pretraining runs. A section without data is
-left out. Runs that are unfinished or cannot be read are listed but not counted.
+The report shows the scores by task and variant, as the mean ± the standard
+deviation over seeds; the score by the size of the training data; the weights
+that the tasks learned for the layers of the biLM; learning curves; confusion
+matrices of classifiers; and the perplexity of pretraining runs. A section
+without data is left out. Runs that are unfinished or cannot be read are listed
+but not counted.
 
-A file grid.json in a run's folder says which task, variant, seed and share of
-the training data it is, and optionally the commit of the code that trained it:
+A file grid.json in a run's folder gives its task, variant, seed and share of
+the training data, and optionally the commit of the code that trained it:
   {"task": "sst5", "variant": "english-tiny", "seed": 1, "fraction": 0.1,
    "metric": "accuracy", "commit": "1a2b3c4"}
-Missing values come from names: in TASK/VARIANT-SEED, if SEED is the config's
-seed; else the folder of the training data names the task, and the folder of the
-run names the variant.
+Missing values come from the config and from the names of folders. In a folder
+TASK/VARIANT-SEED, SEED must be the config's seed. Otherwise the folder of the
+training data names the task, and the folder of the run names the variant.
 
-Layer weights and confusion matrices are read from the weights of a run, best.th
-or model.tar.gz; a classifier labels its validation data again. A file
-classes.txt beside that data names classes 1, 2, … line by line. With --keep,
-both are also written to small files in the run's folder, layer_weights.json and
-confusion.json. Later reports read those files, so the weights may be deleted.
+Layer weights and confusion matrices are computed from the weights of a run,
+best.th or model.tar.gz: its classifier labels the validation data again. If a
+file classes.txt is beside that data, its lines name the classes 1, 2, … With
+--keep, both are also written to small files in the run's folder,
+layer_weights.json and confusion.json. Later reports read those files, so the
+weights may be deleted.
 """
 
 
@@ -51,7 +51,7 @@ class ReportElmo(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
-        subparser = add_command(parser, self.name, ABOUT, "RUN [RUN ...] --output FOLDER", EXAMPLE, MORE)
+        subparser = add_command(parser, self.name, ABOUT, "RUN [RUN ...] --output FOLDER", EXAMPLE, MORE, run)
         subparser.add_argument(
             "runs",
             metavar="RUN",
@@ -63,16 +63,12 @@ class ReportElmo(Subcommand):
         subparser.add_argument(
             "--keep", action="store_true", help="also write layer weights and confusion matrices to the runs' folders"
         )
-        subparser.set_defaults(func=run)
         return subparser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the report and say what was written. Errors are one line and exit code 1."""
-    try:
-        report = write_report(args.runs, args.output, args.keep)
-    except (ConfigurationError, OSError) as error:
-        sys.exit(f"report-elmo: {error}")
+    """Write the report and say what was written."""
+    report = write_report(args.runs, args.output, args.keep)
     left_out = f", {len(report.uncounted)} not counted" if report.uncounted else ""
     what = f"{len(report.runs)} runs{left_out}; {', '.join(path.name for path in report.files)}"
     page = shlex.quote(str(args.output / "report.html"))

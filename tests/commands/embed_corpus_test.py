@@ -3,6 +3,7 @@
 import io
 import json
 import lzma
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -67,6 +68,15 @@ def test_it_writes_the_layout_of_the_retired_command_and_says_what(
     with h5py.File("out.hdf5") as file:
         index = json.loads(file["sentence_to_index"][0])
     assert index == {"The cat sat .": "3", "and / or": "2", "Don't": "4"}
+
+
+def test_the_next_command_names_an_output_outside_the_basic_plane(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    allennlp("embed-corpus", "text", "🙂.npz", *BILM)
+    (_, _, code) = shlex.split(capsys.readouterr().err.partition("next: ")[2])
+    exec(code)
+    assert "array" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("mix", ["all", "last", "top", "average", "concatenate"])

@@ -51,7 +51,7 @@ def test_senses_by_columns(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     allennlp("probe-layers", "weights.hdf5", "--senses", "senses", "senses", *columns)
     page = capsys.readouterr().out
     assert accuracies(page)[0] == [50.0] and accuracies(page)[2:] == [[100.0]] * (L - 1)
-    assert "## Senses: senses, counted on senses\n" in page
+    assert "## Senses: trained on senses, evaluated on senses\n" in page
 
 
 def test_pseudowords_are_those_of_the_seed(

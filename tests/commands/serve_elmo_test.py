@@ -86,10 +86,11 @@ def test_a_port_in_use_is_said_before_the_model_is_loaded() -> None:
             serve_elmo("nowhere", "--port", port)
 
 
-def test_ports_that_are_none_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("port", ["65536", "00000065536"])
+def test_ports_that_are_none_are_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        serve_elmo(TAGGER, "--port", 65536)
-    assert "argument --port: expected a number from 0 to 65535, got '65536'" in capsys.readouterr().err
+        serve_elmo(TAGGER, "--port", port)
+    assert f"argument --port: expected a number from 0 to 65535, got '{port}'" in capsys.readouterr().err
 
 
 def test_without_the_extra_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
