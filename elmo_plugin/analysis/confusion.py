@@ -41,11 +41,10 @@ class Confusion(NamedTuple):
 
 
 def confusion(folder: Path) -> Optional[Confusion]:
-    """Return the confusion matrix of a run that trained a classifier; `None` for other runs, and without weights.
+    """Return the confusion matrix of a run that trained a classifier, or `None` for other runs and without weights.
 
-    Reads `confusion.json` if the run has one; else the model in `model.tar.gz` or `best.th` labels the validation
-    data. Labels that are numbers get the names in a `classes.txt` beside that data. Raises `ConfigurationError` if
-    something cannot be read.
+    If the run has no `confusion.json`, the model in `model.tar.gz` or `best.th` labels the validation data. Labels that
+    are numbers get the names in a `classes.txt` beside that data. Raises `ConfigurationError` if a file cannot be read.
     """
     config = read_object(folder / CONFIG) if (folder / CONFIG).exists() else {}
     data = Path(str(config.get("validation_data_path")))
@@ -66,7 +65,7 @@ def write_confusion(folder: Path, matrix: Confusion) -> None:
 
 
 def add_up(matrices: list[Confusion], labels: list[str]) -> Confusion:
-    """Return the sum of matrices, over `labels`; a matrix counts 0 for labels that it lacks."""
+    """Return the sum of matrices over `labels`. A label that a matrix lacks counts as 0 there."""
     counts: Counter[tuple[str, str]] = Counter()
     for matrix in matrices:
         for gold, row in zip(matrix.labels, matrix.counts, strict=True):
@@ -102,7 +101,7 @@ def _named(matrix: Confusion, data: Path) -> Confusion:
 
 
 def _count(archive: Archive) -> Confusion:
-    """Label the validation data, texts of similar length together."""
+    """Label the validation data, in batches of similar length."""
     model: Any = archive.model.eval()
     read = archive.validation_dataset_reader.read(archive.config["validation_data_path"])
     instances = sorted(read, key=lambda instance: len(instance["tokens"]))
@@ -113,8 +112,7 @@ def _count(archive: Archive) -> Confusion:
         for instance, output in zip(group, model.forward_on_instances(unlabelled), strict=True):
             gold: Any = instance["label"]
             counts[str(gold.label), output["label"]] += 1
-    found = {
-        label for pair in counts for label in pair
-    }  # the vocabulary lacks unseen labels and those that are integers
+    # The vocabulary lacks integer labels, and labels that do not occur in training.
+    found = {label for pair in counts for label in pair}
     labels = sorted({*model.vocab.get_token_to_index_vocabulary(namespace), *found})
     return Confusion(labels, [[counts[gold, predicted] for predicted in labels] for gold in labels])

@@ -1,4 +1,4 @@
-"""Check the data of a config before training: labels, repeated and odd texts, and whether biLM and model fit them."""
+"""Check the data of a config before training: its labels, its texts, and whether the biLM and the model fit them."""
 
 import math
 import re
@@ -18,13 +18,13 @@ from elmo_plugin.pretraining import load_language_model, sentence_log_probabilit
 
 PARTS = ("train", "validation", "test")
 LONG = 400
-"""Texts of more tokens are long: the memory of a batch grows with its longest text."""
+"""Texts with more tokens than this are long. The memory of a batch grows with its longest text."""
 RARE = 5
-"""Labels with fewer examples are rare."""
+"""Labels with fewer examples than this are rare."""
 MAX_BYTES = 48
-"""`elmo_characters` cuts a word to as many bytes of UTF-8."""
+"""`elmo_characters` reads this many bytes of a word in UTF-8 and cuts off the rest."""
 DEBRIS = re.compile(r"<br|</?[a-z]+>|&(?:#\d+|amp|lt|gt|quot|nbsp);|#39;|\ufffd", re.IGNORECASE)
-"""What markup or a wrong encoding leaves in a text."""
+"""A pattern for the traces of markup or of a wrong encoding in a text."""
 SCORED = 1000
 """The number of training texts whose perplexity is measured."""
 
@@ -39,23 +39,26 @@ class Part(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """How well a biLM predicts the first training texts; each number is of both directions together."""
+    """How well a biLM predicts the first training texts."""
 
     bilm: str
     perplexity: float
+    """The perplexity of both directions together."""
     unknown: float
     """The share of tokens that are not in the biLM's vocabulary, from 0 to 1."""
     texts: int
 
 
 class DataCheck(NamedTuple):
-    """What was read, how far the text is from the biLM's, and what to do."""
+    """The data of a config, and what is wrong with them."""
 
     parts: list[Part]
     fit: Optional[Fit]
+    """`None` without a biLM that has a softmax."""
     failures: list[str]
     """Why the config cannot train."""
     advice: list[str]
+    """What to do about the texts and labels."""
 
 
 def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:
@@ -66,7 +69,7 @@ def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:
     params : `Params`
         A config of `allennlp train`.
     sentences : `Optional[int]`
-        Read only so many of each part.
+        Read only this many texts of each part.
     """
     parts, failures, fit = [], [], None
     for name in PARTS:
@@ -74,7 +77,7 @@ def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:
         if path is not None:
             try:
                 parts.append(_read(name, params, path, sentences))
-            except Exception as error:  # readers of other packages raise anything
+            except Exception as error:  # a reader of another package may raise anything
                 failures.append(f"'{name}_data_path': {_message(error)}")
     if "train_data_path" not in params:
         failures.append("'train_data_path': expected a path, got none")
@@ -82,7 +85,7 @@ def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:
         try:
             model = _build(params, parts)
             fit = _fit(model, parts[0].texts[:SCORED])
-        except Exception as error:  # so do models
+        except Exception as error:  # and so may a model
             failures.append(f"'model': {_message(error)}")
     return DataCheck(parts, fit, failures, [*_advice(parts), *_advice_on_fit(fit)])
 
@@ -90,7 +93,7 @@ def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:
 def _read(name: str, params: Params, path: str, sentences: Optional[int]) -> Part:
     keys = params.duplicate()
     own = keys.get("validation_dataset_reader", None) if name != "train" else None
-    reader = DatasetReader.from_params(own or keys["dataset_reader"])
+    reader = DatasetReader.from_params(own or keys.pop("dataset_reader"))
     if sentences is not None:
         reader.max_instances = sentences
     instances = list(reader.read(path))
@@ -115,10 +118,7 @@ def _build(params: Params, parts: Sequence[Part]) -> Model:
     keys = params.duplicate()
     instances = [instance for part in parts for instance in part.instances]
     vocab = Vocabulary.from_params(keys.pop("vocabulary", {}), instances=instances)
-    model = Model.from_params(keys["model"], vocab=vocab).eval()
-    reader = DatasetReader.from_params(keys["dataset_reader"])
-    for instance in parts[0].instances[:2]:
-        reader.apply_token_indexers(instance)
+    model = Model.from_params(keys.pop("model"), vocab=vocab).eval()
     batch = Batch(parts[0].instances[:2])
     batch.index_instances(vocab)
     with torch.no_grad():
@@ -127,12 +127,12 @@ def _build(params: Params, parts: Sequence[Part]) -> Model:
 
 
 def _fit(model: Model, texts: Sequence[tuple[str, ...]]) -> Optional[Fit]:
-    """Return how well the model's biLM predicts texts; `None` without a biLM that has its softmax."""
+    """Return how well the model's biLM predicts texts, or `None` without a biLM that has a softmax."""
     elmo = next((part for part in model.modules() if isinstance(part, Elmo)), None)
     source = elmo.bilm.source if elmo is not None else ""
     try:
         language_model = load_language_model(source) if source else None
-    except ConfigurationError:  # most files hold no softmax
+    except ConfigurationError:  # most weight files hold no softmax
         language_model = None
     if language_model is None:
         return None
@@ -192,18 +192,20 @@ def _advice_on_texts(part: Part) -> Iterator[str]:
 
 
 def _advice_on_labels(train: Part) -> Iterator[str]:
-    for field, counts in train.labels.items():
+    for name, counts in train.labels.items():
         if len(counts) == 1:
-            yield f"train: every label of '{field}' is {next(iter(counts))!r}, so there is nothing to learn"
+            yield f"train: every label of '{name}' is {next(iter(counts))!r}, so there is nothing to learn"
         rare = sorted(label for label, count in counts.items() if count < RARE)
         if rare:
-            yield f"train: {len(rare)} labels of '{field}' have fewer than {RARE} examples ({_some(rare)})"
-    of_text = defaultdict[tuple[str, ...], set[Any]](set)
+            yield f"train: {len(rare)} labels of '{name}' have fewer than {RARE} examples ({_some(rare)})"
+    labels = defaultdict[tuple[str, tuple[str, ...]], set[Any]](set)
     for instance, text in zip(train.instances, train.texts, strict=True):
-        of_text[text].update(part.label for part in instance.fields.values() if isinstance(part, LabelField))
-    contradicting = sum(len(labels) > 1 for labels in of_text.values())
+        for key, field in instance.fields.items():
+            if isinstance(field, LabelField):
+                labels[key, text].add(field.label)
+    contradicting = len({text for (_, text), found in labels.items() if len(found) > 1})
     if contradicting:
-        yield f"train: {contradicting:,} texts occur with different labels; keep one of each"
+        yield f"train: {contradicting:,} texts occur with different labels; keep one label for each"
 
 
 def _advice_on_fit(fit: Optional[Fit]) -> Iterator[str]:
@@ -215,7 +217,7 @@ def _advice_on_fit(fit: Optional[Fit]) -> Iterator[str]:
 
 
 def _message(error: Exception) -> str:
-    """Return the first line of an error, and its type unless it is one of a config."""
+    """Return the first line of an error's message, after its type unless it is a `ConfigurationError`."""
     text = str(error).strip().split("\n")[0]
     return text if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {text}"
 

@@ -34,7 +34,7 @@ TOKENS = "training_n_tokens"
 
 @styled
 def scores(experiment: Experiment) -> Figure:
-    """Draw one panel per task. Each variant has one dot per run, a line at their mean, a bar for their deviation."""
+    """Draw one panel per task. Each variant has a dot per run, a mark at their mean, and a bar for their deviation."""
     tables = side_by_side(group for task in experiment.tasks for group in experiment.full(task))
     rows = [(tasks[i : i + 3], len(variants)) for tasks, variants in tables for i in range(0, len(tasks), 3)]
     heights = [0.8 + 0.24 * count for _, count in rows]
@@ -74,29 +74,30 @@ def sample_efficiency(experiment: Experiment, tasks: Sequence[Task]) -> Figure:
     figure, axes = wrapped(len(tasks), 3, (3.6, 2.7))
     for axis, task in zip(axes, tasks, strict=True):
         lines = experiment.by_fraction(task)
+        drawn_lines = []
         for variant, groups in lines.items():
             summaries = [group.summary() for group in groups]
-            axis.errorbar(
+            line = axis.errorbar(
                 [100 * group.fraction for group in groups],
                 [each.mean for each in summaries],
-                [each.deviation for each in summaries],  # NaN, for one seed, draws no bar
+                [each.deviation for each in summaries],  # NaN, the deviation of one seed, draws no bar
                 color=colours.get(variant, GREY),
                 marker="o",
                 capsize=2.5,
                 ls="--" if variant in experiment.baselines else "-",
-                label=variant,
             )
+            drawn_lines.append((variant, line, summaries[-1].mean))
         ticks = sorted({100 * group.fraction for groups in lines.values() for group in groups})
         axis.set(title=task.name, xscale="log", xlabel="training data, %", ylabel=task.label)
         axis.set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
         axis.set_xticks([], minor=True)
-        legend_beside(axis, [groups[-1].summary().mean for groups in lines.values()])
+        legend_beside(axis, drawn_lines)
     return figure
 
 
 @styled
 def learning_curves(experiment: Experiment, task: Task) -> Figure:
-    """Draw one panel per variant of a task: training and validation score by epoch, one line per seed."""
+    """Draw one panel per variant of a task: the training and validation score by epoch, one line per seed."""
     groups = experiment.full(task)
     first = groups[0] if groups[0].variant in experiment.baselines else None
     figure, axes = wrapped(len(groups), 4, (2.5, 2.3), sharex=True, sharey=True)
@@ -104,7 +105,7 @@ def learning_curves(experiment: Experiment, task: Task) -> Figure:
         axis.set_title(fill(group.variant, 27))
         if first is not None and group is not first:
             mean = first.mean_curve("validation")
-            axis.plot(list(mean), list(mean.values()), color=GREY, ls=":", label=f"{first.variant}, validation")
+            axis.plot(list(mean), list(mean.values()), color=GREY, ls=":", label=f"validation, {first.variant}")
         for run in group.runs:
             for part, colour, dashes in (("training", ORANGE, "--"), ("validation", BLUE, "-")):
                 curve = [task.of(metrics, part) for metrics in run.epochs.values()]
@@ -176,15 +177,15 @@ def confusion_matrices(matrices: dict[str, Confusion]) -> Figure:
 
 @styled
 def perplexity(runs: Sequence[Run]) -> Figure:
-    """Draw one panel per direction: the perplexity of pretraining runs by the tokens that they were trained on.
+    """Draw one panel per direction: the perplexity of pretraining runs by the number of tokens trained on.
 
-    The x axis shows epochs if a run does not record its tokens, as runs with a `sampled` softmax do not.
+    The x axis shows epochs if a run does not record its tokens, such as a run with a `sampled` softmax.
     """
     by_tokens = all(math.isfinite(number_of(metrics, TOKENS)) for run in runs for metrics in run.epochs.values())
     figure, axes = wrapped(2, 2, (4.2, 3.1), sharey=True)
     has_training = False
     for axis, direction in zip(axes, ("forward", "backward"), strict=True):
-        ends = []
+        lines = []
         for i, run in enumerate(runs):
             colour, epochs = COLOURS[i % len(COLOURS)], run.epochs.values()
             tokens = [number_of(metrics, TOKENS) / 1e6 for metrics in epochs]
@@ -195,8 +196,8 @@ def perplexity(runs: Sequence[Run]) -> Figure:
             )
             has_training = has_training or any(map(math.isfinite, training))
             axis.plot(work, _without_infinity(training), color=colour, ls="--")
-            axis.plot(work, _without_infinity(validation), color=colour, marker="o", label=run.name)
-            ends.append(validation[-1] if validation else math.nan)
+            (line,) = axis.plot(work, _without_infinity(validation), color=colour, marker="o")
+            lines.append((run.name, line, validation[-1] if validation else math.nan))
         plain_log(axis.set_yscale, axis.yaxis)
         if by_tokens:
             plain_log(axis.set_xscale, axis.xaxis)
@@ -204,7 +205,7 @@ def perplexity(runs: Sequence[Run]) -> Figure:
             whole_numbers(axis)
         axis.set(title=direction, xlabel="tokens trained on, millions" if by_tokens else "epoch")
     axes[0].set_ylabel("perplexity")
-    legend_beside(axes[1], ends)
+    legend_beside(axes[1], lines)
     handles = [Line2D([], [], color=GREY, marker="o", label="validation")]
     handles += [Line2D([], [], color=GREY, ls="--", label="training")] if has_training else []
     figure.legend(handles=handles, loc="outside upper center", ncols=2)

@@ -1,4 +1,4 @@
-"""Read what only the weights of runs can tell, for all runs of a report."""
+"""Read the layer weights and confusion matrices of runs, which need the weights of their models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from elmo_plugin.analysis.runs import Run
 
 @dataclass
 class Findings:
-    """The layer weights and confusion matrices of the runs that have them, and (run, error) for what was unreadable."""
+    """The layer weights and confusion matrices of the runs that have them; (run, error) where reading failed."""
 
     layer_weights: dict[Run, dict[str, LearnedMix]] = field(default_factory=dict)
     confusions: dict[Run, Confusion] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Findings:
 
 
 def find(runs: Sequence[Run]) -> Findings:
-    """Read layer weights and confusion matrices from the small files that `keep` writes, else from the weights."""
+    """Return the layer weights and confusion matrices, from the small files that `keep` writes or from the weights."""
     findings = Findings()
     readers: Any = ((findings.layer_weights, layer_weights), (findings.confusions, confusion))
     for run in Tqdm.tqdm(runs, desc="reading weights", unit="run"):
@@ -37,16 +37,16 @@ def find(runs: Sequence[Run]) -> Findings:
 
 
 def keep(folder: Path) -> None:
-    """Write what a report reads from a run's weights to small files in its folder, so that the weights may be deleted.
+    """Write what a report needs of a run's weights to small files in its folder, so that the weights may be deleted.
 
-    The files are `layer_weights.json` and, for a classifier, `confusion.json`. Call it after each run of a loop over
-    many. Raises `ConfigurationError` if the weights cannot be read or the validation data cannot be labelled.
+    The files are `layer_weights.json` and, for a classifier, `confusion.json`. Raises `ConfigurationError` if the
+    weights cannot be read or the validation data cannot be labelled.
     """
     _write(folder, layer_weights(folder), confusion(folder))
 
 
 def keep_all(findings: Findings) -> None:
-    """Write the same small files for all runs of a report."""
+    """Write these small files for all runs of a report."""
     for run in {**findings.layer_weights, **findings.confusions}:
         _write(run.folder, findings.layer_weights.get(run), findings.confusions.get(run))
 

@@ -1,4 +1,4 @@
-"""Group runs that differ only in the seed, and summarise what they reached together."""
+"""Group runs that differ only in the seed, and summarise their scores."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ class Summary(NamedTuple):
 
 
 def summary(values: Sequence[float]) -> Summary:
-    """Summarise one number or more.
+    """Return the summary of one number or more.
 
     >>> summary([1.0, 2.0]).text()
     '1.50 ± 0.71'
@@ -39,7 +39,7 @@ class Group(NamedTuple):
     runs: list[Run]
 
     def summary(self) -> Summary:
-        """Summarise the scores."""
+        """Return the summary of the scores."""
         return summary([run.score for run in self.runs])
 
     def mean_curve(self, part: str) -> dict[int, float]:
@@ -56,22 +56,25 @@ class Experiment:
 
     def __init__(self, runs: Iterable[Run]) -> None:
         cells: dict[tuple[Task, str, float], list[Run]] = {}
+        with_elmo = set()
         for run in runs:
             cells.setdefault((run.task, run.variant, run.fraction), []).append(run)
-        with_elmo = {variant: any(run.has_elmo for run in rows) for (_, variant, _), rows in cells.items()}
-        self.baselines = {variant for variant, has_elmo in with_elmo.items() if not has_elmo}
-        order = sorted(cells, key=lambda cell: (cell[0], with_elmo[cell[1]], cell[1], cell[2]))
-        self.groups = [Group(*cell, sorted(cells[cell], key=lambda run: run.seed)) for cell in order]
+            if run.has_elmo:
+                with_elmo.add(run.variant)
+        variants = {variant for _, variant, _ in cells}
+        self.baselines = variants - with_elmo
+        self.variants = sorted(variants, key=lambda variant: (variant in with_elmo, variant))
+        order = sorted(cells, key=lambda cell: (cell[0], self.variants.index(cell[1]), cell[2]))
+        self.groups = [Group(*cell, sorted(cells[cell], key=lambda run: run.seed or 0)) for cell in order]
         self.tasks = list(dict.fromkeys(group.task for group in self.groups))
-        self.variants = sorted(with_elmo, key=lambda variant: (with_elmo[variant], variant))
 
     def full(self, task: Task) -> list[Group]:
-        """Return the groups that were trained on the largest share of a task's data, one per variant."""
+        """Return the groups trained on the largest share of a task's data, at most one per variant."""
         most = max(group.fraction for group in self.groups if group.task == task)
         return [group for group in self.groups if group.task == task and group.fraction == most]
 
     def by_fraction(self, task: Task) -> dict[str, list[Group]]:
-        """Map each variant that was trained on several shares of the data to its groups, the smallest share first."""
+        """Map each variant trained on several shares of a task's data to its groups, the smallest share first."""
         found: dict[str, list[Group]] = {}
         for group in self.groups:
             if group.task == task:
@@ -79,7 +82,7 @@ class Experiment:
         return {variant: groups for variant, groups in found.items() if len(groups) > 1}
 
     def best(self, task: Task) -> Optional[str]:
-        """Return the variant with the best mean; `None` for a tie in two digits, and for a single variant."""
+        """Return the variant with the best mean, or `None` for a tie at two decimals and for a single variant."""
         means = {group.variant: float(f"{group.summary().mean:.2f}") for group in self.full(task)}
         top = (max if task.higher_is_better else min)(means.values())
         winners = [variant for variant in means if means[variant] == top]
@@ -87,7 +90,7 @@ class Experiment:
 
 
 def side_by_side(groups: Iterable[Group]) -> list[tuple[list[Task], list[str]]]:
-    """Return (tasks, variants) of as few tables as have no empty cell: tasks with the same variants share one."""
+    """Return (tasks, variants) for each table. Tasks with the same variants share a table, so that no cell is empty."""
     variants: dict[Task, list[str]] = {}
     for group in groups:
         variants.setdefault(group.task, []).append(group.variant)

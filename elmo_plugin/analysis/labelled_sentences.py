@@ -32,7 +32,7 @@ def embed_examples(
 ) -> Examples:
     """Return the labelled tokens of all sentences in order; `word_form` maps a token to its word.
 
-    Memory holds only their vectors: 4 · L · D bytes per labelled token.
+    Memory holds the vectors of these tokens only: 4 · L · D bytes per token.
     """
     chosen = [[label is not None for label in sentence.labels] for sentence in sentences]
     ends = np.cumsum([sum(choice) for choice in chosen])
@@ -41,7 +41,7 @@ def embed_examples(
     embedded = embedder.by_length([sentence.tokens for sentence in sentences])
     for index, array in Tqdm.tqdm(embedded, desc="embedding", unit=" sentences", total=len(sentences)):
         vectors[:, ends[index] - sum(chosen[index]) : ends[index]] = array[:, chosen[index]]
-    labelled = [(token, label) for sentence in sentences for token, label in zip(*sentence, strict=True)]
-    words = [word_form(token) for token, label in labelled if label is not None]
-    labels = [label for _, label in labelled if label is not None]
-    return Examples(np.array(words), np.array(labels), vectors)
+    tokens = [token for sentence in sentences for token in sentence.tokens]
+    labels = [label for sentence in sentences for label in sentence.labels]
+    words = [word_form(token) for token, label in zip(tokens, labels, strict=True) if label is not None]
+    return Examples(np.array(words), np.array([label for label in labels if label is not None]), vectors)

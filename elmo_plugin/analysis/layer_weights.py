@@ -1,4 +1,4 @@
-"""Read what a run learned about the layers: softmax(w) of each scalar mix (ELMo §3.2; figure 2 of the paper)."""
+"""Read the layer weights that a run learned: softmax(w) of each scalar mix (ELMo §3.2; figure 2 of the paper)."""
 
 import re
 import tarfile
@@ -20,17 +20,17 @@ MIX = re.compile(r"(?P<where>.*?)(?P<mix>mixes\.(?P<number>\d+)|(?P<place>input|
 
 
 class LearnedMix(NamedTuple):
-    """softmax(w), one number per layer with the token layer first, and γ."""
+    """softmax(w), one number per layer, the token layer first; and γ."""
 
     weights: list[float]
     gamma: float
 
 
 def layer_weights(folder: Path) -> Optional[dict[str, LearnedMix]]:
-    """Return the scalar mixes of a run's best model, keyed `input` and `output`; `None` if no weights are left.
+    """Return the scalar mixes of a run's best model by place, `input` and `output`, or `None` without weights.
 
-    Reads `layer_weights.json` if the run has one, else `best.th` or `model.tar.gz`. Raises `ConfigurationError` if the
-    file cannot be read.
+    Reads `layer_weights.json` if the run has one, otherwise `best.th` or `model.tar.gz`. Raises `ConfigurationError`
+    if the file cannot be read.
     """
     if (folder / FILE).exists():
         return _kept(folder / FILE)
@@ -44,7 +44,7 @@ def write_layer_weights(folder: Path, mixes: dict[str, LearnedMix]) -> None:
 
 
 def _kept(path: Path) -> dict[str, LearnedMix]:
-    """Read `layer_weights.json`. Raises `ConfigurationError` unless each place has numbers."""
+    """Read `layer_weights.json`. Raises `ConfigurationError` unless it has numbers for each place."""
     try:
         mixes = {
             place: LearnedMix([float(weight) for weight in mix["weights"]], float(mix["gamma"]))
@@ -53,12 +53,12 @@ def _kept(path: Path) -> dict[str, LearnedMix]:
         if not all(mix.weights for mix in mixes.values()):
             raise ValueError("a mix without layers")
         return mixes
-    except (TypeError, KeyError, ValueError) as error:
+    except (TypeError, KeyError, ValueError, OverflowError) as error:
         raise ConfigurationError(f"{path.name}: expected 'weights' and 'gamma' for each place, got {error}") from error
 
 
 def _weights(folder: Path) -> Optional[dict[str, Tensor]]:
-    """Return the state dict of a run's best model, if the run still has it."""
+    """Return the state dict of a run's best model, or `None` if the run no longer has it."""
     best, archive = folder / "best.th", folder / "model.tar.gz"
     if best.exists():
         return read_weights(best, best.name)
@@ -74,15 +74,15 @@ def _weights(folder: Path) -> Optional[dict[str, Tensor]]:
 
 
 def learned_mixes(weights: Mapping[str, Tensor], model: Mapping[str, Any]) -> dict[str, LearnedMix]:
-    """Return the scalar mixes in a state dict, by their place in the config of its model.
+    """Return the scalar mixes in a state dict by their places, which the config of the model names.
 
-    A second mix at the same place keeps its full name.
+    A second mix at the same place is returned by its full name.
     """
     found: dict[str, LearnedMix] = {}
     for key, parameters in weights.items():
         if mix := MIX.fullmatch(key):
             name = f"{mix['where']}{mix['mix']}"
-            # Our models have their mixes in the order of `elmo_at`; other models read ELMo at the input.
+            # The mixes of our models are in the order of `elmo_at`. Other models have ELMo at the input.
             ours = [place for place in PLACES if place in model.get("elmo_at", PLACES)]
             place = mix["place"] or (ours[int(mix["number"])] if mix["where"].startswith("text.") else "input")
             gamma = float(weights[f"{name}.gamma"])

@@ -12,14 +12,14 @@ from allennlp.data import Tokenizer
 from elmo_plugin.text import TextFile, parse_json, without_lone_surrogates
 
 ROUNDING = 1e-4
-"""Sentences whose log probabilities differ by less, in nats, are a tie: float32 sums differ by as much."""
+"""Log probabilities that differ by less than this, in nats, are a tie: float32 sums have errors of this size."""
 
 Score = Callable[[Sequence[Sequence[str]]], np.ndarray]
-"""A function of N sentences, which returns their log probabilities (N, 2), forward and backward."""
+"""A function that returns the log probabilities (N, 2) of N sentences, forward and backward."""
 
 
 class MinimalPair(NamedTuple):
-    """A grammatical and an ungrammatical sentence that differ as little as possible, and what they test."""
+    """A grammatical and an ungrammatical sentence that differ in one phenomenon only."""
 
     good: list[str]
     bad: list[str]
@@ -27,13 +27,13 @@ class MinimalPair(NamedTuple):
 
 
 class PairAccuracy(NamedTuple):
-    """Percentages of pairs whose grammatical sentence is more probable; a tie counts as half."""
+    """The percentage of pairs whose grammatical sentence is more probable. A tie counts as half a pair."""
 
     forward: float
     backward: float
     sum: float
     ties: int
-    """Pairs whose sums are equal."""
+    """The number of pairs whose sums are equal."""
     pairs: int
 
 
@@ -43,9 +43,9 @@ def read_pairs(path: Path, tokenizer: Tokenizer, key: str) -> list[MinimalPair]:
     # Parameters
 
     key : `str`
-        The key that names the phenomenon of a pair. Without it, a pair counts only for all pairs together.
+        The key of a pair's phenomenon. A pair without this key counts only in the total.
 
-    Raises `ConfigurationError`, naming file and line, for any other line, and for a file without pairs.
+    Raises `ConfigurationError` that names the file and the line for any other line, and for a file without pairs.
     """
     pairs = []
     for number, line in enumerate(TextFile(path).lines(), 1):
@@ -60,14 +60,15 @@ def read_pairs(path: Path, tokenizer: Tokenizer, key: str) -> list[MinimalPair]:
                 f"'sentence_bad', got {line.strip()[:100]}"
             ) from error
         good, bad = ([token.ensure_text() for token in tokenizer.tokenize(text)] for text in texts)
-        pairs.append(MinimalPair(good, bad, str(row.get(key, ""))))
+        phenomenon = row.get(key)
+        pairs.append(MinimalPair(good, bad, "" if phenomenon is None else str(phenomenon)))
     if not pairs:
         raise ConfigurationError(f"{path}: expected pairs of sentences, got none")
     return pairs
 
 
 def pair_accuracies(score: Score, pairs: Sequence[MinimalPair]) -> tuple[dict[str, PairAccuracy], PairAccuracy]:
-    """Return the accuracies of each phenomenon, in alphabetical order, and of all pairs together.
+    """Return the accuracy of each phenomenon, in alphabetical order, and of all pairs together.
 
     A pair is right if its grammatical sentence has the higher log probability: forward, backward, or in sum (Warstadt
     et al. 2020, §4, for the forward direction). Each distinct sentence is scored once.
@@ -87,7 +88,7 @@ def pair_accuracies(score: Score, pairs: Sequence[MinimalPair]) -> tuple[dict[st
 
 
 def _accuracy(verdicts: Sequence[np.ndarray]) -> PairAccuracy:
-    """Return the accuracies of N verdicts (3,)."""
+    """Return the accuracy of N pairs from their verdicts (3,)."""
     stacked = np.stack(verdicts)  # (N, 3)
     forward, backward, both = 100 * stacked.mean(axis=0)
     return PairAccuracy(forward, backward, both, int((stacked[:, 2] == 0.5).sum()), len(stacked))

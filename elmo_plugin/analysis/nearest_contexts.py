@@ -1,4 +1,4 @@
-"""Find the nearest neighbours of a word in its context, and of the word without context (ELMo §5.3, Table 4)."""
+"""Find the nearest neighbours of a word in context, and of the word without context (ELMo §5.3, Table 4)."""
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from elmo_plugin.embedding import Corpus, Embedder
 
 
 class Query(NamedTuple):
-    """A tokenised sentence, and the position of the word in it whose neighbours to find."""
+    """A tokenised sentence, and the position of the word whose neighbours are wanted."""
 
     tokens: list[str]
     position: int
@@ -24,7 +24,7 @@ class Query(NamedTuple):
 
 
 class Neighbor(NamedTuple):
-    """A token of a text: its cosine to the query, its line counted from 1, its sentence, and its position there."""
+    """A token of a text: its cosine to the query, its line (from 1), its sentence, and its position in the sentence."""
 
     cosine: float
     line: int
@@ -35,8 +35,8 @@ class Neighbor(NamedTuple):
 class Found(NamedTuple):
     """The neighbours of a query, nearest first.
 
-    `in_context` compares vectors of a layer and has one neighbour per sentence. `context_free` compares token vectors
-    and has one neighbour per word.
+    `in_context` compares the vectors of a layer and has one neighbour per sentence. `context_free` compares token
+    vectors and has one neighbour per word.
     """
 
     in_context: list[Neighbor]
@@ -46,8 +46,8 @@ class Found(NamedTuple):
 class Search(NamedTuple):
     """How to search: for `k` neighbours by the vectors of `layer`, in the first `sentences` lines of a text or in all.
 
-    With `same_word`, only tokens with the query's word form are neighbours. Their token vectors are all equal, so
-    there are no context-free neighbours, and only sentences that contain the word are embedded.
+    With `same_word`, only tokens with the query's word form are neighbours, and only sentences that contain the word
+    are embedded. The token vectors of a word are all equal, so there are no context-free neighbours.
     """
 
     layer: int
@@ -57,13 +57,13 @@ class Search(NamedTuple):
 
 
 def find_query(sentence: str, word: str) -> Query:
-    """Find a word in a tokenised sentence; `word:2` is its second occurrence.
+    """Return the query for a word of a tokenised sentence; `word:2` is the word's second occurrence.
 
     >>> find_query("They play in a play .", "play:2").position
     4
 
     Raises `ConfigurationError` if the sentence does not contain the word, or contains it more than once and no number
-    says which one.
+    is given.
     """
     tokens = sentence.split()
     form, _, number = (word, "", "") if word in tokens else word.rpartition(":")
@@ -79,10 +79,10 @@ def find_query(sentence: str, word: str) -> Query:
 
 
 def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Search) -> list[Found]:
-    """Find the neighbours of each query, nearest by cosine first, in memory that does not grow with the text.
+    """Return the neighbours of each query, nearest by cosine first, in memory that does not grow with the text.
 
-    The query's own sentence does not count, nor do repetitions of a sentence. Context-free neighbours are words other
-    than the query's.
+    The query's own sentence and repeated sentences are left out. Context-free neighbours are other words than the
+    query's.
 
     # Parameters
 
@@ -99,30 +99,36 @@ def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Se
     if not 0 <= how.layer < embedder.shape[0]:
         raise ConfigurationError(f"'layer': expected 0 (the token layer) to {embedder.shape[0] - 1}, got {how.layer}")
     vectors = embedder.embed([query.tokens for query in queries])  # (L, T, D) each
-    hunts = [_Hunt(query, array[:, query.position], how) for query, array in zip(queries, vectors, strict=True)]
-    for line, tokens, array in _embedded(embedder, corpus, hunts, how):
-        for hunt in hunts:
-            hunt.visit(line, tokens, array)
-    return [Found(hunt.in_context.sorted(), hunt.context_free.sorted()) for hunt in hunts]
+    neighborhoods = [
+        _Neighborhood(query, array[:, query.position], how) for query, array in zip(queries, vectors, strict=True)
+    ]
+    for line, tokens, array in _embedded(embedder, corpus, neighborhoods, how):
+        for neighborhood in neighborhoods:
+            neighborhood.visit(line, tokens, array)
+    return [
+        Found(neighborhood.in_context.sorted(), neighborhood.context_free.sorted()) for neighborhood in neighborhoods
+    ]
 
 
 def nearest_uses(embedder: Embedder, sentences: Mapping[int, list[str]], query: Query, k: int) -> list[list[Neighbor]]:
-    """Find the `k` nearest uses of the query's word in sentences, given by line, for each layer from layer 1.
+    """Return the `k` nearest uses of the query's word, for each layer from layer 1. `sentences` maps lines to tokens.
 
     In layer 0, the token layer, all uses of a word have the same vector.
     """
     (vectors,) = embedder.embed([query.tokens])  # (L, T, D)
     layers = range(1, embedder.shape[0])
-    hunts = [_Hunt(query, vectors[:, query.position], Search(layer, k, same_word=True)) for layer in layers]
+    neighborhoods = [
+        _Neighborhood(query, vectors[:, query.position], Search(layer, k, same_word=True)) for layer in layers
+    ]
     lines = list(sentences)
     for index, array in embedder.by_length([sentences[line] for line in lines]):
-        for hunt in hunts:
-            hunt.visit(lines[index], sentences[lines[index]], array)
-    return [hunt.in_context.sorted() for hunt in hunts]
+        for neighborhood in neighborhoods:
+            neighborhood.visit(lines[index], sentences[lines[index]], array)
+    return [neighborhood.in_context.sorted() for neighborhood in neighborhoods]
 
 
 class _Nearest:
-    """The `k` nearest neighbours so far, one per key. The earlier in the text comes first among equals."""
+    """The `k` nearest neighbours so far, one per key. Among equals, the earlier one in the text comes first."""
 
     def __init__(self, k: int, left_out: str) -> None:
         self._k = k
@@ -131,7 +137,7 @@ class _Nearest:
 
     @property
     def least(self) -> float:
-        """Return the smallest cosine that still enters."""
+        """Return the cosine that a new neighbour must reach."""
         return self._heap[0][0] if len(self._heap) == self._k else -np.inf
 
     def offer(self, key: str, neighbor: Neighbor) -> None:
@@ -148,11 +154,8 @@ class _Nearest:
         return [entry[-1] for entry in sorted(self._heap, reverse=True)]
 
 
-class _Hunt:
-    """One query and the neighbours found so far.
-
-    *Shape:* vectors (L, D).
-    """
+class _Neighborhood:
+    """A query, the vectors (L, D) of its word, and the neighbours found so far."""
 
     def __init__(self, query: Query, vectors: np.ndarray, how: Search) -> None:
         self._query, self._how = query, how
@@ -161,11 +164,11 @@ class _Hunt:
         self.context_free = _Nearest(how.k, left_out=query.word)
 
     def can_use(self, tokens: Sequence[str]) -> bool:
-        """Return whether a sentence can hold a neighbour."""
+        """Return whether a sentence can contain a neighbour."""
         return bool(tokens) and (not self._how.same_word or self._query.word in tokens)
 
     def visit(self, line: int, tokens: list[str], array: np.ndarray) -> None:
-        """Compare the tokens of a sentence, whose layers are (L, T, D)."""
+        """Compare the query with the tokens of a sentence, whose layers are (L, T, D)."""
         if not self.can_use(tokens):
             return
         cosines = _unit(array[self._how.layer]) @ self._contextual  # (T,)
@@ -186,9 +189,9 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def _embedded(
-    embedder: Embedder, corpus: Corpus, hunts: Sequence[_Hunt], how: Search
+    embedder: Embedder, corpus: Corpus, neighborhoods: Sequence[_Neighborhood], how: Search
 ) -> Iterator[tuple[int, list[str], np.ndarray]]:
-    """Yield line, tokens and layers (L, T, D) of each sentence that can hold a neighbour, window by window."""
+    """Yield line, tokens and layers (L, T, D) of each sentence that can contain a neighbour, window by window."""
     is_empty = True
     with Tqdm.tqdm(desc="reading", unit=" lines", unit_scale=True, total=how.sentences) as bar:
         for window in corpus.windows():
@@ -197,15 +200,16 @@ def _embedded(
             lines = [
                 (line, sentence.tokens)
                 for line, sentence in enumerate(within, window.start + 1)
-                if any(hunt.can_use(sentence.tokens) for hunt in hunts)
+                if any(neighborhood.can_use(sentence.tokens) for neighborhood in neighborhoods)
             ]
             for index, array in embedder.by_length([tokens for _, tokens in lines]):
                 yield *lines[index], array
             bar.update(len(within))
+            read = window.start + len(within)
             share = corpus.share_read()
             if how.sentences is None and share:
-                bar.total = round(bar.n / share)  # an estimate until the text is read
-            if bar.n == how.sentences:
+                bar.total = round(read / share)  # an estimate until the text is read
+            if read == how.sentences:
                 break
     if is_empty:
         raise ConfigurationError("the text to search: expected one tokenised sentence per line, got no token")

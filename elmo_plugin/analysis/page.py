@@ -1,4 +1,4 @@
-"""Write Markdown: tables, and the pages that the commands of this package print."""
+"""Write Markdown tables, and the pages that the commands of this package print."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ MOST_LABELS = 50
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) -> str:
-    r"""Return a Markdown table. The first `names` columns are words, aligned left; the others are numbers.
+    r"""Return a Markdown table. The first `names` columns hold words, aligned left; the others hold numbers.
 
     >>> print(table(["layer", "accuracy, %"], [["a|b", "87.03"]]))
     | layer | accuracy, % |
@@ -28,16 +28,16 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) ->
 
 
 def plain(text: str) -> str:
-    r"""Escape what Markdown would read as markup, so that the page shows `text` as it is. Tables escape bars.
+    r"""Escape what Markdown would read as markup, so that the page shows `text` as it is. `table` escapes bars.
 
     >>> print(plain("without_elmo <*>"))
     without_elmo \<\*\>
     """
-    return re.sub(r"([\\`*\[\]<>&#~]|\b_|_\b)", r"\\\1", text)  # an underscore inside a word is no markup
+    return re.sub(r"([\\`*\[\]<>&#~]|\b_|_\b)", r"\\\1", text)  # an underscore inside a word is not markup
 
 
 def neighbors_page(queries: Sequence[Query], found: Sequence[Found], layer: int) -> str:
-    """Write one table per query, as Table 4 of ELMo: neighbours by a layer, and by the token layer beside them."""
+    """Return one table per query, as in Table 4 of ELMo: neighbours by a layer beside neighbours by the token layer."""
     sections = ["# Nearest neighbours in context\n"]
     for query, neighbors in zip(queries, found, strict=True):
         sections += [f"## {plain(query.word)}\n", f"{_in_bold(query.tokens, query.position)}\n"]
@@ -50,25 +50,25 @@ def neighbors_page(queries: Sequence[Query], found: Sequence[Found], layer: int)
 
 
 def accuracies_page(title: str, columns: dict[str, Accuracies]) -> str:
-    """Write one row per layer and one column per biLM, whose name is the key, as Tables 5 and 6 of ELMo."""
+    """Return one row per layer and one column per biLM, by its name, as in Tables 5 and 6 of ELMo."""
     first = next(iter(columns.values()))
-    names = ["most frequent of the word", "0, token layer", *map(str, range(1, len(first.layers)))]
+    names = ["most frequent label of the word", "0, token layer", *map(str, range(1, len(first.layers)))]
     numbers = zip(*([column.most_frequent, *column.layers] for column in columns.values()), strict=True)
     rows = [[name, *(f"{number:.2f}" for number in row)] for name, row in zip(names, numbers, strict=True)]
     return (
         f"# What the layers know\n\n## {plain(title)}\n\n"
-        f"Accuracy on {first.dev:,} tokens, after training on {first.train:,}, each layer by itself.\n\n"
+        f"The accuracy of each layer by itself on {first.dev:,} tokens, after training on {first.train:,}.\n\n"
         f"{table(['layer', *map(plain, columns)], rows)}\n"
     )
 
 
 def minimal_pairs_page(title: str, by_phenomenon: dict[str, PairAccuracy], overall: PairAccuracy) -> str:
-    """Write one row per phenomenon, and last one of all pairs, as Table 3 of BLiMP."""
+    """Return one row per phenomenon and a last row for all pairs, as in Table 3 of BLiMP."""
     named = [*((plain(name), row) for name, row in by_phenomenon.items()), ("**all**", overall)]
     rows = [
         [name, *(f"{accuracy:.1f}" for accuracy in row[:3]), str(row.ties), f"{row.pairs:,}"] for name, row in named
     ]
-    head = ["phenomenon", "forward, %", "backward, %", "sum, %", "ties of the sum", "pairs"]
+    head = ["phenomenon", "forward, %", "backward, %", "sum, %", "ties in the sum", "pairs"]
     return (
         f"# Minimal pairs\n\n## {plain(title)}\n\n"
         "The share of pairs whose grammatical sentence has the higher log probability; a tie counts as half.\n\n"
@@ -77,14 +77,14 @@ def minimal_pairs_page(title: str, by_phenomenon: dict[str, PairAccuracy], overa
 
 
 def data_check_page(config: str, checked: DataCheck) -> str:
-    """Write the sizes of all parts, a table per field of labels, the biLM's perplexity, and what to do."""
-    head = ["part", "texts", "distinct", "tokens", "longest"]
-    rows = [
-        [part.name, *(f"{n:,}" for n in (len(part.texts), len(set(part.texts)), sum(map(len, part.texts)), longest))]
-        for part in checked.parts
-        if (longest := max(map(len, part.texts)))
-    ]
-    sections = [f"# {plain(config)}", table(head, rows)] if rows else [f"# {plain(config)}"]
+    """Return the sizes of all parts, a table per field of labels, the biLM's perplexity, and what to do."""
+    sections = [f"# {plain(config)}"]
+    rows = []
+    for name, _, texts, _ in checked.parts:
+        lengths = [len(text) for text in texts]
+        rows.append([name, *(f"{n:,}" for n in (len(texts), len(set(texts)), sum(lengths), max(lengths)))])
+    if rows:
+        sections.append(table(["part", "texts", "distinct", "tokens", "longest"], rows))
     for field in dict.fromkeys(field for part in checked.parts for field in part.labels):
         counts = [part.labels.get(field, Counter()) for part in checked.parts]
         labels = sorted(

@@ -31,14 +31,15 @@ STYLE = {
     "lines.markersize": 4,
     "svg.fonttype": "none",  # text stays text: smaller files, which can be searched
     "svg.hashsalt": "elmo-plugin",  # the same ids each time
+    "text.parse_math": False,  # a dollar in a name is a dollar
 }
 styled = style.context(["default", STYLE])
-"""A decorator: functions draw and save figures in our style, whatever the user's is."""
+"""A decorator for functions that draw or save figures: they use our style instead of the user's."""
 
 
 @styled
 def svg(figure: Figure) -> bytes:
-    """Return a figure as an SVG file without a date, so that the same figure makes the same bytes."""
+    """Return a figure as an SVG file without a date, so that the same figure gives the same bytes."""
     file = BytesIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     return file.getvalue()
@@ -49,7 +50,7 @@ def grid(
 ) -> tuple[Figure, list[Any]]:
     """Return a figure and its rows of panels: row i has `lengths[i]` panels of `width` × `heights[i]` inches.
 
-    `margin` adds inches for what stands beside the panels.
+    `margin` adds inches for text beside the panels.
     """
     figure = Figure(figsize=(max(lengths) * width + margin, sum(heights) + 0.4), layout="constrained")
     axes = figure.subplots(len(lengths), max(lengths), squeeze=False, height_ratios=heights, **share)
@@ -67,12 +68,12 @@ def wrapped(
     figure, rows = grid(lengths, [size[1]] * len(lengths), size[0], margin, **share)
     panels = [axis for row in rows for axis in row]
     for axis in panels:
-        axis.tick_params(labelbottom=True)  # also where panels share an axis and one is not the lowest
+        axis.tick_params(labelbottom=True)  # panels that share an axis would have labels in the last row only
     return figure, panels
 
 
 def share_span(axes: Sequence[Any], percent: bool) -> None:
-    """Give x axes the same length in units around their own data, so that differences look as large as they are."""
+    """Let x axes span equally many units around their own data, so that equal differences look equal."""
     span = max(high - low for low, high in (axis.get_xlim() for axis in axes))
     for axis in axes:
         left = sum(axis.get_xlim()) / 2 - span / 2
@@ -80,13 +81,15 @@ def share_span(axes: Sequence[Any], percent: bool) -> None:
         axis.set_xlim(left, left + span)
 
 
-def legend_beside(axis: Any, ends: Sequence[float]) -> None:
-    """Write the names of lines to the right of a panel, in their colours, in the order of their last values."""
-    handles, labels = axis.get_legend_handles_labels()
-    order = sorted(range(len(ends)), key=lambda i: -ends[i] if math.isfinite(ends[i]) else math.inf)
+def legend_beside(axis: Any, lines: Iterable[tuple[str, Any, float]]) -> None:
+    """Write the names of lines to the right of a panel, in their colours, in the order of their last values.
+
+    A line is its name, its matplotlib handle and its last value.
+    """
+    ordered = sorted(lines, key=lambda line: -line[2] if math.isfinite(line[2]) else math.inf)
     axis.legend(
-        [handles[i] for i in order],
-        [labels[i] for i in order],
+        [handle for _, handle, _ in ordered],
+        [name for name, _, _ in ordered],
         loc="center left",
         bbox_to_anchor=(1, 0.5),
         labelcolor="linecolor",
@@ -94,18 +97,18 @@ def legend_beside(axis: Any, ends: Sequence[float]) -> None:
 
 
 def label_width(labels: Iterable[str]) -> float:
-    """Return the inches that the longest label of an axis takes."""
+    """Return the width in inches of the longest label of an axis."""
     return 0.2 + 0.075 * max(map(len, labels))
 
 
 def colour_bar(figure: Figure, mesh: Any, axes: Sequence[Any], label: str) -> None:
-    """Draw the colours of heat maps with their values, at the upper right."""
+    """Draw the scale of heat maps at the upper right."""
     shrink = min(1, 2 / figure.get_figheight())
     figure.colorbar(mesh, ax=axes, label=label, shrink=shrink, anchor=(0, 1))
 
 
 def whole_numbers(axis: Any) -> None:
-    """Put ticks of the x axis at whole numbers only."""
+    """Put the ticks of the x axis at whole numbers only."""
     axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
 
 
@@ -121,7 +124,7 @@ def plain_log(set_scale: Callable[[str], None], axis: Any) -> None:
 def heat_map(
     axis: Any, values: Sequence[Sequence[float]], columns: Sequence[str], rows: Sequence[str], number: str
 ) -> Any:
-    """Draw shares from 0, white, to 1, blue, each with its `number` (a format); return what a colour bar needs.
+    """Draw shares from 0 (white) to 1 (blue), each in the format `number`. Return the mesh, for `colour_bar`.
 
     *Shape:* values (rows, columns); a short row leaves cells empty.
     """

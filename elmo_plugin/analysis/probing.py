@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from copy import deepcopy
 from os import fspath
 from typing import NamedTuple
 
@@ -14,22 +13,23 @@ from torch import Tensor, nn
 
 from elmo_plugin.analysis.labelled_sentences import Examples, LabelledSentence, embed_examples
 from elmo_plugin.bilm import BiLM
+from elmo_plugin.elmo import ConcatenateMix, Elmo
 from elmo_plugin.embedding import Embedder
 from elmo_plugin.models import ColumnTagsReader, Location
 
 NO_SENSE = "O"
-"""The entry in a column of senses for a token without one."""
+"""The entry in a column of senses for a token without a sense."""
 C = 0.1
-"""The inverse strength of the L2 penalty, as in scikit-learn."""
+"""The inverse of the strength of the L2 penalty, as in scikit-learn."""
 MAX_PASSES = 100
-"""The limit on passes over the data. Scores move by less than 0.1 percent after 75 passes."""
+"""The limit on passes over the data. After 75 passes, accuracies change by less than 0.1 percent."""
 
 Classifier = Callable[[Examples, Examples, int], np.ndarray]
-"""A function of training examples, other examples and a layer, which predicts the labels (N,) of the latter."""
+"""A function of training examples, evaluation examples and a layer that predicts the labels (N,) of the latter."""
 
 
 class Task(NamedTuple):
-    """A probing task: learn on `train`, count on `dev`. `word_form` maps a token to its word."""
+    """A probing task: train on `train`, evaluate on `dev`. `word_form` maps a token to its word."""
 
     train: list[LabelledSentence]
     dev: list[LabelledSentence]
@@ -38,7 +38,7 @@ class Task(NamedTuple):
 
 
 class Accuracies(NamedTuple):
-    """The percentage of correct `dev` labels, by the words alone and by each layer; and the numbers of labels."""
+    """The percentage of correct `dev` labels from the word alone and from each layer, and the numbers of labels."""
 
     most_frequent: float
     layers: list[float]
@@ -47,14 +47,14 @@ class Accuracies(NamedTuple):
 
 
 def tagging_task(train: Location, dev: Location, reader: ColumnTagsReader) -> Task:
-    """Return the task to predict tags by a linear classifier (Table 6)."""
+    """Return the task of predicting tags with a linear classifier (Table 6)."""
     return Task(_read(train, reader), _read(dev, reader), linear, str)
 
 
 def sense_task(train: Location, dev: Location, reader: ColumnTagsReader) -> Task:
-    """Return the task to predict senses by the nearest average (Table 5); the tag of a token is its sense, or `O`.
+    """Return the task of predicting senses by the nearest average (Table 5). The tag of a token is its sense, or `O`.
 
-    Raises `ConfigurationError` if a file holds no sense.
+    Raises `ConfigurationError` if a file contains no sense.
     """
     return Task(_read(train, reader, NO_SENSE), _read(dev, reader, NO_SENSE), nearest_sense, str.lower)
 
@@ -73,26 +73,28 @@ def probe(embedder: Embedder, task: Task) -> Accuracies:
 
 
 def random_twin(embedder: Embedder, seed: int) -> Embedder:
-    """Return a copy with random weights, as a control: what the architecture and the spelling alone give."""
-    twin = deepcopy(embedder)
-    bilm = twin.elmo.bilm
-    # Not strict: a warm state in the files has no random counterpart. It stays, and sentences start from zeros.
-    bilm.load_state_dict(BiLM.random(bilm.options, seed).state_dict(), strict=False)
-    return twin
+    """Return an embedder with random weights as a control: it shows what architecture and spelling alone achieve.
+
+    It returns all layers, and its sentences start from zeros, because a warm state belongs to trained weights.
+    """
+    sizes = embedder.elmo.bilm.options
+    mix = ConcatenateMix(sizes.num_layers, sizes.layer_dim)
+    elmo = Elmo.from_parts(BiLM.random(sizes, seed), [mix], dropout=0.0, precision=embedder.elmo.precision)
+    return Embedder(elmo.to(embedder.device), embedder.word_id)
 
 
 def most_frequent(train: Examples, dev: Examples) -> np.ndarray:
-    """Predict each word's most frequent label, (N,), and for unknown words the most frequent of all: the baseline."""
+    """Predict the most frequent label (N,) of each word, or of all words for an unknown one: the baseline."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for word, label in zip(train.words, train.labels, strict=True):
         counts[word][label] += 1
     overall = Counter(train.labels)
     predicted = [counts.get(word, overall).most_common(1)[0][0] for word in dev.words]
-    return np.array(predicted, dtype=train.labels.dtype)  # as wide as the longest label of training
+    return np.array(predicted, dtype=train.labels.dtype)  # wide enough for the longest label of training
 
 
 def linear(train: Examples, dev: Examples, layer: int) -> np.ndarray:
-    """Predict labels (N,) by logistic regression over a layer's features, scaled to a deviation of 1 in training.
+    """Predict labels (N,) by logistic regression over a layer's features, scaled to unit deviation in training.
 
     The loss is that of scikit-learn's `LogisticRegression(C=0.1)`. Whitening the features lets L-BFGS reach the minimum
     in a third of the passes over the data.
@@ -131,17 +133,17 @@ def linear(train: Examples, dev: Examples, layer: int) -> np.ndarray:
 
 
 def _whitening(numbers: Tensor) -> Tensor:
-    """Return a map (D, R) of features (N, D) to uncorrelated ones with about the same deviation; constants drop out."""
+    """Return a map (D, R) from features (N, D) to uncorrelated ones of about unit deviation; constants drop out."""
     covariance = (numbers.T @ numbers).double() / len(numbers)  # (D, D)
     variances, directions = torch.linalg.eigh(covariance)  # (D,), (D, D)
-    kept = variances > 1e-6 * variances.max()  # the token layer, for example, holds each number twice
+    kept = variances > 1e-6 * variances.max()  # the token layer, for one, has each feature twice
     return (directions[:, kept] * (variances[kept] + 0.01).rsqrt()).float()
 
 
 def nearest_sense(train: Examples, dev: Examples, layer: int) -> np.ndarray:
     """Predict the sense (N,) whose average over training is nearest by cosine (ELMo §5.3; Melamud et al. 2016).
 
-    A word that training lacks gets the baseline's prediction; the paper takes the first sense of WordNet.
+    A word that training lacks gets the baseline's prediction; in the paper it gets the first sense of WordNet.
     """
     predicted = most_frequent(train, dev)
     train_positions, dev_positions = _positions(train.words), _positions(dev.words)
@@ -150,7 +152,7 @@ def nearest_sense(train: Examples, dev: Examples, layer: int) -> np.ndarray:
         known, asked = train_positions[word], dev_positions[word]
         senses, which = np.unique(train.labels[known], return_inverse=True)  # (S,), (N of the word,)
         members = np.eye(len(senses), dtype=np.float32)[which].T  # (S, N of the word)
-        sums = members @ train.vectors[layer, known]  # (S, D), of the averages' direction
+        sums = members @ train.vectors[layer, known]  # (S, D), in the direction of the averages
         sums /= np.linalg.norm(sums, axis=1, keepdims=True)
         predicted[asked] = senses[(dev.vectors[layer, asked] @ sums.T).argmax(axis=1)]
     return predicted
@@ -165,7 +167,7 @@ def _positions(words: np.ndarray) -> dict[str, list[int]]:
 
 
 def _read(path: Location, reader: ColumnTagsReader, none: str = "") -> list[LabelledSentence]:
-    """Read the sentences of a file of columns; tokens with the label `none` have no label."""
+    """Read the sentences of a file of columns. Tokens with the label `none` get no label."""
     sentences = [
         LabelledSentence(
             instance["metadata"]["words"],  # type: ignore[index]

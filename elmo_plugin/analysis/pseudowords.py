@@ -15,9 +15,9 @@ from elmo_plugin.analysis.probing import Task, nearest_sense
 from elmo_plugin.text import TextFile
 
 MIN_COUNT, MAX_COUNT = 50, 500
-"""The range of counts of a word in the text: enough to average over, and not so many that it dominates."""
-LIKE = 0.9
-"""The least ratio of the rarer word's count to the other word's."""
+"""The allowed counts of a word in the text: enough to average over, and not so many that the word dominates."""
+MIN_RATIO = 0.9
+"""The smallest ratio between the counts of the two words of a pair."""
 DEV_EACH = 5
 """One sentence in this many is for evaluation, the others are for training."""
 
@@ -35,19 +35,19 @@ class Pair(NamedTuple):
 
 
 def pseudoword_task(text: Path, pairs: int, seed: int, sentences: Optional[int] = None) -> Task:
-    """Return the task to tell which of two words a pseudoword replaced, by the nearest average.
+    """Return the task of telling which of two words a pseudoword replaced, by the nearest average.
 
     # Parameters
 
     text : one tokenised sentence per line; read twice
     pairs : the number of pseudowords
-    seed : the seed of the draw
+    seed : the seed for drawing the pairs
     sentences : how many lines of the text to read; `None` reads all
 
     Raises `ConfigurationError` if the text cannot be read or has too few words to pair.
     """
     if str(text) == "-":
-        raise ConfigurationError("pseudowords: expected a file, because the text is read twice, got the standard input")
+        raise ConfigurationError("pseudowords: expected a file, because the text is read twice, got standard input")
     drawn = draw_pairs(Counter(chain.from_iterable(_sentences(text, sentences))), pairs, seed)
     if len(drawn) < pairs:
         raise ConfigurationError(
@@ -72,12 +72,12 @@ def draw_pairs(counts: Mapping[str, int], pairs: int, seed: int) -> list[Pair]:
     draw.shuffle(words)  # so that words with equal counts are paired by chance, not by the alphabet
     words.sort(key=counts.__getitem__)
     neighbours = [Pair(*two) for two in grouper(words, 2, incomplete="ignore")]
-    similar = [pair for pair in neighbours if counts[pair.first] >= LIKE * counts[pair.second]]
+    similar = [pair for pair in neighbours if counts[pair.first] >= MIN_RATIO * counts[pair.second]]
     return draw.sample(similar, min(pairs, len(similar)))
 
 
 def conflate(sentences: Iterable[list[str]], pairs: Iterable[Pair]) -> Iterator[LabelledSentence]:
-    """Yield the sentences that contain a word of a pair, with the pseudoword instead and the word as its label."""
+    """Yield the sentences that contain a word of a pair. Its pseudoword replaces the word, which becomes the label."""
     pseudowords = {word: pair.pseudoword for pair in pairs for word in pair}
     for tokens in sentences:
         labels = [token if token in pseudowords else None for token in tokens]

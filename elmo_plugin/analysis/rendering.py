@@ -1,4 +1,4 @@
-"""Fill in the templates of a report: `report.md`, its figures, and `report.html` made of both."""
+"""Fill in the templates of a report: `report.md`, its figures, and `report.html`, which contains both."""
 
 import re
 import shlex
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import unquote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markdown_it import MarkdownIt
@@ -15,7 +16,7 @@ from markdown_it import MarkdownIt
 from elmo_plugin.analysis import figures, tables
 from elmo_plugin.analysis.findings import Findings
 from elmo_plugin.analysis.groups import Experiment
-from elmo_plugin.analysis.page import plain, table
+from elmo_plugin.analysis.page import plain
 from elmo_plugin.analysis.panels import svg
 from elmo_plugin.analysis.runs import METRICS, Run, Task, Uncounted
 
@@ -33,7 +34,7 @@ TEMPLATES.filters["plain"] = plain
 def render(
     paths: Sequence[Path], runs: Sequence[Run], uncounted: Sequence[Uncounted], findings: Findings
 ) -> dict[str, bytes]:
-    """Return the files of a report: name → content."""
+    """Return the content of each file of a report, by name."""
     experiment = Experiment(run for run in runs if not run.is_pretraining)
     pretraining = [run for run in runs if run.is_pretraining]
     by_fraction = [task for task in experiment.tasks if experiment.by_fraction(task)]
@@ -64,9 +65,8 @@ def render(
         matrices=matrices,
         pretraining=pretraining,
         runs=runs,
-        uncounted=table(["run", "why"], [[plain(name), plain(reason)] for name, reason in uncounted], names=2),
-        unread=table(["run", "why"], [[plain(name), plain(error)] for name, error in findings.errors], names=2),
-        has=dict(uncounted=bool(uncounted), unread=bool(findings.errors)),
+        uncounted=uncounted,
+        unread=findings.errors,
         date=datetime.fromtimestamp(ended, UTC).date(),
         commits=sorted({run.commit for run in runs if run.commit}),
         command=shlex.join(["allennlp", "report-elmo", *map(str, paths), "--output", "FOLDER"]),
@@ -78,7 +78,7 @@ def render(
 
 
 def html(markdown: str, pictures: dict[str, bytes]) -> str:
-    """Return a Markdown page as one HTML file: a link to each section, and the pictures inside."""
+    """Return a Markdown page as one HTML file, with a link to each section and with the pictures inside."""
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     tokens = parser.parse(markdown)
     sections = {}
@@ -89,12 +89,12 @@ def html(markdown: str, pictures: dict[str, bytes]) -> str:
             sections[anchor] = following.content
         for child in token.children or []:
             if child.type == "image":
-                content = b64encode(pictures[str(child.attrs["src"])]).decode()
+                content = b64encode(pictures[unquote(str(child.attrs["src"]))]).decode()
                 child.attrSet("src", f"data:image/svg+xml;base64,{content}")
     body = parser.renderer.render(tokens, parser.options, {})
     return TEMPLATES.get_template("report.html.j2").render(sections=sections, body=body)
 
 
 def file_name(kind: str, task: Task) -> str:
-    """Return the name of a task's figure."""
-    return re.sub(r"[^\w.-]+", "_", f"{kind}_{task.name}_{task.metric}") + ".svg"
+    """Return the name of a task's figure. Characters other than letters, digits and `_.-` become their codes."""
+    return re.sub(r"[^\w.-]", lambda found: f"_{ord(found[0])}_", f"{kind}_{task.name}_{task.metric}") + ".svg"

@@ -12,7 +12,7 @@ from elmo_plugin.atomic_write import atomic_folder
 
 
 class Report(NamedTuple):
-    """The runs that the report counts, the runs that it names without counting them, and the files written."""
+    """The runs that the report counts, the runs that it only lists, and the files written."""
 
     runs: list[Run]
     uncounted: list[Uncounted]
@@ -22,7 +22,7 @@ class Report(NamedTuple):
 def write_report(paths: Sequence[Path], output: Path, keep: bool = False) -> Report:
     """Write a report about all runs in or below `paths`: `report.md` with SVG files, and `report.html` in one file.
 
-    The same runs make the same bytes. All files are written to a temporary folder and renamed together.
+    The same runs give the same bytes. All files are written to a temporary folder and renamed together.
 
     ```python
     write_report([Path("runs")], Path("report"))
@@ -30,9 +30,9 @@ def write_report(paths: Sequence[Path], output: Path, keep: bool = False) -> Rep
 
     # Parameters
 
-    paths : serialization folders of `allennlp train`, or folders that hold some at any depth
+    paths : serialization folders of `allennlp train`, or folders that contain some at any depth
     output : the folder to write to
-    keep : also write what only the weights tell to small files in the runs' folders
+    keep : also write layer weights and confusion matrices to small files in the runs' folders
 
     Raises `ConfigurationError` if no run is finished, if the libraries of the `report` extra are not installed, or if
     `output` cannot be written.

@@ -1,4 +1,4 @@
-"""Read folders of `allennlp train`: what each run reached, and its place in an experiment."""
+"""Read folders of `allennlp train`: the scores of each run, and its place in an experiment."""
 
 import json
 import math
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from allennlp.common.checks import ConfigurationError
 
@@ -18,11 +18,13 @@ CONFIG, METRICS, GRID = "config.json", "metrics.json", "grid.json"
 EPOCH = re.compile(r"metrics_epoch_(\d+)\.json")
 PLAIN_NAMES = {"f1-measure-overall": "span F1", "macro_f1": "macro F1"}
 ALLENNLPS_SEED = 133
-"""The `pytorch_seed` of a config that names none (`allennlp.common.util.prepare_environment`)."""
+"""The default of `pytorch_seed` (`allennlp.common.util.prepare_environment`)."""
+ELMO_TYPES = ("elmo", "elmo_token_embedder")
+"""Token embedders that are ELMo: ours and AllenNLP's."""
 
 
 class Task(NamedTuple):
-    """A data set and the metric that its runs are compared by. The metric has AllenNLP's name without a sign."""
+    """A data set and the metric for comparing its runs. The metric has AllenNLP's name, without the sign."""
 
     name: str
     metric: str
@@ -30,16 +32,16 @@ class Task(NamedTuple):
 
     @property
     def scale(self) -> int:
-        """Return 100 for metrics between 0 and 1, which the report shows in percent, else 1."""
+        """Return 100 for metrics from 0 to 1, which the report shows in percent, and 1 for others."""
         return 100 if re.search("accuracy|f1|fscore|precision|recall|[LU]AS", self.metric) else 1
 
     @property
     def label(self) -> str:
-        """Return the metric and its unit as people write them."""
+        """Return the usual name of the metric, with its unit."""
         return PLAIN_NAMES.get(self.metric, self.metric) + (", %" if self.scale == 100 else "")
 
     def of(self, metrics: dict[str, Any], part: str) -> float:
-        """Return the score that AllenNLP's metrics hold for a `part` such as `best_validation`; NaN if they do not."""
+        """Return the score in AllenNLP's metrics for a `part` such as `best_validation`, or NaN if there is none."""
         return self.scale * number_of(metrics, f"{part}_{self.metric}")
 
 
@@ -53,8 +55,8 @@ class Run:
     name : `str`
         The path of the folder, relative to the folder that the user named.
     task, variant, seed, fraction
-        The place in an experiment. Runs that differ only in the seed are repetitions. `fraction` is the share of the
-        training data, at most 1.
+        The run's place in an experiment. Runs that differ only in the seed are repetitions; the seed is `None` if the
+        run set none. `fraction` is the share of the training data, at most 1.
     config : `dict[str, Any]`
     metrics : `dict[str, Any]`
         AllenNLP's `metrics.json`.
@@ -68,7 +70,7 @@ class Run:
     name: str
     task: Task
     variant: str
-    seed: int
+    seed: Optional[int]
     fraction: float
     config: dict[str, Any]
     metrics: dict[str, Any]
@@ -92,7 +94,7 @@ class Run:
 
 
 class Uncounted(NamedTuple):
-    """A run that the report leaves out, and why."""
+    """A run that the report does not count, and why."""
 
     name: str
     reason: str
@@ -113,7 +115,7 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[Uncounted]]:
             run = _read(folder, name)
             first = runs.setdefault((run.task, run.variant, run.seed, run.fraction), run)
             if first is not run:
-                raise ConfigurationError(f"task, variant, seed and fraction are those of '{first.name}'")
+                raise ConfigurationError(f"'{first.name}' has the same task, variant, seed and fraction")
         except ConfigurationError as error:
             uncounted.append(Uncounted(name, str(error)))
     if not runs:
@@ -134,7 +136,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def number_of(metrics: dict[str, Any], key: str) -> float:
-    """Return a metric as a number; NaN if the metrics hold none there, or a whole number beyond a float's range."""
+    """Return a metric as a number, or NaN if it is missing, not a number, or too large for a float."""
     value = metrics.get(key)
     try:
         return float(value) if isinstance(value, int | float) else math.nan
@@ -149,7 +151,7 @@ def write_object(path: Path, value: dict[str, Any]) -> None:
 
 
 def _names(paths: Sequence[Path]) -> dict[Path, str]:
-    """Map each run folder to the shortest unique name: relative to the path that was given, or to what all share."""
+    """Map each run folder to its path relative to the given path, or if these repeat, to the common parent."""
     found = {folder: path for path in map(Path.resolve, paths) for folder in _run_folders(path)}
     folders = sorted(found)
     names = [f.name if f == found[f] else f.relative_to(found[f]).as_posix() for f in folders]
@@ -171,16 +173,17 @@ def _read(folder: Path, name: str) -> Run:
     config = read_object(folder / CONFIG)
     if not isinstance(config.get("model"), dict):
         raise ConfigurationError(f"{CONFIG} holds no 'model'")
-    _check_seed_and_metric(config)
+    seed, signed = _seed(config), _validation_metric(config)
     numbers = sorted(int(found[1]) for path in folder.iterdir() if (found := EPOCH.fullmatch(path.name)))
     epochs = {number + 1: read_object(folder / f"metrics_epoch_{number}.json") for number in numbers}
     if not (folder / METRICS).exists():
         raise ConfigurationError(f"unfinished: no {METRICS}; epochs done: {len(epochs)}")
-    place = {**_place_by_name(folder, name, config), **_place_in_grid(folder)}
-    metric, signed = place["metric"], config.get("trainer", {}).get("validation_metric")
-    bare = metric.lstrip("+-")
-    # The sign tells; without one, the name.
-    lower = f"-{bare}" in (metric, signed) or (signed != f"+{bare}" and bool(re.search("loss|perplexity", bare)))
+    by_name = {**_place_by_name(folder, name, config, seed), "seed": seed, "fraction": 1.0, "commit": ""}
+    place = {**by_name, "metric": signed, **_place_in_grid(folder)}
+    bare = place["metric"].lstrip("+-")
+    # The sign says whether lower is better; without a sign, the name of the metric does.
+    signs = (place["metric"], signed)
+    lower = f"-{bare}" in signs or (f"+{bare}" not in signs and bool(re.search("loss|perplexity", bare)))
     task = Task(place["task"], bare, not lower)
     where = (place["variant"], place["seed"], float(place["fraction"]))
     run = Run(folder, name, task, *where, config, read_object(folder / METRICS), epochs, place["commit"])
@@ -189,9 +192,17 @@ def _read(folder: Path, name: str) -> Run:
     return run
 
 
-def _check_seed_and_metric(config: dict[str, Any]) -> None:
-    if isinstance(config.get("pytorch_seed"), dict | list):
-        raise ConfigurationError(f"{CONFIG}: 'pytorch_seed': expected a whole number, got {config['pytorch_seed']!r}")
+def _seed(config: dict[str, Any]) -> Optional[int]:
+    """Return the seed of a config as AllenNLP reads it: a string is a number, too, and null means no seed."""
+    seed = config.get("pytorch_seed", ALLENNLPS_SEED)
+    try:
+        return None if seed is None else int(seed)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigurationError(f"{CONFIG}: 'pytorch_seed': expected a whole number, got {seed!r}") from error
+
+
+def _validation_metric(config: dict[str, Any]) -> str:
+    """Return the validation metric of a config with its sign; of several metrics, the first one."""
     if not isinstance(trainer := config.get("trainer", {}), dict):
         raise ConfigurationError(f"{CONFIG}: 'trainer': expected an object, got {trainer!r}")
     metric = trainer.get("validation_metric", "-loss")
@@ -199,10 +210,11 @@ def _check_seed_and_metric(config: dict[str, Any]) -> None:
     if not names or not all(isinstance(name, str) for name in names):
         expected = "expected the name of a metric, or a list of names"
         raise ConfigurationError(f"{CONFIG}: 'trainer.validation_metric': {expected}, got {metric!r}")
+    return str(names[0])
 
 
 def _place_in_grid(folder: Path) -> dict[str, Any]:
-    """Return what `grid.json` says about a run, if the driver of a grid wrote one. Other keys are ignored."""
+    """Return the content of a run's `grid.json`, if the driver of a grid wrote one. Unknown keys are not checked."""
     if not (folder / GRID).exists():
         return {}
     place = read_object(folder / GRID)
@@ -222,21 +234,18 @@ def _place_in_grid(folder: Path) -> dict[str, Any]:
     return place
 
 
-def _place_by_name(folder: Path, name: str, config: dict[str, Any]) -> dict[str, Any]:
-    """Return what names and the config tell: TASK/VARIANT-SEED, else the folder of the training data is the task."""
-    seed = config.get("pytorch_seed", ALLENNLPS_SEED)
-    metric = config.get("trainer", {}).get("validation_metric", "-loss")
+def _place_by_name(folder: Path, name: str, config: dict[str, Any], seed: Optional[int]) -> dict[str, Any]:
+    """Return the task and variant of a folder TASK/VARIANT-SEED. For another folder, the task is the data's folder."""
     stem, _, number = folder.name.rpartition("-")
     if stem and number == str(seed):
-        task, variant = folder.parent.name, stem
-    else:
-        task, variant = Path(str(config.get("train_data_path"))).parent.name or folder.parent.name, name
-    place = {"task": task, "variant": variant, "seed": seed, "fraction": 1.0, "commit": ""}
-    return {**place, "metric": metric if isinstance(metric, str) else metric[0]}
+        return {"task": folder.parent.name, "variant": stem}
+    data = Path(str(config.get("train_data_path")))
+    return {"task": data.parent.name or folder.parent.name, "variant": name}
 
 
 def _names_elmo(value: Any) -> bool:
-    """Return whether a block of a config has a key `elmo` at any depth."""
+    """Return whether a block of a config has the key or the type `elmo` at any depth."""
     if isinstance(value, dict):
-        return value.get("elmo") is not None or any(map(_names_elmo, value.values()))
+        is_elmo = value.get("elmo") is not None or value.get("type") in ELMO_TYPES
+        return is_elmo or any(map(_names_elmo, value.values()))
     return isinstance(value, list) and any(map(_names_elmo, value))

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from allennlp.common.checks import ConfigurationError
+
 from elmo_plugin.analysis.confusion import Confusion, add_up
 from elmo_plugin.analysis.findings import Findings
 from elmo_plugin.analysis.groups import Experiment, Group, side_by_side, summary
@@ -12,11 +14,11 @@ from elmo_plugin.analysis.runs import Run, Task, number_of
 PERPLEXITY = ("forward_perplexity", "backward_perplexity", "perplexity", "oov_rate", "n_tokens")
 
 Mixes = list[tuple[str, Group, list[LearnedMix]]]
-"""The scalar mixes of a place (`input` or `output`) and a group: one per seed that has a mix there."""
+"""A place (`input` or `output`), a group, and the scalar mix of each of its seeds that has one there."""
 
 
 def scores(experiment: Experiment, seeds: int) -> Iterator[str]:
-    """Yield a table of variants by tasks for all tasks with the same variants, so that no cell is empty."""
+    """Yield tables of variants by tasks. Tasks with the same variants share a table, so that no cell is empty."""
     cells = {(group.task, group.variant): group for task in experiment.tasks for group in experiment.full(task)}
     for tasks, variants in side_by_side(cells.values()):
         rows = []
@@ -31,7 +33,7 @@ def scores(experiment: Experiment, seeds: int) -> Iterator[str]:
 
 
 def fractions(experiment: Experiment, task: Task) -> str:
-    """Return the scores of variants by the share of the training data."""
+    """Return the scores of a task's variants by the share of the training data."""
     lines = experiment.by_fraction(task)
     shares = sorted({group.fraction for groups in lines.values() for group in groups})
     cells = {(group.variant, group.fraction): group.summary().text() for groups in lines.values() for group in groups}
@@ -40,7 +42,7 @@ def fractions(experiment: Experiment, task: Task) -> str:
 
 
 def as_good_as_all(experiment: Experiment, task: Task) -> Iterator[str]:
-    """Yield which share of the data is enough for ELMo to reach what the baseline reaches with all of its data."""
+    """Yield a line for each variant with ELMo that reaches the baseline's best score with a share of the data."""
     lines = experiment.by_fraction(task)
     for baseline in (groups[-1] for variant, groups in lines.items() if variant in experiment.baselines):
         goal = baseline.summary().mean
@@ -56,16 +58,27 @@ def as_good_as_all(experiment: Experiment, task: Task) -> Iterator[str]:
 
 
 def mixes(experiment: Experiment, findings: Findings) -> Mixes:
-    """Return the learned mixes of each place and group; the input comes first, then the output."""
+    """Return the learned mixes of each place and group; the input comes first, then the output.
+
+    Raises `ConfigurationError` if the seeds of a group have mixes of different numbers of layers.
+    """
     found = findings.layer_weights
     places = {place for learned in found.values() for place in learned}
-    return [
+    learned = [
         (place, group, seeds)
         for place in sorted(places, key=lambda place: (place not in PLACES, place))
         for task in experiment.tasks
         for group in experiment.full(task)
         if (seeds := [found[run][place] for run in group.runs if place in found.get(run, {})])
     ]
+    for place, group, seeds in learned:
+        layers = sorted({len(mix.weights) for mix in seeds})
+        if len(layers) > 1:
+            raise ConfigurationError(
+                f"variant '{group.variant}' of task '{group.task.name}': expected the same number of layers at the "
+                f"{place} for all seeds, got {' and '.join(map(str, layers))}; name two variants in `grid.json`"
+            )
+    return learned
 
 
 def layer_weights(learned: Mixes) -> str:
@@ -81,7 +94,7 @@ def layer_weights(learned: Mixes) -> str:
 
 
 def confusions(experiment: Experiment, findings: Findings) -> tuple[str, dict[Task, dict[str, Confusion]]]:
-    """Return accuracy and F1, mean over seeds; and for each task and variant the matrix of all seeds together."""
+    """Return a table of accuracy and F1, and the matrix of each task and variant, summed over seeds."""
     rows, sums = [], {}
     for task in experiment.tasks:
         found = {
@@ -121,3 +134,8 @@ def runs(counted: Sequence[Run]) -> str:
         rows.append([*names, f"{100 * run.fraction:g}", str(run.seed), f"{run.score:.2f}", *epochs, time])
     head = ["run", "task", "variant", "metric", "data, %", "seed", "score", "best epoch", "epochs", "time"]
     return table(head, rows, names=4)
+
+
+def reasons(listed: Sequence[tuple[str, str]]) -> str:
+    """Return one row per run that is not counted or not read completely, with the reason."""
+    return table(["run", "reason"], [[plain(name), plain(reason)] for name, reason in listed], names=2)

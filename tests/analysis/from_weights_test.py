@@ -145,6 +145,7 @@ def test_weights_that_cannot_be_read_are_an_error_that_names_the_file(tmp_path: 
         ("layer_weights.json", '{"input": [1.0]}'),
         ("layer_weights.json", '{"input": {"weights": [], "gamma": 1}}'),
         ("layer_weights.json", '{"input": {"weights": ["much"], "gamma": 1}}'),
+        ("layer_weights.json", f'{{"input": {{"weights": [1{"0" * 400}], "gamma": 1}}}}'),
         ("confusion.json", '{"labels": ["a"], "counts": [["many"]]}'),
         ("confusion.json", '{"labels": ["a", "b"], "counts": [[1, 2]]}'),
         ("confusion.json", '{"labels": []}'),

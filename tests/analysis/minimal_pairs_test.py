@@ -57,7 +57,7 @@ def test_scores_are_those_of_evaluate(tmp_path: Path) -> None:
 def test_pairs_of_blimp(tmp_path: Path) -> None:
     rows = [
         {"sentence_good": "She laughs .", "sentence_bad": "She laugh .", "linguistics_term": "agreement", "UID": "a"},
-        {"sentence_good": "\ud800 x", "sentence_bad": ""},
+        {"sentence_good": "\ud800 x", "sentence_bad": "", "linguistics_term": None},
     ]
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n\n".join(map(json.dumps, rows)), encoding="utf-8")

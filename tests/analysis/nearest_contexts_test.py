@@ -1,12 +1,15 @@
 """The search against one that sorts every token of the text, in plain NumPy."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
+from tqdm import tqdm
 
 from elmo_plugin.analysis import Neighbor, Query, Search, find_query, search
 from elmo_plugin.analysis.nearest_contexts import Found, _Nearest
@@ -77,6 +80,17 @@ def test_it_finds_what_sorting_the_whole_text_finds(
             array = embedder.embed([neighbor.tokens])[0]
             alike = cosine(array[how.layer, neighbor.position], wanted[how.layer, query.position])
             assert neighbor.cosine == pytest.approx(alike, abs=1e-5)
+
+
+def test_the_first_sentences_are_the_same_without_a_progress_bar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder
+) -> None:
+    """As with TQDM_DISABLE=1, which lets a bar count nothing."""
+    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 60)
+    monkeypatch.setattr(Tqdm, "tqdm", partial(tqdm, disable=True))
+    for sentences in range(1, len(TEXT)):
+        (plays, _) = search(embedder, text_file(tmp_path), QUERIES, Search(2, k=100, sentences=sentences))
+        assert max(neighbor.line for neighbor in plays.in_context) <= sentences
 
 
 def test_a_sentence_is_found_once_and_that_of_the_query_is_not(tmp_path: Path, embedder: Embedder) -> None:

@@ -27,7 +27,8 @@ def test_one_row_per_layer_and_one_column_per_bilm() -> None:
     columns = {"tiny": Accuracies(50, [60, 70.126], 1000, 200), "random": Accuracies(50, [55, 65], 1000, 200)}
     assert accuracies_page("Tags", columns) == (
         "# What the layers know\n\n## Tags\n\n"
-        "Accuracy on 200 tokens, after training on 1,000, each layer by itself.\n\n"
+        "The accuracy of each layer by itself on 200 tokens, after training on 1,000.\n\n"
         "| layer | tiny | random |\n| --- | ---: | ---: |\n"
-        "| most frequent of the word | 50.00 | 50.00 |\n| 0, token layer | 60.00 | 55.00 |\n| 1 | 70.13 | 65.00 |\n"
+        "| most frequent label of the word | 50.00 | 50.00 |\n"
+        "| 0, token layer | 60.00 | 55.00 |\n| 1 | 70.13 | 65.00 |\n"
     )

@@ -16,6 +16,7 @@ from elmo_plugin.analysis.probing import C, linear, most_frequent, nearest_sense
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, Native
 from elmo_plugin.embedding import Embedder, load
+from elmo_plugin.lstm import LstmState
 from elmo_plugin.models import ColumnTagsReader
 from tests.task_oracles import TOWNS, D, L, small_bilm
 
@@ -133,7 +134,8 @@ def test_senses_are_read_from_columns_and_words_in_small_letters(tmp_path: Path,
 
 def test_the_twin_has_random_weights_and_the_biLM_keeps_its_own(tmp_path: Path) -> None:
     bilm = small_bilm()
-    bilm.warm_state = bilm.lstm.zero_state(1, torch.ones(1, 1, D // 2))
+    zeros = bilm.lstm.zero_state(1, torch.ones(1, 1, D // 2))
+    bilm.warm_state = LstmState(*map(torch.ones_like, zeros))
     Native().write(Checkpoint(bilm.options, bilm.state_dict()), tmp_path / "bilm.safetensors")
     random = BiLM.random(bilm.options, seed=7)
     (tmp_path / "random").mkdir()
@@ -141,10 +143,13 @@ def test_the_twin_has_random_weights_and_the_biLM_keeps_its_own(tmp_path: Path) 
     sentences = [["The", "cat", "sat", "."], ["one"]]
     embedder = load(tmp_path / "bilm.safetensors")
     before = embedder.embed(sentences)
-    twin, control = random_twin(embedder, seed=7).embed(sentences), load(tmp_path / "random").embed(sentences)
-    for own, again, random_own, wanted in zip(before, embedder.embed(sentences), twin, control, strict=True):
+    warm = load(tmp_path / "bilm.safetensors", initial_state="warm")
+    twins = [random_twin(each, seed=7).embed(sentences) for each in (embedder, warm)]
+    control = load(tmp_path / "random").embed(sentences)
+    for own, again, cold, warm_one, wanted in zip(before, embedder.embed(sentences), *twins, control, strict=True):
         np.testing.assert_array_equal(own, again)
-        np.testing.assert_allclose(random_own, wanted, atol=1e-6)
+        np.testing.assert_allclose(cold, wanted, atol=1e-6)
+        np.testing.assert_array_equal(cold, warm_one)  # its state would be that of the trained biLM
         assert np.abs(own - wanted).max() > 0.01
 
 

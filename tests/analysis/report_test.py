@@ -56,7 +56,7 @@ def page(report: Report) -> str:
 
 def test_the_head_names_date_commit_and_command(page: str, grid: Path) -> None:
     head = page.partition("##")[0]
-    assert re.search(r"14 finished runs, the newest of \d{4}-\d\d-\d\d, .*1a2b3c4", head)
+    assert re.search(r"14 finished runs, the newest from \d{4}-\d\d-\d\d, .*1a2b3c4", head)
     assert f"`allennlp report-elmo {grid} --output" in head
 
 
@@ -97,6 +97,30 @@ def test_runs_that_are_not_counted_or_not_read_completely_are_named(page: str, t
     assert "1 finished run, " in single and "±" not in single and "**Bold**" not in single
     assert "| towns/\\<b\\>-1 | 'best.th' holds no readable weights" in single
     assert "&lt;b&gt;-1" in text_of(report, "report.html")
+
+
+def test_a_name_may_have_any_characters_and_shares_no_picture(tmp_path: Path) -> None:
+    variants = ("_x", "US$ and A$", "$x^$")
+    for task in ("a b", "a+b", "größe"):
+        for variant in variants:
+            for fraction in (0.1, 1):
+                place = {"task": task, "variant": variant, "fraction": fraction}
+                write_run(tmp_path / f"runs/{task}/{variant}-{fraction}", tagger_config(1, {}), [0.5], **place)
+    write_pretraining(tmp_path / "runs/_bilm", [(90.0, 81.0)])
+    report = write_report([tmp_path / "runs"], tmp_path / "page")
+    assert len([path for path in report.files if path.name.startswith("learning_curves")]) == 3
+    for variant in variants:
+        assert f">{variant}</text>" in text_of(report, "scores.svg")
+        assert f">{variant}</text>" in text_of(report, "sample_efficiency.svg")
+    assert ">_bilm</text>" in text_of(report, "perplexity.svg")
+
+
+def test_seeds_with_other_numbers_of_layers_are_not_averaged(tmp_path: Path) -> None:
+    for seed, weights in ((1, [0.5, 0.5]), (2, [0.2, 0.3, 0.5])):
+        folder = write_run(tmp_path / f"runs/towns/both-{seed}", tagger_config(seed, {}), [0.5])
+        write_json(folder / "layer_weights.json", {"input": {"weights": weights, "gamma": 1}})
+    with pytest.raises(ConfigurationError, match=r"'both' of task 'towns': expected .* layers .*, got 2 and 3"):
+        write_report([tmp_path / "runs"], tmp_path / "page")
 
 
 def test_a_page_links_to_the_pictures_beside_it_and_to_no_other(report: Report, page: str) -> None:

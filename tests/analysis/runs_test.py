@@ -27,6 +27,13 @@ def test_without_a_seed_in_its_name_the_folder_is_the_variant_and_the_data_the_t
     assert run.has_elmo
 
 
+def test_a_token_embedder_of_any_name_is_elmo_by_its_type(tmp_path: Path) -> None:
+    for number, name in enumerate(("elmo", "elmo_token_embedder", "embedding")):
+        model = {"text_field_embedder": {"token_embedders": {"tokens": {"type": name}}}}
+        write_run(tmp_path / str(number), {**tagger_config(1), "model": model}, [0.5])
+    assert [run.has_elmo for run in find_runs([tmp_path])[0]] == [True, True, False]
+
+
 def test_what_the_grids_driver_says_comes_first(tmp_path: Path) -> None:
     place = {"task": "ner", "variant": "both", "seed": 2, "fraction": 0.1, "commit": "1a2b3c4"}
     write_run(tmp_path / "x-1", tagger_config(1, metric="+loss"), [0.5], "f1-measure-overall", **place)
@@ -77,7 +84,7 @@ def test_a_second_run_of_the_same_seed_is_not_another_seed(tmp_path: Path) -> No
     runs, uncounted = find_runs([tmp_path / "a", tmp_path / "b"])
     assert [run.name for run in runs] == ["a/towns/none-1"]
     assert len(find_runs([tmp_path / "a", tmp_path / "a/towns/none-1"])[0]) == 1  # one run, named twice
-    assert uncounted == [("b/towns/none-1", "task, variant, seed and fraction are those of 'a/towns/none-1'")]
+    assert uncounted == [("b/towns/none-1", "'a/towns/none-1' has the same task, variant, seed and fraction")]
 
 
 def test_folders_without_a_finished_run_are_an_error(tmp_path: Path) -> None:

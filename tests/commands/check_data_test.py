@@ -1,17 +1,32 @@
 """The page of `check-data`, on data with each of the faults that it names."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from allennlp.common import Params
+from allennlp.data import DatasetReader, Instance, Token
+from allennlp.data.fields import LabelField, TextField
 
+from elmo_plugin.analysis import check_data, data_check_page
 from tests.task_oracles import Config, allennlp
 
 BILM = {"pretrained": "english-tiny"}
 LONG_WORD = "x" * 49
 
 Page = Callable[..., str]
+
+
+@DatasetReader.register("two_labels")
+class TwoLabels(DatasetReader):
+    """Reads lines of `text,label,source`."""
+
+    def _read(self, file_path: str) -> Iterator[Instance]:
+        for line in Path(file_path).read_text().splitlines():
+            text, label, source = line.split(",")
+            tokens = TextField([Token(word) for word in text.split()], {})
+            yield Instance({"tokens": tokens, "label": LabelField(label), "source": LabelField(source, "sources")})
 
 
 @pytest.fixture
@@ -90,6 +105,25 @@ def test_a_part_that_cannot_be_read_is_named(page: Page) -> None:
 
 def test_the_first_sentences(page: Page) -> None:
     assert "| train | 1 | 1 | 2 | 2 |" in page("1,a b\n2,c d", "1,a\n2,b", "--sentences", 1)
+
+
+def test_a_missing_key_is_named(page: Page, tmp_path: Path) -> None:
+    config = {"train_data_path": "train.csv", "dataset_reader": {"type": "two_labels"}}
+    (tmp_path / "train.csv").write_text("a,b,c\n")
+    for key in ("dataset_reader", "model"):
+        params = {**config, "train_data_path": str(tmp_path / "train.csv")}
+        params.pop(key, None)
+        (failure,) = check_data(Params(params)).failures
+        assert f'key "{key}" is required' in failure
+
+
+def test_labels_of_different_fields_do_not_contradict_and_a_part_may_have_no_tokens(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("a b,glad,web\na b,glad,web\n")
+    (tmp_path / "dev.csv").write_text(",glad,web\n")
+    paths = {f"{part}_data_path": str(tmp_path / f"{name}.csv") for part, name in (("train", "train"), ("test", "dev"))}
+    checked = check_data(Params({"dataset_reader": {"type": "two_labels"}, **paths}))
+    assert not any("different labels" in advice for advice in checked.advice)
+    assert "| test | 1 | 1 | 0 | 0 |" in data_check_page("config", checked)
 
 
 def test_a_folder_is_no_config(tmp_path: Path) -> None:

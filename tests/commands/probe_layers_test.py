@@ -38,7 +38,7 @@ def test_tags_beside_the_control(folder: Path, capsys: pytest.CaptureFixture[str
     wanted = [[column.most_frequent, *column.layers] for column in columns]
     assert accuracies(page) == [pytest.approx(row, abs=0.006) for row in zip(*wanted, strict=True)]
     assert "| layer | weights.hdf5 | random weights |" in page
-    assert f"Accuracy on {columns[0].dev:,} tokens, after training on {columns[0].train:,}" in page
+    assert f"on {columns[0].dev:,} tokens, after training on {columns[0].train:,}" in page
 
 
 def test_conllu(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
