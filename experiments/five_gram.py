@@ -1,4 +1,4 @@
-"""Score minimal pairs with a 5-gram model: what a biLM knows beyond the words next to each other."""
+"""Score minimal pairs with a 5-gram model, to compare a biLM with a model that sees only neighbouring words."""
 
 import argparse
 import math
@@ -15,10 +15,10 @@ from allennlp.data import Tokenizer
 from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs
 
 UNKNOWN = "UNKNOWN-WORD"
-"""What `benchmarks/kenlm.sh` writes for a word out of the vocabulary."""
+"""The word that `benchmarks/kenlm.sh` writes for one that is not in the vocabulary."""
 DESCRIPTION = """
-Print the table of `allennlp minimal-pairs` for the 5-gram models of both directions that benchmarks/kenlm.sh wrote,
-on the same tokens and over the same vocabulary as the biLM:
+Print the table of `allennlp minimal-pairs` for the forward and backward 5-gram models that benchmarks/kenlm.sh wrote.
+They use the same tokens and the same vocabulary as the biLM:
 
   benchmarks/kenlm.sh novels exported/vocabulary.txt kenlm/build/bin /tmp/kenlm
   python -m experiments.five_gram kenlm/build/bin /tmp/kenlm exported/vocabulary.txt blimp/pairs.jsonl
@@ -38,7 +38,7 @@ def parse(arguments: Optional[list[str]] = None) -> argparse.Namespace:
 
 
 def log_probabilities(query: Path, model: Path, sentences: Sequence[Sequence[str]]) -> list[float]:
-    """Return the natural logarithm of the probability of each sentence, its end included."""
+    """Return the natural logarithm of the probability of each sentence, including its end."""
     text = "".join(f"{' '.join(words)}\n" for words in sentences)
     run = subprocess.run([query, "-v", "sentence", model], input=text.encode(), stdout=subprocess.PIPE, check=True)
     totals = re.findall(r"Total: (\S+) OOV: 0$", run.stdout.decode(), re.MULTILINE)
@@ -57,7 +57,7 @@ def score(args: argparse.Namespace, vocabulary: set[str], sentences: Sequence[Se
 
 
 def main(arguments: Optional[list[str]] = None) -> None:
-    """Print the table."""
+    """Score the pairs and print the table."""
     args = parse(arguments)
     pairs = read_pairs(args.pairs, Tokenizer.by_name("spacy_blank")(), "linguistics_term")
     vocabulary = set(args.vocabulary.read_text(encoding="utf-8").split("\n"))

@@ -22,14 +22,14 @@ METRICS = {
     "LAS": "LAS",
 }
 PAPER = ["sst5", "wnut17_ner", "ud_pos", "conll2000_chunking", "ag_news"]
-"""The tasks on which all experiments of the paper are repeated."""
+"""The tasks for which all experiments of the paper are run by default."""
 PROGRAM = [sys.executable, "-m", "experiments.run"]
-"""The program that trains a run."""
+"""The program that trains one run."""
 FRACTIONS = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 class Condition(NamedTuple):
-    """A column of an experiment's table: a variant of the config, trained on a fraction of the data."""
+    """A column in the table of an experiment: a variant of the config, trained on a fraction of the data."""
 
     header: str
     variant: str
@@ -92,39 +92,39 @@ EXPERIMENTS = {
         "The effect of pretraining", [BASELINE, Condition("random weights", "random_weights"), ELMO]
     ),
 }
-"""Experiments in the order in which they are run."""
+"""Experiments, in the order in which they run."""
 
 DESCRIPTION = f"""
-Run the paper's experiments and print a table for each: the mean and the standard deviation, over the seeds, of the
-best score on the development set, in percent.
+Run the paper's experiments and print a table for each. It shows the mean and the standard deviation over the seeds of
+the best score on the development set, in percent.
 
 {chr(10).join(f"  {name:12}{experiment.title}" for name, experiment in EXPERIMENTS.items())}
 
-Each condition is a config of training_configs/variants over the config of a task; all change one thing in `elmo`.
-The training data are the first sentences of the corpus; the table of tasks says how many. A fraction of them is drawn
-by the seed, the same for all variants, and trained on for the same number of steps. Layers come from a sentence cache.
-A run that several experiments share is trained once.
+Each condition is a config of training_configs/variants that extends the config of a task and changes one thing in
+`elmo`. The training data are the first sentences of the corpus; the table of tasks says how many. A fraction of them is
+drawn by the seed, is the same for all variants, and is trained on for the same number of steps. Layers come from a
+sentence cache. A run that several experiments share is trained once.
 
 Environment variables name the folders of the corpora: SST, WNUT17, UD_EWT, CONLL2000, AG_NEWS, LITBANK
-(training_configs/README.md). If there is a file RUNS/TASK.dev2, each run is scored on it as well, after its best epoch.
+(training_configs/README.md). If a file RUNS/TASK.dev2 exists, the best epoch of each run is also scored on it.
 
 Run everything on two cores; later, print only the tables:
   python -m experiments.grid runs/grid --jobs 2
   python -m experiments.grid runs/grid --table
 
-One task with a biLM of your own, beside english-tiny:
+Run one task with english-tiny and with a biLM of your own:
   ELMO_BILM=my.safetensors ELMO_BILM_LAYERS=2 ELMO_BILM_PROJECTION=256 \\
     python -m experiments.grid runs/grid --tasks sst5 --variants elmo your_bilm
 
-A run writes its config variant-seed.jsonnet, a log and the folder variant-seed/ to RUNS/task/, with the fraction of the
-data before the seed if it is below 1. A finished run is not trained again; an unfinished run starts from the beginning.
-Runs are ordered by seed, then by experiment, so that the tables can be printed at any time. RUNS/sentence_caches can be
-deleted at the end.
+A run writes its config VARIANT-SEED.jsonnet, a log and the folder VARIANT-SEED/ to RUNS/TASK/. If it trains on a
+fraction of the data, the fraction is in these names before the seed. A finished run is not trained again; an unfinished
+run starts from the beginning. Runs are ordered by seed, then by experiment, so that the tables can be printed at any
+time. RUNS/sentence_caches can be deleted at the end.
 """
 
 
 def grid(args: argparse.Namespace) -> list[Run]:
-    """Return the runs that the command line asks for, each once, in their order."""
+    """Return the runs that the command line asks for, each once, in the order in which they are trained."""
     runs = [
         Run(args.runs, task, condition.variant, seed, condition.fraction)
         for seed in args.seeds
@@ -136,21 +136,21 @@ def grid(args: argparse.Namespace) -> list[Run]:
 
 
 def experiments(args: argparse.Namespace) -> list[Experiment]:
-    """Return the named experiments, or one experiment of the named variants."""
+    """Return the chosen experiments, or one experiment that compares the chosen variants."""
     if args.variants:
         return [Experiment("Variants", [Condition(variant, variant) for variant in args.variants])]
     return [EXPERIMENTS[name] for name in args.experiments]
 
 
 def train(run: Run) -> tuple[Run, float]:
-    """Train one run in a process of its own, which may fail. Return the run and its seconds of CPU time."""
+    """Train one run in its own process, which may fail. Return the run and its seconds of CPU time."""
     run.path().parent.mkdir(parents=True, exist_ok=True)
     with run.path(".log").open("w") as log:
         process = subprocess.Popen(
             [*PROGRAM, *map(str, run)],
             cwd=CONFIGS.parent,
             env={**os.environ, "OMP_NUM_THREADS": "1"},  # the tensors are too small for threads
-            stdin=subprocess.PIPE,  # its end tells the process that this one has ended
+            stdin=subprocess.PIPE,  # closes when this process ends, which ends the run
             stdout=log,
             stderr=subprocess.STDOUT,
         )
@@ -160,7 +160,7 @@ def train(run: Run) -> tuple[Run, float]:
 
 
 def train_all(runs: Sequence[Run], jobs: int) -> int:
-    """Train the unfinished runs, `jobs` at a time, and print how each went. Return the number that failed."""
+    """Train the unfinished runs, `jobs` at a time, and print the result of each. Return the number of failed runs."""
     failed = 0
     todo = [run for run in runs if run.score() is None]
     pool = ThreadPoolExecutor(jobs)
@@ -174,12 +174,12 @@ def train_all(runs: Sequence[Run], jobs: int) -> int:
                 progress.write(f"{run.task}, {run.path().name}: {result} ({seconds:.0f} s of CPU time)")
                 progress.update()
     finally:
-        pool.shutdown(cancel_futures=True)  # an interrupt ends the grid, not only the current runs
+        pool.shutdown(cancel_futures=True)  # an interrupt also cancels the runs that have not started
     return failed
 
 
 def cell(runs: Sequence[Run], part: str) -> str:
-    """Return mean ± standard deviation of the finished runs, with their number if some are missing."""
+    """Return the mean ± the standard deviation of the finished runs, with their number if some are missing."""
     scores = [score for run in runs if (score := run.score(part)) is not None]
     if not scores:
         return ""
@@ -189,13 +189,13 @@ def cell(runs: Sequence[Run], part: str) -> str:
 
 
 def tables(args: argparse.Namespace) -> Iterator[Table]:
-    """Yield the table of tasks, then a table for each experiment with a row for each task."""
+    """Yield the table of tasks, then a table for each experiment with one row per task."""
     tasks = []
     for name in args.tasks:
         metric, train, dev, epochs, patience, _ = TASKS[name]
         tasks.append([f"`{name}`", METRICS[metric], f"{train:,}", f"{dev:,}", f"{epochs}, {patience}"])
     header = ["", "score", "train", "dev", "max. epochs, patience"]
-    yield Table("Tasks", "The number of sentences or texts; the first ones of the corpus.", header, tasks)
+    yield Table("Tasks", "The number of sentences or texts, taken from the start of the corpus.", header, tasks)
     seeds = f"Seeds {', '.join(map(str, args.seeds))}: mean ± standard deviation of the best score on dev, in percent."
     parts = {name: ["best_validation"] for name in args.tasks}
     for name in args.tasks:
@@ -220,7 +220,7 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
         "python -m experiments.grid", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     variants = sorted(path.stem for path in (CONFIGS / "variants").glob("*.jsonnet"))
-    parser.add_argument("runs", metavar="RUNS", type=Path, help="the folder of the runs")
+    parser.add_argument("runs", metavar="RUNS", type=Path, help="the folder for the runs")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=PAPER, help=f"default: {' '.join(PAPER)}")
     parser.add_argument("--experiments", nargs="+", choices=EXPERIMENTS, default=list(EXPERIMENTS), help="default: all")
     parser.add_argument(
@@ -231,7 +231,7 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
         help=f"compare variants instead: {', '.join(variants)}",
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="default: 1 2 3")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one core each; default: 1")
+    parser.add_argument("--jobs", type=int, default=1, help="the number of runs at a time, one core each; default: 1")
     parser.add_argument("--table", action="store_true", help="train nothing; print the tables of the finished runs")
     args = parser.parse_args(arguments)
     args.runs = args.runs.resolve()

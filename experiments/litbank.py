@@ -1,4 +1,4 @@
-"""Leave out the works of LitBank's development set that a biLM trained on the novels has read."""
+"""Remove from LitBank's development set the works in the training text of a biLM."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -14,12 +14,12 @@ STARTS = {
     "Silas Marner": "CHAPTER I In the days when",
     "The Scarlet Pimpernel": "CHAPTER I PARIS : SEPTEMBER , 1792",
 }
-"""The first words of the works in these texts, and of those behind them. The file has no borders between works."""
+"""The first words of the works to remove and of those that follow them. The file does not mark where works begin."""
 READ = ["The Good Soldier", "Howards End", "Silas Marner"]
 DESCRIPTION = f"""
 Copy DEV, LitBank's development set, without the works that are in the training text of english-tiny (ELTeC) or in the
-100 English Novels, which a biLM may add: {", ".join(READ)}.
-OUT is a second development set, which `experiments.grid` finds:
+100 English Novels, which other biLMs may be trained on: {", ".join(READ)}.
+`experiments.grid` uses OUT as a second development set:
 
   python -m experiments.litbank litbank/dev.tsv runs/grid/litbank_events.dev2
 """
@@ -36,9 +36,9 @@ def parse(arguments: Optional[list[str]] = None) -> argparse.Namespace:
 
 
 def unread(sentences: Iterable[str]) -> Iterator[str]:
-    """Yield the sentences of all other works. A sentence has one token and its tag per line.
+    """Yield the sentences of all works that are not in `READ`. A sentence has one token and its tag per line.
 
-    Raises `ValueError` if a work is missing.
+    Raises `ValueError` if a work in `STARTS` is missing.
     """
     work, found = "", set()
     for sentence in sentences:
@@ -52,7 +52,7 @@ def unread(sentences: Iterable[str]) -> Iterator[str]:
 
 
 def main(arguments: Optional[list[str]] = None) -> None:
-    """Write the file."""
+    """Write the second development set."""
     args = parse(arguments)
     sentences = args.dev.read_text(encoding="utf-8").strip().split("\n\n")
     kept = [*unread(sentences)]

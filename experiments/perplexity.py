@@ -1,4 +1,4 @@
-"""Measure the perplexity of a biLM with its softmax on any text: as shipped, before and after fine-tuning."""
+"""Measure the perplexity of a biLM with its softmax on any text, for example before and after fine-tuning."""
 
 import argparse
 import json
@@ -10,8 +10,8 @@ from allennlp.training.util import evaluate
 from elmo_plugin.pretraining import SentenceBatches, TextShardsReader, load_language_model
 
 DESCRIPTION = """
-Print the perplexity of a biLM on held-out text: each sentence by itself, over the whole vocabulary; forward, backward
-and the mean of both, with the out-of-vocabulary rate and the number of predicted tokens.
+Print the perplexity of a biLM on held-out text: forward, backward and the mean of both, with the out-of-vocabulary rate
+and the number of predicted tokens. Each sentence is scored by itself, over the whole vocabulary.
 
   python -m experiments.perplexity english-tiny heldout.txt
   python -m experiments.perplexity runs/tuned/model.tar.gz 'texts/heldout-*.txt.gz'

@@ -17,11 +17,11 @@ from experiments.parent_process import end_with_parent
 
 CONFIGS = Path(__file__).resolve().parents[1] / "training_configs"
 DONE = "grid.json"
-"""The file that a finished run has; it is written last."""
+"""The file that marks a finished run; it is written last."""
 
 
 class Task(NamedTuple):
-    """The sizes of a task. A run of the first five takes about two minutes on one core.
+    """The sizes of a task. For the first five tasks, a run takes about two minutes on one core.
 
     `separator` separates the sentences or texts of the training file.
     """
@@ -47,7 +47,7 @@ TASKS = {
 
 
 class Run(NamedTuple):
-    """The identity of a run under the folder `runs`; `variant` is a file of training_configs/variants."""
+    """A run in the folder `runs`; `variant` is a file of training_configs/variants."""
 
     runs: Path
     task: str
@@ -56,22 +56,24 @@ class Run(NamedTuple):
     fraction: float = 1.0
 
     def path(self, suffix: str = "") -> Path:
-        """Return the run's folder, or with a suffix the file beside it."""
+        """Return the run's folder or, with a suffix, a file beside it."""
         fraction = "" if self.fraction == 1 else f"-{self.fraction:g}"
         return self.runs / self.task / f"{self.variant}{fraction}-{self.seed}{suffix}"
 
     def score(self, part: str = "best_validation") -> Optional[float]:
-        """Return the score on the development set in percent, or on the second one, whose `part` is `test`.
+        """Return the score of the best epoch in percent, or `None` without one.
 
-        It is the score of the best epoch, or `None` if the run is not finished.
+        The score is on the development set, or for the part `test` on the second development set. An unfinished run has
+        no score, and a run has none on a second development set that was added later.
         """
         if not (self.path() / DONE).exists():
             return None
         metrics = json.loads((self.path() / "metrics.json").read_text())
-        return 100 * float(metrics[f"{part}_{TASKS[self.task].metric}"])
+        score = metrics.get(f"{part}_{TASKS[self.task].metric}")
+        return None if score is None else 100 * float(score)
 
     def second_dev(self) -> Path:
-        """Return the file of the task's second development set, which need not exist."""
+        """Return the path of the task's second development set, which need not exist."""
         return self.runs / f"{self.task}.dev2"
 
     def size(self) -> int:
@@ -84,10 +86,10 @@ class Run(NamedTuple):
 
 
 def config(run: Run) -> str:
-    """Return the run's config in jsonnet, which extends the variant's. The environment variable TASK names the task.
+    """Return the run's config in jsonnet, which extends the variant's. The external variable TASK names the task.
 
-    Runs of a task with the same biLM and precision share a sentence cache. Epochs on a fraction of the data have as
-    many steps as epochs on all of it.
+    Runs of a task with the same biLM and precision share a sentence cache. An epoch on a fraction of the data has as
+    many steps as an epoch on all of it.
     """
     task, caches = TASKS[run.task], run.runs / "sentence_caches" / run.task
     fraction = f"""\
@@ -114,19 +116,19 @@ def config(run: Run) -> str:
 
 
 def write_sample(run: Run, source: Path) -> None:
-    """Draw the run's fraction of the first `train` sentences of `source` by its seed, and write it.
+    """Write a sample of the first `train` sentences of `source`: the run's fraction, drawn by its seed.
 
-    All variants of a seed get the same sentences, and a larger fraction contains a smaller one.
+    All variants of a seed get the same sentences, and a larger fraction contains the smaller ones.
     """
     task = TASKS[run.task]
-    text = re.sub(rb"(?m)^\s+$", b"", source.read_bytes()).decode()  # WNUT-17's blank lines hold a tab
+    text = re.sub(rb"(?m)^\s+$", b"", source.read_bytes()).decode()  # blank lines of WNUT-17 contain a tab
     sentences = [part for part in text.split(task.separator) if part.strip()][: task.train]
     random.Random(run.seed).shuffle(sentences)
     run.path(".train").write_text(task.separator.join(sentences[: run.size()]) + task.separator, encoding="utf-8")
 
 
 def train(run: Run) -> None:
-    """Train a run. Its folder then has AllenNLP's files without the weights, and
+    """Train a run. Afterwards its folder has AllenNLP's files without the weights, and
 
     - `layer_weights.json` and, for a classifier, `confusion.json` (see `elmo_plugin.analysis.keep`);
     - `grid.json`, written last: `task`, `variant`, `seed`, `fraction` and `metric`, whose best value is the score.

@@ -13,7 +13,7 @@ from elmo_plugin.atomic_write import atomic_file
 
 DESCRIPTION = """
 Split the instances of four words at random, four fifths for training, and write OUT/train.txt and OUT/dev.txt: one
-token and its sense, or O, per line. The files are those of NLTK's corpus `senseval`.
+token and its sense, or O, per line. The input is NLTK's corpus `senseval`.
 
   python -m experiments.senseval senseval runs/senses --seed 1
   allennlp probe-layers english-tiny --senses runs/senses/train.txt runs/senses/dev.txt --control
@@ -28,17 +28,17 @@ def parse(arguments: Optional[list[str]] = None) -> argparse.Namespace:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, help="with hard.pos, interest.pos, line.pos and serve.pos")
-    parser.add_argument("output", type=Path, help="a folder")
+    parser.add_argument("folder", type=Path, help="a folder with hard.pos, interest.pos, line.pos and serve.pos")
+    parser.add_argument("output", metavar="OUT", type=Path, help="the folder to write to")
     parser.add_argument("--seed", type=int, default=1, help="the seed of the split (default: 1)")
     return parser.parse_args(arguments)
 
 
 def sentences(folder: Path) -> Iterator[str]:
-    """Yield each instance as lines of a token and its sense."""
-    nltk.data.path.append(str(folder))  # NLTK reads from no other folders
+    """Yield each instance as lines with a token and its sense."""
+    nltk.data.path.append(str(folder))  # NLTK only reads from folders on this path
     for instance in SensevalCorpusReader(str(folder), r".*\.pos").instances():
-        # NLTK gives a few tokens without their part of speech.
+        # NLTK returns a few tokens without a part of speech.
         tokens = [token if isinstance(token, str) else token[0] for token in instance.context]
         senses = [NO_SENSE] * len(tokens)
         senses[instance.position] = instance.senses[0]

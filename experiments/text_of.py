@@ -1,4 +1,4 @@
-"""Write the text that a config's task reads, without labels, to pretrain a biLM on it."""
+"""Print the texts that a config reads, without their labels, to pretrain a biLM on them."""
 
 import argparse
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ from allennlp.data import DatasetReader
 import elmo_plugin  # noqa: F401
 
 DESCRIPTION = """
-Print the texts that a config's dataset reader reads: one text per line, of any length, its tokens separated by
-spaces, as `text_shards` reads them. Labels are left out.
+Print the texts that a config's dataset reader reads, in the format of `text_shards`: one text of any length per line,
+with spaces between its tokens. Labels are left out.
 
   python -m experiments.text_of training_configs/classify/imdb.jsonnet train > text.txt
 """
 
 
 def texts(config: str, part: str = "train") -> Iterator[str]:
-    """Yield the lines of one part, `train` or `validation`, of a config's data."""
+    """Yield one line for each text in a part, `train` or `validation`, of a config's data."""
     params = Params.from_file(config)
     reader = DatasetReader.from_params(params["dataset_reader"])
     for instance in reader.read(params[f"{part}_data_path"]):

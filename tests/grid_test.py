@@ -159,6 +159,18 @@ def test_a_run_is_scored_on_a_second_development_set_if_there_is_one(
     assert metrics["best_validation_loss"] != metrics["test_loss"]
 
 
+def test_a_second_development_set_that_came_later_has_no_scores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Run(tmp_path, "demo", "without_elmo", 3).path()
+    folder.mkdir(parents=True)
+    (folder / "grid.json").write_text("{}")
+    (folder / "metrics.json").write_text('{"best_validation_f1-measure-overall": 0.5}')
+    (tmp_path / "demo.dev2").touch()
+    command(tmp_path, "--table --tasks demo --variants without_elmo --seeds 3")
+    assert "| `demo` | 50.00 |\n| `demo`, second dev |  |" in capsys.readouterr().out
+
+
 def test_a_fraction_of_the_data_is_trained_on_for_as_many_steps(in_process: None, tmp_path: Path) -> None:
     run = Run(tmp_path, "demo", "without_elmo", 1, 0.1)
     grid_run.train(run)
