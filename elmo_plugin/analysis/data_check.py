@@ -79,7 +79,7 @@ def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:
                 parts.append(_read(name, params, path, sentences))
             except Exception as error:  # a reader of another package may raise anything
                 failures.append(f"'{name}_data_path': {_message(error)}")
-    if "train_data_path" not in params:
+    if params.get("train_data_path") is None:
         failures.append("'train_data_path': expected a path, got none")
     if parts and parts[0].name == "train":
         try:

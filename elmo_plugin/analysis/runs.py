@@ -154,7 +154,9 @@ def _names(paths: Sequence[Path]) -> dict[Path, str]:
     """Map each run folder to its path relative to the given path, or if these repeat, to the common parent."""
     found = {folder: path for path in map(Path.resolve, paths) for folder in _run_folders(path)}
     folders = sorted(found)
-    names = [f.name if f == found[f] else f.relative_to(found[f]).as_posix() for f in folders]
+    names = [
+        folder.name if folder == found[folder] else folder.relative_to(found[folder]).as_posix() for folder in folders
+    ]
     if len(set(names)) < len(names):
         common = os.path.commonpath([folder.parent for folder in folders])
         names = [folder.relative_to(common).as_posix() for folder in folders]

@@ -107,14 +107,17 @@ def test_the_first_sentences(page: Page) -> None:
     assert "| train | 1 | 1 | 2 | 2 |" in page("1,a b\n2,c d", "1,a\n2,b", "--sentences", 1)
 
 
-def test_a_missing_key_is_named(page: Page, tmp_path: Path) -> None:
-    config = {"train_data_path": "train.csv", "dataset_reader": {"type": "two_labels"}}
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("dataset_reader", {"type": "two_labels"}, "'model': key \"model\" is required"),
+        ("model", {}, "'train_data_path': key \"dataset_reader\" is required"),
+        ("train_data_path", None, "'train_data_path': expected a path, got none"),
+    ],
+)
+def test_a_missing_key_is_named(key: str, value: object, said: str, tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("a,b,c\n")
-    for key in ("dataset_reader", "model"):
-        params = {**config, "train_data_path": str(tmp_path / "train.csv")}
-        params.pop(key, None)
-        (failure,) = check_data(Params(params)).failures
-        assert f'key "{key}" is required' in failure
+    assert check_data(Params({"train_data_path": str(tmp_path / "train.csv"), key: value})).failures == [said]
 
 
 def test_labels_of_different_fields_do_not_contradict_and_a_part_may_have_no_tokens(tmp_path: Path) -> None:
