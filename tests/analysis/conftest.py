@@ -1,4 +1,4 @@
-"""The embedder that the files of this folder share."""
+"""The embedder that the tests in this folder share."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Layer weights and confusion matrices of runs that were really trained, against what AllenNLP says of them."""
+"""Layer weights and confusion matrices of trained runs, compared with AllenNLP's metrics and archives."""
 
 import json
 import shutil
@@ -48,7 +48,7 @@ def runs(trained: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("gone", ["best.th", "model.tar.gz"])
-def test_layer_weights_are_those_of_the_archived_model_from_either_file(runs: Path, gone: str) -> None:
+def test_layer_weights_equal_those_of_the_archived_model_from_either_file(runs: Path, gone: str) -> None:
     folder = runs / "opinions/both-1"
     mixes = load_archive(folder / "model.tar.gz").model.text.elmo.mixes
     (folder / gone).unlink()
@@ -59,13 +59,13 @@ def test_layer_weights_are_those_of_the_archived_model_from_either_file(runs: Pa
         assert gamma == mix.gamma.item() != 1.0
 
 
-def test_one_mix_is_at_the_place_that_the_config_says(runs: Path) -> None:
+def test_a_single_mix_is_at_the_place_in_the_config(runs: Path) -> None:
     found = layer_weights(runs / "towns/output-1")
     assert found is not None and list(found) == ["output"]
 
 
 @pytest.mark.parametrize("gone", ["best.th", "model.tar.gz"])
-def test_accuracy_and_f1_are_those_that_training_measured(runs: Path, gone: str) -> None:
+def test_accuracy_and_f1_equal_those_measured_in_training(runs: Path, gone: str) -> None:
     folder = runs / "opinions/both-1"
     (folder / gone).unlink()
     matrix = confusion(folder)
@@ -75,7 +75,7 @@ def test_accuracy_and_f1_are_those_that_training_measured(runs: Path, gone: str)
     assert matrix.macro_f1 == pytest.approx(metrics["best_validation_macro_f1"])
 
 
-def test_numbers_get_the_names_in_classes_txt(tmp_path: Path) -> None:
+def test_numeric_labels_get_the_names_in_classes_txt(tmp_path: Path) -> None:
     (tmp_path / "classes.txt").write_text("World\nSports\n", encoding="utf-8")
     write_json(tmp_path / "config.json", {"validation_data_path": str(tmp_path / "test.csv")})
     for labels, names in ((["1", "2"], ["World", "Sports"]), (["2", "3"], ["Sports", "3"]), (["1", "x"], ["1", "x"])):
@@ -83,13 +83,13 @@ def test_numbers_get_the_names_in_classes_txt(tmp_path: Path) -> None:
         assert confusion(tmp_path) == (names, [[1, 2], [3, 4]])
 
 
-def test_rows_are_true_labels_and_columns_predicted_ones() -> None:
+def test_rows_are_true_labels_and_columns_are_predicted_labels() -> None:
     matrix = Confusion(["a", "b", "c"], [[3, 1, 0], [0, 2, 0], [0, 0, 0]])
     assert matrix.accuracy == 5 / 6
     assert matrix.macro_f1 == pytest.approx((2 * 3 / (4 + 3) + 2 * 2 / (2 + 3) + 0) / 3)
 
 
-def test_what_is_kept_outlives_the_weights(runs: Path) -> None:
+def test_kept_files_replace_deleted_weights(runs: Path) -> None:
     folder = runs / "opinions/both-1"
     before = layer_weights(folder), confusion(folder)
     keep(folder)
@@ -101,7 +101,7 @@ def test_what_is_kept_outlives_the_weights(runs: Path) -> None:
     assert not (runs / "towns/output-1/confusion.json").exists()
 
 
-def test_of_a_run_without_weights_nothing_is_said(tmp_path: Path) -> None:
+def test_a_run_without_weights_has_no_layer_weights_and_no_confusion(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "towns/none-1", tagger_config(1), [0.5])
     assert (layer_weights(folder), confusion(folder)) == (None, None)
     keep(folder)
@@ -109,7 +109,7 @@ def test_of_a_run_without_weights_nothing_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["encoder.", "a.deep.encoder."])
-def test_an_enhanced_encoder_says_itself_where_its_mixes_are(tmp_path: Path, prefix: str) -> None:
+def test_the_mixes_of_an_enhanced_encoder_name_their_places(tmp_path: Path, prefix: str) -> None:
     folder = write_run(tmp_path / "run", tagger_config(1), [0.5])
     weights = {
         f"{prefix}{place}_mix.{name}": torch.tensor(values)
@@ -123,7 +123,7 @@ def test_an_enhanced_encoder_says_itself_where_its_mixes_are(tmp_path: Path, pre
     assert found["output"].weights == pytest.approx([0.1192, 0.8808], abs=1e-4)
 
 
-def test_the_token_embedder_is_at_the_input(tmp_path: Path) -> None:
+def test_the_mix_of_a_token_embedder_is_at_the_input(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", tagger_config(1), [0.5])
     mix = "text_field_embedder.token_embedder_elmo.elmo.mixes.0"
     torch.save({f"{mix}.scalar_parameters": torch.zeros(4), f"{mix}.gamma": torch.ones(1)}, folder / "best.th")
@@ -131,7 +131,7 @@ def test_the_token_embedder_is_at_the_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["best.th", "model.tar.gz"])
-def test_weights_that_cannot_be_read_are_an_error_that_names_the_file(tmp_path: Path, file: str) -> None:
+def test_an_error_names_unreadable_weights(tmp_path: Path, file: str) -> None:
     folder = write_run(tmp_path / "run", tagger_config(1), [0.5])
     (folder / file).write_bytes(b"spoiled")
     with pytest.raises(ConfigurationError, match=file):
@@ -153,13 +153,13 @@ def test_weights_that_cannot_be_read_are_an_error_that_names_the_file(tmp_path: 
         ("confusion.json", '{"labels": ["a"], "counts": 3}'),
     ],
 )
-def test_a_kept_file_that_is_no_such_thing_is_an_error_that_names_it(tmp_path: Path, file: str, content: str) -> None:
+def test_an_error_names_an_invalid_kept_file(tmp_path: Path, file: str, content: str) -> None:
     (tmp_path / file).write_text(content)
     with pytest.raises(ConfigurationError, match=rf"^{file}: expected .*, got"):
         (layer_weights if "layer" in file else confusion)(tmp_path)
 
 
-def test_a_classifier_whose_data_is_gone_is_an_error_that_says_so(runs: Path) -> None:
+def test_an_error_names_missing_validation_data(runs: Path) -> None:
     folder = runs / "opinions/both-1"
     config = json.loads((folder / "config.json").read_text())
     (folder / "model.tar.gz").unlink()
@@ -168,7 +168,7 @@ def test_a_classifier_whose_data_is_gone_is_an_error_that_says_so(runs: Path) ->
         confusion(folder)
 
 
-def test_the_page_is_the_same_when_the_weights_are_gone(runs: Path, tmp_path: Path) -> None:
+def test_the_page_is_the_same_without_the_weights(runs: Path, tmp_path: Path) -> None:
     write_report([runs], tmp_path / "before")
     assert not list(runs.rglob("confusion.json"))
     write_report([runs], tmp_path / "kept", keep=True)

@@ -38,13 +38,13 @@ def test_a_seed_is_a_number_a_string_or_none(tmp_path: Path) -> None:
     assert [run.seed for run in group.runs] == [None, 8, 10]
 
 
-def test_a_variant_with_elmo_in_one_task_is_no_baseline(tmp_path: Path) -> None:
+def test_a_variant_with_elmo_in_one_task_is_not_a_baseline(tmp_path: Path) -> None:
     for task, elmo in (("a", {}), ("b", None)):
         write_run(tmp_path / task / "x-1", tagger_config(1, elmo), [0.5])
     assert Experiment(find_runs([tmp_path])[0]).baselines == set()
 
 
-def test_the_best_variant_is_alone_and_tasks_with_the_same_variants_share_a_table(tmp_path: Path) -> None:
+def test_ties_have_no_best_variant_and_tasks_with_the_same_variants_share_a_table(tmp_path: Path) -> None:
     scores = {"cities": {"a": 0.5, "b": 0.6}, "rivers": {"a": 0.5, "b": 0.500001}, "towns": {"a": 0.5}}
     for task, variants in scores.items():
         for variant, score in variants.items():

@@ -1,4 +1,4 @@
-"""Accuracies of minimal pairs against pairs counted by hand, and the score of a sentence against `evaluate`."""
+"""Accuracies of minimal pairs compared with a count by hand, and scores of sentences compared with `evaluate`."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_each_sentence_is_scored_once() -> None:
     assert asked == [3]
 
 
-def test_scores_are_those_of_evaluate(tmp_path: Path) -> None:
+def test_scores_equal_those_of_evaluate(tmp_path: Path) -> None:
     lines = ["The ferry left the harbour .", "Yes .", "", "She xyzzied it , and <S> he laughed ."]
     (tmp_path / "text").write_text("\n".join(lines), encoding="utf-8")
     model = load_language_model("english-tiny")
@@ -69,7 +69,7 @@ def test_pairs_of_blimp(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["{", "[]", "1", '{"sentence_good": "a"}', '{"sentence_good": 1, "sentence_bad": ""}'])
-def test_other_lines_are_named(line: str, tmp_path: Path) -> None:
+def test_an_error_names_an_invalid_line(line: str, tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n" + line, encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"pairs\.jsonl, line 2: .*sentence_good"):
@@ -92,7 +92,7 @@ def test_the_command_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixtur
     ]
 
 
-def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
+def test_an_error_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "pair").write_text(json.dumps({"sentence_good": "a", "sentence_bad": "b", "linguistics_term": "c"}))
     for bilm, path, fact, *others in (

@@ -1,4 +1,4 @@
-"""The search against one that sorts every token of the text, in plain NumPy."""
+"""The search, compared with plain NumPy that sorts every token of the text."""
 
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ def cosine(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def expected(embedder: Embedder, query: Query, how: Search) -> tuple[list[Any], list[Any]]:
-    """(line, place) of the neighbours in context, and the words without context: each token alone, then sorted."""
+    """Return (line, position) of the neighbours in context, and the words without context, by sorting all tokens."""
     wanted = embedder.embed([query.tokens])[0][:, query.position]  # (L, D)
     contexts: dict[str, tuple[float, tuple[int, int]]] = {}
     words: dict[str, float] = {}
@@ -68,7 +68,7 @@ def places(found: Found) -> tuple[list[Any], list[Any]]:
 @pytest.mark.parametrize(
     "how", [Search(2), Search(1, k=3), Search(2, k=2, sentences=4), Search(2, k=1)], ids=lambda how: str(tuple(how))
 )
-def test_it_finds_what_sorting_the_whole_text_finds(
+def test_the_neighbors_equal_those_of_sorting_the_whole_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder, how: Search, characters: int
 ) -> None:
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", characters)
@@ -85,7 +85,7 @@ def test_it_finds_what_sorting_the_whole_text_finds(
 def test_the_first_sentences_are_the_same_without_a_progress_bar(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder
 ) -> None:
-    """As with TQDM_DISABLE=1, which lets a bar count nothing."""
+    """A disabled bar, as with TQDM_DISABLE=1, counts nothing."""
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 60)
     monkeypatch.setattr(Tqdm, "tqdm", partial(tqdm, disable=True))
     for sentences in range(1, len(TEXT)):
@@ -93,7 +93,7 @@ def test_the_first_sentences_are_the_same_without_a_progress_bar(
         assert max(neighbor.line for neighbor in plays.in_context) <= sentences
 
 
-def test_a_sentence_is_found_once_and_that_of_the_query_is_not(tmp_path: Path, embedder: Embedder) -> None:
+def test_a_sentence_is_found_once_and_the_query_never(tmp_path: Path, embedder: Embedder) -> None:
     plays, banks = search(embedder, text_file(tmp_path), QUERIES, Search(2, k=100))
     assert sorted(neighbor.line for neighbor in plays.in_context) == [1, 2, 4, 5, 7, 8, 9, 10]
     assert sorted(neighbor.line for neighbor in banks.in_context) == [1, 2, 4, 7, 8, 9, 10]
@@ -107,7 +107,7 @@ def test_a_neighbor_that_is_no_longer_among_the_nearest_is_forgotten() -> None:
     assert nearest._keys == {"query", "sentence 98", "sentence 99"}
 
 
-def test_the_same_word_alone(tmp_path: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_same_word_on_request(tmp_path: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[list[str]] = []
     by_length = Embedder.by_length
     monkeypatch.setattr(Embedder, "by_length", lambda self, s, *a: read.extend(s) or by_length(self, s, *a))

@@ -16,7 +16,7 @@ def test_neighbours_are_bold_in_their_sentences_beside_words_without_context() -
     )
 
 
-def test_without_words_the_table_holds_sentences_and_without_sentences_it_is_left_out() -> None:
+def test_the_table_has_no_columns_for_words_without_words_and_is_left_out_without_sentences() -> None:
     found = Found([Neighbor(0.5, 7, ["plays"], 0)], [])
     page = neighbors_page([Query(["play"], 0), Query(["plays"], 0)], [found, Found([], [])], 1)
     head = "| layer 1, in context | cosine | line |\n| --- | ---: | ---: |\n"

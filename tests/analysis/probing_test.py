@@ -1,4 +1,4 @@
-"""Each classifier against the same in plain NumPy, and the whole probe on the small biLM."""
+"""Each classifier, compared with plain NumPy or scikit-learn, and the whole probe on the small biLM."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from tests.task_oracles import TOWNS, D, L, small_bilm
 
 
 def examples(seed: int, words: str, labels: str, width: int = 3) -> Examples:
-    """Two layers: random numbers, and the same around a centre for each label."""
+    """Return examples with two layers: noise, and noise around a centre for each label."""
     named = labels.split()
     noise = np.random.default_rng(seed).normal(size=(2, len(named), width)).astype("float32")
     centres = {label: np.random.default_rng(ord(label[-1])).normal(size=width) for label in named}
@@ -54,7 +54,7 @@ def test_the_nearest_sense_of_the_word(layer: int) -> None:
 
 @pytest.mark.parametrize("layer", [0, 1])
 def test_the_linear_classifier_is_a_softmax_with_an_l2_penalty(layer: int) -> None:
-    """As scikit-learn documents it: C times the sum of cross entropies, and half the squared weights."""
+    """The loss is C times the sum of cross entropies plus half the squared weights, as scikit-learn documents it."""
     train, dev = (examples(seed, "w " * 60, "x y z " * 20, width=20) for seed in (0, 1))
     mean, deviation = train.vectors[layer].mean(axis=0), train.vectors[layer].std(axis=0)
     x = np.column_stack([(train.vectors[layer] - mean) / deviation, np.ones(60)])  # (60, 21)
@@ -68,8 +68,8 @@ def test_the_linear_classifier_is_a_softmax_with_an_l2_penalty(layer: int) -> No
 
 
 @pytest.mark.parametrize("layer", [0, 1])
-def test_the_linear_classifier_says_what_scikit_learns_says(layer: int) -> None:
-    """Over numbers that are twice there, as in the token layer, or all the same, and of very different sizes."""
+def test_the_linear_classifier_predicts_the_same_as_scikit_learn(layer: int) -> None:
+    """The features are duplicated, as in the token layer, constant, and of very different scales."""
     train, dev = (examples(seed, "w " * 1600, "x y z long-label " * 400, width=20) for seed in (0, 1))
     sizes = np.logspace(-3, 3, 20, dtype=np.float32)
     train, dev = (
@@ -86,7 +86,7 @@ def test_the_linear_classifier_says_what_scikit_learns_says(layer: int) -> None:
     assert (wanted == dev.labels).mean() > 0.2
 
 
-def test_a_single_label_is_said_of_every_token() -> None:
+def test_a_single_label_is_predicted_for_every_token() -> None:
     train, dev = examples(0, "w " * 5, "x " * 5), examples(1, "w " * 3, "x " * 3)
     assert linear(train, dev, 0).tolist() == ["x"] * 3
 
@@ -115,14 +115,14 @@ def test_it_counts_what_each_layer_gets_right(embedder: Embedder) -> None:
     assert found.most_frequent == pytest.approx(100 * (most_frequent(told, told) == told.labels).mean())
 
 
-def test_a_dev_file_is_not_what_was_learned(embedder: Embedder) -> None:
-    """Labels of another word than in training are all wrong."""
+def test_accuracy_is_measured_on_dev(embedder: Embedder) -> None:
+    """If dev swaps the labels of training, all predictions are wrong."""
     train, dev = [LabelledSentence(["a", "b"], ["x", "y"])], [LabelledSentence(["a", "b"], ["y", "x"])]
     assert probe(embedder, Task(train, dev, nearest_sense, str)) == (0.0, [0.0] * L, 2, 2)
     assert probe(embedder, Task(train, train, nearest_sense, str)) == (100.0, [100.0] * L, 2, 2)
 
 
-def test_senses_are_read_from_columns_and_words_in_small_letters(tmp_path: Path, embedder: Embedder) -> None:
+def test_senses_are_read_from_columns_and_words_are_lowercased(tmp_path: Path, embedder: Embedder) -> None:
     (tmp_path / "train").write_text("Bank\tbank%1\nlent\tO\n\nthe\tO\nbank\tbank%1\n", encoding="utf-8")
     (tmp_path / "none").write_text("Bank\tO\n", encoding="utf-8")
     task = sense_task(tmp_path / "train", tmp_path / "train", ColumnTagsReader())
@@ -132,7 +132,7 @@ def test_senses_are_read_from_columns_and_words_in_small_letters(tmp_path: Path,
         sense_task(tmp_path / "train", tmp_path / "none", ColumnTagsReader())
 
 
-def test_the_twin_has_random_weights_and_the_biLM_keeps_its_own(tmp_path: Path) -> None:
+def test_the_twin_has_random_weights_and_the_bilm_keeps_its_own(tmp_path: Path) -> None:
     bilm = small_bilm()
     zeros = bilm.lstm.zero_state(1, torch.ones(1, 1, D // 2))
     bilm.warm_state = LstmState(*map(torch.ones_like, zeros))
@@ -153,6 +153,6 @@ def test_the_twin_has_random_weights_and_the_biLM_keeps_its_own(tmp_path: Path) 
         assert np.abs(own - wanted).max() > 0.01
 
 
-def test_one_mix_is_not_all_layers(embedder: Embedder) -> None:
+def test_an_embedder_with_one_mix_is_rejected(embedder: Embedder) -> None:
     with pytest.raises(ConfigurationError, match="'all'"):
         probe(embedder.with_mix("top"), tagging_task(TOWNS, TOWNS, ColumnTagsReader()))

@@ -1,4 +1,4 @@
-"""Pairs that are alike, texts in which they are one word, and a layer that cannot tell them without context."""
+"""The choice of pairs, the texts with pseudowords, and a probe of layers with and without context."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,7 +15,7 @@ COUNTS = {"the": 9000, "door": 60, "river": 61, "play": 100, "boat": 97, "sea": 
 COUNTS |= {"London": 60, "well-known": 60, "5th": 60, ",": 450}
 
 
-def test_pairs_occur_alike_and_no_word_is_in_two() -> None:
+def test_pairs_are_about_equally_frequent_and_no_word_is_in_two_pairs() -> None:
     pairs = draw_pairs(COUNTS, pairs=10, seed=0)
     assert sorted(sorted(pair) for pair in pairs) == [["boat", "play"], ["door", "river"]]
     many = {word: 50 + len(word) for word in map("".join, zip("abcdefghijklmnop", "qrstuvwxyzabcdef", strict=True))}
@@ -25,7 +25,7 @@ def test_pairs_occur_alike_and_no_word_is_in_two() -> None:
     assert [len(draw_pairs(many, pairs=n, seed=0)) for n in (1, 8, 9)] == [1, 8, 8]
 
 
-def test_a_pair_becomes_one_token_and_the_label_says_which_it_was() -> None:
+def test_a_pair_becomes_one_token_and_the_label_is_the_original_word() -> None:
     text = ["The door of the banana .", "Nothing .", "door door"]
     found = conflate((line.split() for line in text), [Pair("banana", "door"), Pair("The", "cat")])
     assert list(found) == [
@@ -38,7 +38,7 @@ def test_a_pair_becomes_one_token_and_the_label_says_which_it_was() -> None:
 
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two words, each in contexts of its own, 22 sentences of which two stand there twice."""
+    """A text of 22 sentences, two of them repeated, with two words that never share a context."""
     monkeypatch.setattr(pseudowords, "MIN_COUNT", 8)
     monkeypatch.setattr(pseudowords, "MAX_COUNT", 12)
     lines = [line for n in range(10) for line in (f"A{n} door creaks loudly", f"{n} , {n} , ripe banana")]
@@ -46,7 +46,7 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "text"
 
 
-def test_one_sentence_of_five_is_for_counting_and_no_sentence_for_both(text: Path) -> None:
+def test_one_sentence_in_five_is_for_evaluation_and_none_is_in_both_parts(text: Path) -> None:
     for seed in (1, 2):
         task = pseudoword_task(text, pairs=2, seed=seed)
         assert (len(task.train), len(task.dev)) == (16, 4)
@@ -62,7 +62,7 @@ def test_one_sentence_of_five_is_for_counting_and_no_sentence_for_both(text: Pat
         pseudoword_task(Path("-"), pairs=1, seed=1)
 
 
-def test_context_tells_them_and_the_token_layer_cannot(
+def test_contextual_layers_distinguish_the_words_and_the_token_layer_cannot(
     text: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pseudowords, "draw_pairs", lambda *_: [Pair("door", "banana")])

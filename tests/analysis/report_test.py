@@ -20,7 +20,7 @@ VARIANTS = {"none": (None, 0.5), "both": ({}, 0.7)}
 
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two variants by two seeds and three fractions of a task, one of them with layer weights; a classifier; a biLM."""
+    """A task with two variants, two seeds and three fractions, of which one run has layer weights; a classifier; a biLM."""
     folder = tmp_path_factory.mktemp("grid")
     for variant, (elmo, score) in VARIANTS.items():
         for seed in (1, 2):
@@ -60,7 +60,7 @@ def test_the_head_names_date_commit_and_command(page: str, grid: Path) -> None:
     assert f"`allennlp report-elmo {grid} --output" in head
 
 
-def test_no_name_in_a_run_is_markup_of_the_page(tmp_path: Path) -> None:
+def test_names_in_a_run_are_escaped(tmp_path: Path) -> None:
     script = "<script>alert(1)</script>"
     place = {"task": script, "variant": script, "seed": 1, "fraction": 1.0, "commit": script}
     write_run(tmp_path / "runs" / script, tagger_config(1, {}), [0.5], **place)
@@ -76,7 +76,7 @@ def test_scores_are_means_and_deviations_over_seeds_with_the_most_data(page: str
     ) in page
 
 
-def test_scores_by_fraction_name_what_is_as_good_as_all_data_without_elmo(page: str) -> None:
+def test_scores_by_fraction_name_the_share_that_matches_the_baseline_with_all_data(page: str) -> None:
     assert "| towns: accuracy, % | 10 % of the data | 30 % of the data | 100 % of the data |\n" in page
     assert "| both | 59.00 ± 1.41 | 61.00 ± 1.41 | 68.00 ± 1.41 |\n" in page
     assert "towns: **both** reaches 59.0 with 10 % of the data; **none** reaches 48.0 with 100 %." in page
@@ -88,7 +88,7 @@ def test_layer_weights_confusion_and_perplexity_have_tables(page: str) -> None:
     assert "| bilm | 100.00 | 81.00 | 90.00 | 2.50 | 12,345 | 2 |\n" in page
 
 
-def test_runs_that_are_not_counted_or_not_read_completely_are_named(page: str, tmp_path: Path) -> None:
+def test_runs_that_are_not_counted_or_not_read_completely_are_listed(page: str, tmp_path: Path) -> None:
     assert "| begun | unfinished: no metrics.json; epochs done: 0 |\n" in page
     folder = write_run(tmp_path / "towns/<b>-1", tagger_config(1), [0.5])
     (folder / "best.th").write_bytes(b"spoiled")
@@ -123,7 +123,7 @@ def test_seeds_with_other_numbers_of_layers_are_not_averaged(tmp_path: Path) -> 
         write_report([tmp_path / "runs"], tmp_path / "page")
 
 
-def test_a_page_links_to_the_pictures_beside_it_and_to_no_other(report: Report, page: str) -> None:
+def test_a_page_links_to_all_pictures_beside_it_and_to_no_others(report: Report, page: str) -> None:
     pictures = [path.name for path in report.files if path.suffix == ".svg"]
     assert pictures == [
         "confusion_opinions_accuracy.svg",
@@ -140,7 +140,7 @@ def test_a_page_links_to_the_pictures_beside_it_and_to_no_other(report: Report, 
 
 
 class Outline(HTMLParser):
-    """Every element that was opened; fails where one is closed that is not the last opened."""
+    """Collects all elements of a page, and fails if a closing tag does not match the last open element."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ def test_the_html_page_is_well_formed_and_needs_no_other_file(report: Report) ->
     assert not [value for _, attributes in outline.seen for value in attributes.values() if "http" in str(value)]
 
 
-def test_figures_name_what_they_show_and_nothing_is_cut_off(
+def test_figures_have_labels_and_nothing_is_cut_off(
     grid: Path, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores, matrix = text_of(report, "scores.svg"), text_of(report, "confusion_opinions_accuracy.svg")
@@ -192,7 +192,7 @@ def test_figures_name_what_they_show_and_nothing_is_cut_off(
     write_report([grid], tmp_path / "page")
 
 
-def test_the_same_runs_make_the_same_bytes(
+def test_the_same_runs_give_the_same_bytes(
     report: Report, grid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
@@ -200,7 +200,7 @@ def test_the_same_runs_make_the_same_bytes(
     assert [path.read_bytes() for path in again.files] == [path.read_bytes() for path in report.files]
 
 
-def test_without_a_count_of_tokens_perplexity_goes_by_epochs(tmp_path: Path) -> None:
+def test_perplexity_is_drawn_by_epochs_without_a_count_of_tokens(tmp_path: Path) -> None:
     write_pretraining(tmp_path / "runs/sampled", [(float("inf"), 800.0), (90.0, 81.0)])
     files = write_report([tmp_path / "runs"], tmp_path / "page").files
     assert [path.name for path in files] == ["perplexity.svg", "report.html", "report.md"]
@@ -208,7 +208,7 @@ def test_without_a_count_of_tokens_perplexity_goes_by_epochs(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("value", ["many", {}, [1], None, 10**400])
-def test_a_metric_that_is_no_number_has_no_place_in_tables_and_figures(tmp_path: Path, value: Any) -> None:
+def test_a_metric_that_is_not_a_number_is_nan(tmp_path: Path, value: Any) -> None:
     run = write_pretraining(tmp_path / "runs/bilm", [(90.0, 81.0)], training_n_tokens=10)
     for file in ("metrics_epoch_0.json", "metrics.json"):
         metrics = json.loads((run / file).read_text())
@@ -221,7 +221,7 @@ def test_a_metric_that_is_no_number_has_no_place_in_tables_and_figures(tmp_path:
     assert "| nan | nan | 85.38 | nan | nan |" in " ".join(page.split())
 
 
-def test_a_page_that_cannot_be_made_leaves_the_old_one(
+def test_a_failed_report_leaves_the_old_one(
     grid: Path, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = report.files[0].parent

@@ -10,7 +10,7 @@ from tests.report_runs import tagger_config, write_json, write_pretraining, writ
 NO_METRIC = "expected the name of a metric, or a list"
 
 
-def test_the_folders_name_tells_task_variant_and_seed(tmp_path: Path) -> None:
+def test_task_variant_and_seed_come_from_the_folders_name(tmp_path: Path) -> None:
     write_run(tmp_path / "runs/towns/no-elmo-7", tagger_config(7), [0.5, 0.75, 0.7])
     (run,), uncounted = find_runs([tmp_path])
     assert (run.name, run.task) == ("runs/towns/no-elmo-7", Task("towns", "accuracy"))
@@ -19,7 +19,7 @@ def test_the_folders_name_tells_task_variant_and_seed(tmp_path: Path) -> None:
     assert list(run.epochs) == [1, 2, 3]
 
 
-def test_without_a_seed_in_its_name_the_folder_is_the_variant_and_the_data_the_task(tmp_path: Path) -> None:
+def test_without_a_seed_in_the_name_the_folder_names_the_variant_and_the_data_the_task(tmp_path: Path) -> None:
     config = tagger_config(7, {"bilm": {}}, "-loss")
     write_run(tmp_path / "demo-3", config, [2.5], "loss")
     (run,), _ = find_runs([tmp_path / "demo-3"])
@@ -34,7 +34,7 @@ def test_a_token_embedder_of_any_name_is_elmo_by_its_type(tmp_path: Path) -> Non
     assert [run.has_elmo for run in find_runs([tmp_path])[0]] == [True, True, False]
 
 
-def test_what_the_grids_driver_says_comes_first(tmp_path: Path) -> None:
+def test_grid_json_overrides_names(tmp_path: Path) -> None:
     place = {"task": "ner", "variant": "both", "seed": 2, "fraction": 0.1, "commit": "1a2b3c4"}
     write_run(tmp_path / "x-1", tagger_config(1, metric="+loss"), [0.5], "f1-measure-overall", **place)
     (run,), _ = find_runs([tmp_path])
@@ -64,7 +64,7 @@ def test_what_the_grids_driver_says_comes_first(tmp_path: Path) -> None:
         ("grid.json", '{"fraction": 30}', "'fraction': expected more than 0 and at most 1, got 30"),
     ],
 )
-def test_a_broken_run_is_named_with_the_reason_and_not_counted(
+def test_a_broken_run_is_not_counted_and_listed_with_the_reason(
     tmp_path: Path, file: str, content: str | None, said: str
 ) -> None:
     write_run(tmp_path / "towns/none-1", tagger_config(1), [0.5])
@@ -78,7 +78,7 @@ def test_a_broken_run_is_named_with_the_reason_and_not_counted(
     assert said in reason
 
 
-def test_a_second_run_of_the_same_seed_is_not_another_seed(tmp_path: Path) -> None:
+def test_a_second_run_with_the_same_seed_is_not_counted(tmp_path: Path) -> None:
     for folder in ("a/towns/none-1", "b/towns/none-1"):
         write_run(tmp_path / folder, tagger_config(1), [0.5])
     runs, uncounted = find_runs([tmp_path / "a", tmp_path / "b"])

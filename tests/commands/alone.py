@@ -1,4 +1,4 @@
-"""Our commands without AllenNLP's own, whose set-up takes seconds."""
+"""Run our commands without setting up AllenNLP's own, which takes seconds."""
 
 import argparse
 

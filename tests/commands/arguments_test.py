@@ -1,4 +1,4 @@
-"""What each option of each of our commands does with a value that means nothing; a new option is asked, too."""
+"""Each option of each of our commands rejects invalid values. New options are found and tested, too."""
 
 import argparse
 
@@ -30,18 +30,18 @@ def refused(name: str, text: str) -> str:
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_an_empty_value_as_of_a_shell_variable_that_is_not_set_is_refused(name: str) -> None:
+def test_an_empty_value_is_rejected(name: str) -> None:
     assert "''" in refused(name, "")
 
 
 @pytest.mark.parametrize("name", [name for name, (_, action) in OPTIONS.items() if action.type in (int, count)])
 @pytest.mark.parametrize("text", ["1.5", "one", "9" * 30, "-" + "9" * 30])
-def test_what_is_no_number_of_a_machine_is_refused(name: str, text: str) -> None:
+def test_an_invalid_or_huge_number_is_rejected(name: str, text: str) -> None:
     assert f"expected a whole number, got '{text}'" in refused(name, text)
 
 
 @pytest.mark.parametrize("name", [name for name in OPTIONS if name.endswith("cuda_device")])
-def test_a_device_below_the_processor_is_refused(name: str) -> None:
+def test_a_device_below_minus_one_is_rejected(name: str) -> None:
     assert "expected -1 or the number of a GPU, got -5" in refused(name, "-5")
 
 

@@ -1,4 +1,4 @@
-"""The page of `check-data`, on data with each of the faults that it names."""
+"""The page of `check-data`, for data with each of the problems that it finds."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -83,7 +83,7 @@ def test_each_fault_is_named(page: Page) -> None:
         assert any(fact in line for line in found), fact
 
 
-def test_good_data_need_nothing(page: Page) -> None:
+def test_good_data_give_no_advice(page: Page) -> None:
     rows = [f"{label},The {thing} went to the house and {way} ." for label, way in ((1, "back"), (2, "away"))
             for thing in ("man", "woman", "child", "boy", "girl")]  # fmt: skip
     checked = page("\n".join(rows), "1,He went to the door .\n2,She went to the window .")
@@ -129,7 +129,7 @@ def test_labels_of_different_fields_do_not_contradict_and_a_part_may_have_no_tok
     assert "| test | 1 | 1 | 0 | 0 |" in data_check_page("config", checked)
 
 
-def test_a_folder_is_no_config(tmp_path: Path) -> None:
-    """Jsonnet ends the process."""
+def test_a_folder_is_rejected_as_a_config(tmp_path: Path) -> None:
+    """Jsonnet would abort the process."""
     with pytest.raises(SystemExit, match=f"check-data: '{tmp_path}'"):
         allennlp("check-data", tmp_path)

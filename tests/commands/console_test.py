@@ -1,4 +1,4 @@
-"""What the command `allennlp` prints: warnings, results, one line for an error, and how it ends."""
+"""What the command `allennlp` prints: warnings, results, one line for an error, and its last lines."""
 
 import json
 import logging
@@ -21,7 +21,7 @@ from tests.task_oracles import TOWNS, allennlp, experiment, lstm, tagger, tags_r
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process as the command `allennlp`; hooks and handlers are restored."""
+    """Treat this process as the command `allennlp`, and restore hooks and handlers afterwards."""
     for module in (console, endings):
         monkeypatch.setattr(module, "is_command", lambda: True)
     monkeypatch.setattr(allennlp_logging, "prepare_global_logging", allennlp_logging.prepare_global_logging)
@@ -40,7 +40,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("variables", "shown"), [({}, False), ({"ALLENNLP_LOG_LEVEL": "INFO"}, True), ({"ALLENNLP_DEBUG": "1"}, True)]
 )
-def test_out_log_keeps_what_only_a_switch_shows(
+def test_messages_go_to_out_log_and_are_printed_only_on_request(
     variables: dict[str, str],
     shown: bool,
     tmp_path: Path,
@@ -152,7 +152,7 @@ def test_training_without_validation_ends_with_its_training_metrics(
     assert "allennlp evaluate" in printed.err.splitlines()[-1]
 
 
-def test_a_page_on_a_terminal_says_how_to_keep_it(
+def test_on_a_terminal_a_page_says_how_to_save_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["allennlp", "probe-layers", "two words"])

@@ -43,7 +43,7 @@ def test_weights_and_a_warm_state_are_written(bilm: BiLM, tmp_path: Path, monkey
     assert expected.cell.abs().max() > 0.01
 
 
-def test_a_text_to_warm_up_on_may_be_compressed_and_needs_a_sentence(bilm: BiLM, tmp_path: Path) -> None:
+def test_a_text_for_the_warm_state_may_be_compressed_and_needs_a_sentence(bilm: BiLM, tmp_path: Path) -> None:
     (tmp_path / "text.gz").write_bytes(gzip.compress(b"The boat leaks .\n"))
     convert(tmp_path / "from", tmp_path / "to", "--warm-on", tmp_path / "text.gz")
     assert build_bilm(load_checkpoint(tmp_path / "to")).warm_state is not None

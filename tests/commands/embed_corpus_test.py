@@ -1,4 +1,4 @@
-"""The command with each of its options, and each wrong use of it as one line and exit code 1."""
+"""The command with each of its options. Each wrong use ends with one line and exit code 1."""
 
 import io
 import json
@@ -40,13 +40,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def arrays(path: str = "out.hdf5") -> dict[str, np.ndarray]:
-    """What is in an hdf5 file but for the index."""
+    """Return the arrays in an hdf5 file."""
     with h5py.File(path) as file:
         return {key: dataset[()] for key, dataset in file.items() if key != "sentence_to_index"}
 
 
 def wanted(mix: str = "all", bilm: str = "weights.hdf5", initial_state: Optional[str] = None) -> dict[str, np.ndarray]:
-    """The vectors of each line of the text, by its number."""
+    """Return the vectors of each line of the text, by the line's number."""
     embedded = load(bilm, mix, initial_state=initial_state).embed([line.split() for line in LINES])
     return {str(number): vectors for number, vectors in enumerate(embedded)}
 
@@ -80,7 +80,7 @@ def test_the_next_command_names_an_output_outside_the_basic_plane(
 
 
 @pytest.mark.parametrize("mix", ["all", "last", "top", "average", "concatenate"])
-def test_what_of_the_layers(folder: Path, mix: str) -> None:
+def test_each_choice_of_layers(folder: Path, mix: str) -> None:
     allennlp("embed-corpus", "text", "out.hdf5", *BILM, f"--{mix}")
     assert_close(arrays(), wanted(mix))
 
@@ -115,7 +115,7 @@ def test_computed_in_bfloat16(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("emulated_bfloat16")
-def test_a_run_is_known_by_what_it_computes(folder: Path) -> None:
+def test_a_run_is_identified_by_what_it_computes(folder: Path) -> None:
     asked = {name: CorpusEmbedder(load(folder, precision=name)).run() for name in CHOICES}
     assert asked["bfloat16"] == asked["auto"] == asked["float32"]
     assert asked["auto"]["dtype"] == "torch.float32"
@@ -155,7 +155,7 @@ def test_tabs_separate_tokens_if_asked(folder: Path, option: str, split: str) ->
 
 
 def test_tabs_give_the_layers_of_elmo_for_many_langs(folder: Path) -> None:
-    """Its own package reads the same file; its first batch, as it carries its state to the next."""
+    """ELMoForManyLangs reads the same file. Only its first batch can be compared, because it carries its state to the next."""
     many_langs_oracle.write_folder(folder / "many", many_langs_oracle.config())
     (folder / "text").write_text("The cat\tsat\t\t.\n日本語\t🙂 \none\n", encoding="utf-8")
     _, sentences = read_corpus("text")
@@ -164,7 +164,7 @@ def test_tabs_give_the_layers_of_elmo_for_many_langs(folder: Path) -> None:
         np.testing.assert_allclose(arrays()[str(number)], layers, atol=1e-5)
 
 
-def test_a_warm_start_is_that_of_load_and_another_run(folder: Path) -> None:
+def test_a_warm_start_gives_the_vectors_of_load(folder: Path) -> None:
     write_files(folder / "warm", warm_bilm())
     for state in ("warm", "zero"):
         allennlp("embed-corpus", "text", f"{state}.hdf5", "--bilm", "warm", "--initial-state", state)
@@ -172,7 +172,7 @@ def test_a_warm_start_is_that_of_load_and_another_run(folder: Path) -> None:
     assert not np.allclose(arrays("warm.hdf5")["0"], arrays("zero.hdf5")["0"], atol=1e-3)
 
 
-def test_the_command_line_of_the_retired_command_is_taken(
+def test_the_options_of_the_retired_command_are_accepted(
     folder: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--all", "--vocab-path", "vocabulary.txt", "--batch-size", 64, "--forget-sentences")
@@ -183,7 +183,7 @@ def test_the_command_line_of_the_retired_command_is_taken(
     assert not Path("vocabulary.txt").exists() and "--vocab-path" in capsys.readouterr().err
 
 
-def test_what_will_be_downloaded_is_said_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_is_announced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = io.StringIO()
 
     def download(keys: dict[str, str], *rest: object) -> None:
@@ -200,7 +200,7 @@ def test_what_will_be_downloaded_is_said_before(folder: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("arguments", "said"), [(["nowhere", "out"], "nowhere"), (["text", "no/out"], "no/out"), (["text", "text"], "text")]
 )
-def test_paths_are_looked_at_before_anything_is_downloaded(
+def test_paths_are_checked_before_anything_is_downloaded(
     folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
 ) -> None:
     monkeypatch.setattr(embed_corpus, "load_by_keys", pytest.fail)
@@ -209,18 +209,18 @@ def test_paths_are_looked_at_before_anything_is_downloaded(
 
 
 @pytest.mark.parametrize("output", ["out.h5", "out.HDF5", "out"])
-def test_endings_of_hdf5_and_none_are_hdf5(folder: Path, output: str) -> None:
+def test_hdf5_is_chosen_by_its_endings_and_without_one(folder: Path, output: str) -> None:
     allennlp("embed-corpus", "text", output, *BILM)
     assert_close(arrays(output), wanted())
 
 
-def test_a_format_that_is_named_is_taken_whatever_the_ending(folder: Path) -> None:
+def test_format_overrides_the_ending(folder: Path) -> None:
     allennlp("embed-corpus", "text", "out.csv", *BILM, "--format", "npz")
     with np.load("out.csv") as file:
         assert_close(dict(file), wanted())
 
 
-def test_of_a_gpu_that_is_not_used_it_is_said_how_to(
+def test_an_unused_gpu_is_mentioned(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -230,7 +230,7 @@ def test_of_a_gpu_that_is_not_used_it_is_said_how_to(
     assert "--cuda-device" not in capsys.readouterr().err
 
 
-def test_standard_input_and_a_compressed_text_are_texts_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_and_a_compressed_text_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (folder / "text").read_bytes()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
     allennlp("embed-corpus", "-", "piped", *BILM)
@@ -274,7 +274,7 @@ def test_parquet_by_the_ending_or_by_name(folder: Path, output: str, chosen: tup
         (["text", "out", *BILM, "--cuda-device", "99"], r"'cuda_device': .*99"),
     ],
 )
-def test_what_is_wrong_is_one_line(folder: Path, arguments: list[str], said: str) -> None:
+def test_an_error_is_one_line(folder: Path, arguments: list[str], said: str) -> None:
     with pytest.raises(SystemExit, match=f"^embed-corpus: {said}"):
         allennlp("embed-corpus", *arguments)
     assert not list(folder.glob("out*"))
@@ -282,25 +282,23 @@ def test_what_is_wrong_is_one_line(folder: Path, arguments: list[str], said: str
 
 
 @pytest.mark.parametrize("arguments", [["--all", "--top"], ["--batch-size", "0"], ["--tokens-per-batch", "many"]])
-def test_what_makes_no_sense_ends_with_the_usage(folder: Path, arguments: list[str]) -> None:
+def test_invalid_options_end_with_the_usage(folder: Path, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as end:
         allennlp("embed-corpus", "text", "out", *BILM, *arguments)
     assert end.value.code == 2
 
 
-def test_the_progress_bar_says_tokens_a_second_and_the_time_left(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_progress_bar_shows_tokens_per_second(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     allennlp("embed-corpus", "text", "out", *BILM)
     bar = capsys.readouterr().err.replace("\r", "\n")
     assert "embedding: 100%" in bar and "12.0/12.0 [" in bar and "tokens/s]" in bar
 
 
 @pytest.mark.parametrize("output", ["out.hdf5", "out.npz"])
-def test_a_disk_that_takes_no_more_ends_it_and_the_same_command_goes_on(
+def test_after_a_full_disk_the_same_command_resumes_the_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
-    """First a part has no room, then the output that the parts are joined to."""
+    """First the disk is too small for a part, then for the output that joins the parts."""
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 2500)
     (folder / "text").write_text("The boat leaks and the boat sinks .\n" * 300, encoding="utf-8")
     size = 300 * 8 * L * D * 4
@@ -314,7 +312,7 @@ def test_a_disk_that_takes_no_more_ends_it_and_the_same_command_goes_on(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_it_with_its_parts_and_the_same_command_goes_on(
+def test_after_a_signal_the_same_command_resumes_the_run(
     folder: Path,
     number: signal.Signals,
     code: int,
@@ -343,7 +341,9 @@ def test_a_signal_stops_it_with_its_parts_and_the_same_command_goes_on(
 
 
 @pytest.mark.parametrize("output", [".", "/", "./"])
-def test_an_output_has_the_name_of_a_file(folder: Path, capsys: pytest.CaptureFixture[str], output: str) -> None:
+def test_an_output_without_a_file_name_is_rejected(
+    folder: Path, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
     before = sorted(folder.iterdir())
     with pytest.raises(SystemExit) as error:
         allennlp("embed-corpus", "text", output, *BILM)
@@ -352,14 +352,14 @@ def test_an_output_has_the_name_of_a_file(folder: Path, capsys: pytest.CaptureFi
     assert sorted(folder.iterdir()) == before
 
 
-def test_an_output_that_may_not_be_written_is_one_line(folder: Path) -> None:
+def test_an_unwritable_output_is_one_line(folder: Path) -> None:
     (folder / "out.part").write_text("a file where a folder should be")
     with pytest.raises(SystemExit, match=r"^embed-corpus: 'out\.part'.*File exists"):
         allennlp("embed-corpus", "text", "out", *BILM)
     assert (folder / "out.part").read_text() == "a file where a folder should be"
 
 
-def test_each_process_of_several_writes_its_shard_and_says_which(
+def test_each_of_several_processes_names_the_shard_that_it_writes(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 20)
@@ -373,7 +373,7 @@ def test_each_process_of_several_writes_its_shard_and_says_which(
     assert_close(arrays(), wanted())
 
 
-def test_a_process_that_has_nothing_to_do_says_why(
+def test_a_process_without_work_says_why(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -399,7 +399,7 @@ def test_a_process_that_has_nothing_to_do_says_why(
         ({}, ["text", "begun"], "'begun-00000-of-00002.part': .* 1 processes, got a run of 2"),
     ],
 )
-def test_several_processes_that_cannot_be_are_one_line(
+def test_an_invalid_set_of_processes_is_one_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], arguments: list[str], said: str
 ) -> None:
     (folder / "begun-00000-of-00002.part").mkdir()
@@ -414,7 +414,7 @@ def test_several_processes_that_cannot_be_are_one_line(
     ("local_rank", "arguments", "device"),
     [("1", [], 1), (None, [], -1), ("1", ["--cuda-device", "-1"], -1), ("1", ["--cuda-device", "0"], 0)],
 )
-def test_torchruns_processes_have_a_gpu_each_unless_the_user_says_otherwise(
+def test_each_process_of_torchrun_has_a_gpu_unless_the_user_chooses_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, local_rank: Optional[str], arguments: list[str], device: int
 ) -> None:
     chosen: list[int] = []

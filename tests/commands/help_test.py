@@ -1,4 +1,4 @@
-"""`--help` of each of our commands: it begins with a minimal example, and its examples are accepted as they are."""
+"""The `--help` of each of our commands begins with a minimal example, and all of its examples are valid."""
 
 import re
 import shlex

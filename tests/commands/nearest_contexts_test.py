@@ -1,4 +1,4 @@
-"""The command with each of its options, and each wrong use of it as one line and exit code 1."""
+"""The command with each of its options. Each wrong use ends with one line and exit code 1."""
 
 import re
 from pathlib import Path
@@ -24,12 +24,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def rows(page: str) -> list[list[str]]:
-    """The cells of each row below a ruler."""
+    """Return the cells of each row of the tables, without their heads."""
     table = [line[2:-2].split(" | ") for line in page.splitlines() if line.startswith("|")]
     return [row for row in table if row[1] != "cosine" and row[1] != "---:"]
 
 
-def test_it_prints_a_table_a_query(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_one_table_per_query(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     allennlp("nearest-contexts", "weights.hdf5", "text", *PLAY, *BANK, "--k", 3)
     page = capsys.readouterr().out
     assert re.findall(r"^## (.*)", page, re.MULTILINE) == ["play", "bank"]
@@ -62,20 +62,20 @@ def test_another_layer_the_same_word_and_the_first_sentences(folder: Path, capsy
         (("nowhere", "text", *PLAY), "nowhere"),
     ],
 )
-def test_what_is_wrong_is_one_line(folder: Path, arguments: tuple[object, ...], message: str) -> None:
+def test_an_error_is_one_line(folder: Path, arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(SystemExit) as error:
         allennlp("nearest-contexts", *arguments)
     text = str(error.value)
     assert text.startswith("nearest-contexts: ") and message in text and "\n" not in text
 
 
-def test_numbers_that_are_none_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_zero_neighbors_are_rejected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         allennlp("nearest-contexts", "weights.hdf5", "text", *PLAY, "--k", 0)
     assert "argument --k: expected a whole number of 1 or more, got '0'" in capsys.readouterr().err
 
 
-def test_it_starts_warm_if_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_starts_warm_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_files(folder / "warm", warm_bilm())
     found = []
     for state in ("zero", "warm"):

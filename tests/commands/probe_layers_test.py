@@ -1,4 +1,4 @@
-"""The command with each of its options, and each wrong use of it as one line and exit code 1."""
+"""The command with each of its options. Each wrong use ends with one line and exit code 1."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def accuracies(page: str) -> list[list[float]]:
-    """The numbers of the table, a row a layer below the baseline's."""
+    """Return the numbers of the table: a row for the baseline, then one per layer."""
     cells = [line[2:-2].split(" | ")[1:] for line in page.splitlines() if line.startswith("|")]
     return [[float(cell) for cell in row] for row in cells[2:]]
 
@@ -54,7 +54,7 @@ def test_senses_by_columns(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "## Senses: trained on senses, evaluated on senses\n" in page
 
 
-def test_pseudowords_are_those_of_the_seed(
+def test_pseudowords_depend_on_the_seed_only(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pseudowords, "MIN_COUNT", 5)
@@ -79,7 +79,7 @@ def test_pseudowords_are_those_of_the_seed(
         (("nowhere", "--tags", TOWNS, TOWNS), "nowhere"),
     ],
 )
-def test_what_is_wrong_is_one_line(folder: Path, arguments: tuple[object, ...], message: str) -> None:
+def test_an_error_is_one_line(folder: Path, arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(SystemExit) as error:
         allennlp("probe-layers", *arguments)
     text = str(error.value)
@@ -93,7 +93,7 @@ def test_one_task_at_a_time(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "one of the arguments --tags --senses --pseudowords is required" in capsys.readouterr().err
 
 
-def test_a_shell_may_name_a_tab(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_backslash_and_a_t_name_a_tab(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("train", "dev"):
         (tmp_path / name).write_text("a boat\tX\nleft\tY\n\na boat\tX\nleft\tY\n", encoding="utf-8")
     allennlp("probe-layers", "english-tiny", "--tags", tmp_path / "train", tmp_path / "dev", "--delimiter", r"\t")

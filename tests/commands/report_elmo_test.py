@@ -26,7 +26,7 @@ def test_no_run_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     assert not (tmp_path / "page").exists()
 
 
-def test_it_keeps_layer_weights_if_asked(tmp_path: Path) -> None:
+def test_it_keeps_layer_weights_on_request(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "towns/both-1", tagger_config(1, {}), [0.5])
     mix = "text.elmo.mixes.0"
     torch.save({f"{mix}.scalar_parameters": torch.zeros(2), f"{mix}.gamma": torch.ones(1)}, folder / "best.th")

@@ -1,4 +1,4 @@
-"""The command: how it starts and ends, and each wrong use of it as one line and exit code 1."""
+"""How the command starts and ends. Each wrong use ends with one line and exit code 1."""
 
 import json
 import os
@@ -72,14 +72,14 @@ def test_it_serves_until_a_signal(
         ((TAGGER, "--host", "192.0.2.1"), ("192.0.2.1",)),
     ],
 )
-def test_what_is_wrong_is_one_line(arguments: tuple[object, ...], facts: tuple[str, ...]) -> None:
+def test_an_error_is_one_line(arguments: tuple[object, ...], facts: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as error:
         serve_elmo(*arguments, "--port", 0)
     text = str(error.value)
     assert text.startswith("serve-elmo: ") and "\n" not in text and all(fact in text for fact in facts)
 
 
-def test_a_port_in_use_is_said_before_the_model_is_loaded() -> None:
+def test_a_port_in_use_is_reported_before_the_model_is_loaded() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(SystemExit, match=rf"^serve-elmo: 127\.0\.0\.1:{port}: "):
@@ -87,7 +87,7 @@ def test_a_port_in_use_is_said_before_the_model_is_loaded() -> None:
 
 
 @pytest.mark.parametrize("port", ["65536", "00000065536"])
-def test_ports_that_are_none_are_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_ports_are_rejected(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         serve_elmo(TAGGER, "--port", port)
     assert f"argument --port: expected a number from 0 to 65535, got '{port}'" in capsys.readouterr().err
