@@ -128,13 +128,12 @@ def _build(params: Params, parts: Sequence[Part]) -> Model:
 
 def _fit(model: Model, texts: Sequence[tuple[str, ...]]) -> Optional[Fit]:
     """Return how well the model's biLM predicts texts, or `None` without a biLM that has a softmax."""
-    elmo = next((part for part in model.modules() if isinstance(part, Elmo)), None)
-    source = elmo.bilm.source if elmo is not None else ""
+    source = next((part.bilm.source for part in model.modules() if isinstance(part, Elmo)), "")
+    if not source:
+        return None
     try:
-        language_model = load_language_model(source) if source else None
+        language_model = load_language_model(source)
     except ConfigurationError:  # most weight files hold no softmax
-        language_model = None
-    if language_model is None:
         return None
     tokens = sum(len(text) + 1 for text in texts)
     nats = -sentence_log_probabilities(language_model, texts).mean(axis=1).sum() / tokens
@@ -148,25 +147,10 @@ def _advice(parts: Sequence[Part]) -> Iterator[str]:
     train = next((part for part in parts if part.name == "train"), None)
     for part in parts:
         yield from _advice_on_texts(part)
-        if train is None:
-            continue
         if part is train:
             yield from _advice_on_labels(part)
-            continue
-        known = set(train.texts)
-        repeated = sum(text in known for text in part.texts)
-        if repeated:
-            yield (
-                f"{part.name}: {repeated:,} of {len(part.texts):,} texts are also in train, so scores will be too "
-                "high; remove them from one of the two"
-            )
-        for field, counts in part.labels.items():
-            new = sorted(counts.keys() - train.labels.get(field, {}).keys())
-            if new:
-                yield (
-                    f"{part.name}: {len(new)} labels of '{field}' do not occur in train ({_some(new)}), so no model "
-                    "can learn them; add examples to train, or count them as errors"
-                )
+        elif train is not None:
+            yield from _advice_on_other_part(part, train)
 
 
 def _advice_on_texts(part: Part) -> Iterator[str]:
@@ -206,6 +190,23 @@ def _advice_on_labels(train: Part) -> Iterator[str]:
     contradicting = len({text for (_, text), found in labels.items() if len(found) > 1})
     if contradicting:
         yield f"train: {contradicting:,} texts occur with different labels; keep one label for each"
+
+
+def _advice_on_other_part(part: Part, train: Part) -> Iterator[str]:
+    known = set(train.texts)
+    repeated = sum(text in known for text in part.texts)
+    if repeated:
+        yield (
+            f"{part.name}: {repeated:,} of {len(part.texts):,} texts are also in train, so scores will be too "
+            "high; remove them from one of the two"
+        )
+    for field, counts in part.labels.items():
+        new = sorted(counts.keys() - train.labels.get(field, {}).keys())
+        if new:
+            yield (
+                f"{part.name}: {len(new)} labels of '{field}' do not occur in train ({_some(new)}), so no model "
+                "can learn them; add examples to train, or count them as errors"
+            )
 
 
 def _advice_on_fit(fit: Optional[Fit]) -> Iterator[str]:

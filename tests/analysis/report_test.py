@@ -20,7 +20,7 @@ VARIANTS = {"none": (None, 0.5), "both": ({}, 0.7)}
 
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A task with two variants, two seeds and three fractions, of which one run has layer weights; a classifier; a biLM."""
+    """A task with two variants, two seeds and three fractions, one run with layer weights; a classifier; a biLM."""
     folder = tmp_path_factory.mktemp("grid")
     for variant, (elmo, score) in VARIANTS.items():
         for seed in (1, 2):

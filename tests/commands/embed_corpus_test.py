@@ -155,7 +155,7 @@ def test_tabs_separate_tokens_if_asked(folder: Path, option: str, split: str) ->
 
 
 def test_tabs_give_the_layers_of_elmo_for_many_langs(folder: Path) -> None:
-    """ELMoForManyLangs reads the same file. Only its first batch can be compared, because it carries its state to the next."""
+    """ELMoForManyLangs reads the same file. It carries its state to the next batch, so only the first is compared."""
     many_langs_oracle.write_folder(folder / "many", many_langs_oracle.config())
     (folder / "text").write_text("The cat\tsat\t\t.\n日本語\t🙂 \none\n", encoding="utf-8")
     _, sentences = read_corpus("text")
