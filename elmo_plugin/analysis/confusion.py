@@ -69,7 +69,8 @@ def add_up(matrices: list[Confusion], labels: list[str]) -> Confusion:
     counts: Counter[tuple[str, str]] = Counter()
     for matrix in matrices:
         for gold, row in zip(matrix.labels, matrix.counts, strict=True):
-            counts.update({(gold, predicted): count for predicted, count in zip(matrix.labels, row, strict=True)})
+            for predicted, count in zip(matrix.labels, row, strict=True):
+                counts[gold, predicted] += count
     return Confusion(labels, [[counts[gold, predicted] for predicted in labels] for gold in labels])
 
 

@@ -10,7 +10,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import load_archive
 
 from elmo_plugin.analysis import keep, write_report
-from elmo_plugin.analysis.confusion import Confusion, confusion
+from elmo_plugin.analysis.confusion import Confusion, add_up, confusion
 from elmo_plugin.analysis.layer_weights import layer_weights
 from tests.elmo.small_elmo import RANDOM
 from tests.report_runs import tagger_config, write_json, write_run
@@ -87,6 +87,10 @@ def test_rows_are_true_labels_and_columns_are_predicted_labels() -> None:
     matrix = Confusion(["a", "b", "c"], [[3, 1, 0], [0, 2, 0], [0, 0, 0]])
     assert matrix.accuracy == 5 / 6
     assert matrix.macro_f1 == pytest.approx((2 * 3 / (4 + 3) + 2 * 2 / (2 + 3) + 0) / 3)
+
+
+def test_classes_with_the_same_name_are_added_up() -> None:
+    assert add_up([Confusion(["a", "a"], [[1, 2], [3, 4]])] * 2, ["a", "b"]).counts == [[20, 0], [0, 0]]
 
 
 def test_kept_files_replace_deleted_weights(runs: Path) -> None:
