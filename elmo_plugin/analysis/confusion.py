@@ -76,19 +76,19 @@ def add_up(matrices: list[Confusion], labels: list[str]) -> Confusion:
 
 def _read(path: Path) -> Confusion:
     """Read `confusion.json`. Raises `ConfigurationError` unless it holds a number for each pair of labels."""
+    content = read_object(path)
     try:
-        matrix = Confusion(**read_object(path))
+        matrix = Confusion(**content)
         size = len(matrix.labels)
-        if not all(isinstance(label, str) for label in matrix.labels):
-            raise TypeError("labels that are not strings")
-        if not size or [len(row) for row in matrix.counts] != [size] * size:
-            raise TypeError(f"{size} labels and other numbers of counts")
-        if not all(isinstance(count, int) and count >= 0 for row in matrix.counts for count in row):
-            raise TypeError("counts that are not whole numbers")
-    except TypeError as error:
+        is_square = size > 0 and [len(row) for row in matrix.counts] == [size] * size
+        has_labels = all(isinstance(label, str) for label in matrix.labels)
+        has_counts = all(isinstance(count, int) and count >= 0 for row in matrix.counts for count in row)
+    except TypeError:
+        is_square = False
+    if not (is_square and has_labels and has_counts):
         raise ConfigurationError(
-            f"{path.name}: expected 'labels' and the 'counts' of each pair of labels, got {error}"
-        ) from error
+            f"{path.name}: expected 'labels' and the 'counts' of each pair of labels, got {str(content)[:100]}"
+        )
     return matrix
 
 

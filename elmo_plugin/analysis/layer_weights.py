@@ -45,16 +45,19 @@ def write_layer_weights(folder: Path, mixes: dict[str, LearnedMix]) -> None:
 
 def _kept(path: Path) -> dict[str, LearnedMix]:
     """Read `layer_weights.json`. Raises `ConfigurationError` unless it has numbers for each place."""
+    content = read_object(path)
     try:
         mixes = {
             place: LearnedMix([float(weight) for weight in mix["weights"]], float(mix["gamma"]))
-            for place, mix in read_object(path).items()
+            for place, mix in content.items()
         }
-        if not all(mix.weights for mix in mixes.values()):
-            raise ValueError("a mix without layers")
-        return mixes
-    except (TypeError, KeyError, ValueError, OverflowError) as error:
-        raise ConfigurationError(f"{path.name}: expected 'weights' and 'gamma' for each place, got {error}") from error
+    except (TypeError, KeyError, ValueError, OverflowError):
+        mixes = None
+    if mixes is None or not all(mix.weights for mix in mixes.values()):
+        raise ConfigurationError(
+            f"{path.name}: expected 'weights' and 'gamma' for each place, got {str(content)[:100]}"
+        )
+    return mixes
 
 
 def _weights(folder: Path) -> Optional[dict[str, Tensor]]:

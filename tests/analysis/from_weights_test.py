@@ -159,7 +159,7 @@ def test_an_error_names_unreadable_weights(tmp_path: Path, file: str) -> None:
 )
 def test_an_error_names_an_invalid_kept_file(tmp_path: Path, file: str, content: str) -> None:
     (tmp_path / file).write_text(content)
-    with pytest.raises(ConfigurationError, match=rf"^{file}: expected .*, got"):
+    with pytest.raises(ConfigurationError, match=rf"^{file}: expected .*, got {{'"):
         (layer_weights if "layer" in file else confusion)(tmp_path)
 
 
