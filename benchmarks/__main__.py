@@ -88,7 +88,7 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     add(
         "--text",
         metavar="FILE",
-        help="a path or pattern; one tokenised sentence per line; default: $LM_HELDOUT, else made-up text",
+        help="a path or pattern; one tokenized sentence per line; default: $LM_HELDOUT, else made-up text",
     )
     add("--tokens", type=count, default=50_000, metavar="N", help="the size of the corpus; default: 50000")
     add("--repeats", type=count, default=9, metavar="N", help="rounds, at most 3 if a round takes minutes; default: 9")

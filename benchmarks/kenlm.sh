@@ -4,7 +4,7 @@
 #
 #   benchmarks/kenlm.sh FOLDER VOCABULARY KENLM OUT
 #
-#   FOLDER      train-*.txt and heldout.txt, one tokenised sentence per line
+#   FOLDER      train-*.txt and heldout.txt, one tokenized sentence per line
 #   VOCABULARY  bilm-tf's file; `allennlp convert-elmo english-tiny FOLDER` writes one
 #   KENLM       a folder with lmplz, build_binary and query. KenLM is built from its source package:
 #                 apt-get install libboost-all-dev libbz2-dev liblzma-dev zlib1g-dev cmake g++

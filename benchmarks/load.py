@@ -226,7 +226,7 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("jobs", nargs="+", choices=JOBS, metavar="JOB", help=f"any of {', '.join(JOBS)}")
-    add("--text", required=True, metavar="FILE", help="a path or pattern; one tokenised sentence per line")
+    add("--text", required=True, metavar="FILE", help="a path or pattern; one tokenized sentence per line")
     add("--tokens", type=count, default=1_000_000, metavar="N", help="default: 1000000")
     add("--size", default=TOY, choices=[*CHANGES, *SIZES], help="the size of the biLM; default: toy, 64/32")
     add("--folder", type=Path, metavar="FOLDER", help="for temporary files; default: the system's")

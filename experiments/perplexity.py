@@ -26,7 +26,7 @@ def parse(arguments: Optional[list[str]] = None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("bilm", help="a bundled name, a .safetensors file, or an archive or run of the model `bilm`")
-    parser.add_argument("text", help="a path or a pattern; one tokenised sentence per line, plain, .gz or .xz")
+    parser.add_argument("text", help="a path or a pattern; one tokenized sentence per line, plain, .gz or .xz")
     return parser.parse_args(arguments)
 
 

@@ -1,4 +1,4 @@
-"""Group runs that differ only in the seed, and summarise their scores."""
+"""Group runs that differ only in the seed, and summarize their scores."""
 
 import math
 from collections.abc import Iterable, Sequence

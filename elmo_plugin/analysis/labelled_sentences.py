@@ -10,7 +10,7 @@ from elmo_plugin.embedding import Embedder
 
 
 class LabelledSentence(NamedTuple):
-    """A tokenised sentence with one label, or `None`, per token."""
+    """A tokenized sentence with one label, or `None`, per token."""
 
     tokens: list[str]
     labels: list[Optional[str]]

@@ -12,7 +12,7 @@ from elmo_plugin.embedding import Corpus, Embedder
 
 
 class Query(NamedTuple):
-    """A tokenised sentence, and the position of the word whose neighbours are wanted."""
+    """A tokenized sentence, and the position of the word whose neighbours are wanted."""
 
     tokens: list[str]
     position: int
@@ -57,7 +57,7 @@ class Search(NamedTuple):
 
 
 def find_query(sentence: str, word: str) -> Query:
-    """Return the query for a word of a tokenised sentence; `word:2` is the word's second occurrence.
+    """Return the query for a word of a tokenized sentence; `word:2` is the word's second occurrence.
 
     >>> find_query("They play in a play .", "play:2").position
     4
@@ -212,4 +212,4 @@ def _embedded(
             if read == how.sentences:
                 break
     if is_empty:
-        raise ConfigurationError("the text to search: expected one tokenised sentence per line, got no token")
+        raise ConfigurationError("the text to search: expected one tokenized sentence per line, got no token")

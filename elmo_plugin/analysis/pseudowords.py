@@ -39,7 +39,7 @@ def pseudoword_task(text: Path, pairs: int, seed: int, sentences: Optional[int] 
 
     # Parameters
 
-    text : one tokenised sentence per line; read twice
+    text : one tokenized sentence per line; read twice
     pairs : the number of pseudowords
     seed : the seed for drawing the pairs
     sentences : how many lines of the text to read; `None` reads all

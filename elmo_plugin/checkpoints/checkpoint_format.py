@@ -82,7 +82,7 @@ class CheckpointFormat(ABC, Registrable):
 def load_checkpoint(location: Location) -> Checkpoint:
     """Read a biLM in any format: a file, a folder, a zip file of either, or the name of a bundled biLM.
 
-    Raises `ConfigurationError` if no format recognises the location.
+    Raises `ConfigurationError` if no format recognizes the location.
     """
     with _opened(location) as (form, place):
         return form.read(place)
@@ -91,7 +91,7 @@ def load_checkpoint(location: Location) -> Checkpoint:
 def load_sizes(location: Location) -> BiLMOptions:
     """Read the sizes of a biLM in any format; see `load_checkpoint`.
 
-    Raises `ConfigurationError` if no format recognises the location.
+    Raises `ConfigurationError` if no format recognizes the location.
     """
     with _opened(location) as (form, place):
         return form.read_sizes(place)
@@ -115,7 +115,7 @@ def _opened(location: Location) -> Iterator[tuple[CheckpointFormat, Location]]:
 
 
 def _format_of(location: Location) -> Optional[CheckpointFormat]:
-    """Return the first format that recognises a location, or `None`."""
+    """Return the first format that recognizes a location, or `None`."""
     formats = (CheckpointFormat.by_name(name)() for name in CheckpointFormat.list_available())
     return next((form for form in formats if form.recognises(location)), None)
 

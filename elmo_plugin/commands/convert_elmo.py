@@ -71,7 +71,7 @@ class ConvertElmo(Subcommand):
             "--warm-on",
             type=Path,
             metavar="TEXT",
-            help="add a warm state, computed on a text with one tokenised sentence per line",
+            help="add a warm state, computed on a text with one tokenized sentence per line",
         )
         subparser.add_argument(
             "--dtype",

@@ -71,7 +71,7 @@ take more than a tenth more disk space than the output.
 
 Tokens are separated by white space. With --split tab they are separated by
 tabs, as in the `plain` input of ELMoForManyLangs, so tokens may contain spaces
-or be empty. With --split spacy the text need not be tokenised.
+or be empty. With --split spacy the text need not be tokenized.
 
 Use four processes; each writes a shard such as vectors-00000-of-00004.hdf5:
   torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m allennlp \\

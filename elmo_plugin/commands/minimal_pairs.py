@@ -24,7 +24,7 @@ by the sum of both log probabilities.
 PAIRS has one JSON object per line, with raw text in `sentence_good` and
 `sentence_bad`, which spaCy's rules for English split into tokens.
 
-Read tokenised text, and take the phenomenon from another key:
+Read tokenized text, and take the phenomenon from another key:
   allennlp minimal-pairs runs/bilm/model.tar.gz pairs.jsonl \\
       --split space --by UID
 

@@ -45,10 +45,10 @@ class NearestContexts(Subcommand):
         subparser = add_command(parser, self.name, ABOUT, "BILM TEXT --query TEXT --word WORD", EXAMPLE, MORE, run)
         add_bilm(subparser)
         subparser.add_argument(
-            "text", metavar="TEXT", type=Path, help="one tokenised sentence per line, plain, .gz or .xz; - is stdin"
+            "text", metavar="TEXT", type=Path, help="one tokenized sentence per line, plain, .gz or .xz; - is stdin"
         )
         subparser.add_argument(
-            "--query", metavar="SENTENCE", action="append", required=True, help="a tokenised sentence; may be repeated"
+            "--query", metavar="SENTENCE", action="append", required=True, help="a tokenized sentence; may be repeated"
         )
         subparser.add_argument(
             "--word",

@@ -62,7 +62,7 @@ def _add_task(subparser: argparse.ArgumentParser) -> None:
     files = {"nargs": 2, "metavar": ("TRAIN", "DEV")}
     group.add_argument("--tags", **files, help="two files of columns")  # type: ignore[arg-type]
     group.add_argument("--senses", **files, help="two files of columns; O means no sense")  # type: ignore[arg-type]
-    group.add_argument("--pseudowords", metavar="TEXT", type=Path, help="a text, one tokenised sentence per line")
+    group.add_argument("--pseudowords", metavar="TEXT", type=Path, help="a text, one tokenized sentence per line")
     subparser.add_argument("--pairs", type=count, default=100, metavar="N", help="the number of pseudowords")
 
 

@@ -45,7 +45,7 @@ class ServeElmo(Subcommand):
             "--text",
             metavar="FILE",
             type=Path,
-            help="find uses of words in a text with one tokenised sentence per line",
+            help="find uses of words in a text with one tokenized sentence per line",
         )
         add("--sentences", metavar="N", type=count, help="read the first N lines of the text (default: all)")
         add(

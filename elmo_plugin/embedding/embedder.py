@@ -1,4 +1,4 @@
-"""Load a biLM and embed tokenised sentences as NumPy arrays."""
+"""Load a biLM and embed tokenized sentences as NumPy arrays."""
 
 import tarfile
 import zlib
@@ -46,7 +46,7 @@ ALIASES = {"top": "last"}
 
 
 class Embedder:
-    """A frozen biLM and one mix of its layers, which embed tokenised sentences as NumPy arrays.
+    """A frozen biLM and one mix of its layers, which embed tokenized sentences as NumPy arrays.
 
     A sentence has the same vectors alone and in any batch.
 
@@ -115,7 +115,7 @@ class Embedder:
         return apart if self._layers_apart else (-1, self.elmo.get_output_dim())
 
     def embed(self, sentences: Sentences) -> list[np.ndarray]:
-        """Return the array of each tokenised sentence, in float32.
+        """Return the array of each tokenized sentence, in float32.
 
         *Shape:* (L, T, D) for all layers, the token layer first, or (T, width) for a mix; T is 0 for an empty sentence.
         Raises `ConfigurationError` naming the first sentence that is not a list of strings.

@@ -1,4 +1,4 @@
-"""Text shards: one tokenised sentence per line, plain, .gz or .xz, read in constant memory and from any position."""
+"""Text shards: one tokenized sentence per line, plain, .gz or .xz, read in constant memory and from any position."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -126,7 +126,7 @@ class SentenceStream:
 
 @DatasetReader.register("text_shards")
 class TextShardsReader(DatasetReader):
-    """Reads sentences from the files that a pattern matches: one tokenised sentence per line, plain, .gz or .xz.
+    """Reads sentences from the files that a pattern matches: one tokenized sentence per line, plain, .gz or .xz.
 
     Each `Instance` has the field `tokens` (`TextField`). Raises `ConfigurationError`, naming the file, for a file that
     cannot be read.
@@ -179,7 +179,7 @@ class TextShardsReader(DatasetReader):
         self._max_sentence_length = max_sentence_length
 
     def text_to_instance(self, tokens: Sequence[Union[str, Token]]) -> Instance:
-        """Return an `Instance` of a tokenised sentence of any length."""
+        """Return an `Instance` of a tokenized sentence of any length."""
         return Instance({"tokens": TextField(as_tokens(tokens))})
 
     def apply_token_indexers(self, instance: Instance) -> None:

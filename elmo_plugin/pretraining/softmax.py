@@ -72,7 +72,7 @@ class LmSoftmax(nn.Module, ABC, Registrable):
 
 
 class WordVectorSoftmax(LmSoftmax):
-    """The base class of softmaxes with one vector per word, initialised as in bilm-tf's `training.py`.
+    """The base class of softmaxes with one vector per word, initialized as in bilm-tf's `training.py`.
 
     # Parameters
 

@@ -25,7 +25,7 @@ class Question(NamedTuple):
 
 
 class TextIndex:
-    """Finds the uses of a word in a text, one tokenised sentence per line.
+    """Finds the uses of a word in a text, one tokenized sentence per line.
 
     # Parameters
 
@@ -47,7 +47,7 @@ class TextIndex:
             if sentences is not None and len(self._texts) >= sentences:
                 break
         if not self._lines:
-            raise ConfigurationError(f"{path}: expected one tokenised sentence per line, got no word")
+            raise ConfigurationError(f"{path}: expected one tokenized sentence per line, got no word")
 
     def __len__(self) -> int:
         """Return the number of sentences."""

@@ -1,4 +1,4 @@
-"""Zip files and folders as NLPL and SeqVec publish them, recognised by their content."""
+"""Zip files and folders as NLPL and SeqVec publish them, recognized by their content."""
 
 import gzip
 import shutil

@@ -1,6 +1,6 @@
-// Pretraining of a biLM: text shards, batches, softmax, optimiser, perplexity on held-out text.
+// Pretraining of a biLM: text shards, batches, softmax, optimizer, perplexity on held-out text.
 // A config sets the fields with `::`; AllenNLP reads the others.
-// LM_TRAIN: text shards, a path or a pattern, one tokenised sentence per line; LM_HELDOUT: the same, for evaluation.
+// LM_TRAIN: text shards, a path or a pattern, one tokenized sentence per line; LM_HELDOUT: the same, for evaluation.
 // Training uses a GPU if there is one; `-o '{"trainer.cuda_device": -1}'` selects the CPU.
 {
   options:: error 'pretraining needs `options`, the sizes of a biLM as in an options.json',
