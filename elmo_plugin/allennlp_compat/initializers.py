@@ -18,8 +18,8 @@ def spare_loaded_weights() -> None:
     """Let a model's `initializer` leave modules with `has_loaded_weights`, such as a biLM, as they are.
 
     Symptom: a regex for the RNN of a model, such as `.*weight_hh.*` in the published `esim_elmo.jsonnet`, also matches
-    the LSTMs of its biLM, which becomes noise; training goes on and says nothing. Cause: an `InitializerApplicator`
-    overwrites each parameter whose name matches, also if its weights were loaded from a file.
+    the LSTMs of its biLM, which become noise without any message. Cause: an `InitializerApplicator` overwrites each
+    parameter whose name matches, even if it was loaded from a file.
     Guard: `pretrained` still loads weights into any parameter, and all other modules are initialized as before.
     """
 

@@ -12,7 +12,7 @@ from elmo_plugin.embedding import Corpus, Embedder
 
 
 class Query(NamedTuple):
-    """A tokenized sentence, and the position of the word whose neighbours are wanted."""
+    """A tokenized sentence, and the position of the word whose neighbours to find."""
 
     tokens: list[str]
     position: int

@@ -36,7 +36,7 @@ KeyOf = Callable[[int, str], Optional[str]]
 
 
 class PartLine(NamedTuple):
-    """A line of a part: its text, its number of tokens, and its chunks, the first of which begins at `start`."""
+    """A line of a part: its text, its number of tokens, and its chunks, which begin at `start`."""
 
     text: str
     tokens: int

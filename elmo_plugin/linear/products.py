@@ -38,7 +38,7 @@ class Version:
 
     def __init__(self, weight: Tensor) -> None:
         self._packed = None
-        if isinstance(weight, Int8Weight):  # every write packs it anew
+        if isinstance(weight, Int8Weight):  # every write packs it again
             self._packed, weight = weight.packed, torch.empty(0)
         self._storage = weight.detach()
         self._writes = 0 if weight.is_inference() else weight._version

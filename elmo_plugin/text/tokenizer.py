@@ -15,7 +15,7 @@ LONGEST_RUN = 512
 """Longer runs of characters without white space are cut: spaCy takes quadratic time for them, 11 s for 8,000 `(`."""
 PART_OF_A_RUN = re.compile(rf"\S{{{LONGEST_RUN}}}(?=\S)")
 MOST_STRINGS = 200_000
-"""spaCy keeps every string that it has seen, in about 600 bytes. Beyond this number, its rules are loaded anew."""
+"""spaCy keeps every string that it has seen, in about 600 bytes. Beyond this number, its rules are loaded again."""
 
 
 @Tokenizer.register("spacy_blank")
