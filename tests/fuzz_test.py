@@ -19,6 +19,7 @@ SAMPLE = {
     "hdf5": 500,
     "bilm-tf": 60,
     "native": 40,
+    "language-model": 60,
     "many-langs": 60,
     "zip": 40,
     "run": 40,

@@ -44,6 +44,8 @@ from elmo_plugin.checkpoints.hdf5 import HDF5_ERRORS, read_datasets
 from elmo_plugin.checkpoints.many_langs_vocabulary import parse_vocabulary
 from elmo_plugin.checkpoints.vocabulary import write_words
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
+from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, vocabulary_of, words_of
 from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, language_model_run, pretrained
 from tests.fuzz.engine import Run, Target
@@ -280,6 +282,47 @@ def feed_native(folder: Path) -> Run:
             data = struct.pack("<Q", len(text)) + text + data[end:]
         path = case(folder, {"bilm.safetensors": mutate(random, data, other) if random.random() < 0.5 else data})
         use(Native().read(path / "bilm.safetensors"))
+
+    return run
+
+
+CLASSES = ("subprocess.Popen", "os.system", "builtins.exec", "torch.hub.load", "pathlib.Path", "torch.nn.ReLU")
+"""Names that AllenNLP would import and call in a config."""
+
+
+def feed_language_model(folder: Path) -> Run:
+    """Softmaxes and contextualizers that a safetensors file describes, perhaps by the name of any Python class."""
+    corpus = []
+    checkpoint = pretrained(**TINY)
+    width = checkpoint.options.lstm.projection_dim
+    for softmax in (FullSoftmax(len(WORDS), width), AdaptiveSoftmax(len(WORDS), width, [5], div_value=1.0)):
+        weights = {name: value for name, value in softmax.state_dict().items() if name != "_extra_state"}
+        saved = checkpoint._replace(softmax=SavedSoftmax(softmax.config, weights))
+        Native().write(saved, folder / "bilm.safetensors")
+        corpus.append((folder / "bilm.safetensors").read_bytes())
+
+    def run(random: Random, folder: Path) -> None:
+        data = random.choice(corpus)
+        end = 8 + struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:end])
+        metadata = header["__metadata__"]
+        del metadata["sums"]
+        softmax, named = json.loads(metadata["softmax"]), random.choice(CLASSES)
+        if random.random() < 0.3:
+            softmax[random.choice([*softmax, "args"])] = random.choice([named, [named], {"type": named}])
+        text = json.dumps(softmax).encode()
+        text = mutate_json(random, text) if random.random() < 0.5 else text
+        metadata["softmax"] = text.decode("utf-8", "surrogatepass")
+        if random.random() < 0.3:
+            part = random.choice([named, [named], {"type": named}, {"_pretrained": {"archive_file": named}}])
+            encoder = random.choice([{"type": named}, {"type": "compose", "encoders": [part]}])
+            feedforward = {"input_dim": width, "num_layers": 1, "hidden_dims": 2 * width, "activations": part}
+            encoder = random.choice([encoder, {"type": "feedforward", "feedforward": feedforward}])
+            metadata["options"] = json.dumps({**json.loads(metadata["options"]), "contextualizer": encoder})
+        text = json.dumps(header).encode()
+        path = case(folder, {"bilm.safetensors": struct.pack("<Q", len(text)) + text + data[end:]}) / "bilm.safetensors"
+        scores = sentence_log_probabilities(load_language_model(str(path)), [["the", "cat"]])
+        assert np.isfinite(scores).all()
 
     return run
 
@@ -532,6 +575,7 @@ TARGETS: dict[str, Target] = {
     "hdf5": Target(feed_hdf5, True),
     "bilm-tf": Target(feed_checkpoint(BilmTf(), bilm_tf_folders)),
     "native": Target(feed_native),
+    "language-model": Target(feed_language_model),
     "many-langs": Target(feed_checkpoint(ManyLangs(), many_langs_folders)),
     "zip": Target(feed_zip),
     "run": Target(feed_checkpoint(AllenNlpArchive(), run_folders)),
