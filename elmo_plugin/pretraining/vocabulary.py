@@ -144,13 +144,17 @@ class BiLMVocabulary(Vocabulary):
                 )
             words = [*MARKS, *(word for word in checkpoint.vocabulary if word not in MARKS)]
             vocab = vocabulary_of(words, f"'{pretrained}', its vocabulary with the marks first")
-        vocab._read_from = pretrained, checkpoint
+        vocab.keep_checkpoint(pretrained, checkpoint)
         return vocab
+
+    def keep_checkpoint(self, source: str, checkpoint: Checkpoint) -> None:
+        """Keep the checkpoint that the words were read from, and its source, for `take_checkpoint`."""
+        self._read_from = source, checkpoint
 
     def take_checkpoint(self, keys: dict[str, Any]) -> Optional[Checkpoint]:
         """Give away the checkpoint that the words were read from, if `keys` (a config's `bilm`) name the same one.
 
-        Fine-tuning thus reads its checkpoint only once, and the vocabulary does not keep the weights in memory.
+        A checkpoint is thus read only once, and the vocabulary does not keep the weights in memory.
         """
         source, checkpoint = self._read_from or (None, None)
         self._read_from = None

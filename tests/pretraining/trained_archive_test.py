@@ -17,7 +17,7 @@ from torch import Tensor
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import AllenNlpArchive, BilmTf, Checkpoint, Native, build_bilm, convert, load_checkpoint
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.pretraining import BidirectionalLanguageModel, BiLMVocabulary
+from elmo_plugin.pretraining import BidirectionalLanguageModel, BiLMVocabulary, load_language_model
 from elmo_plugin.text import batch_to_ids
 from tests.language_model_oracles import (
     CHARACTERS,
@@ -107,17 +107,31 @@ def test_exported_to_bilm_tf_it_answers_the_same_in_allennlps_elmo(run: Run, tmp
     torch.testing.assert_close(reference_layers(reference, ids) * mask, wanted, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("form", ["archive", "native", "bilm_tf"])
-def test_fine_tuning_reads_its_checkpoint_once_and_starts_where_training_ended(
-    run: Run, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It takes the biLM and, from formats that hold them, the softmax and the vocabulary."""
+def checkpoints_read(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return a list to which each reading of a checkpoint, from now on, appends its location."""
     reads: list[object] = []
     for kind in (AllenNlpArchive, BilmTf, Native):
         read = kind.read
         monkeypatch.setattr(
             kind, "read", lambda self, location, read=read: reads.append(location) or read(self, location)
         )
+    return reads
+
+
+def test_a_language_model_reads_its_checkpoint_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = checkpoints_read(monkeypatch)
+    model = load_language_model(str(run.archive))
+    assert reads == [str(run.archive)]
+    wanted = run.model.state_dict()
+    assert all(torch.equal(value, wanted[name]) for name, value in model.state_dict().items() if "_extra" not in name)
+
+
+@pytest.mark.parametrize("form", ["archive", "native", "bilm_tf"])
+def test_fine_tuning_reads_its_checkpoint_once_and_starts_where_training_ended(
+    run: Run, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the biLM and, from formats that hold them, the softmax and the vocabulary."""
+    reads = checkpoints_read(monkeypatch)
     source = run.archive
     if form != "archive":
         source = tmp_path / ("bilm.safetensors" if form == "native" else "bilm_tf")
