@@ -22,7 +22,7 @@ from elmo_plugin.allennlp_compat.configs import (
     suggest_names,
 )
 from elmo_plugin.allennlp_compat.files import repair_recovery_after_the_last_epoch, write_files_atomically
-from elmo_plugin.allennlp_compat.initializers import spare_loaded_weights
+from elmo_plugin.allennlp_compat.initializers import keep_weights_of_bilms
 from elmo_plugin.allennlp_compat.interpret import repair_hotflip, repair_influence, repair_saliency
 from elmo_plugin.allennlp_compat.libraries import (
     repair_device_numbers,
@@ -62,7 +62,7 @@ def apply_repairs() -> None:
     check_overrides()
     suggest_names()
     repair_pretrained_modules()
-    spare_loaded_weights()
+    keep_weights_of_bilms()
     print_metrics_of_evaluate()
     use_overrides()
     include_without_extras()

@@ -47,7 +47,7 @@ class BiLM(nn.Module):
         The source of the weights, as the config names it. An archive identifies the weights by this name.
     """
 
-    has_loaded_weights = True
+    keeps_weights = True
     """Tells the `initializer` of a model that holds this biLM to leave its weights as they are."""
 
     def __init__(self, options: BiLMOptions, kernel: str = "auto", source: str = "") -> None:

@@ -47,7 +47,7 @@ def test_regexes_of_the_tasks_layers_leave_the_bilm_alone(
     changed = {name for name in task if not torch.equal(initialized[name], task[name])}
     assert {name for name in task if "weight_ih" in name or "weight_hh" in name} <= changed
     (warning,) = (message for message in caplog.messages if ".*weight_hh.*" in message)
-    assert "4 pretrained parameters" in warning and "weight_hh" in warning
+    assert "4 parameters of a biLM" in warning and "weight_hh" in warning
 
 
 def test_pretrained_weights_are_loaded_into_the_bilm_too(tmp_path: Path) -> None:
