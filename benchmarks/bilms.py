@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from allennlp.common import Params
 
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import BilmTf, Checkpoint
-from elmo_plugin.options import BiLMOptions
 
 CONFIGS = Path(__file__).resolve().parents[1] / "training_configs" / "pretrain"
 SIZES = {"small": "bilm_small", "original": "bilm_original"}

@@ -21,9 +21,9 @@ from benchmarks.bilms import SIZES, TOY, options_of, write_random_weights
 from benchmarks.systems import ALLENNLP, clear, weight_files
 from benchmarks.table import ROOT, TIMES, Table, head, time_cells
 from benchmarks.timing import Call, interleave
+from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.commands.arguments import count
 from elmo_plugin.elmo import Elmo, SentenceCache
-from elmo_plugin.options import BiLMOptions
 
 DESCRIPTION = """
 Time a training epoch of training_configs/tag/ud_pos.jsonnet with ELMo at the input of its tagger:

@@ -16,9 +16,8 @@ from benchmarks.table import AGREEMENT, TIMES, Table, time_cells
 from benchmarks.text import spread
 from benchmarks.timing import Call, Times, interleave
 from benchmarks.torch_lstm import TorchLstm
-from elmo_plugin.bilm import BiLM, ElmoLstm
+from elmo_plugin.bilm import BiLM, ElmoLstm, LstmOptions
 from elmo_plugin.lstm import LstmState
-from elmo_plugin.options import LstmOptions
 from elmo_plugin.text import batch_to_ids
 
 BATCH_SIZE = 32

@@ -12,10 +12,10 @@ from allennlp.modules.elmo_lstm import ElmoLstm as AllenNlpElmoLstm
 from allennlp.training.optimizers import Optimizer
 from torch import Tensor, nn
 
-from elmo_plugin.bilm import add_boundaries
-from elmo_plugin.options import N_CHARACTERS, BiLMOptions
+from elmo_plugin.bilm import BiLMOptions, add_boundaries
 from elmo_plugin.pretraining import BidirectionalLanguageModel
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID
+from elmo_plugin.text import N_CHARACTERS
 
 
 class AllenNlpContextualizer(Seq2SeqEncoder):

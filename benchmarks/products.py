@@ -12,8 +12,11 @@ from torch.nn.functional import linear
 from benchmarks.systems import PRECISIONS
 from benchmarks.text import Sentences
 from benchmarks.timing import Call, interleave
+from elmo_plugin.bilm import (
+    BiLMOptions,
+    LstmOptions,
+)
 from elmo_plugin.bilm.character_level_encoder import WORDS_AT_ONCE
-from elmo_plugin.options import BiLMOptions, LstmOptions
 from elmo_plugin.text import BOUNDARIES
 
 STEP_ROWS = 32

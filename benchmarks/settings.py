@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from benchmarks.text import Text
-from elmo_plugin.options import BiLMOptions
+from elmo_plugin.bilm import BiLMOptions
 
 
 class Settings(NamedTuple):

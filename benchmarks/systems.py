@@ -10,11 +10,10 @@ from allennlp.modules.elmo import Elmo as AllenNlpElmo
 from allennlp.modules.encoder_base import _EncoderBase
 from torch import Tensor, nn
 
-from elmo_plugin.bilm import BiLM, ElmoLstm, precision_on
+from elmo_plugin.bilm import BiLM, ElmoLstm, LstmOptions, precision_on
 from elmo_plugin.bilm.precision import PRECISIONS
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.lstm import KERNELS
-from elmo_plugin.options import LstmOptions
 
 
 class Embedder(Protocol):

@@ -20,7 +20,7 @@ from allennlp.common import Lazy, Registrable
 from allennlp.common.from_params import infer_params
 
 import elmo_plugin  # noqa: F401
-from elmo_plugin.config_keys import kind_of
+from elmo_plugin.common import kind_of
 from elmo_plugin.elmo import Elmo
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -24,7 +24,7 @@ except ModuleNotFoundError as error:
     install = "pip install --no-deps allennlp==2.10.1"
     raise ModuleNotFoundError(f"No module named 'allennlp'; install it with: {install}", name="allennlp") from None
 
-from elmo_plugin.allennlp_compat import apply_repairs
+from elmo_plugin.compat import apply_repairs
 
 apply_repairs()
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Optional
 
-from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.common import atomic_file
 
 STARTS = {
     "The Good Soldier": "PART I I THIS is the saddest story",

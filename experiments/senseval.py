@@ -9,7 +9,7 @@ from typing import Optional
 import nltk
 from nltk.corpus.reader import SensevalCorpusReader
 
-from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.common import atomic_file
 
 DESCRIPTION = """
 Split the instances of four words at random, four fifths for training, and write OUT/train.txt and OUT/dev.txt: one

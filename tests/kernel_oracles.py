@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from elmo_plugin.linear import linear
-from elmo_plugin.lstm import Kernel, LstmClips, LstmState, LstmWeights, Packing
+from elmo_plugin.lstm import Kernel, LstmClips, LstmState, LstmWeights, Packing, linear
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 UNCLIPPED = LstmClips()

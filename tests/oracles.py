@@ -11,9 +11,8 @@ import torch
 from allennlp.modules.elmo import Elmo as ReferenceElmo
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import BilmTf, Checkpoint
-from elmo_plugin.options import BiLMOptions
 
 SENTENCES = [
     ["The", "cat", "sat", "."],

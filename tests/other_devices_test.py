@@ -16,8 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from elmo_plugin import load
 from elmo_plugin.bilm import dtype_on
-from elmo_plugin.linear import product_type, products
-from elmo_plugin.lstm import fastest_kernel, packed
+from elmo_plugin.lstm import fastest_kernel, packed, product_type, products
 from elmo_plugin.pretraining import sampled_softmax
 from elmo_plugin.pretraining.softmax import in_float64
 from tests.oracles import options

@@ -13,9 +13,8 @@ from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.models import Model
 
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import load_checkpoint
-from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretraining.word_ids import WordIds
 
 FOLDER = Path(__file__).parent.parent / "training_configs/pretrain"

@@ -14,10 +14,9 @@ from allennlp.data import DatasetReader, Vocabulary
 from allennlp.models import load_archive
 from allennlp.predictors import Predictor
 
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import build_bilm, load_checkpoint
 from elmo_plugin.elmo import Elmo
-from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text import batch_to_ids
 from experiments.text_of import texts
 from tests.task_oracles import allennlp

@@ -9,7 +9,11 @@ import numpy as np
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
 
-from elmo_plugin.text import TextFile, parse_json, without_lone_surrogates
+from elmo_plugin.common import parse_json
+from elmo_plugin.text import (
+    TextFile,
+    without_lone_surrogates,
+)
 
 ROUNDING = 1e-4
 """Log probabilities that differ by less than this, in nats, are a tie: float32 sums have errors of this size."""

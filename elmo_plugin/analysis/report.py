@@ -8,7 +8,7 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.analysis.findings import find, keep_all
 from elmo_plugin.analysis.runs import Run, Uncounted, find_runs
-from elmo_plugin.atomic_write import atomic_folder
+from elmo_plugin.common import atomic_folder
 
 
 class Report(NamedTuple):

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, Optional
 
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.atomic_write import atomic_file
-from elmo_plugin.text import read_json
+from elmo_plugin.common import atomic_file, read_json
 
 CONFIG, METRICS, GRID = "config.json", "metrics.json", "grid.json"
 EPOCH = re.compile(r"metrics_epoch_(\d+)\.json")

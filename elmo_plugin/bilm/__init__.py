@@ -30,19 +30,25 @@ from elmo_plugin.bilm.precision import (
 )
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
 from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
+from elmo_plugin.bilm.sizes import MOST_LAYERS, BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
 from elmo_plugin.bilm.token_encoder import TokenEncoder, add_boundaries
 from elmo_plugin.bilm.word_encoder import WordEncoder
 
 __all__ = [
     "CHOICES",
+    "MOST_LAYERS",
     "BiLM",
+    "BiLMOptions",
     "BiLMOutput",
     "CarriedState",
+    "CharCnnOptions",
     "CharacterEncoder",
     "CharacterLevelEncoder",
     "ElmoLstm",
     "InitialState",
+    "LstmOptions",
     "ManyLangsEncoder",
+    "ManyLangsOptions",
     "ProjectedLstm",
     "TokenEncoder",
     "WarmState",

@@ -15,11 +15,11 @@ from elmo_plugin.bilm.contextualizer import build_contextualizer, run_contextual
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
 from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
+from elmo_plugin.bilm.sizes import BiLMOptions
 from elmo_plugin.bilm.token_encoder import TokenEncoder, TokenTable
 from elmo_plugin.bilm.word_cache import WordCache
 from elmo_plugin.bilm.word_encoder import WordEncoder
 from elmo_plugin.lstm import LstmState
-from elmo_plugin.options import BiLMOptions
 
 
 class BiLMOutput(NamedTuple):

@@ -9,9 +9,17 @@ from allennlp.modules import Highway
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
-from elmo_plugin.linear import Linear, linear
-from elmo_plugin.options import N_CHARACTERS, CharCnnOptions
-from elmo_plugin.text import BEGIN_OF_SENTENCE, END_OF_SENTENCE, PADDING, batch_to_ids, boundary_ids, fit_width
+from elmo_plugin.bilm.sizes import CharCnnOptions
+from elmo_plugin.lstm import Linear, linear
+from elmo_plugin.text import (
+    BEGIN_OF_SENTENCE,
+    END_OF_SENTENCE,
+    N_CHARACTERS,
+    PADDING,
+    batch_to_ids,
+    boundary_ids,
+    fit_width,
+)
 
 
 class CharacterEncoder(CharacterLevelEncoder):

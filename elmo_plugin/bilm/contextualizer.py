@@ -11,7 +11,7 @@ from allennlp.modules import Seq2SeqEncoder
 from allennlp.modules.encoder_base import _EncoderBase
 from torch import Tensor
 
-from elmo_plugin.options import MOST_LAYERS
+from elmo_plugin.bilm.sizes import MOST_LAYERS
 
 
 def build_contextualizer(config: Mapping[str, Any], width: int) -> Seq2SeqEncoder:

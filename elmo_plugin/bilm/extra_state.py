@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo_plugin.text import parse_json
+from elmo_plugin.common import parse_json
 
 SUM_BYTES = 4
 """The bytes of a CRC-32."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from elmo_plugin.bilm.bilm import BiLM
 from elmo_plugin.bilm.initial_state import InitialState
 from elmo_plugin.bilm.precision import is_int8
-from elmo_plugin.linear import product_type
+from elmo_plugin.lstm import product_type
 
 
 def identity(bilm: BiLM, initial_state: InitialState) -> dict[str, Any]:

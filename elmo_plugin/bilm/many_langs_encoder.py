@@ -10,8 +10,8 @@ from torch.nn.functional import pad
 
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
-from elmo_plugin.linear import Linear
-from elmo_plugin.options import ManyLangsOptions
+from elmo_plugin.bilm.sizes import ManyLangsOptions
+from elmo_plugin.lstm import Linear
 from elmo_plugin.text import (
     BEGIN_OF_WORD,
     BOUNDARY_WORDS,

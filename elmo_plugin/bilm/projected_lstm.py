@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
+from elmo_plugin.bilm.sizes import LstmOptions
 from elmo_plugin.lstm import LstmWeights
-from elmo_plugin.options import LstmOptions
 
 
 class ProjectedLstm(nn.Module):

@@ -10,9 +10,9 @@ from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
+from elmo_plugin.bilm.sizes import LstmOptions
 from elmo_plugin.bilm.token_encoder import TokenTable
-from elmo_plugin.config_keys import at_least, probability
-from elmo_plugin.linear import linear
+from elmo_plugin.common import at_least, probability
 from elmo_plugin.lstm import (
     KERNELS,
     LstmClips,
@@ -20,9 +20,9 @@ from elmo_plugin.lstm import (
     LstmWeights,
     Packing,
     kernel_by_name,
+    linear,
     prepack,
 )
-from elmo_plugin.options import LstmOptions, OptionsError
 
 TOKENS_PER_BLOCK = 384
 """Tokens that are multiplied by the input weights together, without gradients. The result takes 24 MB at 4096 cells.
@@ -125,7 +125,7 @@ class ElmoLstm(Seq2SeqEncoder):
         }
         try:
             options = LstmOptions.from_dict(lstm)
-        except OptionsError as error:
+        except ConfigurationError as error:
             message = str(error)
             for in_options, in_config in CONFIG_KEYS.items():
                 message = message.replace(in_options, in_config)

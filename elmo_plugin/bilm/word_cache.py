@@ -9,7 +9,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
 from elmo_plugin.bilm.token_encoder import TokenTable
-from elmo_plugin.linear import Version, product_type
+from elmo_plugin.lstm import Version, product_type
 
 CAPACITY = 32768
 """The largest number of words, 64 MB at the original size. A full cache is cleared; frequent words soon return."""

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.bilm_tf import read_options
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
 from elmo_plugin.checkpoints.files import local_file
 from elmo_plugin.checkpoints.limits import check_numbers
 from elmo_plugin.checkpoints.weight_map import allennlp_map, read_tensors
-from elmo_plugin.options import BiLMOptions
-from elmo_plugin.text import read_json
+from elmo_plugin.common import read_json
 
 CONFIG = "config.json"
 PACKED = "fta/"

@@ -14,7 +14,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.atomic_write import atomic_folder
+from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
 from elmo_plugin.checkpoints.files import (
     HDF5,
@@ -31,8 +31,7 @@ from elmo_plugin.checkpoints.hdf5 import HDF5_ERRORS, Dataset, read_datasets
 from elmo_plugin.checkpoints.limits import check_numbers
 from elmo_plugin.checkpoints.vocabulary import VOCABULARIES, VOCABULARY, read_words, with_vocabulary, write_words
 from elmo_plugin.checkpoints.weight_map import bilm_tf_map, read_tensors, write_tensors
-from elmo_plugin.options import BiLMOptions, OptionsError
-from elmo_plugin.text import read_json
+from elmo_plugin.common import atomic_folder, read_json
 
 SUFFIXES = (".hdf5", ".h5")
 SUM = "crc32"
@@ -127,7 +126,7 @@ def read_options(path: Path) -> BiLMOptions:
     """Read an `options.json`. Raises `ConfigurationError` that names the file if it is anything else."""
     try:
         return BiLMOptions.from_dict(read_json(path))
-    except OptionsError as error:
+    except ConfigurationError as error:
         raise ConfigurationError(f"'options_file' {path}: {error}") from error
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"'options_file' {path}: {reading_error(path, JSON, error)}") from error

@@ -11,7 +11,7 @@ from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, check_size
+from elmo_plugin.bilm import BiLM, BiLMOptions, check_size
 from elmo_plugin.checkpoints.files import (
     HDF5,
     JSON,
@@ -25,7 +25,6 @@ from elmo_plugin.checkpoints.files import (
     plain_location,
 )
 from elmo_plugin.checkpoints.zip_files import unpacked
-from elmo_plugin.options import BiLMOptions
 
 MOST_NAMES = 10
 """The largest number of file names that an error lists."""

@@ -18,7 +18,7 @@ from elmo_plugin.checkpoints.files import Location
 from elmo_plugin.checkpoints.hub import write_hub_folder
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import SUFFIX, Native, check_target
-from elmo_plugin.linear import number_type
+from elmo_plugin.lstm import number_type
 from elmo_plugin.text import TextFile
 
 SENTENCES_PER_BATCH = 64
@@ -58,7 +58,7 @@ def convert(
     to : `Optional[str]`
         One of `FORMATS`. The default is `native` if `target` ends with `.safetensors`, else `bilm-tf`.
     dtype : `str`
-        One of `elmo_plugin.linear.NUMBER_TYPES`. Formats other than `native` and `hub` hold `float32` only.
+        One of `elmo_plugin.lstm.NUMBER_TYPES`. Formats other than `native` and `hub` hold `float32` only.
     license : `Optional[str]`
         The licence in the model card of `hub`, such as `apache-2.0`; see `write_hub_folder`.
 

@@ -7,9 +7,9 @@ from typing import Optional
 
 import torch
 
-from elmo_plugin.atomic_write import atomic_folder
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
 from elmo_plugin.checkpoints.native import Native
+from elmo_plugin.common import atomic_folder
 
 CARD = """---
 library_name: elmo_plugin

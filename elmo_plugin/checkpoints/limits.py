@@ -9,7 +9,7 @@ from pathlib import Path
 
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.options import BiLMOptions
+from elmo_plugin.bilm import BiLMOptions
 
 GROWTH = 8
 """The largest factor by which a file may grow: a number has at most eight bytes, and compresses to at least one."""

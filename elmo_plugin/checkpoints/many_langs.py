@@ -14,7 +14,11 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.atomic_write import atomic_folder
+from elmo_plugin.bilm import (
+    BiLMOptions,
+    LstmOptions,
+    ManyLangsOptions,
+)
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
 from elmo_plugin.checkpoints.files import Location, local_file, names_in
 from elmo_plugin.checkpoints.limits import check_numbers
@@ -22,8 +26,7 @@ from elmo_plugin.checkpoints.many_langs_vocabulary import parse_vocabulary, voca
 from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
 from elmo_plugin.checkpoints.weight_map import many_langs_map, read_tensors, write_tensors
 from elmo_plugin.checkpoints.zip_files import is_unpacked
-from elmo_plugin.options import BiLMOptions, LstmOptions, ManyLangsOptions, OptionsError
-from elmo_plugin.text import read_json
+from elmo_plugin.common import atomic_folder, read_json
 
 ENCODER, EMBEDDER = "encoder", "token_embedder"
 """The names of the two pickles, and of the blocks of the config that describe them."""
@@ -155,7 +158,7 @@ def _read_options(folder: Path) -> BiLMOptions:
     lstm = {**encoder, "use_skip_connections": True}
     try:
         options = BiLMOptions.from_dict({"lstm": lstm, "lexicon": lexicon})
-    except OptionsError as error:
+    except ConfigurationError as error:
         raise ConfigurationError(f"'{file}': {error}") from error
     if not options.lstm.has_projection:
         raise ConfigurationError(

@@ -14,13 +14,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from elmo_plugin.atomic_write import atomic_file
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat, SavedSoftmax
 from elmo_plugin.checkpoints.files import Location, bundled_folder, local_file, names_in, reading_error
 from elmo_plugin.checkpoints.vocabulary import with_vocabulary
-from elmo_plugin.options import BiLMOptions, OptionsError
-from elmo_plugin.text import parse_json
+from elmo_plugin.common import atomic_file, parse_json
 
 SUFFIX = ".safetensors"
 FORMAT, VERSION = "elmo_plugin", "1"
@@ -190,7 +188,7 @@ def _read_metadata(metadata: dict[str, str], path: Path) -> Checkpoint:
         _check_sum(key, metadata[key].encode(), sums, path)
     try:
         options = BiLMOptions.from_dict(_json(metadata, "options", path) or {})
-    except OptionsError as error:
+    except ConfigurationError as error:
         raise ConfigurationError(f"'{path}', metadata 'options': {error}") from error
     softmax = _json(metadata, "softmax", path)
     vocabulary = metadata["vocabulary"].split("\n") if "vocabulary" in metadata else None

@@ -7,14 +7,13 @@ from typing import Any, Optional, Union
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints.allennlp_archive import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS, archived_checkpoint
 from elmo_plugin.checkpoints.bilm_tf import BilmTf, read_options
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, build_bilm, load_checkpoint, load_sizes
 from elmo_plugin.checkpoints.files import is_missing, local_file
 from elmo_plugin.checkpoints.vocabulary import matching_namespaces, with_task_vocabulary
-from elmo_plugin.config_keys import check_value
-from elmo_plugin.options import BiLMOptions, OptionsError
+from elmo_plugin.common import check_value
 
 _PUBLISHED = (
     "https://allennlp.s3.amazonaws.com/models/elmo/2x4096_512_2048cnn_2xhighway/elmo_2x4096_512_2048cnn_2xhighway"
@@ -143,7 +142,7 @@ def _check(keys: dict[str, Any]) -> None:
 def _options(keys: dict[str, Any]) -> BiLMOptions:
     try:
         options = BiLMOptions.from_dict(keys["options"])
-    except OptionsError as error:
+    except ConfigurationError as error:
         raise ConfigurationError(f"'bilm.options': {error}") from error
     known = options.to_dict()
     for block in known.keys() & {"lstm", "char_cnn"}:  # keys beside these blocks may be bilm-tf's training options

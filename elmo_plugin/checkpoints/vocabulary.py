@@ -12,11 +12,11 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
-from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint
 from elmo_plugin.checkpoints.files import DEVICE, GZIP, XZ, kind_of
 from elmo_plugin.checkpoints.limits import check_gzip
-from elmo_plugin.options import BiLMOptions
+from elmo_plugin.common import atomic_file
 from elmo_plugin.text import TextFile
 
 VOCABULARY = "vocabulary.txt"

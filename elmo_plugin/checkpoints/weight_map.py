@@ -12,7 +12,13 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.options import N_CHARACTERS, BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
+from elmo_plugin.bilm import (
+    BiLMOptions,
+    CharCnnOptions,
+    LstmOptions,
+    ManyLangsOptions,
+)
+from elmo_plugin.text import N_CHARACTERS
 
 Shape = tuple[int, ...]
 Tensors = tuple[Tensor, ...]

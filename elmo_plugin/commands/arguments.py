@@ -8,7 +8,7 @@ from pathlib import Path
 
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.config_keys import MOST
+from elmo_plugin.common import MOST
 from elmo_plugin.embedding import Embedder, load
 
 

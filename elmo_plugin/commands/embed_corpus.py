@@ -20,6 +20,7 @@ from elmo_plugin.bilm import CHOICES
 from elmo_plugin.checkpoints import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, bundled_names
 from elmo_plugin.commands.arguments import add_command, add_initial_state, count, device, new_file, word
 from elmo_plugin.commands.endings import say_written
+from elmo_plugin.common import Stopped, on_stop_signal, stop
 from elmo_plugin.embedding import (
     ALIASES,
     MIXES,
@@ -35,7 +36,6 @@ from elmo_plugin.embedding import (
     load_by_keys,
     refuse_existing,
 )
-from elmo_plugin.stop_signals import Stopped, on_stop_signal, stop
 from elmo_plugin.text import TOKENS_PER_BATCH
 
 ABOUT = "Embed a text, one sentence per line, and write the vectors to disk."

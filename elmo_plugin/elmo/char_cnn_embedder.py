@@ -4,10 +4,9 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import TokenEmbedder
 from torch import Tensor
 
-from elmo_plugin.bilm import CharacterEncoder
-from elmo_plugin.config_keys import at_least
+from elmo_plugin.bilm import CharacterEncoder, CharCnnOptions
+from elmo_plugin.common import at_least
 from elmo_plugin.elmo.batch_dimensions import merge_batch_dimensions
-from elmo_plugin.options import CharCnnOptions, OptionsError
 
 
 @TokenEmbedder.register("elmo_char_cnn", constructor="from_sizes")
@@ -60,7 +59,7 @@ class ElmoCharCnnEmbedder(TokenEmbedder):
         }
         try:
             return cls(CharacterEncoder(CharCnnOptions.from_dict(char_cnn), output_dim))
-        except OptionsError as error:
+        except ConfigurationError as error:
             raise ConfigurationError(f"'elmo_char_cnn': {error}") from error
 
     def get_output_dim(self) -> int:

@@ -24,7 +24,7 @@ from elmo_plugin.bilm import (
     warn_of_fallback,
 )
 from elmo_plugin.checkpoints import bilm_keys, resolve_bilm
-from elmo_plugin.config_keys import at_least, probability
+from elmo_plugin.common import at_least, probability
 from elmo_plugin.elmo.batch_dimensions import merge_batch_dimensions
 from elmo_plugin.elmo.layer_mix import LayerMix, build_part, by_name
 from elmo_plugin.elmo.out_of_memory import split_on_out_of_memory

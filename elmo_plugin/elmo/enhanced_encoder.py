@@ -12,7 +12,7 @@ from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.checkpoints import bilm_sizes
-from elmo_plugin.config_keys import at_least, probability
+from elmo_plugin.common import at_least, probability
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.layer_mix import ConcatenateMix, LayerMix, build_part
 from elmo_plugin.elmo.scalar_mix import ScalarMix

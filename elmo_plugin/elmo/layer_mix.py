@@ -8,7 +8,7 @@ from allennlp.common import Lazy, Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
-from elmo_plugin.config_keys import at_least
+from elmo_plugin.common import at_least
 
 Part = TypeVar("Part")
 

@@ -4,7 +4,7 @@ from typing import Optional
 
 from torch import Tensor, nn
 
-from elmo_plugin.config_keys import at_least
+from elmo_plugin.common import at_least
 from elmo_plugin.elmo.layer_mix import LayerMix
 
 

@@ -13,9 +13,9 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, InitialState, identity
+from elmo_plugin.common import check_made_with
 from elmo_plugin.elmo.sentence_store import SentenceStore, open_store
-from elmo_plugin.linear import Version, number_type, product_type
-from elmo_plugin.made_with import check_made_with
+from elmo_plugin.lstm import Version, number_type, product_type
 from elmo_plugin.text import BOUNDARIES
 
 

@@ -8,12 +8,12 @@ from allennlp.modules.elmo import Elmo as AllenNlpElmo
 from allennlp.modules.elmo import _ElmoBiLm
 from torch import nn
 
+from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints import BILM, Checkpoint, SavedMix, allennlp_checkpoint, build_bilm, mix_beside
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.enhanced_encoder import ElmoEnhancedEncoder
 from elmo_plugin.elmo.layer_mix import ConcatenateMix, LayerMix
 from elmo_plugin.elmo.scalar_mix import ScalarMix
-from elmo_plugin.options import BiLMOptions
 
 
 def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:

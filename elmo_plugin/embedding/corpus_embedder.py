@@ -12,6 +12,7 @@ from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm import identity
+from elmo_plugin.common import check_made_with
 from elmo_plugin.embedding.corpus import CHARACTERS_IN_WINDOW, SMALLEST_WINDOW, WINDOWS_OF_A_SIZE, Corpus, Window
 from elmo_plugin.embedding.embedder import Embedder
 from elmo_plugin.embedding.part_folder import (
@@ -25,7 +26,6 @@ from elmo_plugin.embedding.part_folder import (
 from elmo_plugin.embedding.pooling import mean
 from elmo_plugin.embedding.shards import entry_path, join_shards, read_entry, shard_path, write_entry
 from elmo_plugin.embedding.vector_file import Layout, VectorFile
-from elmo_plugin.made_with import check_made_with
 from elmo_plugin.text import TOKENS_PER_BATCH
 
 

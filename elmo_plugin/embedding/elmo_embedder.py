@@ -13,7 +13,7 @@ from more_itertools import chunked
 from torch import Tensor
 
 from elmo_plugin.checkpoints import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS
-from elmo_plugin.config_keys import at_least
+from elmo_plugin.common import at_least
 from elmo_plugin.embedding.corpus import Corpus
 from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder
 from elmo_plugin.embedding.embedder import load_by_keys

@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 from h5py import h5d, h5p, h5s, h5t
 
-from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.common import atomic_file
 from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.embedding.joining import Pieces, join_parts
 from elmo_plugin.embedding.vector_file import Layout, VectorFile

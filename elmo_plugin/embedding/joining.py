@@ -8,7 +8,7 @@ from typing import BinaryIO
 import numpy as np
 from allennlp.common import Tqdm
 
-from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.common import atomic_file
 
 JOINED, PLAN = "joined", "plan"
 """The file that the parts are moved into, and the file that says where each piece of them goes."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.common import atomic_file
 from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.embedding.joining import Pieces, join_parts
 from elmo_plugin.embedding.vector_file import Layout, VectorFile

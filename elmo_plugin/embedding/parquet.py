@@ -11,7 +11,7 @@ import numpy as np
 from allennlp.common.checks import ConfigurationError
 from more_itertools import constrained_batches
 
-from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.common import atomic_file
 from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.embedding.vector_file import Layout, VectorFile
 from elmo_plugin.text import BOUNDARIES

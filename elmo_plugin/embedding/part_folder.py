@@ -10,9 +10,8 @@ from typing import Any
 
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.common import atomic_file, check_made_with
 from elmo_plugin.embedding.joining import JOINED, PLAN
-from elmo_plugin.made_with import check_made_with
 
 PART = ".part"
 """The ending of the folder's name."""

@@ -19,12 +19,11 @@ from typing import Any
 
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.atomic_write import atomic_file
+from elmo_plugin.common import atomic_file, check_made_with
 from elmo_plugin.embedding.corpus import Corpus, Share
 from elmo_plugin.embedding.hdf5 import Hdf5File
 from elmo_plugin.embedding.part_folder import OTHER_OUTPUT, PART, refuse_existing
 from elmo_plugin.embedding.vector_file import VectorFile
-from elmo_plugin.made_with import check_made_with
 
 Entry = dict[str, Any]
 """`run`, everything that the vectors depend on; `sentences` and `tokens`, their numbers; and `lines`, a list of ranges

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.config_keys import at_least
+from elmo_plugin.common import at_least
 from elmo_plugin.embedding import Embedder, load
 from elmo_plugin.integrations.texts import Tokenize, pooling_named, side_by_side, tokenized
 

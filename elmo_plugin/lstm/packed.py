@@ -11,7 +11,7 @@ from typing import Any, Optional, Protocol
 import torch
 from torch import Tensor
 
-from elmo_plugin.linear import pack, product, product_type, product_with, weight_gradient
+from elmo_plugin.lstm.products import pack, product, product_type, product_with, weight_gradient
 from elmo_plugin.lstm.types import LstmClips, LstmState
 
 sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward

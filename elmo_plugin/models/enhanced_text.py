@@ -11,7 +11,7 @@ from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
 from allennlp.nn.util import get_text_field_mask
 from torch import BoolTensor, Tensor, nn
 
-from elmo_plugin.config_keys import probability
+from elmo_plugin.common import probability
 from elmo_plugin.elmo import Elmo
 
 PLACES = ("input", "output")

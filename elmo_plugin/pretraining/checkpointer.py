@@ -13,9 +13,7 @@ from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.trainer import Trainer, TrainerCheckpoint
 from torch import distributed
 
-from elmo_plugin.atomic_write import atomic_file
-from elmo_plugin.config_keys import at_least
-from elmo_plugin.stop_signals import Stopped
+from elmo_plugin.common import Stopped, at_least, atomic_file
 
 Point = tuple[int, int]
 """When a checkpoint was saved: the number of completed epochs, and of completed batches in the next epoch."""

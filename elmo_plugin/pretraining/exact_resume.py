@@ -17,10 +17,10 @@ from allennlp.training.callbacks import TrainerCallback
 from torch import distributed, multiprocessing
 from torch.utils.hooks import RemovableHandle
 
+from elmo_plugin.common import on_stop_signal
 from elmo_plugin.pretraining.checkpointer import AtomicCheckpointer
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.shards_loader import ShardsLoader, Split, check_splits
-from elmo_plugin.stop_signals import on_stop_signal
 
 State = dict[str, Any]
 """Plain values and tensors that `torch.load` reads with `weights_only`."""

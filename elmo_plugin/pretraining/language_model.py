@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm import ElmoLstm, add_boundaries, check_precision, dtype_on, warn_of_fallback
 from elmo_plugin.checkpoints import bilm_keys
-from elmo_plugin.config_keys import probability
+from elmo_plugin.common import probability
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining.causality import check_causality
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput

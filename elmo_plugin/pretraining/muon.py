@@ -10,7 +10,7 @@ from allennlp.training.optimizers import Optimizer
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import dtype_on
-from elmo_plugin.config_keys import at_least, probability
+from elmo_plugin.common import at_least, probability
 
 MATRICES = (r"\.lstm\.", r"\.highways\.", r"\.projection\.")
 """Regular expressions for the names of the weights of a biLM that Muon trains if they are matrices."""

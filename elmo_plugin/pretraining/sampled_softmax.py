@@ -9,8 +9,8 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 from torch.nn import functional as F
 
-from elmo_plugin.config_keys import at_least
-from elmo_plugin.linear import linear
+from elmo_plugin.common import at_least
+from elmo_plugin.lstm import linear
 from elmo_plugin.pretraining.softmax import LmSoftmax, WordVectorSoftmax, in_float64
 
 

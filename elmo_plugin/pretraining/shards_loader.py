@@ -13,7 +13,7 @@ from allennlp.data import DataLoader, DatasetReader, Instance, TensorDict, Vocab
 from allennlp.nn.util import move_to_device
 from torch import distributed
 
-from elmo_plugin.made_with import check_made_with
+from elmo_plugin.common import check_made_with
 from elmo_plugin.pretraining.shards import SentenceStream, find_shards
 from elmo_plugin.pretraining.word_ids import WordIds
 

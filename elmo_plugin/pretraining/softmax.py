@@ -15,8 +15,8 @@ from torch.utils.checkpoint import checkpoint as recomputed
 
 from elmo_plugin.bilm import description_to_tensor
 from elmo_plugin.checkpoints import Checkpoint
-from elmo_plugin.config_keys import at_least
-from elmo_plugin.linear import linear, with_linear
+from elmo_plugin.common import at_least
+from elmo_plugin.lstm import linear, with_linear
 
 
 class LmSoftmax(nn.Module, ABC, Registrable):

@@ -17,8 +17,8 @@ from allennlp.training import util as training_util
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 from tqdm import tqdm
 
-from elmo_plugin.allennlp_compat import replace_once
-from elmo_plugin.stop_signals import Stopped, on_stop_signal
+from elmo_plugin.common import Stopped, on_stop_signal
+from elmo_plugin.compat import replace_once
 
 MAY_CHANGE = (
     ("", "distributed"),

@@ -7,7 +7,7 @@ from typing import Any, Optional
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DataLoader, DatasetReader
 
-from elmo_plugin.config_keys import at_least
+from elmo_plugin.common import at_least
 from elmo_plugin.pretraining.shards_loader import ShardsLoader, Split
 
 BEGIN, END = "<S>", "</S>"

@@ -12,7 +12,7 @@ from allennlp.data import Vocabulary
 from allennlp.data.vocabulary import DEFAULT_OOV_TOKEN, DEFAULT_PADDING_TOKEN
 
 from elmo_plugin.checkpoints import Checkpoint, Location, load_checkpoint, local_file, read_words
-from elmo_plugin.config_keys import at_least
+from elmo_plugin.common import at_least
 from elmo_plugin.pretraining.shards import find_shards, read_lines
 
 MARKS = ["<S>", "</S>", "<UNK>"]

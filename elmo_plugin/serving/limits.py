@@ -6,7 +6,7 @@ from typing import Union
 
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.config_keys import did_you_mean
+from elmo_plugin.common import did_you_mean
 
 
 class RequestError(Exception):

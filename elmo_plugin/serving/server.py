@@ -8,10 +8,10 @@ from typing import NamedTuple, Optional
 
 import uvicorn
 
+from elmo_plugin.common import on_stop_signal, stop
 from elmo_plugin.serving.app import make_app
 from elmo_plugin.serving.limits import Limits
 from elmo_plugin.serving.served_model import ServedModel
-from elmo_plugin.stop_signals import on_stop_signal, stop
 
 EVERYWHERE = ("0.0.0.0", "::")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")

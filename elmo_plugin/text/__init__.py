@@ -3,6 +3,7 @@
 from elmo_plugin.text.byte_ids import (
     BEGIN_OF_SENTENCE,
     END_OF_SENTENCE,
+    N_CHARACTERS,
     PADDING,
     batch_to_ids,
     boundary_ids,
@@ -19,7 +20,6 @@ from elmo_plugin.text.code_points import (
     word_to_code_points,
 )
 from elmo_plugin.text.indexers import ManyLangsIndexer
-from elmo_plugin.text.json_text import parse_json, read_json
 from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
 from elmo_plugin.text.predictor_input import instance_words, read_line, read_question, without_lone_surrogates
 from elmo_plugin.text.sentences import token_lists
@@ -32,6 +32,7 @@ __all__ = [
     "BOUNDARIES",
     "BOUNDARY_WORDS",
     "END_OF_SENTENCE",
+    "N_CHARACTERS",
     "PADDING",
     "TOKENS_PER_BATCH",
     "JustTabsTokenizer",
@@ -47,8 +48,6 @@ __all__ = [
     "fit_width",
     "instance_words",
     "length_batches",
-    "parse_json",
-    "read_json",
     "read_line",
     "read_question",
     "spellings",

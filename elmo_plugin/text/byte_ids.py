@@ -8,9 +8,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from elmo_plugin.config_keys import at_least
+from elmo_plugin.common import at_least
 from elmo_plugin.text.sentences import padded_ids
 
+N_CHARACTERS = 262
+"""The rows of bilm-tf's character embedding: 256 bytes, five marks, and row 0 for masked positions."""
 BEGIN_OF_SENTENCE = 256 + 1
 END_OF_SENTENCE = 257 + 1
 BEGIN_OF_WORD = 258 + 1

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from elmo_plugin.options import N_CHARACTERS
+from elmo_plugin.text.byte_ids import N_CHARACTERS
 from elmo_plugin.text.sentences import padded_ids
 
 BEGIN_OF_WORD = N_CHARACTERS

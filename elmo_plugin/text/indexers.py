@@ -5,7 +5,7 @@ from allennlp.common.util import pad_sequence_to_length
 from allennlp.data import Token, TokenIndexer, Vocabulary
 from torch import Tensor
 
-from elmo_plugin.config_keys import at_least
+from elmo_plugin.common import at_least
 from elmo_plugin.text.code_points import word_to_code_points
 
 IndexedTokens = dict[str, list[list[int]]]

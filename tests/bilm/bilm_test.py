@@ -12,11 +12,10 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import lstm_cell_with_projection
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, CarriedState, CharacterEncoder
+from elmo_plugin.bilm import BiLM, BiLMOptions, CarriedState, CharacterEncoder
 from elmo_plugin.bilm.bilm import read_extra_state
 from elmo_plugin.checkpoints import build_bilm, load_checkpoint
 from elmo_plugin.lstm import LstmState
-from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text import batch_to_ids
 from tests.oracles import (
     SENTENCES,

@@ -10,10 +10,9 @@ from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules import TokenEmbedder
 
-from elmo_plugin.bilm import BiLM, ManyLangsEncoder
+from elmo_plugin.bilm import BiLM, BiLMOptions, ManyLangsEncoder
 from elmo_plugin.bilm import character_level_encoder as module
 from elmo_plugin.elmo import ElmoTokenEmbedder
-from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text import batch_to_code_points, batch_to_ids
 from tests.many_langs_oracle import CHARACTERS, SENTENCES, WORDS, config, its_layers, write_folder
 from tests.oracles import lively, options

@@ -12,7 +12,7 @@ import torch
 
 from elmo_plugin.bilm import precision
 from elmo_plugin.bilm.precision import dtype_on, warn_of_fallback
-from elmo_plugin.linear.products import has_native_bfloat16
+from elmo_plugin.lstm.products import has_native_bfloat16
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 EMULATED = pytest.mark.usefixtures("emulated_bfloat16")

@@ -12,9 +12,8 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import Elmo as ReferenceElmo
 from torch import Tensor, nn
 
-from elmo_plugin.bilm import BiLM, warm_up
+from elmo_plugin.bilm import BiLM, BiLMOptions, warm_up
 from elmo_plugin.checkpoints import AllenNlpArchive, archived_checkpoint, build_bilm, convert, load_checkpoint
-from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import (
     WORDS,

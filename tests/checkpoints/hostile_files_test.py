@@ -14,7 +14,10 @@ import torch
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import Native, read_words
 from elmo_plugin.checkpoints.files import local_file
-from elmo_plugin.text import parse_json, read_json
+from elmo_plugin.common import (
+    parse_json,
+    read_json,
+)
 from tests.checkpoint_oracles import assert_rejected, language_model_archive, language_model_weights, pretrained
 from tests.many_langs_oracle import config, write_folder
 from tests.oracles import lively, options, write_files, write_json
@@ -78,7 +81,7 @@ def test_json_is_not_read_from_a_device_and_up_to_a_size(tmp_path: Path, monkeyp
     """The config of an archive can name any file."""
     with pytest.raises(ValueError, match="device"):
         read_json(Path("/dev/zero"))
-    monkeypatch.setattr("elmo_plugin.text.json_text.MOST_BYTES", 9)
+    monkeypatch.setattr("elmo_plugin.common.json_text.MOST_BYTES", 9)
     with pytest.raises(ValueError, match="9 bytes"):
         read_json(write_json(tmp_path / "options.json", [0] * 9))
 

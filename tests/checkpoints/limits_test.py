@@ -14,10 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import AllenNlpArchive, BilmTf, load_checkpoint
 from elmo_plugin.checkpoints.weight_map import allennlp_map, bilm_tf_map, many_langs_map
-from elmo_plugin.options import BiLMOptions
 from tests.checkpoint_oracles import assert_rejected, language_model_weights, pretrained
 from tests.checkpoints.file_tools import zipped
 from tests.full_disk import disk_of

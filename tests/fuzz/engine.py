@@ -20,9 +20,7 @@ from typing import Any, NamedTuple
 from allennlp.common import file_utils
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.options import OptionsError
-
-OURS = (ConfigurationError, OptionsError, FileNotFoundError)
+OURS = (ConfigurationError, ConfigurationError, FileNotFoundError)
 """The errors that hostile input may raise. A command ends with `SystemExit`, of its own exit codes 1 or 2."""
 MOST_SECONDS = 10
 """Of the processor, for one input. A process that makes no progress for six times as long is killed."""

@@ -25,7 +25,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader
 from allennlp.predictors import Predictor
 
-from elmo_plugin.bilm import BiLM, CharacterLevelEncoder
+from elmo_plugin.bilm import BiLM, BiLMOptions, CharacterLevelEncoder
 from elmo_plugin.checkpoints import (
     AllenNlpArchive,
     BilmTf,
@@ -43,7 +43,6 @@ from elmo_plugin.checkpoints.bilm_tf import read_options
 from elmo_plugin.checkpoints.hdf5 import HDF5_ERRORS, read_datasets
 from elmo_plugin.checkpoints.many_langs_vocabulary import parse_vocabulary
 from elmo_plugin.checkpoints.vocabulary import write_words
-from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, vocabulary_of, words_of

@@ -6,9 +6,8 @@ from hypothesis import example, given, settings
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from elmo_plugin.linear import products
-from elmo_plugin.linear.products import Version, pack, product
-from elmo_plugin.lstm import LstmClips, packed, reference
+from elmo_plugin.lstm import LstmClips, packed, products, reference
+from elmo_plugin.lstm.products import Version, pack, product
 from tests.kernel_oracles import Case, cases, in_float32, layer, make_case
 
 EACH_LENGTH = pytest.mark.parametrize("lengths", [[1], [40], [40, 33, 7] * 5])

@@ -13,10 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from elmo_plugin import linear as linear_package
 from elmo_plugin import lstm
-from elmo_plugin.linear import linear, pack, product, product_with, weight_gradient
-from elmo_plugin.lstm import KERNELS, Kernel, LstmClips
+from elmo_plugin.lstm import KERNELS, Kernel, LstmClips, linear, pack, product, product_with, weight_gradient
+from elmo_plugin.lstm import products as linear_package
 from tests.kernel_oracles import DEVICE, in_float32, make_case, run
 
 TYPES = [torch.float32, torch.bfloat16]

@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 import elmo_plugin
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.embedding import Embedder
-from elmo_plugin.options import BiLMOptions
 from tests.oracles import lively, write_files
 from tests.task_oracles import TOWNS, experiment, lstm, tagger, tags_reader, train
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 
-from elmo_plugin.linear.products import runs_faster
+from elmo_plugin.lstm.products import runs_faster
 from elmo_plugin.pretraining import language_model
 from elmo_plugin.pretraining.process_memory import PRIMITIVES, bound_primitive_cache, keep_freed_memory
 from elmo_plugin.pretraining.word_ids import WordIds
@@ -32,7 +32,7 @@ print(faults(), keep_freed_memory(), faults() and faults())
 
 MEET_SHAPES_TWICE = """
 import torch
-from elmo_plugin.linear import product
+from elmo_plugin.lstm import product
 from elmo_plugin.pretraining.process_memory import PRIMITIVES, bound_primitive_cache
 
 bound_primitive_cache()

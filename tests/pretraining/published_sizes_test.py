@@ -15,10 +15,9 @@ from allennlp.data import DataLoader, DatasetReader, Vocabulary
 from allennlp.models import Model
 from allennlp.training import Trainer
 
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.elmo import Elmo, ScalarMix
-from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretraining import BidirectionalLanguageModel
 from elmo_plugin.text import batch_to_ids
 

@@ -14,9 +14,8 @@ from allennlp.modules import TokenEmbedder
 from allennlp.modules.elmo import Elmo as ReferenceElmo
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM
+from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import AllenNlpArchive, BilmTf, Checkpoint, Native, build_bilm, convert, load_checkpoint
-from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretraining import BidirectionalLanguageModel, BiLMVocabulary, load_language_model
 from elmo_plugin.text import batch_to_ids
 from tests.language_model_oracles import (

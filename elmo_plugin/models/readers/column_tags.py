@@ -12,7 +12,7 @@ from allennlp.data import DatasetReader, Field, Instance, Token, TokenIndexer
 from allennlp.data.fields import MetadataField, SequenceLabelField, TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 
-from elmo_plugin.config_keys import at_least
+from elmo_plugin.common import at_least
 from elmo_plugin.models.readers.rows import Location, delimiter_hint, line_error, read_lines, show_columns
 from elmo_plugin.models.spans import PREFIXES, TARGETS, convert_tags, first_invalid_tag
 from elmo_plugin.text import as_tokens

@@ -1,0 +1,35 @@
+"""What every package uses: config keys, JSON, atomic writes, stop signals, and "made with the same settings"."""
+
+from elmo_plugin.common.atomic_write import atomic_file, atomic_folder
+from elmo_plugin.common.config_keys import (
+    MOST,
+    at_least,
+    check_keys,
+    check_value,
+    did_you_mean,
+    kind_of,
+    probability,
+    unknown_keys,
+)
+from elmo_plugin.common.json_text import parse_json, read_json
+from elmo_plugin.common.made_with import check_made_with
+from elmo_plugin.common.stop_signals import Stopped, on_stop_signal, stop
+
+__all__ = [
+    "MOST",
+    "Stopped",
+    "at_least",
+    "atomic_file",
+    "atomic_folder",
+    "check_keys",
+    "check_made_with",
+    "check_value",
+    "did_you_mean",
+    "kind_of",
+    "on_stop_signal",
+    "parse_json",
+    "probability",
+    "read_json",
+    "stop",
+    "unknown_keys",
+]

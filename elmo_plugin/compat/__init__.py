@@ -1,0 +1,73 @@
+"""Patches for AllenNLP 2.10.1 on current PyTorch, transformers, wandb and Python.
+
+AllenNLP has no more releases, and the libraries that it uses have changed. The docstring of each repair says what a
+user sees without it (symptom), why (cause), and when the repair does nothing (guard). Most repairs replace one function
+of AllenNLP in place, so that configs, Python code and subclasses all get the repaired one.
+
+Not repaired: `find-lr` needs matplotlib, which AllenNLP does not declare; `TensorCache` cannot read its own files with
+torch 2.6 or later; `hf://` paths need cached-path 1.7 or later. `docs/guides/allennlp-tools.md` lists which of
+AllenNLP's tools work with the models of this package.
+"""
+
+from elmo_plugin.compat.commands import (
+    explain_push_to_hf,
+    include_without_extras,
+    print_metrics_of_evaluate,
+    use_overrides,
+)
+from elmo_plugin.compat.configs import (
+    check_keys_of_components,
+    check_overrides,
+    repair_pretrained_modules,
+    suggest_names,
+)
+from elmo_plugin.compat.files import repair_recovery_after_the_last_epoch, write_files_atomically
+from elmo_plugin.compat.initializers import keep_weights_of_bilms
+from elmo_plugin.compat.interpret import repair_hotflip, repair_influence, repair_saliency
+from elmo_plugin.compat.libraries import (
+    repair_device_numbers,
+    repair_extracted_archives,
+    repair_half_precision,
+    repair_moving_average,
+    repair_multitask,
+    repair_pretrained_transformers,
+    repair_reduce_on_plateau,
+    repair_token_ids_of_elmo,
+    repair_wandb_callback,
+    silence_noise,
+    trust_numpy_scalars,
+)
+from elmo_plugin.compat.patching import replace_once
+from elmo_plugin.compat.workers import repair_workers
+
+__all__ = ["apply_repairs", "replace_once"]
+
+
+def apply_repairs() -> None:
+    """Apply every repair of this package. Calling it again changes nothing."""
+    trust_numpy_scalars()
+    repair_reduce_on_plateau()
+    repair_device_numbers()
+    repair_workers()
+    repair_wandb_callback()
+    repair_pretrained_transformers()
+    repair_token_ids_of_elmo()
+    repair_extracted_archives()
+    repair_moving_average()
+    repair_half_precision()
+    repair_multitask()
+    write_files_atomically()
+    repair_recovery_after_the_last_epoch()
+    check_keys_of_components()
+    check_overrides()
+    suggest_names()
+    repair_pretrained_modules()
+    keep_weights_of_bilms()
+    print_metrics_of_evaluate()
+    use_overrides()
+    include_without_extras()
+    explain_push_to_hf()
+    repair_saliency()
+    repair_hotflip()
+    repair_influence()
+    silence_noise()

@@ -1,0 +1,235 @@
+"""Repairs of what newer PyTorch, transformers, wandb and Python break in AllenNLP, and of AllenNLP's own bugs."""
+
+import importlib
+import inspect
+import secrets
+import tarfile
+import warnings
+from collections.abc import Mapping
+from typing import Any, Optional, Union
+
+import numpy as np
+import torch
+from allennlp.common import cached_transformers, util
+from allennlp.models import archival
+from allennlp.models.multitask import MultiTaskModel
+from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
+from allennlp.nn import util as nn_util
+from allennlp.training.callbacks.wandb import WandBCallback
+from allennlp.training.learning_rate_schedulers.learning_rate_scheduler import (
+    _PyTorchLearningRateSchedulerWithMetricsWrapper,
+)
+from allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers import ReduceOnPlateauLearningRateScheduler
+from allennlp.training.moving_average import MovingAverage
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from elmo_plugin.compat.patching import Function, replace_once
+
+# (category, start of the message, module that warns). The last two are regular expressions.
+NOISE = (
+    # `torch.cuda.amp.autocast` and `GradScaler` are deprecated since torch 2.4. The trainer uses `autocast` for every
+    # batch, even on a CPU, and Python prints the warning in the middle of the progress bar.
+    (FutureWarning, r"`torch\.cuda\.amp\.", r"allennlp\.(training\.gradient_descent_trainer|nn\.parallel\.\w+)$"),
+    # PyTorch warns about each `pytorch_transformer` encoder, because AllenNLP builds it without `batch_first`.
+    # Up to torch 2.6 the warning comes from PyTorch's own module.
+    (
+        UserWarning,
+        "enable_nested_tensor is True",
+        r"(allennlp\.modules\.seq2seq_encoders\.pytorch_transformer_wrapper|torch\.nn\.modules\.transformer)$",
+    ),
+)
+
+
+def trust_numpy_scalars() -> None:
+    """Let `--recover` read NumPy numbers in a training state.
+
+    Symptom: `UnpicklingError: Weights only load failed` on `--recover` with the scheduler `cosine`, with `combined`
+    around it, or with a model whose metric is a NumPy number. Cause: torch 2.6 made `torch.load(weights_only=True)` the
+    default, but `cosine` computes the learning rate with `np.cos`, and the metric tracker saves the best metrics. Only
+    NumPy's number types are added to the types that may be read; the check stays on.
+    Guard: adding a type twice has no effect.
+    """
+    rebuild_scalar: Any = np.float64(0).__reduce__()[0]  # NumPy 2 renamed its module; old runs have the old name
+    modules = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
+    dtypes = {type(np.dtype(code)) for code in "?bhilqBHILQefd"}
+    torch.serialization.add_safe_globals([(rebuild_scalar, module) for module in modules])
+    torch.serialization.add_safe_globals([np.dtype, *dtypes])
+
+
+def repair_reduce_on_plateau() -> None:
+    """Let the learning rate scheduler `reduce_on_plateau` be built. `verbose` is accepted and ignored.
+
+    Symptom: `TypeError: ReduceLROnPlateau.__init__() got an unexpected keyword argument 'verbose'`. Cause: torch 2.7
+    removed the argument, and AllenNLP always passes it. Torch 2.6 warns about it, whatever its value.
+    Guard: none is needed; older versions of torch build the same scheduler.
+    """
+
+    def build(original: Function, self: ReduceOnPlateauLearningRateScheduler, *args: Any, **kwargs: Any) -> None:
+        settings = dict(inspect.signature(original).bind(self, *args, **kwargs).arguments)
+        del settings["self"]
+        settings.pop("verbose", None)
+        scheduler: Any = ReduceLROnPlateau(**settings)
+        _PyTorchLearningRateSchedulerWithMetricsWrapper.__init__(self, scheduler)
+
+    replace_once(ReduceOnPlateauLearningRateScheduler, "__init__", build)
+
+
+def repair_device_numbers() -> None:
+    """Let AllenNLP report that there is no GPU.
+
+    Symptom: `RuntimeError: Cannot access accelerator device when none is available` for `cuda_device: 0` on a machine
+    without a GPU. Cause: `torch.device(0)` raises in torch 2.6, before AllenNLP has counted the GPUs.
+    Guard: if torch returns a device, it is not changed.
+    """
+
+    def int_to_device(original: Function, device: Union[int, torch.device]) -> torch.device:
+        try:
+            found: torch.device = original(device)
+        except RuntimeError:
+            found = torch.device("cuda", device)  # type: ignore[arg-type]
+        return found
+
+    replace_once(util, "int_to_device", int_to_device)
+
+
+def repair_wandb_callback() -> None:
+    """Let the callback `wandb` start a run.
+
+    Symptom: `AttributeError: module 'wandb.util' has no attribute 'generate_id'`. Cause: wandb 0.28 made the function
+    private. A new run now gets eight random characters as its id, as before.
+    Guard: an older wandb generates the id itself, and a recovered run keeps its id. wandb is imported only when a run
+    starts, because it may not be installed.
+    """
+
+    def on_start(original: Function, self: WandBCallback, trainer: Any, is_primary: bool = True, **kwargs: Any) -> None:
+        if is_primary and self._run_id is None and not hasattr(importlib.import_module("wandb").util, "generate_id"):
+            self._run_id = secrets.token_hex(4)
+        original(self, trainer, is_primary=is_primary, **kwargs)
+
+    replace_once(WandBCallback, "on_start", on_start)
+
+
+def repair_pretrained_transformers() -> None:
+    """Let the `pretrained_transformer*` tokenizers, indexers and vocabularies load their tokenizer.
+
+    Symptom: `AttributeError: add_special_tokens conflicts with the method add_special_tokens in BertTokenizerFast`.
+    Cause: transformers 4.44 rejects a setting that has the name of a method. AllenNLP does not need the setting: every
+    call states whether it wants special tokens.
+    Guard: if transformers accepts the setting, nothing is changed.
+    """
+
+    def get_tokenizer(
+        original: Function, model_name: str, add_special_tokens: Optional[bool] = None, **kwargs: Any
+    ) -> Any:
+        return original(model_name, **kwargs)
+
+    try:
+        PreTrainedTokenizerBase(add_special_tokens=False)
+    except AttributeError:
+        replace_once(cached_transformers, "get_tokenizer", get_tokenizer)
+
+
+def repair_token_ids_of_elmo() -> None:
+    """Let `basic_classifier` run on `elmo_characters` alone. Its readable output then has no `tokens`.
+
+    Symptom: `NotImplementedError: Our heuristic for guessing the right token ids failed` on the first batch. Cause:
+    AllenNLP 2 needs word ids for its output, but there are only character ids. Each sentence now has no ids.
+    Guard: only for a batch (B, T, C) of `elmo_tokens` without another indexer. The original handles anything else, such
+    as the single sentence of the attacker `hotflip`, which would use the ids.
+    """
+
+    def get_token_ids(original: Function, text_field_tensors: Mapping[str, Mapping[str, torch.Tensor]]) -> torch.Tensor:
+        arguments = [pair for indexer in text_field_tensors.values() for pair in indexer.items()]
+        if len(arguments) == 1:
+            name, tensor = arguments[0]
+            if name == "elmo_tokens" and tensor.dim() == 3:
+                return tensor.new_empty((tensor.size(0), 0))  # (B, 0)
+        ids: torch.Tensor = original(text_field_tensors)
+        return ids
+
+    replace_once(nn_util, "get_token_ids_from_text_field_tensors", get_token_ids)
+
+
+def repair_extracted_archives() -> None:
+    """Reject a model archive that writes outside the folder into which it is unpacked.
+
+    Symptom: a `model.tar.gz` with a member `../name` or a link can write anywhere on the disk when it is loaded. Cause:
+    AllenNLP unpacks without a filter, and Python has a default filter only since 3.14. Such an archive now raises
+    `tarfile.FilterError`.
+    Guard: harmless archives are unpacked as before.
+    """
+    archival.tarfile = _FilteredTarFile  # type: ignore[assignment]
+
+
+class _FilteredTarFile(tarfile.TarFile):
+    """Stands for the module `tarfile` in `archival`, which calls its `open`."""
+
+    extraction_filter = staticmethod(tarfile.data_filter)
+
+
+def repair_moving_average() -> None:
+    """Let a `moving_average` average the parameters of the model after `--recover`.
+
+    Symptom: a recovered run validates, and saves as its best, the weights themselves instead of their average. Cause:
+    `MovingAverage.load_state_dict` takes the parameters from the file, so it averages copies that no model uses.
+    Guard: none is needed; the average keeps the parameters with which it was built.
+    """
+
+    def load_state_dict(original: Function, self: MovingAverage, state_dict: dict[str, Any]) -> None:
+        original(self, {**state_dict, "parameters": self._parameters})
+
+    replace_once(MovingAverage, "load_state_dict", load_state_dict)
+
+
+def repair_half_precision() -> None:
+    """Let models with `boe`, or with a masked softmax, run after `model.half()` and `model.bfloat16()`.
+
+    Symptom: `RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Half` after the encoder `boe`,
+    and `TypeError: Does not support dtype torch.bfloat16` from `sequence_cross_entropy_with_logits`. Cause: `boe`
+    divides by lengths in float32, and `tiny_value_of_dtype` has no value for bfloat16. Bfloat16 now gets the tiny value
+    of float32, which has the same range.
+    Guard: supported types are not changed.
+    """
+
+    def forward(
+        original: Function, self: BagOfEmbeddingsEncoder, tokens: torch.Tensor, mask: Any = None
+    ) -> torch.Tensor:
+        pooled: torch.Tensor = original(self, tokens, mask)
+        return pooled.to(tokens.dtype)
+
+    def tiny_value_of_dtype(original: Function, dtype: torch.dtype) -> float:
+        tiny: float = original(torch.float32 if dtype == torch.bfloat16 else dtype)
+        return tiny
+
+    replace_once(BagOfEmbeddingsEncoder, "forward", forward)
+    replace_once(nn_util, "tiny_value_of_dtype", tiny_value_of_dtype)
+
+
+def repair_multitask() -> None:
+    """Let each head of a `multitask` model that reads a text field read the texts of its own task.
+
+    Symptom: all heads but the first raise `IndexError: index out of range`, or silently read the texts of another task.
+    Cause: the model replaces the tensors of a batch in place by those of the first head's task. Now each head gets its
+    own dictionaries.
+    Guard: heads that read only the output of the backbone are not changed.
+    """
+
+    def get_arguments(original: Function, self: MultiTaskModel, *args: Any) -> dict[str, Any]:
+        fields = original(self, *args)
+        return {
+            name: {indexer: {**tensors} for indexer, tensors in field.items()} if isinstance(field, dict) else field
+            for name, field in fields.items()
+        }
+
+    replace_once(MultiTaskModel, "_get_arguments", get_arguments)
+
+
+def silence_noise() -> None:
+    """Hide the warnings in `NOISE`, which AllenNLP causes and no config can avoid.
+
+    Guard: category, message and module must all match. `warnings.catch_warnings` drops filters that were added inside
+    it, so this function may have to be called again after it.
+    """
+    for category, message, module in NOISE:
+        warnings.filterwarnings("ignore", message=message, category=category, module=module)

@@ -1,0 +1,518 @@
+"""Each repair of `elmo_plugin.compat`, and how AllenNLP fails without it."""
+
+import copy
+import inspect
+import io
+import json
+import os
+import signal
+import sys
+import tarfile
+import tempfile
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import active_children
+from multiprocessing.context import SpawnContext, SpawnProcess
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, Optional
+
+import numpy as np
+import pytest
+import torch
+from allennlp.commands.train import train_model
+from allennlp.common import Params, cached_transformers, util
+from allennlp.common.checks import ConfigurationError, check_for_gpu
+from allennlp.data import DatasetReader, Instance, Token, Vocabulary
+from allennlp.data.data_loaders import MultiProcessDataLoader
+from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
+from allennlp.data.fields import TextField
+from allennlp.data.token_indexers import PretrainedTransformerMismatchedIndexer, SingleIdTokenIndexer
+from allennlp.data.tokenizers import PretrainedTransformerTokenizer
+from allennlp.models import Model, SimpleTagger, archival
+from allennlp.modules import TokenEmbedder
+from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
+from allennlp.nn import util as nn_util
+from allennlp.predictors import Predictor
+from allennlp.training.callbacks import WandBCallback
+from allennlp.training.learning_rate_schedulers import LearningRateScheduler, ReduceOnPlateauLearningRateScheduler
+from allennlp.training.moving_average import ExponentialMovingAverage, MovingAverage
+from torch import Tensor
+from torch.optim import SGD
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from elmo_plugin import compat, load
+
+TAGGED = ["the###D cat###N sat###V", "a###D dog###N ran###V", "the###D dog###N sat###V", "a###D cat###N ran###V"]
+COSINE = {"type": "cosine", "t_initial": 8}
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "the", "cat", "##s", "sat"]
+
+
+@pytest.fixture(autouse=True)
+def _repaired() -> None:
+    compat.apply_repairs()  # also inside pytest's own `catch_warnings`
+
+
+@pytest.fixture
+def tagger(tmp_path: Path) -> dict[str, Any]:
+    """Return a config that trains a tagger within a fifth of a second."""
+    data = tmp_path / "tagged.tsv"
+    data.write_text("\n".join(TAGGED))
+    embedder = {"token_embedders": {"tokens": {"type": "embedding", "embedding_dim": 4}}}
+    encoder = {"type": "lstm", "input_size": 4, "hidden_size": 4}
+    return {
+        "dataset_reader": {"type": "sequence_tagging"},
+        "train_data_path": str(data),
+        "validation_data_path": str(data),
+        "model": {"type": "simple_tagger", "text_field_embedder": embedder, "encoder": encoder},
+        "data_loader": {"batch_size": 2},
+        "trainer": {"num_epochs": 2, "optimizer": {"type": "sgd", "lr": 0.5}},
+    }
+
+
+@Model.register("compat_test_tagger")
+class NumpyTagger(SimpleTagger):
+    """A tagger whose metrics are NumPy numbers. Registered as a `Model` with name "compat_test_tagger"."""
+
+    def get_metrics(self, reset: bool = False) -> dict[str, float]:
+        """Return the metrics as NumPy numbers."""
+        return {name: np.float64(value) for name, value in super().get_metrics(reset).items()}
+
+
+@TokenEmbedder.register("compat_test_embedder")
+class CharacterMean(TokenEmbedder):
+    """Stands for ELMo. Registered as a `TokenEmbedder` with name "compat_test_embedder"."""
+
+    def get_output_dim(self) -> int:
+        """Return 1: one number per token."""
+        return 1
+
+    def forward(self, elmo_tokens: Tensor) -> Tensor:
+        """Return the mean of the character ids, (B, T, C) to (B, T, 1)."""
+        return elmo_tokens.float().mean(-1, keepdim=True)
+
+
+def original(owner: Any, name: str) -> Callable[..., Any]:
+    """Return AllenNLP's own function. Skip the test if it needed no repair."""
+    function = getattr(owner, name)
+    if not hasattr(function, "__wrapped__"):
+        pytest.skip(f"{name} needs no repair on this stack")
+    return function.__wrapped__
+
+
+@contextmanager
+def nothing_trusted() -> Iterator[None]:
+    """Remove every type that was added to the types that `torch.load` reads."""
+    trusted = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()
+    try:
+        yield
+    finally:
+        torch.serialization.add_safe_globals(trusted)
+
+
+def train(config: dict[str, Any], folder: Path, num_epochs: int = 2, recover: bool = False) -> None:
+    """Train in this process. With `recover`, train more epochs of the same run."""
+    config = {**config, "trainer": {**config["trainer"], "num_epochs": num_epochs}}
+    if recover:
+        (folder / "config.json").write_text(json.dumps(config))  # AllenNLP compares the two
+    train_model(Params(json.loads(json.dumps(config))), str(folder), recover=recover)
+
+
+def training_state(folder: Path, epochs: int) -> dict[str, Any]:
+    """Read the training state after this many epochs."""
+    return torch.load(folder / f"training_state_e{epochs}_b0.th")
+
+
+@pytest.mark.parametrize(
+    ("model", "scheduler"),
+    [("simple_tagger", {"type": "combined", "schedulers": [[8, COSINE]]}), ("compat_test_tagger", None)],
+    ids=["cosine", "numpy metric"],
+)
+def test_recover_reads_numpy_numbers(
+    tagger: dict[str, Any], tmp_path: Path, model: str, scheduler: Optional[dict[str, Any]]
+) -> None:
+    tagger["model"]["type"] = model
+    tagger["trainer"] |= {"learning_rate_scheduler": scheduler, "validation_metric": "+accuracy"}
+    train(tagger, tmp_path / "run")
+    with nothing_trusted(), pytest.raises(UnpicklingError, match="Weights only load failed"):
+        train(tagger, tmp_path / "run", num_epochs=4, recover=True)
+
+    train(tagger, tmp_path / "run", num_epochs=4, recover=True)
+    train(tagger, tmp_path / "uninterrupted", num_epochs=4)
+    recovered, uninterrupted = training_state(tmp_path / "run", 4), training_state(tmp_path / "uninterrupted", 4)
+    assert recovered["optimizer"]["param_groups"][0]["lr"] == uninterrupted["optimizer"]["param_groups"][0]["lr"]
+    assert recovered["metric_tracker"]["epoch_number"] == 4
+
+
+@pytest.mark.parametrize("number", [np.float64(0.1), np.float32(0.1), np.int64(-3), np.uint8(7), np.bool_(True)])
+@pytest.mark.parametrize("home", [b"numpy.core", b"numpy._core"])
+def test_numpy_numbers_of_either_numpy_are_read(number: Any, home: bytes) -> None:
+    file = io.BytesIO()
+    torch.save({"n": number}, file, _use_new_zipfile_serialization=False)
+    pickled = file.getvalue().replace(b"numpy._core", b"numpy.core").replace(b"numpy.core", home)
+    read = torch.load(io.BytesIO(pickled))["n"]
+    assert read == number and type(read) is type(number)
+
+
+def test_nothing_but_numpy_numbers_is_trusted(tmp_path: Path) -> None:
+    with nothing_trusted():
+        compat.trust_numpy_scalars()
+        added = [entry[0] if isinstance(entry, tuple) else entry for entry in torch.serialization.get_safe_globals()]
+    assert all(entry.__name__ == "scalar" or issubclass(entry, np.dtype) for entry in added)
+    for harmful in (tmp_path, np.array([1, "o"], dtype=object)):
+        torch.save(harmful, tmp_path / "harmful.th")
+        with pytest.raises(UnpicklingError):
+            torch.load(tmp_path / "harmful.th")
+
+
+def test_reduce_on_plateau_reduces_quietly(tagger: dict[str, Any], tmp_path: Path) -> None:
+    optimizer = SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    settings = {"type": "reduce_on_plateau", "patience": 0, "factor": 0.25, "verbose": True}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scheduler = LearningRateScheduler.from_params(Params(dict(settings)), optimizer=optimizer)
+        for metric in (3.0, 2.0, 2.0):
+            scheduler.step(metric)
+    assert optimizer.param_groups[0]["lr"] == 0.25
+
+    tagger["trainer"]["learning_rate_scheduler"] = settings
+    train(tagger, tmp_path / "run")
+    train(tagger, tmp_path / "run", num_epochs=3, recover=True)
+    assert training_state(tmp_path / "run", 3)["learning_rate_scheduler"]["factor"] == 0.25
+
+
+def test_reduce_on_plateau_of_allennlp_fails() -> None:
+    build = original(ReduceOnPlateauLearningRateScheduler, "__init__")
+    optimizer = SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    is_known = "verbose" in inspect.signature(ReduceLROnPlateau).parameters  # torch 2.6, which warns of it
+    with warnings.catch_warnings(), pytest.raises(UserWarning if is_known else TypeError, match="verbose"):
+        warnings.simplefilter("error")
+        build(ReduceOnPlateauLearningRateScheduler.__new__(ReduceOnPlateauLearningRateScheduler), optimizer)
+
+
+def spawning_loader(folder: Path, max_in_memory: Optional[int] = None) -> MultiProcessDataLoader:
+    """Return a loader with one spawned worker, which makes instances, or with `max_in_memory` batches."""
+    data, reader = folder / "tagged.tsv", SequenceTaggingDatasetReader()
+    data.write_text("\n".join(TAGGED))
+    settings: dict[str, Any] = {"max_instances_in_memory": max_in_memory, "start_method": "spawn"}
+    loader = MultiProcessDataLoader(reader, str(data), batch_size=2, num_workers=1, **settings)
+    loader.index_with(Vocabulary.from_instances(reader.read(data)))
+    return loader
+
+
+@pytest.mark.slow
+def test_spawned_worker_loads(tmp_path: Path) -> None:
+    batches: list[Any] = list(spawning_loader(tmp_path))
+    assert [batch["tokens"]["tokens"]["tokens"].shape for batch in batches] == [(2, 3), (2, 3)]
+
+
+@pytest.mark.parametrize("name", ["_start_instance_workers", "_start_batch_workers"])
+def test_spawned_workers_get_a_lock_of_their_context(tmp_path: Path, name: str) -> None:
+    context, given = SpawnContext(), []
+
+    class NeverStarted(SpawnProcess):
+        def start(self) -> None:
+            given.append(self._args)  # type: ignore[attr-defined]
+
+    context.Process = NeverStarted  # type: ignore[misc]
+    queue = context.JoinableQueue()
+    getattr(spawning_loader(tmp_path, max_in_memory=2), name)(queue, context)
+    ((_, _, lock, _),) = given
+    assert lock._is_fork_ctx is queue._rlock._is_fork_ctx is False
+
+
+@pytest.mark.parametrize(("max_in_memory", "name"), [(None, "_start_instance_workers"), (2, "_start_batch_workers")])
+def test_spawned_workers_of_allennlp_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_in_memory: Optional[int], name: str
+) -> None:
+    monkeypatch.setattr(MultiProcessDataLoader, name, original(MultiProcessDataLoader, name))
+    with pytest.raises(RuntimeError, match="fork context is being shared with a process in a spawn context"):
+        list(spawning_loader(tmp_path, max_in_memory))
+
+
+class EndlessReader(DatasetReader):
+    """Yields sentences that fill any queue, so that a worker is writing when it is killed."""
+
+    def __init__(self) -> None:
+        super().__init__(manual_distributed_sharding=True, manual_multiprocess_sharding=True)
+
+    def _read(self, file_path: Any) -> Any:
+        while True:
+            yield Instance({"tokens": TextField([Token("word" * 20)] * 100)})
+
+    def apply_token_indexers(self, instance: Any) -> None:
+        """Give the tokens one indexer."""
+        instance["tokens"].token_indexers = {"tokens": SingleIdTokenIndexer()}
+
+
+@pytest.mark.parametrize("kind", ["instances", "batches"])
+def test_a_killed_worker_is_an_error(kind: str) -> None:
+    loader = MultiProcessDataLoader(
+        EndlessReader(), "", batch_size=2, num_workers=2, max_instances_in_memory=20, start_method="fork"
+    )
+    loader.index_with(Vocabulary())
+    given = iter(loader) if kind == "batches" else iter(loader.iter_instances())
+    others = set(active_children())
+    next(given)
+    killed, other = set(active_children()) - others
+    with pytest.raises(RuntimeError, match=rf"worker \(pid {killed.pid}\) is killed"):
+        os.kill(killed.pid, signal.SIGKILL)  # type: ignore[arg-type]
+        for _ in given:
+            pass
+    given.close()  # type: ignore[attr-defined]  # the error may have come between two items, which leaves it open
+    assert not other.is_alive()
+
+
+@pytest.fixture
+def wandb(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """Replace wandb by a stub of 0.28 or later, whose `util` generates no ids. It records the calls of `init`."""
+    module: Any = types.ModuleType("wandb")
+    module.util = types.SimpleNamespace()
+    module.started = []
+    module.init = lambda **settings: module.started.append(settings)
+    module.save = module.watch = module.log = module.finish = lambda *args, **kwargs: None
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    return module
+
+
+def test_wandb_run_starts_and_resumes_under_one_id(tagger: dict[str, Any], tmp_path: Path, wandb: Any) -> None:
+    tagger["trainer"]["callbacks"] = [{"type": "wandb", "should_log_parameter_statistics": False}]
+    train(tagger, tmp_path / "run")
+    train(tagger, tmp_path / "run", num_epochs=3, recover=True)
+    train(tagger, tmp_path / "another")
+    first, resumed, another = wandb.started
+    assert len(first["id"]) == 8
+    assert resumed["id"] == first["id"] and resumed["resume"] == "auto"
+    assert another["id"] != first["id"]
+
+
+def test_an_older_wandb_generates_its_own_ids(tagger: dict[str, Any], tmp_path: Path, wandb: Any) -> None:
+    wandb.util.generate_id = lambda: "its own"
+    tagger["trainer"]["callbacks"] = ["wandb"]
+    train(tagger, tmp_path / "run")
+    assert wandb.started[0]["id"] == "its own"
+
+
+@pytest.mark.usefixtures("wandb")
+def test_wandb_callback_of_allennlp_fails(
+    tagger: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WandBCallback, "on_start", original(WandBCallback, "on_start"))
+    tagger["trainer"]["callbacks"] = ["wandb"]
+    with pytest.raises(AttributeError, match="generate_id"):
+        train(tagger, tmp_path / "run")
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> str:
+    """Write a folder that transformers loads as a BERT with eleven word pieces."""
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "vocab.txt").write_text("\n".join(VOCABULARY))
+    (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
+    return str(tmp_path / "bert")
+
+
+def test_pretrained_transformer_tokenizes_and_indexes(bert: str) -> None:
+    bare = PretrainedTransformerTokenizer(bert, add_special_tokens=False)
+    assert [token.text for token in bare.tokenize("the cats")] == ["the", "cat", "##s"]
+    marked = PretrainedTransformerTokenizer(bert)
+    assert [token.text for token in marked.tokenize("the cats")] == ["[CLS]", "the", "cat", "##s", "[SEP]"]
+    vocabulary = Vocabulary.from_pretrained_transformer(bert)
+    indexed = PretrainedTransformerMismatchedIndexer(bert).tokens_to_indices([Token("the"), Token("cats")], vocabulary)
+    assert indexed["token_ids"] == [2, 7, 8, 9, 3]
+    assert indexed["offsets"] == [(1, 1), (2, 3)]
+
+
+def test_pretrained_transformer_of_allennlp_fails(bert: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cached_transformers, "get_tokenizer", original(cached_transformers, "get_tokenizer"))
+    with pytest.raises(AttributeError, match="add_special_tokens conflicts with the method"):
+        PretrainedTransformerTokenizer(bert)
+
+
+@pytest.fixture
+def classifier(tmp_path: Path) -> dict[str, Any]:
+    """Return a config of `basic_classifier` that reads only characters."""
+    data = tmp_path / "labelled.jsonl"
+    data.write_text('{"text": "the cat sat", "label": "cat"}\n{"text": "a dog", "label": "dog"}\n')
+    indexers = {"elmo": {"type": "elmo_characters"}}
+    embedder = {"token_embedders": {"elmo": {"type": "compat_test_embedder"}}}
+    pooling = {"type": "boe", "embedding_dim": 1}
+    return {
+        "dataset_reader": {"type": "text_classification_json", "tokenizer": "just_spaces", "token_indexers": indexers},
+        "train_data_path": str(data),
+        "validation_data_path": str(data),
+        "model": {"type": "basic_classifier", "text_field_embedder": embedder, "seq2vec_encoder": pooling},
+        "data_loader": {"batch_size": 2},
+        "trainer": {"optimizer": "adam"},
+    }
+
+
+def test_basic_classifier_trains_and_predicts_on_characters_alone(classifier: dict[str, Any], tmp_path: Path) -> None:
+    train(classifier, tmp_path / "run")
+    questions = [{"sentence": "a cat"}, {"sentence": "dog"}]
+    answers = Predictor.from_path(str(tmp_path / "run")).predict_batch_json(questions)
+    assert [answer["tokens"] for answer in answers] == [[], []]
+    assert all(answer["label"] in ("cat", "dog") for answer in answers)
+
+
+def test_basic_classifier_of_allennlp_fails(
+    classifier: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "get_token_ids_from_text_field_tensors"
+    monkeypatch.setattr(nn_util, name, original(nn_util, name))
+    with pytest.raises(NotImplementedError, match="guessing the right token ids"):
+        train(classifier, tmp_path / "run")
+
+
+def test_token_ids_are_still_found_or_rejected() -> None:
+    characters, ids = torch.ones(2, 3, 50, dtype=torch.long), torch.ones(2, 3, dtype=torch.long)
+    find = nn_util.get_token_ids_from_text_field_tensors
+    assert find({"elmo": {"elmo_tokens": characters}, "tokens": {"tokens": ids}}) is ids
+    none = find({"elmo": {"elmo_tokens": characters}})
+    assert none.shape == (2, 0) and none.dtype == torch.long
+    for unknown in (
+        {},
+        {"elmo": {"elmo_tokens": characters[0]}},
+        {"characters": {"token_characters": characters}},
+        {"elmo": {"elmo_tokens": characters}, "characters": {"token_characters": characters}},
+    ):
+        with pytest.raises(NotImplementedError):
+            find(unknown)
+
+
+def warnings_of(action: Callable[[], Any], silenced: bool = True) -> list[str]:
+    """Return the warnings of `action` if all warnings are shown, except for files that Python closes itself."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)
+        if silenced:
+            compat.apply_repairs()
+        action()
+    return [str(warning.message) for warning in caught]
+
+
+def test_training_causes_no_warnings(tagger: dict[str, Any], tmp_path: Path) -> None:
+    noisy = warnings_of(lambda: train(tagger, tmp_path / "noisy"), silenced=False)
+    assert noisy and all("torch.cuda.amp.autocast" in message for message in noisy)
+    assert warnings_of(lambda: train(tagger, tmp_path / "quiet")) == []
+
+
+def test_a_transformer_encoder_causes_no_warnings(tagger: dict[str, Any], tmp_path: Path) -> None:
+    sizes = {"input_dim": 4, "num_layers": 1, "num_attention_heads": 2, "feedforward_hidden_dim": 4}
+    tagger["model"]["encoder"] = {"type": "pytorch_transformer", **sizes}
+    noisy = warnings_of(lambda: train(tagger, tmp_path / "noisy"), silenced=False)
+    assert any("nested" in message for message in noisy)
+    assert warnings_of(lambda: train(tagger, tmp_path / "quiet")) == []
+
+
+def test_warnings_of_user_code_are_shown() -> None:
+    (message,) = warnings_of(lambda: torch.cuda.amp.autocast(False))
+    assert "torch.cuda.amp.autocast" in message
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_boe_keeps_the_type_of_its_input_and_bfloat16_has_a_tiny_value(dtype: torch.dtype) -> None:
+    tokens, mask = torch.ones(2, 3, 4, dtype=dtype), torch.tensor([[True, True, False], [False] * 3])
+    found = BagOfEmbeddingsEncoder(4, averaged=True)(tokens, mask)
+    assert torch.equal(found, torch.tensor([[1.0] * 4, [0.0] * 4], dtype=dtype))
+    assert torch.zeros(1, dtype=dtype) + nn_util.tiny_value_of_dtype(dtype) > 0
+    with pytest.raises(TypeError, match="floating point"):
+        nn_util.tiny_value_of_dtype(torch.long)
+
+
+def test_half_precision_of_allennlp_fails() -> None:
+    encoder = BagOfEmbeddingsEncoder(4, averaged=True)
+    mixed = original(BagOfEmbeddingsEncoder, "forward")(encoder, torch.ones(2, 3, 4).half(), torch.ones(2, 3).bool())
+    assert mixed.dtype == torch.float32
+    with pytest.raises(TypeError, match="bfloat16"):
+        original(nn_util, "tiny_value_of_dtype")(torch.bfloat16)
+
+
+def test_a_function_that_was_imported_before_is_replaced_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example, `from allennlp.commands.train import train_model` comes before `import elmo_plugin`."""
+    owner, user, other = (types.ModuleType(name) for name in ("compat_owner", "compat_user", "compat_other"))
+    for module in (owner, user, other):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        module.answer = lambda: 1  # type: ignore[attr-defined]
+    user.answer = owner.answer
+    compat.replace_once(owner, "answer", lambda original: original() + 1)
+    assert [module.answer() for module in (owner, user, other)] == [2, 2, 1]
+
+
+def test_repairs_are_idempotent() -> None:
+    places = [
+        (ReduceOnPlateauLearningRateScheduler, "__init__"),
+        (MultiProcessDataLoader, "_start_instance_workers"),
+        (WandBCallback, "on_start"),
+        (cached_transformers, "get_tokenizer"),
+        (nn_util, "get_token_ids_from_text_field_tensors"),
+        (BagOfEmbeddingsEncoder, "forward"),
+        (nn_util, "tiny_value_of_dtype"),
+    ]
+
+    def state() -> list[Any]:
+        repaired = [getattr(*place) for place in places]
+        return [repaired, set(torch.serialization.get_safe_globals()), list(warnings.filters)]
+
+    before = state()
+    compat.apply_repairs()
+    assert state() == before
+
+
+@pytest.fixture
+def evil_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write an archive whose member `outside` would be unpacked outside its folder."""
+    (tmp_path / "unpacked").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "unpacked"))
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as archive:
+        for name in ("config.json", "../../outside"):
+            archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+    return tmp_path / "model.tar.gz"
+
+
+def test_without_its_repair_an_archive_writes_outside_its_folder(
+    evil_archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archival, "tarfile", tarfile)
+    with archival.extracted_archive(evil_archive):
+        assert evil_archive.with_name("outside").exists()
+
+
+def test_an_archive_writes_nothing_outside_its_folder(evil_archive: Path) -> None:
+    with pytest.raises(tarfile.FilterError, match="outside the destination"), archival.extracted_archive(evil_archive):
+        raise AssertionError("it was unpacked")
+    assert not evil_archive.with_name("outside").exists()
+    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz.*outside"):
+        load(evil_archive, "trained")
+
+
+@pytest.mark.parametrize(("is_repaired", "wanted"), [(True, 0.5), (False, 1.0)])
+def test_a_restored_moving_average_averages_the_weights_of_the_model(
+    is_repaired: bool, wanted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_repaired:
+        monkeypatch.setattr(MovingAverage, "load_state_dict", original(MovingAverage, "load_state_dict"))
+    weight = torch.nn.Parameter(torch.zeros(1))
+    average = ExponentialMovingAverage([("weight", weight)], decay=0.5)
+    average.load_state_dict(copy.deepcopy(average.state_dict()))
+    weight.data += 1
+    average.apply()
+    average.assign_average_value()
+    assert weight.item() == wanted
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="none is available"):
+        check_for_gpu(77)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_its_repair_torch_raises_first() -> None:
+    if torch.__version__ >= "2.7":
+        pytest.skip("later releases of torch name the device")
+    with pytest.raises(RuntimeError, match="accelerator"):
+        original(util, "int_to_device")(77)
