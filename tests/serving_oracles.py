@@ -13,7 +13,7 @@ import uvicorn
 
 from elmo_plugin.serving import Limits, ServedModel, make_app
 
-FILES = Path(__file__).parent / "fixtures" / "version_0_1"
+FILES = Path(__file__).parent / "fixtures" / "models"
 JSON = {"Content-Type": "application/json"}
 
 

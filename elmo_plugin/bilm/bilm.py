@@ -182,7 +182,7 @@ class BiLM(nn.Module):
         """Check that the weights about to be loaded have the sizes of this biLM."""
         try:
             options, _ = read_extra_state(state)
-        except (AttributeError, KeyError, ValueError) as error:
+        except (AttributeError, KeyError, ValueError, ConfigurationError) as error:
             raise ConfigurationError(f"the biLM's '_extra_state' in the state dict: {error}") from error
         if options.contextualizer is None:  # earlier versions of this package did not store it
             options = replace(options, contextualizer=self.options.contextualizer)

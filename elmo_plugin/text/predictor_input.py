@@ -6,7 +6,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Instance
 from allennlp.data.fields import TextField
 
-from elmo_plugin.common.json_text import parse_json
+from elmo_plugin.common import parse_json
 
 MOST_TOKENS = 2**17
 """The longest text of a predictor. A tagger on `english-tiny` takes 21 kB per token, 2.8 GB for such a text."""

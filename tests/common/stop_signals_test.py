@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from elmo_plugin import stop_signals
-from elmo_plugin.common import Stopped, on_stop_signal, stop
+from elmo_plugin.common import Stopped, on_stop_signal, stop, stop_signals
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 

