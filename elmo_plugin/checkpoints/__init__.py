@@ -14,7 +14,7 @@ from elmo_plugin.checkpoints.checkpoint_format import (
     load_checkpoint,
     load_sizes,
 )
-from elmo_plugin.checkpoints.conversion import FORMATS, Conversion, convert
+from elmo_plugin.checkpoints.conversion import FORMATS, Conversion, convert, save_bilm, write_checkpoint
 from elmo_plugin.checkpoints.files import Location, bundled_folder, bundled_names, local_file
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import Native
@@ -63,4 +63,6 @@ __all__ = [
     "read_weights",
     "read_words",
     "resolve_bilm",
+    "save_bilm",
+    "write_checkpoint",
 ]

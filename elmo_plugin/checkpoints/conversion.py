@@ -1,19 +1,19 @@
-"""Convert a biLM from one format to another, and add a warm state on request."""
+"""Write a biLM in any format, or convert one from one format to another, and add a warm state on request."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-import torch
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import CharacterLevelEncoder, warm_up
+from elmo_plugin.bilm import BiLM, CharacterLevelEncoder, precision_of, undo_int8, warm_up
 from elmo_plugin.checkpoints.bilm_tf import SUFFIXES as HDF5_SUFFIXES
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, build_bilm, load_checkpoint
+from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, build_bilm, load_checkpoint
 from elmo_plugin.checkpoints.files import Location
 from elmo_plugin.checkpoints.hub import write_hub_folder
 from elmo_plugin.checkpoints.many_langs import ManyLangs
@@ -51,10 +51,74 @@ def convert(
 
     source : `Location`
         A path or URL in any format, or the name of a bundled biLM.
-    target : `Path`
-        The file of a native checkpoint, or the folder for the files of another format.
     warm_on : `Optional[Path]`
         A text to compute the warm state on, one tokenized sentence per line: a plain, `.gz` or `.xz` file, or `-`.
+    target, to, dtype, license
+        See `write_checkpoint`.
+
+    Raises `ConfigurationError` for files that cannot be read or written, and for a biLM that the format cannot hold.
+    """
+    form = _format(target, to, dtype, license)
+    if warm_on is not None and WARM_STATE in FORMATS[form]:
+        raise ConfigurationError(f"'warm_on': the format {form} has no place for a warm state; use native or bilm-tf")
+    with Tqdm.tqdm(total=2, desc="reading, then writing", unit=" steps") as progress:
+        checkpoint = load_checkpoint(source)
+        progress.update()
+        if warm_on is not None:
+            checkpoint = _with_warm_state(checkpoint, warm_on)
+        try:
+            written = write_checkpoint(checkpoint, target, form, dtype, license)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"'{source}': {error}") from error
+        progress.update()
+    return written
+
+
+def save_bilm(
+    bilm: BiLM,
+    target: Path,
+    to: Optional[str] = None,
+    dtype: str = "float32",
+    license: Optional[str] = None,
+    vocabulary: Optional[list[str]] = None,
+) -> Conversion:
+    """Write a biLM, such as one that was fine-tuned, in one of `FORMATS`. The biLM itself stays as it is.
+
+    >>> bilm = build_bilm(load_checkpoint("english-tiny"))
+    >>> save_bilm(bilm, Path("tuned.safetensors")).checkpoint.options == bilm.options  # doctest: +SKIP
+    True
+
+    # Parameters
+
+    bilm : `BiLM`
+    vocabulary : `Optional[list[str]]`
+        The lines of its vocabulary, if it reads words.
+    target, to, dtype, license
+        See `write_checkpoint`.
+
+    Raises `ConfigurationError` if the files cannot be written, and for a biLM that the format cannot hold.
+    """
+    if precision_of(bilm) == "int8":
+        bilm = deepcopy(bilm)
+        undo_int8(bilm)
+    weights = {name: value for name, value in bilm.state_dict().items() if name != EXTRA_STATE}
+    return write_checkpoint(Checkpoint(bilm.options, weights, vocabulary=vocabulary), target, to, dtype, license)
+
+
+def write_checkpoint(
+    checkpoint: Checkpoint,
+    target: Path,
+    to: Optional[str] = None,
+    dtype: str = "float32",
+    license: Optional[str] = None,
+) -> Conversion:
+    """Write a checkpoint in one of `FORMATS`, without the parts that the format has no place for.
+
+    # Parameters
+
+    checkpoint : `Checkpoint`
+    target : `Path`
+        The file of a native checkpoint, or the folder for the files of another format.
     to : `Optional[str]`
         One of `FORMATS`. The default is `native` if `target` ends with `.safetensors`, else `bilm-tf`.
     dtype : `str`
@@ -62,45 +126,36 @@ def convert(
     license : `Optional[str]`
         The licence in the model card of `hub`, such as `apache-2.0`; see `write_hub_folder`.
 
-    Raises `ConfigurationError` for files that cannot be read or written, and for a biLM that the format cannot hold.
+    Raises `ConfigurationError` if the files cannot be written, and for a biLM that the format cannot hold.
     """
-    form, numbers = _format(target, to), number_type(dtype, "dtype")
-    if form not in ("native", "hub") and dtype != "float32":
-        raise ConfigurationError(f"'dtype': expected float32 for the format {form}, got {dtype}; use the native format")
-    if form != "hub" and license is not None:
-        raise ConfigurationError(f"'license': expected none, because the format {form} has no model card; use hub")
-    if warm_on is not None and WARM_STATE in FORMATS[form]:
-        raise ConfigurationError(f"'warm_on': the format {form} has no place for a warm state; use native or bilm-tf")
-    with Tqdm.tqdm(total=2, desc="reading, then writing", unit=" steps") as progress:
-        read = load_checkpoint(source)
-        progress.update()
-        if read.options.contextualizer is not None and form not in ("native", "hub"):
-            raise ConfigurationError(f"'{source}': the format {form} holds LSTMs only, expected native or hub")
-        checkpoint, left_out = _without_misfits(read if warm_on is None else _with_warm_state(read, warm_on), form)
-        files = _write(checkpoint, target, form, numbers, license)
-        progress.update()
+    form, numbers = _format(target, to, dtype, license), number_type(dtype, "dtype")
+    if checkpoint.options.contextualizer is not None and form not in ("native", "hub"):
+        raise ConfigurationError(f"the format {form} holds LSTMs only, expected native or hub")
+    checkpoint, left_out = _without_misfits(checkpoint, form)
+    files = []
+    if form == "native":
+        Native().write(checkpoint, target, numbers)
+    elif form == "hub":
+        files = write_hub_folder(checkpoint, target, numbers, license)
+    else:
+        files = (BilmTf() if form == "bilm-tf" else ManyLangs()).write(checkpoint, target)
     return Conversion(checkpoint, left_out, files)
 
 
-def _write(checkpoint: Checkpoint, target: Path, form: str, numbers: torch.dtype, license: Optional[str]) -> list[str]:
-    """Write a checkpoint in a format, and return the names of the files in a folder."""
-    if form == "native":
-        Native().write(checkpoint, target, numbers)
-        return []
-    if form == "hub":
-        return write_hub_folder(checkpoint, target, numbers, license)
-    return (BilmTf() if form == "bilm-tf" else ManyLangs()).write(checkpoint, target)
-
-
-def _format(target: Path, to: Optional[str]) -> str:
+def _format(target: Path, to: Optional[str], dtype: str, license: Optional[str]) -> str:
     """Return the format to write. Raises `ConfigurationError` if it cannot be written, or not to this target."""
     form = to or ("native" if target.suffix == SUFFIX else "bilm-tf")
+    number_type(dtype, "dtype")
     if form == "allennlp" or target.name.endswith(".tar.gz"):
         raise ConfigurationError(
             f"expected one of the formats {', '.join(FORMATS)}, got an archive, which `allennlp train` writes"
         )
     if form not in FORMATS:
         raise ConfigurationError(f"expected one of the formats {', '.join(FORMATS)}, got '{form}'")
+    if form not in ("native", "hub") and dtype != "float32":
+        raise ConfigurationError(f"'dtype': expected float32 for the format {form}, got {dtype}; use the native format")
+    if form != "hub" and license is not None:
+        raise ConfigurationError(f"'license': expected none, because the format {form} has no model card; use hub")
     if form == "native":
         check_target(target)
     elif target.suffix in FILE_SUFFIXES:

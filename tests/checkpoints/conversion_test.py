@@ -9,6 +9,7 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.bilm import precision_of, set_precision
 from elmo_plugin.checkpoints import (
     BilmTf,
     Checkpoint,
@@ -18,6 +19,7 @@ from elmo_plugin.checkpoints import (
     build_bilm,
     convert,
     load_checkpoint,
+    save_bilm,
 )
 from elmo_plugin.checkpoints.hub import write_hub_folder
 from elmo_plugin.text import batch_to_ids
@@ -169,3 +171,15 @@ def test_what_a_failed_write_leaves_can_be_collected(name: str, tmp_path: Path) 
     with disk_of(4096), pytest.raises(ConfigurationError, match="cannot be written"):
         CheckpointFormat.by_name(name)().write(checkpoint, tmp_path)
     gc.collect()  # Python 3.12.1 crashes on a view of a `BytesIO` in the cycle of a traceback (gh-77894)
+
+
+@pytest.mark.parametrize("target", ["bilm.safetensors", "bilm"])
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_a_bilm_in_memory_is_saved_in_any_format(tmp_path: Path, target: str, precision: str) -> None:
+    bilm = build_bilm(pretrained())
+    expected = bilm(batch_to_ids(SENTENCES)).layers
+    set_precision(bilm, precision)
+    save_bilm(bilm, tmp_path / target)
+    assert precision_of(bilm) == precision
+    found = build_bilm(load_checkpoint(tmp_path / target))(batch_to_ids(SENTENCES)).layers
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6 if precision == "float32" else 0.1)
