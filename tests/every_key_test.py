@@ -168,7 +168,7 @@ def components(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[
             ("Vocabulary", "text_shards"): Component({"files": str(text)}),
             **{
                 ("Tokenizer", name): Component(use=lambda tokenizer: tokenizer.tokenize("a b"))
-                for name in ("spacy_blank", "just_tabs")
+                for name in ("ascii_spaces", "spacy_blank", "just_tabs")
             },
             ("TokenIndexer", "elmo_many_langs"): Component(use=indexed),
             ("DatasetReader", "column_tags"): Component(use=lambda reader: list(reader.read(str(columns)))),

@@ -9,6 +9,7 @@ from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.embedding import Corpus, Embedder
+from elmo_plugin.text import split_tokens
 
 
 class Query(NamedTuple):
@@ -65,7 +66,7 @@ def find_query(sentence: str, word: str) -> Query:
     Raises `ConfigurationError` if the sentence does not contain the word, or contains it more than once and no number
     is given.
     """
-    tokens = sentence.split()
+    tokens = split_tokens(sentence)
     form, _, number = (word, "", "") if word in tokens else word.rpartition(":")
     positions = [position for position, token in enumerate(tokens) if token == form]
     if number.isdecimal() and 1 <= int(number) <= len(positions):

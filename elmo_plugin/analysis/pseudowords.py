@@ -12,7 +12,7 @@ from more_itertools import grouper, unique_everseen
 
 from elmo_plugin.analysis.labelled_sentences import LabelledSentence
 from elmo_plugin.analysis.probing import Task, nearest_sense
-from elmo_plugin.text import TextFile
+from elmo_plugin.text import TextFile, split_tokens
 
 MIN_COUNT, MAX_COUNT = 50, 500
 """The allowed counts of a word in the text: enough to average over, and not so many that the word dominates."""
@@ -86,4 +86,4 @@ def conflate(sentences: Iterable[list[str]], pairs: Iterable[Pair]) -> Iterator[
 
 
 def _sentences(text: Path, limit: Optional[int]) -> Iterator[list[str]]:
-    return (line.split() for line in islice(TextFile(text).lines(), limit))
+    return (split_tokens(line) for line in islice(TextFile(text).lines(), limit))

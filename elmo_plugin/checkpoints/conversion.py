@@ -19,7 +19,7 @@ from elmo_plugin.checkpoints.hub import write_hub_folder
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import SUFFIX, Native, check_target
 from elmo_plugin.lstm import number_type
-from elmo_plugin.text import TextFile
+from elmo_plugin.text import TextFile, split_tokens
 
 SENTENCES_PER_BATCH = 64
 SOFTMAX, VOCABULARY, WARM_STATE = "softmax", "vocabulary", "warm state"
@@ -187,7 +187,7 @@ def _with_warm_state(checkpoint: Checkpoint, text: Path) -> Checkpoint:
     encoder = bilm.token_encoder
     if not isinstance(encoder, CharacterLevelEncoder):
         raise ConfigurationError("'warm_on': expected a biLM that reads characters, got one that reads words")
-    sentences = (line.split() for line in TextFile(text).lines())
+    sentences = (split_tokens(line) for line in TextFile(text).lines())
 
     def batches() -> Iterator[Tensor]:
         while batch := list(islice(sentences, SENTENCES_PER_BATCH)):

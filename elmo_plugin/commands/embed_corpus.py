@@ -69,9 +69,9 @@ disk is full, the same command resumes it and embeds only the missing parts. At
 the end the parts are moved into the output. Parts and output together never
 take more than a tenth more disk space than the output.
 
-Tokens are separated by white space. With --split tab they are separated by
-tabs, as in the `plain` input of ELMoForManyLangs, so tokens may contain spaces
-or be empty. With --split spacy the text need not be tokenized.
+Tokens are separated by ASCII white space. With --split tab they are separated
+by tabs, as in the `plain` input of ELMoForManyLangs, so tokens may contain
+spaces or be empty. With --split spacy the text need not be tokenized.
 
 Use four processes; each writes a shard such as vectors-00000-of-00004.hdf5:
   torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m allennlp \\
@@ -82,7 +82,7 @@ vectors.hdf5, which links to the shards and reads as if it held them. For npz
 and parquet there is only the manifest.
 """
 
-SPLITS = {"space": "just_spaces", "tab": "just_tabs", "spacy": "spacy_blank"}
+SPLITS = {"space": "ascii_spaces", "tab": "just_tabs", "spacy": "spacy_blank"}
 """The tokenizer for each value of --split. The name of the tokenizer is accepted, too."""
 ENDINGS = {"": "hdf5", ".h5": "hdf5"}
 """The formats of endings that are not themselves the name of a format."""

@@ -31,7 +31,7 @@ Read tokenized text, and take the phenomenon from another key:
 The biLM must have its softmax: a bundled name, a .safetensors file that
 `convert-elmo` wrote, or an archive or run of the model `bilm`.
 """
-SPLITS = {"spacy": "spacy_blank", "space": "just_spaces"}
+SPLITS = {"spacy": "spacy_blank", "space": "ascii_spaces"}
 
 
 @Subcommand.register("minimal-pairs")

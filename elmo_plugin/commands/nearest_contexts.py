@@ -5,12 +5,12 @@ from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Tokenizer
 
 from elmo_plugin.analysis import Search, find_query, neighbors_page, search
 from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bilm
 from elmo_plugin.commands.endings import print_page
 from elmo_plugin.embedding import Corpus
+from elmo_plugin.text import AsciiSpacesTokenizer
 
 ABOUT = "Find the tokens of a text whose contextual vectors are nearest to a word's."
 EXAMPLE = """allennlp nearest-contexts english-tiny novels.txt \\
@@ -76,6 +76,6 @@ def run(args: argparse.Namespace) -> None:
     queries = list(map(find_query, args.query, args.word))
     embedder = load_bilm(args)
     layer = embedder.shape[0] - 1 if args.layer is None else args.layer
-    corpus = Corpus(args.text, Tokenizer.by_name("just_spaces")())
+    corpus = Corpus(args.text, AsciiSpacesTokenizer())
     found = search(embedder, corpus, queries, Search(layer, args.k, args.same_word, args.sentences))
     print_page(neighbors_page(queries, found, layer), "contexts.md")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional, Union
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
 
-from elmo_plugin.text import JustTabsTokenizer, OpenText, TextFile
+from elmo_plugin.text import WHITE_SPACE, JustTabsTokenizer, OpenText, TextFile
 
 CHARACTERS_IN_WINDOW = 2**18
 """The size of a window in characters, line ends included: some 50,000 tokens, which are sorted by length together."""
@@ -131,7 +131,7 @@ class Corpus:
 
     def _text(self, line: str) -> str:
         # Where tabs separate tokens, a tab at either end of a line marks an empty token.
-        return line.rstrip("\r\n") if isinstance(self._tokenizer, JustTabsTokenizer) else line.strip()
+        return line.rstrip("\r\n") if isinstance(self._tokenizer, JustTabsTokenizer) else line.strip(WHITE_SPACE)
 
 
 def _cut(lines: Iterable[str]) -> Iterator[list[str]]:

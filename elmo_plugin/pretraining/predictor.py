@@ -16,12 +16,12 @@ from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.perplexity import perplexity_of
 from elmo_plugin.pretraining.vocabulary import UNKNOWN_ID
 from elmo_plugin.pretraining.word_ids import WordIds
-from elmo_plugin.text import as_tokens, instance_words, read_line, read_question
+from elmo_plugin.text import as_tokens, instance_words, read_line, read_question, split_tokens
 
 
 @Predictor.register("bilm")
 class BiLMPredictor(Predictor):
-    """Scores `{"tokens": [...]}`, or `{"sentence": "…"}` split at white space. Both may be empty.
+    """Scores `{"tokens": [...]}`, or `{"sentence": "…"}` split at ASCII white space. Both may be empty.
 
     The answer for n tokens has these keys; logarithms are natural and over the full softmax:
 
@@ -77,7 +77,7 @@ class BiLMPredictor(Predictor):
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         """Return an instance of the words. Raises `ConfigurationError` if both keys are missing."""
         question = read_question(json_dict)
-        words = question.split() if isinstance(question, str) else question
+        words = split_tokens(question) if isinstance(question, str) else question
         return Instance({"tokens": TextField(as_tokens(words))})
 
 

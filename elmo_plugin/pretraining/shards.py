@@ -17,7 +17,7 @@ from allennlp.data.fields import TextField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
 
 from elmo_plugin.common import at_least
-from elmo_plugin.text import TextFile, as_tokens
+from elmo_plugin.text import WHITE_SPACE, TextFile, as_tokens, split_tokens
 
 BLOCK = 65536
 """The number of sentences that are shuffled together, and the most that a reader holds in memory."""
@@ -47,13 +47,13 @@ def find_shards(pattern: str) -> list[Path]:
 
 
 def read_lines(shard: Path) -> Iterator[str]:
-    """Yield the lines of a shard that contain a token; `line.split()` gives the tokens.
+    """Yield the lines of a shard that contain a token; `split_tokens` gives the tokens.
 
     Raises `ConfigurationError` if the shard cannot be read to its end, is not UTF-8, or contains no token.
     """
     is_empty = True
     for line in TextFile(shard).lines():
-        if line and not line.isspace():
+        if line.strip(WHITE_SPACE):
             is_empty = False
             yield line
     if is_empty:
@@ -96,7 +96,7 @@ class SentenceStream:
         finished, skipped = start
         for index, shard in enumerate(order[finished:], finished):
             for read, line in enumerate(self._lines(epoch, shard, skipped), skipped + 1):
-                yield line.split(), (index, read)
+                yield split_tokens(line), (index, read)
             skipped = 0
 
     @cached_property
@@ -106,7 +106,7 @@ class SentenceStream:
         The first access reads the whole corpus.
         """
         lines = chain.from_iterable(map(read_lines, self.shards))
-        return sum(len(line.split()) + 1 for line in Tqdm.tqdm(lines, desc="counting tokens", unit=" sentences"))
+        return sum(len(split_tokens(line)) + 1 for line in Tqdm.tqdm(lines, desc="counting tokens", unit=" sentences"))
 
     def _lines(self, epoch: int, shard: int, skipped: int) -> Iterator[str]:
         lines = read_lines(self.shards[shard])

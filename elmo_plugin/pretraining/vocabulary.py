@@ -14,6 +14,7 @@ from allennlp.data.vocabulary import DEFAULT_OOV_TOKEN, DEFAULT_PADDING_TOKEN
 from elmo_plugin.checkpoints import Checkpoint, Location, load_checkpoint, local_file, read_words
 from elmo_plugin.common import at_least
 from elmo_plugin.pretraining.shards import find_shards, read_lines
+from elmo_plugin.text import split_tokens
 
 MARKS = ["<S>", "</S>", "<UNK>"]
 """The first lines of a vocabulary file: sentence begin, sentence end, unknown word (bilm-tf's README)."""
@@ -33,7 +34,7 @@ def count_words(shards: list[Path]) -> Counter[str]:
     counts: Counter[str] = Counter()
     lines = chain.from_iterable(map(read_lines, shards))
     for line in Tqdm.tqdm(lines, desc="counting words", unit=" sentences"):
-        counts.update(line.split())
+        counts.update(split_tokens(line))
     return counts
 
 

@@ -7,6 +7,7 @@ from typing import Union
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.common import did_you_mean
+from elmo_plugin.text import split_tokens
 
 
 class RequestError(Exception):
@@ -45,7 +46,7 @@ class Limits:
     def check_given(self, given: Sequence[Union[str, list[str]]]) -> None:
         """Raise `RequestError` for too many sentences, and for texts that are too long to be tokenized."""
         at_most(self.sentences, len(given), "'sentences'", "sentences")
-        self.check_words([each.split() if isinstance(each, str) else each for each in given])
+        self.check_words([split_tokens(each) if isinstance(each, str) else each for each in given])
 
     def check_words(self, sentences: Sequence[Sequence[str]]) -> None:
         """Raise `RequestError` for sentences with too many words or with words that are too long."""

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Tokenizer
 
 from elmo_plugin.analysis import Neighbor, Query, nearest_uses
 from elmo_plugin.embedding import Corpus, Embedder
+from elmo_plugin.text import AsciiSpacesTokenizer, split_tokens
 
 MOST_WORDS = 512
 """Longer sentences are not searched."""
@@ -41,7 +41,7 @@ class TextIndex:
         self._embedder = embedder
         self._texts: list[str] = []
         self._lines: dict[str, array[int]] = {}
-        for window in Corpus(path, Tokenizer.by_name("just_spaces")()).windows():
+        for window in Corpus(path, AsciiSpacesTokenizer()).windows():
             for sentence in window.sentences[: None if sentences is None else sentences - window.start]:
                 self._add(sentence.text, sentence.tokens)
             if sentences is not None and len(self._texts) >= sentences:
@@ -57,7 +57,7 @@ class TextIndex:
         """Return the nearest uses of each question's word, layer by layer from layer 1."""
         nearest = []
         for query, k in questions:
-            sentences = {line: self._texts[line - 1].split() for line in self._lines.get(query.word, ())}
+            sentences = {line: split_tokens(self._texts[line - 1]) for line in self._lines.get(query.word, ())}
             nearest.append(nearest_uses(self._embedder, sentences, query, k))
         return nearest
 

@@ -24,7 +24,8 @@ from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length
 from elmo_plugin.text.predictor_input import instance_words, read_line, read_question, without_lone_surrogates
 from elmo_plugin.text.sentences import token_lists
 from elmo_plugin.text.text_file import OpenText, TextFile
-from elmo_plugin.text.tokenizer import JustTabsTokenizer, SpacyBlankTokenizer, as_tokens
+from elmo_plugin.text.tokenizer import AsciiSpacesTokenizer, JustTabsTokenizer, SpacyBlankTokenizer, as_tokens
+from elmo_plugin.text.white_space import WHITE_SPACE, split_tokens
 
 __all__ = [
     "BEGIN_OF_SENTENCE",
@@ -35,6 +36,8 @@ __all__ = [
     "N_CHARACTERS",
     "PADDING",
     "TOKENS_PER_BATCH",
+    "WHITE_SPACE",
+    "AsciiSpacesTokenizer",
     "JustTabsTokenizer",
     "ManyLangsIndexer",
     "OpenText",
@@ -51,6 +54,7 @@ __all__ = [
     "read_line",
     "read_question",
     "spellings",
+    "split_tokens",
     "token_lists",
     "without_lone_surrogates",
     "word_ids",

@@ -1,4 +1,4 @@
-"""Tokenizers: one by spaCy's rules, without a trained pipeline to download, and one that splits at tabs."""
+"""Tokenizers: one by spaCy's rules, without a trained pipeline to download, and two of tokenized text."""
 
 import re
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import Token, Tokenizer
 
 from elmo_plugin.text.predictor_input import without_lone_surrogates
+from elmo_plugin.text.white_space import split_tokens
 
 LONGEST_RUN = 512
 """Longer runs of characters without white space are cut: spaCy takes quadratic time for them, 11 s for 8,000 `(`."""
@@ -70,6 +71,21 @@ class SpacyBlankTokenizer(Tokenizer):
         # The pipeline itself rejects texts of more than a million characters, a limit meant for parsers.
         pipeline = spacy.blank(self._language)
         self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
+
+
+@Tokenizer.register("ascii_spaces")
+class AsciiSpacesTokenizer(Tokenizer):
+    """Split a text at ASCII white space and nowhere else: tokens may contain no-break spaces. See `split_tokens`.
+
+    Registered as a `Tokenizer` with name `ascii_spaces`.
+
+    >>> AsciiSpacesTokenizer().tokenize("New\u00a0York is  big")
+    [New\xa0York, is, big]
+    """
+
+    def tokenize(self, text: str) -> list[Token]:
+        """Return the tokens of `text`."""
+        return [Token(token) for token in split_tokens(text)]
 
 
 @Tokenizer.register("just_tabs")
