@@ -11,7 +11,6 @@ import numpy as np
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.bilm import identity
 from elmo_plugin.common import check_made_with
 from elmo_plugin.embedding.corpus import CHARACTERS_IN_WINDOW, SMALLEST_WINDOW, WINDOWS_OF_A_SIZE, Corpus, Window
 from elmo_plugin.embedding.embedder import Embedder
@@ -152,11 +151,8 @@ class CorpusEmbedder:
 
     def run(self) -> dict[str, Any]:
         """Return everything that the arrays depend on except the text, as JSON values."""
-        elmo = self._embedder.elmo
-        mix = {name: value.tolist() for name, value in elmo.mixes[0].state_dict().items()}
         return {
-            **identity(elmo.bilm, elmo.initial_state),
-            "mix": {"type": type(elmo.mixes[0]).__name__, **mix},
+            **self._embedder.identity(),
             "shape": list(self.layout.shape),
             "type of numbers": self.layout.dtype,
             "tokens per batch": self._tokens_per_batch,

@@ -1,9 +1,11 @@
 """Load a biLM and embed tokenized sentences as NumPy arrays."""
 
+import json
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from hashlib import blake2b
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Optional, Union, cast
@@ -14,7 +16,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import extracted_archive, load_archive
 from torch import Tensor
 
-from elmo_plugin.bilm import CharacterLevelEncoder, InitialState, precision_of
+from elmo_plugin.bilm import CharacterLevelEncoder, InitialState, identity, precision_of
 from elmo_plugin.checkpoints import (
     Location,
     WordIds,
@@ -113,6 +115,17 @@ class Embedder:
         sizes = self.elmo.bilm.options
         apart = (sizes.num_layers, -1, sizes.layer_dim)
         return apart if self._layers_apart else (-1, self.elmo.get_output_dim())
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything that the arrays depend on except the sentences, as JSON values."""
+        mix = self.elmo.mixes[0]
+        words = self.word_id.words if isinstance(self.word_id, WordIds) else []
+        return {
+            **identity(self.elmo.bilm, self.elmo.initial_state),
+            "vocabulary": blake2b(json.dumps(words).encode(), digest_size=16).hexdigest(),
+            "mix": {"type": type(mix).__name__, **{name: value.tolist() for name, value in mix.state_dict().items()}},
+            "shape": list(self.shape),
+        }
 
     def embed(self, sentences: Sentences) -> list[np.ndarray]:
         """Return the array of each tokenized sentence, in float32.

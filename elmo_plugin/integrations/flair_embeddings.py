@@ -1,5 +1,7 @@
 """ELMo as word embeddings for flair. Import this module before flair loads a model that was saved with them."""
 
+import json
+from hashlib import blake2b
 from typing import Any, Optional, final
 
 import flair
@@ -54,15 +56,17 @@ class ElmoEmbeddings(TokenEmbeddings):
         initial_state: Optional[str] = None,
         saved_bilm: Optional[bytes] = None,
     ) -> None:
-        self.name = f"elmo-{model}-{embedding_mode}"
-        self.static_embeddings = True
-        super().__init__()
         if saved_bilm is None:
             in_files = options_file is not None or weight_file is not None
             keys = bilm_keys(None if in_files else model, options_file, weight_file)
             embedder = load_by_keys(keys, embedding_mode, precision, -1, initial_state)
         else:
             embedder = load_bytes(saved_bilm, model, embedding_mode, precision, initial_state)
+        # flair keeps the vectors of a token by name, so the name stands for everything that they depend on.
+        digest = blake2b(json.dumps(embedder.identity()).encode(), digest_size=8).hexdigest()
+        self.name = f"elmo-{embedding_mode}-{digest}"
+        self.static_embeddings = True
+        super().__init__()
         self._embedder = side_by_side(embedder)
         self._params: dict[str, Any] = {
             "model": model,

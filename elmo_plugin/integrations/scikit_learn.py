@@ -7,7 +7,7 @@ from allennlp.common.checks import ConfigurationError
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from elmo_plugin.embedding import Embedder, load
-from elmo_plugin.integrations.texts import Texts, Tokenize, pooling_named, side_by_side, tokenized
+from elmo_plugin.integrations.texts import Texts, Tokenize, pooling_named, side_by_side, tokenized, versions_of_files
 
 
 @final
@@ -86,11 +86,9 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             self._loaded = keys, side_by_side(load(*keys))
         return self._loaded[1]
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({"initial_state": None, **state})  # earlier versions' pickles lack it
-
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_loaded"}
+        # joblib's `Memory`, as in `make_pipeline(…, memory=…)`, recognizes a call by the pickle of the transformer.
+        return {**super().__getstate__(), "_loaded": None, "_versions": versions_of_files(self.bilm)}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

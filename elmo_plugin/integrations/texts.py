@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache
+from pathlib import Path
 from typing import Optional, Union
 
 import numpy as np
@@ -15,6 +16,18 @@ Tokenize = Callable[[str], Sequence[str]]
 
 POOLINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"mean": mean, "max": maximum}
 """The functions that pool the vectors of a text's tokens into one vector."""
+
+
+def versions_of_files(bilm: str) -> list[tuple[str, int, int]]:
+    """Return the name, size and time of each file of a biLM at a local path, or nothing for any other location.
+
+    Caches of other libraries recognize a call by the pickle of its objects. With these values in the pickle, they do
+    not take results that were computed before a file was replaced.
+    """
+    path = Path(bilm)
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    statuses = [(str(file.relative_to(path)), file.stat()) for file in files if file.is_file()]
+    return [(name, status.st_size, status.st_mtime_ns) for name, status in statuses]
 
 
 def side_by_side(embedder: Embedder) -> Embedder:

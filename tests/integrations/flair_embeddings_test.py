@@ -17,7 +17,8 @@ from flair.trainers import ModelTrainer
 
 import elmo_plugin
 from elmo_plugin.integrations.flair_embeddings import ElmoEmbeddings
-from tests.task_oracles import D, L
+from tests.oracles import lively, write_files
+from tests.task_oracles import D, L, small_bilm
 
 TEXTS = [["The", "ship", "left", "Boston", "."], ["She", "sold", "bread"]]
 flair.device = torch.device("cpu")
@@ -80,6 +81,28 @@ def test_a_tagger_on_a_stack_trains_and_what_it_saves_needs_no_other_file(
         loaded.predict(other, embedding_storage_mode="cpu", return_probabilities_for_all_classes=True)
         np.testing.assert_array_equal(vectors(one), vectors(other))
         assert probabilities(one) == probabilities(other)
+
+
+def test_other_files_or_settings_never_leave_their_vectors_on_a_sentence(small: str, warm: str, tmp_path: Path) -> None:
+    """flair skips tokens that have vectors under the same name."""
+    options_file, weight_file = write_files(tmp_path / "other", lively(small_bilm(), scale=0.5))
+    several = [
+        ElmoEmbeddings(options_file=f"{small}/options.json", weight_file=f"{small}/weights.hdf5"),
+        ElmoEmbeddings(options_file=options_file, weight_file=weight_file),
+        ElmoEmbeddings(warm),
+        ElmoEmbeddings(warm, initial_state="warm"),
+        ElmoEmbeddings(warm, precision="int8"),
+    ]
+    sentence = Sentence(TEXTS[0])
+    for embeddings in several:
+        alone = Sentence(TEXTS[0])
+        embeddings.embed(alone)
+        embeddings.embed(sentence)
+        for token, wanted in zip(sentence, alone, strict=True):
+            found = token.get_embedding([embeddings.name])
+            np.testing.assert_array_equal(found, wanted.get_embedding([embeddings.name]))
+    # The small biLM and the warm one from a zero state have the same weights.
+    assert len({embeddings.name for embeddings in several}) == 4
 
 
 def test_sentences_with_unusual_tokens_have_the_same_vectors_alone(small: str) -> None:

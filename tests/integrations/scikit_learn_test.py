@@ -178,11 +178,3 @@ def test_a_warm_start_is_a_parameter_that_loads_again_when_it_changes(warm: str,
         ElmoVectorizer(small, initial_state="warm").fit(TEXTS)
     with pytest.raises(ConfigurationError, match="'initial_state': expected 'zero' or 'warm', got 'carried'"):
         ElmoVectorizer(small, initial_state="carried").fit(TEXTS)
-
-
-def test_a_pickle_without_an_initial_state_starts_from_zeros(small: str) -> None:
-    vectorizer = ElmoVectorizer(small)
-    earlier = {name: value for name, value in vectorizer.__getstate__().items() if name != "initial_state"}
-    found = ElmoVectorizer.__new__(ElmoVectorizer)
-    found.__setstate__(earlier)
-    np.testing.assert_array_equal(found.transform(TOKENS), vectorizer.transform(TOKENS))
