@@ -2,11 +2,9 @@
 
 import doctest
 import importlib
-import re
 from pathlib import Path
 
 import pytest
-from allennlp.common import Registrable
 
 import elmo_plugin  # noqa: F401
 
@@ -24,18 +22,3 @@ def test_examples_run(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     result = doctest.testmod(importlib.import_module(module), optionflags=options)
     assert result.attempted and not result.failed
-
-
-OF_COMMANDS = {"Subcommand", "CheckpointFormat", "VectorFile"}
-"""Registries whose classes no config names."""
-
-
-def test_each_class_that_a_config_names_shows_an_example() -> None:
-    without = {
-        cls.__name__
-        for base, components in Registrable._registry.items()
-        for cls, _ in components.values()
-        if cls.__module__.startswith("elmo_plugin") and base.__name__ not in OF_COMMANDS
-        if not re.search(">>> |```", cls.__doc__ or "")
-    }
-    assert not without

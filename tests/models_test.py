@@ -59,7 +59,11 @@ def embedded_and_arrived(model: Model) -> tuple[list[Tensor], list[Tensor]]:
     return embedded, arrived
 
 
-@each_config
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=() if path.stem in ("bcn", "crf_tagger") else pytest.mark.slow) for path in CONFIGS],
+    ids=lambda path: path.stem,
+)
 def test_a_model_is_trained_with_elmo_at_both_ends_of_its_rnn(path: Path, tmp_path: Path) -> None:
     training = job(path, tmp_path)
     encoder = only(ElmoEnhancedEncoder, training.model)
@@ -76,17 +80,15 @@ def test_a_model_is_trained_with_elmo_at_both_ends_of_its_rnn(path: Path, tmp_pa
         assert torch.equal(layer.weight, torch.eye(len(layer.weight))) and not layer.bias.any()
 
 
-@pytest.mark.parametrize(("path", "end"), zip(CONFIGS, cycle(["input", "output"]), strict=False))
+@pytest.mark.parametrize(("path", "end"), [*zip(CONFIGS, cycle(["input", "output"]), strict=False)])
 def test_one_end_and_another_bilm_are_a_field_away(path: Path, end: str, tmp_path: Path) -> None:
     bilms = ROOT / "training_configs/lib/bilms.libsonnet"
     training = job(path, tmp_path, f"{{ elmo_at:: ['{end}'], bilm:: (import '{bilms}').tiny }}")
     encoder = only(ElmoEnhancedEncoder, training.model)
     assert [encoder.input_mix is not None, encoder.output_mix is not None] == [end == "input", end == "output"]
-    assert training.run()["training_loss"] > 0
 
 
 @each_config
 def test_the_baseline_without_elmo_is_a_field_away(path: Path, tmp_path: Path) -> None:
     training = job(path, tmp_path, "{ bilm:: null }")
     assert not any(isinstance(part, ElmoEnhancedEncoder | ElmoTokenEmbedder) for part in training.model.modules())
-    assert training.run()["training_loss"] > 0

@@ -21,6 +21,8 @@ from elmo_plugin.text import batch_to_ids
 from experiments.text_of import texts
 from tests.task_oracles import allennlp
 
+pytestmark = pytest.mark.slow  # three biLMs and ten classifiers are trained
+
 ROOT = Path(__file__).parent.parent
 SYSTEMS = ROOT / "training_configs/systems"
 TASKS = {
@@ -110,7 +112,6 @@ def name_of(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name_of(path) for path in CLASSIFIERS])
 def test_a_classifier_is_trained_and_needs_its_bilm_no_more(name: str, classifiers: Path) -> None:
     metrics = json.loads((classifiers / name / "metrics.json").read_text())
