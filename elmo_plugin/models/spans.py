@@ -1,7 +1,7 @@
-"""Spans and the tags that encode them: IOB1, BIO, BIOUL and BMES; conversion, checks and F1."""
+"""Spans and the tags that encode them: the coding schemes of data, the label encodings of models, and F1."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -13,14 +13,35 @@ from allennlp.training.metrics import Metric, SpanBasedF1Measure
 Spans = list[tuple[str, tuple[int, int]]]
 """The label of each span with its first and its last token."""
 
+
+class Scheme(NamedTuple):
+    """A coding scheme: one of AllenNLP's label encodings, perhaps with other letters, or read from right to left."""
+
+    encoding: str
+    letters: dict[str, str]
+    """The prefix of each tag, and the same prefix in the encoding."""
+    needs: str = ""
+    """The prefixes that a span of several tokens always has."""
+    mirrored: bool = False
+
+
 # IOB1 marks the first token of a span (B) only if it follows a span of the same type, BIO (IOB2) always. BIOUL also
-# marks the last token of a span (L) and spans of one token (U).
-PREFIXES = {"IOB1": [*"BIO"], "BIO": [*"BIO"], "BIOUL": [*"BIOUL"]}
-"""The coding schemes that can be read, with the prefixes of their tags."""
+# marks the last token of a span and spans of one token (L and U; E and S in BIOES and BMES, and M for I in BMES). IOE1
+# and IOE2 mark the last token (E) where IOB1 and IOB2 mark the first.
+SCHEMES = {
+    "BIO": Scheme("BIO", {"B": "B", "I": "I", "O": "O"}, "B"),
+    "IOB1": Scheme("IOB1", {"B": "B", "I": "I", "O": "O"}),
+    "BIOUL": Scheme("BIOUL", {"B": "B", "I": "I", "O": "O", "U": "U", "L": "L"}, "BL"),
+    "BIOES": Scheme("BIOUL", {"B": "B", "I": "I", "O": "O", "E": "L", "S": "U"}, "BE"),
+    "BMES": Scheme("BIOUL", {"B": "B", "M": "I", "E": "L", "S": "U", "O": "O"}, "BE"),
+    "IOE2": Scheme("BIO", {"I": "I", "O": "O", "E": "B"}, "E", mirrored=True),
+    "IOE1": Scheme("IOB1", {"I": "I", "O": "O", "E": "B"}, mirrored=True),
+}
+"""The coding schemes that can be read, the ones that are most likely first."""
+OTHER_NAMES = {"IOB2": "BIO", "BILOU": "BIOUL", "BILUO": "BIOUL", "IOBES": "BIOES", "BMESO": "BMES"}
+"""Names that other libraries give to these schemes."""
 TARGETS = ("BIO", "BIOUL")
 """The coding schemes that tags can be converted to."""
-ENDS = {"BIOUL": "L", "BMES": "E"}
-"""The prefix for the last token of a longer span."""
 
 
 def bioul_to_bio(tags: Iterable[str]) -> list[str]:
@@ -43,53 +64,83 @@ TAGS_TO_SPANS: dict[str, Callable[[list[str], list[str]], Spans]] = {
     "BIOUL": bioul_tags_to_spans,
     "BMES": span_utils.bmes_tags_to_spans,
 }
+"""The label encodings of models, which are those that AllenNLP has constraints for. Its BMES has no O."""
 
 
 def convert_tags(tags: list[str], scheme: str, target: str) -> list[str]:
-    """Convert well-formed tags of `scheme` to `target`, BIO or BIOUL."""
+    """Convert well-formed tags of `scheme` to `target`, BIO or BIOUL.
+
+    >>> convert_tags(["I-PER", "E-PER", "O"], "IOE2", "BIOUL")
+    ['B-PER', 'L-PER', 'O']
+    """
     if scheme == target:
         return tags
-    bioul = tags if scheme == "BIOUL" else to_bioul(tags, encoding=scheme)
+    encoding, letters, _, mirrored = SCHEMES[scheme]
+    tags = [letters[tag[0]] + tag[1:] for tag in (reversed(tags) if mirrored else tags)]
+    bioul = tags if encoding == "BIOUL" else to_bioul(tags, encoding=encoding)
+    if mirrored:
+        bioul = [{"B": "L", "L": "B"}.get(tag[0], tag[0]) + tag[1:] for tag in reversed(bioul)]
     return bioul if target == "BIOUL" else bioul_to_bio(bioul)
 
 
 def first_invalid_tag(tags: list[str], scheme: str) -> Optional[int]:
     """Return the index of the first tag that `scheme` does not allow after the previous tags.
 
-    If the sentence ends inside a span, it is the index of the last tag. IOB1 allows any order of tags, so only the form
-    of a tag can be wrong.
+    If the sentence ends inside a span, it is the index of the last tag. A mirrored scheme is checked from right to
+    left. IOB1 and IOE1 allow any order of tags, so only the form of a tag can be wrong.
     """
+    encoding, letters, _, mirrored = SCHEMES[scheme]
+    order = range(len(tags))[:: -1 if mirrored else 1]
     previous = ("START", "")
-    for index, tag in enumerate(tags):
-        prefix, _, entity = tag.partition("-")
-        if prefix not in PREFIXES[scheme] or (prefix == "O" and tag != "O"):
+    for index in order:
+        prefix, _, entity = tags[index].partition("-")
+        if prefix not in letters or (prefix == "O" and tags[index] != "O"):
             return index
-        if scheme != "IOB1" and not is_transition_allowed(scheme, *previous, prefix, entity):
+        current = (letters[prefix], entity)
+        if encoding != "IOB1" and not is_transition_allowed(encoding, *previous, *current):
             return index
-        previous = (prefix, entity)
-    return None if is_transition_allowed(scheme, *previous, "END", "") else len(tags) - 1
+        previous = current
+    return None if is_transition_allowed(encoding, *previous, "END", "") else order[-1]
 
 
 def check_label_encoding(label_encoding: str, labels: Collection[str]) -> None:
-    """Raise `ConfigurationError` for an unknown encoding, and for labels that do not belong to it."""
+    """Raise `ConfigurationError` for an unknown encoding, and for labels that do not belong to it.
+
+    The error names the keys that fit the labels.
+    """
+    own = {label for label in labels if not label.startswith("@@")}  # AllenNLP's own entries of a vocabulary
     if label_encoding not in TAGS_TO_SPANS:
-        raise ConfigurationError(
-            f"'label_encoding': expected null or one of {[*TAGS_TO_SPANS]}, got {label_encoding!r}"
-        )
-    prefixes = {label[:1] for label in labels}
-    end = ENDS.get(label_encoding)
-    if end and prefixes & {"B", "I", "M"} and end not in prefixes:
-        raise ConfigurationError(
-            f"'label_encoding' {label_encoding!r}: expected labels that begin with {end} for the last token of a span, "
-            "got none; perhaps the labels are in 'BIO'"
-        )
-    # The name of each encoding consists of its prefixes. AllenNLP's own entries of a vocabulary begin with @@.
-    others = sorted(label for label in labels if label[:1] not in label_encoding and not label.startswith("@@"))
+        expected = f"expected null or one of {[*TAGS_TO_SPANS]}, got {label_encoding!r}"
+        raise ConfigurationError(f"'label_encoding': {expected}; {_fitting_keys(own)}")
+    others = _misfits(own, label_encoding)
+    if label_encoding == "BMES":
+        others += sorted(own & {"O"})
     if others:
         raise ConfigurationError(
             f"'label_encoding' {label_encoding!r}: expected labels of this encoding, got {', '.join(others[:5])}; "
-            "set null for labels that encode no spans"
+            f"{_fitting_keys(own)}"
         )
+
+
+def _misfits(labels: set[str], scheme: str) -> list[str]:
+    """Return the labels that are not tags of `scheme`, or else those of types without a prefix that it needs."""
+    _, letters, needs, _ = SCHEMES[scheme]
+    others = {label for label in labels if label[:1] not in letters or label[1:2] not in ("", "-")}
+    in_spans = {label for label in labels - others if label != "O" and label[:1] not in "US"}
+    lacking = {label for label in in_spans if not {each + label[1:] for each in needs} <= in_spans}
+    return sorted(others) or sorted(lacking)
+
+
+def _fitting_keys(labels: set[str]) -> str:
+    """Return advice which keys fit the labels, for the end of an error."""
+    scheme = next((scheme for scheme in SCHEMES if not _misfits(labels, scheme)), None)
+    if scheme is None:
+        return "set null for labels that encode no spans"
+    if scheme in TAGS_TO_SPANS and not (scheme == "BMES" and "O" in labels):
+        return f"the labels fit {scheme!r}"
+    return f"the labels fit {scheme!r}: let 'column_tags' convert them, with 'coding_scheme' {scheme!r} and " + (
+        "'convert_to_coding_scheme' 'BIOUL', and set 'label_encoding' 'BIOUL'"
+    )
 
 
 class SpanF1(Metric):

@@ -67,7 +67,10 @@ class TextFile:
             try:
                 line = encoded.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                got = f"byte 0x{error.object[error.start]:02x} ({error.reason})"
+                got = (
+                    f"byte 0x{error.object[error.start]:02x} ({error.reason}); if the text is in another encoding, "
+                    "convert it, for example with iconv -f WINDOWS-1252 -t UTF-8"
+                )
                 raise ConfigurationError(f"{self._name}, line {number}: expected UTF-8 text, got {got}") from error
             if number == 1 and not line.endswith("\n") and "\r" in line.rstrip("\r"):
                 raise ConfigurationError(

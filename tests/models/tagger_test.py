@@ -142,8 +142,15 @@ def test_l2_on_the_mixes_alone_is_the_papers_lambda(tmp_path: Path) -> None:
     ("encoding", "labels", "facts"),
     [
         ("bio", ["O"], ["'bio'", "BIO", "IOB1", "BIOUL", "BMES"]),
-        ("BIO", ["DT", "NN", "IN", "O"], ["DT, NN", "'BIO'"]),
-        ("BIOUL", ["O", "B-PER", "I-PER"], ["'BIOUL'", "begin with L"]),
+        ("BIO", ["DT", "NN", "IN", "O"], ["DT, IN, NN", "set null"]),
+        ("BIO", ["EVENT", "O"], ["EVENT", "set null"]),
+        ("BIO", ["O", "I-PER", "I-LOC", "B-LOC"], ["I-PER", "the labels fit 'IOB1'"]),
+        ("BIO", ["O", "B-PER", "L-PER", "U-PER"], ["L-PER", "the labels fit 'BIOUL'"]),
+        ("BIOUL", ["O", "B-PER", "I-PER"], ["B-PER", "the labels fit 'BIO'"]),
+        ("BIOUL", ["O", "B-X", "E-X", "S-X"], ["E-X", "'coding_scheme' 'BIOES'", "'convert_to_coding_scheme' 'BIOUL'"]),
+        ("BIOES", ["O", "B-X", "E-X", "S-X"], ["'coding_scheme' 'BIOES'", "'convert_to_coding_scheme' 'BIOUL'"]),
+        ("BMES", ["O", "B-X", "M-X", "E-X"], ["got O", "'coding_scheme' 'BMES'"]),
+        ("IOB2", ["O", "B-X", "I-X"], ["'IOB2'", "the labels fit 'BIO'"]),
     ],
 )
 def test_labels_of_another_encoding_are_an_error_that_names_some(
@@ -154,8 +161,8 @@ def test_labels_of_another_encoding_are_an_error_that_names_some(
     with pytest.raises(ConfigurationError, match="'label_encoding'") as caught:
         Model.from_params(Params(tagger(deepcopy(ELMO), label_encoding=encoding)), vocab=vocab)
     assert all(fact in str(caught.value) for fact in facts)
-    check_label_encoding("BIOUL", ["O", "U-PER"])
-    check_label_encoding("BIOUL", ["O", "B-PER", "L-PER"])
+    for encoding, right in (("BIOUL", "O U-PER"), ("BIOUL", "O B-PER L-PER"), ("BMES", "B-X E-X"), ("IOB1", "O B-X")):
+        check_label_encoding(encoding, right.split())
 
 
 def test_a_reader_without_elmos_indexer_is_an_error_that_names_what_it_has() -> None:

@@ -2,8 +2,8 @@
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Collection, Iterator, Sequence
+from operator import sub
 from os import fspath
 from typing import Any, NamedTuple, Optional, Union
 
@@ -14,27 +14,41 @@ from allennlp.data.token_indexers import SingleIdTokenIndexer
 
 from elmo_plugin.common import at_least
 from elmo_plugin.models.readers.rows import Location, delimiter_hint, line_error, read_lines, show_columns
-from elmo_plugin.models.spans import PREFIXES, TARGETS, convert_tags, first_invalid_tag
-from elmo_plugin.text import as_tokens
+from elmo_plugin.models.spans import OTHER_NAMES, SCHEMES, TARGETS, convert_tags, first_invalid_tag
+from elmo_plugin.text import as_tokens, split_tokens
 
 logger = logging.getLogger(__name__)
 
-# `str.split` would also split at no-break spaces and the like, which tokens may contain.
-BLANKS = re.compile(r"[ \t]+")
+DOCUMENT = "-DOCSTART-"
+"""The first token of the line that begins a document in CoNLL-2003. It stands after the index if there is one."""
 # CoNLL-U, "Words, Tokens and Empty Nodes": 1 is a word, 1-2 a multiword range, 8.1 an empty node.
 WORD_ID = re.compile(r"[0-9]+")
 OTHER_ID = re.compile(r"[0-9]+[-.][0-9]+")
-# A CoNLL-U file begins with a comment that has one of the format's own keys, or with a row of an id and nine columns.
-CONLLU_COMMENT = re.compile(r"# *(?:newdoc|newpar|(?:sent_id|text|global\.columns) *=)")
-CONLLU_ROW = re.compile(r"(?:1|1-[0-9]+)(?:\t[^\t]+){9}$")
+CONLLU_WIDTH = 10
+SAMPLE = 10
+"""The number of sentences after which the reader checks that the token column holds tokens."""
+TAG = re.compile(r"O|[BIESLUM]-.+")
+HEADER = (
+    {"token", "tokens", "word", "words", "form", "text"},
+    {"tag", "tags", "label", "labels", "ner", "ner_tags", "pos"},
+)
+"""Names of the two columns in files with a header, in lower case."""
 
 
-class Row(NamedTuple):
+class TaggedToken(NamedTuple):
     """A token and its tag, with their line number."""
 
     line: int
     token: str
     tag: str
+
+
+class Line(NamedTuple):
+    """A line of a sentence, split into columns."""
+
+    number: int
+    text: str
+    columns: list[str]
 
 
 @DatasetReader.register("column_tags")
@@ -44,16 +58,21 @@ class ColumnTagsReader(DatasetReader):
     Supported formats: CoNLL-2000 (https://www.clips.uantwerpen.be/conll2000/chunking/); CoNLL-2003
     (https://www.clips.uantwerpen.be/conll2003/ner/), where `-DOCSTART-` lines also end a sentence; WNUT-17
     (https://noisy-text.github.io/2017/emerging-rare-entities.html) with `"delimiter": "\\t"`; CoNLL-U
-    (https://universaldependencies.org/format.html) with `"conllu": true`. A file may be compressed (.gz or .xz), and
-    may have Windows line ends, a byte order mark, and no line end at its end.
+    (https://universaldependencies.org/format.html) with `"conllu": true`; and files whose first column is an index, as
+    in CoNLL-2009, with `"token_column": 1`. A file may be compressed (.gz or .xz), and may have Windows line ends, a
+    byte order mark, and no line end at its end.
+
+    A line that begins with `#` is a comment if it stands before the first token of a sentence, and either has another
+    number of columns than the tokens, or has an equals sign as a column or in the tag's column: `# text = …`,
+    `# id 31 domain=dev`. Any other `#` begins a token, such as a hashtag.
 
     Each `Instance` has the fields `tokens` (`TextField`), `tags` (`SequenceLabelField`, if there are tags) and
     `metadata` with the key `words`. A sentence without tokens gets one empty token, because no RNN reads a sequence of
     length 0.
 
     Raises `ConfigurationError` naming the file and the line for a line that is not UTF-8 text, a row with more or fewer
-    columns than the first row, an empty token or tag, and a tag that `coding_scheme` does not allow there; and for a
-    file without a sentence.
+    columns than the rows before, an empty token or tag, and a tag that `coding_scheme` does not allow there; for a
+    token column that holds numbers, tags or underscores instead of tokens; and for a file without a sentence.
 
     Registered as a `DatasetReader` with name `column_tags`. In a config:
 
@@ -68,17 +87,19 @@ class ColumnTagsReader(DatasetReader):
     # Parameters
 
     token_column, tag_column : `int`, optional (default = `0` and `-1`; with `conllu` `1` and `3`, FORM and UPOS)
-        The columns of the token and its tag, counted from 0, or from the end with negative numbers.
-    delimiter : `str`, optional (default = any run of spaces and tabs; with `conllu` a tab)
+        The columns of the token and its tag, counted from 0, or from the end with negative numbers. If both are counted
+        from 0, sentences may have different numbers of columns, as in CoNLL-2009.
+    delimiter : `str`, optional (default = any run of ASCII white space; with `conllu` a tab)
         The separator of columns. With `"\\t"` tokens may contain spaces.
     conllu : `bool`, optional (default = `False`)
-        Read CoNLL-U: skip comments, multiword ranges (`1-2`) and empty nodes (`8.1`). In the other formats a `#` begins
-        an ordinary token.
+        Read CoNLL-U: skip comments, multiword ranges (`1-2`) and empty nodes (`8.1`).
     coding_scheme : `str`, optional (default = `None`)
-        How the tags encode spans: `IOB1`, `BIO` (IOB2) or `BIOUL`. The tags are checked against it. `None` accepts any
-        tags. For BIO tags in which some spans begin with I, use `IOB1`, which reads both.
+        How the tags encode spans: `BIO` (also called IOB2), `IOB1`, `BIOUL` (BILOU), `BIOES` (IOBES), `BMES`, `IOE1` or
+        `IOE2`. The tags are checked against it. `None` accepts any tags. For BIO tags in which some spans begin with I,
+        use `IOB1`, which reads both.
     convert_to_coding_scheme : `str`, optional (default = `None`)
-        `BIO` or `BIOUL`, or `None` to keep the tags of the file.
+        `BIO` or `BIOUL`, or `None` to keep the tags of the file. `elmo_tagger` needs it for `BIOES`, `IOE1` and `IOE2`,
+        and for `BMES` with O.
     token_indexers : `Dict[str, TokenIndexer]`, optional (default = `{"tokens": SingleIdTokenIndexer()}`)
         How tokens become ids; `elmo_characters` for ELMo.
     label_namespace : `str`, optional (default = `"labels"`)
@@ -107,16 +128,20 @@ class ColumnTagsReader(DatasetReader):
             manual_multiprocess_sharding=True,
             serialization_dir=serialization_dir,
         )
-        _check_schemes(coding_scheme, convert_to_coding_scheme)
         if delimiter == "":
-            raise ConfigurationError("'delimiter': expected one character or more, or null for spaces and tabs, got ''")
+            raise ConfigurationError("'delimiter': expected one character or more, or null for white space, got ''")
         token_default, tag_default = (1, 3) if conllu else (0, -1)
         self._token_column = token_default if token_column is None else token_column
         self._tag_column = tag_default if tag_column is None else tag_column
         self._delimiter = "\t" if conllu and delimiter is None else delimiter
         self._conllu = conllu
-        self._coding_scheme = coding_scheme
-        self._target_scheme = convert_to_coding_scheme
+        self._coding_scheme = _scheme("coding_scheme", coding_scheme, SCHEMES)
+        self._target_scheme = _scheme("convert_to_coding_scheme", convert_to_coding_scheme, TARGETS)
+        if self._target_scheme and not self._coding_scheme:
+            raise ConfigurationError(
+                f"'coding_scheme': expected the scheme of the file, one of {', '.join(SCHEMES)}, to convert to "
+                f"'convert_to_coding_scheme' {convert_to_coding_scheme}, got null"
+            )
         self._token_indexers = token_indexers or {"tokens": SingleIdTokenIndexer()}
         self._label_namespace = label_namespace
 
@@ -144,66 +169,131 @@ class ColumnTagsReader(DatasetReader):
             self._check_tags(file_path, sentence)
             yield self.text_to_instance([row.token for row in sentence], [row.tag for row in sentence])
 
-    def _sentences(self, file_path: Location) -> Iterator[list[Row]]:
-        """Yield the rows of each sentence. Every worker reads them all, so every worker reports an empty file."""
-        empty = True
-        for is_row, rows in groupby(self._rows(file_path), key=lambda row: row is not None):
-            if is_row:
-                empty = False
-                yield [row for row in rows if row is not None]
-        if empty:
+    def _sentences(self, file_path: Location) -> Iterator[list[TaggedToken]]:
+        """Yield each sentence. Every worker reads them all, so every worker reports what is wrong with the file."""
+        sample: list[list[TaggedToken]] = []
+        first: Optional[Line] = None  # the row that says how many columns there are
+        may_differ = not self._conllu and min(self._token_column, self._tag_column) >= 0
+        comments = 0
+        for lines in self._blocks(file_path):
+            rows = self._without_comments(file_path, lines, first)
+            comments += len(lines) - len(rows)
+            if not rows:
+                continue
+            if first is None or may_differ:
+                first = rows[0]
+                self._check_first_row(file_path, first)
+            sentence = [token for row in rows for token in self._tagged_token(file_path, row, first)]
+            if not sentence:
+                continue
+            if len(sample) < SAMPLE:
+                sample.append(sentence)
+                if len(sample) == SAMPLE:
+                    self._check_tokens(file_path, sample)
+            yield sentence
+        if not sample:
             raise ConfigurationError(f"{fspath(file_path)}: expected sentences, one token per line, got none")
+        if len(sample) < SAMPLE:
+            self._check_tokens(file_path, sample)
+        if comments:
+            logger.info("%s: %d comments are left out", fspath(file_path), comments)
 
-    def _rows(self, file_path: Location) -> Iterator[Optional[Row]]:
-        """Yield each row, and `None` where a sentence ends."""
-        first_line, width = 0, 0
+    def _blocks(self, file_path: Location) -> Iterator[list[Line]]:
+        """Yield the lines between blank lines and lines that begin a document, each split into columns."""
+        block: list[Line] = []
         for number, line in enumerate(read_lines(file_path), 1):
-            if self._conllu and line.startswith("#"):
-                continue
-            # In CoNLL-2003 the line that begins a document has spaces between its columns, whatever the delimiter.
-            if not line.strip() or line.split()[0] == "-DOCSTART-":
-                yield None
-                continue
-            line = line.rstrip("\r\n")
-            if "\r" in line:
+            text = line.rstrip("\r\n")
+            if "\r" in text:
                 raise line_error(file_path, number, "a line that ends with \\n or \\r\\n", "\\r inside it")
-            columns = BLANKS.split(line.strip(" \t")) if self._delimiter is None else line.split(self._delimiter)
-            if not width:
-                first_line, width = number, len(columns)
-                self._check_first_row(file_path, number, line, columns)
-            if len(columns) != width:
-                expected = f"{width} columns, as in line {first_line}"
-                got = show_columns(columns) + delimiter_hint(columns, self._delimiter)
-                raise line_error(file_path, number, expected, got)
-            if self._conllu and OTHER_ID.fullmatch(columns[0]):
-                continue
-            if self._conllu and not WORD_ID.fullmatch(columns[0]):
-                expected = "an id of CoNLL-U (1, 1-2 or 8.1) in the first column, or 'conllu' false for other formats"
-                raise line_error(file_path, number, expected, repr(columns[0]))
-            row = Row(number, columns[self._token_column], columns[self._tag_column].strip())
-            if not row.token or not row.tag:
-                raise line_error(file_path, number, "a token and a tag that are not empty", show_columns(columns))
-            yield row
+            # The line that begins a document has spaces between its columns, whatever the delimiter.
+            if not text.strip() or (DOCUMENT in text and DOCUMENT in split_tokens(text)[:2]):
+                if block:
+                    yield block
+                block = []
+            else:
+                columns = split_tokens(text) if self._delimiter is None else text.split(self._delimiter)
+                block.append(Line(number, text, columns))
+        if block:
+            yield block
 
-    def _check_first_row(self, file_path: Location, number: int, line: str, columns: list[str]) -> None:
-        """Check that the file is not CoNLL-U unless `conllu` is set, and that both columns exist and differ.
+    def _without_comments(self, file_path: Location, lines: list[Line], first: Optional[Line]) -> list[Line]:
+        """Return the lines of a sentence without the comments before it, or with `conllu` without any comments."""
+        if not lines[0].text.startswith("#"):
+            return lines
+        if self._conllu:
+            return [line for line in lines if not line.text.startswith("#")]
+        row = next((line for line in lines if not line.text.startswith("#")), first)
+        if row is None:  # all lines up to here begin with #, so the width is that of the first one that does not
+            blocks = (line for block in self._blocks(file_path) for line in block)
+            row = next((line for line in blocks if not line.text.startswith("#")), lines[-1])
+        for index, (_, text, columns) in enumerate(lines):
+            is_row = len(columns) == len(row.columns) and "=" not in columns and "=" not in columns[self._tag_column]
+            if is_row or not text.startswith("#"):
+                return lines[index:]
+        return []
 
-        In CoNLL-U read as another format, ids would be tokens and comments rows. In a file split at the wrong
-        delimiter, there is one column and each token would be its own tag.
+    def _tagged_token(self, file_path: Location, row: Line, first: Line) -> Iterator[TaggedToken]:
+        """Yield the token of a row and its tag, or nothing for a row of CoNLL-U that is not a word."""
+        number, _, columns = row
+        if len(columns) != len(first.columns):
+            expected = f"{len(first.columns)} columns, as in line {first.number}"
+            raise line_error(
+                file_path, number, expected, show_columns(columns) + delimiter_hint(columns, self._delimiter)
+            )
+        is_other_id = OTHER_ID.fullmatch(columns[0]) is not None
+        if self._conllu and not is_other_id and not WORD_ID.fullmatch(columns[0]):
+            expected = "an id of CoNLL-U (1, 1-2 or 8.1) in the first column, or 'conllu' false for other formats"
+            raise line_error(file_path, number, expected, repr(columns[0]))
+        if is_other_id and not self._conllu and self._token_column > 0 and len(columns) == CONLLU_WIDTH:
+            raise line_error(file_path, number, "'conllu' true to skip what is not a word", f"the id {columns[0]!r}")
+        if self._conllu and is_other_id:
+            return
+        token, tag = columns[self._token_column], columns[self._tag_column].strip()
+        if not token or not tag:
+            raise line_error(file_path, number, "a token and a tag that are not empty", show_columns(columns))
+        yield TaggedToken(number, token, tag)
+
+    def _check_first_row(self, file_path: Location, row: Line) -> None:
+        """Check that both columns exist and differ, and that the row is neither of CoNLL-U nor a header.
+
+        In a file split at the wrong delimiter, there is one column and each token would be its own tag.
         """
-        ids_are_tokens = self._token_column == 0 and CONLLU_ROW.match(line)
-        if not self._conllu and (CONLLU_COMMENT.match(line) or ids_are_tokens):
-            raise line_error(file_path, number, "'conllu' true, or a file in another format", "CoNLL-U")
+        number, text, columns = row
         places = {"token_column": self._token_column, "tag_column": self._tag_column}
         existing = {range(len(columns))[index] for index in places.values() if -len(columns) <= index < len(columns)}
         if len(existing) < len(places):
             names = " and ".join(f"'{name}' {index}" for name, index in places.items())
-            delimiter = "spaces and tabs" if self._delimiter is None else repr(self._delimiter)
+            delimiter = "white space" if self._delimiter is None else repr(self._delimiter)
             expected = f"the two columns {names}, separated by {delimiter}"
-            got = show_columns(columns) + delimiter_hint(columns, self._delimiter)
-            raise line_error(file_path, number, expected, got)
+            raise line_error(
+                file_path, number, expected, show_columns(columns) + delimiter_hint(columns, self._delimiter)
+            )
+        is_conllu = text.count("\t") == CONLLU_WIDTH - 1 and re.match(r"1(-[0-9]+)?\t", text)
+        if is_conllu and not self._conllu and self._token_column == 0:
+            raise line_error(file_path, number, "'conllu' true, or a file in another format", "CoNLL-U")
+        token, tag = columns[self._token_column].lower(), columns[self._tag_column].lower()
+        if token in HEADER[0] and tag in HEADER[1]:
+            raise line_error(file_path, number, "a token", f"a header, {show_columns(columns)}; delete the line")
 
-    def _check_tags(self, file_path: Location, sentence: list[Row]) -> None:
+    def _check_tokens(self, file_path: Location, sentences: list[list[TaggedToken]]) -> None:
+        """Check that the first sentences are made of tokens, and not of what stands in other columns."""
+        tokens = [row.token for sentence in sentences for row in sentence]
+        if len(tokens) < 3:
+            return
+        got = None
+        numbers = [[int(row.token) for row in sentence] for sentence in sentences if all(map(str.isdecimal, tokens))]
+        if {step for sentence in numbers for step in map(sub, sentence[1:], sentence)} == {1}:
+            got = f"the numbers {', '.join(tokens[:3])}, …; set 'token_column' to the column of the tokens"
+        elif all(token == "_" for token in tokens):
+            got = "nothing but '_'; set 'token_column' to the column of the tokens"
+        elif all(map(TAG.fullmatch, tokens)) and any("-" in token for token in tokens):
+            got = f"tags ({', '.join(sorted({*tokens})[:3])}, …); set 'token_column' to the column of the tokens"
+        elif len(sentences) > 2 and all(sentence[0].token == "#" for sentence in sentences):
+            got = "'#' at the beginning of each sentence; delete comments with as many columns as the rows"
+        if got is not None:
+            raise line_error(file_path, sentences[0][0].line, f"tokens in 'token_column' {self._token_column}", got)
+
+    def _check_tags(self, file_path: Location, sentence: list[TaggedToken]) -> None:
         scheme = self._coding_scheme
         if scheme is None:
             return
@@ -214,23 +304,19 @@ class ColumnTagsReader(DatasetReader):
         before = repr(tags[index - 1]) if index > 0 else "the start"
         after = repr(tags[index + 1]) if index + 1 < len(tags) else "the end of the sentence"
         got = f"{tags[index]!r} between {before} and {after}"
-        prefixes = ", ".join("O" if prefix == "O" else f"{prefix}-…" for prefix in PREFIXES[scheme])
-        if sentence[index].line == 1:
+        fitting = next((other for other in SCHEMES if first_invalid_tag(tags, other) is None), None)
+        if fitting is not None:
+            got += f"; 'coding_scheme' {fitting} allows it"
+        elif sentence[index].line == 1:
             got += "; if it is a header, delete the line"
+        prefixes = ", ".join("O" if prefix == "O" else f"{prefix}-…" for prefix in SCHEMES[scheme].letters)
         expected = f"a tag that 'coding_scheme' {scheme} ({prefixes}) allows there"
         raise line_error(file_path, sentence[index].line, expected, got)
 
 
-def _check_schemes(coding_scheme: Optional[str], convert_to_coding_scheme: Optional[str]) -> None:
-    choices = {
-        "coding_scheme": (coding_scheme, PREFIXES),
-        "convert_to_coding_scheme": (convert_to_coding_scheme, TARGETS),
-    }
-    for key, (value, schemes) in choices.items():
-        if value is not None and value not in schemes:
-            raise ConfigurationError(f"'{key}': expected null or one of {', '.join(schemes)}, got {value!r}")
-    if convert_to_coding_scheme and not coding_scheme:
-        raise ConfigurationError(
-            f"'coding_scheme': expected the scheme of the file, one of {', '.join(PREFIXES)}, to convert to "
-            f"'convert_to_coding_scheme' {convert_to_coding_scheme}, got null"
-        )
+def _scheme(key: str, value: Optional[str], choices: Collection[str]) -> Optional[str]:
+    """Return our name of a coding scheme. Raises `ConfigurationError` for one that is not a choice."""
+    name = OTHER_NAMES.get(value, value) if value else value
+    if name is not None and name not in choices:
+        raise ConfigurationError(f"'{key}': expected null or one of {', '.join(choices)}, got {value!r}")
+    return name
