@@ -18,6 +18,8 @@ import huggingface_hub.utils
 import pytest
 import torch
 
+import elmo_plugin  # noqa: F401  (before any test imports AllenNLP, which transformers 5 needs)
+
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a background job of a shell, as in `make test &`

@@ -20,6 +20,8 @@ __all__ = [
     "ProbeLayers",
     "ReportElmo",
     "ServeElmo",
+    "adapt_console",
+    "end_training",
 ]
 
 adapt_console()

@@ -9,22 +9,26 @@ torch 2.6 or later; `hf://` paths need cached-path 1.7 or later. `docs/guides/al
 AllenNLP's tools work with the models of this package.
 """
 
-from elmo_plugin.compat.commands import (
+from elmo_plugin.compat.transformers5 import restore_removed_names
+
+restore_removed_names()  # AllenNLP imports two of them
+
+from elmo_plugin.compat.commands import (  # noqa: E402
     explain_push_to_hf,
     include_without_extras,
     print_metrics_of_evaluate,
     use_overrides,
 )
-from elmo_plugin.compat.configs import (
+from elmo_plugin.compat.configs import (  # noqa: E402
     check_keys_of_components,
     check_overrides,
     repair_pretrained_modules,
     suggest_names,
 )
-from elmo_plugin.compat.files import repair_recovery_after_the_last_epoch, write_files_atomically
-from elmo_plugin.compat.initializers import keep_weights_of_bilms
-from elmo_plugin.compat.interpret import repair_hotflip, repair_influence, repair_saliency
-from elmo_plugin.compat.libraries import (
+from elmo_plugin.compat.files import repair_recovery_after_the_last_epoch, write_files_atomically  # noqa: E402
+from elmo_plugin.compat.initializers import keep_weights_of_bilms  # noqa: E402
+from elmo_plugin.compat.interpret import repair_hotflip, repair_influence, repair_saliency  # noqa: E402
+from elmo_plugin.compat.libraries import (  # noqa: E402
     repair_device_numbers,
     repair_extracted_archives,
     repair_half_precision,
@@ -37,8 +41,8 @@ from elmo_plugin.compat.libraries import (
     silence_noise,
     trust_numpy_scalars,
 )
-from elmo_plugin.compat.patching import replace_once
-from elmo_plugin.compat.workers import repair_workers
+from elmo_plugin.compat.patching import replace_once  # noqa: E402
+from elmo_plugin.compat.workers import repair_workers  # noqa: E402
 
 __all__ = ["apply_repairs", "replace_once"]
 

@@ -1,0 +1,59 @@
+"""What AllenNLP 2.10.1 uses of transformers and huggingface-hub that transformers 5 and huggingface-hub 1 removed.
+
+AllenNLP imports two of these names while it is imported, so `restore_removed_names` runs before that, and this module
+imports nothing of AllenNLP.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import huggingface_hub
+import torch
+import transformers
+
+
+class AdamW(torch.optim.AdamW):
+    """`transformers.AdamW` as it was before transformers 4.50, for the optimizer `huggingface_adamw`.
+
+    It decays weights before the update, not after it, which changes a weight by a factor of 1 − lr · weight decay.
+    """
+
+    def __init__(self, *args: Any, correct_bias: bool = True, **kwargs: Any) -> None:
+        if not correct_bias:
+            raise ValueError("'correct_bias': expected true, because transformers 5 has no AdamW of its own, got false")
+        super().__init__(*args, **kwargs)
+
+
+def encode_plus(tokenizer: Any, text: Any, text_pair: Any = None, **options: Any) -> Any:
+    """Tokenize a text or a pair of texts."""
+    return tokenizer(text, text_pair, **options)
+
+
+def build_inputs_with_special_tokens(tokenizer: Any, ids: Sequence[int]) -> list[int]:
+    """Put around the ids of a sequence the special tokens that the tokenizer puts around the text "a"."""
+    bare, marked = (tokenizer("a", add_special_tokens=add)["input_ids"] for add in (False, True))
+    start = next(i for i in range(len(marked)) if marked[i : i + len(bare)] == bare)
+    return [*marked[:start], *ids, *marked[start + len(bare) :]]
+
+
+def restore_removed_names() -> None:
+    """Let AllenNLP be imported, tokenize for transformers, and optimize by `huggingface_adamw`.
+
+    Symptom: `ImportError: cannot import name 'HfFolder'`, `AttributeError: module transformers has no attribute AdamW`,
+    `BertTokenizer has no attribute encode_plus` and `… build_inputs_with_special_tokens`.
+    Cause: huggingface-hub 1 has neither `HfFolder` nor `Repository`, transformers 4.50 has no `AdamW`, and the
+    tokenizers of transformers 5 are called instead.
+    Guard: a name that exists is left alone. `push-to-hf` needs the first two and does not work without them.
+    """
+    for name in ("HfFolder", "Repository"):
+        if not hasattr(huggingface_hub, name):
+            setattr(huggingface_hub, name, None)
+    if not hasattr(transformers, "AdamW"):
+        # transformers is a lazy module, which loses attributes that are set on itself.
+        type(transformers).AdamW = AdamW  # type: ignore[attr-defined]
+    base = transformers.PreTrainedTokenizerBase
+    for function in (encode_plus, build_inputs_with_special_tokens):
+        if not hasattr(base, function.__name__) and not hasattr(
+            transformers.PreTrainedTokenizerFast, function.__name__
+        ):
+            setattr(base, function.__name__, function)
