@@ -79,7 +79,8 @@ def random_twin(embedder: Embedder, seed: int) -> Embedder:
     """
     sizes = embedder.elmo.bilm.options
     mix = ConcatenateMix(sizes.num_layers, sizes.layer_dim)
-    elmo = Elmo.from_parts(BiLM.random(sizes, seed), [mix], dropout=0.0, precision=embedder.elmo.precision)
+    bilm = BiLM.random(sizes, seed).requires_grad_(False).set_precision(embedder.elmo.bilm.precision)
+    elmo = Elmo.from_parts(bilm, [mix], dropout=0.0)
     return Embedder(elmo.to(embedder.device), embedder.word_id)
 
 

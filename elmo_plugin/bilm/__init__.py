@@ -22,10 +22,7 @@ from elmo_plugin.bilm.precision import (
     check_precision,
     dtype_on,
     is_same_on_gpu,
-    precision_of,
     precision_on,
-    set_precision,
-    undo_int8,
     warn_of_fallback,
 )
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
@@ -61,13 +58,10 @@ __all__ = [
     "dtype_on",
     "identity",
     "is_same_on_gpu",
-    "precision_of",
     "precision_on",
     "read_extra_state",
     "reset_states",
-    "set_precision",
     "tensor_to_description",
-    "undo_int8",
     "warm_up",
     "warn_of_fallback",
 ]

@@ -14,12 +14,13 @@ from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
 from elmo_plugin.bilm.contextualizer import build_contextualizer, run_contextualizer
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
+from elmo_plugin.bilm.precision import FALLBACKS, check_precision, dtype_on, is_int8, precision_on, to_int8, undo_int8
 from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
 from elmo_plugin.bilm.sizes import BiLMOptions
 from elmo_plugin.bilm.token_encoder import TokenEncoder, TokenTable
 from elmo_plugin.bilm.word_cache import WordCache
 from elmo_plugin.bilm.word_encoder import WordEncoder
-from elmo_plugin.lstm import LstmState
+from elmo_plugin.lstm import Int8Weight, LstmState
 
 
 class BiLMOutput(NamedTuple):
@@ -49,6 +50,9 @@ class BiLM(nn.Module):
 
     keeps_weights = True
     """Tells the `initializer` of a model that holds this biLM to leave its weights as they are."""
+
+    precision: str = "float32"
+    """What `set_precision` was called with."""
 
     def __init__(self, options: BiLMOptions, kernel: str = "auto", source: str = "") -> None:
         super().__init__()
@@ -82,6 +86,74 @@ class BiLM(nn.Module):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return cls(options, kernel, source=f"random:{seed}")
+
+    @property
+    def weight(self) -> Tensor:
+        """Return one of the weights: its device and type are those of the biLM, also in a replica of `DataParallel`."""
+        return self.token_encoder.weight
+
+    @property
+    def is_trained(self) -> bool:
+        """Return whether any weight asks for gradients. Raises `ConfigurationError` if int8 weights do."""
+        # A replica of `DataParallel` has no parameters. It keeps its copies of them under another name.
+        held = [
+            weight
+            for module in self.modules()
+            for weight in (*module._parameters.values(), *getattr(module, "_former_parameters", {}).values())
+            if weight is not None
+        ]
+        trained = [weight for weight in held if weight.requires_grad]
+        if any(isinstance(weight, Int8Weight) for weight in trained):
+            raise ConfigurationError(
+                "'precision': expected 'float32' for a biLM that is trained, got 'int8'; `set_precision` changes it, "
+                "and `requires_grad_(False)` freezes the biLM"
+            )
+        return bool(trained)
+
+    def set_precision(self, precision: str) -> "BiLM":
+        """Convert the weights to what a config's `precision` means on their device.
+
+        `to` and `cuda` convert them again if it means another type on the new device. `half`, `double` and `to` with a
+        type are the caller's own choice.
+
+        Raises `ConfigurationError` for a value that is not in `CHOICES`, and for bfloat16 or int8 if the biLM is
+        trained.
+        """
+        check_precision(precision)
+        if self.is_trained:
+            if precision in FALLBACKS:
+                raise ConfigurationError(
+                    f"'precision': expected 'float32' or 'auto' with 'requires_grad', got {precision!r}"
+                )
+            precision = "float32"
+        self.precision = precision
+        undo_int8(self)
+        self._convert_weights()
+        return self
+
+    @property
+    def precision_of_weights(self) -> str:
+        """Return `int8`, or the name of the type of the weights."""
+        return "int8" if is_int8(self) else str(self.weight.dtype).removeprefix("torch.")
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "BiLM":
+        """Convert the weights to `precision` again after a move to a device on which it means another type."""
+        before = self.weight
+        device, dtype = before.device, before.dtype  # read now, because `fn` may write to the parameter itself
+        undo_int8(self)
+        super()._apply(fn, recurse)
+        if dtype == self.weight.dtype == dtype_on(device, self.precision):  # false after `half()`
+            self._convert_weights()
+        return self
+
+    def _convert_weights(self) -> None:
+        """Convert the weights, none of which is int8, to what `precision` means on their device."""
+        device = self.weight.device
+        dtype = dtype_on(device, self.precision)
+        if self.weight.dtype != dtype:
+            super()._apply(lambda weight: weight.to(dtype) if weight.is_floating_point() else weight)
+        if precision_on(device, self.precision) == "int8":
+            to_int8(self)
 
     @property
     def warm_state(self) -> Optional[LstmState]:
@@ -156,7 +228,7 @@ class BiLM(nn.Module):
 
     def ids_of(self, sentences: Sequence[Sequence[str]], word_id: Optional[Callable[[str], int]] = None) -> Tensor:
         """Return the ids of tokenized sentences: of characters (B, T, C), or of words (B, T), by `word_id`."""
-        device = next(self.parameters()).device
+        device = self.weight.device
         if isinstance(self.token_encoder, CharacterLevelEncoder):
             return self.token_encoder.batch_to_ids(sentences).to(device)
         vocab_size = self.options.n_tokens_vocab

@@ -80,6 +80,11 @@ class CharacterEncoder(CharacterLevelEncoder):
             nn.init.normal_(self.projection.weight, std=self.options.n_filters**-0.5)
             nn.init.zeros_(self.projection.bias)
 
+    @property
+    def weight(self) -> Tensor:
+        """Return the vectors of characters."""
+        return self.char_embedding.weight
+
     def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """Return the byte ids (B, T, C) of tokenized sentences."""
         return batch_to_ids(sentences, self.options.max_characters_per_token)

@@ -1,7 +1,7 @@
 """The number type of a biLM's weights and products: what a config's `precision` means on each device."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -26,18 +26,11 @@ FALLBACKS = {
 """The warnings about precisions that fall back to float32."""
 
 
-def check_precision(precision: str, requires_grad: bool = False, pretraining: bool = False) -> str:
-    """Return the `precision` of a biLM: the config's, or float32 if the biLM is fine-tuned.
-
-    Raises `ConfigurationError` for a value that is not in `CHOICES`, for bfloat16 or int8 with `requires_grad`, and for
-    int8 in pretraining.
-    """
-    choices = [name for name in CHOICES if not (pretraining and name == "int8")]
+def check_precision(precision: str, choices: Sequence[str] = CHOICES) -> str:
+    """Return a config's `precision`. Raises `ConfigurationError` for a value that is not one of `choices`."""
     if precision not in choices:
         raise ConfigurationError(f"'precision': expected one of {', '.join(choices)}, got {precision!r}")
-    if requires_grad and precision in FALLBACKS:
-        raise ConfigurationError(f"'precision': expected 'float32' or 'auto' with 'requires_grad', got {precision!r}")
-    return "float32" if requires_grad else precision
+    return precision
 
 
 def precision_on(device: torch.device, precision: str) -> str:
@@ -67,15 +60,9 @@ def is_same_on_gpu(precision: str) -> bool:
     return not torch.cuda.is_available() or precision_on(cpu, precision) == precision_on(gpu, precision)
 
 
-def set_precision(bilm: nn.Module, precision: str) -> None:
-    """Convert the weights of a biLM to what a config's `precision` means on their device."""
-    device = next(bilm.parameters()).device
-    if precision_on(device, precision) == "int8":
-        if not is_int8(bilm):
-            _convert_weights(bilm.float(), Int8Weight)
-    else:
-        undo_int8(bilm)
-        bilm.to(dtype_on(device, precision))
+def to_int8(bilm: nn.Module) -> None:
+    """Round the weights of matrix products to 8 bits."""
+    _convert_weights(bilm, Int8Weight)
 
 
 def undo_int8(bilm: nn.Module) -> None:
@@ -87,11 +74,6 @@ def undo_int8(bilm: nn.Module) -> None:
 def is_int8(bilm: nn.Module) -> bool:
     """Return whether a biLM has int8 weights."""
     return any(isinstance(weight, Int8Weight) for weight in bilm.parameters())
-
-
-def precision_of(bilm: nn.Module) -> str:
-    """Return the precision of a biLM's weights: `int8`, or the name of their type."""
-    return "int8" if is_int8(bilm) else str(next(bilm.parameters()).dtype).removeprefix("torch.")
 
 
 def warn_of_fallback(device: torch.device, precision: str) -> None:

@@ -46,6 +46,11 @@ class TokenEncoder(nn.Module, ABC):
     input_dims: int
     """The number of dimensions of the ids: 3 for characters (B, T, C), 2 for words (B, T)."""
 
+    @property
+    @abstractmethod
+    def weight(self) -> Tensor:
+        """Return one of the weights, which has the device and the type of all."""
+
     @abstractmethod
     def boundaries(self, ids: Tensor) -> tuple[Any, Any]:
         """Return the ids of `<S>` and `</S>`, on the device of `ids`."""

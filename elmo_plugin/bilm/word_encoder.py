@@ -27,6 +27,11 @@ class WordEncoder(TokenEncoder):
         self.boundary_ids = boundary_ids
         self.embedding = nn.Embedding(n_tokens_vocab + 1, output_dim, padding_idx=0)
 
+    @property
+    def weight(self) -> Tensor:
+        """Return the vectors of words."""
+        return self.embedding.weight
+
     def boundaries(self, ids: Tensor) -> tuple[int, int]:
         """Return the ids of `<S>` and `</S>`."""
         return self.boundary_ids

@@ -10,7 +10,7 @@ from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, CharacterLevelEncoder, precision_of, undo_int8, warm_up
+from elmo_plugin.bilm import BiLM, CharacterLevelEncoder, warm_up
 from elmo_plugin.checkpoints.bilm_tf import SUFFIXES as HDF5_SUFFIXES
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, build_bilm, load_checkpoint
@@ -98,9 +98,8 @@ def save_bilm(
 
     Raises `ConfigurationError` if the files cannot be written, and for a biLM that the format cannot hold.
     """
-    if precision_of(bilm) == "int8":
-        bilm = deepcopy(bilm)
-        undo_int8(bilm)
+    if bilm.precision_of_weights == "int8":
+        bilm = deepcopy(bilm).set_precision("float32")
     weights = {name: value for name, value in bilm.state_dict().items() if name != EXTRA_STATE}
     return write_checkpoint(Checkpoint(bilm.options, weights, vocabulary=vocabulary), target, to, dtype, license)
 

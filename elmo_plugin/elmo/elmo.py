@@ -1,6 +1,6 @@
 """ELMo: one run of a biLM, and one mix of its layers per output (ELMo §3.2, §3.3)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike, fspath
 from typing import Any, Optional, Union
@@ -13,14 +13,9 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm import (
     BiLM,
-    ElmoLstm,
     InitialState,
     ZeroState,
-    check_precision,
-    dtype_on,
     is_same_on_gpu,
-    set_precision,
-    undo_int8,
     warn_of_fallback,
 )
 from elmo_plugin.checkpoints import bilm_keys, resolve_bilm
@@ -131,16 +126,18 @@ class Elmo(nn.Module, Registrable):
         else:
             lazy = by_name(SentenceCache, "sentence_cache", sentence_cache)
             cache = None if lazy is None else build_part("sentence_cache", lazy)
-        self._set_up(
-            model, mixes, dropout, projection_dim, requires_grad, keep_sentence_boundaries, state, precision, cache
-        )
+        model.requires_grad_(requires_grad).set_precision(precision)
+        self._set_up(model, mixes, dropout, projection_dim, keep_sentence_boundaries, state, cache)
 
     @classmethod
     def from_parts(cls, bilm: BiLM, mixes: Sequence[LayerMix], **keys: Any) -> "Elmo":
         """Build an `Elmo` from a biLM and one mix per output.
 
-        The other keys are `dropout`, `projection_dim`, `requires_grad`, `keep_sentence_boundaries`, `initial_state`,
-        `precision` and `sentence_cache`, as in the class, but the initial state and the cache are built already.
+        The biLM stays as it is: it is trained if its parameters ask for gradients, and has the precision that
+        `BiLM.set_precision` gave it.
+
+        The other keys are `dropout`, `projection_dim`, `keep_sentence_boundaries`, `initial_state` and
+        `sentence_cache`, as in the class, but the initial state and the cache are built already.
         """
         elmo = cls.__new__(cls)
         elmo._set_up(bilm, mixes, **keys)
@@ -152,10 +149,8 @@ class Elmo(nn.Module, Registrable):
         mixes: Sequence[LayerMix],
         dropout: float = 0.5,
         projection_dim: Optional[int] = None,
-        requires_grad: bool = False,
         keep_sentence_boundaries: bool = False,
         initial_state: Optional[InitialState] = None,
-        precision: str = "float32",
         sentence_cache: Optional[SentenceCache] = None,
     ) -> None:
         """Check and store the parts. Both constructors end here."""
@@ -164,13 +159,7 @@ class Elmo(nn.Module, Registrable):
         super().__init__()
         at_least(1, projection_dim=projection_dim)
         probability(dropout=dropout)
-        self.precision = check_precision(precision, requires_grad)
         self.bilm = bilm
-        set_precision(bilm, self.precision)
-        bilm.requires_grad_(requires_grad)
-        if isinstance(bilm.lstm, ElmoLstm):
-            bilm.lstm.input_dropout.p = 0.0  # it belongs to the pretraining
-        self.requires_grad = requires_grad
         self.mixes = nn.ModuleList(mixes)
         self.dropout = nn.Dropout(dropout)
         widths = [mix.get_output_dim() for mix in mixes]
@@ -178,28 +167,18 @@ class Elmo(nn.Module, Registrable):
         self.output_dim = projection_dim or widths[0]
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.initial_state = initial_state or ZeroState()
-        self.initial_state.before(bilm, 0, next(bilm.parameters()))  # raises if this biLM has no such state
+        self.initial_state.before(bilm, 0, bilm.weight)  # raises if this biLM has no such state
         self.register_buffer("output_like", torch.empty(0), persistent=False)  # follows `half()` and `double()`
         self.sentence_cache = sentence_cache
         if sentence_cache is not None:
-            if requires_grad:
+            if bilm.is_trained:
                 raise ConfigurationError("'sentence_cache': expected 'requires_grad' to be false, got true")
-            if is_same_on_gpu(self.precision):  # otherwise the first batch opens it, on the device that runs it
+            if is_same_on_gpu(bilm.precision):  # otherwise the first batch opens it, on the device that runs it
                 sentence_cache.open_for(self.bilm, self.initial_state)
 
     def get_output_dim(self) -> int:
         """Return the width of each representation, or of the first one if the mixes differ in width."""
         return self.output_dim
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Elmo":
-        """Cast the biLM when `to` or `cuda` moves it to a device on which `precision` means another type."""
-        before = next(self.bilm.parameters())
-        device, dtype = before.device, before.dtype  # read now, because `fn` may write to the parameter itself
-        undo_int8(self.bilm)
-        super()._apply(fn, recurse)
-        if dtype == next(self.bilm.parameters()).dtype == dtype_on(device, self.precision):  # false after `half()`
-            set_precision(self.bilm, self.precision)
-        return self
 
     def ids_of(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Return the ids among the tensors of a token indexer: `elmo_tokens`, or the only tensor.
@@ -236,30 +215,18 @@ class Elmo(nn.Module, Registrable):
 
     def layers(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return all layers (L, B, T + 2, D) and their mask (B, T + 2), from the sentence cache if it has them."""
-        if self.sentence_cache is None or self.is_trained():
+        if self.sentence_cache is None or self.bilm.is_trained or self.bilm.token_layer is not None:
             layers, mask = self.run_bilm(ids)
         else:
             layers, mask = self.sentence_cache.layers(ids, self.bilm, self.initial_state, self.run_bilm)
-        if torch.is_grad_enabled() and next(self.bilm.parameters()).requires_grad and not layers.requires_grad:
-            # AllenNLP's interpreters ask all parameters for gradients. A frozen biLM runs without them, but what is
-            # computed from its layers needs them, even if the mix has no parameters.
-            layers = layers.detach().requires_grad_()
         return layers.to(self.output_like.dtype), mask
-
-    def is_trained(self) -> bool:
-        """Return whether gradients reach the biLM.
-
-        They do with `requires_grad`, and in training if any parameter asks for them: a training loop may unfreeze the
-        biLM by hand, as it may AllenNLP's. AllenNLP's interpreters unfreeze all parameters too, but not in training.
-        """
-        return self.requires_grad or (self.training and any(each.requires_grad for each in self.bilm.parameters()))
 
     @torch.compiler.disable(reason="a biLM runs its own kernels")
     def run_bilm(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Run the biLM: return all layers, in float32 or float64, and their mask. This updates a carried state."""
-        like = next(self.bilm.parameters())
-        warn_of_fallback(like.device, self.precision)
-        is_trained = self.is_trained()
+        like = self.bilm.weight
+        warn_of_fallback(like.device, self.bilm.precision)
+        is_trained = self.bilm.is_trained
         has_dropout = is_trained and self.training
         if self.bilm.training != has_dropout:
             self.bilm.train(has_dropout)  # for the dropout of a contextualizer; the LSTMs have none here
@@ -273,8 +240,6 @@ class Elmo(nn.Module, Registrable):
 
         From then on the sentence cache is not used, and even a frozen biLM computes gradients where they are enabled.
         """
-        self.requires_grad = True
-        self.sentence_cache = None
         return self.bilm.expose_token_layer()
 
 

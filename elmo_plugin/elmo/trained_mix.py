@@ -34,7 +34,7 @@ def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
 
 def elmo_of(checkpoint: Checkpoint, saved: SavedMix, source: str) -> Elmo:
     """Return an `Elmo` without dropout, with the weights and the mix of AllenNLP's own `Elmo`."""
-    bilm = build_bilm(checkpoint, source=source)
+    bilm = build_bilm(checkpoint, source=source).requires_grad_(False)
     sizes = bilm.options
     mix = ScalarMix(
         sizes.num_layers, sizes.layer_dim, saved.scalar_parameters, trainable=False, do_layer_norm=saved.do_layer_norm

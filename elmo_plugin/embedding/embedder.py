@@ -16,7 +16,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import extracted_archive, load_archive
 from torch import Tensor
 
-from elmo_plugin.bilm import CharacterLevelEncoder, InitialState, identity, precision_of
+from elmo_plugin.bilm import CharacterLevelEncoder, InitialState, identity
 from elmo_plugin.checkpoints import (
     Location,
     WordIds,
@@ -84,8 +84,7 @@ class Embedder:
         """Return an embedder with the same biLM and another mix: one of `MIXES`, or a `LayerMix`."""
         bilm, sizes = self.elmo.bilm, self.elmo.bilm.options
         mixed = mix if isinstance(mix, LayerMix) else MIXES[mix_name(mix)](sizes.num_layers, sizes.layer_dim)
-        state, precision = self.elmo.initial_state, self.elmo.precision
-        elmo = Elmo.from_parts(bilm, [mixed], dropout=0.0, initial_state=state, precision=precision)
+        elmo = Elmo.from_parts(bilm, [mixed], dropout=0.0, initial_state=self.elmo.initial_state)
         return Embedder(elmo, self.word_id, layers_apart=mix == "all")
 
     def __repr__(self) -> str:
@@ -98,7 +97,7 @@ class Embedder:
             "projection_dim": bilm.options.lstm.projection_dim,
             "layer_dim": bilm.options.layer_dim,
             "mix": "all" if self._layers_apart else mix,
-            "precision": precision_of(bilm),
+            "precision": bilm.precision_of_weights,
             "initial_state": self.elmo.initial_state.name,
             "device": str(self.device),
         }
@@ -214,7 +213,8 @@ def load_by_keys(
     checkpoint = find_checkpoint(keys, serialization_dir=None)
     model = build_bilm(checkpoint, source=keys.get("pretrained", keys.get("weight_file", "")))
     mixed = MIXES[name](model.options.num_layers, model.options.layer_dim)
-    elmo = Elmo.from_parts(model, [mixed], dropout=0.0, initial_state=state, precision=precision)
+    model.requires_grad_(False).set_precision(precision)
+    elmo = Elmo.from_parts(model, [mixed], dropout=0.0, initial_state=state)
     word_id = None if checkpoint.vocabulary is None else WordIds(checkpoint.vocabulary, model.source)
     return Embedder(elmo.to(where), word_id, layers_apart=name == "all")
 
@@ -239,7 +239,8 @@ def _load_trained(archive: Location, precision: str, device: torch.device, initi
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise _no_archive(archive, str(error)) from error
     state = state or elmo.initial_state
-    chosen = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=state, precision=precision)
+    elmo.bilm.requires_grad_(False).set_precision(precision)
+    chosen = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=state)
     return Embedder(chosen.to(device), word_id, layers_apart=False)
 
 

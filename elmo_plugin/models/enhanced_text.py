@@ -130,8 +130,6 @@ class EnhancedText(nn.Module):
                 f"'elmo_at': expected one place for each of the {len(built.mixes)} mixes of the pretrained ELMo, "
                 f"got {places}"
             )
-        if not built.requires_grad:
-            built.bilm.requires_grad_(False)  # `_pretrained` with `freeze: false` unfreezes all parameters
         if built.keep_sentence_boundaries:
             raise ConfigurationError(
                 "'keep_sentence_boundaries': expected false, because boundaries have no tags or labels, got true"

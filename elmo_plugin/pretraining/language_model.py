@@ -89,7 +89,7 @@ class BidirectionalLanguageModel(Model):
         serialization_dir: Optional[str] = None,
     ) -> None:
         super().__init__(vocab, serialization_dir=serialization_dir)
-        self.precision = check_precision(precision, pretraining=True)
+        self.precision = check_precision(precision, ["float32", "bfloat16", "auto"])
         probability(dropout=dropout)
         words = words_of(vocab)
         self.bilm, checkpoint = build_trainable_bilm(vocab, words, bilm_keys(bilm), kernel, serialization_dir)

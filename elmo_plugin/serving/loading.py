@@ -109,7 +109,8 @@ def _embedders(model: str, archive: Optional[Archive], cuda_device: int) -> dict
         elmo, mix = trained_elmo(archive.model)
     except ConfigurationError:
         return {}
-    mixed = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=elmo.initial_state, precision=elmo.precision)
+    elmo.bilm.requires_grad_(False)
+    mixed = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=elmo.initial_state)
     trained = Embedder(mixed, archive.model.vocab.get_token_index)
     return {"trained": trained, **{name: trained.with_mix(name) for name in MIXES}}
 

@@ -63,7 +63,8 @@ def english_tiny(kernel: str, precision: str, state: str) -> Run:
     """Return a function to the layers of each sentence (L, its length + 2, D), with trained weights."""
     bilm = build_bilm(load_checkpoint("english-tiny"), kernel)
     bilm.warm_state = warm_up(bilm, [batch_to_ids(SENTENCES)])
-    elmo = Elmo.from_parts(bilm, [ScalarMix(3, 512)], initial_state=InitialState.by_name(state)(), precision=precision)
+    bilm.requires_grad_(False).set_precision(precision)
+    elmo = Elmo.from_parts(bilm, [ScalarMix(3, 512)], initial_state=InitialState.by_name(state)())
 
     def run(batch: list[Sentence]) -> list[Tensor]:
         layers, _ = elmo.run_bilm(batch_to_ids(batch))

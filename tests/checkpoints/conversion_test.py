@@ -9,7 +9,6 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.bilm import precision_of, set_precision
 from elmo_plugin.checkpoints import (
     BilmTf,
     Checkpoint,
@@ -178,8 +177,8 @@ def test_what_a_failed_write_leaves_can_be_collected(name: str, tmp_path: Path) 
 def test_a_bilm_in_memory_is_saved_in_any_format(tmp_path: Path, target: str, precision: str) -> None:
     bilm = build_bilm(pretrained())
     expected = bilm(batch_to_ids(SENTENCES)).layers
-    set_precision(bilm, precision)
+    bilm.requires_grad_(False).set_precision(precision)
     save_bilm(bilm, tmp_path / target)
-    assert precision_of(bilm) == precision
+    assert bilm.precision_of_weights == precision
     found = build_bilm(load_checkpoint(tmp_path / target))(batch_to_ids(SENTENCES)).layers
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6 if precision == "float32" else 0.1)

@@ -16,7 +16,9 @@ RANDOM = {"options": options().to_dict(), "seed": 0}
 
 def own(*mixes: LayerMix, bilm: Optional[BiLM] = None, **keys: Any) -> Elmo:
     """Build an `Elmo` around the small biLM, with one scalar mix by default and without dropout."""
-    return Elmo.from_parts(bilm or small_bilm(), mixes or [ScalarMix(L, D)], **{"dropout": 0.0, **keys})
+    bilm = (bilm or small_bilm()).requires_grad_(keys.pop("requires_grad", False))
+    bilm.set_precision(keys.pop("precision", "float32"))
+    return Elmo.from_parts(bilm, mixes or [ScalarMix(L, D)], **{"dropout": 0.0, **keys})
 
 
 def sentences_run(elmo: Elmo) -> list[int]:

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 def layers_of(sentence: list[str]) -> np.ndarray:
     """(L, T, D), from the biLM alone and the sentence alone."""
-    elmo = Elmo.from_parts(small_bilm(), [ConcatenateMix(L, D)], dropout=0.0)
+    elmo = Elmo.from_parts(small_bilm().requires_grad_(False), [ConcatenateMix(L, D)], dropout=0.0)
     return elmo.layers(batch_to_ids([sentence]))[0][:, 0, 1 : len(sentence) + 1].numpy()
 
 

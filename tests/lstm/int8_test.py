@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from elmo_plugin import Elmo, batch_to_ids, load
-from elmo_plugin.bilm import identity, precision, precision_of
+from elmo_plugin.bilm import identity, precision
 from elmo_plugin.lstm import Int8Weight, has_int8, linear, product
 from elmo_plugin.pretraining import BidirectionalLanguageModel
 
@@ -126,11 +126,11 @@ def elmo_of(precision: str) -> Elmo:
 def test_moving_and_casting_keep_int8_only_in_float32() -> None:
     elmo, ids = elmo_of("int8"), batch_to_ids(SENTENCES)
     expected = elmo(ids).representations[0]
-    assert precision_of(elmo.bilm) == "int8"
+    assert elmo.bilm.precision_of_weights == "int8"
     assert torch.equal(elmo.to("cpu").float()(ids).representations[0], expected)
-    assert precision_of(elmo.bilm) == "int8"
+    assert elmo.bilm.precision_of_weights == "int8"
     torch.testing.assert_close(elmo.double()(ids).representations[0].float(), expected, rtol=0, atol=2e-2)
-    assert precision_of(elmo.bilm) == "float64"
+    assert elmo.bilm.precision_of_weights == "float64"
 
 
 def test_a_state_dict_goes_from_each_precision_to_the_other() -> None:
