@@ -40,7 +40,7 @@ def test_int8_weights_cannot_be_trained() -> None:
     if elmo.bilm.precision_of_weights != "int8":
         pytest.skip("this processor has no int8 products")
     elmo.requires_grad_()
-    with pytest.raises(ConfigurationError, match="'precision'.*'float32'.*'int8'"):
+    with pytest.raises(ConfigurationError, match=r"'precision'.*'float32'.*'int8'"):
         elmo(IDS)
     elmo.requires_grad_(False).bilm.set_precision("float32").requires_grad_()
     elmo(IDS).representations[0].sum().backward()
