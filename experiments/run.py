@@ -12,7 +12,7 @@ from allennlp.common import Params
 from allennlp.common.plugins import import_plugins
 
 from elmo_plugin.analysis import keep
-from elmo_plugin.analysis.runs import write_object
+from elmo_plugin.common import atomic_file
 from experiments.parent_process import end_with_parent
 
 CONFIGS = Path(__file__).resolve().parents[1] / "training_configs"
@@ -146,7 +146,9 @@ def train(run: Run) -> None:
     for file in [*folder.glob("*.th"), folder / "model.tar.gz"]:  # the weights of all runs are gigabytes
         file.unlink()
     _, *values = run
-    write_object(folder / DONE, {**dict(zip(run._fields[1:], values, strict=True)), "metric": TASKS[run.task].metric})
+    done = {**dict(zip(run._fields[1:], values, strict=True)), "metric": TASKS[run.task].metric}
+    with atomic_file(folder / DONE) as partial:
+        partial.write_text(json.dumps(done), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ found = [
     if class_.__module__.split(".")[0] == "elmo_plugin"
 ]
 os.chdir("/")
-for extra in ("fastapi", "flair", "markdown_it", "matplotlib", "pyarrow", "starlette", "uvicorn"):
+for extra in ("fastapi", "flair", "matplotlib", "pandas", "pyarrow", "starlette", "uvicorn"):
     sys.modules[extra] = None  # not installed
 import_module_and_submodules("elmo_plugin")  # as `--include-package elmo_plugin`
 assert "wandb" not in sys.modules

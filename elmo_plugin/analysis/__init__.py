@@ -1,15 +1,22 @@
 """RUNS, LAYERS → PAGES: reports of finished runs, nearest neighbours in context, and probes of each layer."""
 
 from elmo_plugin.analysis.data_check import DataCheck, check_data
-from elmo_plugin.analysis.findings import keep
-from elmo_plugin.analysis.labelled_sentences import Examples, LabelledSentence
 from elmo_plugin.analysis.layer_weights import LearnedMix, learned_mixes
 from elmo_plugin.analysis.minimal_pairs import MinimalPair, PairAccuracy, pair_accuracies, read_pairs
 from elmo_plugin.analysis.nearest_contexts import Neighbor, Query, Search, find_query, nearest_uses, search
 from elmo_plugin.analysis.page import accuracies_page, data_check_page, minimal_pairs_page, neighbors_page
-from elmo_plugin.analysis.probing import Accuracies, Task, probe, random_twin, sense_task, tagging_task
+from elmo_plugin.analysis.probing import (
+    Accuracies,
+    Examples,
+    LabelledSentence,
+    Task,
+    probe,
+    random_twin,
+    sense_task,
+    tagging_task,
+)
 from elmo_plugin.analysis.pseudowords import pseudoword_task
-from elmo_plugin.analysis.report import Report, write_report
+from elmo_plugin.analysis.report import Report, keep, write_report
 
 __all__ = [
     "Accuracies",

@@ -11,12 +11,14 @@ from typing import Any, NamedTuple, Optional
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.analysis.runs import CONFIG, read_object, write_object
+from elmo_plugin.analysis.runs import CONFIG, read_object
 from elmo_plugin.checkpoints import read_weights
 
-FILE = "layer_weights.json"
+LAYER_WEIGHTS = "layer_weights.json"
 PLACES = ("input", "output")
-MIX = re.compile(r"(?P<where>.*?)(?P<mix>mixes\.(?P<number>\d+)|(?P<place>input|output)_mix)\.scalar_parameters")
+MIX = re.compile(
+    r"(?P<where>.*?)(?P<mix>(scalar_mix_|mixes\.)(?P<number>\d+)|(?P<place>input|output)_mix)\.scalar_parameters"
+)
 
 
 class LearnedMix(NamedTuple):
@@ -32,48 +34,22 @@ def layer_weights(folder: Path) -> Optional[dict[str, LearnedMix]]:
     Reads `layer_weights.json` if the run has one, otherwise `best.th` or `model.tar.gz`. Raises `ConfigurationError`
     if the file cannot be read.
     """
-    if (folder / FILE).exists():
-        return _kept(folder / FILE)
-    weights = _weights(folder)
-    return None if weights is None else learned_mixes(weights, read_object(folder / CONFIG)["model"])
-
-
-def write_layer_weights(folder: Path, mixes: dict[str, LearnedMix]) -> None:
-    """Write the layer weights of a run to its `layer_weights.json`."""
-    write_object(folder / FILE, {place: mix._asdict() for place, mix in mixes.items()})
-
-
-def _kept(path: Path) -> dict[str, LearnedMix]:
-    """Read `layer_weights.json`. Raises `ConfigurationError` unless it has numbers for each place."""
-    content = read_object(path)
-    try:
-        mixes = {
-            place: LearnedMix([float(weight) for weight in mix["weights"]], float(mix["gamma"]))
-            for place, mix in content.items()
-        }
-    except (TypeError, KeyError, ValueError, OverflowError):
-        mixes = None
-    if mixes is None or not all(mix.weights for mix in mixes.values()):
-        raise ConfigurationError(
-            f"{path.name}: expected 'weights' and 'gamma' for each place, got {str(content)[:100]}"
-        )
-    return mixes
-
-
-def _weights(folder: Path) -> Optional[dict[str, Tensor]]:
-    """Return the state dict of a run's best model, or `None` if the run no longer has it."""
     best, archive = folder / "best.th", folder / "model.tar.gz"
+    if (folder / LAYER_WEIGHTS).exists():
+        return {place: LearnedMix(**mix) for place, mix in read_object(folder / LAYER_WEIGHTS).items()}
     if best.exists():
-        return read_weights(best, best.name)
-    if not archive.exists():
+        weights = read_weights(best, best.name)
+    elif archive.exists():
+        try:
+            with tarfile.open(archive, "r:gz") as members:
+                member = members.extractfile("weights.th")
+                content = member.read() if member else b""
+        except (tarfile.TarError, OSError, EOFError, KeyError, zlib.error) as error:
+            raise ConfigurationError(f"{archive.name}: expected an archive with a weights.th, got {error}") from error
+        weights = read_weights(BytesIO(content), f"{archive.name}!weights.th")
+    else:
         return None
-    try:
-        with tarfile.open(archive, "r:gz") as members:
-            member = members.extractfile("weights.th")
-            content = member.read() if member else b""
-    except (tarfile.TarError, OSError, EOFError, KeyError, zlib.error) as error:
-        raise ConfigurationError(f"{archive.name}: expected an archive with a weights.th, got {error}") from error
-    return read_weights(BytesIO(content), f"{archive.name}!weights.th")
+    return learned_mixes(weights, read_object(folder / CONFIG)["model"])
 
 
 def learned_mixes(weights: Mapping[str, Tensor], model: Mapping[str, Any]) -> dict[str, LearnedMix]:

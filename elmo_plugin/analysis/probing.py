@@ -1,17 +1,19 @@
 """Measure how well each layer alone predicts tags and word senses (ELMo §5.3, Tables 5 and 6)."""
 
+import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import fspath
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import numpy as np
-import torch
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
-from torch import Tensor, nn
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from elmo_plugin.analysis.labelled_sentences import Examples, LabelledSentence, embed_examples
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.elmo import ConcatenateMix, Elmo
 from elmo_plugin.embedding import Embedder
@@ -19,10 +21,25 @@ from elmo_plugin.models import ColumnTagsReader, Location
 
 NO_SENSE = "O"
 """The entry in a column of senses for a token without a sense."""
-C = 0.1
-"""The inverse of the strength of the L2 penalty, as in scikit-learn."""
-MAX_PASSES = 100
-"""The limit on passes over the data. After 75 passes, accuracies change by less than 0.1 percent."""
+
+
+class LabelledSentence(NamedTuple):
+    """A tokenized sentence with one label, or `None`, per token."""
+
+    tokens: list[str]
+    labels: list[Optional[str]]
+
+
+class Examples(NamedTuple):
+    """The words, labels and vectors of N labelled tokens.
+
+    *Shape:* words and labels (N,) · vectors (L, N, D).
+    """
+
+    words: np.ndarray
+    labels: np.ndarray
+    vectors: np.ndarray
+
 
 Classifier = Callable[[Examples, Examples, int], np.ndarray]
 """A function of training examples, evaluation examples and a layer that predicts the labels (N,) of the latter."""
@@ -65,11 +82,31 @@ def probe(embedder: Embedder, task: Task) -> Accuracies:
         raise ConfigurationError("the embedder returns one mix of the layers: load it with the mix 'all'")
     train = embed_examples(embedder, task.train, task.word_form)
     dev = embed_examples(embedder, task.dev, task.word_form)
-    layers = [task.classifier(train, dev, layer) for layer in range(embedder.shape[0])]
-    baseline, *by_layer = [
-        100 * float(np.mean(predicted == dev.labels)) for predicted in [most_frequent(train, dev), *layers]
-    ]
-    return Accuracies(baseline, by_layer, len(train.labels), len(dev.labels))
+    predictions = [most_frequent(train, dev)]
+    for layer in Tqdm.tqdm(range(embedder.shape[0]), desc="training", unit=" layers"):
+        predictions.append(task.classifier(train, dev, layer))
+    baseline, *layers = [100 * float(np.mean(predicted == dev.labels)) for predicted in predictions]
+    return Accuracies(baseline, layers, len(train.labels), len(dev.labels))
+
+
+def embed_examples(
+    embedder: Embedder, sentences: Sequence[LabelledSentence], word_form: Callable[[str], str] = str
+) -> Examples:
+    """Return the labelled tokens of all sentences in order; `word_form` maps a token to its word.
+
+    Memory holds the vectors of these tokens only: 4 · L · D bytes per token.
+    """
+    chosen = [[label is not None for label in sentence.labels] for sentence in sentences]
+    ends = np.cumsum([sum(choice) for choice in chosen])
+    num_layers, _, width = embedder.shape
+    vectors = np.empty((num_layers, ends[-1], width), dtype=np.float32)  # (L, N, D)
+    embedded = embedder.by_length([sentence.tokens for sentence in sentences])
+    for index, array in Tqdm.tqdm(embedded, desc="embedding", unit=" sentences", total=len(sentences)):
+        vectors[:, ends[index] - sum(chosen[index]) : ends[index]] = array[:, chosen[index]]
+    tokens = [token for sentence in sentences for token in sentence.tokens]
+    labels = [label for sentence in sentences for label in sentence.labels]
+    words = [word_form(token) for token, label in zip(tokens, labels, strict=True) if label is not None]
+    return Examples(np.array(words), np.array([label for label in labels if label is not None]), vectors)
 
 
 def random_twin(embedder: Embedder, seed: int) -> Embedder:
@@ -95,50 +132,15 @@ def most_frequent(train: Examples, dev: Examples) -> np.ndarray:
 
 
 def linear(train: Examples, dev: Examples, layer: int) -> np.ndarray:
-    """Predict labels (N,) by logistic regression over a layer's features, scaled to unit deviation in training.
-
-    The loss is that of scikit-learn's `LogisticRegression(C=0.1)`. Whitening the features lets L-BFGS reach the minimum
-    in a third of the passes over the data.
-    """
-    names, which = np.unique(train.labels, return_inverse=True)
-    targets, numbers = torch.from_numpy(which), torch.from_numpy(train.vectors[layer])  # (N,), (N, D)
-    mean, deviation = numbers.mean(dim=0), numbers.std(dim=0, correction=0).clamp(min=1e-6)  # (D,) each
-    scaled = (numbers - mean) / deviation  # (N, D)
-    whiten = _whitening(scaled)  # (D, R)
-    inputs = scaled @ whiten  # (N, R)
-    weights = torch.zeros(len(names), inputs.size(1), requires_grad=True)  # (labels, R)
-    biases = torch.zeros(len(names), requires_grad=True)
-
-    def logits(vectors: Tensor) -> Tensor:
-        return nn.functional.linear(vectors, weights, biases)  # (N, labels)
-
-    # The columns of `whiten` are orthogonal, so the penalty on the weights over `scaled` is a sum over columns.
-    penalty = whiten.square().sum(dim=0) / (2 * C * len(inputs))  # (R,)
-    optimizer = torch.optim.LBFGS(
-        [weights, biases], max_iter=MAX_PASSES, max_eval=MAX_PASSES, tolerance_grad=1e-5, line_search_fn="strong_wolfe"
-    )
-    with Tqdm.tqdm(total=MAX_PASSES, desc=f"training, layer {layer}", unit=" passes") as progress:
-
-        def loss() -> Tensor:
-            optimizer.zero_grad()
-            value = nn.functional.cross_entropy(logits(inputs), targets) + (weights.square() @ penalty).sum()
-            value.backward()
-            progress.update()
-            return value
-
-        optimizer.step(loss)
-    asked = (torch.from_numpy(dev.vectors[layer]) - mean) / deviation @ whiten  # (N of dev, R)
-    with torch.no_grad():
-        predicted: np.ndarray = names[logits(asked).argmax(dim=-1).numpy()]  # (N of dev,)
+    """Predict labels (N,) by logistic regression over a layer's features, scaled to unit deviation in training."""
+    if len(np.unique(train.labels)) == 1:
+        return most_frequent(train, dev)  # scikit-learn needs two labels
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=100))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # after 75 iterations, accuracies change by less than 0.1 %
+        model.fit(train.vectors[layer], train.labels)
+    predicted: np.ndarray = model.predict(dev.vectors[layer])  # (N of dev,)
     return predicted
-
-
-def _whitening(numbers: Tensor) -> Tensor:
-    """Return a map (D, R) from features (N, D) to uncorrelated ones of about unit deviation; constants drop out."""
-    covariance = (numbers.T @ numbers).double() / len(numbers)  # (D, D)
-    variances, directions = torch.linalg.eigh(covariance)  # (D,), (D, D)
-    kept = variances > 1e-6 * variances.max()  # the token layer, for one, has each feature twice
-    return (directions[:, kept] * (variances[kept] + 0.01).rsqrt()).float()
 
 
 def nearest_sense(train: Examples, dev: Examples, layer: int) -> np.ndarray:
@@ -149,7 +151,7 @@ def nearest_sense(train: Examples, dev: Examples, layer: int) -> np.ndarray:
     predicted = most_frequent(train, dev)
     train_positions, dev_positions = _positions(train.words), _positions(dev.words)
     common = train_positions.keys() & dev_positions.keys()
-    for word in Tqdm.tqdm(common, desc=f"averaging, layer {layer}", unit=" words"):
+    for word in common:
         known, asked = train_positions[word], dev_positions[word]
         senses, which = np.unique(train.labels[known], return_inverse=True)  # (S,), (N of the word,)
         members = np.eye(len(senses), dtype=np.float32)[which].T  # (S, N of the word)

@@ -10,8 +10,7 @@ from typing import NamedTuple, Optional
 from allennlp.common.checks import ConfigurationError
 from more_itertools import grouper, unique_everseen
 
-from elmo_plugin.analysis.labelled_sentences import LabelledSentence
-from elmo_plugin.analysis.probing import Task, nearest_sense
+from elmo_plugin.analysis.probing import LabelledSentence, Task, nearest_sense
 from elmo_plugin.text import TextFile, split_tokens
 
 MIN_COUNT, MAX_COUNT = 50, 500

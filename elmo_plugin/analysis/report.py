@@ -1,22 +1,35 @@
-"""Write a report about finished runs: find them, read them, draw the figures, fill in the templates."""
+"""Write a report about finished runs: find them, read their weights, render tables and figures."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Optional
 
+from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.analysis.findings import find, keep_all
-from elmo_plugin.analysis.runs import Run, Uncounted, find_runs
-from elmo_plugin.common import atomic_folder
+from elmo_plugin.analysis.confusion import CONFUSION, Confusion, confusion
+from elmo_plugin.analysis.layer_weights import LAYER_WEIGHTS, LearnedMix, layer_weights
+from elmo_plugin.analysis.runs import Run, Unread, find_runs
+from elmo_plugin.common import atomic_file, atomic_folder
 
 
 class Report(NamedTuple):
     """The runs that the report counts, the runs that it only lists, and the files written."""
 
     runs: list[Run]
-    uncounted: list[Uncounted]
+    uncounted: list[Unread]
     files: list[Path]
+
+
+@dataclass
+class Findings:
+    """What the weights of the runs tell: layer weights, confusion matrices, and where reading them failed."""
+
+    mixes: dict[Run, dict[str, LearnedMix]] = field(default_factory=dict)
+    confusions: dict[Run, Confusion] = field(default_factory=dict)
+    errors: list[Unread] = field(default_factory=list)
 
 
 def write_report(paths: Sequence[Path], output: Path, keep: bool = False) -> Report:
@@ -44,11 +57,39 @@ def write_report(paths: Sequence[Path], output: Path, keep: bool = False) -> Rep
             f"{error.name} is not installed; install it with `pip install 'elmo-plugin[report]'`"
         ) from error
     runs, uncounted = find_runs(paths)
-    findings = find(runs)
-    if keep:
-        keep_all(findings)
+    findings = Findings()
+    readers: Any = ((findings.mixes, layer_weights), (findings.confusions, confusion))
+    for run in Tqdm.tqdm(runs, desc="reading weights", unit="run"):
+        for found, read in readers:
+            try:
+                if value := read(run.folder):
+                    found[run] = value
+            except ConfigurationError as error:
+                findings.errors.append(Unread(run.name, str(error)))
+        if keep:
+            _write(run.folder, findings.mixes.get(run), findings.confusions.get(run))
     contents = render(paths, runs, uncounted, findings)
     with atomic_folder(output, last="report.md") as partial:
         for name, content in contents.items():
             (partial / name).write_bytes(content)
     return Report(runs, uncounted, [output / name for name in sorted(contents)])
+
+
+def keep(folder: Path) -> None:
+    """Write what a report needs of a run's weights to small files in its folder, so that the weights may be deleted.
+
+    The files are `layer_weights.json` and, for a classifier, `confusion.json`. Raises `ConfigurationError` if the
+    weights cannot be read or the validation data cannot be labelled.
+    """
+    _write(folder, layer_weights(folder), confusion(folder))
+
+
+def _write(folder: Path, mixes: Optional[dict[str, LearnedMix]], matrix: Optional[Confusion]) -> None:
+    contents: dict[str, Any] = {}
+    if mixes:
+        contents[LAYER_WEIGHTS] = {place: mix._asdict() for place, mix in mixes.items()}
+    if matrix:
+        contents[CONFUSION] = matrix._asdict()
+    for name, content in contents.items():
+        with atomic_file(folder / name) as partial:
+            partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -1,17 +1,16 @@
 """Read folders of `allennlp train`: the scores of each run, and its place in an experiment."""
 
-import json
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.common import atomic_file, read_json
+from elmo_plugin.common import read_json
 
 CONFIG, METRICS, GRID = "config.json", "metrics.json", "grid.json"
 EPOCH = re.compile(r"metrics_epoch_(\d+)\.json")
@@ -35,9 +34,9 @@ class Task(NamedTuple):
         return 100 if re.search("accuracy|f1|fscore|precision|recall|[LU]AS", self.metric) else 1
 
     @property
-    def label(self) -> str:
-        """Return the usual name of the metric, with its unit."""
-        return PLAIN_NAMES.get(self.metric, self.metric) + (", %" if self.scale == 100 else "")
+    def title(self) -> str:
+        """Return the name of the data set and the usual name of the metric, with its unit."""
+        return f"{self.name}: {PLAIN_NAMES.get(self.metric, self.metric)}{', %' if self.scale == 100 else ''}"
 
     def of(self, metrics: dict[str, Any], part: str) -> float:
         """Return the score in AllenNLP's metrics for a `part` such as `best_validation`, or NaN if there is none."""
@@ -52,7 +51,7 @@ class Run:
 
     folder : `Path`
     name : `str`
-        The path of the folder, relative to the folder that the user named.
+        The path of the folder, relative to the folder that contains all runs.
     task, variant, seed, fraction
         The run's place in an experiment. Runs that differ only in the seed are repetitions; the seed is `None` if the
         run set none. `fraction` is the share of the training data, at most 1.
@@ -74,12 +73,18 @@ class Run:
     config: dict[str, Any]
     metrics: dict[str, Any]
     epochs: dict[int, dict[str, Any]]
-    commit: str = ""
+    commit: str
 
     @property
     def score(self) -> float:
         """Return the task's metric on the validation data at the best epoch."""
         return self.task.of(self.metrics, "best_validation")
+
+    @property
+    def best_epoch(self) -> Optional[int]:
+        """Return the epoch whose model was kept; the first epoch is 1."""
+        best = self.metrics.get("best_epoch")
+        return best + 1 if isinstance(best, int) else None
 
     @property
     def is_pretraining(self) -> bool:
@@ -92,14 +97,14 @@ class Run:
         return _names_elmo(self.config["model"])
 
 
-class Uncounted(NamedTuple):
-    """A run that the report does not count, and why."""
+class Unread(NamedTuple):
+    """A run that the report does not count, or does not read completely, and why."""
 
     name: str
     reason: str
 
 
-def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[Uncounted]]:
+def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[Unread]]:
     """Return the finished runs in or below the folders, and the runs that do not count.
 
     Raises `ConfigurationError` if a path is not a folder, or if no folder holds a finished run.
@@ -109,14 +114,16 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[Uncounted]]:
             raise ConfigurationError(f"'{path}': expected a folder with runs of `allennlp train`, got no folder")
     runs: dict[tuple[Any, ...], Run] = {}
     uncounted = []
-    for folder, name in _names(paths).items():
+    for name, folder in _run_folders(paths).items():
         try:
             run = _read(folder, name)
             first = runs.setdefault((run.task, run.variant, run.seed, run.fraction), run)
             if first is not run:
                 raise ConfigurationError(f"'{first.name}' has the same task, variant, seed and fraction")
         except ConfigurationError as error:
-            uncounted.append(Uncounted(name, str(error)))
+            uncounted.append(Unread(name, str(error)))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            uncounted.append(Unread(name, f"{CONFIG} or {GRID} is not as expected: {error!r}"))
     if not runs:
         got = "; ".join(f"{run.name}: {run.reason}" for run in uncounted[:5]) or "no run"
         raise ConfigurationError(f"{', '.join(map(str, paths))}: expected a finished run, got {got}")
@@ -135,104 +142,54 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def number_of(metrics: dict[str, Any], key: str) -> float:
-    """Return a metric as a number, or NaN if it is missing, not a number, or too large for a float."""
+    """Return a metric as a number, or NaN if it is missing or not a number."""
     value = metrics.get(key)
-    try:
-        return float(value) if isinstance(value, int | float) else math.nan
-    except OverflowError:
-        return math.nan
+    return float(value) if isinstance(value, int | float) else math.nan
 
 
-def write_object(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON object to a file, atomically."""
-    with atomic_file(path) as partial:
-        partial.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-
-
-def _names(paths: Sequence[Path]) -> dict[Path, str]:
-    """Map each run folder to its path relative to the given path, or if these repeat, to the common parent."""
-    found = {folder: path for path in map(Path.resolve, paths) for folder in _run_folders(path)}
-    folders = sorted(found)
-    names = [
-        folder.name if folder == found[folder] else folder.relative_to(found[folder]).as_posix() for folder in folders
-    ]
-    if len(set(names)) < len(names):
-        common = os.path.commonpath([folder.parent for folder in folders])
-        names = [folder.relative_to(common).as_posix() for folder in folders]
-    return dict(zip(folders, names, strict=True))
-
-
-def _run_folders(path: Path) -> Iterator[Path]:
-    """Yield the folder itself if it is a run, else the runs below it."""
-    for folder, below, files in os.walk(path):
-        if any(name in (CONFIG, METRICS) or EPOCH.fullmatch(name) for name in files):
-            below.clear()
-            yield Path(folder)
+def _run_folders(paths: Sequence[Path]) -> dict[str, Path]:
+    """Map the name of each run to its folder. The name is the path below the folder that contains all `paths`."""
+    found, roots = set(), set()
+    for path in map(Path.resolve, paths):
+        for folder, below, files in os.walk(path):
+            if any(name in (CONFIG, METRICS) or EPOCH.fullmatch(name) for name in files):
+                below.clear()
+                found.add(Path(folder))
+        roots.add(path.parent if path in found else path)
+    root = os.path.commonpath(roots)
+    return {folder.relative_to(root).as_posix(): folder for folder in sorted(found)}
 
 
 def _read(folder: Path, name: str) -> Run:
     config = read_object(folder / CONFIG)
     if not isinstance(config.get("model"), dict):
         raise ConfigurationError(f"{CONFIG} holds no 'model'")
-    seed, signed = _seed(config), _validation_metric(config)
     numbers = sorted(int(found[1]) for path in folder.iterdir() if (found := EPOCH.fullmatch(path.name)))
     epochs = {number + 1: read_object(folder / f"metrics_epoch_{number}.json") for number in numbers}
     if not (folder / METRICS).exists():
         raise ConfigurationError(f"unfinished: no {METRICS}; epochs done: {len(epochs)}")
-    by_name = {**_place_by_name(folder, name, config, seed), "seed": seed, "fraction": 1.0, "commit": ""}
-    place = {**by_name, "metric": signed, **_place_in_grid(folder)}
-    bare = place["metric"].lstrip("+-")
-    # The sign says whether lower is better; without a sign, the name of the metric does.
-    signs = (place["metric"], signed)
-    lower = f"-{bare}" in signs or (f"+{bare}" not in signs and bool(re.search("loss|perplexity", bare)))
-    task = Task(place["task"], bare, not lower)
-    where = (place["variant"], place["seed"], float(place["fraction"]))
-    run = Run(folder, name, task, *where, config, read_object(folder / METRICS), epochs, place["commit"])
-    if not math.isfinite(run.score):
-        raise ConfigurationError(f"{METRICS} holds no number 'best_validation_{bare}'")
-    return run
-
-
-def _seed(config: dict[str, Any]) -> Optional[int]:
-    """Return the seed of a config as AllenNLP reads it: a string is a number, too, and null means no seed."""
     seed = config.get("pytorch_seed", ALLENNLPS_SEED)
-    try:
-        return None if seed is None else int(seed)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ConfigurationError(f"{CONFIG}: 'pytorch_seed': expected a whole number, got {seed!r}") from error
-
-
-def _validation_metric(config: dict[str, Any]) -> str:
-    """Return the validation metric of a config with its sign; of several metrics, the first one."""
-    if not isinstance(trainer := config.get("trainer", {}), dict):
-        raise ConfigurationError(f"{CONFIG}: 'trainer': expected an object, got {trainer!r}")
-    metric = trainer.get("validation_metric", "-loss")
-    names = metric if isinstance(metric, list) else [metric]
-    if not names or not all(isinstance(name, str) for name in names):
-        expected = "expected the name of a metric, or a list of names"
-        raise ConfigurationError(f"{CONFIG}: 'trainer.validation_metric': {expected}, got {metric!r}")
-    return str(names[0])
-
-
-def _place_in_grid(folder: Path) -> dict[str, Any]:
-    """Return the content of a run's `grid.json`, if the driver of a grid wrote one. Unknown keys are not checked."""
-    if not (folder / GRID).exists():
-        return {}
-    place = read_object(folder / GRID)
-    kinds: dict[str, Any] = {
-        "task": (str, "a string"),
-        "variant": (str, "a string"),
-        "seed": (int, "a whole number"),
-        "fraction": ((int, float), "a number"),
-        "metric": (str, "a string"),
-        "commit": (str, "a string"),
+    seed = None if seed is None else int(seed)  # AllenNLP also takes a string
+    signed = config.get("trainer", {}).get("validation_metric", "-loss")
+    signed = signed[0] if isinstance(signed, list) else signed
+    place = {
+        "seed": seed,
+        "fraction": 1.0,
+        "metric": signed,
+        "commit": "",
+        **_place_by_name(folder, name, config, seed),
     }
-    for key, (kind, name) in kinds.items():
-        if key in place and (not isinstance(place[key], kind) or isinstance(place[key], bool)):
-            raise ConfigurationError(f"{GRID}: '{key}': expected {name}, got {place[key]!r}")
-    if not 0 < place.get("fraction", 1) <= 1:
+    if (folder / GRID).exists():
+        place |= read_object(folder / GRID)
+    if not 0 < place["fraction"] <= 1:
         raise ConfigurationError(f"{GRID}: 'fraction': expected more than 0 and at most 1, got {place['fraction']!r}")
-    return place
+    metric = place["metric"].lstrip("+-")
+    task = Task(str(place["task"]), metric, f"-{metric}" not in (place["metric"], signed))
+    where = (str(place["variant"]), place["seed"], float(place["fraction"]))
+    run = Run(folder, name, task, *where, config, read_object(folder / METRICS), epochs, str(place["commit"]))
+    if not math.isfinite(run.score):
+        raise ConfigurationError(f"{METRICS} holds no number 'best_validation_{metric}'")
+    return run
 
 
 def _place_by_name(folder: Path, name: str, config: dict[str, Any], seed: Optional[int]) -> dict[str, Any]:

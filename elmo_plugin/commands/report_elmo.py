@@ -23,8 +23,9 @@ Report on two runs only:
 
 The report shows the scores by task and variant, as the mean ± the standard
 deviation over seeds; the score by the size of the training data; the weights
-that the tasks learned for the layers of the biLM; learning curves; confusion
-matrices of classifiers; and the perplexity of pretraining runs. A section
+that the tasks learned for the layers of the biLM; learning curves; the F1 of
+each label; confusion matrices of classifiers; and the perplexity of pretraining
+runs. A section
 without data is left out. Runs that are unfinished or cannot be read are listed
 but not counted.
 
@@ -70,6 +71,6 @@ def run(args: argparse.Namespace) -> None:
     """Write the report and say what was written."""
     report = write_report(args.runs, args.output, args.keep)
     left_out = f", {len(report.uncounted)} not counted" if report.uncounted else ""
-    what = f"{len(report.runs)} runs{left_out}; {', '.join(path.name for path in report.files)}"
+    what = f"{len(report.runs)} runs{left_out}; report.html, report.md and its {len(report.files) - 2} figures"
     page = shlex.quote(str(args.output / "report.html"))
     say_written(args.output, what, f"python -m webbrowser {page}")

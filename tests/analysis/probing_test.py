@@ -1,4 +1,4 @@
-"""Each classifier, compared with plain NumPy or scikit-learn, and the whole probe on the small biLM."""
+"""Each classifier on made-up vectors, and the whole probe on the small biLM."""
 
 from pathlib import Path
 
@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from elmo_plugin.analysis import Examples, LabelledSentence, Task, probe, random_twin, sense_task, tagging_task
-from elmo_plugin.analysis.labelled_sentences import embed_examples
-from elmo_plugin.analysis.probing import C, linear, most_frequent, nearest_sense
+from elmo_plugin.analysis.probing import embed_examples, linear, most_frequent, nearest_sense
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, Native
 from elmo_plugin.embedding import Embedder, load
@@ -52,38 +48,11 @@ def test_the_nearest_sense_of_the_word(layer: int) -> None:
     assert "much-longer-b2" in wanted
 
 
-@pytest.mark.parametrize("layer", [0, 1])
-def test_the_linear_classifier_is_a_softmax_with_an_l2_penalty(layer: int) -> None:
-    """The loss is C times the sum of cross entropies plus half the squared weights, as scikit-learn documents it."""
-    train, dev = (examples(seed, "w " * 60, "x y z " * 20, width=20) for seed in (0, 1))
-    mean, deviation = train.vectors[layer].mean(axis=0), train.vectors[layer].std(axis=0)
-    x = np.column_stack([(train.vectors[layer] - mean) / deviation, np.ones(60)])  # (60, 21)
-    y = np.array([[label == name for name in "xyz"] for label in train.labels], dtype=float)  # (60, 3)
-    weights, penalty = np.zeros((21, 3)), np.array([[10.0]] * 20 + [[0.0]])  # 1 / C, and none on the biases
-    for _ in range(3000):
-        exponents = np.exp(x @ weights)
-        weights -= 0.01 * (x.T @ (exponents / exponents.sum(axis=1, keepdims=True) - y) + penalty * weights)
-    scores = np.column_stack([(dev.vectors[layer] - mean) / deviation, np.ones(60)]) @ weights  # (60, 3)
-    assert linear(train, dev, layer).tolist() == ["xyz"[best] for best in scores.argmax(axis=1)]
-
-
-@pytest.mark.parametrize("layer", [0, 1])
-def test_the_linear_classifier_predicts_the_same_as_scikit_learn(layer: int) -> None:
-    """The features are duplicated, as in the token layer, constant, and of very different scales."""
-    train, dev = (examples(seed, "w " * 1600, "x y z long-label " * 400, width=20) for seed in (0, 1))
-    sizes = np.logspace(-3, 3, 20, dtype=np.float32)
-    train, dev = (
-        each._replace(
-            vectors=np.concatenate(
-                [each.vectors * sizes, each.vectors * sizes, np.full((2, 1600, 1), 7.0)], axis=2
-            ).astype(np.float32)
-        )
-        for each in (train, dev)
-    )
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=1000))
-    wanted = model.fit(train.vectors[layer], train.labels).predict(dev.vectors[layer])
-    assert (linear(train, dev, layer) == wanted).mean() > 0.995
-    assert (wanted == dev.labels).mean() > 0.2
+def test_the_linear_classifier_learns_what_the_layer_tells_at_any_scale() -> None:
+    train, dev = (examples(seed, "w " * 600, "x y long-label " * 200) for seed in (0, 1))
+    scaled = [each._replace(vectors=each.vectors * np.float32([1e-3, 1, 1e3])) for each in (train, dev)]
+    accuracies = [(linear(*scaled, layer) == dev.labels).mean() for layer in (0, 1)]
+    assert accuracies[0] < 0.5 and accuracies[1] > 0.8
 
 
 def test_a_single_label_is_predicted_for_every_token() -> None:
