@@ -73,13 +73,15 @@ def right_requests(model: ServedModel, number: int, draw: random.Random) -> list
     found = []
     for _ in range(number):
         path, given = draw.choice(paths), [sentence(draw) for _ in range(draw.randint(1, 8))]
-        read = [model.read([each])[0] for each in given]
         task = tasks[path]
-        if task is not None:
-            answers = [task([each])[0] for each in read]
+        if task == model.label:
+            answers = [model.label([each])[0] for each in given]
+        elif task is not None:
+            answers = [task(model.read([each]))[0] for each in given]
         else:
             embed = model.embedders["average"].embed
-            answers = [{"tokens": each.tokens, "vectors": embed([each.tokens])[0].tolist()} for each in read]
+            words = [model.read([each])[0] for each in given]
+            answers = [{"tokens": each, "vectors": embed([each])[0].tolist()} for each in words]
         found.append(Right(path, json.dumps({"sentences": given}).encode(), answers))
     return found
 

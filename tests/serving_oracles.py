@@ -1,6 +1,7 @@
 """A server in a thread of the test, and a client that needs no library."""
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, Optional
 import uvicorn
 
 from elmo_plugin.serving import Limits, ServedModel, make_app
+from elmo_plugin.serving.server import uvicorn_config
 
 FILES = Path(__file__).parent / "fixtures" / "models"
 JSON = {"Content-Type": "application/json"}
@@ -58,12 +60,25 @@ class Client(NamedTuple):
         assert answer.status == 200, answer
         return answer.json["answers"]
 
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    def raw(self, *parts: bytes) -> bytes:
+        """Send bytes and return what comes back until the server closes the connection."""
+        with self.connect() as connection:
+            for part in parts:
+                connection.sendall(part)
+            return b"".join(iter(lambda: connection.recv(65536), b""))
+
 
 @contextmanager
-def serving(model: ServedModel, limits: Optional[Limits] = None) -> Iterator[Client]:
-    """Serve a model at a free port until the end of the block."""
-    app = make_app(model, limits, frozenset({"127.0.0.1"}))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", timeout_graceful_shutdown=1))
+def serving(model: Any, limits: Optional[Limits] = None) -> Iterator[Client]:
+    """Serve a model, or another application, at a free port until the end of the block."""
+    limits = limits or Limits()
+    app = make_app(model, limits, frozenset({"127.0.0.1"})) if isinstance(model, ServedModel) else model
+    config = uvicorn_config(app, limits)
+    config.port, config.timeout_graceful_shutdown = 0, 1
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:

@@ -2,22 +2,21 @@
 
 import argparse
 from functools import partial
-from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.commands.arguments import add_command, add_device, count, whole_number
+from elmo_plugin.commands.arguments import add_command, add_device, whole_number
 
 ABOUT = "Serve a tagger, a classifier or a biLM: a web page and a JSON API."
 EXAMPLE = "allennlp serve-elmo runs/tagger/model.tar.gz"
 MORE = """
-The page shows the tags or labels of a sentence, how probable each word is from
-the left and from the right, and the weight of each layer. The API does the same
-for many sentences, and also returns vectors. The page /docs describes the API.
+The page shows the tags or labels of a sentence, or how probable a biLM finds
+each word from the left and from the right. The API does the same for many
+sentences, and also returns vectors. /docs describes it.
 
-Serve a biLM, and find the uses of a word in a text, which is read into memory:
-  allennlp serve-elmo english-tiny --text novels.txt --port 8080
+Serve a biLM at another port:
+  allennlp serve-elmo english-tiny --port 8080
 
 Serve other machines, under a name and with other limits:
   allennlp serve-elmo runs/tagger/model.tar.gz --host 0.0.0.0 \\
@@ -25,8 +24,9 @@ Serve other machines, under a name and with other limits:
 
 The limits are the bytes, sentences, words and seconds of a request; the words
 of a sentence, sentence_words; the characters of a word; the numbers in the
-vectors of an answer; and the requests at the same time. Ctrl-C or SIGTERM stops
-the server.
+vectors of an answer; the requests at the same time; and the bytes of all
+answers that are being sent, sending. With ALLENNLP_LOG_LEVEL=INFO each request
+writes a line to standard error. Ctrl-C or SIGTERM stops the server.
 """
 
 
@@ -42,16 +42,9 @@ class ServeElmo(Subcommand):
             "model", metavar="MODEL", help="the archive of a tagger or classifier, or a biLM: path, URL or bundled name"
         )
         add(
-            "--text",
-            metavar="FILE",
-            type=Path,
-            help="find uses of words in a text with one tokenized sentence per line",
-        )
-        add("--sentences", metavar="N", type=count, help="read the first N lines of the text (default: all)")
-        add(
             "--language-model",
             metavar="BILM",
-            help="a biLM with a softmax, to score words with (default: the served one)",
+            help="a biLM with its softmax, to score words with (default: the served biLM)",
         )
         add("--predictor", metavar="NAME", help="elmo_tagger or elmo_classifier, for AllenNLP's own models")
         add("--language", default="en", metavar="CODE", help="spaCy's code for the language of raw text")
@@ -80,12 +73,11 @@ def port(text: str) -> int:
 def run(args: argparse.Namespace) -> None:
     """Serve until a signal stops the server."""
     try:
-        from elmo_plugin.serving import Address, Text, load_served, read_limits, serve
+        from elmo_plugin.serving import Address, load_served, read_limits, serve
     except ImportError as error:
         raise ConfigurationError(
             f"{error.name} is not installed; install it with `pip install 'elmo-plugin[serve]'`"
         ) from error
-    text = None if args.text is None else Text(args.text, args.sentences)
-    load = partial(load_served, args.model, text, args.language_model, args.predictor, args.language, args.cuda_device)
+    load = partial(load_served, args.model, args.language_model, args.predictor, args.language, args.cuda_device)
     address = Address(args.host, args.port, tuple(args.allow_host))
     serve(load, address, read_limits(args.limit))

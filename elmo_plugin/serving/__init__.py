@@ -2,8 +2,7 @@
 
 from elmo_plugin.serving.app import make_app
 from elmo_plugin.serving.limits import Limits, read_limits
-from elmo_plugin.serving.loading import Text, load_served
-from elmo_plugin.serving.served_model import ServedModel
+from elmo_plugin.serving.model import ServedModel, load_served
 from elmo_plugin.serving.server import Address, serve
 
-__all__ = ["Address", "Limits", "ServedModel", "Text", "load_served", "make_app", "read_limits", "serve"]
+__all__ = ["Address", "Limits", "ServedModel", "load_served", "make_app", "read_limits", "serve"]

@@ -1,48 +1,53 @@
-"""The web application: the JSON API, its documentation, and the page."""
+"""The web application: the JSON API and the page."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import asdict
+import json
+from collections.abc import Sequence
 from math import prod
-from typing import Any, Optional, Union
+from typing import Annotated, Any, Optional, Union
 
+import numpy as np
 from allennlp.common.checks import ConfigurationError
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import Response
 
-from elmo_plugin.serving.answering import Answering
-from elmo_plugin.serving.answers import encode, error_answer, json_answer
-from elmo_plugin.serving.guard import Guard
-from elmo_plugin.serving.limits import Limits, RequestError, at_most
-from elmo_plugin.serving.model_thread import ModelThread, Task
-from elmo_plugin.serving.page import add_pages
-from elmo_plugin.serving.requests import (
-    ClassifyAnswer,
-    EmbedRequest,
-    Error,
-    LogProbabilities,
-    Nearest,
-    NearestRequest,
-    Sentences,
-    TagAnswer,
-    Vectors,
-)
-from elmo_plugin.serving.served_model import ServedModel
+from elmo_plugin.serving.limits import Guard, Limits, at_most, error_answer
+from elmo_plugin.serving.model import ModelThread, ServedModel, Task, Text
+from elmo_plugin.serving.page import add_page
 
-ERRORS = {
-    400: "The request names another host, or is not JSON.",
-    408: "The request took too long to arrive.",
-    413: "The request has too many bytes.",
-    422: "A key or a value of the request is wrong, or it asks for too much.",
-    503: "The server is busy, or the answer took too long.",
-}
 ABOUT = """A request holds sentences. The response has one answer for each of them, in the same order.
 
 An error is `{"error": "…"}` with an HTTP status. An answer does not depend on other sentences and requests, apart from
 rounding in the last bits."""
+
+
+def _check_text(value: Any) -> Text:
+    if isinstance(value, str) or (isinstance(value, list) and all(isinstance(word, str) for word in value)):
+        return value
+    raise ValueError(f"expected a text or a list of words, got {value!r:.100}")
+
+
+# A validator of our own, because pydantic rejects lone surrogates and names both types of a union in its errors.
+AnyText = Annotated[Text, PlainValidator(_check_text, json_schema_input_type=Text)]
+
+
+class Sentences(BaseModel):
+    """Sentences: raw text, which is split into words, or lists of words, which are used as they are."""
+
+    model_config = ConfigDict(extra="forbid")
+    sentences: list[AnyText] = Field(examples=[["Greta sailed to Saint Orrin.", ["Two", "words"]]])
+
+
+class EmbedRequest(Sentences):
+    """Sentences, and the mix of the layers.
+
+    `all` layers, kept apart; the `last` one, their `average`, or the `trained` mix of a model.
+    """
+
+    mix: str = "average"
 
 
 def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optional[frozenset[str]] = None) -> FastAPI:
@@ -52,161 +57,118 @@ def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optiona
 
     model : the models that answer
     limits : the limits of requests
-    hosts : the names that requests may give the server, `None` for any
+    hosts : the names that requests may give the server, `None` for any. A web page of another site could otherwise
+        point a name of its own at this machine (DNS rebinding) and read the answers
     """
-    answering = Answering(model, limits or Limits())
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        answering.thread.start()
-        yield
-        answering.thread.stop()
-        answering.thread = ModelThread()  # for another start, because a stopped one stays stopped
-
+    limits = limits or Limits()
+    thread = ModelThread()
     app = FastAPI(
         title=f"{model.name}, served by elmo_plugin",
         description=ABOUT,
         version="1",
-        docs_url=None,  # FastAPI's pages load scripts from other servers; `add_pages` has one that does not
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=lifespan,
         exception_handlers=HANDLERS,
-        responses={status: {"model": Error, "description": text} for status, text in ERRORS.items()},
     )
-    _add_tasks(app, answering)
-    _add_vectors(app, answering)
-    _add_information(app, answering)
-    add_pages(app, answering)
-    app.add_middleware(Guard, limits=answering.limits, hosts=hosts)
-    return app
+    app.state.in_progress = 0
 
+    async def read(texts: Sequence[Text]) -> list[list[str]]:
+        """Split raw text into words. Raises `HTTPException` for too many or too long ones."""
+        limits.check([text.split() if isinstance(text, str) else text for text in texts])
+        sentences = await thread.answer(model.read, texts)
+        limits.check(sentences)
+        return sentences
 
-def _add_tasks(app: FastAPI, answering: Answering) -> None:
-    """Add the routes from sentences to the answers of a predictor."""
-    model = answering.model
+    async def respond(task: Task, items: Sequence[Any]) -> Response:
+        answers = await thread.answer(task, items)
+        encoded = await thread.answer(_encode, answers)
+        return Response(f'{{"answers": [{", ".join(encoded)}]}}', media_type="application/json")
 
-    async def answer(task: Task, request: Sentences) -> Response:
-        found = await answering.ask(task, await answering.read(request.sentences))
-        return json_answer(await answering.ask(encode, found))
+    if model.label_task is not None:
 
-    if model.label_task == "tag":
-
-        @app.post("/tag", responses=_answers(TagAnswer))
-        async def tag(request: Sentences) -> Response:
-            """Tag sentences."""
-            return await answer(model.label, request)
-
-    if model.label_task == "classify":
-
-        @app.post("/classify", responses=_answers(ClassifyAnswer))
-        async def classify(request: Sentences) -> Response:
-            """Classify texts."""
-            return await answer(model.label, request)
+        @app.post(f"/{model.label_task}")
+        async def label(request: Sentences) -> Response:
+            """Tag sentences, or classify texts: the answers of the model's predictor."""
+            await read(request.sentences)
+            return await respond(model.label, request.sentences)
 
     if model.language_model is not None:
 
-        @app.post("/log-probabilities", responses=_answers(LogProbabilities))
+        @app.post("/log-probabilities")
         async def log_probabilities(request: Sentences) -> Response:
             """Score each word given the words to its left, and given those to its right."""
-            return await answer(model.log_probabilities, request)
+            return await respond(model.log_probabilities, await read(request.sentences))
 
-
-def _add_vectors(app: FastAPI, answering: Answering) -> None:
-    """Add the routes from words to their vectors and to their nearest uses."""
-    model, limits = answering.model, answering.limits
     if model.embedders:
 
-        @app.post("/embed", responses=_answers(Vectors))
+        @app.post("/embed")
         async def embed(request: EmbedRequest) -> Response:
-            """Embed the words of sentences."""
+            """Embed words. An answer has `tokens` and `vectors`: (T, D), or (L, T, D) for all layers."""
             embedder = model.embedders.get(request.mix)
             if embedder is None:
-                raise RequestError(422, f"'mix': expected one of {', '.join(model.embedders)}, got {request.mix!r}")
-            sentences = [each.tokens for each in await answering.read(request.sentences)]
+                raise HTTPException(422, f"'mix': expected one of {', '.join(model.embedders)}, got {request.mix!r}")
+            sentences = await read(request.sentences)
             per_word = prod(size for size in embedder.shape if size > 0)  # (L, T, D), or (T, width); T is -1
             numbers = per_word * sum(map(len, sentences))
             at_most(limits.numbers, numbers, "the vectors", "numbers in an answer")
-            arrays = await answering.ask(embedder.embed, sentences)
+            arrays = await thread.answer(embedder.embed, sentences)
             pairs = zip(sentences, arrays, strict=True)
-            found = [{"tokens": tokens, "vectors": array} for tokens, array in pairs]
-            return json_answer(await answering.ask(encode, found))
-
-    if model.index is not None:
-
-        @app.post("/nearest", responses={200: {"model": Nearest}})
-        async def nearest(request: NearestRequest) -> Response:
-            """Find the sentences of the text that use a word as a given sentence does, layer by layer."""
-            (sentence,) = await answering.read([request.sentence])
-            return JSONResponse({"layers": await answering.nearest(sentence, request.position, request.k)})
-
-
-def _add_information(app: FastAPI, answering: Answering) -> None:
-    """Add the routes that describe the server."""
-    model = answering.model
+            return await respond(list, [{"tokens": tokens, "vectors": array} for tokens, array in pairs])
 
     @app.get("/model")
     async def what_is_served() -> dict[str, Any]:
-        """Return the model's name, mixes and learned layer weights, the text, and the limits of requests."""
-        return {
-            "name": model.name,
-            "mixes": [*model.embedders],
-            "layer_weights": {place: mix._asdict() for place, mix in model.mixes.items()},
-            "text": None if model.index is None else {"name": model.index.name, "sentences": len(model.index)},
-            "limits": asdict(answering.limits),
-        }
+        """Return the model's name and mixes, and the limits of requests."""
+        return {"name": model.name, "mixes": [*model.embedders], "limits": limits.model_dump()}
 
     @app.get("/health")
     async def health() -> dict[str, str]:
-        """Return `ok`, because the server answers."""
+        """Return `ok` while the server lives, busy or not."""
         return {"status": "ok"}
 
+    @app.get("/ready")
+    async def ready() -> Response:
+        """Return `ready`, or 503 while the server would not accept a request."""
+        if app.state.in_progress >= limits.requests:
+            return error_answer(503, f"{limits.requests} requests are in progress")
+        return Response('{"status": "ready"}', media_type="application/json")
 
-def _answers(answer: type[BaseModel]) -> dict[Union[int, str], dict[str, Any]]:
-    """Describe a response that holds one such answer for each sentence."""
-    return {200: {"model": create_model(f"AnswersOf{answer.__name__}", answers=(list[answer], ...))}}  # type: ignore[valid-type]
+    add_page(app, model, read, thread.answer)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*hosts] if hosts else ["*"], www_redirect=False)
+    app.add_middleware(Guard, limits=limits)
+    return app
+
+
+def _encode(answers: Sequence[Any]) -> list[str]:
+    """Return each answer as JSON. All but ASCII is escaped, because UTF-8 cannot encode lone surrogates."""
+    return [json.dumps(answer, default=np.ndarray.tolist) for answer in answers]
 
 
 async def _invalid(request: Request, error: RequestValidationError) -> Response:
-    return error_answer(422, _what_is_wrong(error.errors()[0]))
+    """Answer with the first error of a request, as one line that names the key."""
+    wrong = error.errors()[0]
+    if wrong["type"] == "json_invalid":
+        message = f"expected JSON, got an error at character {wrong['loc'][1]}: {wrong['ctx']['error']}"
+    elif wrong["loc"] == ("body",):
+        message = "expected a JSON object, sent with Content-Type: application/json"
+    else:
+        where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in wrong["loc"][1:])
+        message = f"'{where.removeprefix('.')}': {wrong['msg'].removeprefix('Value error, ')}"
+    return error_answer(422, message)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    return error_answer(getattr(error, "status", 422), str(error))
+    if isinstance(error, HTTPException):
+        return error_answer(error.status_code, error.detail)
+    return error_answer(422, str(error))
 
 
-async def _http(request: Request, error: HTTPException) -> Response:
-    message = str(error.detail)
-    if error.status_code == 404:
-        message = f"expected one of {', '.join(request.app.openapi()['paths'])}, got {request.url.path[:100]!r}"
-    return error_answer(error.status_code, message)
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
+async def _failed(request: Request, error: Exception) -> Response:
     return error_answer(500, "the server failed; its log has the reason")
 
 
-HANDLERS: dict[Union[int, type[Exception]], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
+HANDLERS: dict[Union[int, type[Exception]], Any] = {
     RequestValidationError: _invalid,
-    RequestError: _refused,
+    HTTPException: _refused,
     ConfigurationError: _refused,
-    HTTPException: _http,
-    Exception: _unexpected,
+    Exception: _failed,
 }
-"""The functions that answer errors with JSON."""
-
-
-def _what_is_wrong(error: Mapping[str, Any]) -> str:
-    """Return the first error of a request as one line that names the key."""
-    place, kind = error["loc"][1:], error["type"]
-    if kind == "json_invalid":
-        return f"the request: expected JSON, got an error at character {place[0]}: {error['ctx']['error']}"
-    if not place:
-        return "the request: expected a JSON object, sent with Content-Type: application/json"
-    where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).removeprefix(".")
-    if kind == "missing":
-        return f"'{where}': expected a value, got none"
-    if kind == "extra_forbidden":
-        return f"'{where}': expected no such key"
-    message = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-    return f"'{where}': {message}" + ("" if ", got " in message else f", got {error['input']!r:.100}")

@@ -1,25 +1,32 @@
-"""The limits of requests, and the errors of requests that exceed them."""
+"""The limits of requests and answers, and the layer of the application that enforces them."""
 
+import asyncio
+import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Union
+from time import perf_counter
+from typing import Annotated
 
 from allennlp.common.checks import ConfigurationError
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from elmo_plugin.common import did_you_mean
-from elmo_plugin.text import split_tokens
+LOG = logging.getLogger(__name__)
+PROBES = ("/health", "/ready")
+"""The paths that are answered even if the server is busy."""
+PIECE = 2**16
+"""An answer is sent in pieces of this many bytes, each when its reader has taken the one before."""
+MOST_DRAINED = 2**24
+"""Bytes beyond the limit that are read and dropped, so that the sender of a large request sees the answer and not a
+broken connection."""
+
+Number = Annotated[int, Field(ge=1, le=10**9)]
 
 
-class RequestError(Exception):
-    """Raised for a request that is not answered, with the HTTP status that says why."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-@dataclass(frozen=True)
-class Limits:
+class Limits(BaseModel):
     """The most that one request may ask for, and that the server does at once.
 
     # Parameters
@@ -31,25 +38,25 @@ class Limits:
     characters : of a word
     numbers : of the vectors in an answer
     requests : that are read, waiting or being answered at the same time
-    seconds : until a request is answered
+    sending : bytes of the answers that are being sent at the same time
+    seconds : until a request has arrived, until its answer begins, and until its reader has taken a piece of it
     """
 
-    bytes: int = 2**18
-    sentences: int = 64
-    words: int = 4096
-    sentence_words: int = 512
-    characters: int = 500
-    numbers: int = 10**6
-    requests: int = 64
-    seconds: int = 30
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    def check_given(self, given: Sequence[Union[str, list[str]]]) -> None:
-        """Raise `RequestError` for too many sentences, and for texts that are too long to be tokenized."""
-        at_most(self.sentences, len(given), "'sentences'", "sentences")
-        self.check_words([split_tokens(each) if isinstance(each, str) else each for each in given])
+    bytes: Number = 2**18
+    sentences: Number = 64
+    words: Number = 4096
+    sentence_words: Number = 512
+    characters: Number = 500
+    numbers: Number = 10**6
+    requests: Number = 64
+    sending: Number = 2**28
+    seconds: Number = 30
 
-    def check_words(self, sentences: Sequence[Sequence[str]]) -> None:
-        """Raise `RequestError` for sentences with too many words or with words that are too long."""
+    def check(self, sentences: Sequence[Sequence[str]]) -> None:
+        """Raise `HTTPException` for too many sentences or words, and for words that are too long."""
+        at_most(self.sentences, len(sentences), "'sentences'", "sentences")
         for number, words in enumerate(sentences):
             where = f"'sentences[{number}]'"
             at_most(self.sentence_words, len(words), where, "words")
@@ -58,9 +65,9 @@ class Limits:
 
 
 def at_most(most: int, got: int, where: str, what: str) -> None:
-    """Raise `RequestError` if there is more of something than allowed."""
+    """Raise `HTTPException` if there is more of something than allowed."""
     if got > most:
-        raise RequestError(422, f"{where}: expected at most {most:,} {what}, got {got:,}")
+        raise HTTPException(422, f"{where}: expected at most {most:,} {what}, got {got:,}")
 
 
 def read_limits(assignments: Iterable[str]) -> Limits:
@@ -69,13 +76,110 @@ def read_limits(assignments: Iterable[str]) -> Limits:
     >>> read_limits(["sentences=8"]).sentences
     8
     """
-    limits, names = Limits(), [field.name for field in fields(Limits)]
-    for assignment in assignments:
-        name, _, number = assignment.partition("=")
-        if name not in names:
-            hint = did_you_mean(name, names)
-            raise ConfigurationError(f"'limit': expected one of {', '.join(names)}, got {name!r}{hint}")
-        if not (number.isascii() and number.isdecimal() and len(number) <= 10 and 1 <= int(number) <= 10**9):
-            raise ConfigurationError(f"'limit {name}': expected a whole number from 1 to 1,000,000,000, got {number!r}")
-        limits = replace(limits, **{name: int(number)})
-    return limits
+    pairs = [assignment.partition("=") for assignment in assignments]
+    try:
+        return Limits.model_validate({name: number for name, _, number in pairs})
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        name = wrong["loc"][0]
+        if name not in Limits.model_fields:
+            names = ", ".join(Limits.model_fields)
+            raise ConfigurationError(f"'limit': expected one of {names}, got {name!r}") from error
+        number = f"{wrong['input']!r:.100}"
+        raise ConfigurationError(
+            f"'limit {name}': expected a whole number from 1 to 1,000,000,000, got {number}"
+        ) from error
+
+
+def error_answer(status: int, message: str) -> JSONResponse:
+    """Return `{"error": "…"}` with an HTTP status."""
+    return JSONResponse({"error": message}, status, {"retry-after": "1"} if status == 503 else None)
+
+
+class Guard:
+    """The outermost layer of the application: it bounds what requests take, and writes a line for each to the log.
+
+    It answers 503 when busy, 413 to large requests, 408 to slow ones, and 400 to those whose end is ambiguous.
+    `app.state.in_progress` is the number of requests that are being answered.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self.app, self.limits = app, limits
+        self.sending = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http" or scope["path"] in PROBES:
+            await self.app(scope, receive, send)
+            return
+        start, status = perf_counter(), 0
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        application: FastAPI = scope["app"]
+        if application.state.in_progress >= self.limits.requests:
+            message = f"expected at most {self.limits.requests} requests at the same time; try again later"
+            await error_answer(503, message)(scope, receive, send_and_note)
+            return
+        application.state.in_progress += 1
+        try:
+            await self._answer(scope, receive, send_and_note)
+        finally:
+            application.state.in_progress -= 1
+            LOG.info('"%s %s" %d, %.3f s', scope["method"], scope["path"], status or 500, perf_counter() - start)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:  # RFC 9112, section 6.3: possibly smuggled
+            answer = error_answer(400, "expected Content-Length or Transfer-Encoding, got both")
+            answer.headers["connection"] = "close"
+            await answer(scope, receive, send)
+            return
+        has_arrived, size, start = False, 0, None
+
+        async def receive_some() -> Message:
+            nonlocal has_arrived, size
+            while True:
+                message = await receive()
+                size += len(message.get("body", b""))
+                has_arrived = not message.get("more_body", False)
+                if size <= self.limits.bytes:
+                    return message
+                if has_arrived or size > self.limits.bytes + MOST_DRAINED:
+                    raise HTTPException(413, f"the request: expected at most {self.limits.bytes:,} bytes, got more")
+
+        async def send_in_pieces(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            time.reschedule(None)
+            body = message.get("body", b"")
+            if start is not None and self.sending and self.sending + len(body) > self.limits.sending:
+                text = f"expected at most {self.limits.sending:,} bytes of answers at the same time; try again later"
+                await error_answer(503, text)(scope, receive, send)
+                return
+            self.sending += len(body)
+            try:
+                if start is not None:
+                    await send(start)
+                    start = None
+                last = max(0, len(body) - 1) // PIECE * PIECE
+                for at in range(0, last, PIECE):
+                    await send({**message, "body": body[at : at + PIECE], "more_body": True})
+                await send({**message, "body": body[last:]})
+            finally:
+                self.sending -= len(body)
+
+        try:
+            async with asyncio.timeout(self.limits.seconds) as time:
+                await self.app(scope, receive_some, send_in_pieces)
+        except TimeoutError:
+            if not time.expired():
+                raise
+            late = "an answer" if has_arrived else "the whole request"
+            message = f"expected {late} within {self.limits.seconds} seconds"
+            await error_answer(503 if has_arrived else 408, message)(scope, receive, send)

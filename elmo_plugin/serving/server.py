@@ -1,22 +1,26 @@
 """Run the web application until a signal stops it."""
 
+import asyncio
+import errno
 import logging
 import socket
 import sys
-from collections.abc import Callable
-from typing import NamedTuple, Optional
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple, Optional
 
 import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from elmo_plugin.common import on_stop_signal, stop
 from elmo_plugin.serving.app import make_app
 from elmo_plugin.serving.limits import Limits
-from elmo_plugin.serving.served_model import ServedModel
+from elmo_plugin.serving.model import ServedModel
 
 EVERYWHERE = ("0.0.0.0", "::")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
-CONNECTIONS = 256
-"""The most connections at the same time. Uvicorn answers 503 to others."""
 
 
 class Address(NamedTuple):
@@ -31,8 +35,59 @@ class Address(NamedTuple):
         """Return the names that requests may give the server, or `None` for any name if it listens to all machines."""
         if self.host in EVERYWHERE and not self.names:
             return None
-        own = f"[{self.host}]" if ":" in self.host else self.host
-        return frozenset(map(str.lower, (*LOCAL, own, *self.names)))
+        return frozenset((*LOCAL, self.literal, *self.names))
+
+    @property
+    def literal(self) -> str:
+        """Return the host as it stands in a URL."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP by uvicorn, which closes connections whose client sends no complete header or takes no answer.
+
+    uvicorn itself limits neither: a few idle clients would hold connections, and their answers, for ever.
+    """
+
+    def __init__(self, seconds: int, **uvicorn_arguments: Any) -> None:
+        super().__init__(**uvicorn_arguments)
+        self._seconds = seconds
+        self._unread: Optional[asyncio.TimerHandle] = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to look every few seconds whether a request has come."""
+        super().connection_made(transport)
+        self.loop.call_later(self._seconds, self._close_if_idle, None)
+
+    def _close_if_idle(self, last_request: Any) -> None:
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if is_idle and self.cycle is last_request:
+            self.transport.abort()
+        elif not self.transport.is_closing():
+            self.loop.call_later(self._seconds, self._close_if_idle, self.cycle)
+
+    def pause_writing(self) -> None:
+        """Give the client some seconds to take what was sent."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(self._seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`: the client has taken it."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+
+
+def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
+    """Return how uvicorn runs the application."""
+    return uvicorn.Config(
+        app,
+        http=partial(TimedProtocol, limits.seconds),  # type: ignore[arg-type]
+        log_config=None,
+        access_log=False,  # the application writes a line for each request, without the sentences in its address
+        timeout_graceful_shutdown=limits.seconds,
+        server_header=False,
+    )
 
 
 def serve(load: Callable[[], ServedModel], address: Address, limits: Limits) -> None:
@@ -44,27 +99,33 @@ def serve(load: Callable[[], ServedModel], address: Address, limits: Limits) -> 
     with on_stop_signal(stop), _bound(address) as listener:
         app = make_app(load(), limits, address.hosts)
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            limit_concurrency=CONNECTIONS,
-            timeout_graceful_shutdown=limits.seconds,
-            server_header=False,
+        with _naming(address):
+            listener.listen()  # now, so that a client may connect as soon as the address is printed
+        print(
+            f"http://{address.literal}:{listener.getsockname()[1]}/  (Ctrl-C stops the server)",
+            file=sys.stderr,
+            flush=True,
         )
-        listener.listen()  # now, so that a client may connect as soon as the address is printed
-        host = f"[{address.host}]" if ":" in address.host else address.host
-        print(f"http://{host}:{listener.getsockname()[1]}/  (Ctrl-C stops the server)", file=sys.stderr, flush=True)
-        uvicorn.Server(config).run(sockets=[listener])
+        uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[listener])
 
 
 def _bound(address: Address) -> socket.socket:
-    """Return a socket that is bound to the address and does not listen yet. Raises `OSError` naming the address."""
-    try:
+    """Return a socket that is bound to the address and does not listen yet."""
+    with _naming(address):
         (family, kind, _, _, place), *_ = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         listener = socket.socket(family, kind)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)
+        return listener
+
+
+@contextmanager
+def _naming(address: Address) -> Iterator[None]:
+    """Raise an `OSError` that names the address instead of one that does not."""
+    try:
+        yield
     except (OSError, OverflowError) as error:
-        raise OSError(f"{address.host}:{address.port}: {getattr(error, 'strerror', None) or error}") from error
-    return listener
+        reason = getattr(error, "strerror", None) or str(error)
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            reason += "; choose another port with --port"
+        raise OSError(f"{address.literal}:{address.port}: {reason}") from error

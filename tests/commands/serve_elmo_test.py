@@ -63,10 +63,8 @@ def test_it_serves_until_a_signal(
     ("arguments", "facts"),
     [
         (("nowhere",), ("nowhere",)),
-        ((TAGGER, "--text", "nowhere.txt"), ("nowhere.txt",)),
         ((TAGGER, "--limit", "sentence=7"), ("'limit'", "sentences", "'sentence'")),
         ((TAGGER, "--limit", "seconds=0"), ("seconds", "'0'")),
-        ((TAGGER, "--limit", "seconds"), ("seconds", "''")),
         ((TAGGER, "--predictor", "bilm"), ("elmo_tagger.tar.gz",)),
         ((TAGGER, "--language", "xyz"), ("'language'", "xyz")),
         ((TAGGER, "--host", "192.0.2.1"), ("192.0.2.1",)),
@@ -82,8 +80,18 @@ def test_an_error_is_one_line(arguments: tuple[object, ...], facts: tuple[str, .
 def test_a_port_in_use_is_reported_before_the_model_is_loaded() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(SystemExit, match=rf"^serve-elmo: 127\.0\.0\.1:{port}: "):
+        with pytest.raises(SystemExit, match=rf"^serve-elmo: 127\.0\.0\.1:{port}: .*--port"):
             serve_elmo("nowhere", "--port", port)
+
+
+def test_a_port_that_was_taken_while_the_model_was_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        monkeypatch.setattr("elmo_plugin.serving.server.make_app", lambda *_: other.listen())
+        with pytest.raises(SystemExit, match=rf"^serve-elmo: 127\.0\.0\.1:{port}: .*--port"):
+            serve_elmo(FILES / "bilm_tf", "--port", port)
 
 
 @pytest.mark.parametrize("port", ["65536", "00000065536"])

@@ -1,35 +1,16 @@
 """The served models that the files of this folder share."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from allennlp.common import Params
 from allennlp.data import DatasetReader
 
+from elmo_plugin.embedding import Embedder
 from elmo_plugin.models import ElmoClassifierPredictor
-from elmo_plugin.serving import ServedModel, Text, load_served
-from elmo_plugin.text import SpacyBlankTokenizer
+from elmo_plugin.serving import ServedModel, load_served
 from tests.serving_oracles import FILES, Client, serving
 from tests.task_oracles import OPINIONS, build_model, classifier, csv_reader, experiment, random_elmo
-
-TEXT = [
-    "They went to the play .",
-    "The children play by the river .",
-    "",
-    "She wrote a play and they play it .",
-    "They went to the play .",
-    "The play was long .",
-    "A <b>play</b> & a boat .",
-]
-
-
-@pytest.fixture(scope="session")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A text of seven lines."""
-    path = tmp_path_factory.mktemp("serving") / "<text>.txt"
-    path.write_text("\n".join(TEXT) + "\n", encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="session")
@@ -39,19 +20,15 @@ def tagger() -> ServedModel:
 
 
 @pytest.fixture(scope="session")
-def bilm(text: Path) -> ServedModel:
-    """The bundled biLM and a text."""
-    return load_served("english-tiny", Text(text))
-
-
-@pytest.fixture(scope="session")
 def opinions() -> ServedModel:
-    """An untrained classifier."""
-    elmo = {"bilm": {"options": random_elmo().bilm.options.to_dict(), "seed": 0}}
-    config = experiment(classifier(elmo), csv_reader(), OPINIONS)
+    """An untrained classifier that reads two words of a text, and embedders of its biLM."""
+    elmo = random_elmo()
+    keys = {"bilm": {"options": elmo.bilm.options.to_dict(), "seed": 0}}
+    config = experiment(classifier(keys), csv_reader(max_sequence_length=2), OPINIONS)
     model, _ = build_model(config)
     predictor = ElmoClassifierPredictor(model, DatasetReader.from_params(Params(config["dataset_reader"])))
-    return ServedModel("opinions", SpacyBlankTokenizer(), predictor=predictor)
+    embedder = Embedder(elmo).with_mix("average")
+    return ServedModel("opinions", predictor.tokenizer, {"average": embedder}, predictor)
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +38,6 @@ def tagger_client(tagger: ServedModel) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="session")
-def bilm_client(bilm: ServedModel) -> Iterator[Client]:
-    with serving(bilm) as client:
+def bilm_client() -> Iterator[Client]:
+    with serving(load_served("english-tiny")) as client:
         yield client

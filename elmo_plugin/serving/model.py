@@ -1,0 +1,245 @@
+"""The models of a server: how they are loaded, their tasks, and the one thread that computes them."""
+
+import asyncio
+import tarfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Optional, Union
+
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import JsonDict
+from allennlp.data import Tokenizer
+from allennlp.models import Archive, Model, load_archive
+from allennlp.predictors import Predictor
+
+from elmo_plugin.checkpoints import bundled_folder, local_file
+from elmo_plugin.elmo import ConcatenateMix, Elmo, trained_elmo
+from elmo_plugin.embedding import Embedder, find_device, load
+from elmo_plugin.models import ElmoClassifierPredictor, ElmoTaggerPredictor
+from elmo_plugin.pretraining import (
+    BidirectionalLanguageModel,
+    BiLMPredictor,
+    TextShardsReader,
+    load_language_model,
+)
+from elmo_plugin.text import SpacyBlankTokenizer, length_batches, without_lone_surrogates
+
+Text = Union[str, list[str]]
+"""Raw text, or a list of words."""
+Task = Callable[[Sequence[Any]], list[Any]]
+"""A function from items to one answer for each. The answer to an item does not depend on the other items."""
+
+MIXES = ("all", "last", "average")
+PREDICTORS = {"elmo_tagger": ElmoTaggerPredictor, "elmo_classifier": ElmoClassifierPredictor}
+MOST_TOGETHER = 16
+"""The most items of several requests that are answered by one call."""
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """The models of a server.
+
+    # Parameters
+
+    name : the name of the archive or biLM
+    tokenizer : splits raw text for vectors and log probabilities
+    embedders : an embedder for each mix; none for a model without ELMo
+    predictor : the predictor of a tagger or a classifier
+    language_model : the predictor of a biLM with its softmax
+    """
+
+    name: str
+    tokenizer: Tokenizer
+    embedders: dict[str, Embedder] = field(default_factory=dict)
+    predictor: Optional[Predictor] = None
+    language_model: Optional[BiLMPredictor] = None
+
+    @property
+    def label_task(self) -> Optional[str]:
+        """Return the task of the predictor, `tag` or `classify`, or `None` without one."""
+        if self.predictor is None:
+            return None
+        return "classify" if isinstance(self.predictor, ElmoClassifierPredictor) else "tag"
+
+    def read(self, texts: Sequence[Text]) -> list[list[str]]:
+        """Split raw text into words, all of them. Lists of words are returned as they are."""
+        return [
+            [token.ensure_text() for token in self.tokenizer.tokenize(without_lone_surrogates(text))]
+            if isinstance(text, str)
+            else text
+            for text in texts
+        ]
+
+    def label(self, texts: Sequence[Text]) -> list[JsonDict]:
+        """Return the predictor's answers: tags or labels."""
+        assert self.predictor is not None
+        questions = [{"sentence" if isinstance(text, str) else "tokens": text} for text in texts]
+        return _in_batches(self.predictor, questions, self.read(texts))
+
+    def log_probabilities(self, sentences: Sequence[list[str]]) -> list[JsonDict]:
+        """Return the answers of the predictor `bilm`: the log probability of each word."""
+        assert self.language_model is not None
+        return _in_batches(self.language_model, [{"tokens": words} for words in sentences], sentences)
+
+
+def _in_batches(predictor: Predictor, questions: list[JsonDict], sentences: Sequence[list[str]]) -> list[JsonDict]:
+    answers: dict[int, Any] = {}
+    for batch in length_batches([len(words) for words in sentences]):
+        found = predictor.predict_batch_json([questions[index] for index in batch])
+        answers |= dict(zip(batch, found, strict=True))
+    return [answers[index] for index in range(len(sentences))]
+
+
+def load_served(
+    model: str,
+    language_model: Optional[str] = None,
+    predictor: Optional[str] = None,
+    language: str = "en",
+    cuda_device: int = -1,
+) -> ServedModel:
+    """Load the models of a server.
+
+    # Parameters
+
+    model : the archive of a tagger or classifier, or a biLM in any format
+    language_model : a biLM with its softmax, which scores words; by default the served biLM, if it has a softmax
+    predictor : `elmo_tagger` or `elmo_classifier`; the default is the one of the model
+    language : the language whose rules split raw text, as in `SpacyBlankTokenizer`
+    cuda_device : the number of a GPU, −1 for the processor
+
+    Raises `ConfigurationError` for files that cannot be read and for models of another kind.
+    """
+    path = Path(model)
+    in_run = path.name == "model.tar.gz"  # `allennlp train` gives each archive this name, in a folder of its own
+    name = path.parent.name if in_run and path.parent.name else path.name
+    device = find_device(cuda_device)
+    tokenizer: Tokenizer = SpacyBlankTokenizer(language)
+    labels: Optional[Predictor] = None
+    scorer: Optional[BidirectionalLanguageModel] = None
+    embedders: dict[str, Embedder] = {}
+    archive = _archive(model, cuda_device)
+    if archive is None:
+        scorer = _language_model(model)
+        embedders["all"] = (
+            load(model, "all", cuda_device=cuda_device) if scorer is None else _embedder(scorer.to(device))
+        )
+    elif isinstance(archive.model, BidirectionalLanguageModel):
+        scorer = archive.model
+        embedders["all"] = _embedder(scorer)
+    else:
+        labels = _predictor(archive, model, predictor, language)
+        if isinstance(labels, ElmoClassifierPredictor):
+            tokenizer = getattr(archive.validation_dataset_reader, "_tokenizer", tokenizer)
+        embedders |= _trained_embedder(archive.model)
+    for embedder in [*embedders.values()]:
+        embedders |= {mix: embedder.with_mix(mix) for mix in MIXES}
+    if language_model is not None:
+        scorer = load_language_model(language_model).to(device)
+    words = None if scorer is None else BiLMPredictor(scorer, TextShardsReader())
+    return ServedModel(name, tokenizer, embedders, labels, words)
+
+
+def _archive(model: str, cuda_device: int) -> Optional[Archive]:
+    """Return the archive or the run of a trained model, or `None` for a biLM in a file of its own."""
+    if bundled_folder(model) is not None:
+        return None
+    path = local_file(model, "model")
+    in_folder = any((path / name).exists() for name in ("weights.th", "best.th"))
+    is_archive = in_folder if path.is_dir() else tarfile.is_tarfile(path)
+    return load_archive(path, cuda_device) if is_archive else None
+
+
+def _language_model(bilm: str) -> Optional[BidirectionalLanguageModel]:
+    """Return a biLM with its softmax, or `None` if it has none."""
+    try:
+        return load_language_model(bilm)
+    except ConfigurationError:
+        return None
+
+
+def _embedder(model: BidirectionalLanguageModel) -> Embedder:
+    """Return an embedder of all layers that shares the weights of a language model."""
+    model.eval().requires_grad_(False)
+    sizes = model.bilm.options
+    elmo = Elmo.from_parts(model.bilm, [ConcatenateMix(sizes.num_layers, sizes.layer_dim)], dropout=0.0)
+    return Embedder(elmo, model.vocab.get_token_index)
+
+
+def _trained_embedder(model: Model) -> dict[str, Embedder]:
+    """Return an embedder with the mix that a model was trained with; none for a baseline without ELMo."""
+    try:
+        elmo, mix = trained_elmo(model)
+    except ConfigurationError:
+        return {}
+    elmo.bilm.requires_grad_(False)
+    mixed = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=elmo.initial_state)
+    return {"trained": Embedder(mixed, model.vocab.get_token_index)}
+
+
+def _predictor(archive: Archive, name: str, predictor: Optional[str], language: str) -> Predictor:
+    found = predictor or archive.model.default_predictor
+    if found not in PREDICTORS:
+        raise ConfigurationError(
+            f"'{name}': expected a biLM, or a model of type {' or '.join(PREDICTORS)}, got "
+            f"{type(archive.model).__name__}; name the predictor of another tagger or classifier"
+        )
+    built = PREDICTORS[found](archive.model.eval(), archive.validation_dataset_reader, language)
+    built.predict_json({"tokens": ["."]})  # raises if the model is not of the predictor's kind
+    return built
+
+
+class _Job(NamedTuple):
+    task: Task
+    items: Sequence[Any]
+    answers: "asyncio.Future[list[Any]]"
+
+
+class ModelThread:
+    """Answers requests in one thread, one after the other. One call answers requests that wait for the same task.
+
+    A model would not answer faster in several threads, and its caches are not made for them.
+    """
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, "models")
+        self._waiting: list[_Job] = []
+        self._worker: Optional[asyncio.Task[None]] = None
+
+    async def answer(self, task: Task, items: Sequence[Any]) -> list[Any]:
+        """Return the answers of a task, or raise its error. A job that is cancelled before it starts is skipped."""
+        job = _Job(task, items, asyncio.get_running_loop().create_future())
+        self._waiting.append(job)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work())
+        return await job.answers
+
+    async def _work(self) -> None:
+        while self._waiting:
+            together: list[_Job] = []
+            for job in [*self._waiting]:
+                n_items = sum(len(other.items) for other in together) + len(job.items)
+                if job.answers.cancelled():
+                    self._waiting.remove(job)
+                elif not together or (job.task == together[0].task and n_items <= MOST_TOGETHER):
+                    self._waiting.remove(job)
+                    together.append(job)
+            if together:
+                await self._run(together)
+
+    async def _run(self, jobs: list[_Job]) -> None:
+        items = [item for job in jobs for item in job.items]
+        try:
+            answers = await asyncio.get_running_loop().run_in_executor(self._executor, jobs[0].task, items)
+        except Exception as error:
+            if len(jobs) > 1:  # one of them may have caused it: answer each by itself
+                for job in jobs:
+                    await self._run([job])
+            elif not jobs[0].answers.done():
+                jobs[0].answers.set_exception(error)
+            return
+        for job in jobs:
+            if not job.answers.done():  # it may have been cancelled meanwhile
+                job.answers.set_result(answers[: len(job.items)])
+            answers = answers[len(job.items) :]

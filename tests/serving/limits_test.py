@@ -1,0 +1,196 @@
+"""What a client may take of the server: bytes, time, places, and memory for answers."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from allennlp.common.checks import ConfigurationError
+from fastapi import FastAPI
+from starlette.responses import Response
+
+from elmo_plugin.serving import Limits, ServedModel, read_limits
+from elmo_plugin.serving.limits import Guard
+from tests.serving_oracles import Client, serving
+
+HEAD = b"POST /tag HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json\r\n"
+BODY = b'{"sentences": ["One"]}'
+
+
+@pytest.fixture(scope="module")
+def small(tagger: ServedModel) -> Iterator[Client]:
+    with serving(tagger, Limits(bytes=2000, seconds=1)) as client:
+        yield client
+
+
+def test_a_large_request_is_answered_and_not_kept(small: Client) -> None:
+    """Its length may be stated or not."""
+    body = b"x" * 2_000_000
+    stated = small.raw(HEAD, b"Content-Length: %d\r\n\r\n" % len(body), body)
+    chunk = b"%x\r\n%b\r\n" % (len(body), body)
+    unstated = small.raw(HEAD, b"Transfer-Encoding: chunked\r\n\r\n", chunk, b"0\r\n\r\n")
+    for answer in (stated, unstated):
+        assert answer.startswith(b"HTTP/1.1 413 ") and answer.endswith(b'bytes, got more"}')
+
+
+def test_a_limit_of_more_than_16_mebibytes_is_kept(tagger: ServedModel) -> None:
+    body = b'{"sentences": ["One"]' + b" " * 20 * 2**20 + b"}"
+    with serving(tagger, Limits(bytes=2**25)) as client:
+        assert client.post("/tag", body).status == 200
+        more = client.post("/tag", body + b" " * 2**24)
+    assert more.status == 413 and "33,554,432" in more.json["error"]
+
+
+def test_a_slow_request_ends(small: Client) -> None:
+    answer = small.raw(HEAD, b"Content-Length: 50\r\n\r\n", b'{"sent')
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_request_with_two_lengths_is_rejected_and_its_connection_closed(small: Client) -> None:
+    head = HEAD.replace(b"Connection: close\r\n", b"") + b"Content-Length: 22\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = small.raw(head, b"16\r\n" + BODY + b"\r\n0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"Transfer-Encoding" in answer
+
+
+@pytest.fixture
+def may_answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """No model answers before this is set."""
+    event = threading.Event()
+    read = ServedModel.read
+
+    def slow(self: ServedModel, texts: Any) -> Any:
+        event.wait(30)
+        return read(self, texts)
+
+    monkeypatch.setattr(ServedModel, "read", slow)
+    yield event
+    event.set()
+
+
+def test_a_late_answer_is_503(tagger: ServedModel, may_answer: threading.Event) -> None:
+    with serving(tagger, Limits(seconds=1)) as client:
+        late = client.post("/tag", BODY)
+        assert late.status == 503 and "1 second" in late.json["error"] and late.headers["retry-after"]
+        may_answer.set()
+        assert client.answers("/tag", ["One"])[0]["tokens"] == ["One"]
+
+
+def test_a_busy_server_is_alive_but_not_ready(tagger: ServedModel, may_answer: threading.Event) -> None:
+    with serving(tagger, Limits(requests=2)) as client:
+        assert client.get("/ready").status == 200
+        waiting = [threading.Thread(target=client.answers, args=("/tag", "One")) for _ in range(2)]
+        for thread in waiting:
+            thread.start()
+        while client.get("/ready").status == 200:
+            assert any(thread.is_alive() for thread in waiting)
+            time.sleep(0.01)
+        assert client.get("/ready").status == 503 and client.get("/health").status == 200
+        busy = client.post("/tag", BODY)
+        assert busy.status == 503 and "2" in busy.json["error"]
+        may_answer.set()
+        for thread in waiting:
+            thread.join()
+        assert client.get("/ready").status == 200
+
+
+def streaming(size: int) -> FastAPI:
+    """An application whose answers have `size` bytes."""
+    app = FastAPI()
+    app.state.in_progress = 0
+    app.add_middleware(Guard, limits=Limits(seconds=1, sending=3 * size // 2))
+    app.add_api_route("/", lambda: Response(b"x" * size))
+    return app
+
+
+def statuses(app: FastAPI, n_requests: int, may_send: Callable[[], Any]) -> list[int]:
+    """The statuses of requests that are asked at the same time, whose clients read when `may_send` returns."""
+
+    async def ask() -> int:
+        found = []
+        messages = [{"type": "http.request"}]
+
+        async def send(message: Any) -> None:
+            found.append(message)
+            await may_send()
+
+        async def receive() -> Any:
+            return messages.pop()
+
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b"", "root_path": ""}
+        await app(scope, receive, send)
+        assert all(len(message.get("body", b"")) <= 2**16 for message in found)
+        return int(found[0]["status"])
+
+    async def ask_all() -> list[int]:
+        return list(await asyncio.gather(*(ask() for _ in range(n_requests))))
+
+    return asyncio.run(ask_all())
+
+
+def test_the_bytes_of_answers_that_nobody_reads_are_bounded() -> None:
+    app = streaming(200_000)
+    assert sorted(statuses(app, 3, lambda: asyncio.sleep(0.01))) == [200, 503, 503]
+    assert statuses(app, 1, lambda: asyncio.sleep(0)) == [200]
+
+
+def received(connection: socket.socket) -> bytes:
+    """What the server sends until it closes the connection, or resets it."""
+    found = bytearray()
+    with suppress(ConnectionResetError):
+        while more := connection.recv(2**20):
+            found += more
+    return bytes(found)
+
+
+def test_a_connection_without_a_request_is_closed(small: Client) -> None:
+    """Neither silence nor half a header holds it, also after another request."""
+    half = HEAD[:40]
+    whole = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    for start, wanted in ((b"", b""), (half, b""), (whole + half, b"HTTP/1.1 200 ")):
+        with small.connect() as connection:
+            connection.sendall(start)
+            assert received(connection).startswith(wanted)
+
+
+def test_a_client_that_reads_nothing_is_dropped() -> None:
+    with serving(streaming(2**26), Limits(seconds=1)) as client, client.connect() as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        time.sleep(2)
+        assert len(received(connection)) < 2**26
+
+
+def test_sentences_and_words_are_limited() -> None:
+    limits = Limits(sentences=3, words=3, sentence_words=2, characters=4)
+    limits.check([["a", "bbbb"], [], ["c"]])
+    for wrong in ([[]] * 4, [["a"] * 3], [["a", "b"], ["c", "d"]], [["abcde"]]):
+        with pytest.raises(Exception, match="'sentences"):
+            limits.check(wrong)
+
+
+def test_limits_are_named_numbers() -> None:
+    assert read_limits(["words=1000000000", "bytes=5"]) == Limits(words=10**9, bytes=5)
+    for wrong in (
+        "words=1000000001",
+        "words=0",
+        "words",
+        "words=-1",
+        "words=1.5",
+        "words=" + "9" * 5000,
+        "word=7",
+        "=7",
+    ):
+        with pytest.raises(ConfigurationError, match=f"'{wrong.partition('=')[2][:50]}|word"):
+            read_limits([wrong])
+
+
+def test_each_request_writes_a_line_without_its_sentences(small: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "elmo_plugin.serving"):
+        small.get("/?sentence=secret")
+        small.post("/tag", {"sentences": ["secret", 5]})
+        while '"POST /tag" 422' not in caplog.text:  # it is written when the answer has been sent
+            time.sleep(0.01)
+    assert '"GET /" 200' in caplog.text and "secret" not in caplog.text
