@@ -75,7 +75,6 @@ class Epoch(NamedTuple):
         path, precision = elmo.sentence_cache.path, elmo.sentence_cache.precision
         shutil.rmtree(path, ignore_errors=True)
         elmo.sentence_cache = SentenceCache(str(path), precision)
-        elmo.sentence_cache.open_for(elmo.bilm, elmo.initial_state)
         clear(elmo)
 
 

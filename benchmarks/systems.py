@@ -91,7 +91,7 @@ class OurEmbedder:
 
     @torch.no_grad()
     def layers(self, ids: Tensor) -> Tensor:
-        return self.elmo.run_bilm(ids)[0]
+        return self.elmo.layers(ids)[0]
 
     def clear(self) -> None:
         clear(self.elmo)

@@ -40,7 +40,7 @@ from elmo_plugin import (  # noqa: E402
     pretraining,
     text,
 )
-from elmo_plugin.elmo import Elmo  # noqa: E402
+from elmo_plugin.elmo import Elmo, save  # noqa: E402
 from elmo_plugin.embedding import ElmoEmbedder, load  # noqa: E402
 from elmo_plugin.text import batch_to_ids  # noqa: E402
 
@@ -58,6 +58,7 @@ __all__ = [
     "load",
     "models",
     "pretraining",
+    "save",
     "text",
 ]
 __version__ = "0.1.0"

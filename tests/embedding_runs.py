@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from allennlp.data import Tokenizer
 
 from elmo_plugin.embedding import Corpus, CorpusEmbedder, Embedder, Share, VectorFile, load
-from elmo_plugin.embedding.corpus_embedder import WHOLE, Counts
-from elmo_plugin.text import AsciiSpacesTokenizer
+from elmo_plugin.embedding.corpus import WHOLE
+from elmo_plugin.embedding.corpus_embedder import Counts
 
 BATCH = 20
 """Tokens in a batch."""
-CHARACTERS = 20 * BATCH
-"""Characters in a window, of some five batches."""
+CHARACTERS = 50 * BATCH
+"""Characters in a window, of some ten batches."""
 
 
 def write_text(path: Path, lines: int) -> list[str]:
@@ -42,7 +43,8 @@ def embed(
 ) -> Counts:
     """The whole work, or that of one process."""
     embedder = CorpusEmbedder(load(folder / bilm, initial_state=initial_state), **{"tokens_per_batch": BATCH, **keys})
-    return embedder.embed(Corpus(folder / text, AsciiSpacesTokenizer()), folder / target, file, share)
+    corpus = Corpus(folder / text, Tokenizer.by_name("just_spaces")(), share)
+    return embedder.embed(corpus, folder / target, file)
 
 
 def break_off(monkeypatch: pytest.MonkeyPatch, after: int) -> None:

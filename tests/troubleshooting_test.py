@@ -68,7 +68,7 @@ def embed(output: str) -> None:
 def cache_of_two_precisions() -> None:
     for precision in ("float32", "float16"):
         cache = Lazy(SentenceCache, Params({"path": "kept", "precision": precision}))
-        Elmo(bilm="english-tiny", sentence_cache=cache)
+        Elmo(bilm="english-tiny", sentence_cache=cache)(elmo_plugin.batch_to_ids([["one"]]))
 
 
 def exported(name: str, text: str, replacement: str) -> None:

@@ -98,7 +98,7 @@ class CharacterEncoder(CharacterLevelEncoder):
     def fit(self, ids: Tensor) -> Tensor:
         """Cut or pad byte ids to the C of this model, (B, T, C). AllenNLP's `elmo_characters` has a C of 50.
 
-        Raises `ConfigurationError` for ids that are not byte ids.
+        Raises `ConfigurationError` for ids that are not byte ids, such as the word ids of several texts (B, texts, T).
         """
         if ids.numel() and ids.is_floating_point():
             raise ConfigurationError(f"the biLM reads character ids: expected integers, got {ids.dtype}")
@@ -109,7 +109,18 @@ class CharacterEncoder(CharacterLevelEncoder):
                 f"{self.char_embedding.num_embeddings - 1}, got {lowest} to {highest}; perhaps the indexer is "
                 "'elmo_many_langs' or 'single_id'"
             )
-        return fit_width(ids, self.options.max_characters_per_token)
+        width = self.options.max_characters_per_token
+        begin = boundary_ids(BEGIN_OF_SENTENCE, width)[0]
+        if (
+            ids.numel()
+            and ids.size(-1) not in (50, width)
+            and not bool(((ids[..., 0] == begin) | (ids[..., 0] == 0)).all())
+        ):
+            raise ConfigurationError(
+                f"the biLM reads bytes, as the indexer 'elmo_characters' gives them: expected 50 or {width} ids for a "
+                f"token, or tokens that begin with the id {begin}, got {ids.size(-1)} other ids"
+            )
+        return fit_width(ids, width)
 
     def encode_some(self, words: Tensor) -> Tensor:
         """Encode ids (N, C) as vectors (N, P), without the columns that are padding in all words.

@@ -6,10 +6,10 @@ from torch import Tensor
 
 from elmo_plugin.bilm import CharacterEncoder, CharCnnOptions
 from elmo_plugin.common import at_least
-from elmo_plugin.elmo.batch_dimensions import merge_batch_dimensions
+from elmo_plugin.elmo.elmo import merge_batch_dimensions
 
 
-@TokenEmbedder.register("elmo_char_cnn", constructor="from_sizes")
+@TokenEmbedder.register("elmo_char_cnn", constructor="from_config")
 class ElmoCharCnnEmbedder(TokenEmbedder):
     """Embeds each token by the character encoder of a biLM, from `elmo_characters` ids.
 
@@ -29,7 +29,7 @@ class ElmoCharCnnEmbedder(TokenEmbedder):
         self.encoder = encoder
 
     @classmethod
-    def from_sizes(
+    def from_config(
         cls,
         filters: list[list[int]],
         output_dim: int,

@@ -1,9 +1,9 @@
 """ELMo: one run of a biLM, and one mix of its layers per output (ELMo §3.2, §3.3)."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from os import PathLike, fspath
-from typing import Any, Optional, Union
+from pathlib import Path
+from typing import Any, Optional, TypeVar, Union, cast
 
 import torch
 from allennlp.common import Lazy, Registrable
@@ -13,30 +13,47 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm import (
     BiLM,
+    CharacterLevelEncoder,
     InitialState,
     ZeroState,
-    is_same_on_gpu,
     warn_of_fallback,
 )
-from elmo_plugin.checkpoints import bilm_keys, resolve_bilm
+from elmo_plugin.checkpoints import BILM, Conversion, allennlp_checkpoint, bilm_keys, resolve_bilm, save_bilm
 from elmo_plugin.common import at_least, probability
-from elmo_plugin.elmo.batch_dimensions import merge_batch_dimensions
-from elmo_plugin.elmo.layer_mix import LayerMix, build_part, by_name
-from elmo_plugin.elmo.out_of_memory import split_on_out_of_memory
-from elmo_plugin.elmo.output import ElmoOutput
-from elmo_plugin.elmo.scalar_mix import mix_builder
+from elmo_plugin.elmo.mixes import LayerMix, ScalarMix
 from elmo_plugin.elmo.sentence_cache import SentenceCache
+from elmo_plugin.text import word_to_ids
+
+Part = TypeVar("Part")
+
+
+class ElmoOutput(dict[str, Any]):
+    """What `Elmo` returns: the dictionary of AllenNLP's `Elmo`, whose two values also have names.
+
+    `representations`, or `["elmo_representations"]`, has one tensor (B, T, output dim) per mix; `mask` is (B, T).
+    """
+
+    @property
+    def representations(self) -> list[Tensor]:
+        """Return one representation (B, T, output dim) per mix."""
+        return cast(list[Tensor], self["elmo_representations"])
+
+    @property
+    def mask(self) -> Tensor:
+        """Return the mask (B, T)."""
+        return cast(Tensor, self["mask"])
 
 
 class Elmo(nn.Module, Registrable):
     """A biLM and one mix of its layers per output. A frozen biLM runs once per batch, without gradients.
 
     The first parameters are those of `allennlp.modules.elmo.Elmo`, in the same order. The keys of a config are the
-    parameters, so they include every key of AllenNLP's `elmo_token_embedder`.
+    parameters, so they include every key of AllenNLP's `elmo_token_embedder`. The mixes have AllenNLP's names,
+    `scalar_mix_0`, `scalar_mix_1`, …, and a state dict of AllenNLP's `Elmo` can be loaded.
 
         >>> from elmo_plugin import Elmo, batch_to_ids
         >>> elmo = Elmo(bilm="english-tiny", num_output_representations=2, dropout=0.0)
-        >>> at_input, at_output = elmo(batch_to_ids([["Two", "words"]]))["elmo_representations"]
+        >>> at_input, at_output = elmo(batch_to_ids([["Two", "words"]])).representations
         >>> at_input.shape
         torch.Size([1, 2, 512])
 
@@ -53,8 +70,9 @@ class Elmo(nn.Module, Registrable):
         AllenNLP's short forms for keys of a `scalar` mix. A mix with given parameters is not trained.
     dropout : `float`
         The dropout rate of each representation.
-    vocab_to_cache, vocab
-        `vocab_to_cache` is ignored, because every word is computed. A biLM that reads words needs `vocab`.
+    vocab_to_cache : `Optional[list[str]]`
+        The words that the ids of `word_inputs` stand for, as in AllenNLP's class; see `forward`. Caching words needs no
+        setting.
     keep_sentence_boundaries : `bool`
         Keep the vectors of `<S>` and `</S>`, so that T grows by two.
     module
@@ -79,11 +97,14 @@ class Elmo(nn.Module, Registrable):
         It needs a frozen biLM.
     serialization_dir : `Optional[str]`
         The folder that AllenNLP trains in or has unpacked an archive into. The biLM of an archive is loaded from there.
+    vocab : `Optional[Vocabulary]`
+        The vocabulary of the task, which a biLM that reads words needs.
 
     Raises `ConfigurationError` for contradictory keys and for unsuitable files.
     """
 
     default_implementation = "elmo"
+    cached_words: Optional[Tensor]
     output_like: Tensor
 
     def __init__(
@@ -113,21 +134,27 @@ class Elmo(nn.Module, Registrable):
                 f"'module': expected none, got a {type(module).__name__}; `Elmo.from_parts` takes a ready `BiLM`"
             )
         at_least(1, num_output_representations=num_output_representations)
+        key = "mix"
+        if mix is None:
+            key = "mix" if scalar_mix_parameters is None else "scalar_mix_parameters"
+            weights = {"initial_scalar_parameters": scalar_mix_parameters, "trainable": scalar_mix_parameters is None}
+            mix = Lazy(ScalarMix, constructor_extras={**weights, "do_layer_norm": do_layer_norm})
+        elif do_layer_norm or scalar_mix_parameters is not None:
+            raise ConfigurationError(
+                "'mix': expected 'do_layer_norm' and 'scalar_mix_parameters' inside it, got them beside it"
+            )
         model = resolve_bilm(bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir, vocab)
-        mix, initial_state = by_name(LayerMix, "mix", mix), by_name(InitialState, "initial_state", initial_state)
-        key, build = mix_builder(mix, do_layer_norm, scalar_mix_parameters)
-        mixes = [
-            build_part(key, build, num_elmo_layers=model.options.num_layers, layer_dim=model.options.layer_dim)
-            for _ in range(num_output_representations)
-        ]
-        state = None if initial_state is None else build_part("initial_state", initial_state)
-        if isinstance(sentence_cache, str | PathLike):
-            cache: Optional[SentenceCache] = SentenceCache(fspath(sentence_cache))
-        else:
-            lazy = by_name(SentenceCache, "sentence_cache", sentence_cache)
-            cache = None if lazy is None else build_part("sentence_cache", lazy)
         model.requires_grad_(requires_grad).set_precision(precision)
+        sizes = {"num_elmo_layers": model.options.num_layers, "layer_dim": model.options.layer_dim}
+        mixes = [build_part(key, LayerMix, mix, **sizes) for _ in range(num_output_representations)]
+        state = None if initial_state is None else build_part("initial_state", InitialState, initial_state)
+        if sentence_cache is None or isinstance(sentence_cache, str | PathLike):
+            cache = None if sentence_cache is None else SentenceCache(fspath(sentence_cache))
+        else:
+            cache = build_part("sentence_cache", SentenceCache, sentence_cache)
         self._set_up(model, mixes, dropout, projection_dim, keep_sentence_boundaries, state, cache)
+        if vocab_to_cache and isinstance(model.token_encoder, CharacterLevelEncoder):
+            self.cached_words = model.token_encoder.batch_to_ids([[word] for word in vocab_to_cache])[:, 0].int()
 
     @classmethod
     def from_parts(cls, bilm: BiLM, mixes: Sequence[LayerMix], **keys: Any) -> "Elmo":
@@ -160,7 +187,8 @@ class Elmo(nn.Module, Registrable):
         at_least(1, projection_dim=projection_dim)
         probability(dropout=dropout)
         self.bilm = bilm
-        self.mixes = nn.ModuleList(mixes)
+        for number, mix in enumerate(mixes):
+            self.add_module(f"scalar_mix_{number}", mix)
         self.dropout = nn.Dropout(dropout)
         widths = [mix.get_output_dim() for mix in mixes]
         self.projections = nn.ModuleList(nn.Linear(width, projection_dim) for width in widths if projection_dim)
@@ -168,17 +196,32 @@ class Elmo(nn.Module, Registrable):
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.initial_state = initial_state or ZeroState()
         self.initial_state.before(bilm, 0, bilm.weight)  # raises if this biLM has no such state
-        self.register_buffer("output_like", torch.empty(0), persistent=False)  # follows `half()` and `double()`
         self.sentence_cache = sentence_cache
         if sentence_cache is not None:
             if bilm.is_trained:
                 raise ConfigurationError("'sentence_cache': expected 'requires_grad' to be false, got true")
-            if is_same_on_gpu(bilm.precision):  # otherwise the first batch opens it, on the device that runs it
-                sentence_cache.open_for(self.bilm, self.initial_state)
+            sentence_cache.check_state(self.initial_state)
+        self.register_buffer("cached_words", None, persistent=False)  # (words of `vocab_to_cache`, C)
+        self.register_buffer("output_like", torch.empty(0), persistent=False)  # follows `half()` and `double()`
 
     def get_output_dim(self) -> int:
         """Return the width of each representation, or of the first one if the mixes differ in width."""
         return self.output_dim
+
+    @property
+    def mixes(self) -> list[LayerMix]:
+        """Return the mix of each output."""
+        return [cast(LayerMix, mix) for name, mix in self._modules.items() if name.startswith("scalar_mix_")]
+
+    @property
+    def _scalar_mixes(self) -> list[LayerMix]:
+        """Return the mixes by the name that AllenNLP's models read, such as `bcn`."""
+        return self.mixes
+
+    def __getattr__(self, name: str) -> Any:
+        if name == BILM:
+            raise AttributeError(f"'Elmo' has no '{BILM}' as AllenNLP's has: 'bilm' is its biLM")
+        return super().__getattr__(name)
 
     def ids_of(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Return the ids among the tensors of a token indexer: `elmo_tokens`, or the only tensor.
@@ -193,13 +236,15 @@ class Elmo(nn.Module, Registrable):
             )
         return ids
 
-    @split_on_out_of_memory
     def forward(self, inputs: Tensor, word_inputs: Optional[Tensor] = None) -> ElmoOutput:
         """Embed character ids (B, T, C) or word ids (B, T): return one representation (B, T, output dim) per mix.
 
-        The ids may have more dimensions before B; the outputs have the same ones. `word_inputs`, AllenNLP's ids of
-        cached words, is ignored because `inputs` holds every word.
+        The ids may have more dimensions before B; the outputs have the same ones. `word_inputs` (B, T) are AllenNLP's
+        ids of cached words, the indices in `vocab_to_cache`: they give the characters of a token that has none in
+        `inputs`. A word of which `inputs` has the characters is computed from those, even if its id means "unknown".
         """
+        if word_inputs is not None and self.bilm.token_encoder.input_dims == 3:
+            inputs = self._with_cached_words(inputs, word_inputs)  # (B, T, C)
         ids, batch = merge_batch_dimensions(inputs, self.bilm.token_encoder.input_dims)  # (B, T, ·)
         layers, mask = self.layers(ids)  # (L, B, T + 2, D), (B, T + 2)
         representations = [mix(layers, mask) for mix in self.mixes]  # (B, T + 2, output dim) each
@@ -211,36 +256,163 @@ class Elmo(nn.Module, Registrable):
         if self.projections:
             pairs = zip(self.projections, representations, strict=True)
             representations = [project(values) for project, values in pairs]
-        return ElmoOutput([values.unflatten(0, batch) for values in representations], mask.unflatten(0, batch))
+        return ElmoOutput(
+            elmo_representations=[values.unflatten(0, batch) for values in representations],
+            mask=mask.unflatten(0, batch),
+        )
 
-    def layers(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return all layers (L, B, T + 2, D) and their mask (B, T + 2), from the sentence cache if it has them."""
-        if self.sentence_cache is None or self.bilm.is_trained or self.bilm.token_layer is not None:
-            layers, mask = self.run_bilm(ids)
-        else:
-            layers, mask = self.sentence_cache.layers(ids, self.bilm, self.initial_state, self.run_bilm)
-        return layers.to(self.output_like.dtype), mask
+    def _with_cached_words(self, inputs: Tensor, word_inputs: Tensor) -> Tensor:
+        """Give the tokens that have a word id (…, T) but no characters those of the word, in ids (…, T, C)."""
+        encoder = cast(CharacterLevelEncoder, self.bilm.token_encoder)
+        if inputs.shape[:-1] != word_inputs.shape:  # a placeholder, which AllenNLP does not read
+            inputs = word_inputs.new_zeros(*word_inputs.shape, 1)
+        needed = (word_inputs > 0) & (inputs == 0).all(dim=-1)  # (…, T)
+        highest = int(word_inputs[needed].max()) if bool(needed.any()) else -1
+        if highest < 0:
+            return inputs
+        if self.cached_words is None or highest >= len(self.cached_words):
+            known = "none without it" if self.cached_words is None else f"ids up to {len(self.cached_words) - 1}"
+            raise ConfigurationError(
+                f"'word_inputs': expected indices in 'vocab_to_cache', {known}, or the characters of the word in "
+                f"'inputs', got {highest}"
+            )
+        words = self.cached_words[word_inputs * needed]  # (…, T, C)
+        return torch.where(needed.unsqueeze(-1), words, encoder.fit(inputs))
 
     @torch.compiler.disable(reason="a biLM runs its own kernels")
-    def run_bilm(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Run the biLM: return all layers, in float32 or float64, and their mask. This updates a carried state."""
-        like = self.bilm.weight
-        warn_of_fallback(like.device, self.bilm.precision)
-        is_trained = self.bilm.is_trained
+    def layers(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return all layers (L, B, T + 2, D) of ids (B, T, ·), and their mask (B, T + 2). A carried state is updated.
+
+        Gradients reach the biLM if any of its parameters asks for them, or if its token layer is exposed.
+        """
+        bilm, is_trained = self.bilm, self.bilm.is_trained
         has_dropout = is_trained and self.training
-        if self.bilm.training != has_dropout:
-            self.bilm.train(has_dropout)  # for the dropout of a contextualizer; the LSTMs have none here
-        with nullcontext() if is_trained else torch.no_grad():
-            layers, mask, state = self.bilm(ids, self.initial_state.before(self.bilm, ids.size(0), like))
-        self.initial_state.after(state)
-        return layers.to(torch.promote_types(layers.dtype, torch.float32)), mask
+        if bilm.training != has_dropout:
+            bilm.train(has_dropout)  # for the dropout of a contextualizer; the LSTMs have none here
+        warn_of_fallback(bilm.weight.device, bilm.precision)
+        if self.sentence_cache is not None and not is_trained:
+            layers, mask = self.sentence_cache.layers(ids, bilm, self.initial_state)
+        else:
+            with torch.set_grad_enabled(torch.is_grad_enabled() and (is_trained or bilm.token_layer is not None)):
+                layers, mask, state = bilm(ids, self.initial_state.before(bilm, ids.size(0), bilm.weight))
+            self.initial_state.after(state)
+        return layers.to(self.output_like.dtype), mask
 
     def expose_token_layer(self) -> nn.Module:
         """Return a module whose output is the biLM's token layer (B, T, P), for hooks, and let gradients reach it.
 
         From then on the sentence cache is not used, and even a frozen biLM computes gradients where they are enabled.
         """
+        self.sentence_cache = None
         return self.bilm.expose_token_layer()
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Also read the state dict of AllenNLP's `Elmo`, and the name `mixes.0` that `scalar_mix_0` had before."""
+        rename(state_dict, f"{prefix}mixes.", f"{prefix}scalar_mix_")
+        theirs = f"{prefix}{BILM}."
+        names = [name for name in state_dict if name.startswith(theirs)]
+        if names:
+            try:
+                weights = allennlp_checkpoint(state_dict, theirs, self.bilm.options, theirs).state_dict
+            except ConfigurationError as error:
+                error_msgs.append(str(error))
+                weights = {}
+            for name in names:  # among them the vectors of `vocab_to_cache`, which follow from the weights
+                del state_dict[name]
+            ours = {**self.bilm.state_dict(), **weights}  # AllenNLP's biLM has neither `_extra_state` nor a warm state
+            state_dict.update({f"{prefix}bilm.{name}": value for name, value in ours.items()})
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
 
 
 Elmo.register("elmo")(Elmo)
+
+
+def save(
+    elmo: Union[Elmo, BiLM],
+    target: Union[str, "PathLike[str]"],
+    to: Optional[str] = None,
+    dtype: str = "float32",
+    license: Optional[str] = None,
+    vocabulary: Optional[Sequence[str]] = None,
+) -> Conversion:
+    """Save the biLM of an `Elmo`, such as one that was fine-tuned, in any format that `convert-elmo` writes.
+
+    >>> save(elmo, "tuned.safetensors")  # doctest: +SKIP
+    >>> save(elmo, "tuned", to="bilm-tf")  # doctest: +SKIP
+
+    The mixes are not saved; `torch.save(elmo.state_dict(), …)` keeps them too.
+
+    # Parameters
+
+    elmo : an `Elmo`, or a biLM
+    target : the file of the format `native`, or the folder for the files of another format
+    to : `native`, `bilm-tf`, `many-langs` or `hub`; `native` by default if the target ends with `.safetensors`, else
+        `bilm-tf`
+    dtype : the number type of the file: `float32`, `float16` or `bfloat16`; `bilm-tf` and `many-langs` have `float32`
+    license : the licence in the model card of `hub`
+    vocabulary : the lines of the vocabulary file, for a biLM that reads words
+
+    Raises `ConfigurationError` for files that cannot be written, and for a biLM that the format cannot hold.
+    """
+    bilm = elmo.bilm if isinstance(elmo, Elmo) else elmo
+    return save_bilm(bilm, Path(target), to, dtype, license, None if vocabulary is None else list(vocabulary))
+
+
+def build_part(key: str, kind: Any, part: Union[str, Lazy[Part]], **sizes: int) -> Part:
+    """Build the value of a config's `key`. In Python it may also be a registered name of its `kind`.
+
+    Errors name the key. Raises `ConfigurationError` for a part that is already built.
+    """
+    if not isinstance(part, str | Lazy):
+        raise ConfigurationError(
+            f"'{key}': expected a string or a `Lazy`, got a {type(part).__name__}; `Elmo.from_parts` takes built parts"
+        )
+    try:
+        lazy: Lazy[Part] = Lazy(kind.by_name(part)) if isinstance(part, str) else part
+        return lazy.construct(**sizes)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"'{key}': {error}") from error
+
+
+def rename(state_dict: dict[str, Any], old: str, new: str) -> None:
+    """Give the tensors whose names begin with `old` names that begin with `new`."""
+    for name in [name for name in state_dict if name.startswith(old)]:
+        state_dict[new + name.removeprefix(old)] = state_dict.pop(name)
+
+
+def merge_batch_dimensions(ids: Tensor, input_dims: int) -> tuple[Tensor, torch.Size]:
+    """Merge all dimensions before T into B. Return ids (B, T, C) or (B, T), and the sizes of the merged dimensions.
+
+    `input_dims` is 3 for character ids and 2 for word ids. Raises `ConfigurationError` for other tensors.
+    """
+    if ids.dim() < input_dims and not ids.numel():
+        ids = ids.unsqueeze(-1)  # AllenNLP's indexer gives a batch of empty sentences no C
+    expected, got = "'elmo_characters', or the indexer of its biLM, with ids (B, T, C)", ""
+    if ids.dim() < input_dims:
+        got = f"ids of shape {tuple(ids.shape)}"
+    elif ids.numel() and (ids.is_floating_point() or ids.dtype == torch.bool):
+        expected, got = "whole numbers", f"{ids.dtype}"
+    elif ids.dim() > input_dims == 2 and _are_characters(ids):
+        expected, got = "'single_id', because the biLM reads words", "the ids of 'elmo_characters'"
+    if got:
+        raise ConfigurationError(f"ELMo's token indexer: expected {expected}, got {got}")
+    batch = ids.shape[: ids.dim() - input_dims + 1]
+    return ids.flatten(0, len(batch) - 1), batch
+
+
+def _are_characters(ids: Tensor) -> bool:
+    """Return whether each row of ids (…, C) has the marks around the characters of a word, or only zeros."""
+    begin, _, end = word_to_ids("a", 3)
+    is_word = (ids[..., 0] == begin) & (ids == end).any(dim=-1)
+    return bool(is_word.any() and (is_word | (ids == 0).all(dim=-1)).all())

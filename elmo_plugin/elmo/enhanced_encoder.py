@@ -1,21 +1,18 @@
 """ELMo at both ends of any task RNN: the paper's "ELMo enhanced representation" (§3.3)."""
 
-import functools
 import warnings
 from typing import Any, Optional, Union
 
 import torch
 from allennlp.common import Lazy
 from allennlp.common.checks import ConfigurationError
-from allennlp.models import Model
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.checkpoints import bilm_sizes
 from elmo_plugin.common import at_least, probability
-from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.layer_mix import ConcatenateMix, LayerMix, build_part
-from elmo_plugin.elmo.scalar_mix import ScalarMix
+from elmo_plugin.elmo.elmo import build_part
+from elmo_plugin.elmo.mixes import LayerMix, ScalarMix
 
 
 class ElmoEnhancedEncoder(Seq2SeqEncoder):
@@ -119,8 +116,8 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
             )
         at_least(1, num_elmo_layers=num_elmo_layers, layer_dim=layer_dim)
         parts = {"num_elmo_layers": num_elmo_layers, "layer_dim": layer_dim}
-        at_input = None if input_mix is None else build_part("input_mix", input_mix, **parts)
-        at_output = None if output_mix is None else build_part("output_mix", output_mix, **parts)
+        at_input = None if input_mix is None else build_part("input_mix", LayerMix, input_mix, **parts)
+        at_output = None if output_mix is None else build_part("output_mix", LayerMix, output_mix, **parts)
         return cls(encoder, num_elmo_layers, layer_dim, at_input, at_output, dropout, layers_at)
 
     def get_input_dim(self) -> int:
@@ -164,35 +161,4 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         self._has_checked_layers = bool(one.any())
 
 
-def check_layers(model: nn.Module) -> None:
-    """Raise `ConfigurationError` if a model's `elmo_enhanced` expects other layers than its `elmo` passes on.
-
-    The width of its input cannot show this mistake, because whatever is not a layer counts as x.
-    """
-    elmos = [module for module in model.modules() if isinstance(module, Elmo) and not module.projections]
-    mixes = [mix for elmo in elmos for mix in elmo.mixes if isinstance(mix, ConcatenateMix)]
-    passed_on = {(mix.num_elmo_layers, mix.layer_dim) for mix in mixes}
-    for encoder in model.modules():
-        if isinstance(encoder, ElmoEnhancedEncoder) and passed_on:
-            sizes = (encoder.num_elmo_layers, encoder.layer_dim)
-            if sizes not in passed_on:
-                got = " or ".join(f"{layers} and {width}" for layers, width in sorted(passed_on))
-                raise ConfigurationError(
-                    f"'num_elmo_layers' and 'layer_dim' of 'elmo_enhanced': expected {got}, the layers that 'elmo' "
-                    f"passes on, got {sizes[0]} and {sizes[1]}; the key 'bilm' of 'elmo' gives both sizes"
-                )
-
-
-_from_params = Model.from_params.__func__  # type: ignore[attr-defined]
-
-
-@functools.wraps(_from_params)
-def _from_params_and_check(cls: type[Model], *args: Any, **kwargs: Any) -> Model:
-    model: Model = _from_params(cls, *args, **kwargs)
-    check_layers(model)
-    return model
-
-
-# Only a complete model shows whether the two fit, and AllenNLP has no hook that runs once a model is built.
-Model.from_params = classmethod(_from_params_and_check)  # type: ignore[assignment]
 Seq2SeqEncoder.register("elmo_enhanced", constructor="from_config")(ElmoEnhancedEncoder)

@@ -1,14 +1,14 @@
 """ELMo as a `TokenEmbedder`: at the input of any AllenNLP model."""
 
 import logging
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules import TokenEmbedder
 from torch import Tensor
 
-from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.elmo import Elmo, rename
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +18,8 @@ class ElmoTokenEmbedder(TokenEmbedder):
     """Embeds each token by one ELMo representation.
 
     It is built like AllenNLP's class of the same name, so code for that only needs another import, and a config for
-    `elmo_token_embedder` another `type`. Its keys in a config are those of `Elmo`.
+    `elmo_token_embedder` another `type`. Its keys in a config are those of `Elmo`. A state dict of AllenNLP's class can
+    be loaded.
 
     Registered as a `TokenEmbedder` with name `elmo`. In a config:
 
@@ -32,9 +33,8 @@ class ElmoTokenEmbedder(TokenEmbedder):
 
     # Parameters
 
-    options_file : `Optional[Union[str, Elmo]]`
-        As in `Elmo`; or a built `Elmo` with one mix, which needs no other argument.
-    weight_file, do_layer_norm, dropout, requires_grad, projection_dim, vocab_to_cache, scalar_mix_parameters
+    options_file, weight_file, do_layer_norm, dropout, requires_grad, projection_dim, vocab_to_cache, \
+scalar_mix_parameters
         As in `Elmo`, in AllenNLP's order.
     keys : `Any`
         The other parameters of `Elmo`, by name.
@@ -42,7 +42,7 @@ class ElmoTokenEmbedder(TokenEmbedder):
 
     def __init__(
         self,
-        options_file: Optional[Union[str, Elmo]] = None,
+        options_file: Optional[str] = None,
         weight_file: Optional[str] = None,
         do_layer_norm: bool = False,
         dropout: float = 0.5,
@@ -53,9 +53,6 @@ class ElmoTokenEmbedder(TokenEmbedder):
         **keys: Any,
     ) -> None:
         super().__init__()
-        if isinstance(options_file, Elmo):
-            self.elmo = options_file
-            return
         self.elmo = Elmo(
             options_file,
             weight_file,
@@ -67,6 +64,14 @@ class ElmoTokenEmbedder(TokenEmbedder):
             scalar_mix_parameters=scalar_mix_parameters,
             **keys,
         )
+
+    @classmethod
+    def from_parts(cls, elmo: Elmo) -> "ElmoTokenEmbedder":
+        """Build it from an `Elmo` with one mix."""
+        embedder = cls.__new__(cls)
+        super(ElmoTokenEmbedder, embedder).__init__()
+        embedder.elmo = elmo
+        return embedder
 
     @classmethod
     def from_params(
@@ -83,16 +88,25 @@ class ElmoTokenEmbedder(TokenEmbedder):
                 "'keep_sentence_boundaries' gives vectors (B, T + 2, ·); AllenNLP's models take the text's own mask "
                 "(B, T) and would read the wrong tokens, so use it only with your own model that expects boundaries"
             )
-        return cls(elmo)
+        return cls.from_parts(elmo)
 
     def get_output_dim(self) -> int:
         """Return the width of a token's representation."""
         return self.elmo.get_output_dim()
 
-    def forward(self, elmo_tokens: Optional[Tensor] = None, **named: Tensor) -> Tensor:
+    def forward(
+        self, elmo_tokens: Optional[Tensor] = None, word_inputs: Optional[Tensor] = None, **named: Tensor
+    ) -> Tensor:
         """Embed character ids (B, T, C) or word ids (B, T): return (B, T, output dim).
 
-        AllenNLP passes every tensor of a token indexer under the indexer's own names.
+        AllenNLP passes every tensor of a token indexer under the indexer's own names. `word_inputs` are the ids of
+        `vocab_to_cache`, as in `Elmo.forward`.
         """
         ids = self.elmo.ids_of(named) if elmo_tokens is None else elmo_tokens
-        return self.elmo(ids).representations[0]
+        return self.elmo(ids, word_inputs).representations[0]
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Also read the state dict of AllenNLP's class."""
+        rename(state_dict, f"{prefix}_elmo.", f"{prefix}elmo.")
+        rename(state_dict, f"{prefix}_projection.", f"{prefix}elmo.projections.0.")
+        super()._load_from_state_dict(state_dict, prefix, *args)

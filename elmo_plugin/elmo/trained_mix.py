@@ -1,7 +1,5 @@
 """Find the ELMo of a trained model, ours or AllenNLP's own, and the mix that was trained with it."""
 
-from typing import cast
-
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import Elmo as AllenNlpElmo
@@ -12,8 +10,7 @@ from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints import BILM, Checkpoint, SavedMix, allennlp_checkpoint, build_bilm, mix_beside
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.enhanced_encoder import ElmoEnhancedEncoder
-from elmo_plugin.elmo.layer_mix import ConcatenateMix, LayerMix
-from elmo_plugin.elmo.scalar_mix import ScalarMix
+from elmo_plugin.elmo.mixes import ConcatenateMix, LayerMix, ScalarMix
 
 
 def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
@@ -28,7 +25,7 @@ def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
     for module in model.modules():
         if isinstance(module, AllenNlpElmo) and isinstance(getattr(module, BILM), _ElmoBiLm):
             elmo = _copy(module, type(model).__name__)
-            return elmo, cast(LayerMix, elmo.mixes[0])
+            return elmo, elmo.mixes[0]
     raise ConfigurationError(f"the archive's model: expected one with ELMo, got a {type(model).__name__}")
 
 
@@ -54,7 +51,7 @@ def _copy(theirs: AllenNlpElmo, name: str) -> Elmo:
 
 def _trained_mix(model: nn.Module, elmo: Elmo) -> LayerMix:
     """Return the first mix of a model's ELMo, or of its `elmo_enhanced` if ELMo passes all layers on to that."""
-    mix = cast(LayerMix, elmo.mixes[0])
+    mix = elmo.mixes[0]
     if isinstance(mix, ConcatenateMix):
         for encoder in model.modules():
             if isinstance(encoder, ElmoEnhancedEncoder):

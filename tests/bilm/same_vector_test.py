@@ -67,7 +67,7 @@ def english_tiny(kernel: str, precision: str, state: str) -> Run:
     elmo = Elmo.from_parts(bilm, [ScalarMix(3, 512)], initial_state=InitialState.by_name(state)())
 
     def run(batch: list[Sentence]) -> list[Tensor]:
-        layers, _ = elmo.run_bilm(batch_to_ids(batch))
+        layers, _ = elmo.layers(batch_to_ids(batch))
         return [layers[:, row, : len(sentence) + 2] for row, sentence in enumerate(batch)]
 
     return run

@@ -3,7 +3,7 @@
 import inspect
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import pytest
@@ -13,12 +13,15 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import TokenEmbedder
 from allennlp.modules.elmo import Elmo as ReferenceElmo
 from allennlp.modules.elmo import batch_to_ids as reference_batch_to_ids
+from allennlp.modules.token_embedders import ElmoTokenEmbedder as ReferenceEmbedder
+from allennlp.nn.regularizers import L1Regularizer, RegularizerApplicator
 from torch import Tensor
 
 import elmo_plugin
-from elmo_plugin.elmo import Elmo, LastMix, SentenceCache
+from elmo_plugin.elmo import Elmo, ElmoTokenEmbedder, LastMix, SentenceCache
 from elmo_plugin.text import batch_to_code_points, batch_to_ids
-from tests.oracles import SENTENCES, write_files
+from tests.checkpoint_oracles import LEXICON, pretrained
+from tests.oracles import SENTENCES, options, write_files
 from tests.task_oracles import small_bilm
 
 SHORT, LONG = ["The", "sentence", "."], ["ELMo", "helps", "disambiguate", "ELMo", "from", "Elmo", "."]
@@ -102,13 +105,45 @@ def test_more_dimensions_are_more_sentences(files: tuple[str, str]) -> None:
         torch.testing.assert_close(together["elmo_representations"][0][:, k], alone["elmo_representations"][0])
 
 
+CACHED = ["@@PADDING@@", "@@UNKNOWN@@", *LONG[:6], "."]  # as in AllenNLP's vocabulary
+WORD_IDS = torch.tensor([[CACHED.index(word) for word in LONG], [2, 1, 8, 0, 0, 0, 0]])  # (2, 7)
+
+
 @pytest.mark.parametrize("wrapping", [(), (4,)])
-def test_word_ids_beside_character_ids_change_nothing(files: tuple[str, str], wrapping: tuple[int, ...]) -> None:
-    words = ["", "", *LONG[:6], "."]  # as in a vocabulary, with padding and the unknown word first
-    word_ids = torch.tensor([[words.index(word) for word in LONG]]).expand(1, *wrapping, 7)  # (1, …, 7)
-    ids = batch_to_ids([LONG]).view(1, *[1 for _ in wrapping], 7, 50).expand(1, *wrapping, 7, 50)
-    cached = ReferenceElmo(*files, 1, dropout=0.0, vocab_to_cache=words)
-    check_same(Elmo(*files, 1, dropout=0.0, vocab_to_cache=words)(ids, word_ids), cached(ids, word_ids))
+@pytest.mark.parametrize("characters", ["all", "placeholders", "word ids"])
+def test_word_ids_are_the_words_of_vocab_to_cache(
+    files: tuple[str, str], characters: str, wrapping: tuple[int, ...]
+) -> None:
+    word_ids = WORD_IDS.view(2, *[1 for _ in wrapping], 7).repeat(1, *wrapping, 1)  # (2, …, 7)
+    spelled = batch_to_ids([LONG, ["ELMo", "@@UNKNOWN@@", "."]]).view(2, *[1 for _ in wrapping], 7, 50)
+    inputs = {
+        "all": spelled.repeat(1, *wrapping, 1, 1),
+        "placeholders": torch.zeros(2, *wrapping, 7, 50, dtype=torch.long),
+        "word ids": word_ids,
+    }[characters]
+    cached = ReferenceElmo(*files, 1, dropout=0.0, vocab_to_cache=CACHED)
+    found = Elmo(*files, 1, dropout=0.0, vocab_to_cache=CACHED)(inputs, word_ids)
+    check_same(found, cached(inputs, word_ids))
+    assert found.mask.sum() == 10 * (wrapping or (1,))[0]
+
+
+def test_a_word_with_characters_is_computed_from_them_even_if_its_id_means_unknown(files: tuple[str, str]) -> None:
+    elmo = Elmo(*files, 1, dropout=0.0, vocab_to_cache=CACHED)
+    ids = batch_to_ids([["ELMo", "new", "."]])
+    check_same(elmo(ids, WORD_IDS[1:, :3]), elmo(ids))
+    embedder = ElmoTokenEmbedder(*files, dropout=0.0, vocab_to_cache=CACHED)
+    found = embedder(torch.zeros(1, 7, 50, dtype=torch.long), word_inputs=WORD_IDS[:1])
+    torch.testing.assert_close(found, elmo(batch_to_ids([LONG])).representations[0], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(None, "none without it, .* got 8"), (CACHED[:5], "ids up to 4, .* got 8")]
+)
+def test_word_ids_that_name_no_word_are_an_error(files: tuple[str, str], words: Optional[list[str]], said: str) -> None:
+    elmo = Elmo(*files, 1, vocab_to_cache=words)
+    with pytest.raises(ConfigurationError, match=f"'word_inputs': .*'vocab_to_cache'.*{said}"):
+        elmo(torch.zeros(2, 7, 50, dtype=torch.long), WORD_IDS)
+    assert elmo(batch_to_ids([LONG]), WORD_IDS[:1]).mask.all()
 
 
 def random_ids(batch_size: int = 3, length: int = 4, low: int = 0) -> Tensor:
@@ -147,13 +182,12 @@ def test_a_boundary_in_the_text_has_the_boundarys_vector(files: tuple[str, str],
     torch.testing.assert_close(layers[0, 0, 1], layers[0, 0, place])
 
 
-def test_the_output_is_read_by_name_by_position_and_as_a_dictionary(files: tuple[str, str]) -> None:
-    output = Elmo(*files, 2, dropout=0.0)(IDS)
-    representations, mask = output
-    assert output["elmo_representations"] is output.representations is representations is output[0]
-    assert output["mask"] is output.mask is mask is output[-1]
-    assert "mask" in output and "elmo_representations" in output and "representations" not in output
-    assert dict(output) == {"elmo_representations": representations, "mask": mask}
+def test_the_output_is_allennlps_dictionary_with_named_fields(files: tuple[str, str]) -> None:
+    output, wanted = Elmo(*files, 2, dropout=0.0)(IDS), ReferenceElmo(*files, 2, dropout=0.0)(IDS)
+    assert isinstance(output, dict) and list(output) == list(wanted) == list(output.keys())
+    assert output["elmo_representations"] is output.representations is output.get("elmo_representations")
+    assert output["mask"] is output.mask is dict(output.items())["mask"]
+    assert output.get("activations") is None and len(list(output.values())) == 2
     with pytest.raises(KeyError, match="activations"):
         output["activations"]
 
@@ -178,6 +212,9 @@ def test_fewer_than_one_representation_is_an_error(count: int, files: tuple[str,
         (IDS + 262 - IDS.max(), "got 1 to 262"),
         (IDS - 1, "got -1 to 260"),
         (IDS.float(), r"torch\.float32"),
+        (IDS > 0, r"torch\.bool"),
+        (WORD_IDS.expand(3, 2, 7), "expected 50 .* got 7 other ids"),  # (texts, sentences, words)
+        (torch.nn.functional.one_hot(WORD_IDS, 40), "expected 50 .* got 40 other ids"),
         (IDS[..., 0], r"shape \(2, 7\)"),
         (IDS[0, 0], r"shape \(50,\)"),
     ],
@@ -188,10 +225,91 @@ def test_impossible_ids_are_an_error(ids: Tensor, said: str, tmp_path: Path) -> 
         elmo(ids)
 
 
-def test_the_names_of_the_weights_match_older_archives() -> None:
-    elmo = Elmo.from_parts(small_bilm(), Elmo(bilm={"options": small_bilm().options.to_dict()}).mixes, projection_dim=2)
-    names = {name for name in elmo.state_dict() if not name.startswith("bilm.")}
-    assert names == {"mixes.0.scalar_parameters", "mixes.0.gamma", "projections.0.weight", "projections.0.bias"}
+def test_the_mixes_have_allennlps_names(files: tuple[str, str]) -> None:
+    """allennlp-models' `bcn` reads `_scalar_mixes`, tutorials read `scalar_mix_0`, and regexes name its parameters."""
+    ours, theirs = Elmo(*files, 2, dropout=0), ReferenceElmo(*files, 2, dropout=0)
+    assert ours.scalar_mix_1 is ours._scalar_mixes[1] is ours.mixes[1] and len(ours._scalar_mixes) == 2
+    for pattern in ("scalar_mix_0", r"scalar_mix_\d\.scalar_parameters", r"scalar_mix_1\.gamma"):
+        regularizer = RegularizerApplicator([(pattern, L1Regularizer(alpha=1.0))])
+        for elmo in (ours, theirs):
+            for mix in elmo._scalar_mixes:
+                for weight in mix.parameters():
+                    torch.nn.init.constant_(weight, 2.0)
+        assert float(regularizer(ours)) == float(regularizer(theirs)) > 0
+    assert not hasattr(ours, "_elmo_lstm")
+    with pytest.raises(AttributeError, match=r"'_elmo_lstm'.*'bilm'"):
+        _ = ours._elmo_lstm.num_layers
+
+
+class Task(torch.nn.Module):
+    """A module that holds an `Elmo`, as other people's code does."""
+
+    def __init__(self, elmo: torch.nn.Module) -> None:
+        super().__init__()
+        self.elmo = elmo
+        self.output = torch.nn.Linear(2, 2)
+
+
+@pytest.mark.parametrize("vocab_to_cache", [None, ["@@PADDING@@", "@@UNKNOWN@@", "The"]])
+def test_a_state_dict_with_allennlps_elmo_is_loaded_into_ours(
+    files: tuple[str, str], vocab_to_cache: Optional[list[str]], tmp_path: Path
+) -> None:
+    keys: dict[str, Any] = {"dropout": 0, "vocab_to_cache": vocab_to_cache}
+    theirs, ours = Task(ReferenceElmo(*files, 2, requires_grad=True, **keys)), Task(Elmo(*files, 2, **keys))
+    with torch.no_grad():
+        for weight in theirs.parameters():
+            weight.add_(0.3 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
+    torch.save(theirs.state_dict(), tmp_path / "task.pt")
+    weights = torch.load(tmp_path / "task.pt")
+    ours.load_state_dict(weights)
+    ours.load_state_dict(weights, strict=False)  # it stays as it was
+    check_same(ours.elmo(IDS), theirs.elmo(IDS))
+    other = Task(Elmo(bilm={"options": options(n_layers=1).to_dict()}))
+    with pytest.raises(RuntimeError, match=r"no projection|expected shape|size mismatch|_elmo_lstm"):
+        other.load_state_dict(weights)
+
+
+def test_a_state_dict_with_allennlps_embedder_is_loaded_into_ours(files: tuple[str, str]) -> None:
+    theirs = ReferenceEmbedder(*files, dropout=0.0, projection_dim=5)
+    torch.nn.init.normal_(theirs._projection.weight)
+    torch.nn.init.constant_(theirs._elmo.scalar_mix_0.scalar_parameters[1], 2.0)
+    ours = ElmoTokenEmbedder(*files, dropout=0.0, projection_dim=5)
+    ours.load_state_dict(theirs.state_dict())
+    torch.testing.assert_close(ours(IDS), theirs(IDS), atol=1e-5, rtol=0)
+
+
+def test_a_state_dict_with_the_names_of_earlier_archives_is_loaded(files: tuple[str, str]) -> None:
+    elmo = Elmo(*files, 2, dropout=0)
+    torch.nn.init.constant_(elmo.scalar_mix_1.gamma, 3.0)
+    earlier = {name.replace("scalar_mix_", "mixes."): value for name, value in elmo.state_dict().items()}
+    again = Elmo(*files, 2, dropout=0)
+    again.load_state_dict(earlier)
+    assert float(again.scalar_mix_1.gamma) == 3.0 and "mixes.1.gamma" in earlier
+
+
+@pytest.mark.parametrize("form", ["native", "bilm-tf", "many-langs", "hub"])
+def test_a_fine_tuned_elmo_is_saved_by_one_call(form: str, tmp_path: Path) -> None:
+    sizes = pretrained(char_cnn=None, lexicon=LEXICON).options if form == "many-langs" else options()
+    elmo = Elmo(bilm={"options": sizes.to_dict()}, requires_grad=True, dropout=0)
+    ids, source = elmo.bilm.ids_of(SENTENCES), "tuned.safetensors" if form == "native" else "tuned"
+    optimizer = torch.optim.SGD(elmo.parameters(), lr=0.1)
+    elmo(ids).representations[0].square().sum().backward()
+    optimizer.step()
+    elmo_plugin.save(elmo, str(tmp_path / source), to=form)
+    torch.testing.assert_close(Elmo(bilm=str(tmp_path / source)).layers(ids)[0], elmo.layers(ids)[0].detach())
+    assert all(weight.requires_grad for weight in elmo.bilm.parameters())
+
+
+def test_the_callers_bilm_stays_as_it_is() -> None:
+    bilm = small_bilm()
+    bilm.lstm.input_dropout.p = 0.5
+    before = {name: (weight.requires_grad, weight.dtype) for name, weight in bilm.named_parameters()}
+    Elmo.from_parts(bilm, [LastMix(3, 16)])
+    assert {name: (weight.requires_grad, weight.dtype) for name, weight in bilm.named_parameters()} == before
+    assert bilm.lstm.input_dropout.p == 0.5 and all(trained for trained, _ in before.values())
+    bilm.requires_grad_(False)
+    Elmo.from_parts(bilm, [LastMix(3, 16)])
+    assert not any(weight.requires_grad for weight in bilm.parameters())
 
 
 def test_a_training_loop_may_unfreeze_it_by_hand(files: tuple[str, str]) -> None:

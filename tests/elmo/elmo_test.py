@@ -21,7 +21,7 @@ def three_mixes() -> list[LayerMix]:
 
 def test_each_output_is_its_own_mix_of_the_layers_without_the_boundaries() -> None:
     elmo = own(*three_mixes())
-    layers, bounded = elmo.run_bilm(IDS)  # (L, B, T + 2, D)
+    layers, bounded = elmo.layers(IDS)  # (L, B, T + 2, D)
     found = elmo(IDS)
     assert torch.equal(found.mask, MASK) and bounded.sum(dim=1).tolist() == [6, 8, 2, 3]
     average, last, _ = found.representations
@@ -160,8 +160,8 @@ def test_the_same_sentence_gives_the_same_vectors_in_any_batch_and_at_any_time()
 @pytest.mark.usefixtures("native_bfloat16")
 def test_bfloat16_is_close_at_each_layer_and_returned_as_float32() -> None:
     whole, half = own(), own(precision="bfloat16")
-    layers, mask = whole.run_bilm(IDS)
-    close, _ = half.run_bilm(IDS)
+    layers, mask = whole.layers(IDS)
+    close, _ = half.layers(IDS)
     assert {parameter.dtype for parameter in half.bilm.parameters()} == {torch.bfloat16}
     assert close.dtype == torch.float32 and half(IDS).representations[0].dtype == torch.float32
     for layer, approximate in zip(layers, close, strict=True):
@@ -199,7 +199,7 @@ def test_on_another_device_the_bilm_gets_the_type_that_precision_means_there() -
 
     tagger = torch.nn.ModuleDict({"elmo": own(precision="bfloat16"), "encoder": torch.nn.Linear(2, 2)}).to("meta")
     assert types(tagger["elmo"].bilm) == {torch.bfloat16}  # type: ignore[union-attr,arg-type]
-    assert types(tagger["elmo"].mixes) == types(tagger["encoder"]) == {torch.float32}  # type: ignore[union-attr,arg-type]
+    assert types(tagger["elmo"].scalar_mix_0) == types(tagger["encoder"]) == {torch.float32}  # type: ignore[union-attr,arg-type]
     assert types(own(precision="auto").to("meta").bilm) == types(own().to("meta").bilm) == {torch.float32}
     assert types(own(precision="bfloat16").double().to("meta").bilm) == {torch.float64}  # the user's own choice
     assert types(own(precision="bfloat16").to("meta", torch.float64).bilm) == {torch.float64}
@@ -232,7 +232,7 @@ def test_warm_without_a_warm_state_is_an_error_when_it_is_built(tmp_path: Path) 
 
 
 def test_layers_equal_allennlps(tmp_path: Path) -> None:
-    layers, _ = own().run_bilm(IDS)
+    layers, _ = own().layers(IDS)
     wanted = reference_layers(reference_elmo(tmp_path, small_bilm()), IDS)
     torch.testing.assert_close(layers, wanted, atol=1e-5, rtol=0)
 

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from allennlp.common import Lazy, Params
+from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
@@ -79,18 +79,7 @@ def test_an_unknown_mix_is_an_error_that_names_it() -> None:
         build(type="sclar")
 
 
-@pytest.mark.parametrize("in_config", [True, False])
-def test_num_layers_is_the_old_name_of_num_elmo_layers(in_config: bool) -> None:
-    sizes = {"num_layers": L, "layer_dim": D}
-    keys, extras = (sizes, {}) if in_config else ({}, sizes)
+def test_num_layers_is_the_old_name_of_num_elmo_layers() -> None:
     with pytest.warns(DeprecationWarning, match="num_elmo_layers"):
-        mix = LayerMix.from_params(Params({"type": "average", **keys}), **extras)
+        mix = LayerMix.from_params(Params({"type": "average", "num_layers": L, "layer_dim": D}))
     assert mix.num_elmo_layers == L
-
-
-def test_a_users_mix_may_take_num_layers() -> None:
-    class Mine(AverageMix):
-        def __init__(self, num_layers: int, layer_dim: int) -> None:
-            super().__init__(num_layers, layer_dim)
-
-    assert Lazy(Mine).construct(num_elmo_layers=L, layer_dim=D).num_elmo_layers == L

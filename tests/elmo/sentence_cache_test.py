@@ -1,7 +1,11 @@
 """A sentence is computed once. Layers that are read equal the computed ones, and never come from another biLM."""
 
 import copy
+import os
 import pickle
+import shutil
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,24 +13,17 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import load_archive
-from allennlp.nn.initializers import uniform_unit_scaling
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, CarriedState, InitialState, WarmState, WordEncoder, warm_up
-from elmo_plugin.elmo import (
-    AverageMix,
-    Elmo,
-    LastMix,
-    LayerMix,
-    SentenceCache,
-    sentence_cache,
-    sentence_store,
-    trained_elmo,
-)
+from elmo_plugin.bilm import BiLM, CarriedState, InitialState, WarmState, WordEncoder
+from elmo_plugin.elmo import AverageMix, Elmo, LastMix, LayerMix, SentenceCache, sentence_cache, trained_elmo
+from elmo_plugin.elmo.sentence_cache import SentenceStore, open_store
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.text import batch_to_ids
 from tests.elmo.small_elmo import IDS, RANDOM, own, sentences_run
-from tests.oracles import SENTENCES, lively, options
+from tests.full_disk import disk_of
+from tests.killer import kill
+from tests.oracles import lively, options
 from tests.task_oracles import TOWNS, D, L, experiment, random_elmo, small_bilm, tagger, tags_reader, train, warm_bilm
 
 
@@ -40,25 +37,14 @@ def same_to_the_bit(found: tuple[Tensor, Tensor], wanted: tuple[Tensor, Tensor])
 
 
 def test_the_bilm_runs_once_and_cached_layers_equal_uncached_ones_to_the_bit(tmp_path: Path) -> None:
-    wanted = own().layers(IDS)
-    for passes in ([4], []):
-        elmo = cached(tmp_path)
-        runs = sentences_run(elmo)
-        for _ in range(2):
-            assert same_to_the_bit(elmo.layers(IDS), wanted)
-        assert runs == passes
-
-
-def test_one_cache_serves_all_mixes_in_one_pass(tmp_path: Path) -> None:
     mixes = [AverageMix(L, D), LastMix(L, D)]
-    wanted = own(*mixes)(IDS)
-    elmo = cached(tmp_path, *mixes)
-    runs = sentences_run(elmo)
-    for _ in range(2):
-        found = elmo(IDS)
-        assert torch.equal(found.mask, wanted.mask)
-        assert all(map(torch.equal, found.representations, wanted.representations))
-    assert runs == [4]
+    wanted, (average, last) = own(*mixes).layers(IDS), own(*mixes)(IDS).representations
+    for passes in ([4], []):
+        elmo = cached(tmp_path, *mixes)
+        runs = sentences_run(elmo)
+        assert all(map(torch.equal, elmo(IDS).representations, (average, last)))
+        assert same_to_the_bit(elmo.layers(IDS), wanted)
+        assert runs == passes
 
 
 def test_the_bilm_runs_only_on_missing_sentences_once_each(tmp_path: Path) -> None:
@@ -73,22 +59,24 @@ def test_the_bilm_runs_only_on_missing_sentences_once_each(tmp_path: Path) -> No
     assert torch.equal(mask, wanted_mask)
 
 
-def test_padding_is_no_part_of_a_sentence(tmp_path: Path) -> None:
+def test_padding_and_the_width_of_ids_are_no_part_of_a_sentence(tmp_path: Path) -> None:
     elmo = cached(tmp_path)
     alone = elmo.layers(batch_to_ids([["one"]]))[0]  # (L, 1, 3, D)
     runs = sentences_run(elmo)
-    padded = torch.nn.functional.pad(batch_to_ids([["one"]]), (0, 0, 0, 4))  # (1, 5, 50)
+    padded = torch.nn.functional.pad(batch_to_ids([["one"]], 60), (0, 0, 0, 4))  # (1, 5, 60)
     layers, mask = elmo.layers(padded)
     assert not runs and torch.equal(layers[:, :, :3], alone)
     assert mask.tolist() == [[True] * 3 + [False] * 4] and not layers[:, :, 3:].any()
 
 
-def test_ids_of_any_width_are_the_same_sentence(tmp_path: Path) -> None:
+def test_a_sentence_with_a_token_after_padding_is_not_cached(tmp_path: Path) -> None:
+    gap = IDS[:2].clone()
+    gap[0, 1] = 0
+    filled = gap.clone()
+    filled[0, 3] = IDS[1, 0]  # the same tokens before the gap, and the same number of tokens
     elmo = cached(tmp_path)
-    wanted = elmo.layers(IDS[:1])
-    runs = sentences_run(elmo)
-    assert same_to_the_bit(elmo.layers(batch_to_ids(SENTENCES[:1], 60)[:, :6]), (wanted[0][:, :, :6], wanted[1][:, :6]))
-    assert not runs
+    for ids in (gap, filled):
+        assert same_to_the_bit(elmo.layers(ids), own().layers(ids))
 
 
 def test_float16_is_close_needs_half_the_space_and_gives_the_same_layers_each_time(tmp_path: Path) -> None:
@@ -104,14 +92,6 @@ def test_float16_is_close_needs_half_the_space_and_gives_the_same_layers_each_ti
     assert sizes[1] < 0.6 * sizes[0]
 
 
-@pytest.mark.usefixtures("native_bfloat16")
-def test_a_bfloat16_bilm_loses_no_more_precision(tmp_path: Path) -> None:
-    elmo = cached(tmp_path, precision="bfloat16")
-    wanted = own(precision="bfloat16").layers(IDS)
-    for _ in range(2):
-        assert same_to_the_bit(elmo.layers(IDS), wanted)
-
-
 def test_a_bilm_that_reads_words(tmp_path: Path) -> None:
     bilm = lively(BiLM.random(options(char_cnn=None, n_tokens_vocab=90_000), seed=0))
     assert isinstance(bilm.token_encoder, WordEncoder)
@@ -119,9 +99,7 @@ def test_a_bilm_that_reads_words(tmp_path: Path) -> None:
     wanted = own(bilm=bilm).layers(ids)
     elmo = cached(tmp_path, bilm=bilm)
     runs = sentences_run(elmo)
-    for _ in range(2):
-        assert same_to_the_bit(elmo.layers(ids), wanted)
-    assert runs == [3]
+    assert all(same_to_the_bit(elmo.layers(ids), wanted) for _ in range(2)) and runs == [3]
 
 
 def test_more_dimensions_and_empty_batches(tmp_path: Path) -> None:
@@ -133,47 +111,40 @@ def test_more_dimensions_and_empty_batches(tmp_path: Path) -> None:
             assert torch.equal(found.mask, wanted.mask)
 
 
-def test_a_sentence_with_a_token_after_padding_is_not_cached(tmp_path: Path) -> None:
-    gap = IDS[:2].clone()
-    gap[0, 1] = 0
-    filled = gap.clone()
-    filled[0, 3] = IDS[1, 0]  # the same tokens before the gap, and the same number of tokens
-    elmo = cached(tmp_path)
-    for ids in (gap, filled):
-        assert same_to_the_bit(elmo.layers(ids), own().layers(ids))
-
-
-def test_a_trained_task_sees_no_difference(tmp_path: Path) -> None:
-    def config(**elmo: Any) -> Any:
-        return experiment(tagger({"bilm": RANDOM, **elmo}), tags_reader(), TOWNS)
-
-    plain = train(config(), tmp_path / "plain").state_dict()
-    for name in ("cold", "warm"):
-        found = train(config(sentence_cache=str(tmp_path / "cache")), tmp_path / name)
-        for key, value in found.state_dict().items():
-            torch.testing.assert_close(value, plain[key], atol=1e-5, rtol=0)
+def test_under_autocast_the_layers_are_those_without_it(tmp_path: Path) -> None:
+    """A training with `use_amp` reads them, and so does an evaluation without."""
+    wanted = own().layers(IDS)
+    for autocast in (True, True, False):
+        elmo = cached(tmp_path)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            assert same_to_the_bit(elmo.layers(IDS), wanted)
 
 
 def refusal(path: Path, **keys: Any) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        cached(path, **keys)
+        cached(path, **keys)(IDS)
     return str(caught.value)
 
 
 @pytest.mark.usefixtures("native_bfloat16")
-def test_another_bilm_is_an_error_when_elmo_is_built(tmp_path: Path) -> None:
+def test_the_cache_of_another_bilm_is_an_error(tmp_path: Path) -> None:
     cached(tmp_path)(IDS)
     other = lively(BiLM.random(options(), seed=0), scale=1.1)
     message = refusal(tmp_path, bilm=other)
     assert message.startswith(f"'{tmp_path}' ") and "'weights': " in message and "'options'" not in message
+    for name, _ in small_bilm().named_parameters():
+        other = small_bilm()
+        with torch.no_grad():
+            other.get_parameter(name).view(-1)[-1] += 1e-3
+        assert "'weights':" in refusal(tmp_path, bilm=other), name
     assert "'options':" in refusal(tmp_path, bilm=small_bilm(cell_clip=2))
     assert "'dtype': expected 'torch.bfloat16', got 'torch.float32'" in refusal(tmp_path, precision="bfloat16")
     warm = warm_bilm()
     assert "'initial_state': expected 'warm" in refusal(tmp_path, bilm=warm, initial_state=WarmState())
     # A biLM that has a warm state but does not start from it may use the cache.
-    assert torch.equal(cached(tmp_path, bilm=warm)(IDS)[0][0], own()(IDS)[0][0])
+    assert torch.equal(cached(tmp_path, bilm=warm)(IDS).representations[0], own()(IDS).representations[0])
     with pytest.raises(ConfigurationError, match="'precision': expected 'float16', got 'float32'"):
-        own(sentence_cache=SentenceCache(str(tmp_path), "float16"))
+        own(sentence_cache=SentenceCache(str(tmp_path), "float16"))(IDS)
 
 
 @pytest.mark.usefixtures("emulated_bfloat16")
@@ -184,79 +155,23 @@ def test_the_computed_precision_counts_and_not_the_requested_one(tmp_path: Path)
     assert same_to_the_bit(elmo.layers(IDS), wanted) and not runs
 
 
-@pytest.mark.usefixtures("emulated_bfloat16")
-def test_a_model_that_may_move_to_a_gpu_opens_the_cache_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    cached(tmp_path / "cache", precision="bfloat16")  # would claim it for float32, which a GPU does not compute
-    assert not (tmp_path / "cache").exists()
-    cached(tmp_path / "cache")
-    assert (tmp_path / "cache").exists()
-
-
-def test_a_change_of_any_weight_is_an_error(tmp_path: Path) -> None:
-    cached(tmp_path)
-    for name, _ in small_bilm().named_parameters():
-        other = small_bilm()
-        with torch.no_grad():
-            other.get_parameter(name).view(-1)[-1] += 1e-3
-        assert "'weights':" in refusal(tmp_path, bilm=other), name
-
-
-def test_a_warm_start_needs_its_own_cache(tmp_path: Path) -> None:
-    bilm = warm_bilm()
-    elmo = cached(tmp_path, bilm=bilm, initial_state=WarmState())
-    wanted = own(bilm=bilm, initial_state=WarmState()).layers(IDS)
-    assert all(same_to_the_bit(elmo.layers(IDS), wanted) for _ in range(2))
-    bilm.warm_state = warm_up(bilm, [IDS[:1]])
-    with pytest.raises(ConfigurationError, match="'initial_state':"):
-        elmo(IDS)
-
-
-def test_weights_that_change_later_are_noticed(tmp_path: Path) -> None:
-    elmo = cached(tmp_path)
-    elmo(IDS)
-    elmo.load_state_dict(copy.deepcopy(elmo.state_dict()))
-    elmo(IDS)
-    with torch.no_grad():
-        elmo.bilm.lstm.forward_layers[1].bias[3] += 1.0
-    with pytest.raises(ConfigurationError, match="'weights':"):
-        elmo(IDS)
-
-
-def write_through_data(weight: Tensor) -> None:
-    weight.data[-1] += 1.0
-
-
-def write_through_numpy(weight: Tensor) -> None:
-    weight.detach().numpy()[-1] += 1.0
-
-
-@pytest.mark.parametrize("write", [write_through_data, write_through_numpy, uniform_unit_scaling])
-@pytest.mark.parametrize("name", ["token_encoder.char_embedding.weight", "lstm.backward_layers.0.weight_hr"])
-def test_writes_that_torch_does_not_count_are_noticed(write: Any, name: str, tmp_path: Path) -> None:
-    elmo = cached(tmp_path)
-    elmo(IDS)
-    write(elmo.bilm.get_parameter(name))
-    with pytest.raises(ConfigurationError, match="'weights':"):
-        elmo(IDS)
-
-
-def test_a_warm_state_that_was_written_to_uncounted_is_noticed(tmp_path: Path) -> None:
-    elmo = cached(tmp_path, bilm=warm_bilm(), initial_state=WarmState())
-    elmo(IDS)
-    elmo.bilm.warm_hidden.data.mul_(-1)
-    with pytest.raises(ConfigurationError, match="'initial_state':"):
-        elmo(IDS)
-
-
-def test_unchanged_weights_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_change_later_are_noticed_and_unchanged_ones_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[Any] = []
     identity = sentence_cache.identity
     monkeypatch.setattr(sentence_cache, "identity", lambda *made_by: read.append(made_by) or identity(*made_by))
-    elmo = cached(tmp_path)
+    elmo = cached(tmp_path, bilm=warm_bilm(), initial_state=WarmState())
     for _ in range(3):
         elmo(IDS)
     assert len(read) == 1
+    elmo.load_state_dict(copy.deepcopy(elmo.state_dict()))
+    elmo(IDS)
+    for weight in (elmo.bilm.lstm.forward_layers[1].bias, elmo.bilm.warm_hidden):
+        with torch.no_grad():
+            weight[-1] += 1.0
+        with pytest.raises(ConfigurationError, match=r"'weights':|'initial_state':"):
+            elmo(IDS)
 
 
 class UsersState(InitialState):
@@ -275,12 +190,20 @@ def test_fine_tuning_and_states_that_depend_on_other_sentences_are_an_error(tmp_
     assert not (tmp_path / "never").exists()
 
 
+def test_an_unfrozen_bilm_does_not_use_the_cache(tmp_path: Path) -> None:
+    elmo = cached(tmp_path)
+    elmo.requires_grad_()
+    elmo(IDS).representations[0].sum().backward()
+    assert elmo.bilm.lstm.forward_layers[0].bias.grad is not None and not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(("keys", "precision"), [({}, "float32"), ({"precision": "float16"}, "float16")])
-def test_a_config_has_a_path_or_keys(keys: dict[str, str], precision: str, tmp_path: Path) -> None:
-    path = str(tmp_path / "cache")
-    elmo = random_elmo(sentence_cache={"path": path, **keys} if keys else path)
-    assert elmo.sentence_cache is not None
-    assert (str(elmo.sentence_cache.path), elmo.sentence_cache.precision) == (path, precision)
+def test_a_config_has_a_path_or_keys(
+    keys: dict[str, str], precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    elmo = random_elmo(sentence_cache={"path": "~/cache", **keys} if keys else "~/cache")
+    assert elmo.sentence_cache is not None and elmo.sentence_cache.precision == precision
     elmo(IDS)
     assert (tmp_path / "cache/data.mdb").exists()
 
@@ -303,48 +226,166 @@ def test_a_copy_and_a_pickle_open_the_folder_themselves(tmp_path: Path) -> None:
         assert same_to_the_bit(twin.layers(IDS), wanted) and not runs
 
 
-def archived_with_cache(folder: Path) -> Path:
-    """The archive of a tagger that was trained with a cache, which no longer exists."""
-    elmo = {"bilm": RANDOM, "sentence_cache": str(folder / "cache/deep")}
-    train(experiment(tagger(elmo), tags_reader(), TOWNS), folder / "run")
-    (folder / "cache").rename(folder / "gone")
-    return folder / "run" / "model.tar.gz"
-
-
-def test_an_archive_creates_a_missing_cache(tmp_path: Path) -> None:
-    elmo, _ = trained_elmo(load_archive(archived_with_cache(tmp_path)).model)
-    assert (tmp_path / "cache/deep/data.mdb").exists()
-    runs = sentences_run(elmo)
-    assert same_to_the_bit(elmo.layers(IDS), elmo.layers(IDS)) and runs == [4]
-
-
-def test_an_archive_runs_without_its_cache_on_request(tmp_path: Path) -> None:
-    archive = archived_with_cache(tmp_path)
-    elmo, _ = trained_elmo(load_archive(archive, overrides={"model.elmo.sentence_cache": None}).model)
-    assert elmo.sentence_cache is None and not (tmp_path / "cache").exists()
-
-
-def test_an_archive_runs_without_a_cache_that_cannot_be_created(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_trained_task_sees_no_difference_and_its_archive_does_not_need_the_cache(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    archive = archived_with_cache(tmp_path)
-    said: list[str] = []  # AllenNLP's training takes pytest's log handlers away
-    monkeypatch.setattr(sentence_store.logger, "warning", lambda text, *values: said.append(text % values))
-    (tmp_path / "cache").write_text("a file where the folder was")
+    path = tmp_path / "cache/deep"
+    configs = [
+        experiment(tagger({"bilm": RANDOM, **keys}), tags_reader(), TOWNS)
+        for keys in ({}, {"sentence_cache": str(path)})
+    ]
+    plain, found = (train(config, tmp_path / f"run{i}").state_dict() for i, config in enumerate(configs))
+    for key, value in found.items():
+        torch.testing.assert_close(value, plain[key], atol=1e-5, rtol=0)
+    shutil.rmtree(tmp_path / "cache")
+    archive = tmp_path / "run1/model.tar.gz"
     elmo, _ = trained_elmo(load_archive(archive).model)
-    assert [text.split(" (")[0] for text in said] == [f"'{tmp_path}/cache/deep' can be neither created nor read"]
     runs = sentences_run(elmo)
-    torch.testing.assert_close(elmo.layers(IDS), elmo.layers(IDS))
-    assert runs == [4, 4]
+    assert same_to_the_bit(elmo.layers(IDS), elmo.layers(IDS)) and runs == [4] and path.exists()
+    elmo, _ = trained_elmo(load_archive(archive, overrides={"model.elmo.sentence_cache": None}).model)
+    assert elmo.sentence_cache is None
 
 
-def test_layers_computed_under_autocast_are_not_taken_for_float32(tmp_path: Path) -> None:
-    with torch.autocast("cpu", torch.bfloat16):
-        cached(tmp_path).layers(IDS)
-    with pytest.raises(ConfigurationError, match=r"'dtype': expected 'torch.float32', got 'torch.bfloat16'"):
-        cached(tmp_path)
+# The file: processes that fork, write at once and are killed, and full disks.
+
+VALUES = {f"{i:016d}".encode(): bytes([i]) * 5000 for i in range(64)}  # ⅓ MB
+KEYS = list(VALUES)
 
 
-def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert SentenceCache("~/cache").path == tmp_path / "cache"
+def store(path: Path) -> SentenceStore:
+    opened = open_store(path)
+    assert opened is not None
+    return opened
+
+
+def found(opened: SentenceStore) -> dict[bytes, bytes]:
+    """Return those of `VALUES` that are stored, with the stored bytes."""
+    return {key: value for key, value in zip(KEYS, opened.read(KEYS), strict=True) if value is not None}
+
+
+def in_a_fork(work: Callable[[], object]) -> int:
+    """Work in a fork and wait for its end. Return its exit status, or minus the signal that killed it."""
+    return wait_for(fork(work))
+
+
+def fork(work: Callable[[], object]) -> int:
+    process = os.fork()
+    if not process:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return process
+
+
+def wait_for(process: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+class KillsItsReader(dict[bytes, bytes]):
+    """Values that kill the process after it has read ten of them."""
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:  # type: ignore[override]
+        """Yield ten values, then kill the process."""
+        yield from list(super().items())[:10]
+        kill()
+
+
+def test_a_kill_during_a_write_loses_only_that_write(tmp_path: Path) -> None:
+    def write_and_die() -> None:
+        mine = store(tmp_path)
+        mine.write({key: VALUES[key] for key in KEYS[:40]})
+        mine.write(KillsItsReader((key, VALUES[key]) for key in KEYS[40:]))
+
+    assert in_a_fork(write_and_die) == -signal.SIGKILL
+    assert found(store(tmp_path)) == {key: VALUES[key] for key in KEYS[:40]}
+    store(tmp_path).write(VALUES)
+    assert found(store(tmp_path)) == VALUES
+
+
+def test_processes_that_read_and_write_at_once_get_the_same_layers(tmp_path: Path) -> None:
+    """The processes read the same sentences in different batches and orders, with the open store of their parent."""
+    sentences = [[f"w{i}", "of", f"v{i}"][: 1 + i % 3] for i in range(40)]
+    wanted, _ = own().layers(batch_to_ids(sentences))
+    model = cached(tmp_path)
+    model.layers(batch_to_ids(sentences[:1]))
+
+    def check(order: int) -> None:
+        for step in (1, 2, 1):
+            rows = list(range(0, len(sentences), step))[::order]
+            for batch in (rows[:9], rows[9:]):
+                layers, mask = model.layers(batch_to_ids([sentences[row] for row in batch]))
+                assert abs(layers * mask.unsqueeze(-1) - wanted[:, batch][:, :, : layers.size(2)]).max() < 1e-6
+
+    processes = [fork(lambda order=order: check(order)) for order in (1, -1, 1, -1)]
+    assert [wait_for(process) for process in processes] == [0] * 4
+    runs = sentences_run(model)
+    assert abs(model.layers(batch_to_ids(sentences))[0] - wanted).max() < 1e-6 and not runs
+
+
+def test_a_folder_has_one_store_by_any_path_until_it_is_created_again(tmp_path: Path) -> None:
+    first = store(tmp_path / "cache")
+    (tmp_path / "link").symlink_to(tmp_path / "cache")
+    assert store(tmp_path / "link") is first
+    first.write(VALUES)
+    first.write(dict.fromkeys(VALUES, b"other"))
+    assert found(first) == VALUES  # the first value stays
+    shutil.rmtree(tmp_path / "cache")
+    second = store(tmp_path / "cache")
+    assert second is not first and not found(second)
+
+
+def test_on_a_full_disk_stored_values_are_read_and_a_cache_still_returns_layers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = batch_to_ids([[f"w{i}", f"v{i}"] for i in range(100)])
+    wanted = own().layers(ids)
+
+    def write() -> None:
+        with disk_of(2**15):
+            mine = store(tmp_path)
+            mine.write({KEYS[0]: VALUES[KEYS[0]]})
+            for _ in range(2):
+                mine.write(VALUES)
+            assert found(mine) == {KEYS[0]: VALUES[KEYS[0]]}
+            said = [record.getMessage().split(" (")[0] for record in caplog.records]
+            assert said == [f"'{tmp_path}' cannot be written"]
+            elmo = cached(tmp_path / "layers")
+            assert all(same_to_the_bit(elmo.layers(ids), wanted) for _ in range(2))
+
+    assert in_a_fork(write) == 0
+    assert found(store(tmp_path)) == {KEYS[0]: VALUES[KEYS[0]]}
+
+
+def test_a_read_only_folder_is_read_and_where_none_can_be_created_there_is_no_cache(tmp_path: Path) -> None:
+    shelf = tmp_path / "shelf"
+    assert in_a_fork(lambda: store(shelf / "cache").write(VALUES)) == 0
+
+    def read() -> None:
+        if not os.getuid():
+            for path in (shelf, *shelf.parents[:3]):
+                path.chmod(0o755)
+            os.setuid(65534)
+        mine = store(shelf / "cache")
+        assert not mine.writable and found(mine) == VALUES
+        mine.write({b"another": b"value"})
+        assert mine.claim(b"me") == b"me"
+        assert open_store(shelf / "other") is None
+        assert same_to_the_bit(cached(shelf / "other").layers(IDS), wanted)
+
+    wanted = own().layers(IDS)
+    for path in (*(shelf / "cache").iterdir(), shelf / "cache", shelf):
+        path.chmod(0o555)
+    try:
+        assert in_a_fork(read) == 0
+    finally:
+        (shelf / "cache").chmod(0o755)
+        shelf.chmod(0o755)
+    assert store(shelf / "cache").read([b"another"]) == [None]
+
+
+def test_a_file_that_is_not_lmdb_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").write_bytes(b"no LMDB" * 2000)
+    with pytest.raises(ConfigurationError, match=f"'{tmp_path}/data.mdb' is no LMDB file"):
+        open_store(tmp_path)

@@ -153,8 +153,8 @@ def test_gradients_of_the_mix_equal_allennlps_in_any_number_of_batches(
         _, backprop = model.begin_update(docs())
         assert backprop(upstream) == []
         found = {name: weight.grad for name, weight in model.shims[0]._model.named_parameters()}
-        np.testing.assert_allclose(found.pop("elmo.mixes.0.scalar_parameters"), wanted, rtol=1e-3)
-        np.testing.assert_allclose(found.pop("elmo.mixes.0.gamma"), mix.gamma.grad, rtol=1e-3)
+        np.testing.assert_allclose(found.pop("elmo.scalar_mix_0.scalar_parameters"), wanted, rtol=1e-3)
+        np.testing.assert_allclose(found.pop("elmo.scalar_mix_0.gamma"), mix.gamma.grad, rtol=1e-3)
         assert set(found.values()) == {None}  # the biLM is frozen
 
 

@@ -42,7 +42,7 @@ def test_it_pools_both_ends_of_the_rnn_from_two_mixes_of_one_pass() -> None:
     model, data = opinions_model(feedforward=feedforward)
     elmo = model.text.elmo
     assert elmo is not None and model.feedforward is not None
-    elmo.mixes = torch.nn.ModuleList([AverageMix(3, D), LastMix(3, D)])
+    elmo.scalar_mix_0, elmo.scalar_mix_1 = AverageMix(3, D), LastMix(3, D)
     passes: list[Any] = []
     elmo.bilm.register_forward_hook(lambda *_: passes.append(None))
     batch = as_tensors(data[:3], model.vocab)

@@ -34,7 +34,7 @@ def words() -> TextFieldEmbedder:
 def two_mixes() -> Elmo:
     """An Elmo whose two outputs are not alike."""
     elmo = random_elmo(num_output_representations=2)
-    elmo.mixes = torch.nn.ModuleList([AverageMix(3, D), LastMix(3, D)])
+    elmo.scalar_mix_0, elmo.scalar_mix_1 = AverageMix(3, D), LastMix(3, D)
     return elmo
 
 

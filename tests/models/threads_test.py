@@ -16,7 +16,7 @@ from allennlp.common import Params
 from allennlp.data import DatasetReader
 from allennlp.predictors import Predictor
 
-from elmo_plugin.elmo.sentence_store import open_store
+from elmo_plugin.elmo.sentence_cache import open_store
 from tests.models.configs import ELMO
 from tests.task_oracles import (
     OPINIONS,
