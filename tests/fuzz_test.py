@@ -11,12 +11,12 @@ from random import Random
 import pytest
 from allennlp.common.checks import ConfigurationError
 
+from tests.fuzz.attacks import ATTACKS
 from tests.fuzz.engine import Run, Target, fuzz
 from tests.fuzz.targets import TARGETS
 
 SAMPLE = {
     "options": 150,
-    "hdf5": 500,
     "bilm-tf": 60,
     "native": 40,
     "language-model": 60,
@@ -37,6 +37,13 @@ def test_each_input_is_answered_or_rejected(name: str) -> None:
     result = fuzz(TARGETS[name], SAMPLE[name], seed=0)
     assert not result.findings, result.findings
     assert result.answers and result.errors and result.answers + result.errors == SAMPLE[name]
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_each_attack_is_rejected_at_once_and_leaves_nothing(name: str) -> None:
+    result = fuzz(TARGETS[f"attack-{name}"], 1, seed=0)
+    assert not result.findings, result.findings
+    assert result.errors == 1
 
 
 def raise_another_error() -> None:

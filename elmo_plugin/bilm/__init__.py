@@ -12,7 +12,7 @@ A batch of sentences takes these steps in `BiLM.forward`:
 from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, read_extra_state
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
-from elmo_plugin.bilm.contextualizer import check_size, reset_states
+from elmo_plugin.bilm.contextualizer import reset_states
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.identity import identity
 from elmo_plugin.bilm.initial_state import CarriedState, InitialState, WarmState, ZeroState, warm_up
@@ -27,13 +27,12 @@ from elmo_plugin.bilm.precision import (
 )
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
 from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
-from elmo_plugin.bilm.sizes import MOST_LAYERS, BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
+from elmo_plugin.bilm.sizes import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
 from elmo_plugin.bilm.token_encoder import TokenEncoder, add_boundaries
 from elmo_plugin.bilm.word_encoder import WordEncoder
 
 __all__ = [
     "CHOICES",
-    "MOST_LAYERS",
     "BiLM",
     "BiLMOptions",
     "BiLMOutput",
@@ -53,7 +52,6 @@ __all__ = [
     "ZeroState",
     "add_boundaries",
     "check_precision",
-    "check_size",
     "description_to_tensor",
     "dtype_on",
     "identity",

@@ -3,14 +3,21 @@
 Start with `load_checkpoint`, which reads any format, and `resolve_bilm`, which builds the biLM that a config describes.
 """
 
-from elmo_plugin.checkpoints.allennlp_archive import AllenNlpArchive, allennlp_elmo, archived_checkpoint
-from elmo_plugin.checkpoints.allennlp_elmo import BILM, SavedMix, allennlp_checkpoint, mix_beside
+from elmo_plugin.checkpoints.allennlp import (
+    BILM,
+    AllenNlpArchive,
+    SavedMix,
+    allennlp_checkpoint,
+    allennlp_elmo,
+    archived_checkpoint,
+    mix_beside,
+)
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
+from elmo_plugin.checkpoints.build import build_bilm
 from elmo_plugin.checkpoints.checkpoint_format import (
     Checkpoint,
     CheckpointFormat,
     SavedSoftmax,
-    build_bilm,
     load_checkpoint,
     load_sizes,
 )
@@ -18,7 +25,6 @@ from elmo_plugin.checkpoints.conversion import FORMATS, Conversion, convert, sav
 from elmo_plugin.checkpoints.files import Location, bundled_folder, bundled_names, local_file
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import Native
-from elmo_plugin.checkpoints.pickled_weights import read_weights
 from elmo_plugin.checkpoints.resolve import (
     PUBLISHED_OPTIONS,
     PUBLISHED_WEIGHTS,
@@ -27,6 +33,7 @@ from elmo_plugin.checkpoints.resolve import (
     find_checkpoint,
     resolve_bilm,
 )
+from elmo_plugin.checkpoints.untrusted import read_weights
 from elmo_plugin.checkpoints.vocabulary import WordIds, in_order_of, read_words
 
 __all__ = [

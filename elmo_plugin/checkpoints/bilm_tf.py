@@ -1,6 +1,7 @@
 """bilm-tf's format, which every ELMo tool reads: `options.json`, `weights.hdf5`, and a vocabulary beside them."""
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,25 +18,34 @@ from torch import Tensor
 from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
 from elmo_plugin.checkpoints.files import (
-    HDF5,
-    JSON,
+    FileKind,
     Location,
+    file_kind,
     is_missing,
-    kind_of,
     local_file,
     names_in,
     plain_location,
     reading_error,
 )
-from elmo_plugin.checkpoints.hdf5 import HDF5_ERRORS, Dataset, read_datasets
-from elmo_plugin.checkpoints.limits import check_numbers
+from elmo_plugin.checkpoints.untrusted import check_numbers
 from elmo_plugin.checkpoints.vocabulary import VOCABULARIES, VOCABULARY, read_words, with_vocabulary, write_words
 from elmo_plugin.checkpoints.weight_map import bilm_tf_map, read_tensors, write_tensors
 from elmo_plugin.common import atomic_folder, read_json
 
 SUFFIXES = (".hdf5", ".h5")
+OPTIONS = "*options*.json"
 SUM = "crc32"
 """The attribute of a dataset that holds the check sum of its numbers. HDF5's own sums do not cover addresses."""
+MOST_LEVELS = 10
+"""The deepest path of a dataset. bilm-tf's have six parts."""
+MOST_OBJECTS = 10_000
+"""The most groups and datasets in a file. The original model has about a hundred."""
+TRAINING = re.compile(
+    "softmax|Adagrad|Adam|Momentum|RMSProp|ExponentialMovingAverage|global_step|beta[12]_power|train_perplexity"
+)
+"""Parts of the names of variables that only training needs."""
+OTHER_INPUT = {True: ("embedding",), False: ("char_embed", "CNN")}
+"""The beginnings of the names that a biLM does not read, by whether it reads characters: those of the other input."""
 
 
 @CheckpointFormat.register("bilm-tf")
@@ -48,11 +58,15 @@ class BilmTf(CheckpointFormat):
     Registered as a `CheckpointFormat` with name `bilm-tf`.
     """
 
-    looks_for = "*.hdf5 with *options*.json"
+    looks_for = f"*.hdf5 with {OPTIONS}"
 
     def recognises(self, location: Location) -> bool:
         """Return whether the name ends like an hdf5 file or the folder holds one."""
         return any(name.endswith(SUFFIXES) for name in [fspath(location), *names_in(location)])
+
+    def is_complete(self, folder: Path) -> bool:
+        """Return whether the folder has options, too."""
+        return any(Path(name).match(OPTIONS) for name in names_in(folder))
 
     def read(self, location: Location) -> Checkpoint:
         """Read the options and the weights, and the vocabulary if it lies beside them."""
@@ -68,17 +82,20 @@ class BilmTf(CheckpointFormat):
         Raises `ConfigurationError` if the options and the weights do not fit each other.
         """
         options_path, path = local_file(options_file, "options_file"), local_file(weight_file, "weight_file")
-        if kind_of(options_path) == HDF5:
-            advice = "the two are swapped" if kind_of(path) == JSON else "it belongs under 'weight_file'"
+        if file_kind(options_path) is FileKind.HDF5:
+            are_swapped = file_kind(path) is FileKind.JSON
             raise ConfigurationError(
-                f"'options_file' {options_path}: expected {JSON} with the sizes, got {HDF5}; {advice}"
+                f"'options_file' {options_path}: expected a JSON text with the sizes, got an hdf5 file; "
+                + ("the two are swapped" if are_swapped else "it belongs under 'weight_file'")
             )
         options = read_options(options_path)
         try:
-            with path.open("rb") as file:
-                checkpoint = _read_weights(read_datasets(file), options, path)
-        except (OSError, *HDF5_ERRORS) as error:
-            reason = reading_error(path, HDF5, error)
+            with h5py.File(path, "r", locking=False) as file:
+                checkpoint = _read_weights(_datasets(file), options, path)
+        except ConfigurationError:
+            raise
+        except Exception as error:  # h5py raises errors of many types for a damaged file
+            reason = reading_error(path, FileKind.HDF5, error)
             raise ConfigurationError(f"'weight_file' {path} is not a complete hdf5 file: {reason}") from error
         return _with_vocabulary_beside(plain_location(weight_file), checkpoint)
 
@@ -129,7 +146,7 @@ def read_options(path: Path) -> BiLMOptions:
     except ConfigurationError as error:
         raise ConfigurationError(f"'options_file' {path}: {error}") from error
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"'options_file' {path}: {reading_error(path, JSON, error)}") from error
+        raise ConfigurationError(f"'options_file' {path}: {reading_error(path, FileKind.JSON, error)}") from error
 
 
 def _pair(name: str) -> tuple[Location, Location]:
@@ -138,15 +155,13 @@ def _pair(name: str) -> tuple[Location, Location]:
         return _options_beside(name), name
     folder = Path(name)
     files = [folder / inner for inner in names_in(folder)]
-    options = [path for path in files if path.match("*options*.json")]
+    options = [path for path in files if path.match(OPTIONS)]
     weights = [path for path in files if path.suffix in SUFFIXES]
     if len(weights) > 1:
         weights = [path for path in weights if path.stem.endswith(("weights", "model"))]
     if len(options) != 1 or len(weights) != 1:
         got = ", ".join(path.name for path in files)
-        raise ConfigurationError(
-            f"'{folder}': expected one *options*.json and one {' or '.join(SUFFIXES)} file, got {got}"
-        )
+        raise ConfigurationError(f"'{folder}': expected one {OPTIONS} and one {' or '.join(SUFFIXES)} file, got {got}")
     return options[0], weights[0]
 
 
@@ -158,9 +173,9 @@ def _options_beside(weights: str) -> str:
     for path in (f"{folder}{slash}{name}" for name in names):
         if not is_missing(path):
             return path
-    kind = kind_of(local_file(weights, "weight_file"))
-    if kind not in (None, HDF5):
-        raise ConfigurationError(f"'{weights}': expected an hdf5 file with the weights of a biLM; it is {kind}")
+    kind = file_kind(local_file(weights, "weight_file"))
+    if kind not in (FileKind.OTHER, FileKind.HDF5):
+        raise ConfigurationError(f"'{weights}': expected an hdf5 file with the weights of a biLM; it is {kind.value}")
     raise ConfigurationError(
         f"'{weights}': expected the options of the same biLM beside its weights, in {' or '.join(names)}, got none"
     )
@@ -179,30 +194,50 @@ def _with_vocabulary_beside(weights: str, checkpoint: Checkpoint) -> Checkpoint:
     return with_vocabulary(checkpoint, words, str(paths[0]))
 
 
-def _read_weights(file: Mapping[str, Dataset], options: BiLMOptions, path: Path) -> Checkpoint:
+def _datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
+    """Return the datasets of a file by path, without reading a number.
+
+    Raises `ValueError` for what leads to other files: links, and datasets with external or virtual storage.
+    """
+    found, groups, count = {}, [("", file)], 0
+    while groups:
+        prefix, group = groups.pop()
+        for key in group:
+            name, count = f"{prefix}{key}", count + 1
+            if count > MOST_OBJECTS or name.count("/") > MOST_LEVELS:
+                raise ValueError(f"expected at most {MOST_OBJECTS:,} objects, in {MOST_LEVELS} levels, got more")
+            link = group.get(key, getlink=True)
+            if not isinstance(link, h5py.HardLink):
+                target = f"{getattr(link, 'filename', '')} {link.path}".strip()
+                raise ValueError(f"expected no links, got '{name}', which leads to {target}")
+            part = group[key]
+            if isinstance(part, h5py.Group):
+                groups.append((f"{name}/", part))
+            elif part.is_virtual or part.external:
+                raise ValueError(f"the numbers of '{name}' are in another file")
+            else:
+                found[name] = part
+    return found
+
+
+def _read_weights(file: Mapping[str, h5py.Dataset], options: BiLMOptions, path: Path) -> Checkpoint:
     name = f"'weight_file' {path}"
-    if options.char_cnn is None and options.n_tokens_vocab is None:
-        if "embedding" not in file:
-            raise ConfigurationError(f"{name}: expected a tensor 'embedding', because the options have no 'char_cnn'")
+    if options.reads_words and options.n_tokens_vocab is None:
+        if "embedding" not in file or len(file["embedding"].shape) != 2:
+            raise ConfigurationError(f"{name}: expected a table 'embedding', because the options have no 'char_cnn'")
         options = replace(options, n_tokens_vocab=file["embedding"].shape[0])
     check_numbers(options, path.stat().st_size, f"{path}")
+    one_cell = options.lstm.n_layers == 1 and any(key.startswith("RNN_0/RNN/LSTMCell/") for key in file)
+    other_input = OTHER_INPUT[not options.reads_words]
+    needed = {key: value for key, value in file.items() if not (TRAINING.search(key) or key.startswith(other_input))}
 
-    one_cell = options.lstm.n_layers == 1 and any(their_name.startswith("RNN_0/RNN/LSTMCell/") for their_name in file)
-    rows = list(bilm_tf_map(options, one_cell))
-    # bilm-tf writes no projection between equal sizes. AllenNLP would apply one, so it must not be ignored.
-    known = {their_name for row in rows for their_name in row.theirs}
-    ends = ("/W_P_0",) if options.char_cnn is None else ("/W_P_0", "CNN_proj/W_proj")
-    unread = [their_name for their_name in file if their_name.endswith(ends) and their_name not in known]
-    if unread:
-        raise ConfigurationError(f"{name}: expected no projection between equal sizes, got '{unread[0]}'")
-
-    def load(their_name: str, dataset: Dataset) -> Tensor:
-        try:
-            values = dataset.numbers()
-        except HDF5_ERRORS as error:
-            raise ConfigurationError(f"{name}, tensor '{their_name}': {error}") from error
-        if dataset.attribute(SUM) not in (None, zlib.crc32(values.data)):
-            raise ConfigurationError(f"{name}, tensor '{their_name}': the check sum does not match")
+    def load(key: str, dataset: h5py.Dataset) -> Tensor:
+        if dataset.dtype.kind != "f" or dataset.dtype.itemsize > 8:
+            raise ConfigurationError(f"{name}, tensor '{key}': expected floats of 64 bits or less, got {dataset.dtype}")
+        values = dataset.astype(np.float32)[...]
+        stored = dataset.attrs.get(SUM)
+        if stored is not None and stored != zlib.crc32(np.ascontiguousarray(values).data):
+            raise ConfigurationError(f"{name}, tensor '{key}': the check sum does not match")
         return torch.from_numpy(values)
 
-    return Checkpoint(options, read_tensors(rows, file, name, load))
+    return Checkpoint(options, read_tensors(bilm_tf_map(options, one_cell), needed, name, load))

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from os import fspath
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Optional
 
@@ -11,26 +10,29 @@ from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, BiLMOptions, check_size
+from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.files import (
-    HDF5,
-    JSON,
-    ZIP,
+    FileKind,
     Location,
     bundled_names,
+    file_kind,
     is_missing,
-    kind_of,
     local_file,
     names_in,
     plain_location,
 )
-from elmo_plugin.checkpoints.zip_files import unpacked
+from elmo_plugin.checkpoints.untrusted import is_tar_gz, is_torch_zip, unpacked
 
 MOST_NAMES = 10
 """The largest number of file names that an error lists."""
-ADVICE = {HDF5: "; its name must end with .hdf5", JSON: "; name the weights that belong to it, or their folder"}
 EXTRA_STATE = "_extra_state"
 """PyTorch's name in a state dict for what a module says about itself."""
+STATE_DICTS = (".th", ".pth", ".pt", ".bin", ".ckpt", ".pkl")
+"""The endings of the names that people give to files of `torch.save`."""
+ADVICE = {
+    FileKind.HDF5: "an hdf5 file; its name must end with .hdf5",
+    FileKind.JSON: "a JSON text; name the weights that belong to it, or their folder",
+}
 
 
 class SavedSoftmax(NamedTuple):
@@ -49,8 +51,6 @@ class Checkpoint(NamedTuple):
     >>> checkpoint = load_checkpoint("english-tiny")
     >>> checkpoint.options.layer_dim, checkpoint.vocabulary[:3]
     (512, ['<S>', '</S>', '<UNK>'])
-    >>> build_bilm(checkpoint).options.num_layers
-    3
     """
 
     options: BiLMOptions
@@ -69,6 +69,10 @@ class CheckpointFormat(ABC, Registrable):
     def recognises(self, location: Location) -> bool:
         """Return whether a path or URL looks like this format, by its name or the names in the folder."""
 
+    def is_complete(self, folder: Path) -> bool:
+        """Return whether a folder that is recognized has all files that `read` needs."""
+        return True
+
     @abstractmethod
     def read(self, location: Location) -> Checkpoint:
         """Read a biLM. Raises `ConfigurationError` that names the file if it cannot be read."""
@@ -79,7 +83,7 @@ class CheckpointFormat(ABC, Registrable):
 
 
 def load_checkpoint(location: Location) -> Checkpoint:
-    """Read a biLM in any format: a file, a folder, a zip file of either, or the name of a bundled biLM.
+    """Read a biLM in any format: a file, a folder, a zip file or `.tar.gz` of either, or the name of a bundled biLM.
 
     Raises `ConfigurationError` if no format recognizes the location.
     """
@@ -98,25 +102,46 @@ def load_sizes(location: Location) -> BiLMOptions:
 
 @contextmanager
 def _opened(location: Location) -> Iterator[tuple[CheckpointFormat, Location]]:
-    """Give the format of a location and the path to read. A zip file is unpacked until the context ends."""
+    """Give the format of a location and the path to read. An archive is unpacked until the context ends."""
     name = plain_location(location)
     if is_missing(name):
         bundled = f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}" if Path(name).name == name else ""
         raise ConfigurationError(f"'{name}' holds no biLM: there is no such file or folder{bundled}")
-    form = _format_of(name)
+    form = _format_of(name, name)
     if form is not None:
         yield form, name
         return
     path = local_file(name, "pretrained")
-    is_zip = not name.endswith(".th") and kind_of(path) == ZIP  # torch's own files are zip files, too
-    with unpacked(path, name) if is_zip else nullcontext(path) as place:
+    kind = file_kind(path)
+    is_state_dict = is_torch_zip(path) if kind is FileKind.ZIP else name.endswith(STATE_DICTS)
+    if kind is FileKind.TORCH or (is_state_dict and kind in (FileKind.ZIP, FileKind.OTHER)):
+        raise ConfigurationError(
+            f"'{name}' holds no biLM: expected weights and their sizes, got a PyTorch file, which holds weights alone; "
+            "name the folder that `allennlp train` wrote it in, or its model.tar.gz. A state dict of AllenNLP's `Elmo` "
+            "is loaded into an `elmo_plugin.Elmo` that is built with the options file, and saved by `elmo_plugin.save`"
+        )
+    is_archive = kind is FileKind.ZIP or (kind is FileKind.GZIP and is_tar_gz(path))
+    with unpacked(path, name) if is_archive else nullcontext(path) as place:
         yield _found_in(place, name)
 
 
-def _format_of(location: Location) -> Optional[CheckpointFormat]:
-    """Return the first format that recognizes a location, or `None`."""
-    formats = (CheckpointFormat.by_name(name)() for name in CheckpointFormat.list_available())
-    return next((form for form in formats if form.recognises(location)), None)
+def _format_of(location: Location, name: str) -> Optional[CheckpointFormat]:
+    """Return the format that recognizes a location, the complete one if there are several; `None` if none does.
+
+    Raises `ConfigurationError`, which calls the location `name`, if two are complete, or several are incomplete.
+    """
+    available = CheckpointFormat.list_available()
+    found = {key: form for key in available if (form := CheckpointFormat.by_name(key)()).recognises(location)}
+    if len(found) > 1:
+        complete = {key: form for key, form in found.items() if form.is_complete(Path(location))}
+        if len(complete) != 1:
+            wanted = ", ".join(f"{found[key].looks_for} ({key})" for key in sorted(complete or found))
+            raise ConfigurationError(
+                f"'{name}': expected one biLM, got {'several' if complete else 'incomplete ones'}: {wanted}; "
+                "name one of the files, or move the others"
+            )
+        found = complete
+    return next(iter(found.values()), None)
 
 
 def _found_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
@@ -124,45 +149,30 @@ def _found_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
 
     Errors call the path `name`. Raises `ConfigurationError` that lists what was expected and what is there.
     """
+    form = _format_of(path, name)
+    if form is not None:
+        return form, path
     content = [path / inner for inner in names_in(path)]
-    places = [path, *(inner for inner in content if inner.is_dir())]
-    found = [(form, place) for place in places if (form := _format_of(place)) is not None]
-    if found and (found[0][1] == path or len(found) == 1):
+    places = {place: f"{name}/{place.name}" for place in content if place.is_dir()}
+    found = [(form, place) for place, inner in places.items() if (form := _format_of(place, inner)) is not None]
+    if len(found) == 1:
         return found[0]
     if found:
         inside = ", ".join(place.name for _, place in found[:MOST_NAMES])
         raise ConfigurationError(f"'{name}': expected one folder with a biLM, got {inside}; name one of them")
-    formats = {form: CheckpointFormat.resolve_class_name(form)[0] for form in CheckpointFormat.list_available()}
+    formats = {form: CheckpointFormat.resolve_class_name(form)[0] for form in sorted(CheckpointFormat.list_available())}
     looked_for = ", ".join(f"{cls.looks_for} ({form})" for form, cls in formats.items())
-    if name.endswith(".th"):
-        got = "weights without their config; name the folder that they are in, or a model.tar.gz"
-    elif path.is_dir():
-        names = ", ".join(f"{file.name}/" if file.is_dir() else file.name for file in content[:MOST_NAMES])
-        got = f"a folder with {names or 'nothing in it'}{' …' if len(content) > MOST_NAMES else ''}"
+    kind = file_kind(path)
+    names = [f"{file.name}/" if file.is_dir() else file.name for file in content]
+    if {"saved_model.pb", "tfhub_module.pb"} & set(names):
+        got = "a module of TensorFlow Hub, which cannot be read; use the same biLM in bilm-tf's format"
+    elif any(".ckpt" in inner or inner == "checkpoint" for inner in names):
+        got = (
+            "a checkpoint of TensorFlow, which cannot be read; bilm-tf's `bin/dump_weights.py` writes its weights.hdf5"
+        )
+    elif kind is FileKind.FOLDER:
+        more = " …" if len(names) > MOST_NAMES else ""
+        got = f"a folder with {', '.join(names[:MOST_NAMES]) or 'nothing in it'}{more}"
     else:
-        kind = kind_of(path) or "another file"
-        got = kind + ADVICE.get(kind, "")
+        got = ADVICE.get(kind, kind.value)
     raise ConfigurationError(f"'{name}' holds no biLM: expected {looked_for}; got {got}")
-
-
-def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = "") -> BiLM:
-    """Build a biLM with the sizes and the weights of a checkpoint.
-
-    Raises `ConfigurationError` if the weights do not fit the sizes.
-    """
-    weights = dict(checkpoint.state_dict)
-    contextualizer, width = checkpoint.options.contextualizer, checkpoint.options.lstm.projection_dim
-    if contextualizer is not None:
-        stored = sum(weight.numel() for name, weight in weights.items() if name.startswith("lstm."))
-        check_size(contextualizer, width, stored)
-    bilm = BiLM(checkpoint.options, kernel, fspath(source))
-    if "warm_hidden" in weights or "warm_cell" in weights:
-        bilm.warm_state = bilm.zero_state(1, next(bilm.parameters()))  # filled below
-    weights.setdefault(EXTRA_STATE, bilm.get_extra_state())
-    try:
-        bilm.load_state_dict(weights)
-    except RuntimeError as error:  # for example from version 0.1, trained with a 'contextualizer' of its own
-        raise ConfigurationError(
-            f"'{fspath(source)}': expected the weights of a biLM of {checkpoint.options}, got others: {error}"
-        ) from error
-    return bilm

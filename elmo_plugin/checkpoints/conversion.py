@@ -13,7 +13,8 @@ from torch import Tensor
 from elmo_plugin.bilm import BiLM, CharacterLevelEncoder, warm_up
 from elmo_plugin.checkpoints.bilm_tf import SUFFIXES as HDF5_SUFFIXES
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
-from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, build_bilm, load_checkpoint
+from elmo_plugin.checkpoints.build import build_bilm, empty_bilm
+from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, load_checkpoint
 from elmo_plugin.checkpoints.files import Location
 from elmo_plugin.checkpoints.hub import write_hub_folder
 from elmo_plugin.checkpoints.many_langs import ManyLangs
@@ -63,6 +64,7 @@ def convert(
         raise ConfigurationError(f"'warm_on': the format {form} has no place for a warm state; use native or bilm-tf")
     with Tqdm.tqdm(total=2, desc="reading, then writing", unit=" steps") as progress:
         checkpoint = load_checkpoint(source)
+        empty_bilm(checkpoint, source=source)  # raises if the weights do not fit the sizes
         progress.update()
         if warm_on is not None:
             checkpoint = _with_warm_state(checkpoint, warm_on)

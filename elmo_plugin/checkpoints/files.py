@@ -1,6 +1,7 @@
 """Find the files of a biLM by path, URL or bundled name, and tell what kind of file each is."""
 
 # `os.path.exists` and the like return False where the methods of `Path` raise: for a name that is too long.
+from enum import Enum
 from os import PathLike, fspath, listdir
 from os.path import exists, expanduser, isdir, isfile
 from pathlib import Path
@@ -15,19 +16,36 @@ Location = Union[str, "PathLike[str]"]
 """A path, a URL or the name of a bundled biLM."""
 
 BUNDLED = Path(__file__).parent / "bundled"
-HDF5, JSON, ZIP, DEVICE = "an hdf5 file", "a JSON text", "a zip file", "a device or a pipe"
-GZIP = "a file compressed with gzip; unpack it with `gunzip`, or with `tar -xzf` if it is an archive"
-XZ = "a file compressed with xz; unpack it with `unxz`"
-SIGNATURES = {
-    b"\x89HDF\r\n\x1a\n": HDF5,
-    b"\x1f\x8b": GZIP,
-    b"\xfd7zXZ\x00": XZ,
-    b"PK\x03\x04": ZIP,
-    b"version https://git-lfs": "a pointer of Git LFS; fetch the file itself with `git lfs pull`",
-}
-FIRST_BYTES = 512
 HUB = "hf://"
 """How the locations of repositories of the Hugging Face Hub begin: `hf://user/model` or `hf://user/model/file`."""
+
+
+class FileKind(Enum):
+    """What a file is by its first bytes. The values are the words of error messages."""
+
+    FOLDER = "a directory"
+    DEVICE = "a device or a pipe"
+    EMPTY = "an empty file"
+    HDF5 = "an hdf5 file"
+    JSON = "a JSON text"
+    ZIP = "a zip file"
+    TORCH = "a PyTorch file of before version 1.6"
+    GZIP = "a file compressed with gzip; unpack it with `gunzip`, or with `tar -xzf` if it is an archive"
+    XZ = "a file compressed with xz; unpack it with `unxz`"
+    LFS = "a pointer of Git LFS; fetch the file itself with `git lfs pull`"
+    HTML = "an HTML page, such as one that reports an error; download the file again"
+    OTHER = "another file"
+
+
+SIGNATURES = {
+    b"\x89HDF\r\n\x1a\n": FileKind.HDF5,
+    b"\x1f\x8b": FileKind.GZIP,
+    b"\xfd7zXZ\x00": FileKind.XZ,
+    b"PK\x03\x04": FileKind.ZIP,
+    b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.": FileKind.TORCH,
+    b"version https://git-lfs": FileKind.LFS,
+}
+FIRST_BYTES = 512
 
 
 def plain_location(location: Location) -> str:
@@ -63,8 +81,10 @@ def local_file(location: Location, key: str) -> Path:
                 f"`hf download {repository} --local-dir FOLDER` where there is one, copy the folder here, and name it"
             )
         raise ConfigurationError(f"'{key}' is '{fspath(location)}', which cannot be read: {why}") from error
-    if kind_of(path) == DEVICE:
-        raise ConfigurationError(f"'{key}' is '{fspath(location)}': expected a file or a folder, got {DEVICE}")
+    if file_kind(path) is FileKind.DEVICE:
+        raise ConfigurationError(
+            f"'{key}' is '{fspath(location)}': expected a file or a folder, got {FileKind.DEVICE.value}"
+        )
     return path
 
 
@@ -92,29 +112,29 @@ def bundled_folder(location: Location) -> Optional[Path]:
     return BUNDLED / name if name in bundled_names() and not exists(name) else None
 
 
-def kind_of(path: Path) -> Optional[str]:
-    """Say what a file is, judged by its first bytes, and how to unpack it. Return `None` for an unknown kind."""
+def file_kind(path: Path) -> FileKind:
+    """Return what a file is, judged by its first bytes."""
     if isdir(path):
-        return "a directory"
+        return FileKind.FOLDER
     if exists(path) and not isfile(path):
-        return DEVICE
+        return FileKind.DEVICE
     try:
         with path.open("rb") as file:
             first = file.read(FIRST_BYTES)
     except OSError:
-        return None
+        return FileKind.OTHER
     if not first:
-        return "an empty file"
+        return FileKind.EMPTY
     for signature, kind in SIGNATURES.items():
         if first.startswith(signature):
             return kind
     text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
     if b"\0" in text or not text.startswith((b"<", b"{", b"[")):
-        return None
-    return JSON if text[:1] != b"<" else "an HTML page, such as one that reports an error; download the file again"
+        return FileKind.OTHER
+    return FileKind.HTML if text.startswith(b"<") else FileKind.JSON
 
 
-def reading_error(path: Path, expected: Optional[str], error: BaseException) -> str:
+def reading_error(path: Path, expected: FileKind, error: BaseException) -> str:
     """Return why a file cannot be read: its actual kind if another kind was expected, or else the error itself."""
-    kind = kind_of(path)
-    return str(error) if kind is None or kind == expected else f"it is {kind}"
+    kind = file_kind(path)
+    return str(error) if kind in (expected, FileKind.OTHER) else f"it is {kind.value}"

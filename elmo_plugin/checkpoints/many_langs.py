@@ -1,14 +1,16 @@
 """ELMoForManyLangs' folders (Che et al. 2018), published for 44 languages: two pickles, two vocabularies, two configs.
 
-Source: `Embedder.get_model` in `elmoformanylangs/elmo.py`, `Model.save_model` in `elmoformanylangs/biLM.py`.
+Source: `Embedder.get_model` in `elmoformanylangs/elmo.py`, which reads the vocabularies and the weights, and
+`Model.save_model` and `train` in `elmoformanylangs/biLM.py`, which write them.
 """
 
 import json
+from collections.abc import Sequence
 from io import BytesIO
 from os import PathLike
 from os.path import isfile
 from pathlib import Path, PureWindowsPath
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -21,11 +23,8 @@ from elmo_plugin.bilm import (
 )
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
 from elmo_plugin.checkpoints.files import Location, local_file, names_in
-from elmo_plugin.checkpoints.limits import check_numbers
-from elmo_plugin.checkpoints.many_langs_vocabulary import parse_vocabulary, vocabulary_text
-from elmo_plugin.checkpoints.pickled_weights import check_sums, read_weights
+from elmo_plugin.checkpoints.untrusted import check_numbers, check_sums, read_text, read_weights
 from elmo_plugin.checkpoints.weight_map import many_langs_map, read_tensors, write_tensors
-from elmo_plugin.checkpoints.zip_files import is_unpacked
 from elmo_plugin.common import atomic_folder, read_json
 
 ENCODER, EMBEDDER = "encoder", "token_embedder"
@@ -50,6 +49,8 @@ SIZES = "sizes.json"
 """The file that `config_path` names in the folders that we write."""
 PADDING = "<pad>"
 """The word that ELMoForManyLangs puts after the end of a sentence."""
+NAMELESS = "\u3000"
+"""The entry of a line that has only an id: ELMoForManyLangs strips white space from lines, and with it this space."""
 TRAINING = {"dropout": 0.1}
 """A training option without which ELMoForManyLangs cannot even run the model."""
 
@@ -70,6 +71,10 @@ class ManyLangs(CheckpointFormat):
         """Return whether the folder holds `encoder.pkl`."""
         return f"{ENCODER}.pkl" in names_in(location)
 
+    def is_complete(self, folder: Path) -> bool:
+        """Return whether the folder has both pickles and the config."""
+        return {f"{EMBEDDER}.pkl", "config.json"} <= set(names_in(folder))
+
     def read(self, location: Location) -> Checkpoint:
         """Read a folder. Pickles with anything but tensors are rejected."""
         folder = local_file(location, "pretrained")
@@ -81,12 +86,8 @@ class ManyLangs(CheckpointFormat):
             tensors |= {f"{file}.{key}": value for key, value in read_weights(path, f"{path}").items()}
         check_numbers(options, sum(path.stat().st_size for path in pickles.values()), f"{folder}")
         assert options.many_langs is not None
-        rows = list(many_langs_map(options.many_langs, options.lstm))
-        state_dict = read_tensors(rows, tensors, f"'{folder}'", lambda _, value: value.float())
-        unread = tensors.keys() - {name for row in rows for name in row.theirs}
-        if unread:
-            raise ConfigurationError(f"'{folder}': the sizes describe no tensors {', '.join(sorted(unread))}")
-        return Checkpoint(options, state_dict)
+        rows = many_langs_map(options.many_langs, options.lstm)
+        return Checkpoint(options, read_tensors(rows, tensors, f"'{folder}'", lambda _, value: value))
 
     def write(self, checkpoint: Checkpoint, folder: "PathLike[str]") -> list[str]:
         """Write a folder that ELMoForManyLangs can read too, and return the names of its files.
@@ -118,15 +119,6 @@ class ManyLangs(CheckpointFormat):
             return sorted(path.name for path in partial.iterdir())
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"'{file}' cannot be read: {error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"'{file}': expected UTF-8 text, got {error}") from error
-
-
 def _json(file: Path) -> dict[str, Any]:
     try:
         content = read_json(file)
@@ -148,12 +140,18 @@ def _read_options(folder: Path) -> BiLMOptions:
     lexicon = {"max_characters_per_token": embedder.get("max_characters_per_token")}
     if embedder.get("word_dim"):
         words = folder / "word.dic"
-        lexicon |= {"word_dim": embedder["word_dim"], "words": parse_vocabulary(_text(words), f"{words}")}
+        lexicon |= {
+            "word_dim": embedder["word_dim"],
+            "words": parse_vocabulary(read_text(words, f"{words}"), f"{words}"),
+        }
     if embedder.get("char_dim"):
         characters = folder / "char.dic"
         sizes = {key: embedder[key] for key in ("activation", "filters", "n_highway") if key in embedder}
         char_cnn = {**sizes, "embedding": {"dim": embedder["char_dim"]}}
-        lexicon |= {"char_cnn": char_cnn, "characters": parse_vocabulary(_text(characters), f"{characters}")}
+        lexicon |= {
+            "char_cnn": char_cnn,
+            "characters": parse_vocabulary(read_text(characters, f"{characters}"), f"{characters}"),
+        }
     # The keys of the LSTM are bilm-tf's. ELMoForManyLangs always adds a layer's input from the second layer on.
     lstm = {**encoder, "use_skip_connections": True}
     try:
@@ -181,9 +179,7 @@ def _read_sizes(folder: Path) -> tuple[Path, dict[str, Any]]:
         raise ConfigurationError(
             f"'{folder / 'config.json'}': 'config_path': expected the file of the sizes, got {config_path!r}"
         )
-    leads_outside = Path(path).is_absolute() or ".." in Path(path).parts
-    is_read = isfile(folder / path) and not (leads_outside and is_unpacked(folder))
-    file = folder / path if is_read else folder / name
+    file = folder / path if isfile(folder / path) else folder / name
     if name in PUBLISHED and not file.exists():
         return file, PUBLISHED_CONFIG
     return file, _json(file)
@@ -219,3 +215,46 @@ def _sizes_to_theirs(sizes: ManyLangsOptions, lstm: LstmOptions) -> dict[str, An
         convolutions = {"activation": cnn.activation, "filters": cnn.filters, "n_highway": cnn.n_highway}
         embedder = {**convolutions, **embedder, "char_dim": cnn.embedding_dim}
     return {ENCODER: {"name": KINDS[ENCODER], **encoder}, EMBEDDER: {"name": KINDS[EMBEDDER], **embedder}}
+
+
+def parse_vocabulary(text: str, name: str) -> list[str]:
+    """Return the entries in the order of their ids.
+
+    Errors call the file `name`. Raises `ConfigurationError` if the text is not such a vocabulary.
+    """
+    entries: dict[str, str] = {}
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+        parsed = _parse_line(line)
+        if parsed is None:
+            raise ConfigurationError(f"'{name}', line {number}: expected an entry, a tab and an id, got {line!r}")
+        entry, id = parsed
+        entries[id] = entry
+    ids = [str(id) for id in range(number)]
+    if entries.keys() != set(ids):
+        raise ConfigurationError(f"'{name}': expected the ids 0 to {number - 1}, each once, in its {number} lines")
+    return [entries[id] for id in ids]
+
+
+def vocabulary_text(entries: Sequence[str], name: str) -> str:
+    """Return the content of a vocabulary file with these entries.
+
+    Errors call the file `name`. Raises `ConfigurationError` for an entry that would be read as a different one.
+    """
+    lines = [f"{entry}\t{id}" for id, entry in enumerate(entries)]
+    for id, (entry, line) in enumerate(zip(entries, lines, strict=True)):
+        is_utf8 = line == line.encode(errors="ignore").decode()  # a lone surrogate is not
+        # ELMoForManyLangs splits lines at every line end of Unicode.
+        if line.splitlines() != [line] or _parse_line(line) != (entry, str(id)) or not is_utf8:
+            raise ConfigurationError(
+                f"'{name}' cannot hold the entry {entry!r}: ELMoForManyLangs strips white space and splits lines and "
+                "entries there"
+            )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _parse_line(line: str) -> Optional[tuple[str, str]]:
+    """Return the entry and the id of a line, or `None` if it has another form."""
+    *entry, id = line.strip().split("\t")
+    if len(entry) > 1 or not id.isdecimal():
+        return None
+    return entry[0] if entry else NAMELESS, id

@@ -14,15 +14,18 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, BiLMOptions
+from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat, SavedSoftmax
-from elmo_plugin.checkpoints.files import Location, bundled_folder, local_file, names_in, reading_error
+from elmo_plugin.checkpoints.files import FileKind, Location, bundled_folder, local_file, names_in, reading_error
 from elmo_plugin.checkpoints.vocabulary import with_vocabulary
+from elmo_plugin.checkpoints.weight_map import check_finite, unread_error
 from elmo_plugin.common import atomic_file, parse_json
 
 SUFFIX = ".safetensors"
 FORMAT, VERSION = "elmo_plugin", "1"
 BILM, SOFTMAX = "bilm.", "softmax."
+NUMBER_TYPES = ("F32", "F16", "BF16", "F64", "I64", "I32", "I16", "I8", "U8")
+"""The types of numbers that a file may hold, by the names of safetensors."""
 TEXTS = {"options", "softmax", "about", "vocabulary"}
 """The metadata keys that have check sums."""
 
@@ -55,18 +58,23 @@ class Native(CheckpointFormat):
         with _opened(path) as file:
             metadata = file.metadata() or {}
             checkpoint = _read_metadata(metadata, path)
-            sums = _json(metadata, "sums", path)
+            sums = _json(metadata, "sums", path) or {}
             for name in file.keys():  # noqa: SIM118, it is not a mapping
+                stored = file.get_slice(name).get_dtype()
+                if stored not in NUMBER_TYPES:
+                    raise ConfigurationError(
+                        f"'{path}', tensor '{name}': expected {', '.join(NUMBER_TYPES)}, got {stored}"
+                    )
                 tensor = file.get_tensor(name)
                 _check_sum(name, _bytes(tensor), sums, path)
+                check_finite(tensor, f"'{path}', tensor '{name}'")
                 tensor = _converted(tensor, torch.float32)
                 if name.startswith(BILM):
                     checkpoint.state_dict[name.removeprefix(BILM)] = tensor
                 elif name.startswith(SOFTMAX) and checkpoint.softmax is not None:
                     checkpoint.softmax.state_dict[name.removeprefix(SOFTMAX)] = tensor
                 else:
-                    raise ConfigurationError(f"'{path}': the metadata describe no tensor '{name}'")
-        _check_shapes(checkpoint, path)
+                    raise unread_error(name, f"'{path}'")
         words = checkpoint.vocabulary
         return checkpoint if words is None else with_vocabulary(checkpoint, words, f"{path}")
 
@@ -166,7 +174,7 @@ def _opened(path: Path) -> Iterator[safe_open]:
         with safe_open(path, framework="pt") as file:
             yield file
     except (SafetensorError, OSError) as error:
-        reason = reading_error(path, None, error)
+        reason = reading_error(path, FileKind.OTHER, error)
         raise ConfigurationError(f"'{path}' is not a complete safetensors file: {reason}") from error
 
 
@@ -183,7 +191,7 @@ def _read_metadata(metadata: dict[str, str], path: Path) -> Checkpoint:
     unknown = metadata.keys() - TEXTS - {"format", "version", "sums"}
     if unknown:
         raise ConfigurationError(f"'{path}' is damaged: the native format has no metadata '{min(unknown)}'")
-    sums = _json(metadata, "sums", path)
+    sums = _json(metadata, "sums", path) or {}
     for key in TEXTS & metadata.keys():
         _check_sum(key, metadata[key].encode(), sums, path)
     try:
@@ -208,23 +216,9 @@ def _json(metadata: dict[str, str], key: str, path: Path) -> Optional[dict[str, 
     return value
 
 
-def _check_shapes(checkpoint: Checkpoint, path: Path) -> None:
-    """Raise `ConfigurationError` for the first tensor that does not fit the options."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in checkpoint.state_dict.items()}
-    with torch.device("meta"):
-        bilm = BiLM(checkpoint.options)
-        if "warm_hidden" in shapes or "warm_cell" in shapes:
-            bilm.warm_state = bilm.zero_state(1, next(bilm.parameters()))
-    expected = {name: tuple(tensor.shape) for name, tensor in bilm.state_dict().items() if name != EXTRA_STATE}
-    for name in sorted(expected.keys() | shapes.keys()):
-        if shapes.get(name) != expected.get(name):
-            got = f"expected shape {expected.get(name)}, got {shapes.get(name)}"
-            raise ConfigurationError(f"'{path}', tensor '{BILM}{name}': {got}")
-
-
-def _check_sum(name: str, content: Union[bytes, memoryview], sums: Optional[Mapping[str, int]], path: Path) -> None:
-    """Raise `ConfigurationError` if a check sum does not match. Files of the first versions have no sums."""
-    if sums is not None and sums.get(name) != zlib.crc32(content):
+def _check_sum(name: str, content: Union[bytes, memoryview], sums: Mapping[str, int], path: Path) -> None:
+    """Raise `ConfigurationError` if a check sum does not match."""
+    if sums.get(name) != zlib.crc32(content):
         raise ConfigurationError(f"'{path}' is damaged: the check sum of '{name}' does not match")
 
 

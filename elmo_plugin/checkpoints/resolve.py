@@ -8,9 +8,10 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
 from elmo_plugin.bilm import BiLM, BiLMOptions
-from elmo_plugin.checkpoints.allennlp_archive import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS, archived_checkpoint
+from elmo_plugin.checkpoints.allennlp import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS, archived_checkpoint
 from elmo_plugin.checkpoints.bilm_tf import BilmTf, read_options
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, build_bilm, load_checkpoint, load_sizes
+from elmo_plugin.checkpoints.build import build_bilm
+from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, load_checkpoint, load_sizes
 from elmo_plugin.checkpoints.files import is_missing, local_file
 from elmo_plugin.checkpoints.vocabulary import matching_namespaces, with_task_vocabulary
 from elmo_plugin.common import check_value

@@ -13,11 +13,9 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
 from elmo_plugin.bilm import BiLMOptions
-from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint
-from elmo_plugin.checkpoints.files import DEVICE, GZIP, XZ, kind_of
-from elmo_plugin.checkpoints.limits import check_gzip
+from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
+from elmo_plugin.checkpoints.untrusted import read_text
 from elmo_plugin.common import atomic_file
-from elmo_plugin.text import TextFile
 
 VOCABULARY = "vocabulary.txt"
 """The name of the vocabulary file that we write beside the weights."""
@@ -30,15 +28,10 @@ TABLE = "token_encoder.embedding.weight"
 def read_words(path: Path, name: str) -> list[str]:
     r"""Return the lines of a vocabulary file exactly as they are; only `\n` and `\r\n` end a line.
 
-    The file may be compressed with gzip. Errors call it `name`. Raises `ConfigurationError` if it cannot be read, is
-    not UTF-8 text, or would grow beyond the limits.
+    The file may be compressed with gzip. Errors call it `name`; see `read_text`.
     """
-    kind = kind_of(path)
-    if kind in (XZ, DEVICE):
-        raise ConfigurationError(f"'{name}': expected a text file, got {kind}")
-    if kind == GZIP:
-        check_gzip(path, name)
-    return [line.removesuffix("\n").removesuffix("\r") for line in TextFile(path, name).lines()]
+    text = read_text(path, name)
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def write_words(words: Iterable[str], path: Path) -> None:
@@ -192,6 +185,4 @@ def _first_difference(words: list[str], own: list[str]) -> Optional[str]:
 
 def _with_boundary_ids(checkpoint: Checkpoint, begin: int, end: int) -> Checkpoint:
     """Set the ids of `<S>` and `</S>` of a word-input biLM."""
-    # The extra state of an archive describes the old ids.
-    state_dict = {name: value for name, value in checkpoint.state_dict.items() if name != EXTRA_STATE}
-    return checkpoint._replace(options=replace(checkpoint.options, boundary_ids=(begin, end)), state_dict=state_dict)
+    return checkpoint._replace(options=replace(checkpoint.options, boundary_ids=(begin, end)))

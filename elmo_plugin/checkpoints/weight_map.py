@@ -4,6 +4,7 @@ Sources: bilm-tf's `bilm/training.py`, whose variables `dump_weights` renames; E
 `modules/token_embedder.py` and `modules/elmo.py`; AllenNLP's `allennlp/modules/elmo.py`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -54,7 +55,7 @@ def _write_highway(values: Tensor) -> Tensors:
     return transform.t(), -gate.t()
 
 
-SAME = Transform(lambda values: (values,), lambda values: (values,))
+SAME = Transform(lambda *values: values, lambda *values: values)
 TRANSPOSED = Transform(lambda matrix: (matrix.t(),), lambda matrix: (matrix.t(),))
 # Our row 0 belongs to the masked id, for which files have no row.
 MASKED_ROW = Transform(lambda rows: (torch.cat([torch.zeros_like(rows[:1]), rows]),), lambda rows: (rows[1:],))
@@ -99,6 +100,40 @@ def _row(ours: str, theirs: str, shape: Shape, transform: Transform = SAME) -> R
     return Row((ours,), {theirs: shape}, transform)
 
 
+OPTIONS = {
+    r"high": "'n_highway'",
+    r"cnn_\d|conv": "'filters'",
+    r"Cell\d|_layers?[._]\d": "'n_layers'",
+    r"char_emb": "'char_cnn' or 'char_dim'",
+    r"embedding|word_emb": "'n_tokens_vocab' or 'word_dim'",
+}
+"""What a tensor's name shows about the option that decides whether it is read."""
+
+
+def check_unread(names: Iterable[str], rows: Iterable[Row], name: str) -> None:
+    """Raise `ConfigurationError` if a tensor is not in the weight map: the sizes are of another biLM."""
+    known = {key for row in rows for key in row.theirs}
+    for unread in sorted(names):
+        if unread not in known:
+            raise unread_error(unread, name)
+
+
+def unread_error(tensor: str, name: str) -> ConfigurationError:
+    """Return the error for a tensor of the file `name` that the sizes do not describe."""
+    option = next((option for pattern, option in OPTIONS.items() if re.search(pattern, tensor)), None)
+    check = "no option describes it" if option is None else f"check {option}"
+    if re.search(r"W_P_0$|proj", tensor):
+        check = "no projection between equal sizes is read, because no known trainer writes one"
+    return ConfigurationError(f"{name}: expected only the tensors of these sizes, got '{tensor}' too; {check}")
+
+
+def check_finite(values: Tensor, name: str) -> None:
+    """Raise `ConfigurationError`, which calls the tensor `name`, if it has infinity or NaN."""
+    # The sum of finite numbers may overflow, but costs a fifth of looking at each.
+    if values.is_floating_point() and not (values.sum().isfinite() or values.isfinite().all()):
+        raise ConfigurationError(f"{name}: expected finite numbers, got infinity or NaN")
+
+
 def read_tensors(
     rows: Iterable[Row], file: Mapping[str, Any], name: str, load: Callable[[str, Any], Tensor]
 ) -> dict[str, Tensor]:
@@ -113,24 +148,25 @@ def read_tensors(
     name : `str`
         How errors name the file.
     load : `Callable[[str, Any], Tensor]`
-        Returns a tensor in float32, given its name and its value, which has the right shape.
+        Returns a tensor, given its name and its value, which has the right shape.
 
-    Raises `ConfigurationError` for the first tensor that is missing, has another shape, or holds infinity or NaN.
+    Raises `ConfigurationError` for the first tensor that is missing, has another shape, or holds infinity or NaN, and
+    for a tensor that is not in the weight map.
     """
-    state_dict: dict[str, Tensor] = {}
+    rows = [row for row in rows if not row.optional or all(key in file for key in row.theirs)]
     for row in rows:
-        if row.optional and not all(their_name in file for their_name in row.theirs):
-            continue
-        values = []
-        for their_name, expected in row.theirs.items():
-            value = file.get(their_name)
-            shape = getattr(value, "shape", None)
+        for key, expected in row.theirs.items():
+            shape = getattr(file.get(key), "shape", None)
             if shape is None or tuple(shape) != expected:
                 got = "no such tensor" if shape is None else tuple(shape)
-                raise ConfigurationError(f"{name}, tensor '{their_name}': expected shape {expected}, got {got}")
-            values.append(load(their_name, value))
-            if not values[-1].isfinite().all():
-                raise ConfigurationError(f"{name}, tensor '{their_name}': expected finite numbers")
+                raise ConfigurationError(f"{name}, tensor '{key}': expected shape {expected}, got {got}")
+    check_unread(file, rows, name)
+    state_dict: dict[str, Tensor] = {}
+    for row in rows:
+        values = []
+        for key in row.theirs:
+            values.append(load(key, file[key]).float())
+            check_finite(values[-1], f"{name}, tensor '{key}'")
         ours = (tensor.contiguous() for tensor in row.transform.read(*values))
         state_dict.update(zip(row.ours, ours, strict=True))
     return state_dict
@@ -160,8 +196,11 @@ def bilm_tf_map(options: BiLMOptions, one_cell: bool = False) -> Iterator[Row]:
             if options.lstm.has_projection:
                 yield _row(f"{ours}.weight_hr", f"{theirs}/W_P_0", (cell_dim, width), TRANSPOSED)
     # Only this package writes a warm state; other readers of the format ignore it.
-    for part, size in (("hidden", width), ("cell", cell_dim)):
-        yield Row((f"warm_{part}",), {f"warm_state/{part}": (options.lstm.n_layers, 2, 1, size)}, optional=True)
+    shapes = {
+        f"warm_state/{part}": (options.lstm.n_layers, 2, 1, size)
+        for part, size in (("hidden", width), ("cell", cell_dim))
+    }
+    yield Row(("warm_hidden", "warm_cell"), shapes, optional=True)
 
 
 def _tensorflow_cnn(cnn: CharCnnOptions, output_dim: int) -> Iterator[Row]:

@@ -55,7 +55,9 @@ def vocabulary_of(words: list[str], place: Location = "the list of words") -> "B
     The words are in the namespace `tokens`, and the unknown word has AllenNLP's name. Raises `ConfigurationError`,
     naming `place` and the line, if the lines do not begin with the marks, or a line is not one word or occurs twice.
     """
-    _check_words(words, place)
+    if words[:3] != MARKS:
+        raise ConfigurationError(f"{place}: expected the first lines to be {_MARKS}, got {words[:3]}")
+    _check_lines(words, place)
     vocab = BiLMVocabulary()
     # A new vocabulary starts with the unknown word as id 1.
     vocab.get_token_to_index_vocabulary().clear()
@@ -112,13 +114,15 @@ class BiLMVocabulary(Vocabulary):
 
     @classmethod
     def from_bilm_tf(cls, file: str) -> Vocabulary:
-        r"""Read a bilm-tf vocabulary file, whose lines end with `\n` or `\r\n`.
+        r"""Read a bilm-tf vocabulary file, whose lines end with `\n` or `\r\n`. The marks may be anywhere in it.
 
         # Parameters
 
         file : a path or URL
         """
-        return vocabulary_of(read_words(local_file(file, "file"), file), file)
+        words = read_words(local_file(file, "file"), file)
+        _check_lines(words, file)
+        return vocabulary_of(_marks_first(words, file), file)
 
     @classmethod
     def from_pretrained_bilm(
@@ -138,12 +142,7 @@ class BiLMVocabulary(Vocabulary):
         if checkpoint.vocabulary is None:
             vocab = cls.from_text_shards(files, min_count, max_size)
         else:
-            missing = [mark for mark in MARKS if mark not in checkpoint.vocabulary]
-            if missing:
-                raise ConfigurationError(
-                    f"'{pretrained}': expected a vocabulary with {_MARKS}, got one without {', '.join(missing)}"
-                )
-            words = [*MARKS, *(word for word in checkpoint.vocabulary if word not in MARKS)]
+            words = _marks_first(checkpoint.vocabulary, pretrained)
             vocab = vocabulary_of(words, f"'{pretrained}', its vocabulary with the marks first")
         vocab.keep_checkpoint(pretrained, checkpoint)
         return vocab
@@ -167,9 +166,18 @@ def _check_sizes(min_count: int, max_size: Optional[int]) -> None:
     at_least(len(MARKS), max_size=max_size)
 
 
-def _check_words(words: list[str], place: Location) -> None:
-    if words[:3] != MARKS:
-        raise ConfigurationError(f"{place}: expected the first lines to be {_MARKS}, got {words[:3]}")
+def _marks_first(words: list[str], place: Location) -> list[str]:
+    """Return the words with the marks moved to the front. Raises `ConfigurationError` if one is missing."""
+    missing = [mark for mark in MARKS if mark not in words]
+    if missing:
+        raise ConfigurationError(
+            f"'{place}': expected a vocabulary with {_MARKS}, got one without {', '.join(missing)}"
+        )
+    return [*MARKS, *(word for word in words if word not in MARKS)]
+
+
+def _check_lines(words: list[str], place: Location) -> None:
+    """Raise `ConfigurationError`, naming the line, if a line is not one word or occurs twice."""
     lines: dict[str, int] = {}
     for line, word in enumerate(words, 1):
         problem = None

@@ -11,7 +11,7 @@ from torch import nn
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import Native, bundled_names, files, load_checkpoint, resolve_bilm
 from elmo_plugin.checkpoints.files import is_missing
-from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint, assert_same_state, pretrained, rejection
+from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint, assert_same_state, pretrained
 
 KEYS = {"pretrained": "english-tiny"}
 NAMES = "the bundled biLMs are: english-tiny, latin-tiny"
@@ -54,16 +54,6 @@ def test_an_error_lists_the_names(name: str) -> None:
     assert_rejected(name, f"'{name}' holds no biLM", NAMES)
     with pytest.raises(ConfigurationError, match=NAMES):
         resolve_bilm({"pretrained": name}, "auto", None)
-
-
-@pytest.mark.parametrize("path", ["./english/tin", "../bundled/none", "english-tiny/none"])
-def test_a_path_is_not_a_name(path: str) -> None:
-    assert "bundled biLMs" not in rejection(path)
-
-
-def test_a_package_without_bundled_bilms_lists_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "BUNDLED", Path("nowhere"))
-    assert_rejected("english-tiny", "the bundled biLMs are: none")
 
 
 def saved(folder: Path, name: str) -> BiLM:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import BilmTf, build_bilm, load_checkpoint
 from elmo_plugin.text import batch_to_ids
-from tests.oracles import SENTENCES, file_layers, tensorflow_file, write_files
+from tests.oracles import SENTENCES, file_layers, tensorflow_file
 
 CUT = [["a" * 16, "b" * 17, "c" * 18, "d" * 19], ["é" * 9, "日" * 6], ["e" * 300], ["a" * 47, "b" * 48, "c" * 49]]
 
@@ -169,11 +169,3 @@ def test_a_file_of_any_sizes_has_the_layers_of_the_oracle(
     bilm = build_bilm(load_checkpoint(tensorflow_file(folder, options, one_cell=one_cell)))
     assert_layers(bilm, batch_to_ids(sentences, 9), folder, sentences)
     shutil.rmtree(folder)
-
-
-def test_a_file_of_ours_has_the_layers_of_the_oracle(tmp_path: Path) -> None:
-    """The biLM is built and written only by our code."""
-    options = load_checkpoint(tensorflow_file(tmp_path, SHAPES["three highways, tanh"])).options
-    bilm = BiLM.random(options, seed=3)
-    write_files(tmp_path / "ours", bilm)
-    assert_layers(bilm, batch_to_ids(SENTENCES), tmp_path / "ours", SENTENCES)

@@ -116,12 +116,6 @@ def test_an_error_names_the_repository_and_what_to_do(leave_hub: Callable[[], No
     assert_rejected("hf://user/none/weights.hdf5", "repository user/none")
 
 
-def test_a_repository_without_a_bilm_says_what_it_holds(hub: Path) -> None:
-    (hub / "user/bert").mkdir(parents=True)
-    (hub / "user/bert/pytorch_model.bin").touch()
-    assert_rejected("hf://user/bert", "'hf://user/bert' holds no biLM", "pytorch_model.bin", "*.safetensors")
-
-
 @pytest.mark.parametrize("input", INPUTS)
 def test_the_model_card_is_one_that_the_hub_reads_and_the_sizes_are_in_the_config(tmp_path: Path, input: str) -> None:
     checkpoint = pretrained(**INPUTS[input])

@@ -1,28 +1,41 @@
 """Locations of a biLM: paths, file URLs, the home folder, options beside weights, and the errors for wrong ones."""
 
 import gzip
-import json
 import os
 import shutil
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.request import pathname2url
 
+import h5py
 import pytest
 import torch
-from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
-from allennlp.models import Model
 from botocore.exceptions import EndpointConnectionError
 
-from elmo_plugin.checkpoints import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, BilmTf, Native, bilm_keys, load_checkpoint
-from elmo_plugin.elmo import Elmo
-from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, vocabulary_of
-from tests.checkpoint_oracles import WORDS, assert_rejected, assert_same_state, language_model_archive, pretrained
+from elmo_plugin.checkpoints import (
+    PUBLISHED_OPTIONS,
+    PUBLISHED_WEIGHTS,
+    BilmTf,
+    CheckpointFormat,
+    Native,
+    bilm_keys,
+    load_checkpoint,
+)
+from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
+from tests.checkpoint_oracles import (
+    WORDS,
+    assert_rejected,
+    assert_same_checkpoint,
+    assert_same_state,
+    language_model_archive,
+    language_model_run,
+    pretrained,
+)
 from tests.many_langs_oracle import config, write_folder
-from tests.oracles import write_json
-from tests.task_oracles import D, build_elmo, classifier, lstm, tagger
+from tests.task_oracles import build_elmo
 
 NAMES = {
     "pair": ["a b%20c/my_weights.hdf5", "a b%20c/my_options.json"],
@@ -79,12 +92,6 @@ def test_every_form_of_a_path_is_read(home: Path, form: Callable[[Path], str], p
     assert_same_state(load_checkpoint(form(home / place)).state_dict, pretrained().state_dict, 2.5e-7)
 
 
-def test_a_percent_sign_in_a_file_url_may_be_part_of_the_name(home: Path) -> None:
-    """`%20` is a space in a URL, unless there is a file of that very name."""
-    shutil.move(home / "native", home / "a b c")
-    load_checkpoint(f"file://{home}/a%20b%20c/bilm.safetensors")
-
-
 @pytest.mark.parametrize("form", [FORMS["home"], FORMS["file URL"], FORMS["home in a file URL"]])
 def test_a_config_takes_every_form_of_a_path(home: Path, form: Callable[[Path], str]) -> None:
     weights, options = (form(home / name) for name in NAMES["plain pair"])
@@ -108,63 +115,12 @@ def test_options_alone_are_an_error_and_neither_is_the_published_pair(home: Path
     assert bilm_keys(None) == {"options_file": PUBLISHED_OPTIONS, "weight_file": PUBLISHED_WEIGHTS}
 
 
-@pytest.mark.parametrize("key", ["options_file", "weight_file"])
-def test_an_empty_path_is_not_the_published_file(home: Path, key: str) -> None:
-    pair = {"options_file": str(home / "options.json"), "weight_file": str(home / "weights.hdf5")}
-    with pytest.raises(ConfigurationError, match=f"'{key}'.*got \"\""):
-        build_elmo(**{**pair, key: ""})
-
-
 @pytest.mark.parametrize("value", ["", None, 5, [], {}])
 def test_a_value_that_names_no_location_is_an_error(home: Path, value: Any) -> None:
     """An empty string must not mean the working directory, and null must not mean a file of that name."""
     shutil.copy(home / "native/bilm.safetensors", "here.safetensors")
     with pytest.raises(ConfigurationError, match="'pretrained': expected"):
         build_elmo(bilm={"pretrained": value})
-
-
-def in_a_config(**elmo: Any) -> Model:
-    """Build a model from jsonnet as `allennlp train` does."""
-    Path("config.jsonnet").write_text(f"local model = {json.dumps(elmo)}; {{ model: model }}", encoding="utf-8")
-    params = Params.from_file("config.jsonnet").pop("model")
-    vocab = vocabulary_of(list(WORDS))
-    vocab.add_tokens_to_namespace(["A", "B"], "labels")
-    return Model.from_params(params, vocab=vocab)
-
-
-def test_the_source_alone_is_a_bilm_wherever_a_config_has_one(home: Path) -> None:
-    own = "~/native"
-    sources: list[Any] = [own, {"pretrained": own}]
-    for source in sources:
-        embedder = {"type": "basic", "token_embedders": {"elmo": {"type": "elmo", "bilm": source}}}
-        models = [
-            in_a_config(type="simple_tagger", text_field_embedder=embedder, encoder=lstm(D)),
-            in_a_config(**tagger({"bilm": source}, label_encoding=None)),
-            in_a_config(**classifier({"bilm": source})),
-        ]
-        bilms = [module.bilm for model in models for module in model.modules() if isinstance(module, Elmo)]
-        bilms.append(in_a_config(type="bilm", bilm=source, softmax={"type": "full"}).bilm)
-        assert len(bilms) == 4
-        for bilm in bilms:
-            assert_same_state(dict(bilm.state_dict()), pretrained().state_dict)
-            assert bilm.source == own
-
-
-def test_the_bundled_bilm_by_its_name_alone() -> None:
-    assert build_elmo(bilm="english-tiny").bilm.source == "english-tiny"
-
-
-def test_an_unknown_name_in_a_config_lists_the_names(home: Path) -> None:
-    for read in (lambda name: build_elmo(bilm=name), lambda name: in_a_config(type="bilm", bilm=name)):
-        with pytest.raises(ConfigurationError, match=r"'english-tinny'.*: english-tiny"):
-            read("english-tinny")
-
-
-@pytest.mark.parametrize("bilm", [5, True, ["english-tiny"]])
-def test_a_bilm_of_another_type_is_an_error(bilm: Any) -> None:
-    for read in (bilm_keys, lambda bilm: build_elmo(bilm=bilm)):
-        with pytest.raises(ConfigurationError, match="bilm"):
-            read(bilm)
 
 
 def test_swapped_files_are_named(home: Path) -> None:
@@ -175,15 +131,6 @@ def test_swapped_files_are_named(home: Path) -> None:
         build_elmo(options_file=weights, weight_file=weights)
     with pytest.raises(ConfigurationError, match=r"'weight_file'.*JSON"):
         build_elmo(options_file=options, weight_file=options)
-
-
-def test_weights_without_options_name_the_options_that_are_missing(home: Path) -> None:
-    for name in ("options.json", "my_options.json"):
-        (home / name).unlink(missing_ok=True)
-    assert_rejected(home / "weights.hdf5", f"'{home / 'weights.hdf5'}'", "options.json")
-    assert_rejected(home / "my_weights.hdf5", "my_options.json or options.json")
-    with pytest.raises(ConfigurationError, match=r"my_options\.json or options\.json"):
-        build_elmo(weight_file=str(home / "my_weights.hdf5"))
 
 
 CONTENTS: dict[str, tuple[bytes, str]] = {
@@ -219,18 +166,6 @@ def test_a_download_that_fails_in_any_way_is_named(monkeypatch: pytest.MonkeyPat
     assert_rejected("s3://bucket/weights.hdf5", "'options_file' is 's3://bucket/options.json'", "Could not connect")
 
 
-@pytest.mark.parametrize("name", ["bilm.safetensors", "model.tar.gz", "144.zip", "bilm.bin"])
-def test_a_file_under_the_name_of_another_format_is_named(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(b"<html>404</html>")
-    assert_rejected(tmp_path / name, tmp_path / name, "HTML")
-
-
-def test_options_of_another_kind_are_named_too(home: Path) -> None:
-    (home / "options.json").write_bytes(b"<html>404</html>")
-    assert_rejected(home / "weights.hdf5", "'options_file'", "HTML")
-    assert_rejected(write_json(home / "sizes.json", {}), "JSON")
-
-
 def test_an_unknown_location_says_what_it_holds_and_which_formats_exist(tmp_path: Path) -> None:
     assert_rejected(tmp_path, "nothing in it", "allennlp", "bilm-tf", "many-langs", "native")
     assert_rejected(tmp_path / "nowhere", f"'{tmp_path / 'nowhere'}' holds no biLM", "no such file or folder")
@@ -239,7 +174,62 @@ def test_an_unknown_location_says_what_it_holds_and_which_formats_exist(tmp_path
     assert_rejected(tmp_path, "0.txt", "17.txt …")
     folder = write_folder(tmp_path / "144", config())
     load_checkpoint(f"{folder}/")
-    torch.save({}, tmp_path / "best.th")
-    assert_rejected(tmp_path / "best.th", "model.tar.gz")
     (tmp_path / "weights").write_bytes(b"\x89HDF\r\n\x1a\n")
     assert_rejected(tmp_path / "weights", ".hdf5")
+
+
+def test_a_file_of_vectors_beside_a_bilm_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever format is registered first."""
+    Native().write(pretrained(), tmp_path / "bilm.safetensors")
+    run = language_model_run(tmp_path / "run", pretrained())
+    for folder in (tmp_path, run):
+        with h5py.File(folder / "vectors.hdf5", "w") as file:
+            file["0"] = [1.0]
+    registered = CheckpointFormat.list_available()
+    for order in (registered, registered[::-1]):
+        monkeypatch.setattr(CheckpointFormat, "list_available", lambda order=order: order)
+        assert_same_checkpoint(load_checkpoint(tmp_path), pretrained())
+        assert_same_checkpoint(load_checkpoint(run), pretrained())
+
+
+def test_two_bilms_of_different_formats_in_a_folder_are_named(tmp_path: Path) -> None:
+    BilmTf().write(pretrained(), tmp_path)
+    Native().write(pretrained(), tmp_path / "bilm.safetensors")
+    assert_rejected(tmp_path, f"'{tmp_path}'", "several", "*.hdf5", "*.safetensors")
+    assert load_checkpoint(tmp_path / "weights.hdf5").options == pretrained().options
+
+
+def packed(folder: Path, path: Path) -> Path:
+    """Write a tar file of a folder."""
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(folder, folder.name)
+    return path
+
+
+def test_a_tar_file_of_any_format_is_read(tmp_path: Path) -> None:
+    BilmTf().write(pretrained(), tmp_path / "elmo")
+    found = load_checkpoint(packed(tmp_path / "elmo", tmp_path / "elmo.tar.gz"))
+    assert_same_checkpoint(found, load_checkpoint(tmp_path / "elmo"))
+    assert_same_checkpoint(
+        load_checkpoint(packed(write_folder(tmp_path / "144", config()), tmp_path / "144.tgz")),
+        load_checkpoint(tmp_path / "144"),
+    )
+
+
+def test_files_of_tensorflow_are_explained(tmp_path: Path) -> None:
+    (tmp_path / "hub/variables").mkdir(parents=True)
+    (tmp_path / "hub/saved_model.pb").touch()
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint/model.ckpt-9.index").touch()
+    with tarfile.open(tmp_path / "hub.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "hub", ".")
+    for path in (tmp_path / "hub", tmp_path / "hub.tar.gz"):
+        assert_rejected(path, f"'{path}'", "TensorFlow Hub")
+    assert_rejected(tmp_path / "checkpoint", f"'{tmp_path}/checkpoint'", "dump_weights")
+
+
+@pytest.mark.parametrize("as_zip", [True, False])
+@pytest.mark.parametrize("name", ["best.th", "old_model.pth", "elmo.pt", "pytorch_model.bin", "last.ckpt", "weights"])
+def test_a_state_dict_alone_is_explained(tmp_path: Path, name: str, as_zip: bool) -> None:
+    torch.save({"weight": torch.ones(1)}, tmp_path / name, _use_new_zipfile_serialization=as_zip)
+    assert_rejected(tmp_path / name, f"'{tmp_path / name}'", "PyTorch file", "model.tar.gz", "elmo_plugin.save")

@@ -1,7 +1,6 @@
-"""ELMoForManyLangs' folders: the same layers as from its own package, and what is rejected."""
+"""ELMoForManyLangs' folders: the same layers as from its own package, which reads what we write; what is rejected."""
 
 import json
-import shutil
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +10,14 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 from elmoformanylangs import __file__ as package
+from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, ManyLangsEncoder
-from elmo_plugin.checkpoints import build_bilm, convert, load_checkpoint
+from elmo_plugin.checkpoints import Checkpoint, ManyLangs, build_bilm, convert, load_checkpoint
 from elmo_plugin.checkpoints.many_langs import PUBLISHED, PUBLISHED_CONFIG
-from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint
-from tests.checkpoints.file_tools import Code, flipped, zipped
+from tests.checkpoint_oracles import LEXICON, assert_rejected, assert_same_checkpoint, pretrained
+from tests.checkpoints.file_tools import contents
+from tests.full_disk import disk_of
 from tests.many_langs_oracle import CHARACTERS, CONFIG, SENTENCES, SIZES, WORDS, config, its_layers, write_folder
 
 
@@ -55,11 +56,6 @@ def test_every_layer_of_every_token_is_as_in_its_own_package(
     assert_its_layers(build_bilm(load_checkpoint(tmp_path)).requires_grad_(not frozen), tmp_path)
 
 
-def test_a_newer_torchs_pickles_are_read_too(tmp_path: Path) -> None:
-    old, new = (load_checkpoint(write_folder(tmp_path / str(as_zip), config(), as_zip)) for as_zip in (False, True))
-    assert_same_checkpoint(new, old)
-
-
 @pytest.mark.parametrize("top", ["", "144/"])
 def test_a_zip_file_as_it_is_published_is_read_and_leaves_nothing_behind(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, top: str
@@ -90,12 +86,6 @@ def test_sizes_that_came_with_the_package_need_not_be_in_the_folder(folder: Path
     assert_rejected(folder, "94,069,052 parameters")
     (folder / "sizes.json").rename(folder / name)
     assert load_checkpoint(folder).options.lstm.cell_dim == 24
-
-
-def test_a_warm_state_can_be_added(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("The cat sat .\n\n日本語 x\n", encoding="utf-8")
-    convert(folder, tmp_path / "warm.safetensors", warm_on=tmp_path / "text")
-    assert build_bilm(load_checkpoint(tmp_path / "warm.safetensors")).warm_state is not None
 
 
 @pytest.mark.parametrize("name", ["config.json", "sizes.json", "char.dic", "word.dic", "token_embedder.pkl"])
@@ -163,87 +153,95 @@ def test_wrong_sizes_are_named(folder: Path, changes: dict[str, Any], fact: str)
     assert_rejected(folder, f"'{folder / 'sizes.json'}'", fact)
 
 
-@pytest.mark.parametrize("path", [..., None, "", 3, "configs/"])
-def test_a_config_that_names_no_sizes_is_rejected(folder: Path, path: Any) -> None:
-    change_json(folder / "config.json", config_path=path)
-    if path == "configs/":
-        assert_rejected(folder, f"'{folder / 'configs'}'")
-    else:
-        assert_rejected(folder, f"'{folder / 'config.json'}'", "'config_path'")
+def test_a_tensor_that_the_sizes_do_not_describe_is_named(folder: Path) -> None:
+    change_json(folder / "sizes.json", **config(n_layers=1))
+    assert_rejected(folder, f"'{folder}'", "encoder.backward_layer_1.", "'n_layers'")
+
+
+FILES = ["char.dic", "config.json", "encoder.pkl", "sizes.json", "token_embedder.pkl", "word.dic"]
+every_size = pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+
+
+def many_langs_bilm(**changes: Any) -> Checkpoint:
+    """Return the weights of a biLM with its own vocabularies; keys of the `lexicon` or `lstm` block change it."""
+    lexicon = {key: changes.pop(key, value) for key, value in LEXICON.items()}
+    return pretrained(char_cnn=None, lexicon=lexicon, **changes)._replace(softmax=None, vocabulary=None)
+
+
+def weights(folder: Path) -> dict[str, Tensor]:
+    """Return the tensors of both pickles of a folder."""
+    files = ("encoder", "token_embedder")
+    return {f"{file}.{name}": value for file in files for name, value in torch.load(folder / f"{file}.pkl").items()}
+
+
+def assert_not_written(checkpoint: Checkpoint, folder: Path, *facts: str) -> None:
+    """Check that writing raises a `ConfigurationError` that names these facts, and leaves the folder as it is."""
+    before = contents(folder) if folder.is_dir() else folder.exists()
+    with pytest.raises(ConfigurationError) as error:
+        ManyLangs().write(checkpoint, folder)
+    assert all(fact in str(error.value.message) for fact in facts), error.value.message
+    assert (contents(folder) if folder.is_dir() else folder.exists()) == before
+
+
+@pytest.mark.parametrize("changes", [{}, {"n_layers": 1}, {"cell_clip": None, "proj_clip": 0.5}, {"char_cnn": None}])
+def test_its_own_package_runs_a_bilm_of_ours(tmp_path: Path, changes: dict[str, Any]) -> None:
+    checkpoint = many_langs_bilm(**changes)
+    ManyLangs().write(checkpoint, tmp_path)
+    assert_its_layers(build_bilm(checkpoint), tmp_path)
+
+
+@every_size
+def test_to_one_native_file_and_back_no_bit_is_lost(tmp_path: Path, sizes: dict[str, Any]) -> None:
+    there, native, back = write_folder(tmp_path / "there", sizes), tmp_path / "one.safetensors", tmp_path / "back"
+    convert(there, native)
+    convert(native, back, to="many-langs")
+    found, expected = weights(back), weights(there)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(found[name], value), name
+        assert found[name].untyped_storage().nbytes() == value.nbytes, name
+    for name in ("char.dic", "word.dic"):
+        assert (back / name).exists() == (there / name).exists()
+        assert not (there / name).exists() or (back / name).read_bytes() == (there / name).read_bytes()
+    convert(back, tmp_path / "again.safetensors")
+    assert_same_checkpoint(load_checkpoint(tmp_path / "again.safetensors"), load_checkpoint(native))
+    convert(tmp_path / "again.safetensors", tmp_path / "twice", to="many-langs")
+    assert contents(tmp_path / "twice") == contents(back)
+
+
+def test_the_sizes_say_what_its_own_say(tmp_path: Path) -> None:
+    there = write_folder(tmp_path / "there", config())
+    assert ManyLangs().write(load_checkpoint(there), tmp_path / "back") == FILES == sorted(contents(tmp_path / "back"))
+    found, expected = (json.loads((folder / "sizes.json").read_text()) for folder in (tmp_path / "back", there))
+    for key in ("encoder", "token_embedder"):
+        assert found[key] == expected[key]
 
 
 @pytest.mark.parametrize(
-    ("value", "fact"),
+    ("checkpoint", "fact"),
     [
-        (None, (96,)),
-        (torch.ones(95), (95,)),
-        (torch.full((96,), torch.nan), "finite"),
-        (torch.full((96,), 1e300, dtype=torch.float64), "finite"),
-        ([1.0] * 96, (96,)),
+        (pretrained(), "the bytes of words"),
+        (pretrained(char_cnn=None, n_tokens_vocab=12), "words by a vocabulary file"),
+        (many_langs_bilm(use_skip_connections=False), "'lstm.use_skip_connections'"),
+        (many_langs_bilm(dim=8), "'lstm.projection_dim'"),
+        (many_langs_bilm(words=["<oov>"]), "<pad>"),
     ],
+    ids=["bytes", "words", "no skip connections", "no projection", "no padding"],
 )
-def test_a_tensor_that_does_not_fit_is_named(folder: Path, value: Any, fact: Any) -> None:
-    change_tensors(folder / "encoder.pkl", **{"backward_layer_1.state_linearity.bias": value})
-    assert_rejected(folder, f"'{folder}', tensor 'encoder.backward_layer_1.state_linearity.bias'", fact)
+def test_a_bilm_that_it_could_not_run_is_rejected(tmp_path: Path, checkpoint: Checkpoint, fact: str) -> None:
+    assert_not_written(checkpoint, tmp_path / "to", "many-langs has no place", fact)
 
 
-def test_a_tensor_that_the_sizes_do_not_describe_is_named(folder: Path) -> None:
-    change_json(folder / "sizes.json", **config(n_layers=1))
-    assert_rejected(folder, f"'{folder}'", "encoder.forward_layer_1.")
+@pytest.mark.parametrize("entry", ["", " ", " a", "\tb", "a\tb", "a\nb", "a\x85b", "\u2028", "\r", "\ud800"])
+def test_an_entry_that_would_be_read_as_another_is_rejected(tmp_path: Path, entry: str) -> None:
+    checkpoint = many_langs_bilm(words=["<oov>", "<pad>", entry])
+    assert_not_written(checkpoint, tmp_path / "to", f"'{tmp_path / 'to' / 'word.dic'}'", repr(entry))
 
 
-@pytest.mark.parametrize("as_zip", [True, False])
-def test_code_in_a_pickle_is_not_run(folder: Path, tmp_path: Path, as_zip: bool) -> None:
-    torch.save({"a": Code(tmp_path / "trace")}, folder / "encoder.pkl", _use_new_zipfile_serialization=as_zip)
-    assert_rejected(folder, f"'{folder / 'encoder.pkl'}' holds no readable weights")
-    assert not (tmp_path / "trace").exists()
-
-
-@pytest.mark.parametrize("value", [[], 3, {1: torch.ones(1)}])
-def test_a_pickle_without_tensors_is_named(folder: Path, value: Any) -> None:
-    torch.save(value, folder / "encoder.pkl")
-    assert_rejected(folder, f"'{folder / 'encoder.pkl'}' holds no readable weights")
-
-
-@pytest.mark.parametrize("as_zip", [True, False])
-@pytest.mark.parametrize("kept", [0.0, 0.01, 0.5, 0.99])
-def test_a_pickle_that_was_cut_short_is_named(folder: Path, as_zip: bool, kept: float) -> None:
-    write_folder(folder, config(), as_zip)
-    content = (folder / "encoder.pkl").read_bytes()
-    (folder / "encoder.pkl").write_bytes(content[: int(kept * len(content))])
-    assert_rejected(folder, f"'{folder / 'encoder.pkl'}' ")
-
-
-def test_a_flipped_bit_anywhere_in_the_head_of_an_old_pickle_is_an_error_or_does_no_harm(folder: Path) -> None:
-    """The numbers have no check sums, but a damaged name, size or instruction is found."""
-    content = (folder / "encoder.pkl").read_bytes()
-    found = 0
-    for place in range(0, 3000, 13):
-        (folder / "encoder.pkl").write_bytes(flipped(content, place))
-        try:
-            load_checkpoint(folder)
-        except ConfigurationError as error:
-            assert str(error.message).startswith(f"'{folder}"), place
-            found += 1
-    assert found > 100
-
-
-def test_a_flipped_bit_anywhere_in_a_zip_file_is_found(folder: Path, tmp_path: Path) -> None:
-    path = zipped(folder, tmp_path / "144.zip")
-    content, expected = path.read_bytes(), load_checkpoint(folder)
-    found = 0
-    for place in range(0, len(content), 211):
-        path.write_bytes(flipped(content, place))
-        try:
-            assert_same_checkpoint(load_checkpoint(path), expected)  # in a date, or another field of no importance
-        except ConfigurationError as error:
-            assert str(error.message).startswith(f"'{path}"), place
-            found += 1
-    assert found > 0.9 * len(content) / 211
-
-
-def test_a_zip_file_that_is_cut_short_and_one_that_is_none_are_named(tmp_path: Path, folder: Path) -> None:
-    path = Path(shutil.make_archive(str(tmp_path / "one"), "zip", folder))
-    for content, fact in ((b"", "empty"), (path.read_bytes()[:-30], "zip"), (b"<html>404</html>", "HTML")):
-        path.write_bytes(content)
-        assert_rejected(path, f"'{path}'", fact)
+def test_a_full_disk_and_a_folder_that_cannot_be_made_are_named(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "144", config(), as_zip=True)
+    with disk_of(4096):
+        assert_not_written(many_langs_bilm(), folder, f"'{folder}' cannot be written", "File too large")
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file/below"):
+        assert_not_written(many_langs_bilm(), path, f"'{path}' cannot be written")

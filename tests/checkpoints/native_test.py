@@ -2,7 +2,7 @@
 
 import json
 import os
-import stat
+import zlib
 from pathlib import Path
 from typing import Any, Optional
 
@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.checkpoints import Checkpoint, CheckpointFormat, Native, SavedSoftmax, build_bilm, load_checkpoint
+from elmo_plugin.checkpoints import Checkpoint, Native, SavedSoftmax, build_bilm, load_checkpoint
 from tests.checkpoint_oracles import SOFTMAX, WORDS, assert_rejected, assert_same_checkpoint, pretrained
 from tests.checkpoints.file_tools import flipped
 from tests.full_disk import disk_of
@@ -35,33 +35,12 @@ def metadata_of(path: Path) -> dict[str, str]:
 
 
 def change(path: Path, metadata: Optional[dict[str, Optional[str]]] = None, **tensors: Any) -> None:
-    """Change metadata and tensors of a file, and drop its check sums; `None` deletes a value."""
-    said = {**metadata_of(path), "sums": None, **(metadata or {})}
-    kept = {**load_file(path), **tensors}
-    save_file(
-        {name: value for name, value in kept.items() if value is not None},
-        path,
-        {key: value for key, value in said.items() if value is not None},
-    )
-
-
-CHECKPOINTS = {
-    "all there is": pretrained(warm=True),
-    "no projections, no highways": pretrained(dim=8, projection_dim=8, n_highway=0, filters=[[1, 8]]),
-    "words as input": pretrained(char_cnn=None, n_tokens_vocab=len(WORDS)),
-    "no vocabulary": pretrained()._replace(vocabulary=None),
-    "no softmax": pretrained()._replace(softmax=None),
-    "a softmax of no weights": pretrained()._replace(softmax=SavedSoftmax(SOFTMAX, {})),
-    "the biLM alone": pretrained(n_layers=1)._replace(softmax=None, vocabulary=None),
-}
-
-
-@pytest.mark.parametrize("checkpoint", CHECKPOINTS.values(), ids=CHECKPOINTS)
-def test_what_is_written_is_read_bit_for_bit(tmp_path: Path, checkpoint: Checkpoint) -> None:
-    Native().write(checkpoint, tmp_path / "new" / "one.safetensors")
-    assert_same_checkpoint(load_checkpoint(tmp_path / "new" / "one.safetensors"), checkpoint)
-    assert_same_checkpoint(load_checkpoint(str(tmp_path / "new")), checkpoint)
-    build_bilm(load_checkpoint(tmp_path / "new"))
+    """Change metadata and tensors of a file and their check sums; `None` deletes a value."""
+    texts = {key: text for key, text in {**metadata_of(path), **(metadata or {})}.items() if text is not None}
+    kept = {name: value for name, value in {**load_file(path), **tensors}.items() if value is not None}
+    sums = {key: zlib.crc32(text.encode()) for key, text in texts.items()}
+    sums |= {name: zlib.crc32(value.numpy().tobytes()) for name, value in kept.items()}
+    save_file(kept, path, {**texts, "sums": json.dumps(sums)})
 
 
 def test_the_file_is_one_that_any_safetensors_reader_understands(tmp_path: Path) -> None:
@@ -110,14 +89,6 @@ def test_weights_that_are_tied_are_written_twice(tmp_path: Path) -> None:
     assert_same_checkpoint(load_checkpoint(tmp_path / "one.safetensors"), checkpoint._replace(softmax=tied))
 
 
-def test_it_is_registered_and_recognises_its_own_by_name(file: Path, tmp_path: Path) -> None:
-    native = CheckpointFormat.by_name("native")()
-    assert isinstance(native, Native)
-    assert native.recognises(file) and native.recognises(tmp_path)
-    assert native.recognises("https://example.org/my.safetensors")
-    assert not native.recognises(tmp_path / "weights.hdf5") and not native.recognises("my.tar.gz")
-
-
 def test_a_folder_with_two_files_is_not_one_checkpoint(file: Path) -> None:
     (file.parent / "other.safetensors").write_bytes(file.read_bytes())
     assert_rejected(file.parent, f"'{file.parent}'", "good.safetensors, other.safetensors")
@@ -137,13 +108,6 @@ def test_a_flipped_bit_anywhere_is_an_error(file: Path) -> None:
         assert_rejected(file, f"'{file}'")
 
 
-@pytest.mark.parametrize("key", ["sums", "vocabulary", "softmax", "about"])
-def test_a_damaged_name_in_the_metadata_is_an_error(file: Path, key: str) -> None:
-    texts = {"about": "{}", **metadata_of(file)}
-    save_file(load_file(file), file, {f"{key}?" if name == key else name: text for name, text in texts.items()})
-    assert_rejected(file, f"'{file}' is damaged", f"'{key}?'")
-
-
 def test_a_part_that_was_damaged_is_named(file: Path) -> None:
     texts = metadata_of(file)
     save_file(load_file(file), file, {**texts, "vocabulary": texts["vocabulary"].replace("cat", "dog")})
@@ -151,12 +115,6 @@ def test_a_part_that_was_damaged_is_named(file: Path) -> None:
     tensors = load_file(file)
     save_file({**tensors, BIAS: tensors[BIAS] + 1}, file, texts)
     assert_rejected(file, f"'{file}' is damaged", f"'{BIAS}'")
-
-
-def test_a_file_without_check_sums_is_read(file: Path) -> None:
-    change(file)
-    assert "sums" not in metadata_of(file)
-    assert_same_checkpoint(load_checkpoint(file), pretrained())
 
 
 @pytest.mark.parametrize(("metadata", "got"), [(None, "none"), ({"format": "pt"}, "pt")])
@@ -175,7 +133,7 @@ def test_another_models_file_is_rejected(file: Path, metadata: Optional[dict[str
         ({"options": None}, "'options'"),
         ({"options": json.dumps({"lstm": {"dim": 10**7, "projection_dim": 10**6}})}, "ask for 180,000,0"),
         ({"softmax": "3"}, "'softmax'"),
-        ({"softmax": None}, "'softmax.counts'"),
+        ({"softmax": None}, "'softmax."),
     ],
 )
 def test_wrong_metadata_are_named(file: Path, metadata: dict[str, Any], fact: str) -> None:
@@ -184,17 +142,21 @@ def test_wrong_metadata_are_named(file: Path, metadata: dict[str, Any], fact: st
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "shapes"),
+    ("name", "value", "facts"),
     [
-        (BIAS, None, ("None", "(96,)")),
+        (BIAS, None, ("no such tensor", "(96,)")),
         (BIAS, torch.ones(95), ("(95,)", "(96,)")),
-        ("bilm.lstm.other", torch.ones(3), ("(3,)", "None")),
-        ("bilm.warm_cell", torch.ones(2, 2, 1, 9), ("(2, 2, 1, 9)", "(2, 2, 1, 24)")),
+        ("bilm.lstm.forward_layers.2.bias", torch.ones(3), ("'n_layers'",)),
+        ("bilm.token_encoder.highways._layers.2.bias", torch.ones(3), ("'n_highway'",)),
+        ("bilm.warm_cell", torch.ones(2, 2, 1, 9), ("warm_hidden",)),
     ],
 )
-def test_a_tensor_that_does_not_fit_is_named(file: Path, name: str, value: Any, shapes: tuple[str, str]) -> None:
+def test_a_tensor_that_does_not_fit_is_named(file: Path, name: str, value: Any, facts: tuple[str, ...]) -> None:
     change(file, **{name: value})
-    assert_rejected(file, f"'{file}', tensor '{name}'", *shapes)
+    with pytest.raises(ConfigurationError) as error:
+        build_bilm(load_checkpoint(file), source=file)
+    for fact in (f"'{file}'", *facts, *([] if "warm" in name else [name.removeprefix("bilm.")])):
+        assert fact in str(error.value.message), error.value.message
 
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -214,11 +176,3 @@ def test_a_path_that_cannot_be_written_is_named(file: Path) -> None:
     assert {path.name for path in file.parent.iterdir()} == {"good.safetensors", "folder.safetensors"}
     with pytest.raises(ConfigurationError, match=r"'my_bilm'.*\.safetensors"):
         Native().write(pretrained(), Path("my_bilm"))
-
-
-def test_a_file_may_be_written_over_itself_and_others_may_read_it(file: Path) -> None:
-    checkpoint = load_checkpoint(file)
-    Native().write(checkpoint, file)
-    assert_same_checkpoint(load_checkpoint(file), pretrained())
-    (file.parent / "any").touch()
-    assert stat.filemode(file.stat().st_mode) == stat.filemode((file.parent / "any").stat().st_mode)

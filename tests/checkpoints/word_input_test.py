@@ -20,12 +20,12 @@ from allennlp.data import Vocabulary
 from allennlp.models.archival import load_archive
 from allennlp.modules import TokenEmbedder
 
-from elmo_plugin.bilm import BiLM, CarriedState, WordEncoder
-from elmo_plugin.checkpoints import BilmTf, Checkpoint, Native, build_bilm, convert, load_checkpoint
+from elmo_plugin.bilm import BiLM, CarriedState
+from elmo_plugin.checkpoints import BilmTf, Native, build_bilm, convert, load_checkpoint
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.embedding import load
 from tests.checkpoint_oracles import assert_rejected, language_model_archive, pretrained
-from tests.oracles import file_layers, lively, options, tensorflow_file, write_json
+from tests.oracles import file_layers, options, tensorflow_file, write_json
 from tests.task_oracles import D, L, allennlp, experiment, lstm, tags_reader, text_tensors, train
 
 ORDERS = {
@@ -107,16 +107,6 @@ def test_the_boundaries_survive_conversions(tmp_path: Path, words: list[str]) ->
     assert_cat_is_embedded(build_bilm(load_checkpoint(tmp_path / "back")), folder, words)
 
 
-def test_a_native_file_of_an_earlier_version_looks_them_up(tmp_path: Path) -> None:
-    """The options do not have the ids of the boundaries, but the vocabulary does."""
-    words = ORDERS["end first"]
-    folder = write_pair(tmp_path / "bilm", words)
-    old = options(char_cnn=None, n_tokens_vocab=len(words))
-    weights = load_checkpoint(folder).state_dict
-    Native().write(Checkpoint(old, weights, vocabulary=words), tmp_path / "old.safetensors")
-    assert_embedded(load(tmp_path / "old.safetensors").embed(SENTENCES), folder, words)
-
-
 def task_vocabulary(folder: Path, words: list[str], *more: str) -> Path:
     """A vocabulary file as AllenNLP reads it."""
     folder.mkdir()
@@ -172,14 +162,6 @@ def test_a_vocabulary_of_the_same_size_in_another_order_is_an_error(tmp_path: Pa
         embedder(vocab, **sources(folder)[0])
 
 
-def test_a_namespace_without_boundaries_is_rejected(tmp_path: Path) -> None:
-    folder = write_pair(tmp_path / "bilm", ORDERS["end first"])
-    (folder / "vocabulary.txt").unlink()
-    vocab = Vocabulary({"tokens": {word: 1 for word in "abcdef"}})
-    with pytest.raises(ConfigurationError, match="<S>"):
-        embedder(vocab, **sources(folder)[0])
-
-
 @pytest.mark.parametrize("words", [ORDERS["training"], ORDERS["anywhere"]])
 def test_the_boundaries_survive_archives(tmp_path: Path, words: list[str]) -> None:
     """This holds even if the weights and the vocabulary file no longer exist."""
@@ -207,16 +189,6 @@ def test_the_boundaries_survive_archives(tmp_path: Path, words: list[str]) -> No
     archive = load_archive(tmp_path / "run/model.tar.gz").model
     (elmo_module,) = [module for module in archive.modules() if isinstance(module, Elmo)]
     assert_cat_is_embedded(elmo_module.bilm, tmp_path / "kept", words)
-
-
-def test_an_archive_of_an_earlier_version_reads_as_it_was_trained(tmp_path: Path) -> None:
-    """It does not store the ids of the boundaries: in training they were 1 and 2, whatever the order of the words."""
-    bilm = lively(BiLM(options(char_cnn=None, n_tokens_vocab=7)))
-    assert "boundary_ids" not in bilm.options.to_dict()
-    assert isinstance(bilm.token_encoder, WordEncoder)
-    assert bilm.token_encoder.boundaries(torch.zeros(1, 1)) == (1, 2)
-    checkpoint = pretrained(char_cnn=None, n_tokens_vocab=12)
-    assert load_checkpoint(language_model_archive(tmp_path / "model.tar.gz", checkpoint)).options == checkpoint.options
 
 
 @pytest.mark.parametrize("words", [ORDERS["training"][:-1], [*ORDERS["training"], "more"]])

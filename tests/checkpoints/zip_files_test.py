@@ -14,7 +14,7 @@ import pytest
 
 from elmo_plugin import load
 from elmo_plugin.checkpoints import Native, load_checkpoint, load_sizes
-from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint, language_model_run, pretrained
+from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint, pretrained
 from tests.checkpoints.file_shapes_test import cnn, lstm
 from tests.checkpoints.file_tools import zipped
 from tests.oracles import file_layers, tensorflow_file
@@ -70,17 +70,6 @@ def test_the_vocabulary_may_be_compressed_and_tells_a_word_input_model_its_words
     np.testing.assert_allclose(load(place).embed([SENTENCE])[0], layers, atol=1e-5)
 
 
-def test_a_run_and_a_native_file_may_be_zipped_too(tmp_path: Path) -> None:
-    run = language_model_run(tmp_path / "run", pretrained())
-    assert_same_checkpoint(load_checkpoint(zipped(tmp_path, tmp_path / "one.zip")), pretrained())
-    (tmp_path / "file").mkdir()
-    Native().write(pretrained(), tmp_path / "file/my.safetensors")
-    zipped(tmp_path / "file", tmp_path / "two.zip")
-    assert_same_checkpoint(load_checkpoint(tmp_path / "two.zip"), pretrained())
-    (run / "best.th").rename(run / "weights.th")  # as an unpacked archive
-    assert_same_checkpoint(load_checkpoint(run), pretrained())
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """Serve the folder of the test."""
@@ -107,14 +96,6 @@ def test_an_error_in_a_zip_file_names_it_and_the_file_in_it(tmp_path: Path) -> N
     (folder / "uniref50_v2/options.json").write_text("{}", encoding="utf-8")
     path = zipped(folder, tmp_path / "seqvec.zip")
     assert_rejected(path, f"{path}/uniref50_v2/options.json", "'lstm'")
-
-
-def test_one_error_lists_what_was_looked_for_and_what_is_there(tmp_path: Path) -> None:
-    (tmp_path / "word2vec").mkdir()
-    (tmp_path / "word2vec/model.txt").touch()
-    path = zipped(tmp_path, tmp_path / "180.zip")
-    for place in (tmp_path, path):
-        assert_rejected(place, f"'{place}' holds no biLM", "word2vec/", "*.hdf5", "encoder.pkl", "*.safetensors", ".th")
 
 
 def test_a_folder_of_two_models_is_rejected(tmp_path: Path) -> None:

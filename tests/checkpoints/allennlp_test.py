@@ -1,33 +1,28 @@
-"""AllenNLP archives and runs: the biLM inside the weights of a model, with what a language model saves beside it."""
+"""AllenNLP archives and runs: the biLM inside the weights of a model, ours or AllenNLP's own, and what is beside it."""
 
-import io
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 import torch
-from allennlp.common.checks import ConfigurationError
-from allennlp.modules.elmo import Elmo as ReferenceElmo
+from allennlp.modules.token_embedders import ElmoTokenEmbedder
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, BiLMOptions, warm_up
-from elmo_plugin.checkpoints import AllenNlpArchive, archived_checkpoint, build_bilm, convert, load_checkpoint
+from elmo_plugin.checkpoints import AllenNlpArchive, archived_checkpoint, build_bilm, load_checkpoint
 from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import (
-    WORDS,
     assert_rejected,
     assert_same_checkpoint,
     language_model_archive,
     language_model_run,
     language_model_weights,
     pretrained,
-    rejection,
 )
-from tests.checkpoints.file_tools import flipped
-from tests.full_disk import disk_of
-from tests.oracles import SENTENCES, lively, options, reference_layers
+from tests.oracles import SENTENCES, lively, options, reference_layers, write_files, write_json
+
+PLACE = "text_field_embedder.token_embedder_elmo"
 
 
 class Holder(nn.Module):
@@ -78,14 +73,6 @@ def test_the_bilm_of_an_archive_or_a_run_is_read_without_its_model(tmp_path: Pat
         assert actual.warm_state is not None and torch.equal(actual.warm_state.cell, bilm.warm_state.cell)
 
 
-@pytest.mark.parametrize("parts", [("hidden",), ("cell",), ("hidden", "cell")])
-def test_a_warm_state_that_does_not_fit_is_rejected(tmp_path: Path, parts: tuple[str, ...]) -> None:
-    state = {f"embedder.elmo.bilm.warm_{part}": torch.zeros(7) for part in parts}
-    torch.save({**make_weights(embedder=make_bilm()), **state}, tmp_path / "best.th")
-    with pytest.raises(ConfigurationError, match="warm_hidden"):
-        build_bilm(load_checkpoint(tmp_path))
-
-
 def test_two_bilms_of_one_model_are_told_apart_by_their_source(tmp_path: Path) -> None:
     first, second = make_bilm("a/weights.hdf5"), make_bilm("b.tar.gz", options(n_layers=1))
     torch.save(make_weights(one=first, two=second), tmp_path / "weights.th")
@@ -104,13 +91,6 @@ def test_a_language_model_gives_all_that_it_learned(tmp_path: Path) -> None:
     checkpoint = pretrained(warm=True)
     assert_same_checkpoint(load_checkpoint(language_model_archive(tmp_path / "model.tar.gz", checkpoint)), checkpoint)
     assert_same_checkpoint(load_checkpoint(language_model_run(tmp_path / "run", checkpoint)), checkpoint)
-
-
-@pytest.mark.parametrize(("without", "is_lost"), [("vocabulary", True), ("config.json", False)])
-def test_weights_describe_themselves_without_the_config(tmp_path: Path, without: str, is_lost: bool) -> None:
-    checkpoint = pretrained()._replace(vocabulary=None) if is_lost else pretrained()
-    archive = language_model_archive(tmp_path / "model.tar.gz", pretrained(), without)
-    assert_same_checkpoint(load_checkpoint(archive), checkpoint)
 
 
 def test_an_archive_packed_with_tar_by_hand_is_read(tmp_path: Path) -> None:
@@ -156,32 +136,7 @@ def test_a_vocabulary_keeps_its_words_exactly_and_is_named_if_it_is_damaged(tmp_
         for part in run.iterdir():
             packed.add(part, arcname=part.name)
     archive = tmp_path / "model.tar.gz"
-    assert_rejected(archive, f"{archive}!vocabulary/tokens.txt, line 1", "0xff")
-
-
-def test_an_archive_exported_to_bilm_tf_has_the_same_layers_in_allennlps_elmo(tmp_path: Path) -> None:
-    convert(language_model_archive(tmp_path / "model.tar.gz", pretrained()), tmp_path / "exported")
-    files = (str(tmp_path / "exported" / name) for name in ("options.json", "weights.hdf5"))
-    ids, bilm = batch_to_ids(SENTENCES), build_bilm(pretrained())
-    mask = bilm(ids).mask[None, ..., None]  # (1, B, T + 2, 1)
-    expected = reference_layers(ReferenceElmo(*files, 1, dropout=0.0), ids)  # (L, B, T + 2, D)
-    torch.testing.assert_close(bilm(ids).layers * mask, expected * mask, rtol=0, atol=1e-5)
-    assert (tmp_path / "exported/vocabulary.txt").read_bytes() == "\n".join([*WORDS, ""]).encode()
-
-
-SPOIL: dict[str, Callable[[bytes], bytes]] = {
-    "text": lambda _: b"<html>404</html>",
-    "empty": lambda _: b"",
-    "cut short": lambda content: content[:-999],
-    "overwritten": lambda content: content[:99] + b"\xff" * (len(content) - 99),
-}
-
-
-@pytest.mark.parametrize("spoil", SPOIL.values(), ids=SPOIL)
-def test_a_damaged_archive_is_rejected(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
-    path = write_archive(tmp_path / "model.tar.gz", make_weights(one=make_bilm()))
-    path.write_bytes(spoil(path.read_bytes()))
-    assert_rejected(path, f"'{path}'", "weights.th")
+    assert_rejected(archive, f"{archive}/vocabulary/tokens.txt'", "0xff")
 
 
 def test_an_archive_without_weights_or_without_a_bilm_is_rejected(tmp_path: Path) -> None:
@@ -189,68 +144,75 @@ def test_an_archive_without_weights_or_without_a_bilm_is_rejected(tmp_path: Path
     assert_rejected(path, f"'{path}' holds no biLM")
     assert_rejected(write_archive(path, make_weights(), name="other.th"), f"'{path}'", "weights.th")
     assert_rejected(write_archive(path, make_weights()), f"'{path}'", "one biLM", "none")
-    assert_rejected(write_archive(path, print), f"'{path}!weights.th' holds no readable weights")
+    assert_rejected(write_archive(path, print), f"'{path}/weights.th' holds no readable weights")
 
 
-def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
-    """Return the header of a member of an archive."""
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
-    return info
+@pytest.fixture
+def embedder(tmp_path: Path) -> ElmoTokenEmbedder:
+    """Return AllenNLP's embedder on the files in `pair`, fine-tuned, so that no file holds its weights."""
+    made = ElmoTokenEmbedder(*write_files(tmp_path / "pair", lively(BiLM(options()))))
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.mul_(1.01)
+    return made
 
 
-TRICKS: dict[str, Callable[[Path], tarfile.TarInfo]] = {
-    "a path above the folder": lambda outside: member(f"../{outside.name}"),
-    "an absolute path": lambda outside: member(str(outside)),
-    "a link to a file": lambda outside: member("weights.th", tarfile.SYMTYPE, str(outside)),
-    "a hard link to a file": lambda outside: member("weights.th", tarfile.LNKTYPE, f"../{outside.name}"),
-    "a link as the folder": lambda outside: member("vocabulary", tarfile.SYMTYPE, str(outside.parent)),
-    "a device": lambda outside: member("weights.th", tarfile.FIFOTYPE),
-}
-
-
-@pytest.mark.parametrize("trick", TRICKS.values(), ids=TRICKS)
-def test_an_archive_reaches_nothing_outside_itself(tmp_path: Path, trick: Callable[[Path], tarfile.TarInfo]) -> None:
-    outside = tmp_path / "outside.th"
-    torch.save(make_weights(embedder=make_bilm()), outside)
-    before, path = outside.read_bytes(), tmp_path / "model.tar.gz"
+def pack_elmo(
+    path: Path, embedder: nn.Module, options_file: Optional[str], packed: Optional[Path] = None, **others: nn.Module
+) -> Path:
+    """Write a `model.tar.gz` of a model with the embedder; `packed` is an options file to pack as AllenNLP 0.x did."""
+    folder = path.parent / "packed"
+    folder.mkdir(exist_ok=True)
+    modules = {PLACE: embedder, "encoder": nn.Linear(2, 2), **others}
+    weights = {
+        f"{place}.{name}": value for place, module in modules.items() for name, value in module.state_dict().items()
+    }
+    torch.save(weights, folder / "weights.th")
+    elmo = {"type": "elmo_token_embedder", **({} if options_file is None else {"options_file": options_file})}
+    write_json(folder / "config.json", {"model": {"text_field_embedder": {"token_embedders": [{"elmo": elmo}]}}})
     with tarfile.open(path, "w:gz") as archive:
-        archive.addfile(trick(outside), io.BytesIO())
-    assert_rejected(path, f"'{path}'", "weights.th")
-    assert outside.read_bytes() == before and len(list(tmp_path.iterdir())) == 2
+        for name in ("config.json", "weights.th"):
+            archive.add(folder / name, name)
+        if packed is not None:
+            archive.add(packed, "fta/model.text_field_embedder.token_embedders.elmo.options_file")
+    return path
 
 
-def test_a_flipped_bit_in_an_archive_or_in_the_weights_of_a_run_is_an_error_or_does_no_harm(tmp_path: Path) -> None:
-    expected = make_bilm()
-    write_archive(tmp_path / "model.tar.gz", make_weights(embedder=expected))
-    (tmp_path / "run").mkdir()
-    torch.save(make_weights(embedder=expected), tmp_path / "run/best.th")
-    for path, location in ((tmp_path / "model.tar.gz",) * 2, (tmp_path / "run/best.th", tmp_path / "run")):
-        content, errors = path.read_bytes(), 0
-        positions = range(0, len(content), len(content) // 40)
-        for position in positions:
-            path.write_bytes(flipped(content, position))
-            try:
-                actual = build_bilm(load_checkpoint(location))
-            except ConfigurationError as error:
-                assert str(error.message).startswith(f"'{path}"), position
-                errors += 1
-            else:
-                assert_same_bilm(actual, expected)
-        assert errors > 0.6 * len(positions), path
+def assert_same_layers(found: BiLM, embedder: Any) -> None:
+    ids = batch_to_ids(SENTENCES[:2])
+    torch.testing.assert_close(found(ids).layers, reference_layers(embedder._elmo, ids), rtol=0, atol=1e-5)
 
 
-def test_a_full_disk_is_named_if_an_archive_cannot_be_unpacked(tmp_path: Path) -> None:
-    path = write_archive(tmp_path / "model.tar.gz", make_weights(one=make_bilm()))
-    with disk_of(8192):
-        message = rejection(path)
-    assert f"'{path}'" in message and "File too large" in message
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_its_layers_are_those_of_the_trained_model(
+    tmp_path: Path, embedder: ElmoTokenEmbedder, is_packed: bool
+) -> None:
+    """A packed options file takes precedence over the config's. The folder of a run is read like its archive."""
+    sizes = tmp_path / "pair/options.json"
+    named, packed = ("/gone/options.json", sizes) if is_packed else (str(sizes), None)
+    assert_same_layers(
+        build_bilm(load_checkpoint(pack_elmo(tmp_path / "model.tar.gz", embedder, named, packed))), embedder
+    )
+    if not is_packed:
+        (tmp_path / "packed/weights.th").rename(tmp_path / "packed/best.th")
+        assert_same_layers(build_bilm(load_checkpoint(tmp_path / "packed")), embedder)
 
 
-@pytest.mark.parametrize("content", [b"", b"no weights", b"\x80\x02]q\x00.", None])
-def test_weights_that_are_no_state_dict_or_hold_code_are_rejected(tmp_path: Path, content: Optional[bytes]) -> None:
-    if content is None:
-        torch.save({"bilm._extra_state": print}, tmp_path / "best.th")
-    else:
-        (tmp_path / "best.th").write_bytes(content)
-    assert_rejected(tmp_path, f"'{tmp_path / 'best.th'}' holds no readable weights")
+def test_sizes_that_cannot_be_read_are_named(tmp_path: Path, embedder: ElmoTokenEmbedder) -> None:
+    path = pack_elmo(tmp_path / "model.tar.gz", embedder, "/gone/options.json")
+    assert_rejected(path, "'options_file' is '/gone/options.json'")
+    assert_rejected(pack_elmo(path, embedder, None), f"'{path}/config.json'", "'options_file'", "none")
+
+
+def test_sizes_of_another_model_are_rejected_by_the_first_tensor(tmp_path: Path, embedder: ElmoTokenEmbedder) -> None:
+    other = write_json(tmp_path / "other.json", options(dim=25).to_dict())
+    path = pack_elmo(tmp_path / "model.tar.gz", embedder, str(other))
+    tensor = f"{PLACE}._elmo._elmo_lstm._elmo_lstm.forward_layer_0.input_linearity.weight"
+    assert_rejected(path, f"'{path}/weights.th'", f"'{tensor}'", "(96, 8)", "(100, 8)")
+    write_json(other, {"lstm": options().lstm.to_dict(), "n_tokens_vocab": 9})
+    assert_rejected(path, "'options_file'", f"'{path}/weights.th'", "'char_cnn'")
+
+
+def test_two_of_them_are_not_one_checkpoint(tmp_path: Path, embedder: ElmoTokenEmbedder) -> None:
+    path = pack_elmo(tmp_path / "model.tar.gz", embedder, str(tmp_path / "pair/options.json"), also=embedder)
+    assert_rejected(path, f"'{path}'", f"{PLACE}._elmo._elmo_lstm, also._elmo._elmo_lstm")

@@ -1,0 +1,246 @@
+"""AllenNLP archives and runs: the biLM inside the weights of a trained model, ours or AllenNLP's own.
+
+Our biLM describes itself in the weights. For AllenNLP's own, the config of the model names the options file.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from os import fspath
+from pathlib import Path
+from typing import Any, NamedTuple, Optional, TypeVar
+
+from allennlp.common.checks import ConfigurationError
+from torch import Tensor
+
+from elmo_plugin.bilm import BiLMOptions, read_extra_state, tensor_to_description
+from elmo_plugin.checkpoints.bilm_tf import read_options
+from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat, SavedSoftmax
+from elmo_plugin.checkpoints.files import Location, local_file, names_in
+from elmo_plugin.checkpoints.untrusted import OPTIONS_FILE, PACKED, check_numbers, check_sums, read_weights
+from elmo_plugin.checkpoints.vocabulary import read_words, with_vocabulary
+from elmo_plugin.checkpoints.weight_map import allennlp_map, check_finite, read_tensors
+from elmo_plugin.common import read_json
+
+T = TypeVar("T")
+
+ARCHIVED_WEIGHTS = "weights.th"
+TRAINING_WEIGHTS = "best.th"
+CONFIG = "config.json"
+SOFTMAX = "softmax."
+WORDS = "vocabulary/tokens.txt"
+UNKNOWN = {"@@UNKNOWN@@": "<UNK>"}
+"""AllenNLP's name for unknown words, and bilm-tf's."""
+MARK = "_token_embedder._char_embedding_weights"
+"""The name of a tensor that every `_ElmoBiLm` of AllenNLP has."""
+WORD_CACHE = "_word_embedding.weight"
+"""The vectors of the words in `vocab_to_cache`, which AllenNLP computes from the other weights."""
+BILM, MIX = "_elmo_lstm", "scalar_mix_0"
+"""The names of the biLM and of the first mix in `allennlp.modules.elmo.Elmo`."""
+
+
+class SavedMix(NamedTuple):
+    """Hold the learned parameters of the first mix of AllenNLP's `Elmo`, and whether it normalizes the layers."""
+
+    scalar_parameters: list[float]
+    gamma: float
+    do_layer_norm: bool
+
+
+@CheckpointFormat.register("allennlp")
+class AllenNlpArchive(CheckpointFormat):
+    """An unpacked `model.tar.gz`, or the folder of a run. Its model holds one biLM, ours or AllenNLP's own.
+
+    For the language model `bilm`, the softmax and the vocabulary are read too. A run without best weights is read from
+    its latest checkpoint.
+
+    Registered as a `CheckpointFormat` with name `allennlp`.
+    """
+
+    looks_for = f"model.tar.gz, {ARCHIVED_WEIGHTS} or {TRAINING_WEIGHTS}"
+
+    def recognises(self, location: Location) -> bool:
+        """Return whether the folder holds the weights of a model."""
+        return _model_weights(location) is not None
+
+    def read(self, location: Location) -> Checkpoint:
+        """Read only the biLM of the model. Raises `ConfigurationError` if there are more or none."""
+        folder = local_file(location, "pretrained")
+        path = _model_weights(folder) or folder / TRAINING_WEIGHTS
+        check_sums(path, f"{path}")
+        weights = read_weights(path, f"{path}")
+        found = [*_our_checkpoints(weights, path), *_their_checkpoints(weights, path)]
+        if len(found) != 1:
+            sources = ", ".join(source for source, _ in found) or "none"
+            raise ConfigurationError(f"'{fspath(location)}': expected a model with one biLM inside, got {sources}")
+        return found[0][1]
+
+
+def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str) -> Optional[Checkpoint]:
+    """Read the biLM called `source` from the weights in a serialization folder; `None` if it is not there.
+
+    AllenNLP builds a model from its config before it loads the weights. Because of this function, the paths in the
+    config need not exist any more: an archive is self-contained.
+
+    # Parameters
+
+    serialization_dir : `Optional[str]`
+        The folder of the run, or the folder that AllenNLP unpacked an archive into.
+    source : `str`
+        The biLM's path, URL or name in the config.
+    name : `str`
+        The file to read: `weights.th` of an archive or `best.th` of a run.
+    """
+    path = Path(serialization_dir or "") / name
+    if serialization_dir is None or not path.exists():
+        return None
+    checkpoints = _our_checkpoints(read_weights(path, str(path)), path)
+    return next((checkpoint for found, checkpoint in checkpoints if found == source), None)
+
+
+def allennlp_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMix]]:
+    """Read the first of AllenNLP's own ELMos, its biLM and its mix, from an unpacked archive or the folder of a run.
+
+    Errors call the folder `name`. Returns `None` if the model has one of our ELMos, or none at all.
+    """
+    path = _model_weights(folder)
+    if path is None:
+        return None
+    weights = read_weights(path, f"{name}/{path.name}")
+    if any(key.endswith(f"bilm.{EXTRA_STATE}") for key in weights):
+        return None
+    for bilm, checkpoint in _their_checkpoints(weights, path):
+        do_layer_norm = any(value is True for value in _values(_config(folder), "do_layer_norm"))
+        return checkpoint, mix_beside(weights, bilm, do_layer_norm, name)
+    return None
+
+
+def allennlp_checkpoint(weights: Mapping[str, Any], prefix: str, options: BiLMOptions, name: str) -> Checkpoint:
+    """Return the checkpoint of the `_ElmoBiLm` whose tensors begin with `prefix`. Errors call the model `name`.
+
+    Raises `ConfigurationError` if the weights do not fit the options.
+    """
+    if options.char_cnn is None:
+        raise ConfigurationError(
+            f"'{OPTIONS_FILE}' of '{name}': expected a 'char_cnn', because its ELMo reads characters"
+        )
+    its_own = {key: value for key, value in weights.items() if key.startswith(prefix) and not key.endswith(WORD_CACHE)}
+    rows = allennlp_map(options.char_cnn, options.lstm, prefix)
+    return Checkpoint(options, read_tensors(rows, its_own, f"'{name}'", lambda _, value: value))
+
+
+def mix_beside(weights: Mapping[str, Any], bilm: str, do_layer_norm: bool, name: str) -> SavedMix:
+    """Read the first mix beside the biLM called `bilm`. The weights do not show whether it normalizes the layers.
+
+    Raises `ConfigurationError` if there is no mix.
+    """
+    prefix = f"{bilm.removesuffix(BILM)}{MIX}."
+    names = [key for key in weights if key.startswith(f"{prefix}scalar_parameters.")]
+    if not names or f"{prefix}gamma" not in weights:
+        raise ConfigurationError(f"'{name}': expected a mix of layers at '{prefix}' beside its ELMo, got none")
+    by_layer = sorted(names, key=lambda key: int(key.rpartition(".")[2]))
+    return SavedMix([float(weights[key]) for key in by_layer], float(weights[f"{prefix}gamma"]), do_layer_norm)
+
+
+def _our_checkpoints(weights: Mapping[str, Any], path: Path) -> Iterator[tuple[str, Checkpoint]]:
+    """Yield the source and the checkpoint of each of our biLMs in the weights of a model."""
+    for key in [key for key in weights if key.endswith(f"bilm.{EXTRA_STATE}")]:
+        options, source = _description(read_extra_state, weights[key], f"'{path}', '{key}'")
+        check_numbers(options, path.stat().st_size, f"{path}")
+        prefix = key.removesuffix(EXTRA_STATE)
+        checkpoint = Checkpoint(options, _below(prefix, weights, path))
+        if prefix == "bilm." and SOFTMAX + EXTRA_STATE in weights:
+            checkpoint = _with_language_model(checkpoint, weights, path)
+        yield source, checkpoint
+
+
+def _with_language_model(checkpoint: Checkpoint, weights: Mapping[str, Any], path: Path) -> Checkpoint:
+    """Add the softmax of the language model `bilm`, and the vocabulary if it lies beside the weights."""
+    key = f"{SOFTMAX}{EXTRA_STATE}"
+    config = _description(tensor_to_description, weights[key], f"'{path}', '{key}'")
+    checkpoint = checkpoint._replace(softmax=SavedSoftmax(config, _below(SOFTMAX, weights, path)))
+    file = path.parent / WORDS
+    if not file.exists():
+        return checkpoint
+    words = [UNKNOWN.get(word, word) for word in read_words(file, f"{file}")]
+    return with_vocabulary(checkpoint, words, f"{file}")
+
+
+def _description(read: Callable[[Tensor], T], value: Any, name: str) -> T:
+    """Decode the extra state of a module. Raises `ConfigurationError` for anything else."""
+    try:
+        return read(value)
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
+        raise ConfigurationError(f"{name}: expected a description of the weights beside it: {error}") from error
+
+
+def _below(prefix: str, weights: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a module by their names in it. Raises `ConfigurationError` for other values."""
+    found = {}
+    for key, value in weights.items():
+        if key.startswith(prefix) and key != prefix + EXTRA_STATE:
+            if not isinstance(value, Tensor):
+                raise ConfigurationError(f"'{path}', '{key}': expected a tensor, got a {type(value).__name__}")
+            check_finite(value, f"'{path}', tensor '{key}'")
+            found[key.removeprefix(prefix)] = value
+    return found
+
+
+def _their_checkpoints(weights: Mapping[str, Any], path: Path) -> Iterator[tuple[str, Checkpoint]]:
+    """Yield the name and the checkpoint of each of AllenNLP's own `_ElmoBiLm` in the weights of a model.
+
+    The config and the packed files lie beside the weights. Raises `ConfigurationError` if the sizes cannot be read or
+    do not fit the weights.
+    """
+    for key in weights:
+        if key.endswith(f"{BILM}.{MARK}"):
+            options = _read_sizes(path.parent)
+            check_numbers(options, path.stat().st_size, f"{path}")
+            prefix = key.removesuffix(MARK)
+            yield prefix.removesuffix("."), allennlp_checkpoint(weights, prefix, options, f"{path}")
+
+
+def _read_sizes(folder: Path) -> BiLMOptions:
+    """Read the options file in the archive, or else the one that the config names."""
+    packed = [str(path) for path in sorted((folder / PACKED).glob(f"*{OPTIONS_FILE}"))]
+    named = {value for value in _values(_config(folder), OPTIONS_FILE) if isinstance(value, str)}
+    found = packed or sorted(named)
+    if len(found) != 1:
+        got = ", ".join(found) or "none"
+        raise ConfigurationError(
+            f"'{folder / CONFIG}': expected one '{OPTIONS_FILE}' with the sizes of its ELMo, got {got}"
+        )
+    return read_options(local_file(found[0], OPTIONS_FILE))
+
+
+def _config(folder: Path) -> Any:
+    try:
+        return read_json(folder / CONFIG)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"'{folder / CONFIG}', which names the sizes of its ELMo: {error}") from error
+
+
+def _values(block: Any, key: str) -> Iterator[Any]:
+    """Yield every value of a key in a config, at any depth."""
+    if isinstance(block, Mapping):
+        if key in block:
+            yield block[key]
+        block = list(block.values())
+    if isinstance(block, list):
+        for inner in block:
+            yield from _values(inner, key)
+
+
+def _model_weights(folder: Location) -> Optional[Path]:
+    """Return the weights of an unpacked archive, or else the best weights of a run, or else its latest ones.
+
+    AllenNLP writes the training state of a checkpoint after its weights, so weights without it may be incomplete.
+    """
+    names = names_in(folder)
+    complete: dict[tuple[int, int], str] = {}
+    for name in names:
+        point = re.fullmatch(r"model_state_e(\d+)_b(\d+)\.th", name)
+        if point and name.replace("model", "training") in names:
+            complete[int(point[1]), int(point[2])] = name
+    latest = [complete[max(complete)]] if complete else []
+    found = [name for name in (ARCHIVED_WEIGHTS, TRAINING_WEIGHTS, *latest) if name in names]
+    return Path(folder) / found[0] if found else None

@@ -1,0 +1,301 @@
+"""Read files of strangers: archives, pickles and texts, none of which may run code, fill the memory or take long.
+
+Trained weights hardly compress, so a file that grows a lot when it is unpacked is malicious.
+"""
+
+import gzip
+import pickletools
+import re
+import zipfile
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import SEEK_END, BufferedReader, FileIO, UnsupportedOperation
+from pathlib import Path
+from tarfile import TarInfo
+from tempfile import TemporaryDirectory
+from typing import IO, Any, BinaryIO, Union
+
+import torch
+from allennlp.common.checks import ConfigurationError
+from torch import Tensor
+
+from elmo_plugin.bilm import BiLMOptions
+from elmo_plugin.checkpoints.files import FileKind, file_kind
+
+GROWTH = 8
+"""The largest factor by which a file may grow: a number has at most eight bytes, and compresses to at least one."""
+ALLOWANCE = 2**20
+"""The bytes that a file may grow beyond that, because texts and headers compress well."""
+LEAST_MEMBER = 4096
+"""The bytes that even an empty file takes on the disk: an archive may hold a great many of them."""
+MOST_FOLDERS = 20
+"""The deepest path in an archive. Deleting a folder of many hundred levels exceeds Python's recursion limit."""
+MOST_TEXT = 2**26
+"""The largest vocabulary file in bytes. A million words take about ten megabytes."""
+MOST_HEADER = 2**16
+"""The largest extended header of a tar file, which holds a long name."""
+BLOCK = 512
+"""The bytes of a block in a tar file."""
+LONG_NAME, EXTENDED_HEADER = b"L", b"x"
+REGULAR = (b"0", b"\0", b"7")
+WITHOUT_CONTENT = (b"1", b"2", b"3", b"4", b"5", b"6")
+"""The types of links, devices, folders and pipes, whose size means nothing."""
+PACKED, OPTIONS_FILE = "fta/", "options_file"
+"""The folder of an archive into which AllenNLP before 1.0 copied the files that a config names, under their keys."""
+
+MOST_OPCODES = 500_000
+"""The most instructions of a pickle. A tensor takes about thirty."""
+LEGACY_PICKLES = 5
+"""The pickles at the start of a file of before PyTorch 1.6: magic number, version, system, state dict, storages."""
+STORAGES = ("Double", "Float", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
+GLOBALS = {
+    "collections OrderedDict",
+    *(f"torch._utils _rebuild_{kind}" for kind in ("tensor", "tensor_v2", "parameter")),
+    *(f"torch {number}Storage" for number in STORAGES),
+}
+"""All classes and functions that a state dict needs."""
+OPCODES = re.compile(
+    "PROTO|STOP|MARK|EMPTY_(DICT|LIST|TUPLE)|TUPLE[123]?|APPENDS?|SETITEMS?|BINUNICODE|(SHORT_)?BINSTRING|BININT[12]?|"
+    "LONG1|BINFLOAT|NONE|NEWTRUE|NEWFALSE|(LONG_)?BIN(PUT|GET)|GLOBAL|REDUCE|BUILD|BINPERSID"
+)
+"""The instructions that `torch.save` writes for a state dict."""
+
+Source = Union[Path, BinaryIO]
+
+
+def check_unpacked(unpacked: int, archive: Path, name: str) -> None:
+    """Raise `ConfigurationError` if content of `unpacked` bytes is too large for its archive; errors call it `name`."""
+    size = archive.stat().st_size
+    most = GROWTH * size + ALLOWANCE
+    if unpacked > most:
+        raise ConfigurationError(
+            f"'{name}': expected at most {most:,} bytes in an archive of {size:,}, got {unpacked:,} or more"
+        )
+
+
+def check_numbers(options: BiLMOptions, stored: int, name: str) -> None:
+    """Raise `ConfigurationError` if the options ask for more parameters than the file `name` stores bytes."""
+    if options.n_parameters > stored:
+        raise ConfigurationError(
+            f"'{name}': expected weights of at least one byte for each of the {options.n_parameters:,} parameters "
+            f"that the options ask for, got {stored:,} bytes"
+        )
+
+
+def read_text(path: Path, name: str) -> str:
+    """Return the content of a text file, which may be compressed with gzip.
+
+    Errors call the file `name`. Raises `ConfigurationError` if it cannot be read, is too large, or is not UTF-8 text.
+    """
+    kind = file_kind(path)
+    if kind in (FileKind.FOLDER, FileKind.DEVICE, FileKind.XZ):
+        raise ConfigurationError(f"'{name}': expected a text file, got {kind.value}")
+    try:
+        with gzip.open(path) if kind is FileKind.GZIP else path.open("rb") as file:
+            content = file.read(MOST_TEXT + 1)
+            if kind is FileKind.GZIP:
+                check_unpacked(len(content), path, name)
+        if len(content) > MOST_TEXT:
+            raise ConfigurationError(f"'{name}': expected at most {MOST_TEXT:,} bytes of text, got more")
+        return content.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError(f"'{name}', line {line}: expected UTF-8 text, got {error}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigurationError(f"'{name}' cannot be read: {error}") from error
+
+
+@contextmanager
+def unpacked(path: Path, name: str) -> Iterator[Path]:
+    """Unpack a zip file or a `.tar.gz` into a temporary folder, which is deleted when the context ends.
+
+    Errors call the file `name`. In a `ConfigurationError` that is raised while the folder is in use, that name replaces
+    the folder's. Raises `ConfigurationError` for a damaged file, and for one that would grow beyond the limits.
+    """
+    with TemporaryDirectory(prefix="elmo_plugin-unpacked-") as folder:
+        try:
+            if file_kind(path) is FileKind.ZIP:
+                _unpack_zip(path, Path(folder), name)
+            else:
+                with gzip.open(path) as stream:
+                    _unpack_tar(stream, path, Path(folder), name)
+        except ConfigurationError:
+            raise
+        except Exception as error:  # a damaged archive may raise anything
+            raise ConfigurationError(f"'{name}' cannot be unpacked: {error}") from error
+        try:
+            yield Path(folder)
+        except ConfigurationError as error:
+            error.message = str(error.message).replace(folder, name)
+            raise
+
+
+def _unpack_zip(path: Path, folder: Path, name: str) -> None:
+    with zipfile.ZipFile(path) as archive:
+        size = 0
+        for member in archive.infolist():
+            if member.filename.count("/") > MOST_FOLDERS:
+                raise ValueError(f"expected at most {MOST_FOLDERS} folders inside each other, got more")
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                # Python does not limit what another method unpacks to.
+                raise ValueError(f"expected members compressed by deflate, got another method for '{member.filename}'")
+            size += max(member.file_size, LEAST_MEMBER)
+            check_unpacked(size, path, f"{name}/{member.filename}")
+        archive.extractall(folder)
+
+
+def _unpack_tar(stream: gzip.GzipFile, path: Path, folder: Path, name: str) -> None:
+    """Write the regular files of a tar file whose paths stay inside the folder. `path` is its compressed file.
+
+    Python's `tarfile` is not used, because sizes below zero make it loop for ever and long headers fill the memory.
+    Files of `fta/` are left out, except options: they may be copies of weights that were not trained.
+    """
+    total, long_name = 0, ""
+
+    def blocks(size: int) -> Iterator[bytes]:
+        """Yield the content of a member, and skip its padding."""
+        nonlocal total
+        for start in range(0, size, ALLOWANCE):
+            count = min(ALLOWANCE, size - start)
+            block = stream.read(count + (-count) % BLOCK)
+            if len(block) < count:
+                raise ValueError("the archive is cut short")
+            total += len(block)
+            yield block[:count]
+
+    while (header := stream.read(BLOCK)).strip(b"\0"):
+        member = TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        total += LEAST_MEMBER
+        if member.size < 0:
+            raise ValueError(f"'{member.name}' has a size below zero")
+        check_unpacked(total + member.size, path, name)
+        if member.type in (LONG_NAME, EXTENDED_HEADER):
+            if member.size > MOST_HEADER:
+                raise ValueError(f"expected an extended header of at most {MOST_HEADER:,} bytes, got {member.size:,}")
+            content = b"".join(blocks(member.size))
+            found = re.search(rb"^\d+ path=(.*)$", content, re.MULTILINE)
+            long_name = (content.rstrip(b"\0") if member.type == LONG_NAME else found[1] if found else b"").decode()
+            continue
+        inner, long_name = Path(long_name or member.name), ""
+        is_left_out = inner.as_posix().startswith(PACKED) and not inner.name.endswith(OPTIONS_FILE)
+        is_inside = not inner.is_absolute() and ".." not in inner.parts and len(inner.parts) <= MOST_FOLDERS
+        if member.type in REGULAR and is_inside and not is_left_out:
+            (folder / inner).parent.mkdir(parents=True, exist_ok=True)
+            with (folder / inner).open("wb") as file:
+                file.writelines(blocks(member.size))
+        elif member.type not in WITHOUT_CONTENT:
+            deque(blocks(member.size), maxlen=0)
+
+
+def is_tar_gz(path: Path) -> bool:
+    """Return whether a gzip file begins like a tar file."""
+    try:
+        with gzip.open(path) as stream:
+            return bool(TarInfo.frombuf(stream.read(BLOCK), "utf-8", "surrogateescape"))
+    except Exception:  # a damaged file may raise anything
+        return False
+
+
+def is_torch_zip(path: Path) -> bool:
+    """Return whether a zip file is one that `torch.save` writes."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(member.endswith("/data.pkl") for member in archive.namelist())
+    except Exception:  # a damaged zip file may raise anything
+        return False
+
+
+def read_weights(source: Source, name: str) -> dict[str, Any]:
+    """Read the state dict in a PyTorch file, which errors call `name`. No code in it runs.
+
+    The tensors of a path are memory-mapped, unless the file is of before PyTorch 1.6, which cannot be mapped. Raises
+    `ConfigurationError` if the file holds no state dict, or anything but tensors and plain values.
+    """
+    try:
+        with FileWithoutNumber(source) if isinstance(source, Path) else _at_start(source) as stream:
+            is_zip = stream.read(4) == b"PK\x03\x04"  # as torch decides
+            stream.seek(0)
+            if is_zip:
+                _check_zip(stream)
+            else:
+                for _ in range(LEGACY_PICKLES):
+                    _check_pickle(stream)
+            stream.seek(0)
+            readable: Any = source if is_zip else stream
+            weights = torch.load(
+                readable, map_location="cpu", weights_only=True, mmap=is_zip and isinstance(source, Path)
+            )
+            size = stream.seek(0, SEEK_END)
+        if not isinstance(weights, dict) or not all(isinstance(key, str) for key in weights):
+            raise TypeError(f"expected a state dict, got {type(weights).__name__}")
+        tensors = [value for value in weights.values() if isinstance(value, Tensor)]
+        # A tensor may show the same number many times, and the old format may declare more numbers than it holds.
+        storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+        if sum(storages.values()) > size or any(tensor.nbytes > size for tensor in tensors):
+            raise ValueError(f"expected at most {size:,} bytes of numbers, the size of the file, got more")
+    except Exception as error:  # a damaged pickle may raise anything
+        raise ConfigurationError(f"'{name}' holds no readable weights: {error}") from error
+    return weights
+
+
+def check_sums(path: Path, name: str) -> None:
+    """Raise `ConfigurationError` if the check sums of a file do not match. Files of before PyTorch 1.6 have none."""
+    if file_kind(path) is not FileKind.ZIP:
+        return
+    try:
+        with zipfile.ZipFile(path) as members:
+            damaged = members.testzip()
+    except Exception as error:  # a damaged zip file may raise anything
+        raise ConfigurationError(f"'{name}' is damaged: {error}") from error
+    if damaged is not None:
+        raise ConfigurationError(f"'{name}' is damaged: the check sum of its member '{damaged}' does not match")
+
+
+class FileWithoutNumber(BufferedReader):
+    """A file that does not tell its number to `torch.load`, which would try to read it as a tar file, too."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(FileIO(path))
+
+    def fileno(self) -> int:
+        """Raise an error."""
+        raise UnsupportedOperation("fileno")
+
+
+@contextmanager
+def _at_start(stream: BinaryIO) -> Iterator[BinaryIO]:
+    stream.seek(0)
+    yield stream
+
+
+def _check_zip(stream: IO[bytes]) -> None:
+    """Raise an error unless a zip file is as PyTorch writes it: nothing is compressed, and nothing follows its end."""
+    size = stream.seek(0, SEEK_END)
+    stream.seek(-22, SEEK_END)
+    end = stream.read()
+    if not end.startswith(b"PK\x05\x06") or not end.endswith(b"\0\0"):
+        raise ValueError("the zip file is damaged at its end")
+    with zipfile.ZipFile(stream) as archive:
+        members = archive.infolist()
+        if min(member.header_offset for member in members) > 0:
+            raise ValueError("expected a zip file and nothing before it")
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise ValueError("expected a zip file without compression")
+        if sum(member.file_size for member in members) > size:
+            raise ValueError(f"expected at most {size:,} bytes of content, the size of the file, got more")
+        for member in members:
+            if member.filename.lower().endswith("/data.pkl"):
+                with archive.open(member) as content:
+                    _check_pickle(content)
+
+
+def _check_pickle(stream: IO[bytes]) -> None:
+    """Raise `ValueError` for a pickle that needs more than a state dict does, before any of it runs."""
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+        if not OPCODES.fullmatch(opcode.name) or (opcode.name == "GLOBAL" and argument not in GLOBALS):
+            what = f"'{argument}'" if opcode.name == "GLOBAL" else opcode.name
+            raise ValueError(f"expected a state dict of tensors and plain values, got {what}")
+        if number > MOST_OPCODES:
+            raise ValueError(f"expected at most {MOST_OPCODES:,} instructions, got more")

@@ -1,0 +1,145 @@
+"""Weights that are not finite, of an old format, or damaged, in every format; `tests.fuzz` has the attacks."""
+
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules.token_embedders import ElmoTokenEmbedder
+
+from elmo_plugin.bilm import BiLM
+from elmo_plugin.checkpoints import BilmTf, Native, build_bilm, load_checkpoint
+from elmo_plugin.common import parse_json
+from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint, language_model_weights, pretrained
+from tests.checkpoints.allennlp_test import assert_same_layers, pack_elmo
+from tests.checkpoints.file_tools import flipped, zipped
+from tests.many_langs_oracle import config, write_folder
+from tests.oracles import lively, options, write_files
+
+
+def native(folder: Path, value: float) -> Path:
+    checkpoint = pretrained()
+    checkpoint.state_dict["token_encoder.projection.bias"][1] = value
+    Native().write(checkpoint, folder / "bilm.safetensors")
+    return folder / "bilm.safetensors"
+
+
+def softmax(folder: Path, value: float) -> Path:
+    checkpoint = pretrained()
+    assert checkpoint.softmax is not None
+    checkpoint.softmax.state_dict["head.weight"][1] = value
+    Native().write(checkpoint, folder / "bilm.safetensors")
+    return folder / "bilm.safetensors"
+
+
+def bilm_tf(folder: Path, value: float) -> Path:
+    BilmTf().write(pretrained()._replace(vocabulary=None), folder)
+    with h5py.File(folder / "weights.hdf5", "r+") as file:
+        values = file["CNN_proj/b_proj"][...]
+        values[1] = value
+        del file["CNN_proj/b_proj"]
+        file["CNN_proj/b_proj"] = values
+    return folder / "weights.hdf5"
+
+
+def many_langs(folder: Path, value: float) -> Path:
+    write_folder(folder / "144", config())
+    weights = torch.load(folder / "144/encoder.pkl")
+    weights["backward_layer_1.state_linearity.bias"][1] = value
+    torch.save(weights, folder / "144/encoder.pkl")
+    return folder / "144"
+
+
+def run(folder: Path, value: float) -> Path:
+    weights = language_model_weights(pretrained())
+    weights["bilm.lstm.forward_layers.0.bias"][1] = value
+    torch.save(weights, folder / "best.th")
+    return folder
+
+
+def allennlp(folder: Path, value: float) -> Path:
+    embedder = ElmoTokenEmbedder(*write_files(folder / "pair", lively(BiLM(options()))))
+    next(embedder.parameters()).data[1] = value
+    return pack_elmo(folder / "model.tar.gz", embedder, str(folder / "pair/options.json"))
+
+
+NAMES: dict[Callable[[Path, float], Path], str] = {
+    native: "bilm.token_encoder.projection.bias",
+    softmax: "softmax.head.weight",
+    bilm_tf: "CNN_proj/b_proj",
+    many_langs: "encoder.backward_layer_1.state_linearity.bias",
+    run: "bilm.lstm.forward_layers.0.bias",
+    allennlp: "_char_embedding_weights",
+}
+
+
+@pytest.mark.parametrize("write", NAMES)
+def test_weights_that_are_not_finite_are_named(tmp_path: Path, write: Callable[[Path, float], Path]) -> None:
+    path = write(tmp_path, torch.nan)
+    assert_rejected(path, path, NAMES[write], "finite")
+
+
+def test_large_numbers_whose_sum_overflows_are_read(tmp_path: Path) -> None:
+    checkpoint = pretrained()
+    checkpoint.state_dict["token_encoder.projection.bias"].fill_(3e38)
+    Native().write(checkpoint, tmp_path / "bilm.safetensors")
+    assert_same_checkpoint(load_checkpoint(tmp_path), checkpoint)
+
+
+def test_a_torch_file_of_before_version_1_6_is_read(tmp_path: Path) -> None:
+    """AllenNLP up to 1.0 saved its archives in this format."""
+    embedder = ElmoTokenEmbedder(*write_files(tmp_path / "pair", lively(BiLM(options()))))
+    pack_elmo(tmp_path / "model.tar.gz", embedder, None, tmp_path / "pair/options.json")
+    folder = tmp_path / "packed"
+    torch.save(torch.load(folder / "weights.th"), folder / "weights.th", _use_new_zipfile_serialization=False)
+    (folder / "fta").mkdir()
+    (tmp_path / "pair/options.json").rename(folder / "fta/model.elmo.options_file")
+    (folder / "fta/model.elmo.weight_file").write_bytes(b"not read")
+    with tarfile.open(tmp_path / "old.tar.gz", "w:gz") as archive:
+        archive.add(folder, ".")
+    assert_same_layers(build_bilm(load_checkpoint(tmp_path / "old.tar.gz")), embedder)
+    (folder / "weights.th").write_bytes((folder / "weights.th").read_bytes()[:1000])
+    assert_rejected(folder, f"'{folder / 'weights.th'}' holds no readable weights")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [lambda value: value.to_sparse(), lambda value: value.to("meta"), lambda value: value.to(torch.complex64), print],
+    ids=["sparse", "meta", "complex", "function"],
+)
+def test_weights_that_are_no_plain_numbers_are_rejected(tmp_path: Path, odd: Callable[[object], object]) -> None:
+    weights = language_model_weights(pretrained())
+    key = "bilm.token_encoder.projection.weight"
+    torch.save({**weights, key: odd if odd is print else odd(weights[key])}, tmp_path / "best.th")
+    assert_rejected(tmp_path, tmp_path / "best.th", "readable weights")
+
+
+@pytest.mark.parametrize("form", ["zip", "old", "archive"])
+def test_a_flipped_bit_is_an_error_or_does_no_harm(tmp_path: Path, form: str) -> None:
+    """The numbers of an old pickle have no check sums, but a damaged name, size or instruction is found."""
+    folder = write_folder(tmp_path / "144", config(), as_zip=form == "archive")
+    expected = load_checkpoint(folder)
+    path = zipped(folder, tmp_path / "144.zip") if form == "zip" else folder / "encoder.pkl"
+    location = path if form == "zip" else folder
+    content, found = path.read_bytes(), 0
+    places = range(0, 3000 if form == "old" else len(content), 53 if form == "old" else len(content) // 50)
+    for place in places:
+        path.write_bytes(flipped(content, place))
+        try:
+            assert form == "old" or load_checkpoint(location).options == expected.options
+            load_checkpoint(location)
+        except ConfigurationError as error:
+            assert str(location) in str(error.message), place
+            found += 1
+    assert found > 0.3 * len(places)
+
+
+@pytest.mark.parametrize("levels", [101, 5000])
+def test_json_that_is_too_deep_is_rejected(levels: int) -> None:
+    """Python's own parser raises `RecursionError`, and printing less deep values may do so."""
+    with pytest.raises(ValueError, match="100 levels"):
+        parse_json("[" * levels + "]" * levels)
+    assert parse_json("[" * 100 + "]" * 100)

@@ -1,0 +1,394 @@
+"""Small files that would run code, fill the memory or the disk, or take for ever: each must be rejected at once.
+
+Each function writes a file, and what lies beside it, into an empty folder, and returns what is then loaded.
+"""
+
+import bz2
+import gzip
+import io
+import json
+import os
+import pickle
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+
+from elmo_plugin.bilm import BiLM, BiLMOptions
+from elmo_plugin.checkpoints import BilmTf, Native, load_checkpoint
+from elmo_plugin.checkpoints.weight_map import allennlp_map, bilm_tf_map, many_langs_map
+from tests.checkpoint_oracles import language_model_weights, pretrained
+from tests.many_langs_oracle import config, write_folder
+from tests.oracles import options, write_json
+
+LARGE = 2**26
+"""A number of zero bytes, which compress a thousandfold."""
+
+
+class Call:
+    """Call a function when it is unpickled."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self.call
+
+
+def pickle_that_allocates(folder: Path) -> Path:
+    """PyTorch itself allows `bytearray` in a pickle of weights."""
+    torch.save({"bilm._extra_state": Call(bytearray, 600 * 2**20)}, folder / "best.th")
+    return folder
+
+
+def old_pickle_that_allocates(folder: Path) -> Path:
+    """The format of before PyTorch 1.6 is read by other code."""
+    write_folder(folder, config())
+    content = {"a": Call(bytearray, 600 * 2**20)}
+    torch.save(content, folder / "encoder.pkl", _use_new_zipfile_serialization=False)
+    return folder
+
+
+def pickle_that_runs_code(folder: Path) -> Path:
+    """`os.mkdir` leaves a trace."""
+    torch.save({"a": Call(os.mkdir, str(folder / "trace"))}, folder / "best.th")
+    return folder
+
+
+def pickle_of_many_instructions(folder: Path) -> Path:
+    """Each instruction takes one byte."""
+    torch.save({}, folder / "best.th")
+    with zipfile.ZipFile(folder / "best.th", "w") as archive:
+        archive.writestr("best/data.pkl", b"\x80\x02" + b"N" * 2**22 + b".")
+        archive.writestr("best/version", b"3\n")
+    return folder
+
+
+def pickle_behind_a_false_end(folder: Path) -> Path:
+    """For four bytes at its end, Python says that the file is not a zip file; PyTorch says that it is one."""
+    torch.save({"bilm.weight": torch.zeros(LARGE // 4)}, folder / "best.th")
+    _compress(folder / "best.th")
+    with (folder / "best.th").open("ab") as file:
+        file.write(b"PK\x05\x06")
+    return folder
+
+
+def compressed_pickle(folder: Path) -> Path:
+    """PyTorch writes its zip files without compression."""
+    write_folder(folder, config())
+    torch.save({"forward_layer_0.bias": torch.zeros(LARGE // 4)}, folder / "encoder.pkl")
+    _compress(folder / "encoder.pkl")
+    return folder
+
+
+def _compress(path: Path) -> None:
+    content = io.BytesIO(path.read_bytes())
+    with zipfile.ZipFile(content) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+        for info in old.infolist():
+            new.writestr(info.filename, old.read(info))
+
+
+def pickle_whose_members_share_their_bytes(folder: Path) -> Path:
+    """The directory of a zip file may name the same content many times."""
+    torch.save({"bilm.weight": torch.zeros(2**18)}, folder / "best.th")
+    with zipfile.ZipFile(folder / "best.th", "a") as archive:
+        data = next(info for info in archive.infolist() if info.filename.endswith("data/0"))
+        archive.filelist += [data] * 9
+        archive._didModify = True  # type: ignore[attr-defined]
+    return folder
+
+
+def old_pickle_that_claims_numbers(folder: Path) -> Path:
+    """Its only tensor has four numbers, of a storage that claims 2 ** 28."""
+    storage = object()
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, obj: Any) -> Any:
+            return ("storage", torch.FloatStorage, "0", "cpu", 2**28, None) if obj is storage else None
+
+    content = io.BytesIO()
+    for part in (0x1950A86A20F9469CFC6C, 1001, {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}):
+        pickle.dump(part, content, protocol=2)
+    tensor = Call(torch._utils._rebuild_tensor_v2, storage, 0, (4,), (1,), False, {})
+    Pickler(content, protocol=2).dump({"a": tensor})
+    pickle.dump([], content, protocol=2)
+    (folder / "best.th").write_bytes(content.getvalue())
+    return folder
+
+
+def large() -> BiLMOptions:
+    """Return sizes that no test could hold in memory."""
+    return options(dim=2**15, projection_dim=2**12, n_layers=4)
+
+
+def _spread(shape: tuple[int, ...]) -> torch.Tensor:
+    """Return a tensor of any size that takes one number in a file."""
+    return torch.zeros(1).expand(shape)
+
+
+def expanded_tensors_of_a_run(folder: Path) -> Path:
+    """A biLM of ours that is large and takes a few kilobytes."""
+    with torch.device("meta"):
+        bilm = BiLM(large())
+    weights = {f"bilm.{name}": _spread(tuple(value.shape)) for name, value in bilm.state_dict().items()}
+    torch.save({**weights, "bilm._extra_state": bilm.get_extra_state().cpu()}, folder / "best.th")
+    return folder
+
+
+def expanded_tensors_of_allennlps_elmo(folder: Path) -> Path:
+    """The same under AllenNLP's own names."""
+    sizes = large()
+    assert sizes.char_cnn is not None
+    rows = allennlp_map(sizes.char_cnn, sizes.lstm, "_elmo_lstm.")
+    torch.save({name: _spread(shape) for row in rows for name, shape in row.theirs.items()}, folder / "best.th")
+    options_file = write_json(folder / "sizes.json", sizes.to_dict())
+    write_json(folder / "config.json", {"model": {"options_file": str(options_file)}})
+    return folder
+
+
+def expanded_tensors_of_many_langs(folder: Path) -> Path:
+    """The same as a model of ELMoForManyLangs with small vocabularies."""
+    many_langs = load_checkpoint(write_folder(folder, config())).options.many_langs
+    assert many_langs is not None
+    write_json(folder / "sizes.json", {**config(), "encoder": {"name": "elmo", **large().lstm.to_dict()}})
+    shapes = {name: shape for row in many_langs_map(many_langs, large().lstm) for name, shape in row.theirs.items()}
+    for file in ("encoder", "token_embedder"):
+        own = {name.removeprefix(f"{file}."): _spread(shape) for name, shape in shapes.items() if name.startswith(file)}
+        torch.save(own, folder / f"{file}.pkl")
+    return folder
+
+
+def zip_file_by_another_method(folder: Path) -> Path:
+    """Python reads a member of bzip2 to its end, whatever size is declared for it."""
+    with zipfile.ZipFile(folder / "bilm.zip", "w") as archive:
+        archive.writestr("options.json", b"{}")
+        archive.writestr("weights.hdf5", bz2.compress(bytes(2 * LARGE)))
+    content = (folder / "bilm.zip").read_bytes()
+    at = content.rindex(b"PK\x01\x02")
+    method, size = struct.pack("<H", zipfile.ZIP_BZIP2), struct.pack("<I", 1000)
+    content = content[: at + 10] + method + content[at + 12 : at + 24] + size + content[at + 28 :]
+    (folder / "bilm.zip").write_bytes(content)
+    return folder / "bilm.zip"
+
+
+def zip_file_of_zeros(folder: Path) -> Path:
+    """A member that compresses a thousandfold."""
+    with zipfile.ZipFile(folder / "144.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word.dic", bytes(LARGE))
+    return folder / "144.zip"
+
+
+def zip_file_of_many_files(folder: Path) -> Path:
+    """Each empty file takes a block of the disk, but adds nothing to the total size."""
+    with zipfile.ZipFile(folder / "144.zip", "w") as archive:
+        for number in range(1000):
+            archive.writestr(f"{number}", b"")
+    return folder / "144.zip"
+
+
+def zip_file_of_deep_folders(folder: Path) -> Path:
+    """Python's functions that delete folders are recursive."""
+    with zipfile.ZipFile(folder / "144.zip", "w") as archive:
+        archive.writestr("deep/" * 700 + "encoder.pkl", b"")
+    return folder / "144.zip"
+
+
+def _archive(folder: Path, *members: tuple[str, int, bytes, bytes]) -> Path:
+    """Write a tar file of members given by name, declared size, type and content."""
+    content = b""
+    for name, size, kind, data in members:
+        info = tarfile.TarInfo(name)
+        info.size, info.type = size, kind
+        content += info.tobuf(tarfile.GNU_FORMAT) + data + bytes(-len(data) % 512)
+    (folder / "model.tar.gz").write_bytes(gzip.compress(content))
+    return folder / "model.tar.gz"
+
+
+def tar_file_of_zeros(folder: Path) -> Path:
+    """A member that no format reads."""
+    return _archive(folder, ("of/no/use", LARGE, b"0", bytes(LARGE)), ("weights.th", 0, b"0", b""))
+
+
+def tar_file_that_goes_back(folder: Path) -> Path:
+    """Python's `tarfile` reads the second header again and again."""
+    return _archive(folder, ("config.json", 0, b"0", b""), ("weights.th", -512, b"0", b""))
+
+
+def tar_file_with_a_long_header(folder: Path) -> Path:
+    """Python's `tarfile` reads such a header into memory."""
+    return _archive(folder, ("a", 8**11 - 1, b"x", bytes(LARGE)))
+
+
+def tar_file_with_a_long_name(folder: Path) -> Path:
+    """GNU's header for long names."""
+    return _archive(folder, ("a", LARGE, b"L", b"a" * LARGE))
+
+
+def _in_folder_of_many_langs(name: str) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        write_folder(folder, config())
+        (folder / name).unlink()
+        (folder / name).symlink_to("/dev/zero")
+        return folder
+
+    return write
+
+
+def vocabulary_that_is_a_pipe(folder: Path) -> Path:
+    """Reading it waits for ever."""
+    BilmTf().write(pretrained()._replace(vocabulary=None), folder)
+    os.mkfifo(folder / "vocabulary.txt")
+    return folder
+
+
+def vocabulary_of_zeros(folder: Path) -> Path:
+    """A compressed vocabulary that is large."""
+    BilmTf().write(pretrained()._replace(vocabulary=None), folder)
+    (folder / "vocab.txt.gz").write_bytes(gzip.compress(bytes(LARGE)))
+    return folder
+
+
+def native_file(path: Path, **changes: Any) -> Path:
+    """Write a native file whose options or tensors are changed, with check sums that do not match."""
+    Native().write(pretrained(), path)
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header["__metadata__"].update({key: json.dumps(value) for key, value in changes.items() if key == "options"})
+    header |= {key: {**header[key], **value} for key, value in changes.items() if key != "options"}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[end:])
+    return path
+
+
+def contextualizer_of_many_layers(folder: Path) -> Path:
+    """Ten encoders, each of as many layers as one may have."""
+    first = {"type": "lstm", "input_size": 8, "hidden_size": 8, "num_layers": 1000, "bidirectional": True}
+    encoders = [first, *[{**first, "input_size": 16}] * 9]
+    checkpoint = pretrained()
+    sizes = BiLMOptions.from_dict(
+        {**checkpoint.options.to_dict(), "contextualizer": {"type": "compose", "encoders": encoders}}
+    )
+    Native().write(checkpoint._replace(options=sizes), folder / "bilm.safetensors")
+    return folder / "bilm.safetensors"
+
+
+def number_type_that_torch_lacks(folder: Path) -> Path:
+    """The tensor of 8 numbers is described as one of 64 numbers of 4 bits."""
+    return native_file(
+        folder / "bilm.safetensors", **{"bilm.token_encoder.projection.bias": {"dtype": "F4", "shape": [64]}}
+    )
+
+
+def complex_numbers(folder: Path) -> Path:
+    """Weights are real."""
+    return native_file(
+        folder / "bilm.safetensors", **{"bilm.token_encoder.projection.bias": {"dtype": "C64", "shape": [4]}}
+    )
+
+
+def hdf5_of_empty_datasets(folder: Path) -> Path:
+    """A file of a few kilobytes may have datasets of any shape."""
+    write_json(folder / "options.json", large().to_dict())
+    with h5py.File(folder / "weights.hdf5", "w") as file:
+        for row in bilm_tf_map(large()):
+            for name, shape in row.theirs.items():
+                file.create_dataset(name, shape, "float32")
+    return folder
+
+
+def hdf5_of_an_empty_table(folder: Path) -> Path:
+    """The number of words is taken from the table."""
+    write_json(folder / "options.json", {"lstm": options().lstm.to_dict()})
+    with h5py.File(folder / "weights.hdf5", "w") as file:
+        file.create_dataset("embedding", (10**12, 8), "float32")
+    return folder
+
+
+def _hdf5_with(write: Callable[[h5py.File], None]) -> Callable[[Path], Path]:
+    def attack(folder: Path) -> Path:
+        BilmTf().write(pretrained(), folder)
+        with h5py.File(folder / "weights.hdf5", "r+") as file:
+            if "CNN_proj/b_proj" in file:
+                del file["CNN_proj/b_proj"]
+            write(file)
+        return folder
+
+    return attack
+
+
+def _external(file: h5py.File) -> None:
+    file.create_dataset("CNN_proj/b_proj", (8,), "float32", external=[("/dev/zero", 0, 32)])
+
+
+def _virtual(file: h5py.File) -> None:
+    layout = h5py.VirtualLayout((8,), "float32")
+    layout[:] = h5py.VirtualSource("/dev/zero", "any", (8,))
+    file.create_virtual_dataset("CNN_proj/b_proj", layout)
+
+
+def _link(file: h5py.File) -> None:
+    file["of/no/use"] = h5py.ExternalLink("/dev/zero", "b_carry")
+
+
+def _circle(file: h5py.File) -> None:
+    file["circle/again"] = file["circle"] if "circle" in file else file.create_group("circle")
+    file["circle/more"] = file["circle"]
+
+
+def _strings(file: h5py.File) -> None:
+    file.create_dataset("CNN_proj/b_proj", data=np.array(["text"] * 8, "S9"))
+
+
+def description_of_another_type(folder: Path) -> Path:
+    """The description of the biLM is a list."""
+    torch.save({**language_model_weights(pretrained()), "bilm._extra_state": [1, 2]}, folder / "best.th")
+    return folder
+
+
+ATTACKS: dict[str, Callable[[Path], Path]] = {
+    **{
+        attack.__name__: attack
+        for attack in (
+            pickle_that_allocates,
+            old_pickle_that_allocates,
+            pickle_that_runs_code,
+            pickle_of_many_instructions,
+            pickle_behind_a_false_end,
+            compressed_pickle,
+            pickle_whose_members_share_their_bytes,
+            old_pickle_that_claims_numbers,
+            expanded_tensors_of_a_run,
+            expanded_tensors_of_allennlps_elmo,
+            expanded_tensors_of_many_langs,
+            zip_file_by_another_method,
+            zip_file_of_zeros,
+            zip_file_of_many_files,
+            zip_file_of_deep_folders,
+            tar_file_of_zeros,
+            tar_file_that_goes_back,
+            tar_file_with_a_long_header,
+            tar_file_with_a_long_name,
+            vocabulary_that_is_a_pipe,
+            vocabulary_of_zeros,
+            contextualizer_of_many_layers,
+            number_type_that_torch_lacks,
+            complex_numbers,
+            hdf5_of_empty_datasets,
+            hdf5_of_an_empty_table,
+            description_of_another_type,
+        )
+    },
+    **{f"endless_{name}": _in_folder_of_many_langs(name) for name in ("word.dic", "char.dic", "sizes.json")},
+    "hdf5_external": _hdf5_with(_external),
+    "hdf5_virtual": _hdf5_with(_virtual),
+    "hdf5_link": _hdf5_with(_link),
+    "hdf5_circle": _hdf5_with(_circle),
+    "hdf5_strings": _hdf5_with(_strings),
+}
