@@ -26,7 +26,10 @@ from elmo_plugin.compat.configs import (  # noqa: E402
     suggest_names,
 )
 from elmo_plugin.compat.files import repair_recovery_after_the_last_epoch, write_files_atomically  # noqa: E402
-from elmo_plugin.compat.initializers import keep_weights_of_bilms  # noqa: E402
+from elmo_plugin.compat.initializers import (  # noqa: E402
+    keep_weights_of_bilms,
+    warn_of_regexes_without_parameters,
+)
 from elmo_plugin.compat.interpret import repair_hotflip, repair_influence, repair_saliency  # noqa: E402
 from elmo_plugin.compat.libraries import (  # noqa: E402
     repair_device_numbers,
@@ -67,6 +70,7 @@ def apply_repairs() -> None:
     suggest_names()
     repair_pretrained_modules()
     keep_weights_of_bilms()
+    warn_of_regexes_without_parameters()
     print_metrics_of_evaluate()
     use_overrides()
     include_without_extras()

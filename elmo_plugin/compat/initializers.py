@@ -1,12 +1,16 @@
-"""Repair of how AllenNLP initializes a model that holds a biLM."""
+"""Repairs of how AllenNLP applies the regexes of a config to a model that holds a biLM."""
 
+import functools
 import logging
+import re
 from collections import defaultdict
 from copy import copy
 from functools import partial
-from typing import Any
+from typing import Any, Optional
 
+from allennlp.models import Model
 from allennlp.nn.initializers import InitializerApplicator, PretrainedModelInitializer
+from allennlp.training import GradientDescentTrainer
 from torch import Tensor, nn
 
 from elmo_plugin.compat.patching import Function, replace_once
@@ -55,3 +59,32 @@ def keep_weights_of_bilms() -> None:
             )
 
     replace_once(InitializerApplicator, "__call__", initialize)
+
+
+def warn_of_regexes_without_parameters() -> None:
+    """Warn before training of each regex of `regularizer` and `no_grad` that has no effect.
+
+    Symptom: with a name that the model does not have, the penalty is 0, or the parameters are trained, without any
+    message. Cause: AllenNLP warns only of the regexes of initializers and parameter groups.
+    Guard: models without a biLM are trained as before, and so is every other model.
+    """
+    original = GradientDescentTrainer.from_partial_objects.__func__  # type: ignore[attr-defined]
+    if hasattr(original, "_repaired"):
+        return
+
+    @functools.wraps(original)
+    def from_partial_objects(
+        cls: type[GradientDescentTrainer], model: Model, *args: Any, no_grad: Optional[list[str]] = None, **kwargs: Any
+    ) -> Any:
+        if any(getattr(part, "keeps_weights", False) for part in model.modules()):
+            trained = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+            for regex, _ in model._regularizer._regularizers if model._regularizer else []:
+                if not any(re.search(regex, name) for name, is_trained in trained.items() if is_trained):
+                    logger.warning("'regularizer': the regex '%s' matches no parameter that is trained", regex)
+            for regex in no_grad or []:
+                if not any(re.search(regex, name) for name in trained):
+                    logger.warning("'no_grad': the regex '%s' matches no parameter", regex)
+        return original(cls, model, *args, no_grad=no_grad, **kwargs)
+
+    from_partial_objects._repaired = True  # type: ignore[attr-defined]
+    GradientDescentTrainer.from_partial_objects = classmethod(from_partial_objects)  # type: ignore[assignment]

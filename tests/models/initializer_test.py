@@ -2,14 +2,27 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from allennlp.models import Model
 from torch import Tensor
 
-from tests.models.configs import stock_tagger
-from tests.task_oracles import TOWNS, Config, D, bilm_files, build_model, experiment, tagger, tags_reader
+from elmo_plugin.compat import initializers
+from tests.models.configs import ELMO, stock_tagger
+from tests.task_oracles import (
+    TOWNS,
+    Config,
+    D,
+    bilm_files,
+    build_model,
+    experiment,
+    lstm,
+    tagger,
+    tags_reader,
+    train,
+)
 
 REGEXES = [
     [".*weight_ih.*", {"type": "xavier_uniform"}],
@@ -65,3 +78,24 @@ def test_the_lstm_of_a_task_is_initialized_even_if_it_is_elmos(tmp_path: Path) -
     _, task = weights(build(config, [["^encoder", {"type": "constant", "val": 0.25}]], prevent=("weight_hr",)))
     of_lstm = {name: value for name, value in task.items() if name.startswith("encoder")}
     assert of_lstm and all(bool((value == 0.25).all()) != ("weight_hr" in name) for name, value in of_lstm.items())
+
+
+@pytest.mark.parametrize("kind", ["elmo_tagger", "simple_tagger"])
+def test_regexes_that_match_no_trained_parameter_are_warned_of_once(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []  # AllenNLP's training takes pytest's log handlers away
+    monkeypatch.setattr(initializers.logger, "warning", lambda text, *values: said.append(text % values))
+    model: Any = tagger(ELMO)
+    if kind == "simple_tagger":
+        embedder = {"token_embedders": {"elmo": {"type": "elmo", **ELMO}}}
+        model = {"type": kind, "encoder": lstm(D), "text_field_embedder": embedder}
+    penalty = {"type": "l2", "alpha": 1.0}
+    model["regularizer"] = {"regexes": [[name, penalty] for name in ("scalar_mix_0", "mixes.0", "bilm", "encoder")]}
+    reader = tags_reader(token_indexers={"elmo": {"type": "elmo_characters"}})
+    train(experiment(model, reader, TOWNS, num_epochs=1, no_grad=["_elmo_lstm", "gamma", "bilm"]), tmp_path / "run")
+    assert said == [
+        "'regularizer': the regex 'mixes.0' matches no parameter that is trained",
+        "'regularizer': the regex 'bilm' matches no parameter that is trained",
+        "'no_grad': the regex '_elmo_lstm' matches no parameter",
+    ]
