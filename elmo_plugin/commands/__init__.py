@@ -7,6 +7,7 @@ from elmo_plugin.commands.embed_corpus import EmbedCorpus
 from elmo_plugin.commands.endings import end_training
 from elmo_plugin.commands.minimal_pairs import MinimalPairs
 from elmo_plugin.commands.nearest_contexts import NearestContexts
+from elmo_plugin.commands.prepare_text import PrepareText
 from elmo_plugin.commands.probe_layers import ProbeLayers
 from elmo_plugin.commands.report_elmo import ReportElmo
 from elmo_plugin.commands.serve_elmo import ServeElmo
@@ -17,6 +18,7 @@ __all__ = [
     "EmbedCorpus",
     "MinimalPairs",
     "NearestContexts",
+    "PrepareText",
     "ProbeLayers",
     "ReportElmo",
     "ServeElmo",

@@ -10,7 +10,7 @@ from elmo_plugin.pretraining.pretrained import load_language_model, sentence_log
 from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
 from elmo_plugin.pretraining.schedule import WarmUpCosine
 from elmo_plugin.pretraining.sentence_batches import SentenceBatches
-from elmo_plugin.pretraining.shards import TextShardsReader
+from elmo_plugin.pretraining.shards import TextShardsReader, find_shards
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax
 from elmo_plugin.pretraining.stop_and_recover import stop_and_recover
 from elmo_plugin.pretraining.unrolled_streams import UnrolledStreams
@@ -32,6 +32,7 @@ __all__ = [
     "TextShardsReader",
     "UnrolledStreams",
     "WarmUpCosine",
+    "find_shards",
     "load_language_model",
     "sentence_log_probabilities",
 ]

@@ -22,6 +22,7 @@ from elmo_plugin.text.code_points import (
 from elmo_plugin.text.indexers import ManyLangsIndexer
 from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
 from elmo_plugin.text.predictor_input import instance_words, read_line, read_question, without_lone_surrogates
+from elmo_plugin.text.raw_text import SentenceSplitter, paragraphs
 from elmo_plugin.text.sentences import token_lists
 from elmo_plugin.text.text_file import OpenText, TextFile
 from elmo_plugin.text.tokenizer import AsciiSpacesTokenizer, JustTabsTokenizer, SpacyBlankTokenizer, as_tokens
@@ -41,6 +42,7 @@ __all__ = [
     "JustTabsTokenizer",
     "ManyLangsIndexer",
     "OpenText",
+    "SentenceSplitter",
     "SpacyBlankTokenizer",
     "TextFile",
     "as_tokens",
@@ -51,6 +53,7 @@ __all__ = [
     "fit_width",
     "instance_words",
     "length_batches",
+    "paragraphs",
     "read_line",
     "read_question",
     "spellings",
