@@ -1,7 +1,7 @@
 """COMMAND LINES → CALLS: subcommands of `allennlp`. Each parses its arguments, calls one function and prints."""
 
 from elmo_plugin.commands.check_data import CheckData
-from elmo_plugin.commands.console import adapt_console
+from elmo_plugin.commands.console import adapt_console, is_command, other_plugins
 from elmo_plugin.commands.convert_elmo import ConvertElmo
 from elmo_plugin.commands.embed_corpus import EmbedCorpus
 from elmo_plugin.commands.endings import end_training
@@ -26,5 +26,6 @@ __all__ = [
     "end_training",
 ]
 
-adapt_console()
-end_training()
+if is_command() and not other_plugins():
+    adapt_console()
+    end_training()

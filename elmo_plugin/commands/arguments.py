@@ -1,6 +1,7 @@
 """How each command is added to `allennlp`, the arguments that several commands share, and the types of their values."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +25,8 @@ def add_command(
     """Add a command. Its help shows one line about it, a minimal example, its arguments, and then further examples.
 
     `run` gets the parsed arguments. A `ConfigurationError` or an `OSError` from it ends the command with one line and
-    exit code 1. Options reject an empty value, which an unset shell variable gives, and huge numbers.
+    exit code 1, or with its traceback if `ALLENNLP_DEBUG` is set. Options reject an empty value, which an unset shell
+    variable gives, and huge numbers.
     """
     parser = parsers.add_parser(
         name,
@@ -45,6 +47,8 @@ def _run(name: str, run: Callable[[argparse.Namespace], None], args: argparse.Na
     try:
         run(args)
     except (ConfigurationError, OSError) as error:
+        if os.environ.get("ALLENNLP_DEBUG"):
+            raise
         sys.exit(f"{name}: {error}")
 
 

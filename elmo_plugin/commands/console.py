@@ -5,11 +5,14 @@ import os
 import re
 import sys
 import tarfile
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from allennlp.commands import ArgumentParserWithDefaults
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.plugins import DEFAULT_PLUGINS, discover_plugins
 
 SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (ConfigurationError, ""),
@@ -43,14 +46,21 @@ def is_command() -> bool:
     return is_module or "allennlp.__main__" in sys.modules
 
 
+def other_plugins() -> set[str]:
+    """Return the plugins that this `allennlp` command also loads. Their output and their errors stay as they are."""
+    included = {value for option, value in pairwise(sys.argv) if option == "--include-package"}
+    ours_and_allennlps = (__name__.partition(".")[0], *DEFAULT_PLUGINS)
+    return {name for name in {*discover_plugins(), *included} if name.partition(".")[0] not in ours_and_allennlps}
+
+
 def adapt_console() -> None:
-    """Let the `allennlp` command print only warnings and results, and one line for an error in the user's input.
+    """Let the command line print only warnings and results, and one line for an error in the user's input.
 
     `out.log` still gets every message of level INFO, and the traceback. AllenNLP's own switches print them, too:
     `ALLENNLP_LOG_LEVEL=INFO` the messages, and `ALLENNLP_DEBUG=1` all messages and the traceback. Exceptions that are
     not in `SHORT` keep their traceback.
     """
-    if not is_command() or os.environ.get("ALLENNLP_DEBUG"):
+    if os.environ.get("ALLENNLP_DEBUG"):
         return
     prepare_logging = allennlp_logging.prepare_global_logging
 
@@ -68,6 +78,17 @@ def adapt_console() -> None:
 
     allennlp_logging.prepare_global_logging = prepare_global_logging
     adapt()
+    show_usage_and_error = ArgumentParserWithDefaults.error
+
+    def error(parser: ArgumentParserWithDefaults, message: str) -> NoReturn:
+        if "invalid choice: 'elmo'" in message:
+            message = (
+                "the command 'elmo' was removed in AllenNLP 1.0; this one takes the same arguments: allennlp "
+                "embed-corpus INPUT OUTPUT --all | --top | --average (add --format hdf5 unless OUTPUT ends in .hdf5)"
+            )
+        show_usage_and_error(parser, message)
+
+    ArgumentParserWithDefaults.error = error  # type: ignore[method-assign, assignment]
 
 
 def _install_hook() -> None:

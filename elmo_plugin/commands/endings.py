@@ -11,7 +11,6 @@ from allennlp.commands import train
 from tqdm import tqdm
 
 from elmo_plugin.commands.arguments import refuse_folder
-from elmo_plugin.commands.console import is_command
 
 
 def say_written(path: Path, what: str, then: str) -> None:
@@ -45,8 +44,6 @@ def say_trained(folder: Path) -> None:
 
 def end_training() -> None:
     """Let `allennlp train` print its best metrics and what it wrote at the end; AllenNLP only logs them."""
-    if not is_command():
-        return
     original = train.train_model_from_file
 
     @functools.wraps(original)

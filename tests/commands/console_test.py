@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -9,21 +11,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from allennlp.commands import ArgumentParserWithDefaults
 from allennlp.commands import train as train_command
 from allennlp.common import Params
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.commands import console, endings
+from tests.commands.alone import run
 from tests.elmo.small_elmo import RANDOM
 from tests.task_oracles import TOWNS, allennlp, experiment, lstm, tagger, tags_reader, word_embedder
 
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Treat this process as the command `allennlp`, and restore hooks and handlers afterwards."""
-    for module in (console, endings):
-        monkeypatch.setattr(module, "is_command", lambda: True)
+    """Restore hooks and handlers afterwards."""
+    monkeypatch.setattr(ArgumentParserWithDefaults, "error", ArgumentParserWithDefaults.error)
     monkeypatch.setattr(allennlp_logging, "prepare_global_logging", allennlp_logging.prepare_global_logging)
     monkeypatch.setattr(train_command, "train_model_from_file", train_command.train_model_from_file)
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
@@ -112,6 +115,66 @@ def test_other_errors_keep_their_traceback(
     console.adapt_console()
     sys.excepthook(type(error), error, None)
     assert not capsys.readouterr().err.startswith("allennlp: ")
+
+
+@pytest.mark.usefixtures("command")
+def test_the_retired_command_names_its_successor(capsys: pytest.CaptureFixture[str]) -> None:
+    console.adapt_console()
+    with pytest.raises(SystemExit) as ended:
+        allennlp("elmo", "sentences.txt", "vectors.hdf5", "--all")
+    assert ended.value.code == 2 and "allennlp embed-corpus INPUT OUTPUT" in capsys.readouterr().err
+
+
+def test_debugging_shows_the_traceback_of_our_own_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit, match="nowhere"):
+        run("embed-corpus", "nowhere", "vectors.hdf5")
+    monkeypatch.setenv("ALLENNLP_DEBUG", "1")
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        run("embed-corpus", "nowhere", "vectors.hdf5")
+
+
+def test_other_plugins_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("allennlp.common.plugins.GLOBAL_PLUGINS_FILENAME", "nowhere")
+    Path(".allennlp_plugins").write_text("elmo_plugin\nallennlp_models\n")
+    monkeypatch.setattr(sys, "argv", ["allennlp", "train", "--include-package", "elmo_plugin.models"])
+    assert console.other_plugins() == set()
+    monkeypatch.setattr(sys, "argv", ["allennlp", "train", "--include-package", "mine.models"])
+    Path(".allennlp_plugins").write_text("elmo_plugin\nother\n")
+    assert console.other_plugins() == {"other", "mine.models"}
+
+
+OTHER_PLUGIN = """
+import logging
+from allennlp.commands import Subcommand
+
+@Subcommand.register("other")
+class Other(Subcommand):
+    def add_subparser(self, parser):
+        added = parser.add_parser(self.name)
+        added.set_defaults(func=run)
+        return added
+
+def run(args):
+    print("a result")
+    logging.getLogger("other").info("a message")
+    raise OSError("a mistake")
+"""
+
+
+@pytest.mark.slow
+def test_another_plugin_prints_what_it_prints_without_this_package(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text(OTHER_PLUGIN)
+    printed = []
+    for plugins in ("other\n", "elmo_plugin\nother\n"):
+        (tmp_path / ".allennlp_plugins").write_text(plugins)
+        environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+        command = [sys.executable, "-m", "allennlp", "other"]
+        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        lines = [re.sub(r"^[-\d]+ [:,\d]+", "", line) for line in result.stdout.splitlines()]
+        facts = ("INFO - other - a message" in result.stderr, "Traceback" in result.stderr)
+        printed.append(([line for line in lines if "Plugin" not in line], *facts))
+    assert printed[0] == printed[1] == (["a result"], True, True)
 
 
 @pytest.fixture
