@@ -10,7 +10,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, CharacterLevelEncoder, ManyLangsEncoder, warm_up
+from elmo_plugin.bilm import BiLM, CharacterLevelEncoder, ManyLangsEncoder, description_to_tensor, warm_up
 from elmo_plugin.checkpoints import Checkpoint, Location, SavedSoftmax, load_checkpoint
 from tests.oracles import SENTENCES, lively, options
 
@@ -56,7 +56,7 @@ def language_model_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
     if checkpoint.softmax is None:
         return {**bilm, "bilm._extra_state": description}
     softmax = {f"softmax.{name}": value for name, value in checkpoint.softmax.state_dict.items()}
-    config = torch.tensor(list(json.dumps(checkpoint.softmax.config).encode()), dtype=torch.uint8)
+    config = description_to_tensor(checkpoint.softmax.config)
     return {**bilm, "bilm._extra_state": description, **softmax, "softmax._extra_state": config}
 
 

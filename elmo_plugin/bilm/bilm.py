@@ -1,7 +1,6 @@
 """The biLM: the token vectors and LSTM layers of whole sentences, with `<S>` and `</S>` around each."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple, Optional
 
 import torch
@@ -256,8 +255,6 @@ class BiLM(nn.Module):
             options, _ = read_extra_state(state)
         except (AttributeError, KeyError, ValueError, ConfigurationError) as error:
             raise ConfigurationError(f"the biLM's '_extra_state' in the state dict: {error}") from error
-        if options.contextualizer is None:  # earlier versions of this package did not store it
-            options = replace(options, contextualizer=self.options.contextualizer)
         if options != self.options:
             raise ConfigurationError(
                 f"the biLM's '_extra_state' in the state dict: expected {self.options}, got {options}"

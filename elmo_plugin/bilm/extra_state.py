@@ -28,25 +28,21 @@ def description_to_tensor(description: Mapping[str, Any]) -> Tensor:
 
 
 def tensor_to_description(state: Tensor) -> dict[str, Any]:
-    """Read a tensor of `description_to_tensor`, or the bytes of a JSON text, which earlier versions wrote.
+    """Read a tensor of `description_to_tensor`.
 
     Raises `ValueError` for other numbers, such as the mean of two descriptions that differ.
     """
     numbers = state.detach().cpu().double().round().numpy()
-    if numbers.ndim != 1 or not ((numbers >= 0) & (numbers <= 255)).all():
+    if numbers.ndim != 1 or not ((numbers >= 0) & (numbers <= 15)).all():
         raise ValueError(f"expected the digits of a description, got a tensor of shape {tuple(state.shape)}")
-    octets = numbers.astype(np.uint8)
-    if octets.max(initial=0) > 15:
-        text = octets.tobytes()
-    else:
-        pairs = octets[: len(octets) // 2 * 2].reshape(-1, 2)
-        packed = (pairs[:, 0] << 4 | pairs[:, 1]).tobytes()
-        expected_sum, text = packed[:SUM_BYTES], packed[SUM_BYTES:]
-        if expected_sum != zlib.crc32(text).to_bytes(SUM_BYTES, "big") or not text:
-            raise ValueError(
-                "the description of the weights is damaged, or the mean of different descriptions: average only models "
-                "of equal sizes that come from the same source"
-            )
+    pairs = numbers[: len(numbers) // 2 * 2].astype(np.uint8).reshape(-1, 2)
+    packed = (pairs[:, 0] << 4 | pairs[:, 1]).tobytes()
+    expected_sum, text = packed[:SUM_BYTES], packed[SUM_BYTES:]
+    if expected_sum != zlib.crc32(text).to_bytes(SUM_BYTES, "big") or not text:
+        raise ValueError(
+            "the description of the weights is damaged, or the mean of different descriptions: average only models "
+            "of equal sizes that come from the same source"
+        )
     description = parse_json(text.decode())
     if not isinstance(description, dict):
         raise ValueError(f"expected the description to be an object, got a {type(description).__name__}")

@@ -1,6 +1,5 @@
 """Users average, cast and compare state dicts. The description of a module in its state dict survives that."""
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -88,15 +87,6 @@ def test_the_mean_of_different_archives_names_file_and_key(tmp_path: Path) -> No
     torch.save(OPERATIONS["mean"](states), tmp_path / "weights.th")
     with pytest.raises(ConfigurationError, match=r"weights\.th', 'bilm._extra_state': .*differ"):
         archived_checkpoint(str(tmp_path), "2", "weights.th")
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.bfloat16])
-def test_the_bytes_of_earlier_versions_are_read(dtype: torch.dtype) -> None:
-    bilm = BiLM(options(), source="old")
-    description = json.dumps({"options": bilm.options.to_dict(), "source": "old"}).encode()
-    state = torch.tensor([*description], dtype=dtype)
-    assert read_extra_state(state) == (bilm.options, "old")
-    bilm.load_state_dict({**bilm.state_dict(), "_extra_state": state})
 
 
 @pytest.mark.parametrize(
