@@ -36,12 +36,14 @@ class ElmoOutput(dict[str, Any]):
     @property
     def representations(self) -> list[Tensor]:
         """Return one representation (B, T, output dim) per mix."""
-        return cast(list[Tensor], self["elmo_representations"])
+        representations: list[Tensor] = self["elmo_representations"]
+        return representations
 
     @property
     def mask(self) -> Tensor:
         """Return the mask (B, T)."""
-        return cast(Tensor, self["mask"])
+        mask: Tensor = self["mask"]
+        return mask
 
 
 class Elmo(nn.Module, Registrable):
@@ -243,9 +245,10 @@ class Elmo(nn.Module, Registrable):
         ids of cached words, the indices in `vocab_to_cache`: they give the characters of a token that has none in
         `inputs`. A word of which `inputs` has the characters is computed from those, even if its id means "unknown".
         """
-        if word_inputs is not None and self.bilm.token_encoder.input_dims == 3:
+        input_dims = self.bilm.token_encoder.input_dims
+        if word_inputs is not None and input_dims == 3:
             inputs = self._with_cached_words(inputs, word_inputs)  # (B, T, C)
-        ids, batch = merge_batch_dimensions(inputs, self.bilm.token_encoder.input_dims)  # (B, T, ·)
+        ids, batch = merge_batch_dimensions(inputs, input_dims)  # (B, T, ·)
         layers, mask = self.layers(ids)  # (L, B, T + 2, D), (B, T + 2)
         representations = [mix(layers, mask) for mix in self.mixes]  # (B, T + 2, output dim) each
         if not self.keep_sentence_boundaries:
@@ -285,13 +288,15 @@ class Elmo(nn.Module, Registrable):
 
         Gradients reach the biLM if any of its parameters asks for them, or if its token layer is exposed.
         """
-        bilm, is_trained = self.bilm, self.bilm.is_trained
+        bilm, cache = self.bilm, self.sentence_cache
+        is_trained = (self.training or torch.is_grad_enabled() or cache is not None) and bilm.is_trained
         has_dropout = is_trained and self.training
         if bilm.training != has_dropout:
             bilm.train(has_dropout)  # for the dropout of a contextualizer; the LSTMs have none here
-        warn_of_fallback(bilm.weight.device, bilm.precision)
-        if self.sentence_cache is not None and not is_trained:
-            layers, mask = self.sentence_cache.layers(ids, bilm, self.initial_state)
+        if bilm.precision != "float32":
+            warn_of_fallback(bilm.weight.device, bilm.precision)
+        if cache is not None and not is_trained:
+            layers, mask = cache.layers(ids, bilm, self.initial_state)
         else:
             with torch.set_grad_enabled(torch.is_grad_enabled() and (is_trained or bilm.token_layer is not None)):
                 layers, mask, state = bilm(ids, self.initial_state.before(bilm, ids.size(0), bilm.weight))
