@@ -5,10 +5,13 @@ import json
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
+from contextlib import ExitStack, suppress
 from http.client import HTTPConnection, HTTPException
 from time import perf_counter
 from typing import Any, NamedTuple, Optional
@@ -27,14 +30,19 @@ empty or with lone surrogates or words of 300 bytes. The others are invalid: not
 deep, or broken off.
 
 Every answer to a valid request is compared with the predictor alone, one sentence at a time. The table has the requests
-per second, the latency, the statuses, the largest difference, and the memory before and after. The exit code is 1 if a
-valid request gets a wrong answer or none, or if an invalid one gets an answer or a traceback.
+per second, the latency, the statuses, the largest difference, and the memory before and after.
+
+Then connections that send nothing or half a header are held open while valid requests are sent, and at last the server
+gets SIGTERM while all clients wait for answers. The exit code is 1 if a valid request gets a wrong answer or none, or
+if an invalid one gets an answer or a traceback.
 
   python -m benchmarks.serve runs/demo/model.tar.gz --requests 4000
 """
 MOST_DIFFERENCE = 1e-4
 """The largest allowed difference between a sentence's answers in a batch and alone, relative for numbers above 1."""
 QUARTERS = 4
+HALF = b"POST /tag HTTP/1.1\r\nHost: 127."
+CROWD_REQUESTS = 20
 SCRIPTS = (
     "Greta sailed to Port Orrin .",
     "日本語 の 文",
@@ -229,6 +237,61 @@ def under_load(load: Load, right: list[Right], requests: int, clients: int, seed
     load.duration += perf_counter() - start
 
 
+def crowd(server: Server, load: Load, right: list[Right], n_connections: int) -> list[list[str]]:
+    """Send valid requests while other connections send nothing or half a header, and wait until those are closed."""
+    n_before = len(load.seconds)
+    with ExitStack() as stack:
+        held = []
+        for number in range(n_connections):
+            held.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=120)))
+            held[-1].sendall(HALF if number % 2 else b"")
+        start = perf_counter()
+        for request in right[:CROWD_REQUESTS]:
+            load.ask_right(request)
+        memory = server.memory()
+        for connection in held:
+            with suppress(ConnectionResetError):
+                connection.recv(1)
+        closed = perf_counter() - start
+    seconds = sorted(load.seconds[n_before:])
+    return [
+        ["connections without a request", f"{n_connections:,}, closed within {closed:.0f} s"],
+        ["a right request among them, median and slowest", f"{_at(seconds, 0.5)} and {_at(seconds, 1)} ms"],
+        ["MiB with these connections", f"{memory:,.0f}"],
+    ]
+
+
+def stop_under_load(server: Server, load: Load, right: list[Right], n_clients: int) -> tuple[int, list[list[str]]]:
+    """Send SIGTERM while all clients wait for answers. Each gets its answer, or no connection."""
+    refused: list[str] = []
+    n_before = len(load.seconds)
+
+    def ask(first: int) -> None:
+        for request in right[first:] + right[:first]:
+            try:
+                load.ask_right(request)
+            except ConnectionError as error:
+                refused.append(type(error).__name__)
+                return
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(n_clients)]
+    for thread in threads:
+        thread.start()
+    time.sleep(1)
+    start = perf_counter()
+    code = server.stop()
+    seconds = perf_counter() - start
+    for thread in threads:
+        thread.join()
+    answered = (
+        f"{len(load.seconds) - n_before}, then {', '.join(f'{n} {name}' for name, n in Counter(refused).items())}"
+    )
+    return code, [
+        ["SIGTERM under load: exit code and seconds", f"{code}, {seconds:.1f} s"],
+        ["SIGTERM under load: answers before the end", answered],
+    ]
+
+
 def measure(args: argparse.Namespace) -> tuple[Table, bool]:
     """Return the table of a run, and whether every answer was right."""
     right = right_requests(load_served(args.model), args.questions, random.Random(0))
@@ -239,20 +302,24 @@ def measure(args: argparse.Namespace) -> tuple[Table, bool]:
         for quarter in range(QUARTERS):
             under_load(load, right, args.requests // QUARTERS, args.clients, str(quarter))
             memory.append(server.memory())
+        seconds, n_requests, duration = sorted(load.seconds), sum(load.statuses.values()), load.duration
+        more = crowd(server, load, right, args.connections)
         peak = server.memory("VmHWM")
+        code, stopping = stop_under_load(server, load, right, args.clients)
     finally:
-        code = server.stop()
-    seconds = sorted(load.seconds)
+        server.process.kill()
     rows = [
-        ["requests", f"{sum(load.statuses.values()):,}"],
-        ["requests/s", f"{sum(load.statuses.values()) / load.duration:.1f}"],
+        ["requests", f"{n_requests:,}"],
+        ["requests/s", f"{n_requests / duration:.1f}"],
         ["a right request, median and 99th percentile", f"{_at(seconds, 0.5)} and {_at(seconds, 0.99)} ms"],
         *([f"status, {name}", f"{count:,}"] for name, count in sorted(load.statuses.items())),
         ["wrong answers", f"{len(load.wrong):,}"],
-        ["equal bit for bit", f"{load.equal:,} of {len(seconds):,}"],
+        ["equal bit for bit", f"{load.equal:,} of {len(load.seconds):,}"],
         ["largest difference of the others", f"{load.difference:.1e}"],
         ["MiB before, after each quarter, peak", ", ".join(f"{each:,.0f}" for each in [*memory, peak])],
-        ["lines in the log of the server, exit code after SIGTERM", f"{len(server.log)}, {code}"],
+        *more,
+        *stopping,
+        ["lines in the log of the server", f"{len(server.log)}"],
     ]
     for line in [*load.wrong[:10], *server.log[:20]]:
         print(line.rstrip(), file=sys.stderr)
@@ -285,6 +352,7 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     add("model", metavar="MODEL", help="as for `allennlp serve-elmo`")
     add("--requests", type=count, default=2000, metavar="N", help="default: 2000")
     add("--clients", type=count, default=8, metavar="N", help="default: 8")
+    add("--connections", type=count, default=1000, metavar="N", help="without a request; default: 1000")
     add("--questions", type=count, default=200, metavar="N", help="different valid requests; default: 200")
     args = parser.parse_args(arguments)
     if args.requests < QUARTERS * args.clients:

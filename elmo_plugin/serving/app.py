@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from importlib.util import find_spec
 from math import prod
 from typing import Annotated, Any, Optional, Union
 
@@ -70,7 +71,11 @@ def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optiona
         redirect_slashes=False,
         exception_handlers=HANDLERS,
     )
-    app.state.in_progress = 0
+    app.state.in_progress, app.state.observe = 0, lambda *request: None
+    if find_spec("prometheus_client") is not None:
+        from elmo_plugin.serving.metrics import add_metrics
+
+        add_metrics(app)
 
     async def read(texts: Sequence[Text]) -> list[list[str]]:
         """Split raw text into words. Raises `HTTPException` for too many or too long ones."""

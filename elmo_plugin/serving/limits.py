@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import Annotated
 
 from allennlp.common.checks import ConfigurationError
-from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -15,8 +14,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOG = logging.getLogger(__name__)
-PROBES = ("/health", "/ready")
-"""The paths that are answered even if the server is busy."""
+PROBES = ("/health", "/ready", "/metrics")
+"""The paths that are answered even if the server is busy, and that are neither logged nor counted."""
 PIECE = 2**16
 """An answer is sent in pieces of this many bytes, each when its reader has taken the one before."""
 MOST_DRAINED = 2**24
@@ -100,7 +99,8 @@ class Guard:
     """The outermost layer of the application: it bounds what requests take, and writes a line for each to the log.
 
     It answers 503 when busy, 413 to large requests, 408 to slow ones, and 400 to those whose end is ambiguous.
-    `app.state.in_progress` is the number of requests that are being answered.
+    `app.state.in_progress` is the number of requests that are being answered, and `app.state.observe` is told the path,
+    the status and the seconds of each request.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -112,24 +112,26 @@ class Guard:
         if scope["type"] != "http" or scope["path"] in PROBES:
             await self.app(scope, receive, send)
             return
-        start, status = perf_counter(), 0
+        state, start, status = scope["app"].state, perf_counter(), 500
 
         async def send_and_note(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
 
-        application: FastAPI = scope["app"]
-        if application.state.in_progress >= self.limits.requests:
-            message = f"expected at most {self.limits.requests} requests at the same time; try again later"
-            await error_answer(503, message)(scope, receive, send_and_note)
-            return
-        application.state.in_progress += 1
+        is_busy = state.in_progress >= self.limits.requests
+        state.in_progress += 1
         try:
-            await self._answer(scope, receive, send_and_note)
+            if is_busy:
+                message = f"expected at most {self.limits.requests} requests at the same time; try again later"
+                await error_answer(503, message)(scope, receive, send_and_note)
+            else:
+                await self._answer(scope, receive, send_and_note)
         finally:
-            application.state.in_progress -= 1
-            LOG.info('"%s %s" %d, %.3f s', scope["method"], scope["path"], status or 500, perf_counter() - start)
+            state.in_progress -= 1
+            seconds = perf_counter() - start
+            LOG.info('"%s %s" %d, %.3f s', scope["method"], scope["path"], status, seconds)
+            state.observe(scope["path"], status, seconds)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)

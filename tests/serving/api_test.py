@@ -1,6 +1,5 @@
 """The API against the predictors and the embedder alone, and every wrong request as one line of JSON."""
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,17 +72,23 @@ def test_vectors_are_never_cut(opinions: ServedModel) -> None:
     assert found["tokens"] == ["a", "quiet", ",", "funny", "film"] and len(found["vectors"]) == 5
 
 
-def test_log_probabilities_and_vectors_are_those_of_the_library(bilm_client: Client) -> None:
-    scorer = BiLMPredictor(load_language_model("english-tiny"), TextShardsReader())
-    embedder = elmo_plugin.load("english-tiny")
-    scores = bilm_client.answers("/log-probabilities", *SENTENCES)
-    for mix, shape in {"all": (3, -1, 512), "average": (-1, 512)}.items():
-        vectors = bilm_client.answers("/embed", *SENTENCES, mix=mix)
-        for found, score, sentence in zip(vectors, scores, SENTENCES, strict=True):
-            assert isinstance(sentence, str) or found["tokens"] == sentence
-            assert_close(score, scorer.predict_json({"tokens": found["tokens"]}))
-            (wanted,) = (embedder if mix == "all" else embedder.with_mix(mix)).embed([found["tokens"]])
-            assert np.allclose(np.reshape(found["vectors"], shape), wanted.reshape(shape), atol=1e-5)
+def test_log_probabilities_and_vectors_are_those_of_the_library() -> None:
+    """A biLM and its softmax, held once."""
+    path = str(FILES / "bilm.tar.gz")
+    scorer = BiLMPredictor(load_language_model(path), TextShardsReader())
+    embedder = elmo_plugin.load(path)
+    served = load_served(path)
+    assert served.language_model is not None and served.label_task is None
+    assert {each.elmo.bilm for each in served.embedders.values()} == {served.language_model._model.bilm}
+    with serving(served) as client:
+        scores = client.answers("/log-probabilities", *SENTENCES)
+        for mix, shape in {"all": embedder.shape, "average": embedder.shape[1:]}.items():
+            vectors = client.answers("/embed", *SENTENCES, mix=mix)
+            for found, score, sentence in zip(vectors, scores, SENTENCES, strict=True):
+                assert isinstance(sentence, str) or found["tokens"] == sentence
+                assert_close(score, scorer.predict_json({"tokens": found["tokens"]}))
+                (wanted,) = (embedder if mix == "all" else embedder.with_mix(mix)).embed([found["tokens"]])
+                assert np.allclose(np.reshape(found["vectors"], shape), wanted.reshape(shape), atol=1e-5)
     assert scores[0]["tokens"] == ["Greta", "sailed", "to", "Saint", "Orrin", ",", "did", "n't", "she", "?"]
 
 
@@ -152,29 +157,25 @@ def test_a_failure_is_an_error_without_a_traceback(tagger: ServedModel, monkeypa
         assert client.get("/health").json == {"status": "ok"}
 
 
-def test_eight_clients_get_the_answers_of_one(tagger_client: Client, alone: Predictor) -> None:
-    questions = [[f"Greta{number}", "sailed", *["on"] * (number % 5)] for number in range(16)]
-    found: dict[int, Any] = {}
-
-    def ask(first: int) -> None:
-        for number in range(first, len(questions), 8):
-            (found[number],) = tagger_client.answers("/tag", questions[number])
-
-    threads = [threading.Thread(target=ask, args=(first,)) for first in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for number, tokens in enumerate(questions):
-        assert_close(found[number], alone.predict_json({"tokens": tokens}))
-
-
 def test_the_api_is_described(tagger_client: Client) -> None:
     paths = tagger_client.get("/openapi.json").json["paths"]
-    assert {"/tag", "/embed", "/log-probabilities", "/model", "/health", "/ready"} == set(paths)
+    assert {"/tag", "/embed", "/log-probabilities", "/model", "/health", "/ready"} == set(paths) - {"/metrics"}
     assert tagger_client.get("/docs").status == 200
     model = tagger_client.get("/model").json
     assert set(model["mixes"]) == {"trained", "all", "last", "average"} and model["limits"]["sentences"] == 64
+
+
+def test_prometheus_reads_counts_and_memory(opinions: ServedModel) -> None:
+    pytest.importorskip("prometheus_client")
+    with serving(opinions) as client:
+        client.answers("/classify", "A boat")
+        client.get("/nowhere/1")
+        client.get("/nowhere/2")
+        while 'path="other"' not in (shown := client.get("/metrics").text):  # counted when the answer has been sent
+            pass
+    assert 'elmo_requests_total{path="/classify",status="200"} 1.0' in shown
+    assert "elmo_requests_in_progress 0.0" in shown and "process_resident_memory_bytes" in shown
+    assert "nowhere" not in shown
 
 
 @pytest.mark.parametrize(
@@ -196,14 +197,7 @@ def test_other_models_are_rejected(model: str, keys: dict[str, Any], fact: str) 
 def test_models_of_every_kind_are_served() -> None:
     theirs = load_served(str(FILES / "simple_tagger.tar.gz"), predictor="elmo_tagger")
     assert theirs.label(["A boat."])[0]["tokens"] == ["A", "boat", "."]
-    language_model = load_served(str(FILES / "bilm.tar.gz"))
-    assert language_model.language_model is not None and language_model.label_task is None
     assert load_served(str(FILES / "bilm_tf")).language_model is None
-
-
-@pytest.mark.parametrize("name", ["english-tiny", str(FILES / "bilm.tar.gz")])
-def test_a_bilm_is_held_once(name: str) -> None:
-    served = load_served(name)
-    assert served.language_model is not None
-    (bilm,) = {embedder.elmo.bilm for embedder in served.embedders.values()}
-    assert served.language_model._model.bilm is bilm
+    tiny = load_served("english-tiny")
+    assert tiny.language_model is not None
+    assert {each.elmo.bilm for each in tiny.embedders.values()} == {tiny.language_model._model.bilm}

@@ -35,9 +35,3 @@ def opinions() -> ServedModel:
 def tagger_client(tagger: ServedModel) -> Iterator[Client]:
     with serving(tagger) as client:
         yield client
-
-
-@pytest.fixture(scope="session")
-def bilm_client() -> Iterator[Client]:
-    with serving(load_served("english-tiny")) as client:
-        yield client

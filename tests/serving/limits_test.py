@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -100,7 +100,7 @@ def test_a_busy_server_is_alive_but_not_ready(tagger: ServedModel, may_answer: t
 def streaming(size: int) -> FastAPI:
     """An application whose answers have `size` bytes."""
     app = FastAPI()
-    app.state.in_progress = 0
+    app.state.in_progress, app.state.observe = 0, lambda *request: None
     app.add_middleware(Guard, limits=Limits(seconds=1, sending=3 * size // 2))
     app.add_api_route("/", lambda: Response(b"x" * size))
     return app
@@ -150,9 +150,12 @@ def test_a_connection_without_a_request_is_closed(small: Client) -> None:
     """Neither silence nor half a header holds it, also after another request."""
     half = HEAD[:40]
     whole = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    for start, wanted in ((b"", b""), (half, b""), (whole + half, b"HTTP/1.1 200 ")):
-        with small.connect() as connection:
+    starts = {b"": b"", half: b"", whole + half: b"HTTP/1.1 200 "}
+    with ExitStack() as stack:
+        connections = [stack.enter_context(small.connect()) for _ in starts]
+        for connection, start in zip(connections, starts, strict=True):
             connection.sendall(start)
+        for connection, wanted in zip(connections, starts.values(), strict=True):
             assert received(connection).startswith(wanted)
 
 
