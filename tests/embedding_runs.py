@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from allennlp.data import Tokenizer
 
 from elmo_plugin.embedding import Corpus, CorpusEmbedder, Embedder, Share, VectorFile, load
-from elmo_plugin.embedding.corpus import WHOLE
-from elmo_plugin.embedding.corpus_embedder import Counts
+from elmo_plugin.embedding.corpus_embedder import WHOLE, Counts
+from elmo_plugin.text import AsciiSpacesTokenizer
 
 BATCH = 20
 """Tokens in a batch."""
-CHARACTERS = 50 * BATCH
-"""Characters in a window, of some ten batches."""
+CHARACTERS = 20 * BATCH
+"""Characters in a window, of some five batches."""
 
 
 def write_text(path: Path, lines: int) -> list[str]:
@@ -43,8 +42,7 @@ def embed(
 ) -> Counts:
     """The whole work, or that of one process."""
     embedder = CorpusEmbedder(load(folder / bilm, initial_state=initial_state), **{"tokens_per_batch": BATCH, **keys})
-    corpus = Corpus(folder / text, Tokenizer.by_name("just_spaces")(), share)
-    return embedder.embed(corpus, folder / target, file)
+    return embedder.embed(Corpus(folder / text, AsciiSpacesTokenizer()), folder / target, file, share)
 
 
 def break_off(monkeypatch: pytest.MonkeyPatch, after: int) -> None:

@@ -24,17 +24,18 @@ from elmo_plugin.common import Stopped, on_stop_signal, stop
 from elmo_plugin.embedding import (
     ALIASES,
     MIXES,
-    SMALLEST_WINDOW,
     TRAINED,
     Corpus,
     CorpusEmbedder,
     Embedder,
     Share,
+    TableReader,
     VectorFile,
-    check_processes,
     load,
     load_by_keys,
-    refuse_existing,
+    read_conll,
+    read_lines,
+    reject_existing,
 )
 from elmo_plugin.text import TOKENS_PER_BATCH
 
@@ -54,7 +55,13 @@ The ending of OUTPUT chooses the format:
 Arrays have the shape (L, T, D) for all layers, with the token layer first;
 (T, D) for one layer or the average; and (T, L*D) for all layers side by side.
 With --pool they have no T. An empty line keeps its number: its T is 0, or with
---pool its vectors are zeros.
+--pool its vectors are zeros. Several inputs are read as one text.
+
+Use ids instead of line numbers, from a table whose columns are separated by
+tabs, or by commas if its name ends in .csv. A column is a number from 1 on, or
+a name in the first row:
+  allennlp embed-corpus reviews.csv vectors.npz --bilm english-tiny --pool \\
+      --split spacy --id-column id --text-column review
 
 Read standard input, use a pair of bilm-tf files, and write 16-bit numbers:
   zcat news.gz | allennlp embed-corpus - news.hdf5 --half \\
@@ -66,28 +73,26 @@ Use the mix that a tagger has learned, and write one vector per sentence:
 
 Finished parts of the text are kept in OUTPUT.part. If a run is stopped, or the
 disk is full, the same command resumes it and embeds only the missing parts. At
-the end the parts are moved into the output. Parts and output together never
-take more than a tenth more disk space than the output.
+the end the parts are copied into the output, so the disk needs room for twice
+its size; Parquet keeps the parts.
 
 Tokens are separated by ASCII white space. With --split tab they are separated
 by tabs, as in the `plain` input of ELMoForManyLangs, so tokens may contain
-spaces or be empty. With --split spacy the text need not be tokenized.
+spaces or be empty. With --split spacy the text need not be tokenized. With
+--split conll the tokens are the second column of CoNLL-U, as in the `conll`
+input of ELMoForManyLangs, and sentences end at empty lines.
 
-Use four processes; each writes a shard such as vectors-00000-of-00004.hdf5:
+Use four processes, which share OUTPUT.part; the last one writes the output:
   torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m allennlp \\
       embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny
-
-The last process to finish writes the manifest, vectors.hdf5.json, and the file
-vectors.hdf5, which links to the shards and reads as if it held them. For npz
-and parquet there is only the manifest.
 """
 
-SPLITS = {"space": "ascii_spaces", "tab": "just_tabs", "spacy": "spacy_blank"}
+SPLITS = {"space": "ascii_spaces", "tab": "just_tabs", "spacy": "spacy_blank", "conll": "just_tabs"}
 """The tokenizer for each value of --split. The name of the tokenizer is accepted, too."""
 ENDINGS = {"": "hdf5", ".h5": "hdf5"}
 """The formats of endings that are not themselves the name of a format."""
 READING = {
-    ".arrays": "import h5py; print(next(iter(h5py.File({}).items()), None))",
+    ".hdf5": "import h5py; print(next(iter(h5py.File({}).items()), None))",
     ".npz": "import numpy; print(next(iter(numpy.load({}).items()), None))",
     ".parquet": "import pyarrow.parquet as parquet; print(parquet.read_table({}).schema)",
 }
@@ -100,8 +105,10 @@ class EmbedCorpus(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
-        subparser = add_command(parser, self.name, ABOUT, "INPUT OUTPUT", EXAMPLE, MORE, run)
-        subparser.add_argument("input", metavar="INPUT", type=Path, help="a text, plain, .gz or .xz; - is stdin")
+        subparser = add_command(parser, self.name, ABOUT, "INPUT [INPUT …] OUTPUT", EXAMPLE, MORE, run)
+        subparser.add_argument(
+            "input", metavar="INPUT", type=Path, nargs="+", help="a text, plain, .gz or .xz; - is stdin"
+        )
         subparser.add_argument("output", metavar="OUTPUT", type=new_file, help="a path that does not exist yet")
         _add_bilm(subparser)
         _add_output(subparser)
@@ -149,15 +156,17 @@ def _add_output(subparser: argparse.ArgumentParser) -> None:
 
 def _add_work(subparser: argparse.ArgumentParser) -> None:
     group = subparser.add_argument_group("computation")
-    splits = {tokenizer: split for split, tokenizer in SPLITS.items()}
+    splits = {"just_spaces": "space", **{SPLITS[split]: split for split in ("space", "tab", "spacy")}}
     group.add_argument(
         "--split",
         "--tokenizer",
         type=lambda name: splits.get(word(name), name),
         choices=list(SPLITS),
         default="space",
-        help="split into tokens at white space (default), at tabs, or by spaCy's rules for English",
+        help="split into tokens at white space (default), at tabs, or by spaCy's rules for English; or read CoNLL-U",
     )
+    group.add_argument("--id-column", metavar="COLUMN", help="read a table, and use the ids in this column as keys")
+    group.add_argument("--text-column", metavar="COLUMN", help="the column of the sentences")
     group.add_argument(
         "--tokens-per-batch",
         metavar="N",
@@ -203,29 +212,37 @@ def run(args: argparse.Namespace) -> None:
 
 def _embed(args: argparse.Namespace) -> None:
     share = _share()
-    check_processes(args.output, share.size)
     file = _file(args)
-    corpus = Corpus(args.input, Tokenizer.by_name(SPLITS[args.split])(), share)
+    corpus = _corpus(args)
     # Paths are checked before anything is downloaded.
     if not args.output.parent.is_dir():
         raise ConfigurationError(f"'{args.output}' cannot be written: make the folder '{args.output.parent}' first")
-    if share.size == 1:  # other processes may have joined the output already
-        refuse_existing(args.output)
+    if share.size == 1:  # other processes may have completed the output already
+        reject_existing(args.output)
     if args.vocab_path:
         _say("--vocab-path is ignored: no vocabulary is written, as by the retired command")
     embedder = CorpusEmbedder(_embedder(args), args.pool, args.half, args.tokens_per_batch, args.batch_size)
-    counts = embedder.embed(corpus, args.output, file)
-    if share.size > 1 and not counts.sentences:
-        about = f"a window of the text has at least {SMALLEST_WINDOW:,} characters, and there are more processes"
-        print(f"embed-corpus: nothing to do for process {share.rank + 1} of {share.size}: {about}", file=sys.stderr)
+    counts = embedder.embed(corpus, args.output, file, share)
     shape = ", ".join("T" if size == -1 else str(size) for size in embedder.layout.shape)
     what = f"{counts.sentences:,} sentences, {counts.tokens:,} tokens; ({shape}) {embedder.layout.dtype}"
     if share.size > 1:
-        print(f"{args.output}, shard {share.rank + 1} of {share.size}: {what}", file=sys.stderr)
+        print(f"{args.output}, process {share.rank + 1} of {share.size}: {what}", file=sys.stderr)
     else:
         path = json.dumps(str(args.output), ensure_ascii=False)  # double quotes need no escape in the shell's quotes
-        code = READING[file.part_ending].format(path)
+        code = READING[file.ending].format(path)
         say_written(args.output, what, f"python -c {shlex.quote(code)}")
+
+
+def _corpus(args: argparse.Namespace) -> Corpus:
+    tokenizer = Tokenizer.by_name(SPLITS[args.split])()
+    if not args.id_column and not args.text_column:
+        return Corpus(args.input, tokenizer, read_conll if args.split == "conll" else read_lines)
+    if not args.id_column or not args.text_column:
+        raise ConfigurationError("expected both --id-column and --text-column, or neither")
+    if args.split in ("tab", "conll") or args.use_sentence_keys:
+        other = "--use-sentence-keys" if args.use_sentence_keys else f"--split {args.split}"
+        raise ConfigurationError(f"expected --id-column or {other}, got both")
+    return Corpus(args.input, tokenizer, TableReader(args.id_column, args.text_column))
 
 
 def _share() -> Share:

@@ -1,23 +1,25 @@
 """CORPUS → VECTORS ON DISK: a text in windows, batches of similar length, and part files joined into the output."""
 
-from elmo_plugin.embedding.corpus import SMALLEST_WINDOW, Corpus, Share
-from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder
-from elmo_plugin.embedding.devices import find_device
+from elmo_plugin.embedding.corpus import Corpus, TableReader, read_conll, read_lines
+from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder, Share, reject_existing
 from elmo_plugin.embedding.elmo_embedder import ElmoEmbedder
-from elmo_plugin.embedding.embedder import ALIASES, MIXES, TRAINED, Embedder, load, load_by_keys
-from elmo_plugin.embedding.forks import use_one_thread_in_forks
-from elmo_plugin.embedding.hdf5 import Hdf5File, sentence_key
-from elmo_plugin.embedding.npz import NpzFile
-from elmo_plugin.embedding.parquet import ParquetFile
-from elmo_plugin.embedding.part_folder import refuse_existing
-from elmo_plugin.embedding.pooling import maximum, mean
-from elmo_plugin.embedding.shards import check_processes
-from elmo_plugin.embedding.vector_file import VectorFile
+from elmo_plugin.embedding.embedder import (
+    ALIASES,
+    MIXES,
+    TRAINED,
+    Embedder,
+    find_device,
+    load,
+    load_by_keys,
+    maximum,
+    mean,
+    use_one_thread_in_a_fork,
+)
+from elmo_plugin.embedding.vector_files import Hdf5File, NpzFile, ParquetFile, VectorFile, sentence_key
 
 __all__ = [
     "ALIASES",
     "MIXES",
-    "SMALLEST_WINDOW",
     "TRAINED",
     "Corpus",
     "CorpusEmbedder",
@@ -27,15 +29,16 @@ __all__ = [
     "NpzFile",
     "ParquetFile",
     "Share",
+    "TableReader",
     "VectorFile",
-    "check_processes",
     "find_device",
     "load",
     "load_by_keys",
     "maximum",
     "mean",
-    "refuse_existing",
+    "read_conll",
+    "read_lines",
+    "reject_existing",
     "sentence_key",
+    "use_one_thread_in_a_fork",
 ]
-
-use_one_thread_in_forks()

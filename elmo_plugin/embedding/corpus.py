@@ -1,81 +1,152 @@
-"""A text as windows of sentences, for one process or for several."""
+"""A text as windows of sentences: plain lines, a table with ids, or CoNLL-U."""
 
+import csv
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Optional, Union
+from typing import NamedTuple, Optional, Union, cast
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
+from more_itertools import spy
 
 from elmo_plugin.text import WHITE_SPACE, JustTabsTokenizer, OpenText, TextFile
 
 CHARACTERS_IN_WINDOW = 2**18
-"""The size of a window in characters, line ends included: some 50,000 tokens, which are sorted by length together."""
-SMALLEST_WINDOW = 2**13
-"""The size of the first windows in characters. A text of a few hundred lines has enough of them for four processes.
+"""The size of a window in characters: some 50,000 tokens, which are sorted by length together."""
 
-In smaller windows, lengths differ more and fewer words are repeated. One process embeds windows of this size at 0.6 to
-0.75 of the speed of a whole text, and windows an eighth of it at 0.35.
-"""
-WINDOWS_OF_A_SIZE = 8
-"""The number of windows after which their size doubles. It reaches `CHARACTERS_IN_WINDOW` after 2 million characters.
-
-The sizes do not depend on the length of the text, which is unknown for standard input and for compressed files.
-"""
+Row = tuple[Optional[str], str]
+"""The id of a sentence, if it has one, and its text."""
+ReadRows = Callable[[Iterable[str], str], Iterator[Row]]
+"""A function from the lines of a file, and the name of the file for errors, to its sentences."""
 
 
 class Sentence(NamedTuple):
-    """A line and its tokens. The line has no line end and, unless split at tabs, no white space around it."""
+    """A text and its tokens. The text has no line end and, unless split at tabs, no ASCII white space around it."""
 
     text: str
     tokens: list[str]
 
 
-class Window(NamedTuple):
-    """Consecutive lines; `start` is the number of the first one, counted from 0."""
+@dataclass(frozen=True)
+class Window:
+    """Consecutive sentences; `start` is the number of the first one, counted from 0. Tokenized when first needed."""
 
     start: int
-    sentences: list[Sentence]
+    texts: Sequence[str]
+    ids: Optional[Sequence[str]]
+    tokenizer: Tokenizer
+
+    @cached_property
+    def sentences(self) -> list[Sentence]:
+        """Return the texts with their tokens."""
+        return [Sentence(text, [token.ensure_text() for token in self.tokenizer.tokenize(text)]) for text in self.texts]
+
+    @property
+    def keys(self) -> list[str]:
+        """Return the name of each sentence in an output: its id, or else its number, counted from 0."""
+        return list(map(str, self.ids or range(self.start, self.start + len(self.texts))))
 
     def name(self) -> str:
-        """Return a name that identifies the window's lines and tokens, and that sorts by `start`.
-
-        >>> Window(3, [Sentence("Two words", ["Two", "words"])]).name()
-        '000000000003-04ac4cf1a53bcd2d'
-        """
-        digest = hashlib.blake2b(json.dumps(self.sentences).encode(), digest_size=8)
+        """Return a name that identifies the window's texts and ids, and that sorts by `start`."""
+        digest = hashlib.blake2b(json.dumps([self.ids, self.texts]).encode(), digest_size=8)
         return f"{self.start:012}-{digest.hexdigest()}"
 
 
-class Share(NamedTuple):
-    """The share of one of `size` processes: every `size`th window, starting with window number `rank`.
+def read_lines(lines: Iterable[str], name: str) -> Iterator[Row]:
+    """Read one sentence per line. Raises `ConfigurationError` for the columns of CoNLL-U."""
+    head, lines = spy(lines, 20)
+    content = [line for line in head if line.strip() and not line.startswith("#")][:2]
+    columns = {line.count("\t") for line in content}
+    if content and content[0].startswith(("1\t", "1-2\t")) and len(columns) == 1 and columns.pop() >= 3:
+        raise ConfigurationError(
+            f"{name}: expected one sentence per line, got numbered rows of columns; --split conll reads CoNLL-U, and "
+            "--id-column with --text-column reads a table"
+        )
+    yield from ((None, line.rstrip("\r\n")) for line in lines)
 
-    Each process reads the text once, need not know its length, and has about as much work as any other. The vectors
-    equal those of a single process, because the windows are the same.
+
+def read_conll(lines: Iterable[str], name: str) -> Iterator[Row]:
+    r"""Read CoNLL-U as ELMoForManyLangs reads its `conll` input: the tokens of a sentence, joined by tabs.
+
+    Tokens are in the second column, sentences end at empty lines, and comments, ranges such as 1-2 and empty nodes such
+    as 1.1 are skipped.
+
+    >>> list(read_conll(["# text = It sank\n", "1\tIt\t_\n", "2\tsank\t_\n", "\n"], "file"))
+    [(None, 'It\tsank')]
     """
+    words: list[str] = []
+    for number, line in enumerate(chain(lines, [""]), 1):
+        index, *fields = line.rstrip("\r\n").split("\t")
+        if not line.strip():
+            if words:
+                yield None, "\t".join(words)
+            words = []
+        elif not line.startswith("#"):
+            if not fields:
+                raise ConfigurationError(
+                    f"{name}, line {number}: expected columns separated by tabs, got {line[:100]!r}"
+                )
+            words += [fields[0]] if index.isdecimal() else []
 
-    rank: int = 0
-    size: int = 1
 
-
-WHOLE = Share()
-
-
-class Corpus:
-    """A text of one sentence per line, plain or compressed by gzip or xz.
+@dataclass(frozen=True)
+class TableReader:
+    """Reads the sentences of a table: columns separated by tabs, or by commas if the name of the file ends in `.csv`.
 
     # Parameters
 
-    text : `Path` or `Iterable[str]`
-        A file, `-` for standard input, or lines, such as an open file.
-    tokenizer : `Tokenizer`
-    share : `Share`
-        The windows to read. The default is all of them.
+    id_column, text_column : `str`
+        The number of a column, counted from 1, or its name. If either is a name, the first row is a header.
 
-    Raises `ConfigurationError` for a path that is not a file, for a path given as a string, and if several processes
-    are to read standard input or lines.
+    >>> list(TableReader("1", "2")(["P1\\tM A L\\n", "P2\\tM K\\n"], "proteins.tsv"))
+    [('P1', 'M A L'), ('P2', 'M K')]
+    """
+
+    id_column: str
+    text_column: str
+
+    def __call__(self, lines: Iterable[str], name: str) -> Iterator[Row]:
+        """Yield the id and the text of each row. Empty rows are skipped."""
+        rows: Iterator[list[str]] = (line.rstrip("\r\n").split("\t") for line in lines)
+        if name.removesuffix(".gz").removesuffix(".xz").lower().endswith(".csv"):
+            rows = csv.reader(lines, strict=True, skipinitialspace=True)
+        columns = [self.id_column, self.text_column]
+        if "0" in columns:
+            raise ConfigurationError("expected the number of a column, counted from 1, or its name, got '0'")
+        if not all(column.isdecimal() for column in columns):
+            header = next(rows, [])
+            for column in columns:
+                if not column.isdecimal() and header.count(column) != 1:
+                    raise ConfigurationError(f"{name}: expected one column {column!r}, got the columns {header}")
+            columns = [column if column.isdecimal() else str(header.index(column) + 1) for column in columns]
+        id_index, text_index = (int(column) - 1 for column in columns)
+        row: list[str] = []
+        try:
+            for row in rows:
+                if any(row):
+                    yield row[id_index].strip(), row[text_index]
+        except (IndexError, csv.Error) as error:
+            expected = f"a row with the columns {' and '.join(columns)}"
+            raise ConfigurationError(f"{name}: expected {expected}, got {row} ({error})"[:500]) from error
+
+
+class Corpus:
+    """A text, plain or compressed by gzip or xz.
+
+    # Parameters
+
+    text : `Path`, `Sequence[Path]` or `Iterable[str]`
+        A file or several, where `-` is the standard input; or lines, such as an open file.
+    tokenizer : `Tokenizer`
+    read_rows : `ReadRows`
+        `read_lines`, `read_conll` or a `TableReader`. Ids must differ; they are kept in memory to check that.
+
+    Raises `ConfigurationError` for a path that is not a file, and for a path given as a string.
 
     >>> from allennlp.data.tokenizers import WhitespaceTokenizer
     >>> (window,) = Corpus(["Two words", "One"], WhitespaceTokenizer()).windows()
@@ -83,70 +154,73 @@ class Corpus:
     [['Two', 'words'], ['One']]
     """
 
-    def __init__(self, text: Union[Path, Iterable[str]], tokenizer: Tokenizer, share: Share = WHOLE) -> None:
+    def __init__(
+        self,
+        text: Union[Path, Sequence[Path], Iterable[str]],
+        tokenizer: Tokenizer,
+        read_rows: ReadRows = read_lines,
+    ) -> None:
         if isinstance(text, str):  # an iterable of its characters
             raise ConfigurationError(f"expected a `Path` or lines, got the string {text[:100]!r}")
-        path = text if isinstance(text, Path) and str(text) != "-" else None
-        if share.size > 1 and path is None:
-            found = "standard input" if isinstance(text, Path) else "lines"
-            raise ConfigurationError(f"expected a file that each of {share.size} processes can read, got {found}")
-        if path is not None and (path.is_dir() or not path.exists()):
-            found = "a folder" if path.is_dir() else "a path that does not exist"
-            raise ConfigurationError(f"{path}: expected a text file, or - for standard input, got {found}")
-        self._file = TextFile(text) if isinstance(text, Path) else OpenText(text)
-        self._tokenizer = tokenizer
-        self.share = share
+        parts = [text] if isinstance(text, Path) else text
+        paths = [part for part in parts if isinstance(part, Path)] if isinstance(parts, Sequence) else []
+        for path in paths:
+            if str(path) != "-" and (path.is_dir() or not path.exists()):
+                found = "a folder" if path.is_dir() else "a path that does not exist"
+                raise ConfigurationError(f"{path}: expected a text file, or - for standard input, got {found}")
+        self._files: list[Union[TextFile, OpenText]] = [TextFile(path) for path in paths]
+        if not paths:
+            self._files = [OpenText(cast(Iterable[str], text))]
+        self.tokenizer = tokenizer
+        self._read_rows = read_rows
+
+    @property
+    def has_only_files(self) -> bool:
+        """Return whether the text consists of files, which several processes can read."""
+        return all(isinstance(file, TextFile) and str(file.path) != "-" for file in self._files)
 
     def windows(self) -> Iterator[Window]:
-        """Yield the windows of this share in order. Every share sees the text cut into the same windows.
+        """Yield windows of `CHARACTERS_IN_WINDOW`, or of one sentence that is longer; for an empty text, an empty one.
 
-        Windows are cut by characters, before tokenizing, so the lines of other shares are read but not tokenized.
-
-        Raises `ConfigurationError` for a file that cannot be read to its end, and for a line that is not UTF-8.
+        Raises `ConfigurationError` for a file that cannot be read to its end, for a line that is not UTF-8, and for an
+        id that is empty or repeated.
         """
-        start = 0
-        for number, lines in enumerate(_cut(self._file.lines())):
-            if number % self.share.size == self.share.rank:
-                sentences = []
-                for text in map(self._text, lines):
-                    tokens = self._tokenizer.tokenize(text)
-                    sentences.append(Sentence(text, [token.ensure_text() for token in tokens]))
-                yield Window(start, sentences)
-            start += len(lines)
-
-    def texts(self) -> Iterator[str]:
-        """Yield the text of each line, those of other shares included."""
-        return map(self._text, self._file.lines())
+        rows: list[Row] = []
+        start = room = 0
+        for row in self._rows():
+            size = len(row[1]) + 1
+            if rows and size > room:
+                yield self._window(start, rows)
+                start, rows = start + len(rows), []
+            if not rows:
+                room = CHARACTERS_IN_WINDOW
+            rows.append(row)
+            room -= size
+        if rows or start == 0:
+            yield self._window(start, rows)
 
     def share_read(self) -> Optional[float]:
-        """Return the share of the file that was read so far, from 0 to 1, or `None` if its length is unknown."""
-        return self._file.share_read()
+        """Return the share of the files that was read so far, from 0 to 1, or `None` if their size is unknown."""
+        sizes = [
+            file.path.stat().st_size if isinstance(file, TextFile) and file.path.is_file() else 0
+            for file in self._files
+        ]
+        if not self.has_only_files or not all(sizes):
+            return None
+        return sum(size * (file.share_read() or 0) for size, file in zip(sizes, self._files, strict=True)) / sum(sizes)
 
-    def identity(self) -> dict[str, Any]:
-        """Return what the sentences depend on, as JSON values. Reads the file, which cannot be standard input."""
-        assert isinstance(self._file, TextFile)
-        with self._file.path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"text": digest, "tokenizer": type(self._tokenizer).__name__}
+    def _rows(self) -> Iterator[Row]:
+        seen: set[str] = set()
+        for file in self._files:
+            name = str(file.path) if isinstance(file, TextFile) else "text"
+            for id, text in self._read_rows(file.lines(), name):
+                if id is not None and (not id or id in seen):
+                    problem = f"{id!r} twice" if id else "an empty one"
+                    raise ConfigurationError(f"{name}: expected an id of its own for each sentence, got {problem}")
+                seen |= {id} if id is not None else set()
+                # Where tabs separate tokens, a tab at either end of a line marks an empty token.
+                yield id, text if isinstance(self.tokenizer, JustTabsTokenizer) else text.strip(WHITE_SPACE)
 
-    def _text(self, line: str) -> str:
-        # Where tabs separate tokens, a tab at either end of a line marks an empty token.
-        return line.rstrip("\r\n") if isinstance(self._tokenizer, JustTabsTokenizer) else line.strip(WHITE_SPACE)
-
-
-def _cut(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the lines of each window: as many as its size in characters has room for, and at least one."""
-    window: list[str] = []
-    size, number, room = min(SMALLEST_WINDOW, CHARACTERS_IN_WINDOW), 0, 0
-    for line in lines:
-        if window and len(line) > room:
-            yield window
-            window, number = [], number + 1
-            if number % WINDOWS_OF_A_SIZE == 0:
-                size = min(2 * size, CHARACTERS_IN_WINDOW)
-        if not window:
-            room = size
-        window.append(line)
-        room -= len(line)
-    if window:
-        yield window
+    def _window(self, start: int, rows: Sequence[Row]) -> Window:
+        ids = [id for id, _ in rows if id is not None]
+        return Window(start, [text for _, text in rows], ids or None, self.tokenizer)

@@ -1,9 +1,23 @@
-"""Embed a corpus and write the vectors to disk: memory does not grow with the corpus, and a killed run is resumed."""
+"""Embed a corpus and write the vectors to disk: memory does not grow with the corpus, and a killed run is resumed.
+
+For the output `vectors.hdf5`, the folder `vectors.hdf5.part` holds an unfinished run:
+
+    parts/000000000000-8a9ad57d0f3e6f2c.hdf5 …   the vectors of each window that is finished
+    run.json                                     everything that the vectors depend on except the text
+    joined                                       the complete output, before it gets its name
+    lock                                         an empty file: locks on its bytes are held while a process works
+
+A part is named by its window's position and text, so it does not matter which process wrote it. Several processes share
+the folder; each writes every n-th window. The one that finds all parts complete joins them, and writes the manifest
+`vectors.hdf5.json`, by which a process that starts later knows that the output is complete.
+"""
 
 import json
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -11,28 +25,36 @@ import numpy as np
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.common import check_made_with
-from elmo_plugin.embedding.corpus import CHARACTERS_IN_WINDOW, SMALLEST_WINDOW, WINDOWS_OF_A_SIZE, Corpus, Window
-from elmo_plugin.embedding.embedder import Embedder
-from elmo_plugin.embedding.part_folder import (
-    OTHER_OUTPUT,
-    PART,
-    part_folder,
-    part_names,
-    refuse_existing,
-    remove_part_folder,
-)
-from elmo_plugin.embedding.pooling import mean
-from elmo_plugin.embedding.shards import entry_path, join_shards, read_entry, shard_path, write_entry
-from elmo_plugin.embedding.vector_file import Layout, VectorFile
+from elmo_plugin.common import atomic_file, check_made_with
+from elmo_plugin.embedding import corpus as corpora
+from elmo_plugin.embedding.corpus import Corpus, Window
+from elmo_plugin.embedding.embedder import Embedder, mean
+from elmo_plugin.embedding.vector_files import Layout, VectorFile
 from elmo_plugin.text import TOKENS_PER_BATCH
+
+PART = ".part"
+"""The ending of the folder's name."""
+RUN, PARTS, JOINED, LOCK = "run.json", "parts", "joined", "lock"
+OTHER_OUTPUT = "name another output, or delete it"
+WHOLE_FOLDER = 2**31
+"""The byte of `lock` that is locked while the folder itself is changed. Lower bytes stand for processes."""
 
 
 class Counts(NamedTuple):
-    """The numbers of embedded lines, empty ones included, and of their tokens."""
+    """The numbers of sentences, empty ones included, and of their tokens, in the windows of a process."""
 
     sentences: int
     tokens: int
+
+
+class Share(NamedTuple):
+    """The share of one of `size` processes: every `size`th window, starting with window number `rank`."""
+
+    rank: int = 0
+    size: int = 1
+
+
+WHOLE = Share()
 
 
 class CorpusEmbedder:
@@ -69,76 +91,77 @@ class CorpusEmbedder:
         self._tokens_per_batch = tokens_per_batch
         self._batch_size = batch_size
 
-    def embed(self, corpus: Corpus, target: Path, file: VectorFile, replace: bool = False) -> Counts:
+    def embed(
+        self, corpus: Corpus, target: Path, file: VectorFile, share: Share = WHOLE, replace: bool = False
+    ) -> Counts:
         """Write the vectors of a corpus to a new output; with `replace`, an existing one is replaced.
 
-        Each window becomes a part file in the folder `target` with `.part` appended. A resumed run embeds the windows
-        that have no part yet. A window's vectors do not depend on where a run starts, so the output is the same as that
-        of an uninterrupted run. At the end the parts are joined.
-
-        If the corpus is one share of several, the output is a shard beside the target, and the process that completes
-        the last shard joins all of them.
+        A resumed run embeds the windows that have no part yet, with any number of processes. A window's vectors do not
+        depend on where a run starts or on other processes, so the output is the same as that of one uninterrupted run.
+        At the end the parts are copied into one file (Parquet keeps them), so the disk holds the vectors twice. A
+        process without further work waits while another one copies.
 
         Raises `ConfigurationError` if the target exists, for an unfinished output of another run or another text, for a
-        text that cannot be read, and if the disk is full.
+        text that cannot be read, if the disk is full, and if several processes are to read standard input or lines.
         """
-        share = corpus.share
-        text = corpus.identity() if share.size > 1 else {}
-        run = {**self.run(), "file": file.to_params().as_dict(quiet=True), **text}
+        if share.size > 1 and not corpus.has_only_files:
+            raise ConfigurationError(f"expected files that each of {share.size} processes can read, got another input")
+        manifest = target.with_name(f"{target.name}.json")
+        is_begun_by_others = share.size > 1 and manifest.exists()
+        if not replace and not is_begun_by_others:
+            reject_existing(target)
+        run = {**self.run(), "file": file.to_params().as_dict(quiet=True), "tokenizer": type(corpus.tokenizer).__name__}
         run = json.loads(json.dumps(run))  # to compare it with what is read from a file, where tuples are lists
-        if share.size == 1:
-            return self._embed_share(corpus, target, file, run, [] if replace else [target])
-        shard = shard_path(target, share)
-        if shard.exists() and entry_path(shard).exists():
-            entry = read_entry(shard, run)
-            counts = Counts(entry["sentences"], entry["tokens"])
-            shutil.rmtree(f"{shard}{PART}", ignore_errors=True)  # left by a kill
-        else:
-            counts = self._embed_share(corpus, shard, file, run, [target, entry_path(target), shard])
-        join_shards(corpus, target, file, run)
+        folder = target.with_name(f"{target.name}{PART}")
+        with _part_folder(folder, run, share) as lock:
+            is_complete = is_begun_by_others and target.exists()
+            counts, names = self._write_parts(corpus, folder, file, share, is_complete or (folder / JOINED).exists())
+            run["text"] = blake2b(json.dumps(names).encode(), digest_size=16).hexdigest()
+            if is_complete:
+                check_made_with(str(target), json.loads(manifest.read_text(encoding="utf-8")), run, OTHER_OUTPUT)
+                shutil.rmtree(folder, ignore_errors=True)
+                return counts
+            with _locked(lock, WHOLE_FOLDER), _resumable(folder):  # waits for a process that joins
+                if self._join(folder, names, file, is_shown=share.rank == 0):
+                    if share.size > 1:
+                        with atomic_file(manifest) as partial:
+                            partial.write_text(json.dumps(run), encoding="utf-8")
+                    (folder / JOINED).replace(target)
+                    # On NFS, files that another process has open, such as the lock, cannot be removed yet.
+                    shutil.rmtree(folder, ignore_errors=True)
         return counts
 
-    def _embed_share(
-        self, corpus: Corpus, path: Path, file: VectorFile, run: dict[str, Any], outputs: list[Path]
-    ) -> Counts:
-        """Write the part of each window, then join the parts to a file at `path`. None of the `outputs` may exist."""
-        refuse_existing(*outputs)
-        folder = path.with_name(f"{path.name}{PART}")
-        with part_folder(folder, run) as parts:
-            counts, lines = self._write_parts(corpus, parts, file)
-            if corpus.share.size > 1:
-                write_entry(entry_path(path), {"run": run, **counts._asdict(), "lines": lines})
-            with _resumable(folder):
-                file.join(parts, path, self.layout, progress=corpus.share.rank == 0)
-            remove_part_folder(folder)
-        return counts
-
-    def _write_parts(self, corpus: Corpus, parts: Path, file: VectorFile) -> tuple[Counts, list[list[int]]]:
-        """Write the part of each window that has none. Return the counts and the ranges of lines."""
-        kept = part_names(parts.parent)
-        sentences = tokens = windows = 0
-        lines: list[list[int]] = []
-        with Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True, disable=corpus.share.rank > 0) as bar:
-            for windows, window in enumerate(corpus.windows(), 1):
+    def _write_parts(
+        self, corpus: Corpus, folder: Path, file: VectorFile, share: Share, is_joined: bool
+    ) -> tuple[Counts, list[str]]:
+        """Write the part of each window of a share that has none. Return the counts, and the names of all parts."""
+        kept = {name.partition("-")[0]: name for name in _part_names(folder)}
+        sentences = tokens = 0
+        names: list[str] = []
+        with Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True, disable=share.rank > 0) as bar:
+            for number, window in enumerate(corpus.windows()):
+                name = f"{window.name()}{file.ending}"
+                names.append(name)
+                found = kept.pop(name.partition("-")[0], None)
+                if found not in (None, name):
+                    key = f"text from line {window.start + 1}"
+                    check_made_with(str(folder), {key: found}, {key: name}, OTHER_OUTPUT)
+                if number % share.size != share.rank:
+                    continue
                 sentences += len(window.sentences)
                 tokens += sum(len(sentence.tokens) for sentence in window.sentences)
-                if not lines or lines[-1][1] != window.start:
-                    lines.append([window.start, window.start])
-                lines[-1][1] += len(window.sentences)
                 share_read = corpus.share_read()
                 bar.total = round(tokens / share_read) if share_read else None  # an estimate until the text is read
-                name = f"{window.name()}{file.part_ending}"
-                if windows > len(kept):
-                    with _resumable(parts.parent):
-                        file.write_part(parts / name, window, self._arrays(window, bar), self.layout)
+                if found or is_joined:
+                    bar.initial = bar.n = tokens  # so that the bar shows the speed of this run
                     continue
-                key = f"text from line {window.start + 1}"
-                check_made_with(str(parts.parent), {key: kept[windows - 1]}, {key: name}, OTHER_OUTPUT)
-                bar.initial = bar.n = tokens  # so that the bar shows the speed of this run
+                with _resumable(folder), atomic_file(folder / PARTS / name) as partial:
+                    file.write_part(partial, window, self._arrays(window, bar), self.layout)
             bar.total = tokens
-        if windows < len(kept):
-            check_made_with(str(parts.parent), {"windows": len(kept)}, {"windows": windows}, OTHER_OUTPUT)
-        return Counts(sentences, tokens), lines
+        if kept:
+            windows = len(names) + len(kept)
+            check_made_with(str(folder), {"windows": windows}, {"windows": len(names)}, OTHER_OUTPUT)
+        return Counts(sentences, tokens), names
 
     def _arrays(self, window: Window, bar: Any) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the index and the array of each sentence of a window."""
@@ -149,6 +172,19 @@ class CorpusEmbedder:
             yield index, mean(array) if self._pool else array
             bar.update(len(sentences[index]))
 
+    def _join(self, folder: Path, names: list[str], file: VectorFile, is_shown: bool) -> bool:
+        """Join the parts if all are complete. Return whether the output is complete and has no name yet."""
+        if not (folder / JOINED).exists():
+            if not set(names) <= set(_part_names(folder)):
+                return False  # another process is at work, or has completed the output
+            paths = [folder / PARTS / name for name in names]
+            file.join(
+                Tqdm.tqdm(paths, desc="writing", unit=" parts", disable=not is_shown), folder / JOINED, self.layout
+            )
+        # The parts go first: a folder without parts beside an output is left from a complete run.
+        shutil.rmtree(folder / PARTS, ignore_errors=True)
+        return True
+
     def run(self) -> dict[str, Any]:
         """Return everything that the arrays depend on except the text, as JSON values."""
         return {
@@ -157,8 +193,78 @@ class CorpusEmbedder:
             "type of numbers": self.layout.dtype,
             "tokens per batch": self._tokens_per_batch,
             "batch size": self._batch_size,
-            "characters in a window": [SMALLEST_WINDOW, WINDOWS_OF_A_SIZE, CHARACTERS_IN_WINDOW],
+            "characters in a window": corpora.CHARACTERS_IN_WINDOW,
         }
+
+
+def reject_existing(output: Path) -> None:
+    """Raise `ConfigurationError` if an output exists, and remove the folder that a run killed at its end left."""
+    if output.exists():
+        folder = output.with_name(f"{output.name}{PART}")
+        if (folder / RUN).exists() and not (folder / PARTS).exists():
+            shutil.rmtree(folder)
+        raise ConfigurationError(f"'{output}' exists already; {OTHER_OUTPUT}")
+
+
+@contextmanager
+def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator[int]:
+    """Make the folder of a run, or check that it belongs to this run. Yield the open lock file.
+
+    Raises `ConfigurationError` for the parts of another run, for a folder in which the same process of another run is
+    at work, and for a folder with other content. If this is the only process, a folder without parts is removed.
+    """
+    import fcntl  # does not exist on Windows
+
+    path = folder / RUN
+    try:
+        folder.mkdir(exist_ok=True)
+        if not path.exists() and {file.name for file in folder.iterdir()} - {LOCK, f"{RUN}.partial"}:
+            raise ConfigurationError(f"'{folder}': expected the folder of an unfinished output, got other files")
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise ConfigurationError(f"'{folder}' cannot be made: {error}") from error
+    try:
+        try:
+            # Locks of byte ranges also work on network file systems, and end with the process.
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, share.rank)
+        except (BlockingIOError, PermissionError) as error:
+            raise ConfigurationError(f"'{folder}': another process is at work in this folder") from error
+        with _locked(lock, WHOLE_FOLDER):
+            if _part_names(folder) or (folder / JOINED).exists():
+                try:
+                    found = json.loads(path.read_text(encoding="utf-8"))
+                except (OSError, ValueError) as error:
+                    raise ConfigurationError(f"'{path}' is damaged; delete '{folder}' to start again") from error
+                check_made_with(str(folder), found, run, OTHER_OUTPUT)
+            else:
+                with atomic_file(path) as partial:
+                    partial.write_text(json.dumps(run), encoding="utf-8")
+                (folder / PARTS).mkdir(exist_ok=True)
+        try:
+            yield lock
+        finally:
+            if share.size == 1 and not _part_names(folder) and not (folder / JOINED).exists():
+                shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _locked(lock: int, byte: int) -> Iterator[None]:
+    """Hold the lock of one byte, after waiting for it."""
+    import fcntl
+
+    fcntl.lockf(lock, fcntl.LOCK_EX, 1, byte)
+    try:
+        yield
+    finally:
+        fcntl.lockf(lock, fcntl.LOCK_UN, 1, byte)
+
+
+def _part_names(folder: Path) -> list[str]:
+    """Return the names of the finished parts, in the order of the text."""
+    parts = folder / PARTS
+    return sorted(path.name for path in parts.iterdir() if path.suffix != ".partial") if parts.exists() else []
 
 
 @contextmanager

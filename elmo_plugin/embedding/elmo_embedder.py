@@ -8,7 +8,6 @@ from typing import IO, Optional, Union
 import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.data.tokenizers import WhitespaceTokenizer
 from more_itertools import chunked
 from torch import Tensor
 
@@ -17,8 +16,8 @@ from elmo_plugin.common import at_least
 from elmo_plugin.embedding.corpus import Corpus
 from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder
 from elmo_plugin.embedding.embedder import load_by_keys
-from elmo_plugin.embedding.hdf5 import Hdf5File
-from elmo_plugin.text import token_lists
+from elmo_plugin.embedding.vector_files import Hdf5File
+from elmo_plugin.text import AsciiSpacesTokenizer, token_lists
 
 BATCH_SIZE = 64
 OUTPUT_FORMATS = ("all", "top", "average")
@@ -91,7 +90,7 @@ class ElmoEmbedder:
         forget_sentences: bool = False,
         use_sentence_keys: bool = False,
     ) -> None:
-        """Embed a text and write hdf5, as `allennlp embed-corpus` does: one sentence per line, split at white space.
+        """Embed a text and write hdf5, as `allennlp embed-corpus` does: one sentence per line of tokens and spaces.
 
         # Parameters
 
@@ -110,5 +109,5 @@ class ElmoEmbedder:
         at_least(1, batch_size=batch_size)
         work = CorpusEmbedder(self._embedder.with_mix(output_format), batch_size=batch_size)
         file = Hdf5File(use_sentence_keys=use_sentence_keys, forget_sentences=forget_sentences)
-        work.embed(Corpus(input_file, WhitespaceTokenizer()), Path(output_file_path), file, replace=True)
+        work.embed(Corpus(input_file, AsciiSpacesTokenizer()), Path(output_file_path), file, replace=True)
         input_file.close()

@@ -1,6 +1,7 @@
 """Load a biLM and embed tokenized sentences as NumPy arrays."""
 
 import json
+import os
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Any, Optional, Union
 import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import int_to_device
 from allennlp.models.archival import extracted_archive, load_archive
 from torch import Tensor
 
@@ -27,7 +29,6 @@ from elmo_plugin.checkpoints import (
     local_file,
 )
 from elmo_plugin.elmo import AverageMix, ConcatenateMix, Elmo, LastMix, LayerMix, elmo_of, trained_elmo
-from elmo_plugin.embedding.devices import find_device
 from elmo_plugin.text import TOKENS_PER_BATCH, length_batches, token_lists
 
 Sentences = Sequence[Sequence[str]]
@@ -155,6 +156,7 @@ class Embedder:
 
         Gradients reach a trainable mix.
         """
+        use_one_thread_in_a_fork()
         ids = self.elmo.bilm.ids_of(sentences, self.word_id)  # (B, T, ·)
         output = self.elmo(ids)
         return output.representations[0], output.mask
@@ -274,3 +276,69 @@ def _initial_state(name: Optional[str]) -> Optional[InitialState]:
         why = ", with which a sentence's vectors depend on the sentences before it" if name == "carried" else ""
         raise ConfigurationError(f"'initial_state': expected 'zero' or 'warm', got {name!r}{why}")
     return state
+
+
+def find_device(cuda_device: int = -1, device: Optional[str] = None) -> torch.device:
+    """Return the device that is named by a GPU's number, with −1 for the processor, or by PyTorch's name for it.
+
+    Raises `ConfigurationError` for a device that this machine does not have.
+    """
+    if device is not None:
+        if cuda_device != -1:
+            raise ConfigurationError(f"expected 'cuda_device' or 'device', got both, {cuda_device!r} and {device!r}")
+        return _named(device)
+    if not isinstance(cuda_device, int) or cuda_device < -1:
+        raise ConfigurationError(
+            f"'cuda_device': expected the number of a GPU, or -1 for the processor, got {cuda_device!r}"
+        )
+    count = torch.cuda.device_count()
+    if cuda_device >= count:
+        known = f"a number below {count}, the number of GPUs here, or -1" if count else "-1, because no GPU was found"
+        raise ConfigurationError(f"'cuda_device': expected {known}, got {cuda_device}")
+    return int_to_device(cuda_device)
+
+
+def _named(device: str) -> torch.device:
+    """Return the device of this name, after a test that it computes."""
+    try:
+        torch.ones(1, device=device).tolist()
+    except (AssertionError, RuntimeError, TypeError) as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise ConfigurationError(
+            f"'device': expected a device of this machine, such as 'cpu', got {device!r}: {reason}"
+        ) from error
+    return torch.device(device)
+
+
+_threads_at_fork: Optional[int] = None
+"""The number of PyTorch's threads that this process got from the process that forked it, until it embeds something."""
+
+
+def _note_threads() -> None:
+    global _threads_at_fork
+    _threads_at_fork = torch.get_num_threads()
+
+
+os.register_at_fork(after_in_child=_note_threads)
+
+
+def use_one_thread_in_a_fork() -> None:
+    """Use one PyTorch thread before the first sentence in a forked process, unless it has set a number itself.
+
+    Threads do not survive a fork. A process that is forked after they have worked, as by spaCy's `n_process` and by
+    `datasets`, would wait for them forever. Forked processes that embed nothing are left alone.
+    """
+    global _threads_at_fork
+    if _threads_at_fork is not None and torch.get_num_threads() == _threads_at_fork:
+        torch.set_num_threads(1)
+    _threads_at_fork = None
+
+
+def mean(vectors: np.ndarray) -> np.ndarray:
+    """Return the mean over the tokens: (…, T, D) to (…, D)."""
+    return vectors.sum(axis=-2) / max(vectors.shape[-2], 1)
+
+
+def maximum(vectors: np.ndarray) -> np.ndarray:
+    """Return the maximum over the tokens: (…, T, D) to (…, D)."""
+    return vectors.max(axis=-2) if vectors.shape[-2] else mean(vectors)

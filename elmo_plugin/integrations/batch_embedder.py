@@ -11,7 +11,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.common import at_least
-from elmo_plugin.embedding import Embedder, load
+from elmo_plugin.embedding import Embedder, load, use_one_thread_in_a_fork
 from elmo_plugin.integrations.texts import Tokenize, pooling_named, side_by_side, tokenized, versions_of_files
 
 Batch = MutableMapping[str, Any]
@@ -101,6 +101,7 @@ class BatchEmbedder:
 
     def _loaded(self) -> Embedder:
         if self.num_threads is not None and self._threads_set_in != os.getpid():
+            use_one_thread_in_a_fork()  # or it would replace the number later
             torch.set_num_threads(self.num_threads)
             self._threads_set_in = os.getpid()
         if self._embedder is None:

@@ -1,35 +1,37 @@
-"""Embed a text to a file: the vectors of each sentence alone, in flat memory and disk, and the same after any kill."""
+"""Embed a text to a file: the vectors of each sentence alone, in flat memory, and the same after any kill."""
 
 import errno
 import gc
 import os
+import shutil
+import signal
 import tracemalloc
 import weakref
+from multiprocessing import get_context
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Tokenizer
 
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.embedding import (
     Corpus,
+    CorpusEmbedder,
     Embedder,
     Hdf5File,
     NpzFile,
     ParquetFile,
+    Share,
     VectorFile,
     corpus,
-    joining,
     load,
-    parquet,
 )
 from elmo_plugin.embedding.corpus import Window
-from elmo_plugin.embedding.vector_file import Layout
+from elmo_plugin.embedding.vector_files import Layout
+from elmo_plugin.text import AsciiSpacesTokenizer
 from tests.embedding_runs import CHARACTERS, break_off, embed, write_text
 from tests.oracles import lively, options, write_files
 from tests.task_oracles import D, L, small_bilm, warm_bilm
@@ -39,7 +41,6 @@ from tests.task_oracles import D, L, small_bilm, warm_bilm
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the small biLM; windows are small."""
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", CHARACTERS)
-    monkeypatch.setattr(corpus, "SMALLEST_WINDOW", CHARACTERS)
     write_files(tmp_path / "bilm", small_bilm())
     return tmp_path
 
@@ -49,14 +50,19 @@ def parts(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "file.part/parts").iterdir())
 
 
-@pytest.mark.parametrize(("pool", "half"), [(False, False), (False, True), (True, False)])
+def names(folder: Path) -> list[str]:
+    """What stands in the folder beside the inputs."""
+    return sorted(path.name for path in folder.iterdir() if path.name not in ("bilm", "text"))
+
+
+@pytest.mark.parametrize(("pool", "half"), [(False, True), (True, False)])
 def test_each_line_has_the_vectors_of_its_sentence_alone(folder: Path, pool: bool, half: bool) -> None:
-    lines = write_text(folder / "text", 150)
+    lines = write_text(folder / "text", 40)
     counts = embed(folder, "file", Hdf5File(), pool=pool, half=half)
-    assert counts == (150, sum(len(line.split()) for line in lines))
+    assert counts == (40, sum(len(line.split()) for line in lines))
     alone = load(folder / "bilm")
     with h5py.File(folder / "file") as file:
-        assert len(file) == 151
+        assert len(file) == 41
         for number, line in enumerate(lines):
             (wanted,) = alone.embed([line.split()])
             if pool:
@@ -64,111 +70,101 @@ def test_each_line_has_the_vectors_of_its_sentence_alone(folder: Path, pool: boo
             found = file[str(number)]
             assert found.shape == wanted.shape and found.dtype == ("float16" if half else "float32")
             np.testing.assert_allclose(found, wanted, atol=2e-3 if half else 1e-6)
-    assert sorted(path.name for path in folder.iterdir()) == ["bilm", "file", "text"]
+    assert names(folder) == ["file"]
 
 
-def test_an_empty_text_makes_a_file_without_sentences(folder: Path) -> None:
-    (folder / "text").write_text("")
-    assert embed(folder, "file", Hdf5File()) == (0, 0)
-    with h5py.File(folder / "file") as file:
-        assert list(file) == ["sentence_to_index"] and file["sentence_to_index"][0] == b"{}"
-
-
-@pytest.mark.parametrize("after", [0, 3, 20, 32])
+@pytest.mark.parametrize("after", [3, 15])
 def test_an_interrupted_run_is_resumed_to_the_same_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    write_text(folder / "text", 150)
+    write_text(folder / "text", 60)
     embed(folder, "whole.npz", NpzFile())
     with monkeypatch.context() as broken:
         break_off(broken, after)
         with pytest.raises(KeyboardInterrupt):
             embed(folder, "resumed.npz", NpzFile())
     assert not (folder / "resumed.npz").exists()
-    assert (folder / "resumed.npz.part").exists() == (after > 15)
+    assert (folder / "resumed.npz.part").exists() == (after > 9)
     batches: list[int] = []
     vectors = Embedder._vectors
     monkeypatch.setattr(Embedder, "_vectors", lambda self, s: batches.append(len(s)) or vectors(self, s))
     counts = embed(folder, "resumed.npz", NpzFile())
     resumed = len(batches)
     assert counts == embed(folder, "again.npz", NpzFile())
-    assert (resumed < len(batches) - resumed) == (after > 15)
+    assert (resumed < len(batches) - resumed) == (after > 9)
     assert (folder / "resumed.npz").read_bytes() == (folder / "whole.npz").read_bytes()
-    assert not (folder / "resumed.npz.part").exists()
+    assert names(folder) == ["again.npz", "resumed.npz", "whole.npz"]
 
 
-def test_a_window_does_not_depend_on_earlier_windows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a file is the same after a kill, although a word's last bits depend on the words computed with it."""
-    known: list[int] = []
-    vectors = Embedder._vectors
-    monkeypatch.setattr(
-        Embedder, "_vectors", lambda self, s: known.append(len(self.elmo.bilm.word_cache)) or vectors(self, s)
-    )
-    write_text(folder / "text", 150)
-    windows = len(list(Corpus(folder / "text", Tokenizer.by_name("just_spaces")()).windows()))
-    for _ in range(2):
-        known.clear()
-        embed(folder, "file", NpzFile())
-        (folder / "file").unlink()
-        assert known.count(0) == windows > 2
+def kill_at_part(folder: Path, number: int) -> None:
+    """Embed the text, and die before a part gets its name. A forked process computes with one thread."""
+    replace, parts = Path.replace, []
+
+    def killed(path: Path, target: Path) -> Path:
+        parts.append(target)
+        if sum(path.parent.name == "parts" for path in parts) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return replace(path, target)
+
+    Path.replace = killed  # type: ignore[method-assign]
+    embed(folder, "file", Hdf5File())
 
 
-def test_a_resumed_run_embeds_nothing_twice(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_text(folder / "text", 300)
-
-    class Broken(NpzFile):
-        def join(self, *arguments: Any, **keys: Any) -> None:
-            raise OSError(28, "No space left on device")
-
-    with pytest.raises(ConfigurationError, match=r"No space left on device; .*'.*file\.part'"):
-        embed(folder, "file", Broken())
-    break_off(monkeypatch, 0)
-    assert embed(folder, "file", NpzFile()).sentences == 300
+def test_a_killed_run_is_resumed_to_the_same_file(folder: Path) -> None:
+    write_text(folder / "text", 40)
+    embed(folder, "whole", Hdf5File())
+    process = get_context("fork").Process(target=kill_at_part, args=(folder, 2))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    assert [Path(name).suffix for name in parts(folder)] == [".hdf5", ".partial"]
+    embed(folder, "file", Hdf5File())
+    assert (folder / "file").read_bytes() == (folder / "whole").read_bytes()
+    assert names(folder) == ["file", "whole"]
 
 
 class Stopped(BaseException):
     """Raised in place of a kill, so that the test goes on."""
 
 
-@pytest.mark.parametrize("file", [Hdf5File(), NpzFile()])
-def test_a_join_that_is_stopped_anywhere_is_finished_by_the_next_run_without_a_second_copy(
+@pytest.mark.parametrize("file", [Hdf5File(), NpzFile(), ParquetFile()], ids=lambda file: file.ending)
+def test_a_join_that_is_stopped_anywhere_is_finished_by_the_next_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch, file: VectorFile
 ) -> None:
-    """Each run is stopped before another of the calls that change the disk for good."""
-    write_text(folder / "text", 80)
+    """Each run is stopped before another of the calls that change the disk for good, or that call fails."""
+    write_text(folder / "text", 20)
     embed(folder, "whole", file)
-    whole = (folder / "whole").read_bytes()
     calls: list[int] = []
-    peak = 0
 
     def watched(function: Any) -> Any:
-        def call(*arguments: Any) -> Any:
-            nonlocal peak
-            used = sum(path.stat().st_size for path in (folder / "file.part").rglob("*") if path.parent.name == "parts")
-            joined = folder / "file.part/joined"
-            peak = max(peak, used + (joined.stat().st_blocks * 512 if joined.exists() else 0))
+        def call(*arguments: Any, **keys: Any) -> Any:
             calls.append(1)
             if len(calls) == stop:
-                raise Stopped
-            return function(*arguments)
+                raise error
+            return function(*arguments, **keys)
 
         return call
 
-    monkeypatch.setattr(joining, "COPIES", 8)
-    monkeypatch.setattr(os, "fsync", watched(os.fsync))
-    monkeypatch.setattr(os, "replace", watched(os.replace))
+    for module, name in ((os, "fsync"), (os, "replace"), (Path, "replace"), (shutil, "rmtree")):
+        monkeypatch.setattr(module, name, watched(getattr(module, name)))
+    errors: list[BaseException] = [Stopped(), OSError(errno.EIO, "Input/output error")]
     stop, finished = 0, False
     while not finished:
         stop += 1
+        error = errors[stop % 2]
         calls.clear()
         try:
             embed(folder, "file", file)
             finished = True
         except Stopped:
-            assert not (folder / "file").exists()
-    assert stop > 5 and (folder / "file").read_bytes() == whole
-    assert peak < 1.25 * len(whole) + 50_000  # an eighth, and whole blocks of the disk
-    assert sorted(path.name for path in folder.iterdir()) == ["bilm", "file", "text", "whole"]
+            pass
+        except ConfigurationError as raised:
+            if "exists already" in str(raised):  # stopped after the output got its name
+                finished = True
+        assert finished or stop < 50
+    assert stop > 5 and names(folder) == ["file", "whole"]
+    one, two = (sorted(path.rglob("*")) or [path] for path in (folder / "file", folder / "whole"))
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
 
 
 @pytest.mark.parametrize(
@@ -177,14 +173,11 @@ def test_a_join_that_is_stopped_anywhere_is_finished_by_the_next_run_without_a_s
         ({"bilm": "other"}, "'weights'"),
         ({"bilm": "warm", "initial_state": "warm"}, "'initial_state'"),
         ({"half": True}, "'type of numbers'"),
-        ({"pool": True}, "'shape'"),
         ({"tokens_per_batch": 50}, "'tokens per batch'"),
-        ({"batch_size": 3}, "'batch size'"),
         ({"file": Hdf5File()}, "'file'"),
         ({"text": "changed"}, "'text from line 1'"),
-        ({"text": "longer"}, "'text from line 1'"),
         ({"text": "shorter"}, "'text from line 1'"),
-        ({"text": "empty"}, "'windows'"),
+        ({"text": "half"}, "'windows'"),
     ],
 )
 def test_an_unfinished_output_of_another_run_is_rejected_and_kept(
@@ -192,54 +185,123 @@ def test_an_unfinished_output_of_another_run_is_rejected_and_kept(
 ) -> None:
     write_files(folder / "other", lively(BiLM.random(options(), seed=0), scale=0.5))
     write_files(folder / "warm", warm_bilm())
-    lines = write_text(folder / "text", 300)
-    for name, other in {
-        "changed": [*lines[:2], "x", *lines[3:]],
-        "longer": [*lines[:1], *lines],
-        "shorter": lines[:3],
-        "empty": [],
-    }.items():
+    lines = write_text(folder / "text", 60)
+    windows = list(Corpus(folder / "text", AsciiSpacesTokenizer()).windows())
+    changed = {"changed": [*lines[:2], "x", *lines[3:]], "shorter": lines[:3], "half": lines[: windows[1].start]}
+    for name, other in changed.items():
         (folder / name).write_text("".join(f"{line}\n" for line in other), encoding="utf-8")
     with monkeypatch.context() as broken:
-        break_off(broken, 45)
+        break_off(broken, 18)
         with pytest.raises(KeyboardInterrupt):
             embed(folder, "file", NpzFile())
     kept = parts(folder)
+    break_off(monkeypatch, 0)
     with pytest.raises(ConfigurationError, match=rf"file\.part'.*{found}"):
         embed(folder, "file", **{"file": NpzFile(), **changes})
-    assert not (folder / "file").exists()
-    break_off(monkeypatch, 0)
     with pytest.raises(KeyboardInterrupt):  # resumes after the kept parts
         embed(folder, "file", NpzFile())
-    assert parts(folder) == kept and kept
+    assert parts(folder) == kept and len(kept) > 1 and not (folder / "file").exists()
 
 
-def test_a_text_without_lines_is_resumed_in_parquet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With several processes, some have no lines of a short text."""
-    arrow: Any = pytest.importorskip("pyarrow.parquet")
-    (folder / "text").touch()
-
-    def full(*paths: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(parquet, "os", SimpleNamespace(replace=full))
-        with pytest.raises(ConfigurationError, match="No space left"):
-            embed(folder, "file", ParquetFile())
-    embed(folder, "file", ParquetFile())
-    assert arrow.read_table(folder / "file").num_rows == 0 and not (folder / "file.part").exists()
+def test_an_unfinished_output_of_another_vocabulary_is_rejected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights are the same."""
+    write_text(folder / "text", 40)
+    write_files(folder / "words", small_bilm(char_cnn=None, n_tokens_vocab=5))
+    (folder / "words/vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nboat\nleaks\n")
+    break_off(monkeypatch, 15)
+    with pytest.raises(KeyboardInterrupt):
+        embed(folder, "file", NpzFile(), bilm="words")
+    assert parts(folder)
+    (folder / "words/vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nleaks\nboat\n")
+    with pytest.raises(ConfigurationError, match="'vocabulary'"):
+        embed(folder, "file", NpzFile(), bilm="words")
 
 
-def test_an_existing_file_is_kept(folder: Path) -> None:
+def test_processes_share_the_parts_and_the_last_one_writes_the_output_of_a_single_process(folder: Path) -> None:
+    """Each may begin when the others have ended, and may be started again."""
+    write_text(folder / "text", 60)
+    counts = embed(folder, "whole.npz", NpzFile())
+    shares = [embed(folder, "file.npz", NpzFile(), share=Share(rank, 3)) for rank in (2, 0)]
+    assert not (folder / "file.npz").exists()
+    for _ in range(2):
+        last = embed(folder, "file.npz", NpzFile(), share=Share(1, 3))
+        assert (folder / "file.npz").read_bytes() == (folder / "whole.npz").read_bytes()
+    assert tuple(map(sum, zip(*shares, last, strict=True))) == counts and min(last) > 0
+    assert names(folder) == ["file.npz", "file.npz.json", "whole.npz"]
+    with pytest.raises(ConfigurationError, match=r"file\.npz'.*'type of numbers'"):
+        embed(folder, "file.npz", NpzFile(), share=Share(0, 3), half=True)
+    with pytest.raises(ConfigurationError, match="exists already"):
+        embed(folder, "file.npz", NpzFile())
+
+
+def test_a_process_that_begins_when_the_output_is_complete_has_nothing_to_do(folder: Path) -> None:
+    (folder / "text").write_text("One window\n")
+    for rank in (0, 1, 2):
+        embed(folder, "file", Hdf5File(), share=Share(rank, 3))
+        assert names(folder) == ["file", "file.json"]
+
+
+def test_a_run_is_resumed_with_another_number_of_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_text(folder / "text", 60)
+    embed(folder, "whole.npz", NpzFile())
+    embed(folder, "file.npz", NpzFile(), share=Share(0, 2))  # and the other process never came
+    batches: list[int] = []
+    vectors = Embedder._vectors
+    monkeypatch.setattr(Embedder, "_vectors", lambda self, s: batches.append(len(s)) or vectors(self, s))
+    embed(folder, "file.npz", NpzFile())
+    resumed = len(batches)
+    embed(folder, "again.npz", NpzFile())
+    assert 0 < resumed < len(batches) - resumed
+    assert (folder / "file.npz").read_bytes() == (folder / "whole.npz").read_bytes()
+
+
+@pytest.mark.parametrize("text", [Path("-"), ["A line"]])
+def test_several_processes_cannot_share_standard_input_or_lines(folder: Path, text: Any) -> None:
+    with pytest.raises(ConfigurationError, match="2 processes"):
+        work = CorpusEmbedder(load(folder / "bilm"))
+        work.embed(Corpus(text, AsciiSpacesTokenizer()), folder / "file", NpzFile(), Share(0, 2))
+
+
+def test_two_runs_of_one_output_at_once_are_an_error(folder: Path) -> None:
+    """Locks of byte ranges belong to a process, so the other run is another process."""
+    write_text(folder / "text", 40)
+    context = get_context("fork")
+    at_work, go_on = context.Event(), context.Event()
+
+    class Waiting(NpzFile):
+        def write_part(self, *arguments: Any) -> None:
+            super().write_part(*arguments)
+            at_work.set()
+            go_on.wait(60)
+
+        def _to_params(self) -> dict[str, Any]:
+            return NpzFile()._to_params()
+
+    process = context.Process(target=embed, args=(folder, "file", Waiting()))
+    process.start()
+    assert at_work.wait(60)
+    with pytest.raises(ConfigurationError, match=r"file\.part': another process is at work"):
+        embed(folder, "file", NpzFile())
+    go_on.set()
+    process.join(60)
+    assert process.exitcode == 0 and names(folder) == ["file"]
+
+
+def test_an_existing_file_or_a_folder_with_other_content_is_kept(folder: Path) -> None:
     write_text(folder / "text", 5)
     (folder / "file").write_text("good")
     with pytest.raises(ConfigurationError, match="file' exists"):
         embed(folder, "file", NpzFile())
-    assert (folder / "file").read_text() == "good" and not (folder / "file.part").exists()
-
-
-def test_a_target_in_a_missing_folder_is_an_error(folder: Path) -> None:
-    write_text(folder / "text", 5)
+    (folder / "other.part").mkdir()
+    (folder / "other.part/thesis").touch()
+    with pytest.raises(ConfigurationError, match=r"other\.part'.*got other files"):
+        embed(folder, "other", NpzFile())
+    (folder / "damaged.part/parts").mkdir(parents=True)
+    (folder / "damaged.part/parts/0-0.npz").touch()
+    (folder / "damaged.part/run.json").write_text("{")
+    with pytest.raises(ConfigurationError, match=r"run\.json' is damaged"):
+        embed(folder, "damaged", NpzFile())
+    assert (folder / "file").read_text() == "good" and (folder / "other.part/thesis").exists()
     with pytest.raises(ConfigurationError, match=r"no_folder/file.*No such file or directory"):
         embed(folder, "no_folder/file", NpzFile())
 
@@ -263,7 +325,7 @@ def test_arrays_and_text_in_memory_do_not_grow_with_the_corpus(folder: Path, mon
         return array
 
     class Nothing(VectorFile):
-        part_ending = ""
+        ending = ""
 
         def write_part(self, path: Path, window: Window, arrays: Any, layout: Layout) -> None:
             for _ in arrays:
@@ -271,7 +333,7 @@ def test_arrays_and_text_in_memory_do_not_grow_with_the_corpus(folder: Path, mon
             look()
             path.touch()
 
-        def join(self, parts: Path, target: Path, layout: Layout, progress: bool = True) -> None:
+        def join(self, parts: Any, target: Path, layout: Layout) -> None:
             look()
             target.touch()
 

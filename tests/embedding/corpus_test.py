@@ -1,138 +1,149 @@
+"""A text as windows of sentences: lines, tables and CoNLL-U."""
+
 import gzip
 import io
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
-from elmoformanylangs.__main__ import read_corpus
+from elmoformanylangs.__main__ import read_conll_corpus, read_corpus
 
-from elmo_plugin.embedding import Corpus, corpus
-from elmo_plugin.embedding.corpus import Sentence, Share
+from elmo_plugin.embedding import Corpus, TableReader, corpus, read_conll
+from elmo_plugin.embedding.corpus import Sentence, Window
+from elmo_plugin.text import AsciiSpacesTokenizer, JustTabsTokenizer
+
+SPACES = AsciiSpacesTokenizer()
+CONLL = """# sent_id = weblog-1
+1\tThe\tthe\tDET\t_\t_\t2\tdet\t_\t_
+2-3\tcan't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tca\tcan\tAUX\t_\t_\t0\troot\t_\t_
+3\tn't\tnot\tPART\t_\t_\t2\tadvmod\t_\t_
+3.1\tgo\tgo\tVERB\t_\t_\t_\t_\t_\t_
+
+# sent_id = weblog-2
+1\tNew York\tNew York\tPROPN\t_\t_\t0\troot\t_\t_
+"""
 
 
-def write(folder: Path, text: str, tokenizer: str = "just_spaces", share: Share = corpus.WHOLE) -> Corpus:
+def write(folder: Path, text: str, tokenizer: Tokenizer = SPACES) -> Corpus:
     (folder / "text").write_text(text, encoding="utf-8")
-    return Corpus(folder / "text", Tokenizer.by_name(tokenizer)(), share)
+    return Corpus(folder / "text", tokenizer)
+
+
+def table(folder: Path, name: str, text: str, id: str, column: str) -> list[tuple[str, str]]:
+    """Read a table of one window: its ids and texts."""
+    (folder / name).write_text(text, encoding="utf-8")
+    (window,) = Corpus(folder / name, SPACES, TableReader(id, column)).windows()
+    assert window.keys == list(window.ids or [])
+    return list(zip(window.keys, window.texts, strict=True))
 
 
 def test_empty_lines_are_sentences_without_tokens_and_white_space_around_a_line_is_dropped(tmp_path: Path) -> None:
-    text = write(tmp_path, "\n  Two\t words \n \nend")
-    assert list(text.windows()) == [(0, [("", []), ("Two\t words", ["Two", "words"]), ("", []), ("end", ["end"])])]
-    assert list(text.texts()) == ["", "Two\t words", "", "end"]
-
-
-def test_spacys_rules_also_split_where_there_is_no_space(tmp_path: Path) -> None:
-    (window,) = write(tmp_path, "Don't stop, now.\n", "spacy_blank").windows()
-    assert window.sentences == [Sentence("Don't stop, now.", ["Do", "n't", "stop", ",", "now", "."])]
+    (window,) = write(tmp_path, "\n  Two\t words \n \nend").windows()
+    assert window.sentences == [("", []), ("Two\t words", ["Two", "words"]), ("", []), ("end", ["end"])]
+    assert window.start == 0 and window.keys == ["0", "1", "2", "3"]
 
 
 def test_windows_are_cut_by_characters_and_empty_lines_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 10)
     text = write(tmp_path, "日 b\na b c\nx\n" + "\n" * 12 + "longer than a window\nend")
-    windows = [(start, len(sentences)) for start, sentences in text.windows()]
-    assert windows == [(0, 2), (2, 9), (11, 4), (15, 1), (16, 1)]
-    assert list(text.windows()) == list(text.windows())
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 9])
-def test_windows_are_dealt_out_in_turn_each_to_one_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
-    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 10)
-    text = "".join(f"line {number}\n\n" for number in range(7))
-    whole = list(write(tmp_path, text).windows())
-    assert len(whole) == 7
-    for rank in range(size):
-        assert list(write(tmp_path, text, share=Share(rank, size)).windows()) == whole[rank::size]
-
-
-@pytest.mark.parametrize(("text", "got"), [(Path("-"), "standard input"), (["A line"], "lines")])
-def test_several_processes_cannot_share_standard_input_or_lines(text: Any, got: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"2 processes.*got {got}"):
-        Corpus(text, Tokenizer.by_name("just_spaces")(), Share(1, 2))
-
-
-def test_a_path_given_as_a_string_is_an_error_and_not_a_text_of_its_characters(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("Two words\n", encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=r"expected a `Path`.*text'"):
-        Corpus(str(tmp_path / "text"), Tokenizer.by_name("just_spaces")())
-
-
-def test_the_identity_of_a_text_depends_on_each_letter_and_on_the_tokenizer(tmp_path: Path) -> None:
-    texts = [("a b\n", "just_spaces"), ("a b\n", "spacy_blank"), ("a c\n", "just_spaces")]
-    same, *others = [write(tmp_path, *text).identity() for text in texts]
-    assert same not in others and same == write(tmp_path, *texts[0]).identity()
-
-
-def test_an_empty_file_has_no_window(tmp_path: Path) -> None:
-    assert list(write(tmp_path, "").windows()) == []
-
-
-@pytest.mark.parametrize("size", [2, 4])
-def test_a_few_hundred_lines_are_shared_about_equally(tmp_path: Path, size: int) -> None:
-    text = "".join(
-        f"line number {number} has about as many words as a sentence has , and so on {'word ' * 5}.\n"
-        for number in range(300)
-    )
-    shares = [list(write(tmp_path, text, share=Share(rank, size)).windows()) for rank in range(size)]
-    tokens = [sum(len(line.tokens) for window in windows for line in window.sentences) for windows in shares]
-    assert min(tokens) > 0.5 * sum(tokens) / size
-
-
-def test_windows_grow_from_the_smallest_to_the_largest_size(tmp_path: Path) -> None:
-    line = "x" * 127 + "\n"
-    windows = write(tmp_path, line * 20 * 2**10).windows()
-    sizes = [len(window.sentences) * len(line) for window in windows]
-    assert sizes[0] == 8192 and sizes[:-1] == sorted(sizes[:-1])
-    assert sizes[-2] == corpus.CHARACTERS_IN_WINDOW == max(sizes)
-    for size in (2**13, 2**14, 2**17):
-        assert sizes.count(size) == 8
+    assert [(window.start, len(window.texts)) for window in text.windows()] == [
+        (0, 2),
+        (2, 9),
+        (11, 4),
+        (15, 1),
+        (16, 1),
+    ]
 
 
 def test_windows_are_the_same_for_a_plain_file_a_compressed_one_standard_input_and_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = "".join(f"{'word ' * (number % 20)}\n" for number in range(3000))
-    wanted = list(write(tmp_path, text).windows())
+    def names(corpus: Corpus) -> list[str]:
+        return [window.name() for window in corpus.windows()]
+
+    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 2000)
+    text = "".join(f"{'word ' * (number % 20)}\n" for number in range(300))
+    wanted = names(write(tmp_path, text))
     (tmp_path / "packed").write_bytes(gzip.compress(text.encode()))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
-    tokenizer = Tokenizer.by_name("just_spaces")()
     for source in (tmp_path / "packed", Path("-"), io.StringIO(text)):
-        assert list(Corpus(source, tokenizer).windows()) == wanted
-    assert len(wanted) > 10
+        assert names(Corpus(source, SPACES)) == wanted
+    assert len(set(wanted)) > 5 and sorted(wanted) == wanted
 
 
-def test_tabs_separate_tokens_that_may_hold_spaces_or_nothing(tmp_path: Path) -> None:
-    text = write(tmp_path, "New York\tis  \tbig\n\tempty\t\tfields\t\r\n\n \nno tab", "just_tabs")
+def test_several_files_are_one_text(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("a b\nc")  # without a line end
+    (tmp_path / "other.gz").write_bytes(gzip.compress(b"d e\n"))
+    text = Corpus([tmp_path / "one", tmp_path / "other.gz"], SPACES)
     (window,) = text.windows()
-    assert window.sentences == [
-        Sentence("New York\tis  \tbig", ["New York", "is  ", "big"]),
-        Sentence("\tempty\t\tfields\t", ["", "empty", "", "fields", ""]),
-        Sentence("", []),
-        Sentence(" ", [" "]),
-        Sentence("no tab", ["no tab"]),
-    ]
-    assert list(text.texts()) == [sentence.text for sentence in window.sentences]
+    assert window.texts == ["a b", "c", "d e"] and text.share_read() == 1 and text.has_only_files
+
+
+def test_an_empty_text_is_an_empty_window(tmp_path: Path) -> None:
+    assert [window.sentences for window in write(tmp_path, "").windows()] == [[]]
 
 
 def test_tabs_separate_tokens_as_in_elmo_for_many_langs(tmp_path: Path) -> None:
     """Compared with its own reader, which differs for empty lines and for tabs at both ends of a file."""
     content = "New York\tis  \tbig\n\tempty\t\tfields\t\n \n日本語\t🙂\nend\n"
-    (window,) = write(tmp_path, content, "just_tabs").windows()
+    (window,) = write(tmp_path, content, JustTabsTokenizer()).windows()
     _, wanted = read_corpus(str(tmp_path / "text"))
     assert [sentence.tokens for sentence in window.sentences] == wanted
+    (window,) = write(tmp_path, "\ta\t\r\n\n", JustTabsTokenizer()).windows()
+    assert window.sentences == [Sentence("\ta\t", ["", "a", ""]), Sentence("", [])]
 
 
-@pytest.mark.parametrize("name", ["nowhere", "."])
-def test_a_missing_file_or_a_folder_is_an_error_before_anything_is_read(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigurationError, match="expected a text file"):
-        Corpus(tmp_path / name, Tokenizer.by_name("just_spaces")())
+def test_conll_is_read_as_by_elmo_for_many_langs_and_is_no_plain_text(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text(CONLL, encoding="utf-8")
+    (window,) = Corpus(tmp_path / "text", JustTabsTokenizer(), read_conll).windows()
+    _, wanted = read_conll_corpus(str(tmp_path / "text"))
+    assert [sentence.tokens for sentence in window.sentences] == wanted == [["The", "ca", "n't"], ["New York"]]
+    with pytest.raises(ConfigurationError, match=r"text: expected one sentence per line.*--split conll"):
+        next(Corpus(tmp_path / "text", SPACES).windows())
+    with pytest.raises(ConfigurationError, match=r"text, line 1: expected columns.*'One sentence"):
+        (tmp_path / "text").write_text("One sentence .\n")
+        next(Corpus(tmp_path / "text", JustTabsTokenizer(), read_conll).windows())
 
 
-def test_lines_that_are_not_text_are_errors() -> None:
+def test_a_table_has_ids(tmp_path: Path) -> None:
+    wanted = [("sp|P1", "M A L"), ("7", 'She said "no" , then')]
+    tabs = 'accession\tlength\tsequence\nsp|P1\t3\tM A L\n\n7\t4\tShe said "no" , then\n'
+    assert table(tmp_path, "names.tsv", tabs, "accession", "sequence") == wanted
+    assert table(tmp_path, "numbers.tsv", tabs.partition("\n")[2], "1", "3") == wanted
+    commas = 'sequence,accession\nM A L,sp|P1\r\n"She said ""no"" , then", 7\r\n'
+    assert table(tmp_path, "names.csv", commas, "accession", "sequence") == wanted
+    assert table(tmp_path, "lines.csv", '1, "two\nlines"\n', "1", "2") == [("1", "two\nlines")]
+
+
+@pytest.mark.parametrize(
+    ("text", "id", "said"),
+    [
+        ("a\tb\na\tc\n", "1", "table: expected an id of its own .* got 'a' twice"),
+        ("a\tb\n\tc\n", "1", "table: expected an id of its own .* got an empty one"),
+        ("a\tb\nc\n", "1", r"table: expected a row with the columns 1 and 2, got \['c'\]"),
+        ("id\ttext\na\tb\n", "name", r"table: expected one column 'name', got the columns \['id', 'text'\]"),
+        ("a\tb\n", "0", "counted from 1, .* got '0'"),
+    ],
+)
+def test_a_table_without_such_ids_is_an_error(tmp_path: Path, text: str, id: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        table(tmp_path, "table", text, id, "2")
+
+
+def test_the_name_of_a_window_depends_on_its_texts_and_ids() -> None:
+    windows = [Window(0, ["a b"], None, SPACES), Window(0, ["a c"], None, SPACES), Window(0, ["a b"], ["x"], SPACES)]
+    assert len({window.name() for window in windows}) == 3
+
+
+def test_a_text_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    for name in ("nowhere", "."):
+        with pytest.raises(ConfigurationError, match="expected a text file"):
+            Corpus(tmp_path / name, SPACES)
+    with pytest.raises(ConfigurationError, match=r"expected a `Path`.*text'"):
+        Corpus("the/text", SPACES)
     with pytest.raises(ConfigurationError, match="line 1: expected text, got b'one"):
-        list(Corpus(io.BytesIO(b"one\n"), Tokenizer.by_name("just_spaces")()).windows())
+        list(Corpus(io.BytesIO(b"one\n"), SPACES).windows())

@@ -16,7 +16,7 @@ from allennlp.models.archival import load_archive
 import elmo_plugin
 from elmo_plugin.bilm import CarriedState, WordEncoder, ZeroState
 from elmo_plugin.elmo import ConcatenateMix, Elmo, ElmoTokenEmbedder
-from elmo_plugin.embedding import Embedder, embedder, load
+from elmo_plugin.embedding import Embedder, embedder, load, maximum, mean
 from elmo_plugin.text import batch_to_ids
 from tests import many_langs_oracle
 from tests.elmo.small_elmo import RANDOM
@@ -320,3 +320,37 @@ def test_its_repr_shows_its_sizes_and_settings(warm: Path) -> None:
 def test_a_mix_that_has_no_archive_is_not_named_among_the_choices(folder: Path) -> None:
     with pytest.raises(ConfigurationError, match="all, last, average, concatenate, got 'trained'"):
         load(folder).with_mix("trained")
+
+
+def threads_after(embedder: Optional[Embedder], queue: Any) -> None:
+    """Embed a sentence, and say how many threads there are."""
+    if embedder is not None:
+        embedder.embed([["Two", "words"]])
+    queue.put(torch.get_num_threads())
+
+
+def test_only_a_forked_process_that_embeds_has_one_thread(folder: Path) -> None:
+    """With more it would wait for ever for the threads of the process that forked it."""
+    before, embedder = torch.get_num_threads(), load(folder)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    found = []
+    try:
+        torch.set_num_threads(2)
+        torch.randn(500, 500) @ torch.randn(500, 500)
+        for used in (embedder, None):
+            process = context.Process(target=threads_after, args=(used, queue))
+            process.start()
+            found.append(queue.get(timeout=60))
+            process.join()
+        assert found == [1, 2] and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_pooling_of_no_tokens_gives_zeros() -> None:
+    vectors = np.random.default_rng(0).normal(size=(3, 5, 4)).astype(np.float32)  # (L, T, D)
+    np.testing.assert_allclose(mean(vectors), vectors.mean(axis=1), rtol=1e-6)
+    np.testing.assert_array_equal(maximum(vectors), vectors.max(axis=1))
+    for pool in (mean, maximum):
+        np.testing.assert_array_equal(pool(vectors[:, :0]), np.zeros((3, 4)))

@@ -1,13 +1,10 @@
 """Two processes that torchrun starts, one of which is killed."""
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import h5py
-import numpy as np
 import pytest
 
 from elmo_plugin.embedding import Hdf5File, corpus
@@ -58,10 +55,5 @@ def test_torchrun_restarts_a_killed_process_which_resumes(tmp_path: Path, monkey
     ended = sorted(line for line in result.stdout.splitlines() if "batches" in line)
     assert [line.split()[:2] for line in ended[-2:]] == [["0", "1"], ["1", "1"]]
     embed(tmp_path, "whole", Hdf5File())
-    with h5py.File(tmp_path / "vectors.hdf5") as joined, h5py.File(tmp_path / "whole") as whole:
-        assert set(joined) == set(whole)
-        for key, dataset in whole.items():
-            np.testing.assert_array_equal(joined[key][()], dataset[()])
-    manifest = json.loads((tmp_path / "vectors.hdf5.json").read_text())
-    assert manifest["sentences"] == 120 and len(manifest["shards"]) == 2
+    assert (tmp_path / "vectors.hdf5").read_bytes() == (tmp_path / "whole").read_bytes()
     assert not list(tmp_path.glob("*.part"))

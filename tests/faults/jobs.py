@@ -18,7 +18,7 @@ from allennlp.common.plugins import import_plugins
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from elmo_plugin.checkpoints import Native, convert
-from elmo_plugin.embedding import corpus, joining
+from elmo_plugin.embedding import corpus
 from tests import killer  # noqa: F401  (registers `kill`)
 from tests.checkpoint_oracles import LEXICON, pretrained
 from tests.embedding_runs import write_text
@@ -116,7 +116,7 @@ def embedding(ending: str, processes: int = 1) -> Job:
 
     def embed(rank: int = 0) -> None:
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(processes)}
-        corpus.CHARACTERS_IN_WINDOW, joining.COPIES = 600, 4
+        corpus.CHARACTERS_IN_WINDOW = 600
         command("embed-corpus", "../inputs/text", output, "--bilm", "../inputs/bilm", "--compress")
 
     def start() -> None:

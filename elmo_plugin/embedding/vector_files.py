@@ -1,0 +1,331 @@
+"""The formats that vectors are written in: hdf5, npz and Parquet."""
+
+import json
+import logging
+import os
+import re
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from io import FileIO
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Optional
+
+import h5py
+import numpy as np
+from allennlp.common import Registrable
+from allennlp.common.checks import ConfigurationError
+from more_itertools import constrained_batches
+
+from elmo_plugin.common import atomic_file
+from elmo_plugin.embedding.corpus import Window
+from elmo_plugin.text import BOUNDARIES
+
+logger = logging.getLogger(__name__)
+
+INDEX = "sentence_to_index"
+LONGEST_INDEX = 2**31 - 1
+"""The longest string, in bytes, that NumPy and therefore h5py can read."""
+ROWS_IN_CHUNK = 4096
+"""Rows that hdf5 compresses together. It limits a chunk to 4 GB."""
+TOKENS_IN_GROUP = 8192
+"""Tokens, sentence boundaries included, of the Parquet rows that are written together."""
+
+Arrays = Iterable[tuple[int, np.ndarray]]
+"""The index of a sentence in its window and its array, each sentence once and in any order."""
+
+
+class Layout(NamedTuple):
+    """The shape and the number type of each array of an output.
+
+    `shape` is (L, −1, D) for all layers and (−1, D) for a mix, where −1 stands for the number of tokens. Pooled, it is
+    (L, D) and (D,). `dtype` is the name of a NumPy type.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def is_by_token(self) -> bool:
+        """Return whether each token has a vector of its own."""
+        return -1 in self.shape
+
+    @property
+    def is_by_layer(self) -> bool:
+        """Return whether each layer has a vector of its own."""
+        return len(self.shape) - self.is_by_token == 2
+
+
+class VectorFile(ABC, Registrable):
+    """A format for the vectors of a corpus. The vectors of each window are written to a part, then parts are joined."""
+
+    ending: ClassVar[str]
+    """The ending of the names of parts."""
+
+    @abstractmethod
+    def write_part(self, path: Path, window: Window, arrays: Arrays, layout: Layout) -> None:
+        """Write a window's arrays to a new file. Equal windows make equal files."""
+
+    @abstractmethod
+    def join(self, parts: Iterable[Path], target: Path, layout: Layout) -> None:
+        """Join the parts, given in the order of the text, into the output, which appears when it is complete."""
+
+
+@VectorFile.register("hdf5")
+class Hdf5File(VectorFile):
+    """Holds one dataset per sentence, in the layout of AllenNLP's retired command `allennlp elmo`.
+
+    The key of a dataset is the number of its line, counted from 0, or `sentence_key` of its id. For an empty line, T is
+    0. `sentence_to_index` is a JSON string with the key of each sentence; for a repeated sentence it is the last key.
+    It is in memory while the parts are joined.
+
+    Registered as a `VectorFile` with name `hdf5`.
+
+    # Parameters
+
+    compress : `bool`
+        Compress with gzip after shuffling bytes, one layer at a time.
+    use_sentence_keys : `bool`
+        Use `sentence_key` of the sentence as the key. A repeated sentence is then stored once, an empty line is not
+        stored, and `sentence_to_index` is left out.
+    forget_sentences : `bool`
+        Leave `sentence_to_index` out.
+    """
+
+    ending = ".hdf5"
+
+    def __init__(self, compress: bool = False, use_sentence_keys: bool = False, forget_sentences: bool = False) -> None:
+        self._compress = compress
+        self._use_sentence_keys = use_sentence_keys
+        self._has_index = not (use_sentence_keys or forget_sentences)
+
+    def write_part(self, path: Path, window: Window, arrays: Arrays, layout: Layout) -> None:
+        """Write a window's arrays, and the part of the index that is about them."""
+        keys = list(map(sentence_key, window.texts if self._use_sentence_keys else window.keys))
+        with _new_hdf5(path) as (file, check_disk):
+            for index, array in arrays:
+                if keys[index] and keys[index] not in file:
+                    data = array.astype(layout.dtype)
+                    file.create_dataset(keys[index], data=data, **self._storage(data.shape, layout))
+                check_disk()
+            if self._has_index:
+                _write_index(
+                    file, json.dumps({text: key for text, key in zip(window.texts, keys, strict=True) if text})
+                )
+
+    def join(self, parts: Iterable[Path], target: Path, layout: Layout) -> None:
+        """Copy the datasets of all parts, as they are stored, into one file."""
+        indices: list[str] = []
+        with atomic_file(target) as partial, _new_hdf5(partial) as (file, check_disk):
+            for path in parts:
+                with h5py.File(path, locking=False) as part:
+                    for key in part:
+                        if key == INDEX:
+                            indices.append(part[key].asstr()[0][1:-1])
+                        elif key not in file:
+                            part.copy(key, file)
+                        check_disk()
+            if self._has_index:
+                # Texts may repeat: JSON readers take the last of equal keys.
+                _write_index(file, f"{{{', '.join(filter(None, indices))}}}")
+
+    def _storage(self, shape: tuple[int, ...], layout: Layout) -> dict[str, Any]:
+        if not self._compress or 0 in shape:
+            return {}
+        rows = [min(shape[-2], ROWS_IN_CHUNK)] if layout.is_by_token else []
+        chunk = (*[1] * layout.is_by_layer, *rows, shape[-1])
+        return {"compression": "gzip", "shuffle": True, "chunks": chunk}
+
+    def _to_params(self) -> dict[str, Any]:
+        forgets = not (self._has_index or self._use_sentence_keys)
+        keys = {"compress": self._compress, "use_sentence_keys": self._use_sentence_keys, "forget_sentences": forgets}
+        return {"type": "hdf5", **keys}
+
+
+def sentence_key(text: str) -> str:
+    """Return the key of a sentence or an id in an hdf5 file. `urllib.parse.unquote` turns it back.
+
+    The key is the text, except for what hdf5 reads as a path: `/` is written `%2F`, and the text `.` is `%2E`. So that
+    no two texts share a key, `%` before two hexadecimal digits is written `%25`.
+
+    >>> sentence_key("and / or")
+    'and %2F or'
+    """
+    if text == ".":
+        return "%2E"
+    return re.sub("%(?=[0-9A-Fa-f]{2})", "%25", text).replace("/", "%2F")
+
+
+def _write_index(file: h5py.File, index: str) -> None:
+    size = len(index.encode())
+    if size > LONGEST_INDEX:
+        logger.warning("'%s' is left out: it would have %d bytes, and hdf5 readers take at most 2 GB", INDEX, size)
+    else:
+        file.create_dataset(INDEX, data=[index], dtype=h5py.string_dtype())
+
+
+class _Disk(FileIO):
+    """A file for hdf5 to write to. It keeps the first error, because after an error hdf5 could not close the file."""
+
+    error: Optional[OSError] = None
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data).cast("B")
+        size = len(left)
+        try:
+            while left and self.error is None:
+                left = left[super().write(left) :]
+        except OSError as error:
+            self.error = error
+        return size
+
+    def truncate(self, size: Optional[int] = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = error
+            return self.tell()
+
+    def check(self) -> None:
+        """Raise the first error."""
+        if self.error is not None:
+            raise self.error
+
+
+@contextmanager
+def _new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
+    """Yield a new hdf5 file, and a function that raises the `OSError` of an earlier write, such as of a full disk."""
+    with _Disk(path, "w+") as disk:
+        with h5py.File(disk, "w") as file:
+            yield file, disk.check
+        disk.check()
+
+
+@VectorFile.register("npz")
+class NpzFile(VectorFile):
+    """Holds one array per sentence, for `numpy.load`, named by its id or by its line's number, counted from 0.
+
+    For an empty line, T is 0. The archive's directory is kept in memory while it is written: a few hundred bytes per
+    line.
+
+    Registered as a `VectorFile` with name `npz`.
+
+    # Parameters
+
+    compress : `bool`
+        Compress as `numpy.savez_compressed` does.
+    """
+
+    ending = ".npz"
+
+    def __init__(self, compress: bool = False) -> None:
+        self._compression = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+
+    def write_part(self, path: Path, window: Window, arrays: Arrays, layout: Layout) -> None:
+        """Write a window's arrays to an archive, whose directory is in the order of the text."""
+        position = {f"{key}.npy": index for index, key in enumerate(window.keys)}
+        names = list(position)
+        with zipfile.ZipFile(path, "w") as archive:
+            for index, array in arrays:
+                entry = zipfile.ZipInfo(names[index])  # undated: equal windows make equal files
+                entry.compress_type = self._compression
+                with archive.open(entry, "w", force_zip64=True) as file:
+                    stored = np.ascontiguousarray(array, dtype=layout.dtype)
+                    np.lib.format.write_array(file, stored, allow_pickle=False)
+            archive.filelist.sort(key=lambda entry: position[entry.filename])
+
+    def join(self, parts: Iterable[Path], target: Path, layout: Layout) -> None:
+        """Copy the entries of all parts into one archive with one directory."""
+        entries: list[zipfile.ZipInfo] = []
+        with atomic_file(target) as partial, partial.open("wb") as joined:
+            for path in parts:
+                with path.open("rb") as part, zipfile.ZipFile(part) as archive:
+                    for entry in archive.infolist():
+                        entry.header_offset += joined.tell()
+                        entries.append(entry)
+                    size = archive.start_dir
+                    part.seek(0)
+                    while size:
+                        size -= joined.write(part.read(min(size, 2**20)))
+            with zipfile.ZipFile(joined, "w") as archive:  # on closing, it writes its directory here
+                archive.filelist = entries
+
+    def _to_params(self) -> dict[str, Any]:
+        return {"type": "npz", "compress": self._compression == zipfile.ZIP_DEFLATED}
+
+
+@VectorFile.register("parquet")
+class ParquetFile(VectorFile):
+    """Holds one row per sentence, for Arrow, pandas, Polars, DuckDB and Spark.
+
+    The columns are `line`, its number from 0, `id` if there are ids, `sentence`, `tokens`, and vectors. With all
+    layers, each layer has a column, `layer_0` …; with a mix of them, the column is `vectors`. A cell holds a list with
+    one vector per token, or one vector if they are pooled.
+
+    The output is a folder of Parquet files, the parts themselves, in the order of the text. Most readers take such a
+    folder as one table. The vectors of a window are in memory while its part is written: 600 MB for all layers of the
+    original size.
+
+    Registered as a `VectorFile` with name `parquet`. Raises `ConfigurationError` without pyarrow, which
+    `elmo-plugin[parquet]` installs.
+
+    # Parameters
+
+    compress : `bool`
+        Compress with Zstandard.
+    """
+
+    ending = ".parquet"
+
+    def __init__(self, compress: bool = False) -> None:
+        try:
+            self._arrow, self._parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+        except ImportError as error:
+            raise ConfigurationError("parquet needs pyarrow: pip install 'elmo-plugin[parquet]'") from error
+        self._compression = "zstd" if compress else "none"
+
+    def write_part(self, path: Path, window: Window, arrays: Arrays, layout: Layout) -> None:
+        """Write a window's rows in their order, in groups of rows."""
+        keys = window.keys
+        by_index = {index: array.astype(layout.dtype) for index, array in arrays}
+        rows = [
+            (window.start + index, keys[index], *sentence, by_index[index])
+            for index, sentence in enumerate(window.sentences)
+        ]
+        groups = constrained_batches(rows, TOKENS_IN_GROUP, get_len=lambda row: len(row[3]) + BOUNDARIES, strict=False)
+        schema = self._schema(layout, has_ids=window.ids is not None)
+        compression = self._compression
+        with self._parquet.ParquetWriter(path, schema, compression=compression, use_dictionary=False) as writer:
+            for group in groups:
+                writer.write_table(self._table(group, layout, schema))
+
+    def join(self, parts: Iterable[Path], target: Path, layout: Layout) -> None:
+        """Rename the folder of the parts."""
+        os.replace(next(iter(parts)).parent, target)
+
+    def _to_params(self) -> dict[str, Any]:
+        return {"type": "parquet", "compress": self._compression != "none"}
+
+    def _schema(self, layout: Layout, has_ids: bool) -> Any:
+        arrow = self._arrow
+        vector = arrow.list_(arrow.from_numpy_dtype(np.dtype(layout.dtype)), layout.shape[-1])
+        vectors = arrow.list_(vector) if layout.is_by_token else vector
+        names = [f"layer_{layer}" for layer in range(layout.shape[0])] if layout.is_by_layer else ["vectors"]
+        id = {"id": arrow.string()} if has_ids else {}
+        about = {"line": arrow.int64(), **id, "sentence": arrow.string(), "tokens": arrow.list_(arrow.string())}
+        return arrow.schema({**about, **dict.fromkeys(names, vectors)})
+
+    def _table(self, rows: Sequence[tuple[Any, ...]], layout: Layout, schema: Any) -> Any:
+        lines, ids, texts, tokens, arrays = zip(*rows, strict=True)
+        columns = []
+        for column in zip(*arrays, strict=True) if layout.is_by_layer else [arrays]:  # arrays (T, D) or (D,)
+            values = self._arrow.array(np.concatenate([array.reshape(-1) for array in column]))
+            vectors = self._arrow.FixedSizeListArray.from_arrays(values, layout.shape[-1])
+            if layout.is_by_token:
+                ends = self._arrow.array(np.cumsum([0, *map(len, column)], dtype=np.int32))
+                vectors = self._arrow.ListArray.from_arrays(ends, vectors)
+            columns.append(vectors)
+        about = [lines, ids, texts, tokens] if "id" in schema.names else [lines, texts, tokens]
+        return self._arrow.table([*about, *columns], schema=schema)
