@@ -1,10 +1,12 @@
 """Train one run of a grid: a task, a variant of its config, a seed and a fraction of the training data."""
 
 import json
+import os
 import random
 import re
 import sys
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple, Optional
 
 from allennlp.commands.train import train_model
@@ -13,7 +15,6 @@ from allennlp.common.plugins import import_plugins
 
 from elmo_plugin.analysis import keep
 from elmo_plugin.common import atomic_file
-from experiments.parent_process import end_with_parent
 
 CONFIGS = Path(__file__).resolve().parents[1] / "training_configs"
 DONE = "grid.json"
@@ -149,6 +150,16 @@ def train(run: Run) -> None:
     done = {**dict(zip(run._fields[1:], values, strict=True)), "metric": TASKS[run.task].metric}
     with atomic_file(folder / DONE) as partial:
         partial.write_text(json.dumps(done), encoding="utf-8")
+
+
+def end_with_parent() -> None:
+    """End this process when its parent ends. The parent holds the other end of the pipe that is standard input."""
+
+    def wait() -> None:
+        sys.stdin.read()
+        os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":
