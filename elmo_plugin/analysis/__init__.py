@@ -3,8 +3,24 @@
 from elmo_plugin.analysis.data_check import DataCheck, check_data
 from elmo_plugin.analysis.layer_weights import LearnedMix, learned_mixes
 from elmo_plugin.analysis.minimal_pairs import MinimalPair, PairAccuracy, pair_accuracies, read_pairs
-from elmo_plugin.analysis.nearest_contexts import Neighbor, Query, Search, find_query, nearest_uses, search
-from elmo_plugin.analysis.page import accuracies_page, data_check_page, minimal_pairs_page, neighbors_page
+from elmo_plugin.analysis.nearest_contexts import (
+    Found,
+    FrequentWord,
+    Neighbor,
+    Query,
+    Search,
+    find_query,
+    frequent_words,
+    nearest_uses,
+    search,
+)
+from elmo_plugin.analysis.page import (
+    accuracies_page,
+    data_check_page,
+    frequent_words_page,
+    minimal_pairs_page,
+    neighbors_page,
+)
 from elmo_plugin.analysis.probing import (
     Accuracies,
     Examples,
@@ -12,16 +28,19 @@ from elmo_plugin.analysis.probing import (
     Task,
     probe,
     random_twin,
+    read_senses,
     sense_task,
     tagging_task,
 )
 from elmo_plugin.analysis.pseudowords import pseudoword_task
-from elmo_plugin.analysis.report import Report, keep, write_report
+from elmo_plugin.analysis.report import Report, keep, write_contexts, write_report
 
 __all__ = [
     "Accuracies",
     "DataCheck",
     "Examples",
+    "Found",
+    "FrequentWord",
     "LabelledSentence",
     "LearnedMix",
     "MinimalPair",
@@ -35,6 +54,8 @@ __all__ = [
     "check_data",
     "data_check_page",
     "find_query",
+    "frequent_words",
+    "frequent_words_page",
     "keep",
     "learned_mixes",
     "minimal_pairs_page",
@@ -45,8 +66,10 @@ __all__ = [
     "pseudoword_task",
     "random_twin",
     "read_pairs",
+    "read_senses",
     "search",
     "sense_task",
     "tagging_task",
+    "write_contexts",
     "write_report",
 ]

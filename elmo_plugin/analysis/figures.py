@@ -1,6 +1,7 @@
 """Draw the figures of a report. Each function returns a matplotlib `Figure` that fits the screen of a phone."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from textwrap import fill
@@ -11,6 +12,7 @@ from matplotlib import style
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from pandas import DataFrame
+from sklearn.decomposition import PCA
 from sklearn.metrics import ConfusionMatrixDisplay
 
 from elmo_plugin.analysis.runs import Run, Task
@@ -153,6 +155,31 @@ def perplexity(runs: Sequence[Run]) -> Figure:
     return figure
 
 
+@styled
+def contexts(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int]) -> Figure:
+    """Draw the uses of a word by the first two principal components of their vectors, in a colour per label.
+
+    `vectors` (1 + N, D) are those of the query and of N uses, which `labels` describe. The uses at the indices
+    `nearest` get the numbers 1, 2, …
+    """
+    components = PCA(2, random_state=0)
+    query, *points = components.fit_transform(vectors).tolist()  # (2,) each
+    figure = Figure(figsize=(WIDTH, WIDTH + 0.1 * len(set(labels))))
+    axis = figure.subplots()
+    for number, (label, count) in enumerate(Counter(labels).most_common()):
+        x, y = zip(*(point for point, each in zip(points, labels, strict=True) if each == label), strict=True)
+        axis.scatter(
+            x, y, s=14, alpha=0.7, color=f"C{number % 6}", marker="os^Dv"[number // 6 % 5], label=f"{label} ({count})"
+        )
+    axis.plot(*query, color="black", ls="", marker="*", ms=12, label="the query")
+    for number, index in enumerate(nearest, 1):
+        axis.annotate(str(number), points[index], textcoords="offset points", xytext=(3, 3))
+    first, second = 100 * components.explained_variance_ratio_
+    axis.set(xlabel=f"component 1: {first:.0f} % of the variance", ylabel=f"component 2: {second:.0f} %")
+    _legend(figure, axis)
+    return figure
+
+
 def _panels(count: int, height: float, columns: int = 2, **share: Any) -> tuple[Figure, list[Any]]:
     """Return a figure and `count` panels of `height` inches."""
     columns = min(count, columns)
@@ -168,6 +195,6 @@ def _legend(figure: Figure, axis: Any) -> None:
     """Name the lines of a panel above all panels, each name once."""
     handles, labels = axis.get_legend_handles_labels()
     lines = dict(zip(labels, handles, strict=True))
-    figure.legend(
-        lines.values(), lines.keys(), loc="outside upper center", ncols=3 if max(map(len, labels)) < 14 else 1
-    )
+    longest = max(map(len, labels))
+    columns = 3 if longest <= 10 else 2 if longest <= 18 else 1
+    figure.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=columns)

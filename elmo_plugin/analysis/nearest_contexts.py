@@ -1,15 +1,21 @@
 """Find the nearest neighbours of a word in context, and of the word without context (ELMo §5.3, Table 4)."""
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import NamedTuple, Optional
 
 import numpy as np
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
+from spacy.lang.en.stop_words import STOP_WORDS
 
 from elmo_plugin.embedding import Corpus, Embedder
 from elmo_plugin.text import split_tokens
+
+LONGEST_EXAMPLE = 20
+"""The number of tokens of a sentence that shows a frequent word."""
 
 
 class Query(NamedTuple):
@@ -33,28 +39,64 @@ class Neighbor(NamedTuple):
     position: int
 
 
+class Uses(NamedTuple):
+    """The uses of the query's word in the order of the text, and their vectors of length 1, the query's first.
+
+    *Shape:* vectors (1 + N, D).
+    """
+
+    neighbors: list[Neighbor]
+    vectors: np.ndarray
+
+
 class Found(NamedTuple):
     """The neighbours of a query, nearest first.
 
     `in_context` compares the vectors of a layer and has one neighbour per sentence. `context_free` compares token
-    vectors and has one neighbour per word.
+    vectors and has one neighbour per word. `uses` are the first uses of the word, if the search keeps some.
     """
 
     in_context: list[Neighbor]
     context_free: list[Neighbor]
+    uses: Optional[Uses] = None
 
 
 class Search(NamedTuple):
     """How to search: for `k` neighbours by the vectors of `layer`, in the first `sentences` lines of a text or in all.
 
     With `same_word`, only tokens with the query's word form are neighbours, and only sentences that contain the word
-    are embedded. The token vectors of a word are all equal, so there are no context-free neighbours.
+    are embedded. The token vectors of a word are all equal, so there are no context-free neighbours. The vectors of up
+    to `uses` uses of the word are kept.
     """
 
     layer: int
     k: int = 10
     same_word: bool = False
     sentences: Optional[int] = None
+    uses: int = 0
+
+
+class FrequentWord(NamedTuple):
+    """A word of a text, a sentence with it, and how often it occurs in the text."""
+
+    word: str
+    sentence: list[str]
+    occurrences: int
+
+
+def frequent_words(corpus: Corpus, sentences: Optional[int] = None, words: int = 20) -> list[FrequentWord]:
+    """Return the most frequent words of a text to search for: letters only, no stop word of English.
+
+    A word's sentence is the first one with it that is not long. Raises `ConfigurationError` if the text cannot be read.
+    """
+    counts: Counter[str] = Counter()
+    examples: dict[str, list[str]] = {}
+    for _, tokens in chain.from_iterable(_windows(corpus, sentences)):
+        counts.update(tokens)
+        for token in tokens if len(tokens) <= LONGEST_EXAMPLE else ():
+            examples.setdefault(token, tokens)
+    found = ((word, count) for word, count in counts.most_common() if word.isalpha() and word.lower() not in STOP_WORDS)
+    return [FrequentWord(word, examples[word], count) for word, count in islice(found, words) if word in examples]
 
 
 def find_query(sentence: str, word: str) -> Query:
@@ -103,12 +145,12 @@ def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Se
     neighborhoods = [
         _Neighborhood(query, array[:, query.position], how) for query, array in zip(queries, vectors, strict=True)
     ]
-    for line, tokens, array in _embedded(embedder, corpus, neighborhoods, how):
-        for neighborhood in neighborhoods:
-            neighborhood.visit(line, tokens, array)
-    return [
-        Found(neighborhood.in_context.sorted(), neighborhood.context_free.sorted()) for neighborhood in neighborhoods
-    ]
+    for window in _windows(corpus, how.sentences):
+        lines = [(line, tokens) for line, tokens in window if any(each.can_use(tokens) for each in neighborhoods)]
+        for index, array in embedder.by_length([tokens for _, tokens in lines]):
+            for neighborhood in neighborhoods:
+                neighborhood.visit(*lines[index], array)
+    return [neighborhood.found() for neighborhood in neighborhoods]
 
 
 def nearest_uses(embedder: Embedder, sentences: Mapping[int, list[str]], query: Query, k: int) -> list[list[Neighbor]]:
@@ -163,6 +205,13 @@ class _Neighborhood:
         self._contextual, self._token = _unit(vectors[how.layer]), _unit(vectors[0])  # (D,)
         self.in_context = _Nearest(how.k, left_out=" ".join(query.tokens))
         self.context_free = _Nearest(how.k, left_out=query.word)
+        self._uses: list[tuple[Neighbor, np.ndarray]] = []
+
+    def found(self) -> Found:
+        uses = sorted(self._uses, key=lambda use: (use[0].line, use[0].position))
+        vectors = np.stack([self._contextual, *(vector for _, vector in uses)])  # (1 + N, D)
+        kept = Uses([neighbor for neighbor, _ in uses], vectors) if self._how.uses else None
+        return Found(self.in_context.sorted(), self.context_free.sorted(), kept)
 
     def can_use(self, tokens: Sequence[str]) -> bool:
         """Return whether a sentence can contain a neighbour."""
@@ -172,7 +221,12 @@ class _Neighborhood:
         """Compare the query with the tokens of a sentence, whose layers are (L, T, D)."""
         if not self.can_use(tokens):
             return
-        cosines = _unit(array[self._how.layer]) @ self._contextual  # (T,)
+        vectors = _unit(array[self._how.layer])  # (T, D)
+        cosines = vectors @ self._contextual  # (T,)
+        for position, token in enumerate(tokens if tokens != self._query.tokens else ()):
+            if token == self._query.word and len(self._uses) < self._how.uses:
+                neighbor = Neighbor(float(cosines[position]), line, tokens, position)
+                self._uses.append((neighbor, vectors[position].copy()))
         if self._how.same_word:
             cosines[[token != self._query.word for token in tokens]] = -np.inf
         best = int(cosines.argmax())
@@ -189,28 +243,23 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(vectors.dtype).tiny)
 
 
-def _embedded(
-    embedder: Embedder, corpus: Corpus, neighborhoods: Sequence[_Neighborhood], how: Search
-) -> Iterator[tuple[int, list[str], np.ndarray]]:
-    """Yield line, tokens and layers (L, T, D) of each sentence that can contain a neighbour, window by window."""
+def _windows(corpus: Corpus, sentences: Optional[int]) -> Iterator[list[tuple[int, list[str]]]]:
+    """Yield the line, from 1, and the tokens of each sentence, window by window, and show the progress.
+
+    Raises `ConfigurationError` at the end if there is no token.
+    """
     is_empty = True
-    with Tqdm.tqdm(desc="reading", unit=" lines", unit_scale=True, total=how.sentences) as bar:
+    with Tqdm.tqdm(desc="reading", unit=" lines", unit_scale=True, total=sentences) as bar:
         for window in corpus.windows():
-            within = window.sentences[: None if how.sentences is None else how.sentences - window.start]
+            within = window.sentences[: None if sentences is None else sentences - window.start]
             is_empty = is_empty and not any(sentence.tokens for sentence in within)
-            lines = [
-                (line, sentence.tokens)
-                for line, sentence in enumerate(within, window.start + 1)
-                if any(neighborhood.can_use(sentence.tokens) for neighborhood in neighborhoods)
-            ]
-            for index, array in embedder.by_length([tokens for _, tokens in lines]):
-                yield *lines[index], array
+            yield [(line, sentence.tokens) for line, sentence in enumerate(within, window.start + 1)]
             bar.update(len(within))
             read = window.start + len(within)
             share = corpus.share_read()
-            if how.sentences is None and share:
+            if sentences is None and share:
                 bar.total = round(read / share)  # an estimate until the text is read
-            if read == how.sentences:
+            if read == sentences:
                 break
     if is_empty:
         raise ConfigurationError("the text to search: expected one tokenized sentence per line, got no token")

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from elmo_plugin.analysis.data_check import DataCheck
 from elmo_plugin.analysis.minimal_pairs import PairAccuracy
-from elmo_plugin.analysis.nearest_contexts import Found, Query
+from elmo_plugin.analysis.nearest_contexts import Found, FrequentWord, Query
 from elmo_plugin.analysis.probing import Accuracies
 
 MOST_LABELS = 50
@@ -47,6 +47,12 @@ def neighbors_page(queries: Sequence[Query], found: Sequence[Found], layer: int)
         text = table(head[:width], [row[:width] for row in rows])
         sections.append(f"{text}\n" if rows else "No other sentence of the text contains this word.\n")
     return "\n".join(sections)
+
+
+def frequent_words_page(words: Sequence[FrequentWord]) -> str:
+    """Return one row per word, with a sentence to search with."""
+    rows = [[plain(word), _in_bold(sentence, sentence.index(word)), f"{count:,}"] for word, sentence, count in words]
+    return f"# Frequent words\n\n{table(['word', 'a sentence with it', 'count'], rows, names=2)}\n"
 
 
 def accuracies_page(title: str, columns: dict[str, Accuracies]) -> str:

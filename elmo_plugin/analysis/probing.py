@@ -73,7 +73,15 @@ def sense_task(train: Location, dev: Location, reader: ColumnTagsReader) -> Task
 
     Raises `ConfigurationError` if a file contains no sense.
     """
-    return Task(_read(train, reader, NO_SENSE), _read(dev, reader, NO_SENSE), nearest_sense, str.lower)
+    return Task(read_senses(train, reader), read_senses(dev, reader), nearest_sense, str.lower)
+
+
+def read_senses(path: Location, reader: ColumnTagsReader) -> list[LabelledSentence]:
+    """Read a file of columns in which the tag of a token is its sense, or `O`.
+
+    Raises `ConfigurationError` if it contains no sense.
+    """
+    return _read(path, reader, NO_SENSE)
 
 
 def probe(embedder: Embedder, task: Task) -> Accuracies:

@@ -1,45 +1,22 @@
-"""Render a report: sections of paragraphs, tables and figures, in Markdown and in HTML."""
+"""Compute the sections of a report: their tables with pandas, and their figures."""
 
 import re
 import shlex
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
-from typing import NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 from pandas import Categorical, DataFrame, Series
 
 from elmo_plugin.analysis import figures
-from elmo_plugin.analysis.page import plain, table
 from elmo_plugin.analysis.report import Findings
 from elmo_plugin.analysis.runs import METRICS, Run, Task, Unread, number_of
+from elmo_plugin.analysis.sections import Picture, Section, page_files
 
-TEMPLATE = Environment(
-    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-).get_template("report.html.j2")
 LABEL_F1 = re.compile(r"best_validation_f1-measure-(?!overall$)(.+)")
 """The key of a label's F1 in the metrics of a tagger with `verbose_metrics`."""
-
-
-class Picture(NamedTuple):
-    """A figure, the name of its file, and what it shows."""
-
-    name: str
-    caption: str
-    figure: Figure
-
-
-class Section(NamedTuple):
-    """A part of the page."""
-
-    title: str
-    paragraphs: Sequence[str]
-    tables: Sequence[DataFrame]
-    pictures: Sequence[Picture] = ()
 
 
 def render(
@@ -68,10 +45,7 @@ def render(
         f"{', trained with the code of commit ' * bool(commits)}{', '.join(commits)}. "
         f"Written by: {shlex.join(['allennlp', 'report-elmo', *map(str, paths), '--output', 'FOLDER'])}"
     )
-    svgs = {picture.name: figures.svg(picture.figure) for section in sections for picture in section.pictures}
-    images = {name: f"data:image/svg+xml;base64,{b64encode(content).decode()}" for name, content in svgs.items()}
-    html = TEMPLATE.render(head=head, sections=sections, images=images)
-    return {**svgs, "report.md": _markdown(head, sections).encode(), "report.html": html.encode()}
+    return page_files("report", "Report on finished runs", head, sections)
 
 
 def mean_and_deviation(scores: Series) -> str:
@@ -264,14 +238,3 @@ def _runs(runs: Sequence[Run], uncounted: Sequence[Unread], unread: Sequence[Unr
     return Section(
         "Runs", ["All runs, and why a run is not counted or not read completely."], [DataFrame(rows), *listed]
     )
-
-
-def _markdown(head: str, sections: Sequence[Section]) -> str:
-    blocks = ["# Report on finished runs", plain(head)]
-    for section in sections:
-        blocks += [f"## {section.title}", *map(plain, section.paragraphs)]
-        for frame in section.tables:
-            cells = [[plain(cell) for cell in row] for row in frame.fillna("").astype(str).to_numpy()]
-            blocks.append(table([plain(name) for name in frame.columns], cells, names=len(frame.columns)))
-        blocks += [f"![{plain(picture.caption)}]({picture.name})" for picture in section.pictures]
-    return "\n\n".join(blocks) + "\n"

@@ -1,7 +1,8 @@
-"""Write a report about finished runs: find them, read their weights, render tables and figures."""
+"""Write the pages that need the extra `report`: a report about finished runs, and the uses of words in a text."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -11,6 +12,7 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.analysis.confusion import CONFUSION, Confusion, confusion
 from elmo_plugin.analysis.layer_weights import LAYER_WEIGHTS, LearnedMix, layer_weights
+from elmo_plugin.analysis.nearest_contexts import Found, Query
 from elmo_plugin.analysis.runs import Run, Unread, find_runs
 from elmo_plugin.common import atomic_file, atomic_folder
 
@@ -32,7 +34,7 @@ class Findings:
     errors: list[Unread] = field(default_factory=list)
 
 
-def write_report(paths: Sequence[Path], output: Path, keep: bool = False) -> Report:
+def write_report(paths: Sequence[Path], output: Path, keep: bool = False, names: Optional[str] = None) -> Report:
     """Write a report about all runs in or below `paths`: `report.md` with SVG files, and `report.html` in one file.
 
     The same runs give the same bytes. All files are written to a temporary folder and renamed together.
@@ -46,17 +48,14 @@ def write_report(paths: Sequence[Path], output: Path, keep: bool = False) -> Rep
     paths : serialization folders of `allennlp train`, or folders that contain some at any depth
     output : the folder to write to
     keep : also write layer weights and confusion matrices to small files in the runs' folders
+    names : where the end of a run's path has its TASK, VARIANT and SEED, such as `VARIANT/TASK_SEED`
 
     Raises `ConfigurationError` if no run is finished, if the libraries of the `report` extra are not installed, or if
     `output` cannot be written.
     """
-    try:
+    with _report_extra():
         from elmo_plugin.analysis.rendering import render
-    except ImportError as error:
-        raise ConfigurationError(
-            f"{error.name} is not installed; install it with `pip install 'elmo-plugin[report]'`"
-        ) from error
-    runs, uncounted = find_runs(paths)
+    runs, uncounted = find_runs(paths, names)
     findings = Findings()
     readers: Any = ((findings.mixes, layer_weights), (findings.confusions, confusion))
     for run in Tqdm.tqdm(runs, desc="reading weights", unit="run"):
@@ -67,12 +66,37 @@ def write_report(paths: Sequence[Path], output: Path, keep: bool = False) -> Rep
             except ConfigurationError as error:
                 findings.errors.append(Unread(run.name, str(error)))
         if keep:
-            _write(run.folder, findings.mixes.get(run), findings.confusions.get(run))
+            _write_findings(run.folder, findings.mixes.get(run), findings.confusions.get(run))
     contents = render(paths, runs, uncounted, findings)
-    with atomic_folder(output, last="report.md") as partial:
-        for name, content in contents.items():
-            (partial / name).write_bytes(content)
-    return Report(runs, uncounted, [output / name for name in sorted(contents)])
+    return Report(runs, uncounted, _write_page(output, contents, last="report.md"))
+
+
+def write_contexts(
+    output: Path,
+    queries: Sequence[Query],
+    found: Sequence[Found],
+    layer: int,
+    k: int,
+    senses: Optional[Mapping[tuple[int, int], str]] = None,
+) -> list[Path]:
+    """Draw the uses of each query's word in two dimensions: `contexts.md` with SVG files, and `contexts.html`.
+
+    The dimensions are the first two principal components of the vectors of a layer. Colours show the senses, or which
+    uses are nearest to the query.
+
+    # Parameters
+
+    output : the folder to write to
+    found : what `search` found for the queries by the vectors of `layer`, with their `uses`
+    k : how many of the nearest uses to number and to list
+    senses : maps the line, from 1, and the position of a token to its sense
+
+    Returns the files. Raises `ConfigurationError` if the libraries of the `report` extra are not installed, or if
+    `output` cannot be written.
+    """
+    with _report_extra():
+        from elmo_plugin.analysis.uses import render_uses
+    return _write_page(output, render_uses(queries, found, layer, k, senses), last="contexts.md")
 
 
 def keep(folder: Path) -> None:
@@ -81,10 +105,27 @@ def keep(folder: Path) -> None:
     The files are `layer_weights.json` and, for a classifier, `confusion.json`. Raises `ConfigurationError` if the
     weights cannot be read or the validation data cannot be labelled.
     """
-    _write(folder, layer_weights(folder), confusion(folder))
+    _write_findings(folder, layer_weights(folder), confusion(folder))
 
 
-def _write(folder: Path, mixes: Optional[dict[str, LearnedMix]], matrix: Optional[Confusion]) -> None:
+@contextmanager
+def _report_extra() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{error.name} is not installed; install it with `pip install 'elmo-plugin[report]'`"
+        ) from error
+
+
+def _write_page(output: Path, contents: Mapping[str, bytes], last: str) -> list[Path]:
+    with atomic_folder(output, last) as partial:
+        for name, content in contents.items():
+            (partial / name).write_bytes(content)
+    return [output / name for name in sorted(contents)]
+
+
+def _write_findings(folder: Path, mixes: Optional[dict[str, LearnedMix]], matrix: Optional[Confusion]) -> None:
     contents: dict[str, Any] = {}
     if mixes:
         contents[LAYER_WEIGHTS] = {place: mix._asdict() for place, mix in mixes.items()}

@@ -104,11 +104,19 @@ class Unread(NamedTuple):
     reason: str
 
 
-def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[Unread]]:
+def find_runs(paths: Sequence[Path], names: Optional[str] = None) -> tuple[list[Run], list[Unread]]:
     """Return the finished runs in or below the folders, and the runs that do not count.
+
+    # Parameters
+
+    names : `str`
+        Where the end of a run's path has its TASK, VARIANT and SEED, such as `VARIANT/TASK_SEED`. By default this is
+        `TASK/VARIANT-SEED` if SEED is the config's seed; otherwise the folder of the training data names the task, and
+        the folder of the run names the variant.
 
     Raises `ConfigurationError` if a path is not a folder, or if no folder holds a finished run.
     """
+    pattern = None if names is None else _path_pattern(names)
     for path in paths:
         if not path.is_dir():
             raise ConfigurationError(f"'{path}': expected a folder with runs of `allennlp train`, got no folder")
@@ -116,7 +124,7 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[Unread]]:
     uncounted = []
     for name, folder in _run_folders(paths).items():
         try:
-            run = _read(folder, name)
+            run = _read(folder, name, pattern)
             first = runs.setdefault((run.task, run.variant, run.seed, run.fraction), run)
             if first is not run:
                 raise ConfigurationError(f"'{first.name}' has the same task, variant, seed and fraction")
@@ -160,7 +168,7 @@ def _run_folders(paths: Sequence[Path]) -> dict[str, Path]:
     return {folder.relative_to(root).as_posix(): folder for folder in sorted(found)}
 
 
-def _read(folder: Path, name: str) -> Run:
+def _read(folder: Path, name: str, pattern: Optional[re.Pattern[str]]) -> Run:
     config = read_object(folder / CONFIG)
     if not isinstance(config.get("model"), dict):
         raise ConfigurationError(f"{CONFIG} holds no 'model'")
@@ -168,37 +176,44 @@ def _read(folder: Path, name: str) -> Run:
     epochs = {number + 1: read_object(folder / f"metrics_epoch_{number}.json") for number in numbers}
     if not (folder / METRICS).exists():
         raise ConfigurationError(f"unfinished: no {METRICS}; epochs done: {len(epochs)}")
-    seed = config.get("pytorch_seed", ALLENNLPS_SEED)
-    seed = None if seed is None else int(seed)  # AllenNLP also takes a string
     signed = config.get("trainer", {}).get("validation_metric", "-loss")
     signed = signed[0] if isinstance(signed, list) else signed
     place = {
-        "seed": seed,
+        "task": Path(str(config.get("train_data_path"))).parent.name or folder.parent.name,
+        "variant": name,
+        "seed": config.get("pytorch_seed", ALLENNLPS_SEED),
         "fraction": 1.0,
         "metric": signed,
         "commit": "",
-        **_place_by_name(folder, name, config, seed),
     }
+    stem, _, number = folder.name.rpartition("-")
+    if pattern is None and stem and number == str(place["seed"]):
+        place |= {"task": folder.parent.name, "variant": stem}
+    elif pattern is not None and (found := pattern.fullmatch(folder.as_posix())):
+        place |= found.groupdict()
+    elif pattern is not None and not (folder / GRID).exists():
+        raise ConfigurationError("the path does not have the form of 'names'")
     if (folder / GRID).exists():
         place |= read_object(folder / GRID)
     if not 0 < place["fraction"] <= 1:
         raise ConfigurationError(f"{GRID}: 'fraction': expected more than 0 and at most 1, got {place['fraction']!r}")
     metric = place["metric"].lstrip("+-")
     task = Task(str(place["task"]), metric, f"-{metric}" not in (place["metric"], signed))
-    where = (str(place["variant"]), place["seed"], float(place["fraction"]))
+    seed = None if place["seed"] is None else int(place["seed"])  # AllenNLP also takes a string
+    where = (str(place["variant"]), seed, float(place["fraction"]))
     run = Run(folder, name, task, *where, config, read_object(folder / METRICS), epochs, str(place["commit"]))
     if not math.isfinite(run.score):
         raise ConfigurationError(f"{METRICS} holds no number 'best_validation_{metric}'")
     return run
 
 
-def _place_by_name(folder: Path, name: str, config: dict[str, Any], seed: Optional[int]) -> dict[str, Any]:
-    """Return the task and variant of a folder TASK/VARIANT-SEED. For another folder, the task is the data's folder."""
-    stem, _, number = folder.name.rpartition("-")
-    if stem and number == str(seed):
-        return {"task": folder.parent.name, "variant": stem}
-    data = Path(str(config.get("train_data_path")))
-    return {"task": data.parent.name or folder.parent.name, "variant": name}
+def _path_pattern(names: str) -> re.Pattern[str]:
+    """Return the pattern for the end of a path in which TASK, VARIANT and SEED stand for names and a number."""
+    groups = {"TASK": "(?P<task>[^/]+)", "VARIANT": "(?P<variant>[^/]+)", "SEED": r"(?P<seed>\d+)"}
+    parts = re.split("(TASK|VARIANT|SEED)", names)
+    if len(set(parts[1::2])) < len(parts[1::2]) or not {"TASK", "VARIANT"} <= set(parts):
+        raise ConfigurationError(f"'names': expected TASK and VARIANT once each, and SEED at most once, got {names!r}")
+    return re.compile("(.*/)?" + "".join(groups.get(part) or re.escape(part) for part in parts))
 
 
 def _names_elmo(value: Any) -> bool:

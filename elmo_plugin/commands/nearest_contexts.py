@@ -1,15 +1,26 @@
 """The command `allennlp nearest-contexts`: find sentences that use a word in the way that a given sentence does."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.analysis import Search, find_query, neighbors_page, search
+from elmo_plugin.analysis import (
+    Search,
+    find_query,
+    frequent_words,
+    frequent_words_page,
+    neighbors_page,
+    read_senses,
+    search,
+    write_contexts,
+)
 from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bilm
-from elmo_plugin.commands.endings import print_page
+from elmo_plugin.commands.endings import print_page, say_written
 from elmo_plugin.embedding import Corpus
+from elmo_plugin.models import ColumnTagsReader
 from elmo_plugin.text import AsciiSpacesTokenizer
 
 ABOUT = "Find the tokens of a text whose contextual vectors are nearest to a word's."
@@ -20,6 +31,9 @@ Vectors are compared by cosine (Table 4 of the ELMo paper). This prints a
 Markdown table of the nearest sentences, each with the token in bold, and beside
 them the nearest words by the token layer, which ignores context. Each sentence
 appears once, with its nearest token. The query's own sentence is left out.
+
+List frequent words of the text, each with a sentence to search with:
+  allennlp nearest-contexts english-tiny novels.txt
 
 Search for several words in one pass over the first 5000 lines of the text:
   allennlp nearest-contexts english-tiny novels.txt --sentences 5000 \\
@@ -33,7 +47,20 @@ Search for the second occurrence of a word in the sentence:
 Find only sentences that contain the same word; the same sense comes first:
   allennlp nearest-contexts english-tiny novels.txt --same-word \\
       --query "He sat on the bank ." --word bank
+
+Draw up to 1000 uses of the word in two dimensions (the first two principal
+components), with the nearest ones numbered, in plots/contexts.html and an SVG
+file. It needs the extra `report`:
+  allennlp nearest-contexts english-tiny novels.txt --draw plots \\
+      --query "He sat on the bank ." --word bank
+
+Colour the uses by their senses, which TEXT gives: one token and its sense (or
+O) per line, and a blank line after each sentence:
+  allennlp nearest-contexts english-tiny senses.txt --senses --draw plots \\
+      --query "He sat on the bank ." --word bank
 """
+MOST_USES = 1000
+"""The number of uses of a word that a picture shows."""
 
 
 @Subcommand.register("nearest-contexts")
@@ -42,18 +69,24 @@ class NearestContexts(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
-        subparser = add_command(parser, self.name, ABOUT, "BILM TEXT --query TEXT --word WORD", EXAMPLE, MORE, run)
+        subparser = add_command(
+            parser, self.name, ABOUT, "BILM TEXT [--query SENTENCE --word WORD]", EXAMPLE, MORE, run
+        )
         add_bilm(subparser)
         subparser.add_argument(
             "text", metavar="TEXT", type=Path, help="one tokenized sentence per line, plain, .gz or .xz; - is stdin"
         )
         subparser.add_argument(
-            "--query", metavar="SENTENCE", action="append", required=True, help="a tokenized sentence; may be repeated"
+            "--query",
+            metavar="SENTENCE",
+            action="append",
+            default=[],
+            help="a tokenized sentence; may be repeated (default: list frequent words)",
         )
         subparser.add_argument(
             "--word",
             action="append",
-            required=True,
+            default=[],
             help="one token of each query; WORD:2 is the second occurrence of WORD",
         )
         subparser.add_argument(
@@ -64,18 +97,40 @@ class NearestContexts(Subcommand):
         )
         subparser.add_argument("--k", type=count, default=10, help="the number of neighbours per query")
         subparser.add_argument("--same-word", action="store_true", help="find only tokens with the query's word form")
+        subparser.add_argument(
+            "--draw", metavar="FOLDER", type=Path, help="also draw the uses of each word in two dimensions"
+        )
+        subparser.add_argument("--senses", action="store_true", help="TEXT has a token and its sense, or O, per line")
         return subparser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Search and print the neighbours."""
+    """Search and print the neighbours, or list words to search for."""
     if len(args.query) != len(args.word):
         raise ConfigurationError(
             f"expected one --word per --query, got {len(args.query)} --query and {len(args.word)} --word"
         )
     queries = list(map(find_query, args.query, args.word))
+    text, senses = args.text, None
+    if args.senses:
+        sentences = read_senses(args.text, ColumnTagsReader(max_instances=args.sentences))
+        text = [" ".join(sentence.tokens) for sentence in sentences]
+        senses = {
+            (line, position): sense
+            for line, sentence in enumerate(sentences, 1)
+            for position, sense in enumerate(sentence.labels)
+            if sense is not None
+        }
+    corpus = Corpus(text, AsciiSpacesTokenizer())
+    if not queries:
+        print_page(frequent_words_page(frequent_words(corpus, args.sentences)), "words.md")
+        return
     embedder = load_bilm(args)
     layer = embedder.shape[0] - 1 if args.layer is None else args.layer
-    corpus = Corpus(args.text, AsciiSpacesTokenizer())
-    found = search(embedder, corpus, queries, Search(layer, args.k, args.same_word, args.sentences))
+    how = Search(layer, args.k, args.same_word, args.sentences, uses=MOST_USES if args.draw else 0)
+    found = search(embedder, corpus, queries, how)
     print_page(neighbors_page(queries, found, layer), "contexts.md")
+    if args.draw:
+        write_contexts(args.draw, queries, found, layer, args.k, senses)
+        page = shlex.quote(str(args.draw / "contexts.html"))
+        say_written(args.draw, "contexts.html, contexts.md and a figure per query", f"python -m webbrowser {page}")

@@ -36,6 +36,8 @@ the training data, and optionally the commit of the code that trained it:
 Missing values come from the config and from the names of folders. In a folder
 TASK/VARIANT-SEED, SEED must be the config's seed. Otherwise the folder of the
 training data names the task, and the folder of the run names the variant.
+--names says how the folders of your own are named; for runs/elmo/ner_seed1:
+  allennlp report-elmo runs --names VARIANT/TASK_seedSEED --output report
 
 Layer weights and confusion matrices are computed from the weights of a run,
 best.th or model.tar.gz: its classifier labels the validation data again. If a
@@ -64,12 +66,15 @@ class ReportElmo(Subcommand):
         subparser.add_argument(
             "--keep", action="store_true", help="also write layer weights and confusion matrices to the runs' folders"
         )
+        subparser.add_argument(
+            "--names", metavar="FORM", help="where the end of a run's path has its TASK, VARIANT and SEED"
+        )
         return subparser
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the report and say what was written."""
-    report = write_report(args.runs, args.output, args.keep)
+    report = write_report(args.runs, args.output, args.keep, args.names)
     left_out = f", {len(report.uncounted)} not counted" if report.uncounted else ""
     what = f"{len(report.runs)} runs{left_out}; report.html, report.md and its {len(report.files) - 2} figures"
     page = shlex.quote(str(args.output / "report.html"))

@@ -11,7 +11,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
 from tqdm import tqdm
 
-from elmo_plugin.analysis import Neighbor, Query, Search, find_query, search
+from elmo_plugin.analysis import Neighbor, Query, Search, find_query, frequent_words, search
 from elmo_plugin.analysis.nearest_contexts import Found, _Nearest
 from elmo_plugin.embedding import Corpus, Embedder, corpus
 
@@ -117,6 +117,22 @@ def test_only_the_same_word_on_request(tmp_path: Path, embedder: Embedder, monke
     for query, neighbors in zip(QUERIES, found, strict=True):
         assert places(neighbors) == (expected(embedder, query, how)[0], [])
     assert [len(neighbors.in_context) for neighbors in found] == [4, 2]
+
+
+def test_the_uses_of_the_word_are_kept_for_a_picture(tmp_path: Path, embedder: Embedder) -> None:
+    """All uses of "bank" but that of the query's own sentence, in the order of the text."""
+    _, banks = search(embedder, text_file(tmp_path), QUERIES, Search(1, uses=9))
+    assert banks.uses is not None
+    found, vectors = banks.uses
+    assert [(use.line, use.position) for use in found] == [(4, 4), (9, 4), (9, 8)]
+    wanted = [embedder.embed([use.tokens])[0][1, use.position] for use in found]
+    assert [cosine(row, vector) for row, vector in zip(vectors[1:], wanted, strict=True)] == pytest.approx([1.0] * 3)
+    assert (vectors[1:] @ vectors[0]).tolist() == pytest.approx([use.cosine for use in found], abs=1e-6)
+
+
+def test_frequent_words_are_listed_with_a_sentence() -> None:
+    words = frequent_words(Corpus(TEXT, Tokenizer.by_name("just_spaces")()), words=2)
+    assert words == [("play", TEXT[0].split(), 6), ("bank", TEXT[3].split(), 4)]
 
 
 def test_the_query_is_a_token_of_its_sentence() -> None:

@@ -26,6 +26,18 @@ def test_without_a_seed_in_the_name_the_folder_names_the_variant_and_the_data_th
     assert run.has_elmo
 
 
+def test_the_user_says_which_part_of_the_path_is_the_task_the_variant_and_the_seed(tmp_path: Path) -> None:
+    for name in ("elmo.2/ner_seed1", "elmo.2/ner_seed22", "other"):
+        write_run(tmp_path / name, tagger_config(7), [0.5])
+    runs, uncounted = find_runs([tmp_path], "VARIANT/TASK_seedSEED")
+    places = [(run.task.name, run.variant, run.seed) for run in runs]
+    assert places == [("ner", "elmo.2", 1), ("ner", "elmo.2", 22)]
+    assert uncounted == [("other", "the path does not have the form of 'names'")]
+    for wrong in ("VARIANT-SEED", "TASK/TASK/VARIANT"):
+        with pytest.raises(ConfigurationError, match=f"'names': expected TASK and VARIANT once each.*{wrong}"):
+            find_runs([tmp_path], wrong)
+
+
 def test_a_token_embedder_of_any_name_is_elmo_by_its_type(tmp_path: Path) -> None:
     for number, name in enumerate(("elmo", "elmo_token_embedder", "embedding")):
         model = {"text_field_embedder": {"token_embedders": {"tokens": {"type": name}}}}

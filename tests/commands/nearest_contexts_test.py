@@ -26,7 +26,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def rows(page: str) -> list[list[str]]:
     """Return the cells of each row of the tables, without their heads."""
     table = [line[2:-2].split(" | ") for line in page.splitlines() if line.startswith("|")]
-    return [row for row in table if row[1] != "cosine" and row[1] != "---:"]
+    return (
+        table[2:] if table[0][0] in ("word", "nearest") else [row for row in table if row[1] not in ("cosine", "---:")]
+    )
 
 
 def test_it_prints_one_table_per_query(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,10 +71,39 @@ def test_an_error_is_one_line(folder: Path, arguments: tuple[object, ...], messa
     assert text.startswith("nearest-contexts: ") and message in text and "\n" not in text
 
 
-def test_zero_neighbors_are_rejected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        allennlp("nearest-contexts", "weights.hdf5", "text", *PLAY, "--k", 0)
-    assert "argument --k: expected a whole number of 1 or more, got '0'" in capsys.readouterr().err
+def test_without_a_query_it_lists_frequent_words_each_with_a_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    allennlp("nearest-contexts", "english-tiny", "text", "--sentences", 4)
+    assert rows(capsys.readouterr().out)[:3] == [
+        ["play", "They **play** in a play .", "2"],
+        ["bank", "The **bank** lent us money .", "2"],
+        ["river", "He sat by the **river** .", "2"],
+    ]
+
+
+def test_it_draws_the_uses_of_the_word_by_sense(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    senses = ["The\tO\nbank\tmoney\nlent\tO\n", "A\tO\nbank\triver\n", "bank\tmoney\nand\tO\nbank\tO\n"]
+    (folder / "senses").write_text("\n".join(senses), encoding="utf-8")
+    options = ("--senses", "--draw", "plots", "--k", 2)
+    allennlp("nearest-contexts", "weights.hdf5", "senses", "--query", "The bank lent us .", "--word", "bank", *options)
+    assert sorted(path.name for path in (folder / "plots").iterdir()) == [
+        "contexts.html",
+        "contexts.md",
+        "contexts_1.svg",
+    ]
+    page = (folder / "plots/contexts.md").read_text(encoding="utf-8")
+    assert len(rows(page)) == 2
+    assert {(row[1], row[2]) for row in rows(page)} < {
+        ("The «bank» lent", "money"),
+        ("A «bank»", "river"),
+        ("«bank» and bank", "money"),
+        ("bank and «bank»", "no sense"),
+    }
+    picture = (folder / "plots/contexts_1.svg").read_text(encoding="utf-8")
+    assert all(
+        f">{text}</text>" in picture for text in ("money (2)", "river (1)", "no sense (1)", "the query", "1", "2")
+    )
 
 
 def test_it_starts_warm_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
