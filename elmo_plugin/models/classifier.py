@@ -18,7 +18,7 @@ from elmo_plugin.models.enhanced_text import PLACES, EnhancedText
 from elmo_plugin.models.known_labels import KnownLabels
 
 
-@Model.register("elmo_classifier")
+@Model.register("elmo_classifier", constructor="from_config")
 class ElmoClassifier(Model):
     """Classify texts with a task RNN that has ELMo at its input, its output or both, pooled into one vector.
 
@@ -36,28 +36,10 @@ class ElmoClassifier(Model):
     # Parameters
 
     vocab : `Vocabulary`
-    elmo : `Optional[Lazy[Elmo]]`
-        The keys of `Elmo`, or null for the baseline without ELMo.
-    encoder : `Seq2SeqEncoder`
-        The task RNN. Its `input_size` is the width of x plus, with ELMo at the input, the width of ELMo.
-    seq2vec_encoder : `Seq2VecEncoder`
-        Pools the token vectors: the output of the RNN, with ELMo beside it if `elmo_at` has `output`.
-    elmo_at : `Union[str, Sequence[str]]`
-        `input`, `output`, or a list of one or both. Each has its own mix.
-    text_field_embedder : `Optional[TextFieldEmbedder]`
-        Embeds x from all token indexers except ELMo's.
-    feedforward : `Optional[FeedForward]`
-        Applied to the pooled vector before the softmax.
-    dropout : `float`
-        Applied to the output of the RNN and to the pooled vector.
-    elmo_indexer : `str`
-        The token indexer whose ids ELMo reads.
-    label_namespace : `str`
-        The namespace of the labels in the vocabulary.
-    initializer : `InitializerApplicator`
-        Initializes the parameters, as in AllenNLP's models.
-    num_labels : `Optional[int]`
-        The number of labels, for a reader with `skip_label_indexing`. The default is the size of the label namespace.
+    text : `EnhancedText`
+        The task RNN with ELMo.
+    seq2vec_encoder, feedforward, dropout, label_namespace, initializer, num_labels
+        As in `from_config`.
     """
 
     default_predictor = "elmo_classifier"
@@ -65,26 +47,22 @@ class ElmoClassifier(Model):
     def __init__(
         self,
         vocab: Vocabulary,
-        elmo: Optional[Lazy[Elmo]],
-        encoder: Seq2SeqEncoder,
+        text: EnhancedText,
         seq2vec_encoder: Seq2VecEncoder,
-        elmo_at: Union[str, Sequence[str]] = PLACES,
-        text_field_embedder: Optional[TextFieldEmbedder] = None,
         feedforward: Optional[FeedForward] = None,
         dropout: float = 0.0,
-        elmo_indexer: str = "elmo",
         label_namespace: str = "labels",
         initializer: InitializerApplicator = InitializerApplicator(),  # noqa: B008
         num_labels: Optional[int] = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(vocab, **kwargs)
-        self.text = EnhancedText.from_lazy(elmo, elmo_at, encoder, text_field_embedder, dropout, elmo_indexer)
+        self.text = text
         self.label_namespace = label_namespace
         self.seq2vec_encoder = seq2vec_encoder
         self.feedforward = feedforward
         self.dropout = nn.Dropout(dropout)
-        width, h_dim = self.text.get_output_dim(), encoder.get_output_dim()
+        width, h_dim = text.get_output_dim(), text.encoder.get_output_dim()
         if seq2vec_encoder.get_input_dim() != width:
             raise ConfigurationError(
                 f"the input size of 'seq2vec_encoder': expected {width} ({h_dim} of the encoder and {width - h_dim} of "
@@ -101,6 +79,57 @@ class ElmoClassifier(Model):
         self.accuracy = CategoricalAccuracy()
         self.macro_f1 = FBetaMeasure(average="macro", labels=[*range(self.labels.size)])
         initializer(self)
+
+    @classmethod
+    def from_config(
+        cls,
+        vocab: Vocabulary,
+        elmo: Optional[Lazy[Elmo]],
+        encoder: Seq2SeqEncoder,
+        seq2vec_encoder: Seq2VecEncoder,
+        elmo_at: Union[str, Sequence[str]] = PLACES,
+        text_field_embedder: Optional[TextFieldEmbedder] = None,
+        feedforward: Optional[FeedForward] = None,
+        dropout: float = 0.0,
+        elmo_indexer: str = "elmo",
+        label_namespace: str = "labels",
+        initializer: InitializerApplicator = InitializerApplicator(),  # noqa: B008
+        num_labels: Optional[int] = None,
+        **kwargs: Any,
+    ) -> "ElmoClassifier":
+        """Build the classifier from the keys of a config.
+
+        # Parameters
+
+        vocab : `Vocabulary`
+        elmo : `Optional[Lazy[Elmo]]`
+            The keys of `Elmo`, or null for the baseline without ELMo.
+        encoder : `Seq2SeqEncoder`
+            The task RNN. Its `input_size` is the width of x plus, with ELMo at the input, the width of ELMo.
+        seq2vec_encoder : `Seq2VecEncoder`
+            Pools the token vectors: the output of the RNN, with ELMo beside it if `elmo_at` has `output`.
+        elmo_at : `Union[str, Sequence[str]]`
+            `input`, `output`, or a list of one or both. Each has its own mix.
+        text_field_embedder : `Optional[TextFieldEmbedder]`
+            Embeds x from all token indexers except ELMo's.
+        feedforward : `Optional[FeedForward]`
+            Applied to the pooled vector before the softmax.
+        dropout : `float`
+            Applied to the output of the RNN and to the pooled vector.
+        elmo_indexer : `str`
+            The token indexer whose ids ELMo reads.
+        label_namespace : `str`
+            The namespace of the labels in the vocabulary.
+        initializer : `InitializerApplicator`
+            Initializes the parameters, as in AllenNLP's models.
+        num_labels : `Optional[int]`
+            The number of labels, for a reader with `skip_label_indexing`. The default is the size of the label
+            namespace.
+        """
+        text = EnhancedText.from_config(encoder, elmo, elmo_at, text_field_embedder, dropout, elmo_indexer)
+        return cls(
+            vocab, text, seq2vec_encoder, feedforward, dropout, label_namespace, initializer, num_labels, **kwargs
+        )
 
     def forward(
         self,

@@ -108,14 +108,14 @@ class EnhancedText(nn.Module):
             )
 
     @classmethod
-    def from_lazy(
+    def from_config(
         cls,
-        elmo: Optional[Lazy[Elmo]],
-        elmo_at: Union[str, Sequence[str]],
         encoder: Seq2SeqEncoder,
-        text_field_embedder: Optional[TextFieldEmbedder],
-        dropout: float,
-        elmo_indexer: str,
+        elmo: Optional[Lazy[Elmo]],
+        elmo_at: Union[str, Sequence[str]] = PLACES,
+        text_field_embedder: Optional[TextFieldEmbedder] = None,
+        dropout: float = 0.0,
+        elmo_indexer: str = "elmo",
     ) -> "EnhancedText":
         """Build ELMo with one mix for each place in `elmo_at`. Raises `ConfigurationError` for an unknown place."""
         named = [elmo_at] if isinstance(elmo_at, str) else elmo_at

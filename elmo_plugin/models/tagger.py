@@ -23,7 +23,7 @@ IMPOSSIBLE = -1e4
 """The score of an impossible tag. AllenNLP's CRF gives forbidden transitions the same score."""
 
 
-@Model.register("elmo_tagger")
+@Model.register("elmo_tagger", constructor="from_config")
 class ElmoTagger(Model):
     """Tag tokens with a task RNN that has ELMo at its input, its output or both, and a CRF or a softmax.
 
@@ -41,35 +41,45 @@ class ElmoTagger(Model):
     # Parameters
 
     vocab : `Vocabulary`
-    elmo : `Optional[Lazy[Elmo]]`
-        The keys of `Elmo`, or null for the baseline without ELMo.
-    encoder : `Seq2SeqEncoder`
-        The task RNN. Its `input_size` is the width of x plus, with ELMo at the input, the width of ELMo.
-    elmo_at : `Union[str, Sequence[str]]`
-        `input`, `output`, or a list of one or both. Each has its own mix.
-    text_field_embedder : `Optional[TextFieldEmbedder]`
-        Embeds x from all token indexers except ELMo's.
-    crf : `bool`
-        Whether to use a conditional random field, with the constraints of `label_encoding`, or a softmax per token.
-    label_encoding : `Optional[str]`
-        `BIO`, `BIOUL`, `IOB1` or `BMES` to predict spans and measure their F1, or `None` for tags that encode no spans.
-    dropout : `float`
-        Applied to the output of the RNN.
-    elmo_indexer : `str`
-        The token indexer whose ids ELMo reads.
-    label_namespace : `str`
-        The namespace of the tags in the vocabulary.
-    verbose_metrics : `bool`
-        Whether to report span scores for each label as well as overall. Without a label encoding, the scores are those
-        of tokens: for each label, and overall for all tokens with a label other than O.
-    initializer : `InitializerApplicator`
-        Initializes the parameters, as in AllenNLP's models.
+    text : `EnhancedText`
+        The task RNN with ELMo.
+    crf, label_encoding, label_namespace, verbose_metrics, initializer
+        As in `from_config`.
     """
 
     default_predictor = "elmo_tagger"
 
     def __init__(
         self,
+        vocab: Vocabulary,
+        text: EnhancedText,
+        crf: bool = True,
+        label_encoding: Optional[str] = None,
+        label_namespace: str = "labels",
+        verbose_metrics: bool = False,
+        initializer: InitializerApplicator = InitializerApplicator(),  # noqa: B008
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(vocab, **kwargs)
+        self.text = text
+        self.label_namespace = label_namespace
+        self.label_encoding = label_encoding
+        self.verbose_metrics = verbose_metrics
+        self.labels = KnownLabels(vocab, label_namespace)
+        labels = vocab.get_index_to_token_vocabulary(label_namespace)
+        if label_encoding is not None:
+            check_label_encoding(label_encoding, labels.values())
+        self.tag_projection = TimeDistributed(nn.Linear(text.get_output_dim(), len(labels)))
+        constraints = allowed_transitions(label_encoding, labels) if label_encoding else None
+        self.crf = ConditionalRandomField(len(labels), constraints) if crf else None  # type: ignore[arg-type]
+        self.accuracy = CategoricalAccuracy()
+        measures_f1 = label_encoding is not None or verbose_metrics
+        self.span_f1 = SpanF1(labels.values(), label_encoding) if measures_f1 else None
+        initializer(self)
+
+    @classmethod
+    def from_config(
+        cls,
         vocab: Vocabulary,
         elmo: Optional[Lazy[Elmo]],
         encoder: Seq2SeqEncoder,
@@ -83,23 +93,39 @@ class ElmoTagger(Model):
         verbose_metrics: bool = False,
         initializer: InitializerApplicator = InitializerApplicator(),  # noqa: B008
         **kwargs: Any,
-    ) -> None:
-        super().__init__(vocab, **kwargs)
-        self.text = EnhancedText.from_lazy(elmo, elmo_at, encoder, text_field_embedder, dropout, elmo_indexer)
-        self.label_namespace = label_namespace
-        self.label_encoding = label_encoding
-        self.verbose_metrics = verbose_metrics
-        self.labels = KnownLabels(vocab, label_namespace)
-        labels = vocab.get_index_to_token_vocabulary(label_namespace)
-        if label_encoding is not None:
-            check_label_encoding(label_encoding, labels.values())
-        self.tag_projection = TimeDistributed(nn.Linear(self.text.get_output_dim(), len(labels)))
-        constraints = allowed_transitions(label_encoding, labels) if label_encoding else None
-        self.crf = ConditionalRandomField(len(labels), constraints) if crf else None  # type: ignore[arg-type]
-        self.accuracy = CategoricalAccuracy()
-        measures_f1 = label_encoding is not None or verbose_metrics
-        self.span_f1 = SpanF1(labels.values(), label_encoding) if measures_f1 else None
-        initializer(self)
+    ) -> "ElmoTagger":
+        """Build the tagger from the keys of a config.
+
+        # Parameters
+
+        vocab : `Vocabulary`
+        elmo : `Optional[Lazy[Elmo]]`
+            The keys of `Elmo`, or null for the baseline without ELMo.
+        encoder : `Seq2SeqEncoder`
+            The task RNN. Its `input_size` is the width of x plus, with ELMo at the input, the width of ELMo.
+        elmo_at : `Union[str, Sequence[str]]`
+            `input`, `output`, or a list of one or both. Each has its own mix.
+        text_field_embedder : `Optional[TextFieldEmbedder]`
+            Embeds x from all token indexers except ELMo's.
+        crf : `bool`
+            Whether to use a conditional random field, with the constraints of `label_encoding`, or a softmax per token.
+        label_encoding : `Optional[str]`
+            `BIO`, `BIOUL`, `IOB1` or `BMES` to predict spans and measure their F1, or `None` for tags that encode no
+            spans. The reader `column_tags` converts other schemes.
+        dropout : `float`
+            Applied to the output of the RNN.
+        elmo_indexer : `str`
+            The token indexer whose ids ELMo reads.
+        label_namespace : `str`
+            The namespace of the tags in the vocabulary.
+        verbose_metrics : `bool`
+            Whether to report span scores for each label as well as overall. Without a label encoding, the scores are
+            those of tokens: for each label, and overall for all tokens with a label other than O.
+        initializer : `InitializerApplicator`
+            Initializes the parameters, as in AllenNLP's models.
+        """
+        text = EnhancedText.from_config(encoder, elmo, elmo_at, text_field_embedder, dropout, elmo_indexer)
+        return cls(vocab, text, crf, label_encoding, label_namespace, verbose_metrics, initializer, **kwargs)
 
     def forward(
         self,

@@ -42,8 +42,8 @@ def lazy_elmo(**keys: Any) -> Lazy[Elmo]:
     return Lazy(Elmo, Params(deepcopy({**ELMO, **keys})))
 
 
-def from_lazy(elmo_at: Any, encoder: Seq2SeqEncoder, elmo: Optional[Lazy[Elmo]], x: bool = False) -> EnhancedText:
-    return EnhancedText.from_lazy(elmo, elmo_at, encoder, words() if x else None, dropout=0.0, elmo_indexer="elmo")
+def from_config(elmo_at: Any, encoder: Seq2SeqEncoder, elmo: Optional[Lazy[Elmo]], x: bool = False) -> EnhancedText:
+    return EnhancedText.from_config(encoder, elmo, elmo_at, words() if x else None)
 
 
 @pytest.mark.parametrize("x", [True, False])
@@ -63,7 +63,7 @@ def test_elmo_at_both_ends_is_two_mixes_of_one_pass(x: bool) -> None:
 
 @pytest.mark.parametrize("place", ["input", "output"])
 def test_elmo_at_one_end_is_one_mix(place: str) -> None:
-    text = from_lazy([place], rnn(X + D * (place == "input")), lazy_elmo(mix="average"), x=True)
+    text = from_config([place], rnn(X + D * (place == "input")), lazy_elmo(mix="average"), x=True)
     assert text.elmo is not None and len(text.elmo.mixes) == 1
     found, _ = text(TENSORS)
     (average,) = text.elmo(TENSORS["elmo"]["elmo_tokens"]).representations
@@ -77,7 +77,7 @@ def test_elmo_at_one_end_is_one_mix(place: str) -> None:
 
 
 def test_without_elmo_it_is_the_encoder_over_x_from_the_same_text() -> None:
-    text = from_lazy(["input", "output"], rnn(X), None, x=True)
+    text = from_config(["input", "output"], rnn(X), None, x=True)
     found, mask = text(TENSORS)
     torch.testing.assert_close(found, text.encoder(words()({"tokens": TENSORS["tokens"]}), MASK))
     assert torch.equal(mask, MASK) and text.get_output_dim() == H
@@ -86,7 +86,7 @@ def test_without_elmo_it_is_the_encoder_over_x_from_the_same_text() -> None:
 def test_the_order_of_the_places_does_not_matter() -> None:
     keys = {"mix": {"type": "frozen_random", "seed": 1}}
     one, other = (
-        from_lazy(elmo_at, rnn(D), lazy_elmo(**keys)) for elmo_at in (["input", "output"], ["output", "input"])
+        from_config(elmo_at, rnn(D), lazy_elmo(**keys)) for elmo_at in (["input", "output"], ["output", "input"])
     )
     assert one.elmo_at == other.elmo_at == ("input", "output")
     assert torch.equal(one(TENSORS)[0], other(TENSORS)[0])
@@ -106,13 +106,13 @@ def test_dropout_is_on_the_hidden_vectors_and_not_on_elmo() -> None:
 @pytest.mark.parametrize("elmo_at", [["inputs"], ["input", "ouput"], [], "inputs", None, 1, {"input": True}, [1]])
 def test_an_unknown_place_is_an_error_that_lists_the_choices(elmo_at: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"'elmo_at'.*\['input', 'output'\]") as caught:
-        from_lazy(elmo_at, rnn(D), lazy_elmo())
+        from_config(elmo_at, rnn(D), lazy_elmo())
     assert repr(elmo_at) in str(caught.value)
 
 
 @pytest.mark.parametrize("place", ["input", "output"])
 def test_one_place_needs_no_list(place: str) -> None:
-    text = from_lazy(place, rnn(X + D * (place == "input")), lazy_elmo(), x=True)
+    text = from_config(place, rnn(X + D * (place == "input")), lazy_elmo(), x=True)
     assert text.elmo_at == (place,) and text.elmo is not None and len(text.elmo.mixes) == 1
 
 
@@ -127,7 +127,7 @@ def test_one_place_needs_no_list(place: str) -> None:
 )
 def test_an_encoder_of_another_width_is_an_error_that_says_the_right_one(elmo_at: Any, x: bool, facts: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        from_lazy(elmo_at, rnn(30), lazy_elmo(), x=x)
+        from_config(elmo_at, rnn(30), lazy_elmo(), x=x)
     assert facts in str(caught.value)
 
 
@@ -153,4 +153,4 @@ def test_the_text_field_embedder_reads_all_other_indexers() -> None:
 
 def test_keeping_sentence_boundaries_is_an_error() -> None:
     with pytest.raises(ConfigurationError, match="'keep_sentence_boundaries'"):
-        from_lazy(["input"], rnn(D), lazy_elmo(keep_sentence_boundaries=True))
+        from_config(["input"], rnn(D), lazy_elmo(keep_sentence_boundaries=True))
