@@ -4,7 +4,9 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Optional
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple, Optional
 
 import torch
 from allennlp.common import Params
@@ -27,15 +29,65 @@ DEBRIS = re.compile(r"<br|</?[a-z]+>|&(?:#\d+|amp|lt|gt|quot|nbsp);|#39;|\ufffd"
 """A pattern for the traces of markup or of a wrong encoding in a text."""
 SCORED = 1000
 """The number of training texts whose perplexity is measured."""
+MOST_COMPARED = 10**6
+"""The number of distinct texts of a part that are kept, as hashes, to find repeated ones. They take about 150 MB."""
+MOST_CUT_WORDS = 1000
 
 
-class Part(NamedTuple):
-    """One part of the data: its instances, the tokens of each, and the labels of each field with their counts."""
+@dataclass
+class Part:
+    """One part of the data, in memory that grows only with its distinct labels, and up to `MOST_COMPARED` texts."""
 
     name: str
-    instances: list[Instance]
-    texts: list[tuple[str, ...]]
-    labels: dict[str, Counter[str]]
+    n_texts: int = 0
+    n_tokens: int = 0
+    longest: int = 0
+    n_long: int = 0
+    n_empty: int = 0
+    n_debris: int = 0
+    """The number of texts with traces of markup."""
+    n_repeated: int = 0
+    """The number of texts that are in train too."""
+    cut_words: set[str] = field(default_factory=set)
+    """The words that are cut off, or the first `MOST_CUT_WORDS` of them."""
+    labels: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """The labels of each field with their counts."""
+    compared: dict[int, Optional[tuple[str, ...]]] = field(default_factory=dict)
+    """The hash of each distinct text, with the labels of its first occurrence, or `None` after it had others."""
+    first_instances: list[Instance] = field(default_factory=list)
+    first_texts: list[list[str]] = field(default_factory=list)
+
+    def add(self, instance: Instance, train: Optional["Part"]) -> None:
+        """Count one text, and compare it with those of `train`."""
+        tokens: list[str] = []
+        labels: list[str] = []
+        for key, each in instance.fields.items():
+            if isinstance(each, TextField):
+                tokens += [token.text or "" for token in each.tokens]
+            elif isinstance(each, LabelField):
+                self.labels[key][str(each.label)] += 1
+                labels.append(str(each.label))
+            elif isinstance(each, SequenceLabelField | MultiLabelField):
+                self.labels[key].update(map(str, each.labels))
+        self.n_texts += 1
+        self.n_tokens += len(tokens)
+        self.longest = max(self.longest, len(tokens))
+        self.n_long += len(tokens) > LONG
+        self.n_empty += not any(tokens)
+        self.n_debris += bool(DEBRIS.search(" ".join(tokens)))
+        if len(self.cut_words) < MOST_CUT_WORDS:
+            self.cut_words.update(word for word in tokens if len(word.encode("utf-8", "ignore")) > MAX_BYTES)
+        text = hash(tuple(tokens))
+        if text in self.compared:
+            if self.compared[text] != tuple(labels):
+                self.compared[text] = None
+        elif len(self.compared) < MOST_COMPARED:
+            self.compared[text] = tuple(labels)
+        self.n_repeated += train is not None and text in train.compared
+        if len(self.first_instances) < 2:
+            self.first_instances.append(instance)
+        if len(self.first_texts) < SCORED:
+            self.first_texts.append(tokens)
 
 
 class Fit(NamedTuple):
@@ -71,62 +123,61 @@ def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:
     sentences : `Optional[int]`
         Read only this many texts of each part.
     """
-    parts, failures, fit = [], [], None
+    parts: list[Part] = []
+    failures, fit = [], None
     for name in PARTS:
         path = params.get(f"{name}_data_path", None)
         if path is not None:
             try:
-                parts.append(_read(name, params, path, sentences))
+                parts.append(_read(name, params, path, sentences, parts[0] if parts and name != "train" else None))
             except Exception as error:  # a reader of another package may raise anything
                 failures.append(f"'{name}_data_path': {_message(error)}")
     if params.get("train_data_path") is None:
         failures.append("'train_data_path': expected a path, got none")
     if parts and parts[0].name == "train":
         try:
-            model = _build(params, parts)
-            fit = _fit(model, parts[0].texts[:SCORED])
+            model = _build(params, parts, sentences)
+            fit = _fit(model, parts[0].first_texts)
         except Exception as error:  # and so may a model
             failures.append(f"'model': {_message(error)}")
     return DataCheck(parts, fit, failures, [*_advice(parts), *_advice_on_fit(fit)])
 
 
-def _read(name: str, params: Params, path: str, sentences: Optional[int]) -> Part:
+def _instances(name: str, params: Params, path: str, sentences: Optional[int]) -> Iterator[Instance]:
     keys = params.duplicate()
     own = keys.get("validation_dataset_reader", None) if name != "train" else None
     reader = DatasetReader.from_params(own or keys.pop("dataset_reader"))
     if sentences is not None:
         reader.max_instances = sentences
-    instances = list(reader.read(path))
-    texts, labels = [], defaultdict[str, Counter[str]](Counter)
-    for instance in instances:
-        tokens: list[str] = []
-        for key, field in instance.fields.items():
-            if isinstance(field, TextField):
-                tokens += [token.text or "" for token in field.tokens]
-            elif isinstance(field, LabelField):
-                labels[key][str(field.label)] += 1
-            elif isinstance(field, SequenceLabelField | MultiLabelField):
-                labels[key].update(map(str, field.labels))
-        texts.append(tuple(tokens))
-    if not instances:
+    yield from reader.read(path)
+
+
+def _read(name: str, params: Params, path: str, sentences: Optional[int], train: Optional[Part]) -> Part:
+    part = Part(name)
+    for instance in _instances(name, params, path, sentences):
+        part.add(instance, train)
+    if not part.n_texts:
         raise ConfigurationError(f"{path}: expected texts, got none")
-    return Part(name, instances, texts, dict(labels))
+    return part
 
 
-def _build(params: Params, parts: Sequence[Part]) -> Model:
+def _build(params: Params, parts: Sequence[Part], sentences: Optional[int]) -> Model:
     """Build the model as `allennlp train` does, and run it on the first two training texts."""
     keys = params.duplicate()
-    instances = [instance for part in parts for instance in part.instances]
+    # A vocabulary that is made of instances reads the data a second time.
+    instances = chain.from_iterable(
+        _instances(part.name, params, params.get(f"{part.name}_data_path"), sentences) for part in parts
+    )
     vocab = Vocabulary.from_params(keys.pop("vocabulary", {}), instances=instances)
     model = Model.from_params(keys.pop("model"), vocab=vocab).eval()
-    batch = Batch(parts[0].instances[:2])
+    batch = Batch(parts[0].first_instances)
     batch.index_instances(vocab)
     with torch.no_grad():
         model(**batch.as_tensor_dict())
     return model
 
 
-def _fit(model: Model, texts: Sequence[tuple[str, ...]]) -> Optional[Fit]:
+def _fit(model: Model, texts: Sequence[list[str]]) -> Optional[Fit]:
     """Return how well the model's biLM predicts texts, or `None` without a biLM that has a softmax."""
     source = next((part.bilm.source for part in model.modules() if isinstance(part, Elmo)), "")
     if not source:
@@ -154,25 +205,19 @@ def _advice(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _advice_on_texts(part: Part) -> Iterator[str]:
-    empty = sum(not any(text) for text in part.texts)
-    if empty:
-        yield f"{part.name}: {empty:,} texts are empty; delete them, or look for a broken line"
-    long = [len(text) for text in part.texts if len(text) > LONG]
-    if long:
+    if part.n_empty:
+        yield f"{part.name}: {part.n_empty:,} texts are empty; delete them, or look for a broken line"
+    if part.n_long:
         yield (
-            f"{part.name}: {len(long):,} texts have more than {LONG} tokens, the longest {max(long):,}; split them, or "
-            "make smaller batches"
+            f"{part.name}: {part.n_long:,} texts have more than {LONG} tokens, the longest {part.longest:,}; split "
+            "them, or make smaller batches"
         )
-    words = {word for text in part.texts for word in text}
-    cut = sorted(word for word in words if len(word.encode("utf-8", "ignore")) > MAX_BYTES)
-    if cut:
-        yield (
-            f"{part.name}: {len(cut):,} words are cut to {MAX_BYTES} bytes ({_some([word[:60] for word in cut])}); "
-            "look for missing spaces"
-        )
-    debris = sum(bool(DEBRIS.search(" ".join(text))) for text in part.texts)
-    if debris:
-        yield f"{part.name}: {debris:,} texts contain markup such as <br> or &#39;, or U+FFFD; clean them"
+    if part.cut_words:
+        words = _some([word[:60] for word in sorted(part.cut_words)])
+        count = f"{len(part.cut_words):,} words are cut to {MAX_BYTES} bytes"
+        yield f"{part.name}: {count} ({words}); look for missing spaces"
+    if part.n_debris:
+        yield f"{part.name}: {part.n_debris:,} texts contain markup such as <br> or &#39;, or U+FFFD; clean them"
 
 
 def _advice_on_labels(train: Part) -> Iterator[str]:
@@ -182,29 +227,22 @@ def _advice_on_labels(train: Part) -> Iterator[str]:
         rare = sorted(label for label, count in counts.items() if count < RARE)
         if rare:
             yield f"train: {len(rare)} labels of '{name}' have fewer than {RARE} examples ({_some(rare)})"
-    labels = defaultdict[tuple[str, tuple[str, ...]], set[Any]](set)
-    for instance, text in zip(train.instances, train.texts, strict=True):
-        for key, field in instance.fields.items():
-            if isinstance(field, LabelField):
-                labels[key, text].add(field.label)
-    contradicting = len({text for (_, text), found in labels.items() if len(found) > 1})
+    contradicting = sum(labels is None for labels in train.compared.values())
     if contradicting:
         yield f"train: {contradicting:,} texts occur with different labels; keep one label for each"
 
 
 def _advice_on_other_part(part: Part, train: Part) -> Iterator[str]:
-    known = set(train.texts)
-    repeated = sum(text in known for text in part.texts)
-    if repeated:
+    if part.n_repeated:
         yield (
-            f"{part.name}: {repeated:,} of {len(part.texts):,} texts are also in train, so scores will be too "
+            f"{part.name}: {part.n_repeated:,} of {part.n_texts:,} texts are also in train, so scores will be too "
             "high; remove them from one of the two"
         )
-    for field, counts in part.labels.items():
-        new = sorted(counts.keys() - train.labels.get(field, {}).keys())
+    for name, counts in part.labels.items():
+        new = sorted(counts.keys() - train.labels.get(name, {}).keys())
         if new:
             yield (
-                f"{part.name}: {len(new)} labels of '{field}' do not occur in train ({_some(new)}), so no model "
+                f"{part.name}: {len(new)} labels of '{name}' do not occur in train ({_some(new)}), so no model "
                 "can learn them; add examples to train, or count them as errors"
             )
 

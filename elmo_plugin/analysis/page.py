@@ -86,9 +86,9 @@ def data_check_page(config: str, checked: DataCheck) -> str:
     """Return the sizes of all parts, a table per field of labels, the biLM's perplexity, and what to do."""
     sections = [f"# {plain(config)}"]
     rows = []
-    for name, _, texts, _ in checked.parts:
-        lengths = [len(text) for text in texts]
-        rows.append([name, *(f"{n:,}" for n in (len(texts), len(set(texts)), sum(lengths), max(lengths)))])
+    for part in checked.parts:
+        numbers = (part.n_texts, len(part.compared), part.n_tokens, part.longest)
+        rows.append([part.name, *(f"{number:,}" for number in numbers)])
     if rows:
         sections.append(table(["part", "texts", "distinct", "tokens", "longest"], rows))
     for field in dict.fromkeys(field for part in checked.parts for field in part.labels):

@@ -1,5 +1,7 @@
 """Predictors: tags, labels and ELMo vectors for raw text or tokens, as JSON or as instances of a dataset reader."""
 
+from abc import ABC, abstractmethod
+from copy import copy
 from typing import Any, Optional
 
 import numpy as np
@@ -10,11 +12,91 @@ from allennlp.data import DatasetReader, Instance, Token
 from allennlp.data.fields import FlagField, LabelField, SequenceLabelField, TextField
 from allennlp.models import Model
 from allennlp.predictors import Predictor
+from torch import nn
 
-from elmo_plugin.elmo import trained_elmo
+from elmo_plugin.elmo import Elmo, trained_elmo
+from elmo_plugin.models.enhanced_text import WholeInput
 from elmo_plugin.models.spans import TAGS_TO_SPANS, Spans
-from elmo_plugin.models.text_predictor import LabelPredictor, TextPredictor
-from elmo_plugin.text import instance_words, read_question, without_lone_surrogates
+from elmo_plugin.text import LineReader, SpacyBlankTokenizer, instance_words, read_question, without_lone_surrogates
+
+
+class TextPredictor(Predictor, ABC):
+    """Answer `{"sentence": "raw text"}`, which spaCy's rules tokenize, or `{"tokens": [...]}`, used unchanged.
+
+    Subclasses turn JSON into an instance, and answer all instances in `predict_batch_instance`.
+    """
+
+    def __init__(self, model: Model, dataset_reader: DatasetReader, language: str = "en") -> None:
+        super().__init__(model, dataset_reader)
+        self.tokenizer = SpacyBlankTokenizer(language)
+        self._lines = LineReader()
+
+    def load_line(self, line: str) -> JsonDict:
+        """Parse a line of JSON. Raises `ConfigurationError` with the number of the line if it is not JSON."""
+        return self._lines.read(line)
+
+    def words(self, json_dict: JsonDict) -> list[str]:
+        """Return the tokens of an input. Raises `ConfigurationError` if it has neither text nor tokens."""
+        question = read_question(json_dict)
+        if isinstance(question, list):
+            return question
+        return [token.ensure_text() for token in self.tokenizer.tokenize(question)]
+
+    def predict(self, sentence: str) -> JsonDict:
+        """Answer raw text."""
+        return self.predict_json({"sentence": sentence})
+
+    def predict_instance(self, instance: Instance) -> JsonDict:
+        """Answer one instance."""
+        return self.predict_batch_instance([instance])[0]
+
+    @abstractmethod
+    def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
+        """Answer instances. Their gold labels are ignored."""
+
+
+class LabelPredictor(TextPredictor):
+    """Predict labels, which AllenNLP's interpreters explain and its attackers try to change.
+
+    # Parameters
+
+    language : `str`, optional (default = `"en"`)
+        The language of raw text, as in `SpacyBlankTokenizer`.
+    interpretable_layer : `str`, optional (default = `"input"`)
+        The layer whose gradients the interpreters use: `input`, the whole input `[x; ELMo]`, or `token_layer`, the
+        token layer of ELMo, whose vectors do not depend on the neighbouring words.
+    """
+
+    def __init__(
+        self, model: Model, dataset_reader: DatasetReader, language: str = "en", interpretable_layer: str = "input"
+    ) -> None:
+        super().__init__(model, dataset_reader, language)
+        if interpretable_layer not in ("input", "token_layer"):
+            expected = "expected 'input' or 'token_layer'"
+            raise ConfigurationError(f"'interpretable_layer': {expected}, got {interpretable_layer!r}")
+        self._layer: Optional[nn.Module] = next(
+            (part for part in model.modules() if isinstance(part, WholeInput)), None
+        )
+        if interpretable_layer == "token_layer":
+            elmo = next((part for part in model.modules() if isinstance(part, Elmo)), None)
+            if elmo is None:
+                raise ConfigurationError(
+                    f"'interpretable_layer': expected a model with ELMo, got a {type(model).__name__} without"
+                )
+            self._layer = elmo.expose_token_layer()
+
+    def get_interpretable_layer(self) -> nn.Module:
+        """Return the module whose output is explained. In AllenNLP's models it is the text field embedder."""
+        return super().get_interpretable_layer() if self._layer is None else self._layer
+
+    def get_interpretable_text_field_embedder(self) -> nn.Module:
+        """Return the module whose inputs tell AllenNLP which word pieces make up a token."""
+        # Our layers have one vector per token, so AllenNLP's hook gets a module that never runs.
+        return super().get_interpretable_text_field_embedder() if self._layer is None else nn.Identity()
+
+    @abstractmethod
+    def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
+        """Return the instance with the predictions of the model as gold labels."""
 
 
 @Predictor.register("elmo_tagger")
@@ -117,8 +199,8 @@ class ElmoTaggerPredictor(LabelPredictor):
 class ElmoClassifierPredictor(LabelPredictor):
     """Predict `tokens`, `label`, `probabilities` (by label), and `probs` (the same in the order of the labels).
 
-    The dataset reader tokenizes raw text. `{"tokens": [...]}` is used unchanged. A text without tokens becomes one
-    empty word.
+    The dataset reader tokenizes raw text. `{"tokens": [...]}` is used unchanged. The reader's `max_sequence_length`
+    cuts both. A text without tokens becomes one empty word.
 
     ```python
     predictor = Predictor.from_path("model.tar.gz", "elmo_classifier")
@@ -145,7 +227,8 @@ class ElmoClassifierPredictor(LabelPredictor):
         if isinstance(question, str):
             return _with_a_token(self._dataset_reader.text_to_instance(question))
         instance = self._dataset_reader.text_to_instance(without_lone_surrogates(" ".join(question)))
-        instance["tokens"].tokens = [Token(word) for word in question]  # type: ignore[attr-defined]
+        kept = question[: getattr(self._dataset_reader, "_max_sequence_length", None)]
+        instance["tokens"].tokens = [Token(word) for word in kept]  # type: ignore[attr-defined]
         return _with_a_token(instance)
 
     def _answer(self, words: list[str], output: JsonDict) -> JsonDict:
@@ -165,7 +248,8 @@ class ElmoEmbedderPredictor(TextPredictor):
     """Return the ELMo vectors of any model that contains ELMo, under the keys of the TensorFlow Hub module `elmo/3`.
 
     `word_emb` (T, P) is the token layer, `lstm_outputs1` … (T, D) are the LSTM layers, `elmo` (T, D) is the first mix
-    of the model, and `default` (D,) is the mean of `elmo` over the tokens, or zeros without tokens.
+    of the model, and `default` (D,) is the mean of `elmo` over the tokens, or zeros without tokens. Every token gets
+    its vectors, also those that the `max_sequence_length` of a classifier's reader would cut off.
 
     ```python
     predictor = Predictor.from_path("model.tar.gz", "elmo_embedder")
@@ -176,6 +260,9 @@ class ElmoEmbedderPredictor(TextPredictor):
     """
 
     def __init__(self, model: Model, dataset_reader: DatasetReader, language: str = "en") -> None:
+        if hasattr(dataset_reader, "_max_sequence_length"):
+            dataset_reader = copy(dataset_reader)
+            dataset_reader._max_sequence_length = None
         super().__init__(model, dataset_reader, language)
         self.elmo, self.mix = trained_elmo(model)
 

@@ -1,6 +1,7 @@
 """Spans and the tags that encode them: the coding schemes of data, the label encodings of models, and F1."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -147,8 +148,8 @@ class SpanF1(Metric):
     """Precision, recall and F1 of spans, over all processes of a distributed run.
 
     It counts like AllenNLP's `SpanBasedF1Measure`, which supports only one process. A predicted span is correct if its
-    label, start and end are correct. A tag outside the encoding is a span by itself. Without an encoding, each token
-    with a tag other than O is a span, so the scores are those of tokens.
+    label, start and end are correct. Neighbouring tags outside the encoding are one span. Without an encoding, each
+    token with a tag other than O is a span, so the scores are those of tokens.
 
     >>> metric = SpanF1(["O", "B-PER", "I-PER"], "BIO")
     >>> metric([["B-PER", "I-PER", "O"]], [["B-PER", "I-PER", "B-PER"]])
@@ -206,6 +207,10 @@ class SpanF1(Metric):
             return set()
         if self.label_encoding is None:
             return {(tag, (index, index)) for index, tag in enumerate(tags) if tag != "O"}
-        readable = [tag if tag[:1] in self.label_encoding else f"B-{tag}" for tag in tags]
+        inside = "M" if self.label_encoding == "BMES" else "I"
+        readable = [
+            tag if tag[:1] in self.label_encoding else f"{inside if tag == before else 'B'}-{tag}"
+            for before, tag in pairwise(["", *tags])
+        ]
         spans: Spans = TAGS_TO_SPANS[self.label_encoding](readable, [])
         return set(SpanBasedF1Measure._handle_continued_spans(spans))

@@ -16,7 +16,7 @@ from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.perplexity import perplexity_of
 from elmo_plugin.pretraining.vocabulary import UNKNOWN_ID
 from elmo_plugin.pretraining.word_ids import WordIds
-from elmo_plugin.text import as_tokens, instance_words, read_line, read_question, split_tokens
+from elmo_plugin.text import LineReader, as_tokens, instance_words, read_question, split_tokens
 
 
 @Predictor.register("bilm")
@@ -45,10 +45,11 @@ class BiLMPredictor(Predictor):
         if not isinstance(model, BidirectionalLanguageModel):
             raise ConfigurationError(f"the archive: expected a model of type 'bilm', got {type(model).__name__}")
         self.word_ids = WordIds(model.vocab)
+        self._lines = LineReader()
 
     def load_line(self, line: str) -> JsonDict:
-        """Parse a line of JSON. Raises `ConfigurationError` for any other line."""
-        return read_line(line)
+        """Parse a line of JSON. Raises `ConfigurationError` with the number of the line if it is not JSON."""
+        return self._lines.read(line)
 
     def predict_instance(self, instance: Instance) -> JsonDict:
         """Score one sentence."""

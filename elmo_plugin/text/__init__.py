@@ -21,7 +21,7 @@ from elmo_plugin.text.code_points import (
 )
 from elmo_plugin.text.indexers import ManyLangsIndexer
 from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
-from elmo_plugin.text.predictor_input import instance_words, read_line, read_question, without_lone_surrogates
+from elmo_plugin.text.predictor_input import LineReader, instance_words, read_question, without_lone_surrogates
 from elmo_plugin.text.raw_text import SentenceSplitter, paragraphs
 from elmo_plugin.text.sentences import token_lists
 from elmo_plugin.text.text_file import OpenText, TextFile
@@ -40,6 +40,7 @@ __all__ = [
     "WHITE_SPACE",
     "AsciiSpacesTokenizer",
     "JustTabsTokenizer",
+    "LineReader",
     "ManyLangsIndexer",
     "OpenText",
     "SentenceSplitter",
@@ -54,7 +55,6 @@ __all__ = [
     "instance_words",
     "length_batches",
     "paragraphs",
-    "read_line",
     "read_question",
     "spellings",
     "split_tokens",

@@ -1,5 +1,6 @@
 """The input of a predictor: raw text or tokens, as a JSON object or as an instance of a dataset reader."""
 
+import json
 from typing import Any, Union
 
 from allennlp.common.checks import ConfigurationError
@@ -14,12 +15,23 @@ MOST_CHARACTERS = 32 * MOST_TOKENS
 """The longest raw text, checked before it is tokenized."""
 
 
-def read_line(line: str) -> Any:
-    """Return the JSON value on a line. Raises `ConfigurationError` for any other line."""
-    try:
-        return parse_json(line.removeprefix("\ufeff"))  # the byte order mark of a file
-    except ValueError as error:
-        raise ConfigurationError(f"expected one JSON object per line, got {line[:200]!r}: {error}") from error
+class LineReader:
+    """Read the lines of a predictor's input one after the other, and count them for errors."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def read(self, line: str) -> Any:
+        """Return the JSON value on the next line. Raises `ConfigurationError` for any other line."""
+        self._count += 1
+        try:
+            return parse_json(line.removeprefix("\ufeff"))  # the byte order mark of a file
+        except ValueError as error:
+            example = json.dumps({"sentence": line.strip()[:60]}, ensure_ascii=False)
+            expected = f"expected one JSON object per line, such as {example}"
+            # `allennlp predict` skips blank lines
+            where = f"input line {self._count} (not counting blank lines)"
+            raise ConfigurationError(f"{where}: {expected}, got {line[:200]!r}: {error}") from error
 
 
 def read_question(question: Any) -> Union[str, list[str]]:

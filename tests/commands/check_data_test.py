@@ -1,6 +1,7 @@
 """The page of `check-data`, for data with each of the problems that it finds."""
 
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -133,3 +134,14 @@ def test_a_folder_is_rejected_as_a_config(tmp_path: Path) -> None:
     """Jsonnet would abort the process."""
     with pytest.raises(SystemExit, match=f"check-data: '{tmp_path}'"):
         allennlp("check-data", tmp_path)
+
+
+def test_memory_does_not_grow_with_a_corpus(tmp_path: Path) -> None:
+    """As instances the texts would take more than 10 MB."""
+    (tmp_path / "corpus.txt").write_text("The ferry left the harbour before the storm .\n" * 5000)
+    params = {"dataset_reader": {"type": "text_shards"}, "train_data_path": str(tmp_path / "corpus.txt")}
+    tracemalloc.start()
+    (part,) = check_data(Params(params)).parts
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert part.n_texts == 5000 and peak < 2 * 2**20

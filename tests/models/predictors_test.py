@@ -1,20 +1,30 @@
+"""The predictors: the same answers for text, tokens and instances, one by one and in batches, here and by command."""
+
 import json
-from collections.abc import Callable
+import logging
+import random
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from threading import Barrier
 from typing import Any, Optional
 
+import numpy as np
 import pytest
 import torch
+from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Instance, Token
+from allennlp.data import DatasetReader, Instance, Token, Vocabulary
 from allennlp.data.fields import TextField
+from allennlp.models import Model, load_archive
 from allennlp.predictors import Predictor
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.models import ElmoClassifierPredictor, ElmoEmbedderPredictor, ElmoTaggerPredictor
+from elmo_plugin.elmo.sentence_store import open_store
+from elmo_plugin.models import ElmoClassifierPredictor, ElmoTaggerPredictor
 from elmo_plugin.text import batch_to_ids
-from tests.models.configs import ELMO_ONLY, pooling, stock_tagger, train_archive
+from tests.models.configs import ELMO, ELMO_ONLY, pooling, stock_tagger
 from tests.oracles import options
 from tests.task_oracles import (
     OPINIONS,
@@ -24,6 +34,7 @@ from tests.task_oracles import (
     L,
     allennlp,
     bilm_files,
+    build_model,
     classifier,
     csv_reader,
     experiment,
@@ -40,48 +51,38 @@ RAW = {"sentence": "Tove can't leave Quill."}
 CUT = {"tokens": ["Tove", "ca", "n't", "leave", "Quill", "."]}
 NO_TAGS: Config = {"tokens": [], "tags": [], "probabilities": []}
 BLANK: list[Config] = [{"sentence": ""}, {"sentence": " \n\t "}, {"tokens": []}]
+QUESTIONS = [RAW, BLANK[0], {"tokens": ["Mirka", "saw", "Harrow"]}, *BLANK[1:], CUT]
 
 
 @pytest.fixture(scope="module")
-def archives(tmp_path_factory: pytest.TempPathFactory, trained_tagger: Path) -> dict[str, Path]:
-    """Trained models of every kind, whose biLM's file is gone."""
-    folder = tmp_path_factory.mktemp("archives")
-    files = bilm_files(folder / "bilm")
-    elmo: Config = {**files, "dropout": 0.0}
+def load(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return the predictor of an untrained model, each built once."""
+    folder = tmp_path_factory.mktemp("predictors")
+    elmo: Config = {**bilm_files(folder / "bilm"), "dropout": 0.0}
     stock = stock_tagger(elmo=elmo)
-    stock_classifier = {
-        "type": "basic_classifier",
-        "text_field_embedder": stock["text_field_embedder"],
-        "seq2vec_encoder": pooling(D),
-    }
-    bioul = tags_reader(convert_to_coding_scheme="BIOUL")
+    embedder = stock["text_field_embedder"]
+    stock_classifier = {"type": "basic_classifier", "text_field_embedder": embedder, "seq2vec_encoder": pooling(D)}
     json_reader = {"type": "text_classification_json", "tokenizer": "just_spaces", "token_indexers": ELMO_ONLY}
-    baseline = tagger(None, encoder=lstm(5), text_field_embedder=word_embedder(5))
+    bioul = tags_reader(convert_to_coding_scheme="BIOUL")
     configs = {
+        "tagger": experiment(tagger(elmo), tags_reader(), TOWNS),
         "softmax": experiment(tagger(elmo, crf=False, label_encoding="BIOUL"), bioul, TOWNS),
         "plain": experiment(tagger(elmo, label_encoding=None), tags_reader(coding_scheme=None), TOWNS),
         "classifier": experiment(classifier(elmo), csv_reader(tokenizer="spacy_blank"), OPINIONS),
         "json": experiment(classifier(elmo), json_reader, opinions_as_json(folder)),
         "stock": experiment(stock, tags_reader(token_indexers=ELMO_ONLY), TOWNS),
         "stock_classifier": experiment(stock_classifier, json_reader, opinions_as_json(folder)),
-        "baseline": experiment(baseline, tags_reader(), TOWNS),
+        "baseline": experiment(
+            tagger(None, encoder=lstm(5), text_field_embedder=word_embedder(5)), tags_reader(), TOWNS
+        ),
     }
-    trained = {name: train_archive(config, folder / name) for name, config in configs.items()}
-    for file in files.values():
-        Path(file).unlink()
-    return {"tagger": trained_tagger, **trained}
-
-
-Load = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def load(archives: dict[str, Path]) -> Load:
-    """The predictor of an archive, each loaded once."""
 
     @cache
-    def predictor(archive: str, name: Optional[str] = None) -> Predictor:
-        return Predictor.from_path(str(archives[archive]), predictor_name=name)
+    def predictor(kind: str, name: Optional[str] = None, **reader_keys: Any) -> Any:
+        config = configs[kind]
+        model, _ = build_model(config)
+        reader = DatasetReader.from_params(Params(deepcopy({**config["dataset_reader"], **reader_keys})))
+        return Predictor.by_name(name or model.default_predictor or "")(model, reader)
 
     return predictor
 
@@ -89,7 +90,7 @@ def load(archives: dict[str, Path]) -> Load:
 def same(found: Any, wanted: Any) -> bool:
     """Equal, with numbers equal up to rounding."""
     if isinstance(wanted, float):
-        return bool(found == pytest.approx(wanted, abs=1e-5))
+        return bool(abs(found - wanted) < 1e-5)
     if isinstance(wanted, dict):
         return found.keys() == wanted.keys() and all(same(found[key], wanted[key]) for key in wanted)
     if isinstance(wanted, list):
@@ -97,87 +98,63 @@ def same(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-QUESTIONS = [RAW, BLANK[0], {"tokens": ["Mirka", "saw", "Harrow"]}, *BLANK[1:], CUT]
-
-
 @pytest.mark.parametrize(
-    ("archive", "name"),
-    [
-        ("softmax", "elmo_tagger"),
-        ("json", "elmo_classifier"),
-        ("tagger", "elmo_embedder"),
-        ("stock", "elmo_tagger"),
-    ],
+    ("kind", "name"),
+    [("softmax", "elmo_tagger"), ("json", "elmo_classifier"), ("tagger", "elmo_embedder"), ("stock", "elmo_tagger")],
 )
-def test_a_batch_has_the_answers_of_its_questions_one_by_one(load: Load, archive: str, name: str) -> None:
-    predictor = load(archive, name)
+def test_a_batch_has_the_answers_of_its_questions_one_by_one(load: Any, kind: str, name: str) -> None:
+    predictor = load(kind, name)
     together = predictor.predict_batch_json(QUESTIONS)
     assert len(together) == len(QUESTIONS)
     for question, answer in zip(QUESTIONS, together, strict=True):
         assert same(predictor.predict_json(question), answer)
-    assert predictor.predict_batch_json([]) == []
+    assert predictor.predict_batch_json([]) == predictor.predict_batch_instance([]) == []
     assert same(predictor.predict_batch_json(BLANK), [together[1]] * 3)
     json.dumps(together)
 
 
-def test_the_default_predictors_are_ours(load: Load) -> None:
-    assert type(load("tagger")) is ElmoTaggerPredictor
-    assert type(load("classifier")) is ElmoClassifierPredictor
-
-
-@pytest.mark.parametrize("archive", ["tagger", "baseline"])
-def test_the_tagger_answers_raw_text_and_tokens_alike(load: Load, archive: str) -> None:
-    predictor = load(archive, "elmo_tagger")
+@pytest.mark.parametrize("kind", ["tagger", "baseline"])
+def test_the_tagger_answers_raw_text_and_tokens_alike(load: Any, kind: str) -> None:
+    predictor = load(kind)
+    assert type(predictor) is ElmoTaggerPredictor
     answer = predictor.predict_json(RAW)
-    assert answer["tokens"] == CUT["tokens"]
-    assert set(answer) == {"tokens", "tags", "probabilities", "spans"}
-    assert len(answer["tags"]) == len(answer["probabilities"]) == 6
-    assert all(0.0 <= probability <= 1.0 for probability in answer["probabilities"])
+    assert answer["tokens"] == CUT["tokens"] and set(answer) == {"tokens", "tags", "probabilities", "spans"}
+    assert len(answer["tags"]) == 6 and all(0.0 <= probability <= 1.0 for probability in answer["probabilities"])
     assert same(answer, predictor.predict_json(CUT)) and same(answer, predictor.predict(RAW["sentence"]))
+    assert predictor.predict_json(BLANK[1]) == {**NO_TAGS, "spans": []}
 
 
-def test_spans_are_read_off_the_tags(load: Load) -> None:
-    predictor = load("tagger", "elmo_tagger")
+def test_spans_are_read_off_the_tags(load: Any) -> None:
     words = ["Tove", "Lund", "left", "Lower", "Harrow", "Bay"]
     tags = ["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "I-LOC"]
-    assert predictor._answer(words, {"tags": tags, "probabilities": [1.0] * 6})["spans"] == [
+    assert load("tagger")._answer(words, {"tags": tags, "probabilities": [1.0] * 6})["spans"] == [
         {"label": "PER", "start": 0, "end": 2, "text": "Tove Lund"},
         {"label": "LOC", "start": 3, "end": 6, "text": "Lower Harrow Bay"},
     ]
-    bioul = load("softmax", "elmo_tagger")
-    found = bioul._answer(words, {"tags": ["B-PER", "L-PER", "O", "U-LOC", "L-LOC", "U-LOC"], "probabilities": []})
-    assert [(span["label"], span["start"], span["end"]) for span in found["spans"]] == [
+    tags = ["B-PER", "L-PER", "O", "U-LOC", "L-LOC", "U-LOC"]
+    found = load("softmax")._answer(words, {"tags": tags, "probabilities": []})["spans"]
+    assert [(span["label"], span["start"], span["end"]) for span in found] == [
         ("PER", 0, 2),
         ("LOC", 3, 5),
         ("LOC", 5, 6),
     ]
+    assert set(load("plain").predict_json(RAW)) == {"tokens", "tags", "probabilities"}
 
 
-def test_plain_tags_have_no_spans(load: Load) -> None:
-    assert set(load("plain", "elmo_tagger").predict_json(RAW)) == {"tokens", "tags", "probabilities"}
+@pytest.mark.parametrize("question", [{}, {"sentence": 7}, {"tokens": "Tove left."}, {"tokens": ["Tove", 3]}, ["Tove"]])
+def test_other_json_is_an_error_that_names_the_keys(load: Any, question: Any) -> None:
+    for kind in ("tagger", "classifier"):
+        with pytest.raises(ConfigurationError, match=r"'sentence'.*'tokens'") as caught:
+            load(kind).predict_json(question)
+        assert str(question) in str(caught.value)
 
 
-@pytest.mark.parametrize("question", BLANK)
-def test_a_text_without_tokens_has_no_tags(load: Load, question: Config) -> None:
-    assert load("tagger", "elmo_tagger").predict_json(question) == {**NO_TAGS, "spans": []}
-
-
-@pytest.mark.parametrize(("archive", "name"), [("tagger", "elmo_tagger"), ("classifier", "elmo_classifier")])
-@pytest.mark.parametrize(
-    "question",
-    [{}, {"text": "Tove left."}, {"sentence": 7}, {"tokens": "Tove left."}, {"tokens": ["Tove", 3]}, ["Tove"]],
-)
-def test_other_json_is_an_error_that_names_the_keys(load: Load, archive: str, name: str, question: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"'sentence'.*'tokens'") as caught:
-        load(archive, name).predict_json(question)
-    assert str(question) in str(caught.value)
-
-
-@pytest.mark.parametrize("archive", ["classifier", "json"])
-def test_the_classifier_names_a_label_for_any_text(load: Load, archive: str) -> None:
-    predictor = load(archive, "elmo_classifier")
+@pytest.mark.parametrize("kind", ["classifier", "json", "stock_classifier"])
+def test_the_classifier_names_a_label_for_any_text(load: Any, kind: str) -> None:
+    predictor = load(kind, "elmo_classifier")
+    assert type(predictor) is ElmoClassifierPredictor
     answers = predictor.predict_batch_json([{"sentence": "Naïve, warm music."}, *BLANK])
-    cut = ["Naïve", ",", "warm", "music", "."] if archive == "classifier" else ["Naïve,", "warm", "music."]
+    cut = ["Naïve", ",", "warm", "music", "."] if kind == "classifier" else ["Naïve,", "warm", "music."]
     assert [answer["tokens"] for answer in answers] == [cut, [""], [""], [""]]
     for answer in answers:
         assert set(answer) == {"tokens", "label", "probabilities", "probs"}
@@ -187,17 +164,27 @@ def test_the_classifier_names_a_label_for_any_text(load: Load, archive: str) -> 
     assert same(predictor.predict_json({"tokens": cut}), answers[0])
 
 
-@pytest.mark.parametrize("archive", ["tagger", "stock"])
-def test_the_embedder_has_the_keys_and_shapes_of_tf_hub(load: Load, archive: str) -> None:
-    predictor = load(archive, "elmo_embedder")
-    assert isinstance(predictor, ElmoEmbedderPredictor)
-    answer = predictor.predict_json(RAW)
-    assert answer == predictor.predict_json(RAW)  # without dropout
-    assert set(answer) == {"tokens", "word_emb", "lstm_outputs1", "lstm_outputs2", "elmo", "default"}
+@pytest.mark.parametrize("kind", ["classifier", "json"])
+def test_the_reader_cuts_text_and_tokens_alike_and_vectors_are_never_cut(load: Any, kind: str) -> None:
+    question = {"sentence": "one two three four"}
+    tokens = {"tokens": ["one", "two", "three", "four"]}
+    classifier = load(kind, "elmo_classifier", max_sequence_length=3)
+    cut = classifier.predict_json(question)
+    assert cut["tokens"] == ["one", "two", "three"] and same(classifier.predict_json(tokens), cut)
+    embedder = load(kind, "elmo_embedder", max_sequence_length=3)
+    by_reader = embedder.predict_instance(embedder._dataset_reader.text_to_instance("one two three four"))
+    for answer in (embedder.predict_json(question), embedder.predict_json(tokens), by_reader):
+        assert len(answer["elmo"]) == 4
+
+
+@pytest.mark.parametrize("kind", ["tagger", "stock"])
+def test_the_embedder_has_the_keys_and_shapes_of_tf_hub(load: Any, kind: str) -> None:
+    """Source: https://tfhub.dev/google/elmo/3."""
+    predictor = load(kind, "elmo_embedder")
+    answer, padded = predictor.predict_batch_json([RAW, {"tokens": ["Tove"]}])
     assert answer["tokens"] == CUT["tokens"]
     layers = small_bilm()(batch_to_ids([CUT["tokens"]])).layers[:, 0, 1:-1]  # (L, T, D)
-    mix = predictor.elmo.mixes[0]
-    mixed = mix(layers.unsqueeze(1), torch.ones(1, 6, dtype=torch.bool))[0]  # (T, D)
+    mixed = predictor.elmo.mixes[0](layers.unsqueeze(1), torch.ones(1, 6, dtype=torch.bool))[0]  # (T, D)
     wanted = {
         "word_emb": layers[0, :, : D // 2],  # (T, P)
         "lstm_outputs1": layers[1],
@@ -205,44 +192,26 @@ def test_the_embedder_has_the_keys_and_shapes_of_tf_hub(load: Load, archive: str
         "elmo": mixed,
         "default": mixed.mean(dim=0),  # (D,)
     }
+    assert set(answer) == {"tokens", *wanted}
     for key, value in wanted.items():
         torch.testing.assert_close(torch.tensor(answer[key]), value.detach(), atol=1e-5, rtol=0)
+    assert padded["default"] == padded["elmo"][0]  # padding does not count
+    empty = predictor.predict_json(BLANK[0])
+    assert empty["default"] == [0.0] * D and not any(value for key, value in empty.items() if key != "default")
 
 
-def test_the_embedder_gives_a_text_without_tokens_no_vectors_and_a_zero_mean(load: Load) -> None:
-    predictor = load("tagger", "elmo_embedder")
-    for question in BLANK:
-        answer = predictor.predict_json(question)
-        assert answer["default"] == [0.0] * D
-        assert {key: value for key, value in answer.items() if key != "default"} == {
-            "tokens": [],
-            "word_emb": [],
-            "lstm_outputs1": [],
-            "lstm_outputs2": [],
-            "elmo": [],
-        }
-
-
-def test_the_embedder_wants_a_model_with_elmo(load: Load) -> None:
+def test_the_embedder_wants_a_model_with_elmo(load: Any) -> None:
     with pytest.raises(ConfigurationError, match="ElmoTagger"):
         load("baseline", "elmo_embedder")
 
 
 def test_the_embedder_reads_words_where_the_bilm_does(tmp_path: Path) -> None:
-    data = tmp_path / "data.txt"
-    data.write_text("the O\ncat B-X\nsat O\n\na O\ndog B-X\nsat O\n", encoding="utf-8")
     bilm = {"options": options(char_cnn=None, n_tokens_vocab=7).to_dict(), "seed": 2}
-    reader = tags_reader(token_indexers={"elmo": {"type": "single_id"}})
-    config = experiment(tagger({"bilm": bilm}), reader, data)
-    # Words of the data must not be added, because the biLM has a row only for its own words.
-    config["vocabulary"] = {
-        "type": "extend",
-        "directory": str(vocabulary_folder(tmp_path / "vocabulary")),
-        "oov_token": "<UNK>",
-        "min_count": {"tokens": 10**9},
-    }
-    archive = train_archive(config, tmp_path / "run")
-    predictor = Predictor.from_path(str(archive), predictor_name="elmo_embedder")
+    vocab = Vocabulary.from_files(str(vocabulary_folder(tmp_path / "vocabulary")), oov_token="<UNK>")
+    vocab.add_tokens_to_namespace(["O", "B-X"], "labels")
+    reader = DatasetReader.from_params(Params(tags_reader(token_indexers={"elmo": {"type": "single_id"}})))
+    model = Model.from_params(Params(tagger({"bilm": bilm})), vocab=vocab)
+    predictor = Predictor.by_name("elmo_embedder")(model, reader)
     answer, empty = predictor.predict_batch_json([{"tokens": ["the", "dog", "sat"]}, {"tokens": []}])
     twin = BiLM.random(options(char_cnn=None, n_tokens_vocab=7), seed=2)
     layers = twin(torch.tensor([[4, 3, 6]])).layers[:, 0, 1:-1]  # (L, T, D)
@@ -251,67 +220,68 @@ def test_the_embedder_reads_words_where_the_bilm_does(tmp_path: Path) -> None:
     assert empty["elmo"] == []
 
 
-def predict(archive: Path, data: Path, folder: Path, *arguments: Any) -> list[Config]:
-    """The answers of `allennlp predict`."""
-    answers = folder / "answers.jsonl"
-    allennlp("predict", archive, data, "--batch-size", 3, "--silent", "--output-file", answers, *arguments)
-    return [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
-
-
-def test_allennlp_predict_answers_a_file_line_by_line(archives: dict[str, Path], load: Load, tmp_path: Path) -> None:
-    questions = tmp_path / "questions.jsonl"
-    questions.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS), encoding="utf-8")
-    found = predict(archives["tagger"], questions, tmp_path)
-    assert same(found, load("tagger").predict_batch_json(QUESTIONS))
-
-
 @pytest.mark.parametrize(
-    ("archive", "name", "by_command"),
+    ("kind", "name"),
     [
-        ("tagger", "elmo_tagger", True),
-        ("stock", "elmo_tagger", False),
-        ("tagger", "elmo_embedder", True),
-        ("classifier", "elmo_classifier", False),
-        ("stock_classifier", "elmo_classifier", True),
-        ("classifier", "elmo_embedder", False),
+        ("stock", "elmo_tagger"),
+        ("tagger", "elmo_embedder"),
+        ("classifier", "elmo_classifier"),
+        ("stock_classifier", "elmo_classifier"),
     ],
 )
-def test_every_path_gives_the_same_answer(
-    archives: dict[str, Path], load: Load, tmp_path: Path, archive: str, name: str, by_command: bool
-) -> None:
-    data = TOWNS
-    if "classifier" in archive:
-        data = opinions_as_json(tmp_path) if archive.startswith("stock") else OPINIONS
-    predictor = load(archive, name)
+def test_instances_of_the_reader_get_the_answers_of_json(load: Any, tmp_path: Path, kind: str, name: str) -> None:
+    data = opinions_as_json(tmp_path) if kind == "stock_classifier" else OPINIONS if kind == "classifier" else TOWNS
+    predictor = load(kind, name)
     instances = list(predictor._dataset_reader.read(data))
-    questions = [{"tokens": [token.text for token in instance["tokens"].tokens]} for instance in instances]
-    expected = predictor.predict_batch_json(questions)
+    expected = predictor.predict_batch_json(
+        [{"tokens": [str(token) for token in each["tokens"]]} for each in instances]
+    )
     assert len(expected) > 3 and all(answer["tokens"] for answer in expected)
-    assert same([predictor.predict_json(question) for question in questions], expected)
     assert same(predictor.predict_batch_instance(instances), expected)
-    assert same([predictor.predict_instance(instance) for instance in instances], expected)
-    assert predictor.predict_batch_instance([]) == []
-    if by_command:
-        assert same(predict(archives[archive], data, tmp_path, "--use-dataset-reader", "--predictor", name), expected)
+    assert same(predictor.predict_instance(instances[0]), expected[0])
 
 
-def test_an_unseen_gold_label_does_not_matter(load: Load, tmp_path: Path) -> None:
+@pytest.mark.parametrize("use_reader", [True, False])
+def test_allennlp_predict_writes_the_predictors_answers(trained_tagger: Path, tmp_path: Path, use_reader: bool) -> None:
+    odd = [{"tokens": ["\ud83d", "left"]}, {"sentence": "\ud83d left"}]  # lone surrogates
+    questions, answers = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
+    lines = [json.dumps(question) for question in [*QUESTIONS, *odd]]
+    questions.write_text("\ufeff" + "\n".join(lines), encoding="utf-8")
+    given = [TOWNS, "--use-dataset-reader"] if use_reader else [questions]
+    allennlp("predict", trained_tagger, *given, "--batch-size", 3, "--silent", "--output-file", answers)
+    found = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
+    predictor = Predictor.from_archive(load_archive(trained_tagger))
+    if use_reader:
+        wanted = predictor.predict_batch_instance(list(predictor._dataset_reader.read(TOWNS)))
+    else:
+        wanted = predictor.predict_batch_json([*QUESTIONS, *odd])
+        assert [answer["tokens"] for answer in wanted[-2:]] == [["\ud83d", "left"], ["\ufffd", "left"]]
+    assert same(found, wanted)
+
+
+def test_a_line_that_is_not_json_is_an_error_with_its_number_and_an_example(load: Any) -> None:
+    for kind in ("tagger", "classifier"):
+        predictor = load(kind)
+        predictor.load_line('{"sentence": "fine"}')
+    with pytest.raises(ConfigurationError, match=r'input line 2 .*\{"sentence": "Tove left\."\}.*got'):
+        load("tagger").load_line("Tove left.\n")
+    with pytest.raises(ConfigurationError, match=r"levels"):
+        load("tagger").load_line('{"tokens": ' + "[" * 100_000 + "]" * 100_000 + "}")
+
+
+def test_an_unseen_gold_label_does_not_matter(load: Any, tmp_path: Path) -> None:
     tagged = tmp_path / "tagged.txt"
     tagged.write_text("Tove B-STAR\nleft O\n", encoding="utf-8")
-    tagger = load("tagger")
-    (instance,) = tagger._dataset_reader.read(tagged)
-    assert same(tagger.predict_instance(instance), tagger.predict_json({"tokens": ["Tove", "left"]}))
-    classifier = load("classifier")
-    instance = classifier._dataset_reader.text_to_instance("Tove left", "unheard of")
-    assert same(classifier.predict_instance(instance), classifier.predict_json({"sentence": "Tove left"}))
+    (instance,) = load("tagger")._dataset_reader.read(tagged)
+    assert same(load("tagger").predict_instance(instance), load("tagger").predict_json({"tokens": ["Tove", "left"]}))
+    instance = load("classifier")._dataset_reader.text_to_instance("Tove left", "unheard of")
+    wanted = load("classifier").predict_json({"sentence": "Tove left"})
+    assert same(load("classifier").predict_instance(instance), wanted)
 
 
-def test_an_instance_without_a_text_is_an_error_that_names_its_fields(load: Load) -> None:
+def test_instances_without_a_text_and_without_tokens(load: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"'tokens'.*'premise'"):
         load("tagger").predict_instance(Instance({"premise": TextField([Token("Tove")])}))
-
-
-def test_a_text_of_a_dataset_without_tokens_is_answered(load: Load) -> None:
     predictor = load("stock_classifier", "elmo_classifier")
     instance = predictor._dataset_reader.text_to_instance("", "good")
     assert instance["tokens"].tokens == []
@@ -319,80 +289,88 @@ def test_a_text_of_a_dataset_without_tokens_is_answered(load: Load) -> None:
     assert same(load("tagger").predict_instance(Instance({"tokens": TextField([])})), {**NO_TAGS, "spans": []})
 
 
-def test_another_language_is_an_argument(archives: dict[str, Path]) -> None:
-    predictor = Predictor.from_path(str(archives["tagger"]), predictor_name="elmo_tagger", language="de")
+def test_another_language_is_an_argument(trained_tagger: Path) -> None:
+    predictor = Predictor.from_path(str(trained_tagger), predictor_name="elmo_tagger", language="de")
     assert predictor.predict_json({"sentence": "z.B. heute."})["tokens"] == ["z.B.", "heute", "."]
 
 
-def test_our_predictors_answer_with_allennlps_own_models(load: Load) -> None:
+def test_the_tagger_of_allennlp_has_probabilities_but_no_spans(load: Any) -> None:
     answer = load("stock", "elmo_tagger").predict_json(CUT)
-    assert len(answer["probabilities"]) == len(answer["tags"]) == len(CUT["tokens"])
-    assert all(0 < probability <= 1 for probability in answer["probabilities"]) and "spans" not in answer
-    labels = load("stock_classifier", "elmo_classifier").predict_json({"sentence": "Tove left ."})
-    assert labels["label"] == max(labels["probabilities"], key=labels["probabilities"].get)
-    assert sum(labels["probabilities"].values()) == pytest.approx(1.0)
+    assert len(answer["probabilities"]) == len(answer["tags"]) == len(CUT["tokens"]) and "spans" not in answer
 
 
-def test_a_model_of_another_kind_is_named(load: Load) -> None:
-    with pytest.raises(ConfigurationError, match=r"tagger.*ElmoClassifier"):
-        load("json", "elmo_tagger")._answer(["Tove"], {"label": "1"})
-    with pytest.raises(ConfigurationError, match=r"tagger.*ElmoClassifier"):
-        load("classifier", "elmo_tagger").predict("Tove left .")
-    with pytest.raises(ConfigurationError, match=r"classifier.*ElmoTagger"):
-        load("tagger", "elmo_classifier")._answer(["Tove"], {"tags": []})
+@pytest.mark.parametrize(("kind", "name"), [("classifier", "elmo_tagger"), ("tagger", "elmo_classifier")])
+def test_a_model_of_another_kind_is_named(load: Any, kind: str, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"{name.removeprefix('elmo_')}.*Elmo{kind.title()}"):
+        load(kind, name)._answer(["Tove"], {})
 
 
-@pytest.mark.parametrize("archive", ["tagger", "classifier"])
-def test_a_lone_surrogate_is_a_character_like_others(load: Load, archive: str) -> None:
-    answer = load(archive).predict_json({"sentence": "\ud83d left \ud83d\ude00"})
-    assert answer["tokens"][0] == "\ufffd" and "\U0001f600" in answer["tokens"]
-
-
-@pytest.mark.parametrize(("archive", "to_file"), [("tagger", True), ("tagger", False), ("stock_classifier", True)])
-def test_allennlp_predict_writes_the_answer_for_a_lone_surrogate(
-    archives: dict[str, Path], tmp_path: Path, capfdbinary: Any, archive: str, to_file: bool
-) -> None:
-    questions, answers = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
-    questions.write_text('{"tokens": ["\\ud83d", "left"]}\n{"sentence": "\\ud83d left"}\n', encoding="utf-8")
-    output = ["--silent", "--output-file", answers] if to_file else []
-    capfdbinary.readouterr()
-    name = "elmo_classifier" if archive == "stock_classifier" else "elmo_tagger"
-    allennlp("predict", archives[archive], questions, "--predictor", name, *output)
-    written = answers.read_bytes() if to_file else capfdbinary.readouterr().out
-    lines = [line.removeprefix("prediction:  ") for line in written.decode("utf-8").splitlines()]
-    found = [json.loads(line)["tokens"] for line in lines if line.startswith("{")]
-    assert found == [["\ud83d", "left"], ["\ufffd", "left"]]
-
-
-def test_a_line_that_is_not_json_is_shown(load: Load) -> None:
-    with pytest.raises(ConfigurationError, match=r"JSON.*sentence.*Tove"):
-        load("tagger").load_line('{"sentence": Tove left.}')
-    with pytest.raises(ConfigurationError, match=r"JSON.*levels"):
-        load("tagger").load_line('{"tokens": ' + "[" * 100_000 + "]" * 100_000 + "}")
-
-
-@pytest.mark.parametrize(("archive", "name"), [("tagger", None), ("classifier", None), ("tagger", "elmo_embedder")])
+@pytest.mark.parametrize(("kind", "name"), [("tagger", None), ("classifier", None), ("tagger", "elmo_embedder")])
 def test_a_text_that_is_too_long_is_an_error_that_says_how_long_it_may_be(
-    load: Load, archive: str, name: Optional[str], monkeypatch: pytest.MonkeyPatch
+    load: Any, kind: str, name: Optional[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error comes before memory is taken: for tokens, for characters, and for the many tokens of a short text."""
     monkeypatch.setattr("elmo_plugin.text.predictor_input.MOST_TOKENS", 3)
     monkeypatch.setattr("elmo_plugin.text.predictor_input.MOST_CHARACTERS", 9)
-    predictor = load(archive, name)
-    for question in ({"tokens": ["a"] * 3}, {"sentence": "a b c"}):
-        assert len(predictor.predict_json(question)["tokens"]) == 3
+    assert len(load(kind, name).predict_json({"tokens": ["a"] * 3})["tokens"]) == 3
     for question, got in (({"tokens": ["a"] * 4}, 4), ({"sentence": "a b cdefgh"}, 10), ({"sentence": "a b c d"}, 4)):
         with pytest.raises(ConfigurationError, match=rf"at most [39] .*got {got};"):
-            predictor.predict_json(question)
+            load(kind, name).predict_json(question)
 
 
-@pytest.mark.parametrize(("archive", "name"), [("tagger", "elmo_tagger"), ("classifier", "elmo_classifier")])
-def test_it_answers_in_inference_mode(load: Load, archive: str, name: str) -> None:
-    predictor = load(archive, name)
-    with torch.inference_mode():
-        found = predictor.predict("Tove left for Port Calder .")
-    assert same(found, predictor.predict("Tove left for Port Calder ."))
+def test_it_answers_in_inference_mode(load: Any) -> None:
+    for kind in ("tagger", "classifier"):
+        with torch.inference_mode():
+            found = load(kind).predict("Tove left for Port Calder .")
+        assert same(found, load(kind).predict("Tove left for Port Calder ."))
 
 
-def test_a_byte_order_mark_before_json_is_dropped(load: Load) -> None:
-    assert load("tagger", "elmo_tagger").load_line('\ufeff{"sentence": "a"}') == {"sentence": "a"}
+def test_a_long_word_is_cut_to_48_bytes_and_a_long_sentence_is_not_cut(load: Any) -> None:
+    words = ["x" * 10_000, "x" * 48, "🙂" * 10_000, "🙂" * 12]  # 48 bytes of each
+    answers = load("tagger", "elmo_embedder").predict_batch_json([{"tokens": [word]} for word in words])
+    long, cut, longs, cuts = (np.array(answer["default"]) for answer in answers)
+    assert np.abs(long - cut).max() < 1e-6 and np.abs(longs - cuts).max() < 1e-6 and np.abs(longs - long).max() > 1e-3
+    assert len(load("tagger").predict_json({"tokens": ["to", "Quill"] * 550})["tags"]) == 1100
+
+
+N_THREADS = 8
+
+
+def in_threads(work: Any) -> list[Any]:
+    """The results of some work for the number of each thread. All begin at the same moment."""
+    barrier = Barrier(N_THREADS)
+
+    def begin(number: int) -> Any:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(N_THREADS) as threads:
+        return list(threads.map(begin, range(N_THREADS)))
+
+
+@pytest.mark.parametrize(("kind", "with_cache"), [("tagger", True), ("classifier", False)])
+def test_threads_get_the_answers_of_one_thread(
+    kind: str, with_cache: bool, load: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    elmo = {**ELMO, **({"sentence_cache": str(tmp_path / "cache")} if with_cache else {})}
+    make, reader, data = (tagger, tags_reader(), TOWNS) if kind == "tagger" else (classifier, csv_reader(), OPINIONS)
+    model, _ = build_model(experiment(make(elmo), reader, data))
+    shared: Any = Predictor.by_name(f"elmo_{kind}")(model, load(kind)._dataset_reader)
+    questions = [{"sentence": " ".join(f"Word{n % 7}{word} isn't" for word in range(n % 5 + 1))} for n in range(12)]
+
+    def ask(seed: int) -> list[Any]:
+        order = random.Random(seed).sample(range(len(questions)), len(questions))
+        answers = {number: shared.predict_json(questions[number]) for number in order}
+        return [answers[number] for number in range(len(questions))]
+
+    answers = in_threads(ask)
+    wanted = [shared.predict_json(question) for question in questions]
+    assert all(same(each, wanted) for each in answers)
+    assert not [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_threads_that_open_a_store_get_the_same_one(tmp_path: Path) -> None:
+    """LMDB opens a file only once in a process."""
+    for number in range(10):
+        stores = in_threads(lambda _, number=number: open_store(tmp_path / str(number)))
+        assert stores[0] is not None and all(store is stores[0] for store in stores)
