@@ -48,7 +48,8 @@ def test_it_pools_both_ends_of_the_rnn_from_two_mixes_of_one_pass() -> None:
     batch = as_tensors(data[:3], model.vocab)
     output = model(**batch)
     assert len(passes) == 1
-    (average, last), mask = elmo(batch["tokens"]["elmo"]["elmo_tokens"])
+    enhanced = elmo(batch["tokens"]["elmo"]["elmo_tokens"])
+    (average, last), mask = enhanced.representations, enhanced.mask
     joint = torch.cat([model.text.encoder(average, mask), last], dim=-1) * mask.unsqueeze(-1)  # (B, T, 12 + D)
     pooled = joint.sum(dim=1) / mask.sum(dim=1, keepdim=True)
     logits = model.classification(model.feedforward(pooled))

@@ -21,7 +21,7 @@ from allennlp.models import Model, load_archive
 from allennlp.predictors import Predictor
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.elmo.sentence_store import open_store
+from elmo_plugin.elmo.sentence_cache import open_store
 from elmo_plugin.models import ElmoClassifierPredictor, ElmoTaggerPredictor
 from elmo_plugin.text import batch_to_ids
 from tests.models.configs import ELMO, ELMO_ONLY, pooling, stock_tagger
