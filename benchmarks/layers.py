@@ -17,7 +17,6 @@ from benchmarks.text import spread
 from benchmarks.timing import Call, Times, interleave
 from benchmarks.torch_lstm import TorchLstm
 from elmo_plugin.bilm import BiLM, ElmoLstm, LstmOptions
-from elmo_plugin.lstm import LstmState
 from elmo_plugin.text import batch_to_ids
 
 BATCH_SIZE = 32
@@ -55,7 +54,7 @@ def measure(settings: Settings) -> Iterator[Table]:
     """Yield the three tables, each as soon as it is measured."""
     batch = batch_of(settings)
     yield table("The character encoder", encoders(batch, settings), batch, settings)
-    yield table("LSTM, the first layer forward", first_layers(batch, settings), batch, settings)
+    yield table("LSTM, the first layer, both directions", first_layers(batch, settings), batch, settings)
     yield table("LSTM, all layers, both directions", stacks(batch, settings), batch, settings)
 
 
@@ -85,30 +84,23 @@ def encoders(batch: Batch, settings: Settings) -> Iterator[Entry]:
 
 
 def first_layers(batch: Batch, settings: Settings) -> Iterator[Entry]:
-    """Yield computations of the first layer's forward outputs (1, B, T + 2, P) from the token vectors."""
+    """Yield computations of the first layer's outputs (1, B, T + 2, 2P) from the token vectors."""
     options = replace(settings.options.lstm, n_layers=1)
     lengths = batch.mask.sum(dim=1)  # (B,)
-    theirs = AllenNlpEmbedder(settings.files, settings.device).elmo._elmo_lstm._elmo_lstm.forward_layers[0]
+    theirs = AllenNlpEmbedder(settings.files, settings.device).elmo._elmo_lstm._elmo_lstm
     length_list = lengths.tolist()
-    yield Entry(ALLENNLP.name, "float32", lambda: theirs(batch.tokens, length_list)[0].unsqueeze(0))
 
-    def run(lstm: ElmoLstm) -> Callable[[], Tensor]:
-        tokens = like(lstm, batch.tokens)  # (B, T + 2, P)
-        state = LstmState(*(part[:, 0] for part in lstm.zero_state(len(tokens), tokens)))
-        return lambda: lstm.run_direction(0, tokens, lengths, state).layers
+    def allennlp() -> Tensor:
+        forward, _ = theirs.forward_layers[0](batch.tokens, length_list)
+        backward, _ = theirs.backward_layers[0](batch.tokens, length_list)
+        return torch.cat([forward, backward], dim=-1).unsqueeze(0)
 
-    unclipped = our_lstm(System(), without_clips(options), settings)
-    run_torch = partial(TorchLstm(unclipped).run_direction, 0, batch.tokens, lengths)
-    yield Entry(TORCH, "float32", run_torch, twin=run(unclipped))
-    for system in systems_of_lstms(settings.device):
-        yield Entry(system.name, system.precision, run(our_lstm(system, options, settings)))
-    for product, space in workspaces(settings):
-        yield limit(product, partial(DirectionProducts(options, space), batch.shapes.active))
+    yield Entry(ALLENNLP.name, "float32", allennlp)
+    yield from our_stacks(options, batch, settings)
 
 
 def stacks(batch: Batch, settings: Settings) -> Iterator[Entry]:
     """Yield computations of all layers (n_layers, B, T + 2, 2P) from the token vectors."""
-    options = settings.options.lstm
     theirs = AllenNlpEmbedder(settings.files, settings.device)
 
     def allennlp() -> Tensor:
@@ -117,6 +109,11 @@ def stacks(batch: Batch, settings: Settings) -> Iterator[Entry]:
         return layers
 
     yield Entry(ALLENNLP.name, "float32", allennlp)
+    yield from our_stacks(settings.options.lstm, batch, settings)
+
+
+def our_stacks(options: LstmOptions, batch: Batch, settings: Settings) -> Iterator[Entry]:
+    """Yield `torch.nn.LSTM`, our systems and the bare products, for LSTMs of these sizes."""
     unclipped = our_lstm(System(), without_clips(options), settings)
     run_torch = partial(TorchLstm(unclipped), batch.tokens, batch.mask)
     yield Entry(TORCH, "float32", run_torch, twin=partial(unclipped, batch.tokens, batch.mask))

@@ -9,14 +9,16 @@ from triton.compiler import ASTSource
 from elmo_plugin.lstm import triton as kernels
 
 
-def compile_kernel(name: str, keeps: bool, cache: str) -> int:
-    """Return the size of a kernel's machine code: for training with clips, or, without `keeps`, for neither."""
+def compile_kernel(name: str, clips: bool, cache: str) -> int:
+    """Return the size of a kernel's machine code, with or without clips."""
     os.environ["TRITON_CACHE_DIR"] = cache
     kernel = getattr(kernels, name)
-    constants = {"CLIP": 3.0 if keeps else None, "TYPE": kernels.tl.float32, "BLOCK": kernels.BLOCK}
-    constants |= {"activations": None} if name == "cell_forward" and not keeps else {}
-    floats = dict.fromkeys(("before", "after", "activations", "output", "d_output", "d_hidden", "d_cell"), "*fp32")
-    known = floats | {"numbers": "i32", "width": "i32"} | dict.fromkeys(constants, "constexpr")
+    constants = {"CLIP": 3.0 if clips else None, "TYPE": kernels.tl.float32, "BLOCK": kernels.BLOCK}
+    floats = dict.fromkeys(
+        ("gates", "before", "after", "activations", "output", "d_output", "d_hidden", "d_cell"), "*fp32"
+    )
+    strides = [argument for argument in kernel.arg_names if argument.endswith("_stride")]
+    known = floats | dict.fromkeys(["numbers", "width", *strides], "i32") | dict.fromkeys(constants, "constexpr")
     signature = {argument: known.get(argument, "*bf16") for argument in kernel.arg_names}
     if triton.__version__ < "3.3":  # the Triton of torch 2.6 wants no constants in a signature
         signature = {argument: kind for argument, kind in signature.items() if argument not in constants}

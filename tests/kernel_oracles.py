@@ -7,25 +7,37 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from elmo_plugin.lstm import Kernel, LstmClips, LstmState, LstmWeights, Packing, linear
+from elmo_plugin.lstm import (
+    DifferentiableProduct,
+    Kernel,
+    LstmClips,
+    LstmState,
+    LstmWeights,
+    Product,
+    StepOrder,
+    layer_products,
+    linear,
+)
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 UNCLIPPED = LstmClips()
 
 
 class Case(NamedTuple):
-    """All that a kernel takes; the tensors are float64 and want gradients."""
+    """A layer of two directions and its padded inputs (2, B, T, I). The tensors are float64 and want gradients."""
 
     inputs: Tensor
     lengths: Tensor
-    weights: LstmWeights
+    weights: list[LstmWeights]
     state: LstmState
     clips: LstmClips
 
     @property
     def leaves(self) -> dict[str, Tensor]:
         """Every tensor that has a gradient, by name."""
-        named = {"inputs": self.inputs, **self.weights._asdict(), **self.state._asdict()}
+        named = {"inputs": self.inputs, **self.state._asdict()}
+        for direction, weights in enumerate(self.weights):
+            named |= {f"{name} {direction}": value for name, value in weights._asdict().items()}
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
 
@@ -53,28 +65,45 @@ def make_case(
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64).to(DEVICE).requires_grad_()
 
-    weights = LstmWeights(
-        input=draw(4 * cell_dim, input_dim),
-        recurrent=draw(4 * cell_dim, output_dim),
-        bias=draw(4 * cell_dim),
-        projection=draw(output_dim, cell_dim) if projected else None,
-    )
-    state = LstmState(hidden=draw(len(lengths), output_dim), cell=draw(len(lengths), cell_dim))
+    weights = [
+        LstmWeights(
+            input=draw(4 * cell_dim, input_dim),
+            recurrent=draw(4 * cell_dim, output_dim),
+            bias=draw(4 * cell_dim),
+            projection=draw(output_dim, cell_dim) if projected else None,
+        )
+        for _ in range(2)
+    ]
+    state = LstmState(hidden=draw(2, len(lengths), output_dim), cell=draw(2, len(lengths), cell_dim))
     longest = max([0, *lengths]) if steps is None else steps
     counts = torch.tensor(lengths, dtype=torch.long, device=DEVICE)
-    return Case(draw(len(lengths), longest, input_dim), counts, weights, state, clips)
+    return Case(draw(2, len(lengths), longest, input_dim), counts, weights, state, clips)
+
+
+def products_of(weights: list[LstmWeights], rows: int) -> tuple[Product, Optional[Product]]:
+    """Return the products that `ElmoLstm` gives to a kernel."""
+    if not torch.is_grad_enabled():
+        return layer_products(weights, rows)[-2:]
+    projections = [each.projection for each in weights if each.projection is not None]
+    recurrent = DifferentiableProduct([each.recurrent for each in weights])
+    return recurrent, DifferentiableProduct(projections) if projections else None
 
 
 def layer(
-    kernel: Kernel, inputs: Tensor, lengths: Tensor, weights: LstmWeights, state: LstmState, clips: LstmClips
+    kernel: Kernel, inputs: Tensor, lengths: Tensor, weights: list[LstmWeights], state: LstmState, clips: LstmClips
 ) -> tuple[Tensor, LstmState]:
-    """Run a layer over padded sentences (B, T, I), as a biLM does: outputs (B, T, P) and the state after each."""
-    packing, _ = Packing.both_directions(lengths, inputs.size(1))
-    tokens = inputs.flatten(0, 1)[packing.positions].to(weights.input.dtype)  # (N, I)
-    gates = linear(tokens, weights.input, weights.bias)  # (N, 4H)
-    before = LstmState(*(part[packing.order] for part in state))
-    outputs, after = kernel(gates, packing.sizes, weights.recurrent, weights.projection, before, clips)
-    return packing.unpack(outputs, inputs.size(1)), LstmState(*map(packing.unsort, after))
+    """Run a layer over padded sentences, as a biLM does: outputs (2, B, T, P) and the state after each."""
+    steps = inputs.size(2)
+    order = StepOrder.of(lengths, steps)
+    positions = order.positions[0]  # both directions read from left to right here
+    tokens = inputs.flatten(1, 2)[:, positions].to(weights[0].input.dtype)  # (2, N, I)
+    gates = torch.stack([linear(each, w.input, w.bias) for each, w in zip(tokens, weights, strict=True)])  # (2, N, 4H)
+    before = LstmState(*(part[:, order.order] for part in state))
+    recurrent, projection = products_of(weights, max(order.sizes, default=0))
+    outputs, after = kernel(gates, order.sizes, recurrent, projection, before, clips)
+    padded = outputs.new_zeros(2, len(lengths) * steps, outputs.size(2))
+    padded = padded.index_put((torch.arange(2).unsqueeze(1), positions), outputs)
+    return padded.unflatten(1, (len(lengths), steps)), LstmState(*(part[:, order.inverse] for part in after))
 
 
 def differentiate(outputs: Tensor, state: LstmState, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -95,18 +124,26 @@ def run(kernel: Kernel, case: Case) -> Results:
 
 def run_torch(case: Case) -> Results:
     """The same of `torch.nn.LSTM`, which has no clips and reads no empty sentence."""
-    input_dim, cell_dim, projection = case.inputs.size(-1), case.state.cell.size(-1), case.weights.projection
+    both = [_run_torch(case, direction) for direction in range(2)]
+    outputs, hidden, cell = (torch.stack(parts) for parts in zip(*both, strict=True))
+    state = LstmState(hidden, cell)
+    return Results(outputs, state, differentiate(outputs, state, case.leaves))
+
+
+def _run_torch(case: Case, direction: int) -> tuple[Tensor, Tensor, Tensor]:
+    input_dim, cell_dim, projection = case.inputs.size(-1), case.state.cell.size(-1), case.weights[0].projection
     proj_size = 0 if projection is None else projection.size(0)
     lstm = torch.nn.LSTM(input_dim, cell_dim, batch_first=True, proj_size=proj_size, dtype=torch.float64, device=DEVICE)
-    values = dict(zip(("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "weight_hr_l0"), case.weights, strict=True))
+    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "weight_hr_l0")
+    values = dict(zip(names, case.weights[direction], strict=True))
     weights = {name: value for name, value in values.items() if value is not None}
     weights["bias_hh_l0"] = torch.zeros(4 * cell_dim, dtype=torch.float64, device=DEVICE)
-    packed = pack_padded_sequence(case.inputs, case.lengths.cpu(), batch_first=True, enforce_sorted=False)
-    start = (case.state.hidden.unsqueeze(0), case.state.cell.unsqueeze(0))
+    inputs = case.inputs[direction]
+    packed = pack_padded_sequence(inputs, case.lengths.cpu(), batch_first=True, enforce_sorted=False)
+    start = (case.state.hidden[direction].unsqueeze(0), case.state.cell[direction].unsqueeze(0))
     sequence, (hidden, cell) = torch.func.functional_call(lstm, weights, (packed, start))
-    outputs, _ = pad_packed_sequence(sequence, batch_first=True, total_length=case.inputs.size(1))
-    state = LstmState(hidden.squeeze(0), cell.squeeze(0))
-    return Results(outputs, state, differentiate(outputs, state, case.leaves))
+    outputs, _ = pad_packed_sequence(sequence, batch_first=True, total_length=inputs.size(1))
+    return outputs, hidden.squeeze(0), cell.squeeze(0)
 
 
 def assert_same(found: Any, wanted: Any) -> None:
@@ -126,9 +163,12 @@ cases = st.builds(
 
 def in_float32(case: Case) -> Case:
     """The same numbers in the type that autocast takes notice of, weights as large as those of a trained layer."""
-    scale = {"input": 0.5, "recurrent": 0.3, "bias": 0.5, "projection": 0.5}
-    leaves = {name: (scale.get(name, 1.0) * value).detach().float() for name, value in case.leaves.items()}
+    scales = {"input": 0.5, "recurrent": 0.3, "bias": 0.5, "projection": 0.5}
+    leaves = {
+        name: (scales.get(name.partition(" ")[0], 1.0) * value if name[-1].isdigit() else value).detach().float()
+        for name, value in case.leaves.items()
+    }
     for leaf in leaves.values():
         leaf.requires_grad_()
-    weights = LstmWeights(*(leaves.get(name) for name in LstmWeights._fields))  # type: ignore[arg-type]
+    weights = [LstmWeights(*(leaves.get(f"{name} {way}") for name in LstmWeights._fields)) for way in range(2)]  # type: ignore[arg-type]
     return case._replace(inputs=leaves["inputs"], weights=weights, state=LstmState(leaves["hidden"], leaves["cell"]))

@@ -12,7 +12,6 @@ from allennlp.models import Model
 from numpy.typing import NDArray
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining import BidirectionalLanguageModel, LmSoftmax
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, WordVectorSoftmax
 from elmo_plugin.pretraining.vocabulary import MARKS, vocabulary_of
@@ -121,10 +120,9 @@ def _read(bilm: BiLM, direction: int, inputs: list[str], table: dict[str, int]) 
     else:
         ids = batch_to_ids([inputs])  # (1, N, C)
     vectors = torch.cat([bilm.token_encoder(word) for word in ids.split(1, dim=1)], dim=1)  # (1, N, P)
-    start = bilm.lstm.zero_state(1, vectors)
-    lengths = torch.tensor([len(inputs)])
-    before = LstmState(*(part[:, direction] for part in start))
-    return bilm.lstm.run_direction(direction, vectors, lengths, before).layers[-1, 0].numpy()
+    windows, lengths = vectors.expand(2, 1, -1, -1), torch.tensor([len(inputs)])  # (2, 1, N, P)
+    outputs, _ = bilm.lstm.read_windows(windows, lengths, bilm.lstm.zero_state(1, vectors))
+    return outputs[direction, 0].numpy()
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ A batch of sentences takes these steps in `BiLM.forward`:
 1. `TokenEncoder.bounded` puts `<S>` and `</S>` around each sentence: ids (B, T + 2, ·).
 2. `TokenEncoder.look_up` or the word cache gives the vector of each distinct word, and the row of each token: a
    `TokenTable`.
-3. `ElmoLstm.run` reads the packed tokens in each direction, layer by layer, with a kernel of `elmo_plugin.lstm`.
+3. `ElmoLstm` reads the tokens in both directions at once, layer by layer, with a kernel of `elmo_plugin.lstm`.
 4. The token vectors, twice side by side, and the outputs of the LSTMs are the layers (L, B, T + 2, D).
 """
 
@@ -13,6 +13,7 @@ from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, read_extra_state
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
 from elmo_plugin.bilm.contextualizer import reset_states
+from elmo_plugin.bilm.elmo_lstm import ElmoLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.identity import identity
 from elmo_plugin.bilm.initial_state import CarriedState, InitialState, WarmState, ZeroState, warm_up
@@ -26,7 +27,6 @@ from elmo_plugin.bilm.precision import (
     warn_of_fallback,
 )
 from elmo_plugin.bilm.projected_lstm import ProjectedLstm
-from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
 from elmo_plugin.bilm.sizes import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
 from elmo_plugin.bilm.token_encoder import TokenEncoder, add_boundaries
 from elmo_plugin.bilm.word_encoder import WordEncoder

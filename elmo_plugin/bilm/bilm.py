@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
-from elmo_plugin.bilm.contextualizer import build_contextualizer, run_contextualizer
+from elmo_plugin.bilm.contextualizer import Contextualizer, as_contextualizer, build_contextualizer
+from elmo_plugin.bilm.elmo_lstm import ElmoLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
 from elmo_plugin.bilm.precision import FALLBACKS, check_precision, dtype_on, is_int8, precision_on, to_int8, undo_int8
-from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
 from elmo_plugin.bilm.sizes import BiLMOptions
 from elmo_plugin.bilm.token_encoder import TokenEncoder, TokenTable
-from elmo_plugin.bilm.word_cache import WordCache
+from elmo_plugin.bilm.word_cache import WordCache, fingerprint
 from elmo_plugin.bilm.word_encoder import WordEncoder
 from elmo_plugin.lstm import Int8Weight, LstmState
 
@@ -181,20 +181,20 @@ class BiLM(nn.Module):
         if self.token_layer is not None:
             tokens = self._through_token_layer(tokens, mask)
             words = TokenTable.of(tokens)
-        state = state or self.zero_state(tokens.size(0), tokens)
-        if isinstance(self.lstm, ElmoLstm):
-            contextual, state = self.lstm.run(words, mask.sum(dim=1), state)  # (n_layers, B, T + 2, D)
-        else:
-            contextual = run_contextualizer(self.lstm, tokens, mask)  # (1, B, T + 2, D)
-        layers = torch.cat([torch.cat([tokens, tokens], dim=-1).unsqueeze(0), contextual])  # (L, B, T + 2, D)
-        return BiLMOutput(layers, mask, state)
+        contextualize = self.contextualizer
+        state = state or contextualize.zero_state(tokens.size(0), tokens)
+        contextual, state = contextualize(words, mask, state)  # (B, T + 2, D) each
+        layers = torch.stack([torch.cat([tokens, tokens], dim=-1).to(contextual[0].dtype), *contextual])
+        return BiLMOutput(layers, mask, state)  # (L, B, T + 2, D)
+
+    @property
+    def contextualizer(self) -> Contextualizer:
+        """Return what computes the layers above the token layer, with its state."""
+        return as_contextualizer(self.lstm)
 
     def zero_state(self, batch_size: int, like: Tensor) -> LstmState:
         """Return an all-zero state for a batch of `batch_size` sentences. Without LSTMs, it has no layers."""
-        if isinstance(self.lstm, ElmoLstm):
-            return self.lstm.zero_state(batch_size, like)
-        empty = like.new_zeros(0, 2, batch_size, self.options.lstm.projection_dim)
-        return LstmState(empty, empty)
+        return self.contextualizer.zero_state(batch_size, like)
 
     def expose_token_layer(self) -> nn.Module:
         """Return a module whose output is the token layer (B, T, P) without `<S>` and `</S>`, for hooks.
@@ -218,12 +218,11 @@ class BiLM(nn.Module):
     def _look_up(self, ids: Tensor) -> TokenTable:
         """Look up word vectors: a frozen character-level encoder computes each word only once, and then caches it."""
         encoder = self.token_encoder
-        weights = list(encoder.parameters())  # none in a replica of `DataParallel`
-        # The cache could not notice a change of weights made in inference mode.
-        frozen = bool(weights) and not any(weight.requires_grad or weight.is_inference() for weight in weights)
-        if frozen and isinstance(encoder, CharacterLevelEncoder) and ids.numel():
-            return self.word_cache.look_up(encoder, ids)
-        return encoder.look_up(ids)
+        if isinstance(encoder, CharacterLevelEncoder) and ids.numel():
+            made_by = fingerprint(encoder)
+            if made_by is not None:
+                return self.word_cache.look_up(encoder, ids, made_by)
+        return TokenTable.of(encoder(ids))
 
     def ids_of(self, sentences: Sequence[Sequence[str]], word_id: Optional[Callable[[str], int]] = None) -> Tensor:
         """Return the ids of tokenized sentences: of characters (B, T, C), or of words (B, T), by `word_id`."""

@@ -1,7 +1,6 @@
 """The character encoder: from the bytes of a word to its vector (Kim et al. 2015; Jozefowicz et al. 2016)."""
 
-from collections.abc import Iterable, Sequence
-from typing import cast
+from collections.abc import Sequence
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -43,7 +42,7 @@ class CharacterEncoder(CharacterLevelEncoder):
         self.padding = padding
         self.char_embedding = nn.Embedding(n_characters, options.embedding_dim)
         self.convolutions = nn.ModuleList(
-            nn.Conv1d(options.embedding_dim, channels, kernel_size=width) for width, channels in options.filters
+            Convolution(options.embedding_dim, channels, kernel_size=width) for width, channels in options.filters
         )
         self.activation = {"relu": torch.relu, "tanh": torch.tanh}[options.activation]
         self.highways = Highway(options.n_filters, options.n_highway)
@@ -138,21 +137,23 @@ class CharacterEncoder(CharacterLevelEncoder):
         """Encode each word: ids (N, C) to vectors (N, P)."""
         characters = self.char_embedding(words)  # (N, C, character dim)
         # bilm-tf has no mask here: padding characters are convolved like all others, and max-pooling sees them.
-        convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
-        pooled = [self.activation(largest(convolve(each, characters))) for each in convolutions]
+        pooled = [self.activation(largest(convolution(characters))) for convolution in self.convolutions]
         token = self.highways(torch.cat(pooled, dim=-1))  # (N, filters)
         return token if self.projection is None else self.projection(token)  # (N, P)
 
 
-def convolve(convolution: nn.Conv1d, characters: Tensor) -> Tensor:
-    """Compute a convolution, (N, C, character dim) to (N, windows, channels), by one matrix product.
+class Convolution(nn.Conv1d):
+    """A `torch.nn.Conv1d` over the characters of words, by one matrix product.
 
     PyTorch's own convolution is slower on a CPU. On a GPU it rounds to the 11 bits of TF32, unless a setting of the
     whole process forbids that.
     """
-    windows = characters.unfold(1, convolution.kernel_size[0], 1).transpose(2, 3)  # (N, windows, width, character dim)
-    weight = convolution.weight.transpose(1, 2).flatten(1)  # (channels, width · character dim)
-    return linear(windows.flatten(2).flatten(0, 1), weight, convolution.bias).unflatten(0, windows.shape[:2])
+
+    def forward(self, characters: Tensor) -> Tensor:
+        """Map (N, C, character dim) to (N, windows, channels)."""
+        windows = characters.unfold(1, self.kernel_size[0], 1).transpose(2, 3)  # (N, windows, width, character dim)
+        weight = self.weight.transpose(1, 2).flatten(1)  # (channels, width · character dim)
+        return linear(windows.flatten(2).flatten(0, 1), weight, self.bias).unflatten(0, windows.shape[:2])
 
 
 def largest(values: Tensor) -> Tensor:

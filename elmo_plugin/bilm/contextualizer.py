@@ -1,8 +1,8 @@
-"""Other contextualizers in place of a biLM's LSTMs: any `Seq2SeqEncoder` whose two directions are independent."""
+"""What turns token vectors into the layers of a biLM: its LSTMs, or any other `Seq2SeqEncoder`."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, Protocol
 
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
@@ -10,7 +10,10 @@ from allennlp.modules import Seq2SeqEncoder
 from allennlp.modules.encoder_base import _EncoderBase
 from torch import Tensor
 
+from elmo_plugin.bilm.elmo_lstm import ElmoLstm
 from elmo_plugin.bilm.sizes import MOST_LAYERS
+from elmo_plugin.bilm.token_encoder import TokenTable
+from elmo_plugin.lstm import LstmState
 
 
 def build_contextualizer(config: Mapping[str, Any], width: int) -> Seq2SeqEncoder:
@@ -48,12 +51,44 @@ def build_contextualizer(config: Mapping[str, Any], width: int) -> Seq2SeqEncode
     return encoder
 
 
-def run_contextualizer(encoder: Seq2SeqEncoder, tokens: Tensor, mask: Tensor) -> Tensor:
-    """Return the last layer of an encoder, (1, B, T, 2P), zero beyond a sentence's end, from tokens (B, T, P)."""
-    reset_states(encoder)
-    outputs = encoder(tokens, mask)  # (B, T, 2P) of the last layer, or (layers, B, T, 2P)
-    last = outputs if outputs.dim() == 3 else outputs[-1]
-    return (last * mask.unsqueeze(-1)).unsqueeze(0)
+class Contextualizer(Protocol):
+    """Reads sentences in two independent directions."""
+
+    has_state: bool
+    """Whether a sentence may start from another state than zero."""
+
+    def __call__(self, words: TokenTable, mask: Tensor, state: LstmState) -> tuple[list[Tensor], LstmState]:
+        """Return the layers (B, T, 2P), zero beyond a sentence's end, and the state after each sentence."""
+
+    def zero_state(self, batch_size: int, like: Tensor) -> LstmState:
+        """Return an all-zero state for a batch of `batch_size` sentences, on the device and in the type of `like`."""
+
+
+class StatelessContextualizer:
+    """Any `Seq2SeqEncoder` as a contextualizer. Only its last layer is used, and its state has no layers."""
+
+    has_state = False
+
+    def __init__(self, encoder: Seq2SeqEncoder) -> None:
+        self.encoder = encoder
+
+    def __call__(self, words: TokenTable, mask: Tensor, state: LstmState) -> tuple[list[Tensor], LstmState]:
+        """Return the last layer (B, T, 2P), and the state as it is."""
+        reset_states(self.encoder)
+        present = mask.unsqueeze(-1)  # (B, T, 1)
+        outputs = self.encoder(words.dense() * present, mask)  # (B, T, 2P) of the last layer, or (layers, B, T, 2P)
+        last = outputs if outputs.dim() == 3 else outputs[-1]
+        return [last * present], state
+
+    def zero_state(self, batch_size: int, like: Tensor) -> LstmState:
+        """Return a state without layers."""
+        empty = like.new_zeros(0, 2, batch_size, self.encoder.get_output_dim() // 2)
+        return LstmState(empty, empty)
+
+
+def as_contextualizer(encoder: Seq2SeqEncoder) -> Contextualizer:
+    """Return the LSTMs of a biLM as they are, and any other encoder behind an adapter."""
+    return encoder if isinstance(encoder, ElmoLstm) else StatelessContextualizer(encoder)
 
 
 def reset_states(encoder: Seq2SeqEncoder) -> None:

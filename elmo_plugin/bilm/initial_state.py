@@ -10,7 +10,6 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm.bilm import BiLM
-from elmo_plugin.bilm.seq2seq_encoder import ElmoLstm
 from elmo_plugin.lstm import LstmState
 
 
@@ -144,7 +143,7 @@ def warm_up(bilm: BiLM, batches: Iterable[Tensor]) -> LstmState:
 
 
 def _check_has_state(bilm: BiLM) -> None:
-    if not isinstance(bilm.lstm, ElmoLstm):
+    if not bilm.contextualizer.has_state:
         raise ConfigurationError(
             f"'initial_state': expected 'zero', because the 'contextualizer' {type(bilm.lstm).__name__} has no state"
         )

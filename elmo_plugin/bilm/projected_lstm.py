@@ -10,6 +10,8 @@ from elmo_plugin.lstm import LstmWeights
 class ProjectedLstm(nn.Module):
     """An LSTM whose output is projected to P and clipped, as in TensorFlow's `LSTMCell(num_proj=P)`.
 
+    A call returns its weights. Hooks and parametrizations, such as those of `torch.nn.utils.prune`, compute them anew.
+
     # Parameters
 
     input_size : `int`
@@ -37,7 +39,6 @@ class ProjectedLstm(nn.Module):
         if self.weight_hr is not None:
             nn.init.xavier_uniform_(self.weight_hr)
 
-    @property
-    def weights(self) -> LstmWeights:
+    def forward(self) -> LstmWeights:
         """Return the weights in the form that kernels take."""
         return LstmWeights(self.weight_ih, self.weight_hh, self.bias, self.weight_hr)

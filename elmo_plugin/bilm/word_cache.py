@@ -9,12 +9,10 @@ from torch import Tensor
 
 from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
 from elmo_plugin.bilm.token_encoder import TokenTable
-from elmo_plugin.lstm import Version, product_type
+from elmo_plugin.lstm import Versions, product_type
 
 CAPACITY = 32768
 """The largest number of words, 64 MB at the original size. A full cache is cleared; frequent words soon return."""
-
-Fingerprint = tuple[tuple[object, ...], ...]
 
 
 class WordCache:
@@ -49,22 +47,25 @@ class WordCache:
     def _clear(self) -> None:
         self._rows: dict[bytes, int] = {}
         self._vectors: Optional[Tensor] = None  # (rows, P); rows after the cached words are free
-        self._made_by: Fingerprint = ()
+        self._made_by: Optional[Versions] = None
 
     @torch.no_grad()
-    def look_up(self, encoder: CharacterLevelEncoder, ids: Tensor) -> TokenTable:
-        """Return the vectors of all cached words (M, P), and the row of each token, from ids (B, T, C)."""
+    def look_up(self, encoder: CharacterLevelEncoder, ids: Tensor, made_by: Versions) -> TokenTable:
+        """Return the vectors of all cached words (M, P), and the row of each token, from ids (B, T, C).
+
+        `made_by` is the fingerprint of the encoder.
+        """
         characters = np.ascontiguousarray(ids.flatten(0, 1).to("cpu", torch.int32).numpy())  # (B·T, C)
         words = [word.tobytes() for word in characters]
         with self._lock:
-            self._learn(encoder, ids, words)
+            self._learn(encoder, ids, words, made_by)
             assert self._vectors is not None
             rows = torch.tensor([self._rows[word] for word in words], device=ids.device)  # (B·T,)
             return TokenTable(self._vectors, rows.view(ids.shape[:2]))
 
-    def _learn(self, encoder: CharacterLevelEncoder, ids: Tensor, words: list[bytes]) -> None:
+    def _learn(self, encoder: CharacterLevelEncoder, ids: Tensor, words: list[bytes], made_by: Versions) -> None:
         """Add the words that are not in the cache, after clearing it if the weights changed or it would be too full."""
-        made_by, new = fingerprint(encoder), self._new_words(words)
+        new = self._new_words(words)
         if made_by != self._made_by or (self._rows and len(self._rows) + len(new) > self.capacity):
             self._clear()
             new = self._new_words(words)
@@ -88,8 +89,20 @@ class WordCache:
         self._rows.update(zip(words, range(start, end), strict=True))
 
 
-def fingerprint(encoder: CharacterLevelEncoder) -> Fingerprint:
-    """Return a value that changes with the weights, their device and type, autocast and `torch.inference_mode`."""
-    weights = list(encoder.parameters())
-    mode = (torch.is_inference_mode_enabled(), product_type(weights[0]))
-    return mode, *((Version(weight), weight.device) for weight in weights)
+def fingerprint(encoder: CharacterLevelEncoder) -> Optional[Versions]:
+    """Return a value that changes with everything that the vectors of an encoder depend on.
+
+    That is its parameters and buffers, their devices and types, its modules, autocast and `torch.inference_mode`.
+    Return `None` if vectors must not be cached: of weights that are trained or made in inference mode, of modules with
+    hooks or parametrizations, whose effect is unknown, and in a replica of `DataParallel`, which lives for one batch.
+    """
+    tensors: list[Tensor] = []
+    parts: list[object] = []
+    for module in encoder.modules():
+        if module._forward_hooks or module._forward_pre_hooks or "parametrizations" in module._modules:
+            return None
+        parts += [module, module.__dict__.get("activation")]
+        tensors += [each for each in (*module._parameters.values(), *module._buffers.values()) if each is not None]
+    if not tensors or any(each.requires_grad or each.is_inference() for each in tensors):
+        return None
+    return Versions(tensors, torch.is_inference_mode_enabled(), product_type(tensors[0]), *parts)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, InitialState, identity
 from elmo_plugin.common import check_made_with
-from elmo_plugin.lstm import Version, number_type
+from elmo_plugin.lstm import Versions, number_type
 from elmo_plugin.text import BOUNDARIES
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class SentenceCache(FromParams):
         self.path = Path(path).expanduser()
         self.precision = precision
         self._store: Optional[SentenceStore] = None
-        self._versions: list[Version] = []
+        self._versions: Optional[Versions] = None
 
     @staticmethod
     def check_state(initial_state: InitialState) -> None:
@@ -114,7 +114,7 @@ class SentenceCache(FromParams):
         The first batch opens the store, because only then the biLM is on the device that computes it. The check is
         repeated when a weight changes.
         """
-        versions = [Version(tensor) for tensor in (*bilm.parameters(), *bilm.buffers())]
+        versions = Versions([*bilm.parameters(), *bilm.buffers()])
         if versions != self._versions:
             expected = {**identity(bilm, initial_state), "precision": self.precision}
             self._store = open_store(self.path)
@@ -126,7 +126,7 @@ class SentenceCache(FromParams):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the open store: a copy, or another process, opens the folder itself."""
-        return {**self.__dict__, "_store": None, "_versions": []}
+        return {**self.__dict__, "_store": None, "_versions": None}
 
 
 def sentence_keys(ids: Tensor, lengths: Sequence[int]) -> list[bytes]:

@@ -5,50 +5,47 @@ with the clips of TensorFlow's `LSTMCell` (`cell_clip`, `proj_clip`), which bilm
 """
 
 from elmo_plugin.lstm.int8 import Int8Weight, has_int8
-from elmo_plugin.lstm.kernels import KERNELS, fastest_kernel, kernel_by_name
-from elmo_plugin.lstm.packed import packed, prepack
-from elmo_plugin.lstm.packing import Packing
+from elmo_plugin.lstm.kernels import KERNELS, kernel_by_name
 from elmo_plugin.lstm.products import (
     NUMBER_TYPES,
+    DifferentiableProduct,
+    LayerProducts,
     Linear,
-    Version,
+    Versions,
+    fastest_product,
     has_native_bfloat16,
+    layer_products,
     linear,
     number_type,
-    pack,
-    product,
     product_type,
-    product_with,
-    weight_gradient,
     with_linear,
 )
-from elmo_plugin.lstm.reference import reference
-from elmo_plugin.lstm.types import Kernel, LstmClips, LstmState, LstmWeights
+from elmo_plugin.lstm.recurrence import packed
+from elmo_plugin.lstm.step_order import StepOrder
+from elmo_plugin.lstm.types import Kernel, LstmClips, LstmState, LstmWeights, Product
 
 __all__ = [
     "KERNELS",
     "NUMBER_TYPES",
+    "DifferentiableProduct",
     "Int8Weight",
     "Kernel",
+    "LayerProducts",
     "Linear",
     "LstmClips",
     "LstmState",
     "LstmWeights",
-    "Packing",
-    "Version",
-    "fastest_kernel",
+    "Product",
+    "StepOrder",
+    "Versions",
+    "fastest_product",
     "has_int8",
     "has_native_bfloat16",
     "kernel_by_name",
+    "layer_products",
     "linear",
     "number_type",
-    "pack",
     "packed",
-    "prepack",
-    "product",
     "product_type",
-    "product_with",
-    "reference",
-    "weight_gradient",
     "with_linear",
 ]

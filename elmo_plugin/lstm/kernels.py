@@ -1,16 +1,14 @@
 """The kernels, by their names in configs."""
 
 import logging
-import warnings
 from functools import cache
 from typing import Optional
 
-import torch
 from torch import Tensor
 
-from elmo_plugin.lstm.packed import packed
+from elmo_plugin.lstm.recurrence import packed
 from elmo_plugin.lstm.reference import reference
-from elmo_plugin.lstm.types import Kernel, LstmClips, LstmState
+from elmo_plugin.lstm.types import Kernel, LstmClips, LstmState, Product
 
 logger = logging.getLogger(__name__)
 
@@ -18,20 +16,21 @@ logger = logging.getLogger(__name__)
 def auto(
     gates: Tensor,
     sizes: list[int],
-    recurrent: Tensor,
-    projection: Optional[Tensor],
+    recurrent: Product,
+    projection: Optional[Product],
     state: LstmState,
     clips: LstmClips,
 ) -> tuple[Tensor, LstmState]:
     """Run `fused` on a GPU if Triton can be imported, otherwise `packed`; see `Kernel`."""
-    return fastest_kernel(gates.device)(gates, sizes, recurrent, projection, state, clips)
+    kernel = _fused_or_packed() if gates.device.type == "cuda" else packed
+    return kernel(gates, sizes, recurrent, projection, state, clips)
 
 
 def fused(
     gates: Tensor,
     sizes: list[int],
-    recurrent: Tensor,
-    projection: Optional[Tensor],
+    recurrent: Product,
+    projection: Optional[Product],
     state: LstmState,
     clips: LstmClips,
 ) -> tuple[Tensor, LstmState]:
@@ -47,17 +46,9 @@ KERNELS: dict[str, Kernel] = {"auto": auto, "fused": fused, "packed": packed, "r
 
 def kernel_by_name(name: str) -> Kernel:
     """Return the kernel of this name. Raises `ValueError` for an unknown name."""
-    if name == "batched":
-        warnings.warn("kernel 'batched' is now called 'packed'", DeprecationWarning, stacklevel=2)
-        name = "packed"
     if name not in KERNELS:
         raise ValueError(f"expected one of {', '.join(sorted(KERNELS))}, got {name!r}")
     return KERNELS[name]
-
-
-def fastest_kernel(device: torch.device) -> Kernel:
-    """Return the kernel that `auto` runs on this device."""
-    return _fused_or_packed() if device.type == "cuda" else packed
 
 
 @cache  # warns only once

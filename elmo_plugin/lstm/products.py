@@ -1,13 +1,13 @@
 """Compute x Wᵀ + b by the fastest routine of this processor, without gradients. `linear` and `Linear` add gradients.
 
 On a CPU, PyTorch computes float32 products with MKL, which reaches half the speed of an AMD processor. oneDNN, which
-comes with PyTorch, reaches all of it. We call oneDNN through the operators that `torch.compile` uses.
+comes with PyTorch, reaches all of it for two rows and more. We call oneDNN through the operators that `torch.compile`
+uses. For one row, reading the weight takes all the time, and the layout of the weight decides; see `fastest_product`.
 """
 
 import platform
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, partial
-from math import gcd
 from typing import Any, NamedTuple, Optional, TypeVar
 
 import torch
@@ -16,8 +16,11 @@ from torch.nn import functional
 from torch.utils.weak import WeakIdKeyDictionary
 
 from elmo_plugin.lstm.int8 import Int8Weight
+from elmo_plugin.lstm.types import LstmWeights, Product
 
 Module = TypeVar("Module", bound=nn.Module)
+Multiply = Callable[[Tensor], Tensor]
+"""Maps values (N, I) to (N, O)."""
 
 NUMBER_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -30,125 +33,218 @@ def number_type(name: str, key: str = "precision", allowed: Collection[str] = tu
     return NUMBER_TYPES[name]
 
 
-WORTH_PACKING = {torch.float32: 32, torch.bfloat16: 8}
-"""The number of products from which it pays to prepack a weight for the processor's caches."""
+def product_type(values: Tensor) -> torch.dtype:
+    """Return the number type of matrix products with `values`: autocast's on their device, or else their own."""
+    device = values.device.type
+    if isinstance(values, Int8Weight):
+        return values.dtype
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
 
-PROBE_WIDTH = 8192
-"""The length of the random vector whose products with a weight are its `Version`."""
-PROBED_AT_ONCE = 2**18
-"""The numbers of a weight that are converted at once, so that they stay in the processor's caches."""
+
+# How a weight is multiplied depends only on its size, its type, the number of rows and whether it is frozen, so a batch
+# has the same bits in every run. `python -m benchmarks.rule` prints the times that this rule is taken from.
+
+SMALL = 2**22
+"""The bytes of a small weight: 4 MiB. A frozen one is copied for each layout; two directions are multiplied at once."""
+WORTH_PREPACKING = {torch.float32: 32, torch.bfloat16: 8}
+"""The number of products from which it pays to prepack a weight for them alone."""
+USUAL_ROWS = 32
+"""The number of rows that oneDNN chooses its layout for."""
+BLOCK_ROWS = 256
+"""The rows of a large weight that are multiplied by one value together. MKL needs twice the time for all at once."""
 
 
-class Version:
-    """Identifies the content of a weight: versions are equal if it was not replaced, moved or written to in between.
+class DifferentiableProduct:
+    """A `Product` with gradients, by torch's own operator."""
 
-    PyTorch counts most writes, but not those through `.data` and `.numpy()`, which AllenNLP's initializers use. So a
-    version also holds the weight's products with a random vector. A write that changes them by less than rounding
-    changes a layer's outputs by no more. Computing them takes as long as one time step of one sentence.
+    def __init__(self, weights: Sequence[Tensor]) -> None:
+        self.weights = weights
 
-    A version keeps the storage alive, so that no other weight can get the same address.
+    def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
+        """Return start + x Wᵀ; see `Product`."""
+        pairs = zip(values, self.weights, strict=True)
+        products = torch.stack([functional.linear(each.to(weight.dtype), weight) for each, weight in pairs])
+        result = products if start is None else start + products
+        return result if out is None else out.copy_(result)
+
+
+class SeparateProduct:
+    """A `Product` that multiplies one direction after the other, each by a function of its own."""
+
+    def __init__(self, weights: Sequence[Tensor], functions: Sequence[Multiply], dtype: torch.dtype) -> None:
+        self.weights = weights
+        self._functions = functions
+        self._dtype = dtype
+
+    def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
+        """Return start + x Wᵀ; see `Product`."""
+        pairs = zip(self._functions, values.to(self._dtype).unbind(), strict=True)
+        products = [multiply(each) for multiply, each in pairs]  # (N, O) each
+        if out is None:
+            result = torch.stack(products)
+            return result if start is None else start + result
+        for direction, product in enumerate(products):
+            if start is None:
+                out[direction].copy_(product)
+            else:
+                torch.add(start[direction], product.to(out.dtype), out=out[direction])
+        return out
+
+
+class BatchedProduct:
+    """A `Product` that multiplies both directions in one call, by copies of their weights (R, I, O)."""
+
+    def __init__(self, weights: Sequence[Tensor]) -> None:
+        self.weights = weights
+        stacked = torch.stack([weight.detach() for weight in weights]).transpose(1, 2)  # (R, I, O)
+        # A weight is read along its longer side.
+        self._stacked = stacked.contiguous() if stacked.size(2) > stacked.size(1) else stacked
+
+    def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
+        """Return start + x Wᵀ; see `Product`."""
+        if start is None:
+            return torch.bmm(values, self._stacked, out=out)
+        return torch.baddbmm(start, values, self._stacked, out=out)
+
+
+class LayerProducts(NamedTuple):
+    """The products of one layer in each direction.
+
+    dtype : the type of the values that `input` takes
+    input : W x + b of each direction: (N, I) to (N, 4H)
+    recurrent, projection : the products of a time step
     """
 
-    def __init__(self, weight: Tensor) -> None:
-        self._packed = None
-        if isinstance(weight, Int8Weight):  # every write packs it again
-            self._packed, weight = weight.packed, torch.empty(0)
-        self._storage = weight.detach()
-        self._writes = 0 if weight.is_inference() else weight._version
-        self._products = _probe(self._storage)
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both identify the same weight with the same content."""
-        return (
-            isinstance(other, Version)
-            and self._packed is other._packed
-            and self._storage.data_ptr() == other._storage.data_ptr()
-            and self._storage.dtype == other._storage.dtype
-            and self._writes == other._writes
-            and torch.equal(self._products, other._products)
-        )
-
-    __hash__ = None  # type: ignore[assignment]
+    dtype: torch.dtype
+    input: Sequence[Multiply]
+    recurrent: Product
+    projection: Optional[Product]
 
 
-@torch.no_grad()
-def _probe(weight: Tensor) -> Tensor:
-    """Return the products of a random vector with the rows of a weight, reshaped to at most `PROBE_WIDTH` columns."""
-    width = gcd(weight.numel(), PROBE_WIDTH)
-    rows = weight.reshape(-1, width)
-    vector = _random_vector(weight.device, torch.promote_types(weight.dtype, torch.float32))[:width]
-    products = rows.new_empty(len(rows), dtype=vector.dtype)
-    at_once = PROBED_AT_ONCE // width
-    for some, out in zip(rows.split(at_once), products.split(at_once), strict=True):
-        torch.mv(some.to(vector.dtype), vector, out=out)  # autocast leaves `out=` alone
+def layer_products(layer: Sequence[LstmWeights], rows: int) -> LayerProducts:
+    """Return the fastest products of a layer, without gradients, for steps of at most `rows` sentences.
+
+    Two rows and more are multiplied by oneDNN, one row by MKL: small weights in both directions at once, large ones in
+    blocks, which needs no copy of them. Copies of frozen weights are kept until one of the weights changes.
+    """
+    weights = [weight for each in layer for weight in each if weight is not None]
+    first = layer[0].recurrent
+    if any(weight.requires_grad or weight.is_inference() or isinstance(weight, Int8Weight) for weight in weights):
+        return _layer_products(layer, rows, is_frozen=False)
+    versions, kept = Versions(weights, product_type(first)), _kept.setdefault(first, {})
+    if (rows == 1) not in kept or kept[rows == 1][0] != versions:
+        if any(others != versions for others, _ in kept.values()):
+            kept.clear()
+        # The products must not hold the weights themselves, or these would never be deleted.
+        detached = [LstmWeights(*(weight if weight is None else weight.detach() for weight in each)) for each in layer]
+        kept[rows == 1] = versions, _layer_products(detached, rows, is_frozen=True)
+    products: LayerProducts = kept[rows == 1][1]
     return products
 
 
-@cache
-def _random_vector(device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return `PROBE_WIDTH` random numbers from 1 to 2, the same at every call."""
-    drawn = torch.rand(PROBE_WIDTH, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return (drawn + 1).to(dtype).to(device)  # in this order: not every device has float64
+_kept = WeakIdKeyDictionary()
+"""The products of frozen layers, by the first recurrent weight, until that is deleted."""
 
 
-class Packed(NamedTuple):
-    """A frozen weight prepacked for oneDNN, and the version of the weight it was made from."""
-
-    weight: Tensor
-    made_from: Version
-
-
-_packed = WeakIdKeyDictionary()  # by weight, until the weight is deleted
-
-
-def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """Multiply values (N, I) by a weight (O, I) of the same type, which may be prepacked, to (N, O)."""
-    return product_with(weight, bias)(values)  # (N, O)
+def _layer_products(layer: Sequence[LstmWeights], rows: int, is_frozen: bool) -> LayerProducts:
+    dtype = product_type(layer[0].recurrent)
+    inputs = []
+    for weights in layer:
+        small = is_frozen and _size(weights.input) <= SMALL
+        inputs.append(_multiplier(weights.input, dtype, USUAL_ROWS, small, weights.bias.detach().to(dtype)))
+    recurrent = _product([weights.recurrent for weights in layer], rows, is_frozen, is_recurrent=True)
+    projections = [weights.projection for weights in layer if weights.projection is not None]
+    return LayerProducts(dtype, inputs, recurrent, _product(projections, rows, is_frozen) if projections else None)
 
 
-def product_with(weight: Tensor, bias: Optional[Tensor] = None) -> Callable[[Tensor], Tensor]:
-    """Return a function from values to `product(values, weight, bias)`, for a weight that is used often."""
+def fastest_product(weights: Sequence[Tensor], rows: int, times: int) -> Product:
+    """Return the fastest product, without gradients, for `times` steps of at most `rows` sentences."""
+    return _product(weights, rows, times >= WORTH_PREPACKING.get(product_type(weights[0]), times + 1))
+
+
+def _product(weights: Sequence[Tensor], rows: int, may_copy: bool, is_recurrent: bool = False) -> Product:
+    dtype, first = product_type(weights[0]), weights[0]
+    is_small_float32 = first.dtype == dtype == torch.float32 and _is_for_onednn(first) and _size(first) <= SMALL
+    if rows == 1 and may_copy and is_small_float32:
+        return BatchedProduct(weights)
+    functions = [_multiplier(weight, dtype, rows, may_copy, is_recurrent=is_recurrent) for weight in weights]
+    return SeparateProduct(weights, functions, dtype)
+
+
+def _multiplier(
+    weight: Tensor,
+    dtype: torch.dtype,
+    rows: int,
+    may_copy: bool,
+    bias: Optional[Tensor] = None,
+    is_recurrent: bool = False,
+) -> Multiply:
+    """Return the fastest product with one weight, which is prepacked if it `may_copy` it."""
     if isinstance(weight, Int8Weight):
-        # A recurrent weight (4H, P) is the largest one. Errors of a projection (P, H) go straight into the outputs.
-        is_recurrent = bias is None and weight.size(0) > weight.size(1)
+        # The recurrent weight is the largest one. Errors of a projection go straight into the outputs.
         return weight.product if is_recurrent else partial(weight.precise_product, bias=bias)
-    if not _is_for_onednn(weight):
+    weight = weight.detach().to(dtype)
+    if not _is_for_onednn(weight) or (rows < 2 and dtype != torch.float32):
         return partial(functional.linear, weight=weight, bias=bias)
+    if rows < 2:
+        return partial(_multiply_blocks, weight)
+    return _by_onednn(_prepack(weight) if may_copy else weight, bias)
+
+
+def _multiply_blocks(weight: Tensor, values: Tensor) -> Tensor:
+    """Multiply one row (1, I) by a weight (O, I), in blocks of `BLOCK_ROWS` of its rows."""
+    if weight.size(0) % BLOCK_ROWS or len(values) > 1:
+        return functional.linear(values, weight)
+    blocks = weight.view(-1, BLOCK_ROWS, weight.size(1))
+    return torch.bmm(blocks, values.t().expand(len(blocks), -1, -1)).view(1, -1)
+
+
+def _prepack(weight: Tensor) -> Tensor:
+    """Return a copy of a weight (O, I) in the layout of oneDNN."""
+    prepacked: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), USUAL_ROWS)
+    return prepacked
+
+
+def _by_onednn(weight: Tensor, bias: Optional[Tensor] = None) -> Multiply:
+    """Return the product with a weight, which may be prepacked, by oneDNN."""
     operator = torch.ops.mkldnn._linear_pointwise.default
     return partial(operator, W=weight, B=bias, attr="none", scalars=[], algorithm="")
 
 
-def weight_gradient(d_outputs: Tensor, values: Tensor) -> Tensor:
-    """Return the gradient (O, I) of the weight of `product`: dYᵀ X, from dY (N, O) and X (N, I)."""
-    if not runs_faster(values):
-        return d_outputs.t() @ values
-    return product(values.t(), d_outputs.t()).t()  # oneDNN is slower with swapped operands if O > I
+class Versions:
+    """Identifies what tensors hold: versions are equal if no tensor was replaced, moved or written to in between.
 
+    PyTorch counts writes, but not those through `.data` and `.numpy()`. Versions keep the storages alive, so that no
+    other tensor can get the same address.
 
-def pack(weight: Tensor, rows: int, times: int, keep: bool = False) -> Tensor:
-    """Prepack a weight for `times` products with about `rows` rows each, or return it as it is if that does not pay.
+    # Parameters
 
-    A prepacked weight is returned as it is. With `keep`, the prepacked copy of a frozen weight is kept in memory for
-    later calls.
+    tensors : `Iterable[Tensor]`
+    settings : `Any`
+        What else must be equal.
     """
-    if rows < 2 or weight.is_mkldnn or isinstance(weight, Int8Weight) or not _is_for_onednn(weight):
-        return weight
-    if not keep or weight.requires_grad or weight.is_inference():
-        return _reorder(weight, rows) if times >= WORTH_PACKING[weight.dtype] else weight
-    kept, version = _packed.get(weight), Version(weight)
-    if kept is None or kept.made_from != version:
-        kept = _packed[weight] = Packed(_reorder(weight, rows), version)
-    return kept.weight
+
+    def __init__(self, tensors: Iterable[Tensor], *settings: Any) -> None:
+        self._storages: list[Any] = []
+        self._versions: list[Any] = [*settings]
+        for tensor in tensors:
+            if isinstance(tensor, Int8Weight):  # every write packs it again
+                self._storages.append(tensor.packed)
+                self._versions.append(id(tensor.packed))
+            else:
+                self._storages.append(tensor.untyped_storage())
+                writes = 0 if tensor.is_inference() else tensor._version
+                self._versions.append((tensor.data_ptr(), writes, tensor.dtype, tensor.device, tensor.shape))
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the tensors hold the same numbers in the same places."""
+        return isinstance(other, Versions) and self._versions == other._versions
+
+    __hash__ = None  # type: ignore[assignment]
 
 
-def _reorder(weight: Tensor, rows: int) -> Tensor:
-    return torch.ops.mkldnn._reorder_linear_weight(weight.detach(), rows)
-
-
-def product_type(values: Tensor) -> torch.dtype:
-    """Return the number type of matrix products with `values`: autocast's on their device, or else their own."""
-    device = values.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
+def _size(weight: Tensor) -> int:
+    return weight.numel() * weight.element_size()
 
 
 @cache
@@ -160,24 +256,18 @@ def has_native_bfloat16() -> bool:
     return platform.machine() not in ("x86_64", "AMD64") or torch.cpu._is_avx512_bf16_supported()
 
 
-def runs_faster(values: Tensor) -> bool:
-    """Return whether `product` is faster than PyTorch's own on tensors like this. In bfloat16 both use oneDNN."""
-    return values.dtype == torch.float32 and _is_for_onednn(values)
-
-
 def _is_for_onednn(values: Tensor) -> bool:
-    return values.device.type == "cpu" and _has_onednn(values.dtype)
+    return values.device.type == "cpu" and not isinstance(values, Int8Weight) and _has_onednn(values.dtype)
 
 
 @cache
 def _has_onednn(dtype: torch.dtype) -> bool:
     """Return whether this build of PyTorch and this processor can run oneDNN's product in this type, by trying it."""
-    if dtype not in WORTH_PACKING or not torch.backends.mkldnn.is_available():
+    if dtype not in WORTH_PREPACKING or not torch.backends.mkldnn.is_available():
         return False
     ones = torch.ones(2, 2, dtype=dtype)
     try:
-        packed = torch.ops.mkldnn._reorder_linear_weight(ones, 2)
-        found = torch.ops.mkldnn._linear_pointwise(ones, packed, None, "none", [], "")
+        found = _by_onednn(_prepack(ones))(ones)
     except (AttributeError, NotImplementedError, RuntimeError):
         return False
     return bool((found == 2).all())
@@ -186,17 +276,31 @@ def _has_onednn(dtype: torch.dtype) -> bool:
 @torch.compiler.disable(reason="inductor cannot compile oneDNN's product with a weight that is not a constant")
 def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """Compute `torch.nn.functional.linear`, autocast included: values (N, I), weight (O, I), bias (O,) to (N, O)."""
+    dtype = product_type(weight)
     if not torch.is_grad_enabled():
-        dtype = product_type(weight)
-        values, weight, bias = values.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+        values, bias = values.to(dtype), None if bias is None else bias.to(dtype)
         if isinstance(weight, Int8Weight):
             return weight.precise_product(values, bias)
-        return product(values, weight, bias)
-    is_ours = not isinstance(weight, Int8Weight) and runs_faster(values)
-    if product_type(values) == values.dtype == weight.dtype and len(values) and is_ours:
+        return product(values, weight.to(dtype), bias)
+    is_ours = dtype == torch.float32 and _is_for_onednn(weight)
+    if is_ours and dtype == values.dtype == weight.dtype and len(values):
         output: Tensor = _Linear.apply(values, weight, bias)
         return output
     return functional.linear(values, weight, bias)
+
+
+def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+    """Multiply values (N, I) by a weight (O, I) of the same type, to (N, O), without gradients."""
+    if _is_for_onednn(weight):
+        return _by_onednn(weight.detach(), bias)(values)
+    return functional.linear(values, weight, bias)
+
+
+def weight_gradient(d_outputs: Tensor, values: Tensor) -> Tensor:
+    """Return the gradient (O, I) of a weight: dYᵀ X, from dY (N, O) and X (N, I)."""
+    if values.dtype != torch.float32 or not _is_for_onednn(values):  # in bfloat16 PyTorch uses oneDNN too
+        return d_outputs.t() @ values
+    return product(values.t(), d_outputs.t()).t()  # oneDNN is slower with swapped operands if O > I
 
 
 class Linear(nn.Linear):

@@ -4,32 +4,31 @@ from typing import Optional
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
-from elmo_plugin.lstm.types import LstmClips, LstmState
+from elmo_plugin.lstm.types import LstmClips, LstmState, Product
 
 
 def reference(
     gates: Tensor,
     sizes: list[int],
-    recurrent: Tensor,
-    projection: Optional[Tensor],
+    recurrent: Product,
+    projection: Optional[Product],
     state: LstmState,
     clips: LstmClips,
 ) -> tuple[Tensor, LstmState]:
     """Compute c = clip(f·c + i·g) and h = clip(W (o · tanh c)) for each token; see `Kernel` for shapes."""
-    hidden, cell = state  # (B, P), (B, H)
-    outputs = [gates.new_empty(0, hidden.size(1))]
-    for step in gates.split(sizes):  # (active, 4H)
-        active = len(step)
-        i, f, g, o = (step + linear(hidden[:active], recurrent)).chunk(4, dim=-1)  # (active, H) each
-        c = clip(f.sigmoid() * cell[:active] + i.sigmoid() * g.tanh(), clips.cell)  # (active, H)
-        h = o.sigmoid() * c.tanh()  # (active, H)
+    hidden, cell = state  # (R, B, P), (R, B, H)
+    outputs = [hidden[:, :0]]
+    for step in gates.split(sizes, dim=1):  # (R, active, 4H)
+        active = step.size(1)
+        i, f, g, o = recurrent(hidden[:, :active], start=step).chunk(4, dim=-1)  # (R, active, H) each
+        c = clip(f.sigmoid() * cell[:, :active] + i.sigmoid() * g.tanh(), clips.cell)  # (R, active, H)
+        h = o.sigmoid() * c.tanh()  # (R, active, H)
         if projection is not None:
-            h = clip(linear(h, projection), clips.projection)  # (active, P)
+            h = clip(projection(h), clips.projection)  # (R, active, P)
         outputs.append(h)
-        hidden, cell = torch.cat([h, hidden[active:]]), torch.cat([c, cell[active:]])
-    return torch.cat(outputs), LstmState(hidden, cell)
+        hidden, cell = torch.cat([h, hidden[:, active:]], dim=1), torch.cat([c, cell[:, active:]], dim=1)
+    return torch.cat(outputs, dim=1), LstmState(hidden, cell)
 
 
 def clip(values: Tensor, bound: Optional[float]) -> Tensor:

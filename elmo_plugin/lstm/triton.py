@@ -1,7 +1,9 @@
 """The kernel `fused` for GPUs: one Triton kernel between two matrix products of the recurrence, instead of ten.
 
-Each program computes `BLOCK` numbers of a step's (active, H) or (active, P). Tensors must be contiguous. The kernels
-use only `tl`, so that Triton's interpreter can run them without a GPU.
+Each program computes `BLOCK` numbers of one direction of a step. The numbers of a direction must be contiguous; its
+distance from the other direction is a stride. The kernels use only `tl`, so that Triton's interpreter can run them
+without a GPU. Since they read both directions at once, they have run in that interpreter and have been compiled for a
+GPU, but have not run on one.
 """
 
 from typing import Any, Optional
@@ -11,8 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from elmo_plugin.lstm.packed import packed
-from elmo_plugin.lstm.types import LstmClips, LstmState
+from elmo_plugin.lstm.recurrence import packed
+from elmo_plugin.lstm.types import LstmClips, LstmState, Product
 
 BLOCK = 256
 """The count of numbers that one program computes."""
@@ -21,8 +23,8 @@ BLOCK = 256
 def fused(
     gates: Tensor,
     sizes: list[int],
-    recurrent: Tensor,
-    projection: Optional[Tensor],
+    recurrent: Product,
+    projection: Optional[Product],
     state: LstmState,
     clips: LstmClips,
 ) -> tuple[Tensor, LstmState]:
@@ -35,31 +37,18 @@ def fused(
             "kernel 'fused': expected a CUDA device, or TRITON_INTERPRET=1 before Triton is imported, got "
             f"'{gates.device}'"
         )
-    return packed(gates.contiguous(), sizes, recurrent, projection, state, clips, TritonPointwise())
+    with torch.cuda.device_of(gates):
+        return packed(gates, sizes, recurrent, projection, state, clips, TritonPointwise())
 
 
 class TritonPointwise:
     """`Pointwise` with one Triton kernel per method."""
 
     def cell_forward(
-        self,
-        recurrent: Tensor,
-        gates: Tensor,
-        before: Tensor,
-        after: Tensor,
-        activations: Optional[Tensor],
-        clip: Optional[float],
-    ) -> Tensor:
+        self, gates: Tensor, before: Tensor, after: Tensor, cell_output: Tensor, clip: Optional[float]
+    ) -> None:
         """Compute the cell and o·tanh c; see `Pointwise`."""
-        cell_output = torch.empty_like(after)  # (active, H)
-        launch(cell_forward, after, clip, recurrent, gates, before, after, activations, cell_output)
-        return cell_output
-
-    def output_forward(self, raw: Tensor, output: Tensor, clip: Optional[float]) -> Tensor:
-        """Clip the output; see `Pointwise`."""
-        cast = torch.empty_like(raw)  # (active, P)
-        launch(output_forward, output, clip, raw, output, cast)
-        return cast
+        launch(cell_forward, after, clip, gates, before, after, cell_output)
 
     def output_backward(
         self, d_output: Tensor, d_hidden: Tensor, output: Tensor, clip: Optional[float], d_raw: Tensor
@@ -81,71 +70,66 @@ class TritonPointwise:
         launch(cell_backward, after, clip, activations, before, after, d_cell_output, d_cell, d_gates)
 
 
-def launch(kernel: Any, like: Tensor, clip: Optional[float], *arguments: Optional[Tensor]) -> None:
-    """Run a kernel for each number of `like` (active, ·), in float64 if one of the tensors is, else in float32."""
-    precise = any(one is not None and one.dtype == torch.float64 for one in arguments)
-    grid = (triton.cdiv(like.numel(), BLOCK),)
+def launch(kernel: Any, like: Tensor, clip: Optional[float], *arguments: Tensor) -> None:
+    """Run a kernel for each number of `like` (R, active, ·), in float64 if one of the tensors is, else in float32."""
+    precise = any(one.dtype == torch.float64 for one in arguments)
+    directions, rows, width = like.shape
+    grid = (triton.cdiv(rows * width, BLOCK), directions)
+    # A gradient of the outputs may have any strides, such as those of an expanded number.
+    arguments = tuple(one if one.stride()[1:] == (one.size(2), 1) else one.contiguous() for one in arguments)
+    strides = [one.stride(0) for one in arguments]
     dtype = tl.float64 if precise else tl.float32
-    kernel[grid](*arguments, like.numel(), like.size(1), CLIP=clip, TYPE=dtype, BLOCK=BLOCK)
+    kernel[grid](*arguments, *strides, rows * width, width, CLIP=clip, TYPE=dtype, BLOCK=BLOCK)
 
 
-@triton.jit(do_not_specialize=["numbers"])
+@triton.jit(do_not_specialize=["numbers", "gates_stride", "before_stride", "after_stride", "cell_output_stride"])
 def cell_forward(
-    recurrent: tl.tensor,
     gates: tl.tensor,
     before: tl.tensor,
     after: tl.tensor,
-    activations: tl.tensor,
     cell_output: tl.tensor,
+    gates_stride: tl.tensor,
+    before_stride: tl.tensor,
+    after_stride: tl.tensor,
+    cell_output_stride: tl.tensor,
     numbers: tl.tensor,
     width: tl.tensor,
     CLIP: tl.constexpr,
     TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Compute the cell and o·tanh c (active, H) from the two summands of the pre-activations (active, 4H)."""
+    """Compute the activations, the cell and o·tanh c (active, H) from the pre-activations (active, 4H), in place."""
+    direction = tl.program_id(1).to(tl.int64)
+    gates += direction * gates_stride
+    before += direction * before_stride
+    after += direction * after_stride
+    cell_output += direction * cell_output_stride
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = n < numbers
     first = n + 3 * (n // width) * width  # the positions of i in (active, 4H)
-    i = _sigmoid(_load_sum(recurrent, gates, first, here, TYPE))
-    f = _sigmoid(_load_sum(recurrent, gates, first + width, here, TYPE))
-    g = _tanh(_load_sum(recurrent, gates, first + 2 * width, here, TYPE))
-    o = _sigmoid(_load_sum(recurrent, gates, first + 3 * width, here, TYPE))
-    if activations is not None:
-        tl.store(activations + first, i, mask=here)
-        tl.store(activations + first + width, f, mask=here)
-        tl.store(activations + first + 2 * width, g, mask=here)
-        tl.store(activations + first + 3 * width, o, mask=here)
+    i = _sigmoid(_load(gates, first, here, TYPE))
+    f = _sigmoid(_load(gates, first + width, here, TYPE))
+    g = _tanh(_load(gates, first + 2 * width, here, TYPE))
+    o = _sigmoid(_load(gates, first + 3 * width, here, TYPE))
+    tl.store(gates + first, i, mask=here)
+    tl.store(gates + first + width, f, mask=here)
+    tl.store(gates + first + 2 * width, g, mask=here)
+    tl.store(gates + first + 3 * width, o, mask=here)
     c = _clip(f * _load(before, n, here, TYPE) + i * g, CLIP, TYPE)
     tl.store(after + n, c, mask=here)
     tl.store(cell_output + n, o * _tanh(c), mask=here)
 
 
-@triton.jit(do_not_specialize=["numbers"])
-def output_forward(
-    raw: tl.tensor,
-    output: tl.tensor,
-    cast: tl.tensor,
-    numbers: tl.tensor,
-    width: tl.tensor,
-    CLIP: tl.constexpr,
-    TYPE: tl.constexpr,
-    BLOCK: tl.constexpr,
-) -> None:
-    """Clip the output (active, P), and write it in the state's type to `output` and in the products' type to `cast`."""
-    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    here = n < numbers
-    h = _clip(_load(raw, n, here, TYPE), CLIP, TYPE)
-    tl.store(output + n, h, mask=here)
-    tl.store(cast + n, h, mask=here)
-
-
-@triton.jit(do_not_specialize=["numbers"])
+@triton.jit(do_not_specialize=["numbers", "d_output_stride", "d_hidden_stride", "output_stride", "d_raw_stride"])
 def output_backward(
     d_output: tl.tensor,
     d_hidden: tl.tensor,
     output: tl.tensor,
     d_raw: tl.tensor,
+    d_output_stride: tl.tensor,
+    d_hidden_stride: tl.tensor,
+    output_stride: tl.tensor,
+    d_raw_stride: tl.tensor,
     numbers: tl.tensor,
     width: tl.tensor,
     CLIP: tl.constexpr,
@@ -153,13 +137,28 @@ def output_backward(
     BLOCK: tl.constexpr,
 ) -> None:
     """Compute the gradient before the clip from the gradients of the output and of the next step, (active, P) each."""
+    direction = tl.program_id(1).to(tl.int64)
+    d_output += direction * d_output_stride
+    d_hidden += direction * d_hidden_stride
+    output += direction * output_stride
+    d_raw += direction * d_raw_stride
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = n < numbers
     d_h = _load(d_output, n, here, TYPE) + _load(d_hidden, n, here, TYPE)
     tl.store(d_raw + n, _stop_at_clip(d_h, _load(output, n, here, TYPE), CLIP, TYPE), mask=here)
 
 
-@triton.jit(do_not_specialize=["numbers"])
+@triton.jit(
+    do_not_specialize=[
+        "numbers",
+        "activations_stride",
+        "before_stride",
+        "after_stride",
+        "d_cell_output_stride",
+        "d_cell_stride",
+        "d_gates_stride",
+    ]
+)
 def cell_backward(
     activations: tl.tensor,
     before: tl.tensor,
@@ -167,6 +166,12 @@ def cell_backward(
     d_cell_output: tl.tensor,
     d_cell: tl.tensor,
     d_gates: tl.tensor,
+    activations_stride: tl.tensor,
+    before_stride: tl.tensor,
+    after_stride: tl.tensor,
+    d_cell_output_stride: tl.tensor,
+    d_cell_stride: tl.tensor,
+    d_gates_stride: tl.tensor,
     numbers: tl.tensor,
     width: tl.tensor,
     CLIP: tl.constexpr,
@@ -174,6 +179,13 @@ def cell_backward(
     BLOCK: tl.constexpr,
 ) -> None:
     """Compute the gradients of the gates (active, 4H) and of `before` from those of o·tanh c and of `after`."""
+    direction = tl.program_id(1).to(tl.int64)
+    activations += direction * activations_stride
+    before += direction * before_stride
+    after += direction * after_stride
+    d_cell_output += direction * d_cell_output_stride
+    d_cell += direction * d_cell_stride
+    d_gates += direction * d_gates_stride
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = n < numbers
     first = n + 3 * (n // width) * width  # the positions of i in (active, 4H)
@@ -196,13 +208,6 @@ def cell_backward(
 @triton.jit
 def _load(values: tl.tensor, positions: tl.tensor, here: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
     return tl.load(values + positions, mask=here, other=0.0).to(TYPE)
-
-
-@triton.jit
-def _load_sum(one: tl.tensor, other: tl.tensor, positions: tl.tensor, here: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
-    """Load two tensors and add them in `TYPE`."""
-    value = tl.load(one + positions, mask=here, other=0.0).to(TYPE)
-    return value + tl.load(other + positions, mask=here, other=0.0).to(TYPE)
 
 
 @triton.jit

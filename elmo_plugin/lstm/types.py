@@ -1,5 +1,10 @@
-"""The arguments and results of every kernel."""
+"""The arguments and results of every kernel.
 
+The tensors of a kernel have a first dimension R: the directions that are read together, forward before backward. All
+directions of a batch have the same sentence lengths, so one loop over the time steps serves them.
+"""
+
+from collections.abc import Sequence
 from typing import NamedTuple, Optional, Protocol
 
 from torch import Tensor
@@ -20,7 +25,7 @@ class LstmWeights(NamedTuple):
 class LstmState(NamedTuple):
     """The state of an LSTMP: `hidden` is its clipped, projected output, and `cell` is its clipped cell.
 
-    *Shape:* hidden (B, P) · cell (B, H); for a whole biLM (n_layers, 2, B, P) · (n_layers, 2, B, H).
+    *Shape:* hidden (R, B, P) · cell (R, B, H); for a whole biLM (n_layers, 2, B, P) · (n_layers, 2, B, H).
     """
 
     hidden: Tensor
@@ -34,15 +39,25 @@ class LstmClips(NamedTuple):
     projection: Optional[float] = None
 
 
+class Product(Protocol):
+    """Multiplies the rows of each direction by the weight of that direction."""
+
+    weights: Sequence[Tensor]
+    """The weight of each direction, (O, I)."""
+
+    def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
+        """Return start + x Wᵀ: values (R, N, I) to (R, N, O), written to `out` if that is given."""
+
+
 class Kernel(Protocol):
-    """The recurrence over packed sentences. Each step reads one token of every sentence that has not ended yet."""
+    """The recurrence over sentences in step order. A step reads one token of each sentence that has not ended yet."""
 
     def __call__(
         self,
         gates: Tensor,
         sizes: list[int],
-        recurrent: Tensor,
-        projection: Optional[Tensor],
+        recurrent: Product,
+        projection: Optional[Product],
         state: LstmState,
         clips: LstmClips,
     ) -> tuple[Tensor, LstmState]:
@@ -50,19 +65,19 @@ class Kernel(Protocol):
 
         # Parameters
 
-        gates : `Tensor` (N, 4H)
-            W x + b of the tokens, packed (see `Packing`): N is the sum of `sizes`.
+        gates : `Tensor` (R, N, 4H)
+            W x + b of the tokens in step order (see `StepOrder`): N is the sum of `sizes`.
         sizes : `list[int]`
             The number of sentences that each step reads: the first rows of the batch, never more than the step before.
-        recurrent, projection : `Tensor` (4H, P) and (P, H)
-            The matrix products have the number type of `recurrent`, or of autocast.
-        state : `LstmState` (B, P) and (B, H)
+        recurrent, projection : `Product`
+            The products with R (4H, P) and W (P, H). With gradients they are differentiable.
+        state : `LstmState` (R, B, P) and (R, B, H)
             The state before the first token. B may exceed `sizes[0]`: an empty sentence keeps its state.
         clips : `LstmClips`
 
         # Returns
 
-        outputs : `Tensor` (N, P)
-        state : `LstmState` (B, P) and (B, H)
+        outputs : `Tensor` (R, N, P)
+        state : `LstmState` (R, B, P) and (R, B, H)
             The state after the last token of each sentence.
         """

@@ -218,21 +218,20 @@ class BidirectionalLanguageModel(Model):
             )
         both = [windows["forward"], windows["backward"]]
         ids = torch.cat([part["characters" if encoder.input_dims == 3 else "words"] for part in both])  # (2S, U, ·)
-        vectors = encoder(encoder.fit(ids)).to(next(lstm.parameters()).dtype).chunk(2)  # (S, U, P) each
-        present = [part["targets"] > 0 for part in both]  # (S, U) each
+        vectors = encoder(encoder.fit(ids)).to(self.bilm.weight.dtype).unflatten(0, (2, -1))  # (2, S, U, P)
+        present = torch.stack([part["targets"] > 0 for part in both])  # (2, S, U)
         carried = self.carried.get(self.training)
         if carried is None or bool(windows["first"]):
-            carried = lstm.zero_state(vectors[0].size(0), vectors[0])
-        predictions, states = [], []
-        for direction, part in enumerate(both):
-            state = LstmState(*(each.to(vectors[0].device)[:, direction] for each in carried))
-            output = lstm.run_direction(direction, vectors[direction], present[direction].sum(dim=1), state)
-            here = present[direction]
-            predictions.append(Predictions(output.layers[-1][here], part["targets"][here], here))
-            states.append(output.state)
-        stacked = (torch.stack(parts, dim=1).detach() for parts in zip(*states, strict=True))
-        self.carried[self.training] = LstmState(*stacked)
-        return predictions[0], predictions[1]
+            carried = lstm.zero_state(vectors.size(1), vectors)
+        # Both directions read the same sentences, so their windows have the same lengths.
+        carried = LstmState(*(part.to(vectors.device) for part in carried))
+        outputs, state = lstm.read_windows(vectors, present[0].sum(dim=1), carried)  # (2, S, U, P)
+        self.carried[self.training] = LstmState(*(part.detach() for part in state))
+        forward, backward = (
+            Predictions(output[here], part["targets"][here], here)
+            for output, part, here in zip(outputs, both, present, strict=True)
+        )
+        return forward, backward
 
     def _predict_sentences(self, tokens: TextFieldTensors) -> tuple[Predictions, Predictions]:
         """Read whole sentences. The vector at a token predicts the next one in its direction, boundaries included."""

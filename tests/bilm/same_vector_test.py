@@ -150,7 +150,6 @@ BOUNDS = {"float32": 2e-6, "bfloat16": 2e-2, "int8": 2e-2}
 LONG = [[f"w{row}{column}" for column in range(30)] for row in range(2)]
 ON_CPU = [name for name in KERNELS if name not in ("auto", "fused")]  # `auto` chooses one of the others
 PAIRS = [(kernel, precision) for kernel in ON_CPU for precision in CHOICES if precision != "auto"]
-PAIRS.remove(("reference", "int8"))  # it multiplies by the rounded weights in float32
 
 
 @pytest.mark.parametrize(("kernel", "precision"), PAIRS)
@@ -174,7 +173,7 @@ def test_with_every_kernel_precision_state_order_and_number_of_threads(
     n_threads: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("elmo_plugin.bilm.seq2seq_encoder.TOKENS_PER_BLOCK", 20)
+    monkeypatch.setattr("elmo_plugin.bilm.elmo_lstm.TOKENS_PER_BLOCK", 20)
     run = english_tiny(kernel, precision, state)
     alone = [run([sentence])[0] for sentence in batch]
     order = random.Random(seed).sample(range(len(batch)), len(batch))

@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 import elmo_plugin
-from elmo_plugin.lstm import KERNELS, LstmClips, LstmState, kernels, packed, reference
+from elmo_plugin.lstm import KERNELS, LstmClips, LstmState, kernels, packed
 from elmo_plugin.lstm import triton as triton_kernels
+from elmo_plugin.lstm.reference import reference
 from elmo_plugin.lstm.triton import fused
 from tests.kernel_compiler import compile_kernel
 from tests.kernel_oracles import Case, assert_same, cases, in_float32, layer, make_case, run
@@ -54,20 +55,11 @@ def test_fused_equals_the_reference_in_float32(projected: bool) -> None:
 def test_small_numbers_keep_their_digits_in_float32() -> None:
     """Near zero, tanh is not computed as a difference of numbers near one."""
     case = in_float32(make_case([1, 1], sizes=(4, 6, 3)))
-    tiny = case.weights._replace(input=case.weights.input * 1e-4, bias=case.weights.bias * 0)
+    tiny = [each._replace(input=each.input * 1e-4, bias=each.bias * 0) for each in case.weights]
     case = case._replace(weights=tiny, state=LstmState(case.state.hidden * 0, case.state.cell * 0))
     found, _ = layer(fused, *case)
     wanted, _ = layer(reference, *case)
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0.0)
-
-
-def test_bfloat16_weights_round_only_the_products() -> None:
-    case = in_float32(make_case([6, 3, 4], sizes=(16, 24, 12)))
-    halves = tree_map_only(Tensor, Tensor.bfloat16, case.weights)
-    outputs, state = layer(fused, *case._replace(weights=halves))
-    wanted, _ = layer(reference, *case)
-    assert outputs.dtype == state.cell.dtype == torch.float32
-    assert 0 < (outputs - wanted).norm() < 0.02 * wanted.norm()
 
 
 def test_overwriting_cells_without_gradients_gives_the_same_result() -> None:
@@ -84,9 +76,9 @@ def test_overwriting_cells_without_gradients_gives_the_same_result() -> None:
 def test_clips_do_not_hide_nan() -> None:
     case = make_case([3], clips=CLIPS)
     inputs = case.inputs.detach().clone()
-    inputs[0, 1] = torch.nan
+    inputs[:, 0, 1] = torch.nan
     outputs, _ = layer(fused, *case._replace(inputs=inputs))
-    assert not outputs[0, 0].isnan().any() and outputs[0, 1:].isnan().all()
+    assert not outputs[:, 0, 0].isnan().any() and outputs[:, 0, 1:].isnan().all()
 
 
 @pytest.fixture(scope="module")
@@ -98,13 +90,13 @@ def compiler() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
-@pytest.mark.parametrize("keeps", [True, False])
-@pytest.mark.parametrize("name", ["cell_forward", "output_forward", "output_backward", "cell_backward"])
+@pytest.mark.parametrize("clips", [True, False])
+@pytest.mark.parametrize("name", ["cell_forward", "output_backward", "cell_backward"])
 def test_each_kernel_compiles_without_a_gpu(
-    name: str, keeps: bool, compiler: ProcessPoolExecutor, tmp_path: Path
+    name: str, clips: bool, compiler: ProcessPoolExecutor, tmp_path: Path
 ) -> None:
     """The interpreter also accepts code that Triton cannot compile."""
-    assert compiler.submit(compile_kernel, name, keeps, str(tmp_path)).result() > 1000
+    assert compiler.submit(compile_kernel, name, clips, str(tmp_path)).result() > 1000
 
 
 def test_fused_rejects_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +156,7 @@ def on_cpu(case: Case) -> Case:
 
 def test_a_state_need_not_be_contiguous() -> None:
     case = make_case([3, 1], sizes=(3, 7, 4))
-    turned = case._replace(state=LstmState(*(part.detach().t().contiguous().t() for part in case.state)))
+    turned = case._replace(state=LstmState(*(part.detach().mT.contiguous().mT for part in case.state)))
     assert not turned.state.cell.is_contiguous()
     with torch.no_grad():
         torch.testing.assert_close(tuple(layer(fused, *turned)), tuple(layer(reference, *turned)))

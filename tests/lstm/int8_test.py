@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from elmo_plugin import Elmo, batch_to_ids, load
 from elmo_plugin.bilm import identity, precision
-from elmo_plugin.lstm import Int8Weight, has_int8, linear, product
+from elmo_plugin.lstm import Int8Weight, has_int8, linear
 from elmo_plugin.pretraining import BidirectionalLanguageModel
 
 pytestmark = pytest.mark.skipif(not has_int8(), reason="this processor has no products of int8")
@@ -68,7 +68,7 @@ def test_a_row_has_the_same_bits_alone_and_among_others(multiply: Callable[..., 
 @pytest.mark.parametrize("size", [0.0, 1e-42, 1e-35, 1e-20, 1e30])
 def test_values_of_any_size(size: float) -> None:
     weight, values = drawn(5, 20), drawn(3, 20)
-    found = product(values * size, Int8Weight(weight))
+    found = Int8Weight(weight).precise_product(values * size)
     torch.testing.assert_close(
         found, values * size @ Int8Weight(weight).dequantized().t(), rtol=1e-3, atol=1e-3 * size + 1e-30
     )
@@ -78,15 +78,15 @@ def test_values_of_any_size(size: float) -> None:
 def test_numbers_that_are_not_finite_are_not_hidden(wrong: float) -> None:
     weight, values = drawn(4, 8), drawn(2, 8)
     weight[1, 2] = values[1, 3] = wrong
-    found = product(values, Int8Weight(weight)).isfinite()
+    found = Int8Weight(weight).product(values).isfinite()
     assert found.tolist() == [[True, False, True, True], [False] * 4]
 
 
 def test_no_rows_and_a_row_of_zeros() -> None:
     weight = drawn(4, 8)
     weight[2] = 0
-    assert product(drawn(0, 8), Int8Weight(weight)).shape == (0, 4)
-    assert not product(drawn(3, 8), Int8Weight(weight))[:, 2].any()
+    assert Int8Weight(weight).product(drawn(0, 8)).shape == (0, 4)
+    assert not Int8Weight(weight).product(drawn(3, 8))[:, 2].any()
 
 
 def test_writing_copying_and_saving_keep_the_rounded_numbers() -> None:

@@ -1,0 +1,281 @@
+"""The contextualizer of a biLM: stacked LSTMPs in two independent directions."""
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Optional, Union
+
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules import Seq2SeqEncoder
+from torch import Tensor, nn
+
+from elmo_plugin.bilm.projected_lstm import ProjectedLstm
+from elmo_plugin.bilm.sizes import LstmOptions
+from elmo_plugin.bilm.token_encoder import TokenTable
+from elmo_plugin.common import at_least, probability
+from elmo_plugin.lstm import (
+    DifferentiableProduct,
+    LayerProducts,
+    LstmClips,
+    LstmState,
+    LstmWeights,
+    StepOrder,
+    kernel_by_name,
+    layer_products,
+    linear,
+)
+
+TOKENS_PER_BLOCK = 192
+"""Tokens that each direction multiplies by its input weights together, without gradients.
+
+The results take 24 MB at 4096 cells.
+
+From 32 MB on, `malloc` requests memory from the operating system each time, which takes longer than computing it.
+"""
+
+CONFIG_KEYS = {
+    "lstm.dim": "cell_size",
+    "lstm.projection_dim": "hidden_size",
+    "lstm.n_layers": "num_layers",
+    "lstm.cell_clip": "memory_cell_clip_value",
+    "lstm.proj_clip": "state_projection_clip_value",
+}
+"""The keys of a config, by their names in an options file."""
+
+
+class ElmoLstm(Seq2SeqEncoder):
+    """The biLM's stacked bidirectional LSTM with projections, clips and residual connections (ELMo §3.1, §3.4).
+
+    Forward layer k reads only forward layer k − 1, and likewise backward. So each half of the output can be trained to
+    predict tokens that only the other half has read.
+
+        >>> lstm = ElmoLstm(LstmOptions(cell_dim=64, projection_dim=16))
+        >>> lstm(torch.randn(2, 5, 16), torch.ones(2, 5, dtype=torch.bool)).shape
+        torch.Size([2, 5, 32])
+
+    Registered as a `Seq2SeqEncoder` with name `elmo_lstm`.
+
+    # Parameters
+
+    options : `LstmOptions`
+    input_size : `Optional[int]`
+        The width of the input (I); P by default.
+    kernel : `str`
+        The name of the kernel, or `auto`.
+    return_all_layers : `bool`
+        Return every layer (n_layers, B, T, 2P) instead of only the last (B, T, 2P).
+    dropout : `float`
+        The dropout rate of each layer's input in training. It also applies to the residual connection, as in bilm-tf,
+        whose `training.py` puts `DropoutWrapper` around `ResidualWrapper`.
+    """
+
+    has_state = True
+
+    def __init__(
+        self,
+        options: LstmOptions,
+        input_size: Optional[int] = None,
+        kernel: str = "auto",
+        return_all_layers: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        probability(dropout=dropout)
+        self.options = options
+        self.input_size = input_size or options.projection_dim
+        self.return_all_layers = return_all_layers
+        self.input_dropout = nn.Dropout(dropout)
+        try:
+            self.kernel = kernel_by_name(kernel)
+        except ValueError as error:
+            raise ConfigurationError(f"'kernel': {error}") from error
+        sizes = [self.input_size] + [options.projection_dim] * (options.n_layers - 1)
+        self.forward_layers = nn.ModuleList(ProjectedLstm(size, options) for size in sizes)
+        self.backward_layers = nn.ModuleList(ProjectedLstm(size, options) for size in sizes)
+
+    @classmethod
+    def from_sizes(
+        cls,
+        input_size: int,
+        hidden_size: int,
+        cell_size: int,
+        num_layers: int,
+        memory_cell_clip_value: Optional[float] = None,
+        state_projection_clip_value: Optional[float] = None,
+        use_skip_connections: bool = True,
+        kernel: str = "auto",
+        return_all_layers: bool = False,
+        dropout: float = 0.0,
+    ) -> "ElmoLstm":
+        """Build the encoder from the keys of a config, which `allennlp.modules.elmo_lstm.ElmoLstm` has too.
+
+        # Parameters
+
+        input_size : the width of the input (I)
+        hidden_size : the width of one direction's output (P)
+        cell_size : the number of cells (H)
+        num_layers : the number of LSTM layers
+        memory_cell_clip_value : the bound on the cells; null for none
+        state_projection_clip_value : the bound on the projected output; null for none
+        use_skip_connections : whether to add a layer's input to its output, from the second layer on
+        """
+        at_least(1, input_size=input_size)
+        lstm = {
+            "dim": cell_size,
+            "projection_dim": hidden_size,
+            "n_layers": num_layers,
+            "cell_clip": memory_cell_clip_value,
+            "proj_clip": state_projection_clip_value,
+            "use_skip_connections": use_skip_connections,
+        }
+        try:
+            options = LstmOptions.from_dict(lstm)
+        except ConfigurationError as error:
+            message = str(error)
+            for in_options, in_config in CONFIG_KEYS.items():
+                message = message.replace(in_options, in_config)
+            raise ConfigurationError(f"'elmo_lstm': {message}") from error
+        return cls(options, input_size, kernel, return_all_layers, dropout)
+
+    def get_input_dim(self) -> int:
+        """Return the width of the token vectors that the encoder reads (I)."""
+        return self.input_size
+
+    def get_output_dim(self) -> int:
+        """Return the width of both directions side by side (2P)."""
+        return 2 * self.options.projection_dim
+
+    def is_bidirectional(self) -> bool:
+        """Return true, because the output is two directions side by side."""
+        return True
+
+    def zero_state(self, batch_size: int, like: Tensor) -> LstmState:
+        """Return an all-zero state for a batch of `batch_size` sentences, on the device and in the type of `like`."""
+        n_layers, hidden_dim, cell_dim = self.options.n_layers, self.options.projection_dim, self.options.cell_dim
+        return LstmState(
+            hidden=like.new_zeros(n_layers, 2, batch_size, hidden_dim),
+            cell=like.new_zeros(n_layers, 2, batch_size, cell_dim),
+        )
+
+    @torch.compiler.disable(reason="the LSTMs run their own kernels")
+    def forward(
+        self, inputs: Union[Tensor, TokenTable], mask: Tensor, state: Optional[LstmState] = None
+    ) -> Union[Tensor, tuple[list[Tensor], LstmState]]:
+        """Read left-aligned sentences in both directions.
+
+        # Parameters
+
+        inputs : `Tensor` (B, T, I), or a `TokenTable`
+        mask : `Tensor` (B, T)
+        state : `Optional[LstmState]` (n_layers, 2, B, P) and (n_layers, 2, B, H), forward before backward
+            The state before each sentence; zeros by default.
+
+        # Returns
+
+        Without `state`, as any `Seq2SeqEncoder`, (B, T, 2P), or all layers (n_layers, B, T, 2P).
+
+        With `state`, a list of all layers (B, T, 2P), zero beyond a sentence's end, and the state after a sentence's
+        last token (forward) and after its first (backward).
+        """
+        table = inputs if isinstance(inputs, TokenTable) else TokenTable.of(inputs)
+        if table.vectors.size(-1) != self.input_size:
+            raise ConfigurationError(
+                f"'input_size': expected {table.vectors.size(-1)}, the width of the inputs, got {self.input_size}"
+            )
+        batch_size, steps = mask.shape
+        order = StepOrder.of(mask.sum(dim=1), steps)
+        where = table.where.flatten()[order.positions]  # (2, N)
+        before = self.zero_state(batch_size, table.vectors) if state is None else state
+        outputs, after = self._read(table.vectors, where, order, before)  # (2, N, P) each
+        directions = torch.arange(2, device=mask.device).unsqueeze(1)  # (2, 1)
+        halves = (2 * order.positions + directions).flatten()  # (2N,): the row of each output in (B·T·2, P)
+        layers = []
+        for values in outputs:
+            padded = values.new_zeros(batch_size * steps * 2, values.size(2))
+            padded = padded.index_put((halves,), values.flatten(0, 1))
+            layers.append(padded.view(batch_size, steps, 2 * values.size(2)))
+        if state is not None:
+            return layers, after
+        return (torch.stack(layers) if self.return_all_layers else layers[-1]).to(table.vectors.dtype)
+
+    @torch.compiler.disable(reason="the LSTMs run their own kernels")
+    def read_windows(self, windows: Tensor, lengths: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
+        """Read windows over streams, whose tokens are in the reading order of their direction.
+
+        *Shape:* windows (2, S, U, I) to the last layer (2, S, U, P) · lengths (S,), the same for both directions ·
+        state (n_layers, 2, S, P) and (n_layers, 2, S, H).
+        """
+        _, streams, steps, _ = windows.shape
+        order = StepOrder.of(lengths, steps)
+        forward = order.positions[0]  # (N,)
+        rows = torch.stack([forward, forward + streams * steps])  # (2, N)
+        outputs, after = self._read(windows.flatten(0, 2), rows, order, state)
+        padded = outputs[-1].new_zeros(2 * streams * steps, outputs[-1].size(2))
+        padded = padded.index_put((rows.flatten(),), outputs[-1].flatten(0, 1))
+        return padded.view(2, streams, steps, -1), after
+
+    def _read(
+        self, values: Tensor, where: Optional[Tensor], order: StepOrder, state: LstmState
+    ) -> tuple[list[Tensor], LstmState]:
+        """Run one layer after the other over tokens in step order: the rows `where` (2, N) of `values` (M, I)."""
+        clips = LstmClips(self.options.cell_clip, self.options.projection_clip)
+        layers, states = [], []
+        for depth, directions in enumerate(zip(self.forward_layers, self.backward_layers, strict=True)):
+            if self.input_dropout.training and self.input_dropout.p:  # drops from the residual connection too
+                values, where = self.input_dropout(values if where is None else values[where]), None  # (2, N, I)
+            weights: list[LstmWeights] = [layer() for layer in directions]
+            after = LstmState(*(part[depth][:, order.order] for part in state))  # (2, B, P), (2, B, H)
+            if torch.is_grad_enabled():
+                tokens = values if where is None else values[where]  # (2, N, I)
+                pairs = zip(tokens.to(weights[0].input.dtype), weights, strict=True)
+                gates = torch.stack([linear(each, w.input, w.bias) for each, w in pairs])  # (2, N, 4H)
+                recurrent = DifferentiableProduct([each.recurrent for each in weights])
+                projections = [each.projection for each in weights if each.projection is not None]
+                projection = DifferentiableProduct(projections) if projections else None
+                outputs, after = self.kernel(gates, order.sizes, recurrent, projection, after, clips)
+            else:
+                products = layer_products(weights, max(order.sizes, default=0))
+                blocks = []
+                for gates, sizes in _input_products(products, values, where, order.sizes):
+                    block, after = self.kernel(gates, sizes, products.recurrent, products.projection, after, clips)
+                    blocks.append(block)
+                outputs = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)  # (2, N, P)
+            values = outputs + values if depth and self.options.use_skip_connections else outputs  # (2, N, P)
+            where = None
+            layers.append(values)
+            states.append(after)
+        hidden, cell = (torch.stack(parts)[:, :, order.inverse] for parts in zip(*states, strict=True))
+        return layers, LstmState(hidden, cell)
+
+
+def _input_products(
+    products: LayerProducts, values: Tensor, where: Optional[Tensor], sizes: list[int]
+) -> Iterator[tuple[Tensor, list[int]]]:
+    """Yield W x + b (2, tokens, 4H) of tokens in step order, and their `sizes`, without gradients.
+
+    The tokens are `values` (2, N, I), or the rows `where` (2, N) of `values` (M, I). Blocks have about
+    `TOKENS_PER_BLOCK` tokens, so memory does not grow with the text, and a word that occurs more than once in a block
+    is multiplied only once.
+    """
+    start, first = 0, 0
+    for step, end in enumerate([*accumulate(sizes)] or [0], 1):
+        if end - start >= TOKENS_PER_BLOCK or step >= len(sizes):
+            gates = None
+            for direction, multiply in enumerate(products.input):
+                if where is None:
+                    product, back = multiply(values[direction, start:end].to(products.dtype)), None  # (tokens, 4H)
+                else:
+                    words, back = where[direction, start:end].unique(return_inverse=True)  # (words,), (tokens,)
+                    product = multiply(values[words].to(products.dtype))  # (words, 4H)
+                if gates is None:
+                    gates = product.new_empty(len(products.input), end - start, product.size(1))
+                if back is None:
+                    gates[direction] = product
+                else:
+                    torch.index_select(product, 0, back, out=gates[direction])
+            assert gates is not None
+            yield gates, sizes[first:step]
+            start, first = end, step
+
+
+Seq2SeqEncoder.register("elmo_lstm", constructor="from_sizes")(ElmoLstm)
