@@ -136,7 +136,9 @@ def layer_products(layer: Sequence[LstmWeights], rows: int) -> LayerProducts:
         if any(others != versions for others, _ in kept.values()):
             kept.clear()
         # The products must not hold the weights themselves, or these would never be deleted.
-        detached = [LstmWeights(*(weight if weight is None else weight.detach() for weight in each)) for each in layer]
+        detached = [
+            each._replace(**{name: w.detach() for name, w in each._asdict().items() if w is not None}) for each in layer
+        ]
         kept[rows == 1] = versions, _layer_products(detached, rows, is_frozen=True)
     products: LayerProducts = kept[rows == 1][1]
     return products

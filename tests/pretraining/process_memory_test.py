@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 
-from elmo_plugin.lstm.products import runs_faster
+from elmo_plugin.lstm.products import _is_for_onednn
 from elmo_plugin.pretraining import language_model
 from elmo_plugin.pretraining.process_memory import PRIMITIVES, bound_primitive_cache, keep_freed_memory
 from elmo_plugin.pretraining.word_ids import WordIds
@@ -32,7 +32,7 @@ print(faults(), keep_freed_memory(), faults() and faults())
 
 MEET_SHAPES_TWICE = """
 import torch
-from elmo_plugin.lstm import product
+from elmo_plugin.lstm.products import product
 from elmo_plugin.pretraining.process_memory import PRIMITIVES, bound_primitive_cache
 
 bound_primitive_cache()
@@ -68,7 +68,7 @@ def test_other_systems_than_linux_have_no_mallopt(monkeypatch: pytest.MonkeyPatc
     assert not keep_freed_memory.__wrapped__()
 
 
-@pytest.mark.skipif(not runs_faster(torch.ones(1, 1)), reason="oneDNN computes no product here")
+@pytest.mark.skipif(not _is_for_onednn(torch.ones(1, 1)), reason="oneDNN computes no product here")
 def test_onednn_forgets_old_shapes() -> None:
     environment = {name: value for name, value in os.environ.items() if "PRIMITIVE_CACHE" not in name}
     done = subprocess.run(
