@@ -5,8 +5,7 @@ Import `flair_embeddings` by its full name, because it needs flair.
 
 from elmo_plugin.integrations.batch_embedder import BatchEmbedder
 from elmo_plugin.integrations.scikit_learn import ElmoVectorizer
-from elmo_plugin.integrations.spacy_architecture import elmo_v1
-from elmo_plugin.integrations.spacy_component import ElmoComponent
+from elmo_plugin.integrations.spacy_pipeline import ElmoComponent, elmo_v1
 
 __all__ = [
     "BatchEmbedder",

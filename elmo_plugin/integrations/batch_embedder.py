@@ -12,7 +12,7 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.common import at_least
 from elmo_plugin.embedding import Embedder, load, use_one_thread_in_a_fork
-from elmo_plugin.integrations.texts import Tokenize, pooling_named, side_by_side, tokenized, versions_of_files
+from elmo_plugin.integrations.shared import Tokenize, pooling_named, side_by_side, tokenized, versions_of_files
 
 Batch = MutableMapping[str, Any]
 """Columns of equal length, by their names."""

@@ -12,8 +12,7 @@ from flair.embeddings.base import register_embeddings
 
 from elmo_plugin.checkpoints import bilm_keys
 from elmo_plugin.embedding import load_by_keys
-from elmo_plugin.integrations.saved_bilm import bilm_to_bytes, load_bytes
-from elmo_plugin.integrations.texts import side_by_side
+from elmo_plugin.integrations.shared import bilm_to_bytes, load_bytes, side_by_side
 
 
 @final

@@ -7,7 +7,7 @@ from allennlp.common.checks import ConfigurationError
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from elmo_plugin.embedding import Embedder, load
-from elmo_plugin.integrations.texts import Texts, Tokenize, pooling_named, side_by_side, tokenized, versions_of_files
+from elmo_plugin.integrations.shared import Texts, Tokenize, pooling_named, side_by_side, tokenized, versions_of_files
 
 
 @final

@@ -29,6 +29,7 @@ for sys.argv in (["", "careless"], ["", *{SAMPLE}, "--every", "149"]):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("gcc") is None, reason="needs Linux and gcc")
 def test_a_sample_of_faults_changes_no_result_and_a_careless_job_fails() -> None:
     preloaded = f"from tests.faults.processes import run_preloaded; run_preloaded(['-c', {PROGRAM!r}])"

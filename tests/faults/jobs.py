@@ -5,17 +5,14 @@ import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
-from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import allennlp.__main__  # noqa: F401  (errors are short in the command only)
 from allennlp import commands
 from allennlp.common.plugins import import_plugins
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from elmo_plugin.checkpoints import Native, convert
 from elmo_plugin.embedding import corpus
@@ -43,8 +40,6 @@ class Job(NamedTuple):
     """Continues the job, or starts it again, after a fault."""
     before: Step = lambda: None
     """Makes what the job replaces."""
-    at_once: Optional[Step] = None
-    """Runs the processes of the job at once. `start` runs them one after the other, so that operations have numbers."""
 
 
 def command(*arguments: str) -> None:
@@ -119,7 +114,7 @@ def embedding(ending: str, processes: int = 1) -> Job:
         corpus.CHARACTERS_IN_WINDOW = 600
         command("embed-corpus", "../inputs/text", output, "--bilm", "../inputs/bilm", "--compress")
 
-    def start() -> None:
+    def start() -> None:  # one process after the other, so that operations have numbers
         statuses = [wait(fork(partial(embed, rank))) for rank in range(processes)]
         sys.exit(next((status for status in statuses if status), 0))
 
@@ -130,41 +125,7 @@ def embedding(ending: str, processes: int = 1) -> Job:
             if not ("exists already" in str(error.code) and Path(output).exists()):
                 raise
 
-    return Job(
-        inputs,
-        embed if processes == 1 else start,
-        again,
-        at_once=None if processes == 1 else partial(under_torchrun, embed, processes),
-    )
-
-
-def under_torchrun(work: Callable[[int], object], processes: int) -> None:
-    """Run processes as `torchrun --standalone --nproc-per-node N --max-restarts 3` does, but forked."""
-    launch = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=processes,
-        run_id="faults",
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        start_method="fork",
-        max_restarts=3,
-        monitor_interval=0.05,
-    )
-
-    def work_and_poll() -> None:
-        work(int(os.environ["RANK"]))
-        # The agent of a function tells its workers by an Event that they may end, and waits for ever for one that was
-        # killed in `wait`. torchrun starts commands and has no such Event.
-        Event.wait = _poll  # type: ignore[assignment]
-
-    elastic_launch(launch, work_and_poll)()
-
-
-def _poll(event: Event, timeout: Optional[float] = None) -> bool:
-    while not event.is_set():
-        time.sleep(0.02)
-    return True
+    return Job(inputs, embed if processes == 1 else start, again)
 
 
 def conversion(target: str, *options: str, replaces: bool = False) -> Job:

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,25 +64,19 @@ class Processes:
             self._control = _Control.from_buffer(mmap.mmap(file.fileno(), 0))
 
     def run(self, work: Callable[[], object], mode: int = 0, at: int = 0) -> Ended:
-        """Run `work`. Its operation `at`, counted from 1, fails as `mode` says."""
-        with self.started(work, mode, at) as (process, output):
-            status = wait(process)
-        kinds = [bytes(self._control.records[i].value).decode() for i in range(self._control.count)]
-        return Ended(status, output.read_text(encoding="utf-8", errors="replace"), kinds)
-
-    @contextmanager
-    def started(self, work: Callable[[], object], mode: int = 0, at: int = 0) -> Iterator[tuple[int, Path]]:
-        """Start `work` as the leader of a process group; give its number and the file of its output."""
+        """Run `work` as the leader of a process group. Its operation `at`, counted from 1, fails as `mode` says."""
         output = self._folder.with_name("output")
         self._control.folder = b""
         self._control.count, self._control.mode, self._control.at = 0, mode, at
         self._control.folder = str(self._folder).encode()
         process = fork(work, output)
         try:
-            yield process, output
+            status = wait(process)
         finally:
             kill_group(process)
             self._control.folder = b""
+        kinds = [bytes(self._control.records[i].value).decode() for i in range(self._control.count)]
+        return Ended(status, output.read_text(encoding="utf-8", errors="replace"), kinds)
 
 
 def fork(work: Callable[[], object], output: Path | None = None) -> int:

@@ -4,15 +4,11 @@ import io
 import json
 import mmap
 import os
-import random
 import re
 import shutil
-import signal
 import sys
 import tarfile
-import time
 from contextlib import suppress
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +17,7 @@ import lmdb
 import torch
 
 from tests.faults.jobs import Job, Step
-from tests.faults.processes import BROKEN, FAULTS, FULL, Ended, Processes, wait
+from tests.faults.processes import BROKEN, FAULTS, FULL, Ended, Processes
 from tests.pretraining_runs import differences
 
 State = dict[str, Any]
@@ -65,33 +61,6 @@ class Trials:
         elif not ended.status:
             problems.append("the job was not killed")
         return problems + self._continued()
-
-    def killed_at_random(self, draw: random.Random) -> tuple[int, list[str]]:
-        """Kill the job at a random moment, and its continuation too; return the number of kills and what is wrong.
-
-        Of processes under torchrun, one of them or all are killed.
-        """
-        seconds = self._seconds
-        self._reset()
-        kills, problems = 0, []
-        for step in (self.job.at_once or self.job.start, self.job.at_once or self.job.again):
-            with self.processes.started(step) as (process, _):
-                time.sleep(draw.uniform(0, seconds))
-                victim = draw.choice([process, *(workers(process) if self.job.at_once else [])])
-                with suppress(ProcessLookupError):  # its group does not exist yet, or it has ended
-                    (os.killpg if victim == process else os.kill)(victim, signal.SIGKILL)
-                status = wait(process)
-                kills += victim != process or status == -signal.SIGKILL
-            problems += self._incomplete()
-        return kills, problems + self._continued()
-
-    @cached_property
-    def _seconds(self) -> float:
-        """The time that the job takes."""
-        self._reset()
-        started = time.monotonic()
-        self._succeed(self.job.at_once or self.job.start)
-        return time.monotonic() - started
 
     def _reset(self) -> None:
         os.chdir(self.run.parent)
@@ -193,11 +162,3 @@ def content(name: str, data: bytes) -> Any:
             files = [member for member in archive if member.isfile()]
             return {file.name: content(file.name, archive.extractfile(file).read()) for file in files}  # type: ignore[union-attr]
     return data
-
-
-def workers(process: int) -> list[int]:
-    """Return the children of a process."""
-    try:
-        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-    except FileNotFoundError:
-        return []

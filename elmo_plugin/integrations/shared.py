@@ -1,14 +1,16 @@
-"""What the integrations share: texts in, and one vector per token or per text out."""
+"""What the integrations share: texts in, one vector per token or per text out, and biLMs inside of other files."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Optional, Union
 
 import numpy as np
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.embedding import Embedder, maximum, mean
+from elmo_plugin.checkpoints import Checkpoint, Native, WordIds
+from elmo_plugin.embedding import Embedder, load, maximum, mean
 from elmo_plugin.text import SpacyBlankTokenizer
 
 Texts = Sequence[Union[str, Sequence[str]]]
@@ -16,6 +18,7 @@ Tokenize = Callable[[str], Sequence[str]]
 
 POOLINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"mean": mean, "max": maximum}
 """The functions that pool the vectors of a text's tokens into one vector."""
+FILE = "bilm.safetensors"
 
 
 def versions_of_files(bilm: str) -> list[tuple[str, int, int]]:
@@ -64,3 +67,21 @@ def tokenized(texts: Iterable[object], tokenizer: Optional[Tokenize] = None) -> 
 @cache
 def _spacys_rules() -> SpacyBlankTokenizer:
     return SpacyBlankTokenizer()
+
+
+def bilm_to_bytes(embedder: Embedder) -> bytes:
+    """Return an embedder's biLM, with the vocabulary if it reads words, as the content of a `native` file."""
+    bilm, word_id = embedder.elmo.bilm, embedder.word_id
+    vocabulary = word_id.words if isinstance(word_id, WordIds) else None
+    with TemporaryDirectory() as folder:
+        Native().write(Checkpoint(bilm.options, bilm.state_dict(), vocabulary=vocabulary), Path(folder, FILE))
+        return Path(folder, FILE).read_bytes()
+
+
+def load_bytes(content: bytes, source: str, mix: str, precision: str, initial_state: Optional[str]) -> Embedder:
+    """Load what `bilm_to_bytes` returned, as `load` does. `source` names the biLM in error messages."""
+    with TemporaryDirectory() as folder:
+        Path(folder, FILE).write_bytes(content)
+        embedder = load(Path(folder, FILE), mix, precision, initial_state=initial_state)
+    embedder.elmo.bilm.source = source
+    return embedder
