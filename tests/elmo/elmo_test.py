@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 import torch
+from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from torch.nn.functional import cosine_similarity
 
-from elmo_plugin.bilm import CarriedState, WarmState
+from elmo_plugin.bilm import WarmState
 from elmo_plugin.elmo import AverageMix, ConcatenateMix, Elmo, LastMix, LayerMix, ScalarMix
 from elmo_plugin.text import batch_to_ids
-from tests.elmo.small_elmo import IDS, MASK, own, sentences_run
-from tests.oracles import SENTENCES, reference_elmo, reference_layers, reference_parameters
+from tests.elmo.small_elmo import IDS, MASK, RANDOM, own, sentences_run
+from tests.oracles import SENTENCES, options, reference_elmo, reference_layers, reference_parameters
 from tests.task_oracles import D, L, bilm_files, build_elmo, random_elmo, small_bilm, warm_bilm
 
 
@@ -22,7 +23,9 @@ def three_mixes() -> list[LayerMix]:
 def test_each_output_is_its_own_mix_of_the_layers_without_the_boundaries() -> None:
     elmo = own(*three_mixes())
     layers, bounded = elmo.layers(IDS)  # (L, B, T + 2, D)
+    runs = sentences_run(elmo)
     found = elmo(IDS)
+    assert runs == [4]
     assert torch.equal(found.mask, MASK) and bounded.sum(dim=1).tolist() == [6, 8, 2, 3]
     average, last, _ = found.representations
     for row, length in enumerate(MASK.sum(dim=1)):
@@ -31,19 +34,13 @@ def test_each_output_is_its_own_mix_of_the_layers_without_the_boundaries() -> No
     assert not any(values[~MASK].any() for values in found.representations)
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_the_bilm_runs_once_for_any_number_of_outputs(count: int) -> None:
-    elmo = random_elmo(num_output_representations=count)
-    runs = sentences_run(elmo)
-    assert len(elmo(IDS).representations) == count and runs == [len(IDS)]
-    assert len({id(mix) for mix in elmo.mixes}) == count
-
-
 def test_it_equals_allennlps_elmo_on_the_same_files(tmp_path: Path) -> None:
     wanted = reference_elmo(tmp_path, small_bilm())(IDS)
     found = own()(IDS)
     torch.testing.assert_close(found.representations[0], wanted["elmo_representations"][0], atol=1e-5, rtol=0)
     assert torch.equal(found.mask, wanted["mask"])
+    layers = reference_layers(reference_elmo(tmp_path, small_bilm()), IDS)
+    torch.testing.assert_close(own().layers(IDS)[0], layers, atol=1e-5, rtol=0)
 
 
 def train_steps(elmo: Elmo, optimizer: torch.optim.Optimizer, steps: int = 3) -> None:
@@ -60,21 +57,6 @@ def test_a_frozen_bilm_gets_no_gradient_and_keeps_every_bit() -> None:
     assert all(parameter.grad is None and not parameter.requires_grad for parameter in elmo.bilm.parameters())
     for name, value in elmo.state_dict().items():
         assert torch.equal(value, before[name]) == name.startswith("bilm."), name
-
-
-@pytest.mark.parametrize("requires_grad", [False, True])
-def test_a_frozen_bilm_runs_without_gradients(requires_grad: bool) -> None:
-    elmo = own(requires_grad=requires_grad)
-    seen: list[bool] = []
-    elmo.bilm.register_forward_hook(lambda *_: seen.append(torch.is_grad_enabled()))
-    assert elmo(IDS).representations[0].requires_grad and seen == [requires_grad]
-
-
-def test_requires_grad_trains_every_parameter_of_the_bilm() -> None:
-    elmo = own(requires_grad=True)
-    before = copy.deepcopy(elmo.bilm.state_dict())
-    train_steps(elmo, torch.optim.SGD(elmo.parameters(), lr=0.1), steps=1)
-    assert not [name for name, value in elmo.bilm.named_parameters() if torch.equal(value, before[name])]
 
 
 def test_requires_grad_gives_allennlps_gradients(tmp_path: Path) -> None:
@@ -168,28 +150,15 @@ def test_bfloat16_is_close_at_each_layer_and_returned_as_float32() -> None:
         similarity = cosine_similarity(layer[mask], approximate[mask], dim=-1)  # (tokens,)
         assert similarity.min() > 0.999
         assert not torch.equal(layer, approximate)
-
-
-@pytest.mark.usefixtures("native_bfloat16")
-def test_bfloat16_works_from_every_initial_state() -> None:
-    warm = own(bilm=warm_bilm(), initial_state=WarmState(), precision="bfloat16")
-    carried = own(initial_state=CarriedState(), precision="bfloat16")
-    for elmo in (warm, carried):
-        assert all(elmo(IDS).representations[0].isfinite().all() for _ in range(2))
+    assert torch.equal(own(precision="auto").layers(IDS)[0], close)
 
 
 @pytest.mark.usefixtures("emulated_bfloat16")
-@pytest.mark.parametrize("precision", ["bfloat16", "auto"])
-def test_on_a_processor_that_emulates_bfloat16_it_computes_in_float32(precision: str) -> None:
-    elmo = own(precision=precision)
-    assert {parameter.dtype for parameter in elmo.bilm.parameters()} == {torch.float32}
-    assert torch.equal(elmo(IDS).representations[0], own()(IDS).representations[0])
-
-
-@pytest.mark.usefixtures("native_bfloat16")
-def test_auto_is_bfloat16_where_it_is_native() -> None:
-    auto, half = own(precision="auto"), own(precision="bfloat16")
-    assert torch.equal(auto(IDS).representations[0], half(IDS).representations[0])
+def test_on_a_processor_that_emulates_bfloat16_it_computes_in_float32() -> None:
+    for precision in ("bfloat16", "auto"):
+        elmo = own(precision=precision)
+        assert {parameter.dtype for parameter in elmo.bilm.parameters()} == {torch.float32}
+        assert torch.equal(elmo(IDS).representations[0], own()(IDS).representations[0])
 
 
 @pytest.mark.usefixtures("emulated_bfloat16")
@@ -231,25 +200,8 @@ def test_warm_without_a_warm_state_is_an_error_when_it_is_built(tmp_path: Path) 
         build_elmo(**files, initial_state="warm")
 
 
-def test_layers_equal_allennlps(tmp_path: Path) -> None:
-    layers, _ = own().layers(IDS)
-    wanted = reference_layers(reference_elmo(tmp_path, small_bilm()), IDS)
-    torch.testing.assert_close(layers, wanted, atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {},
-        {"mix": "learned_function"},
-        {"mix": "average", "projection_dim": 3},
-        {"mix": "average"},
-        {"mix": "last"},
-        {"mix": "concatenate"},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("keys", [{}, {"mix": "learned_function"}, {"mix": "average", "projection_dim": 3}], ids=str)
 def test_a_model_may_be_converted_to_another_number_type(dtype: torch.dtype, keys: dict[str, Any]) -> None:
     elmo = random_elmo(dropout=0.0, **keys)
     wanted = elmo(IDS).representations[0]
@@ -275,3 +227,80 @@ def test_the_dropout_of_pretraining_is_off_in_a_task() -> None:
     bilm.lstm.input_dropout.p = 0.5
     elmo = own(bilm=bilm).train()
     assert torch.equal(elmo(IDS).representations[0], elmo(IDS).representations[0])
+
+
+def test_random_weights_depend_only_on_the_seed_and_leave_the_global_generator_alone() -> None:
+    before = torch.get_rng_state()
+    one, same, other, zero = (random_elmo(bilm={**RANDOM, "seed": seed}) for seed in (1, 1, 2, 0))
+    default = random_elmo(bilm={"options": options().to_dict()})
+    assert torch.equal(before, torch.get_rng_state())
+    for name, value in one.bilm.named_parameters():
+        assert torch.equal(value, same.bilm.get_parameter(name))
+        assert torch.equal(default.bilm.get_parameter(name), zero.bilm.get_parameter(name))
+        if "bias" not in name:
+            assert not torch.equal(value, other.bilm.get_parameter(name)), name
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        "average",
+        {"type": "scalar", "initial_scalar_parameters": [0, 0, 1], "trainable": False},
+        {"type": "concatenate"},
+    ],
+)
+def test_a_mix_in_a_config_is_built_for_the_sizes_of_the_bilm(mix: Any) -> None:
+    built = random_elmo(mix=mix).mixes[0]
+    assert (built.num_elmo_layers, built.layer_dim) == (L, D)
+
+
+@pytest.mark.parametrize(
+    ("keys", "named", "facts"),
+    [
+        ({"precision": "float16"}, "precision", ["float32", "bfloat16", "auto", "got 'float16'\n"]),
+        ({"initial_state": "cold"}, "initial_state", ["zero", "warm", "carried", "cold"]),
+        ({"kernel": "quick"}, "kernel", ["auto", "packed", "reference", "'quick'"]),
+        ({"mix": "mean"}, "mix", ["average", "mean"]),
+        ({"precision": "bfloat16", "requires_grad": True}, "precision", ["'requires_grad'", "got 'bfloat16'"]),
+        # a biLM is described once
+        ({"options_file": "somewhere"}, "bilm", ["'options_file'", "'weight_file'"]),
+        ({"weight_file": "somewhere"}, "bilm", ["'options_file'", "'weight_file'"]),
+        # and by keys that belong together
+        ({"bilm": {}}, "bilm", ["[]"]),
+        ({"bilm": {"seed": 1}}, "bilm", ["['seed']"]),
+        ({"bilm": {"pretrained": "x", "seed": 1}}, "bilm", ["['pretrained', 'seed']"]),
+        ({"bilm": {"pretraned": "x"}}, "bilm", ["['pretraned']"]),
+        ({"bilm": {"options": {}, "seed": 1}}, "bilm.options", ["'lstm'"]),
+        # so is a mix
+        ({"mix": "scalar", "do_layer_norm": True}, "mix", ["'do_layer_norm'", "'scalar_mix_parameters'"]),
+        ({"mix": "scalar", "scalar_mix_parameters": [0, 0, 0]}, "mix", ["'do_layer_norm'", "'scalar_mix_parameters'"]),
+        ({"scalar_mix_parameters": [1.0, 2.0]}, "scalar_mix_parameters", ["expected 3 numbers, got 2"]),
+        ({"drop_out": 0.1}, "drop_out", []),
+    ],
+)
+def test_a_wrong_key_is_an_error_that_names_it(keys: dict[str, Any], named: str, facts: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        random_elmo(**keys)
+    message = f"{caught.value}\n"
+    assert message.startswith(f"'{named}': ") and all(fact in message for fact in facts), message
+
+
+def test_params_are_not_changed() -> None:
+    bilm = {"options": options().to_dict(), "seed": 4}
+    Elmo.from_params(Params({"bilm": bilm}))
+    assert bilm == {"options": options().to_dict(), "seed": 4}
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_contextualizer_has_dropout_only_if_it_is_fine_tuned(requires_grad: bool, tmp_path: Path) -> None:
+    sizes = options()
+    width = sizes.lstm.projection_dim
+    body = {"type": "gated-cnn-encoder", "input_dim": width, "layers": [[[4, width]]], "dropout": 0.5}
+    bilm = {"options": {**sizes.to_dict(), "contextualizer": body}}
+    cache = None if requires_grad else str(tmp_path / "cache")
+    elmo = random_elmo(bilm=bilm, mix=None, requires_grad=requires_grad, sentence_cache=cache).train()
+    in_training = [elmo(IDS).representations[0].detach() for _ in range(2)]
+    elmo.sentence_cache = None
+    in_evaluation = elmo.eval()(IDS).representations[0].detach()
+    for one in in_training:
+        assert torch.equal(one, in_evaluation) is not requires_grad

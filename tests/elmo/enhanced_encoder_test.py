@@ -100,14 +100,6 @@ def test_it_concatenates_elmo_before_and_after_the_encoder(layers_at: str, at_in
     assert encoder.get_output_dim() == wanted.size(-1) == 12 + D * at_output
 
 
-def test_the_encoder_may_read_elmo_alone() -> None:
-    encoder = enhanced(lstm(D), input_mix=mix(INPUT_WEIGHTS), output_mix=None)
-    layers, _ = random_parts()
-    hidden = encoder.encoder(by_hand(INPUT_WEIGHTS, layers), MASK)
-    torch.testing.assert_close(encoder(torch.cat(list(layers), dim=-1), MASK), hidden)
-    assert encoder.get_input_dim() == L * D
-
-
 def test_a_missing_mix_is_scalar_and_null_omits_it() -> None:
     both, neither = enhanced(lstm(X + D)), enhanced(lstm(X), input_mix=None, output_mix=None)
     assert isinstance(both.input_mix, ScalarMix) and isinstance(both.output_mix, ScalarMix)
@@ -239,14 +231,12 @@ def sizes_of(encoder: ElmoEnhancedEncoder) -> tuple[int, int]:
     return encoder.num_elmo_layers, encoder.layer_dim
 
 
-@pytest.mark.parametrize("form", ["string", "pretrained", "pair", "options", "options and seed", "bundled"])
+@pytest.mark.parametrize("form", ["string", "pair", "options and seed", "bundled"])
 def test_the_sizes_come_from_the_bilm(form: str, tmp_path: Path) -> None:
     files = bilm_files(tmp_path / "bilm")
     blocks: dict[str, Any] = {
         "string": files["weight_file"],
-        "pretrained": {"pretrained": str(tmp_path / "bilm")},
         "pair": files,
-        "options": {"options": options().to_dict()},
         "options and seed": {"options": options().to_dict(), "seed": 4},
         "bundled": "english-tiny",
     }
