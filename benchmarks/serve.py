@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import random
 import re
 import signal
@@ -13,6 +14,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from http.client import HTTPConnection, HTTPException
+from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, Optional
 
@@ -199,6 +201,11 @@ class Server:
         """Return the MiB that the process has in memory, or with `VmHWM` the most that it had."""
         return status(name, self.process.pid) / MIB
 
+    def processor_seconds(self) -> float:
+        """Return the processor time of the process, which other programs on the machine hardly change."""
+        ticks = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
     def stop(self) -> int:
         """Send SIGTERM, and return the exit code."""
         self.process.terminate()
@@ -298,11 +305,13 @@ def measure(args: argparse.Namespace) -> tuple[Table, bool]:
     server = Server(args.model)
     load = Load(server.port)
     memory = [server.memory()]
+    before = server.processor_seconds()
     try:
         for quarter in range(QUARTERS):
             under_load(load, right, args.requests // QUARTERS, args.clients, str(quarter))
             memory.append(server.memory())
         seconds, n_requests, duration = sorted(load.seconds), sum(load.statuses.values()), load.duration
+        processor_seconds = server.processor_seconds() - before
         more = crowd(server, load, right, args.connections)
         peak = server.memory("VmHWM")
         code, stopping = stop_under_load(server, load, right, args.clients)
@@ -311,6 +320,7 @@ def measure(args: argparse.Namespace) -> tuple[Table, bool]:
     rows = [
         ["requests", f"{n_requests:,}"],
         ["requests/s", f"{n_requests / duration:.1f}"],
+        ["requests per second of the server's processor time", f"{n_requests / processor_seconds:.1f}"],
         ["a right request, median and 99th percentile", f"{_at(seconds, 0.5)} and {_at(seconds, 0.99)} ms"],
         *([f"status, {name}", f"{count:,}"] for name, count in sorted(load.statuses.items())),
         ["wrong answers", f"{len(load.wrong):,}"],

@@ -130,7 +130,7 @@ class Guard:
         finally:
             state.in_progress -= 1
             seconds = perf_counter() - start
-            LOG.info('"%s %s" %d, %.3f s', scope["method"], scope["path"], status, seconds)
+            LOG.info("%s %.200r %d, %.3f s", scope["method"], scope["path"], status, seconds)  # %r: one line
             state.observe(scope["path"], status, seconds)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -190,10 +190,12 @@ def test_limits_are_named_numbers() -> None:
             read_limits([wrong])
 
 
-def test_each_request_writes_a_line_without_its_sentences(small: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_request_writes_one_line_without_its_sentences(small: Client, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "elmo_plugin.serving"):
         small.get("/?sentence=secret")
+        small.get("/%0Aforged")
         small.post("/tag", {"sentences": ["secret", 5]})
-        while '"POST /tag" 422' not in caplog.text:  # it is written when the answer has been sent
+        while "POST '/tag' 422" not in caplog.text:  # it is written when the answer has been sent
             time.sleep(0.01)
-    assert '"GET /" 200' in caplog.text and "secret" not in caplog.text
+    assert "GET '/' 200" in caplog.text and "secret" not in caplog.text
+    assert len(caplog.text.splitlines()) == 3

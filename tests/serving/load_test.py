@@ -13,7 +13,9 @@ def test_all_answers_under_load_are_right(
     tagger: ServedModel, tagger_client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     process = SimpleNamespace(kill=lambda: None)
+    times = iter(range(9))
     server = SimpleNamespace(port=tagger_client.port, memory=lambda name="": 1.0, process=process, log=[])
+    server.processor_seconds = times.__next__
     monkeypatch.setattr(serve, "Server", lambda name: server)
     monkeypatch.setattr(serve, "load_served", lambda name: tagger)
     monkeypatch.setattr(serve, "crowd", lambda *_: [])  # it waits for the limit of seconds
