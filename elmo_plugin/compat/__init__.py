@@ -44,6 +44,7 @@ from elmo_plugin.compat.libraries import (  # noqa: E402
     silence_noise,
     trust_numpy_scalars,
 )
+from elmo_plugin.compat.metrics import check_validation_metrics  # noqa: E402
 from elmo_plugin.compat.patching import replace_once  # noqa: E402
 from elmo_plugin.compat.workers import repair_workers  # noqa: E402
 
@@ -69,6 +70,7 @@ def apply_repairs() -> None:
     check_overrides()
     suggest_names()
     repair_pretrained_modules()
+    check_validation_metrics()
     keep_weights_of_bilms()
     warn_of_regexes_without_parameters()
     print_metrics_of_evaluate()

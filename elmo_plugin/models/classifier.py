@@ -179,6 +179,10 @@ class ElmoClassifier(Model):
         ]
         return output_dict
 
+    def metric_names(self) -> list[str]:
+        """Return the names of all metrics."""
+        return [*self.get_metrics()]
+
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
         """Return the accuracy and the F1 averaged over the labels."""
         # FBetaMeasure raises an error before its first batch.

@@ -144,6 +144,9 @@ def _fitting_keys(labels: set[str]) -> str:
     )
 
 
+SCORES = ("precision", "recall", "f1-measure")
+
+
 class SpanF1(Metric):
     """Precision, recall and F1 of spans, over all processes of a distributed run.
 
@@ -191,11 +194,15 @@ class SpanF1(Metric):
         metrics = {}
         for name, each in counts.items():
             scores = SpanBasedF1Measure._compute_metrics(*each)
-            for key, score in zip(("precision", "recall", "f1-measure"), scores, strict=True):
+            for key, score in zip(SCORES, scores, strict=True):
                 metrics[f"{key}-{name}"] = score
         if reset:
             self.reset()
         return metrics
+
+    def names(self) -> list[str]:
+        """Return the names of all scores that `get_metric` may return."""
+        return [f"{key}-{name}" for name in (*self.types, "overall") for key in SCORES]
 
     def reset(self) -> None:
         """Set all counts to zero."""

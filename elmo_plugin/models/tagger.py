@@ -186,6 +186,11 @@ class ElmoTagger(Model):
             metrics.update({key: value for key, value in spans.items() if self.verbose_metrics or "overall" in key})
         return metrics
 
+    def metric_names(self) -> list[str]:
+        """Return the names of all metrics, including those of labels that are not counted yet."""
+        per_label = [name for name in self.span_f1.names() if self.verbose_metrics] if self.span_f1 else []
+        return [*dict.fromkeys([*self.get_metrics(), *per_label])]
+
     def _decode(self, logits: Tensor, mask: BoolTensor) -> list[list[int]]:
         if self.crf is not None:
             best: list[Any] = self.crf.viterbi_tags(logits, mask)

@@ -174,6 +174,10 @@ class BidirectionalLanguageModel(Model):
             metrics = {name: metrics[name] for name in ("perplexity",) if name in metrics}
         return {**metrics, **self.throughput.get_metric(reset)} if self.training else metrics
 
+    def metric_names(self) -> list[str]:
+        """Return the names of the metrics of a validation."""
+        return ["perplexity", "forward_perplexity", "backward_perplexity", "oov_rate", "n_tokens"]
+
     def training_state(self) -> dict[str, Any]:
         """Return what training carries from batch to batch besides the weights: the LSTM states and the counts."""
         state = [part.cpu() for part in self.carried[True]] if True in self.carried else None
