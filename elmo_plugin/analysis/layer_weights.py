@@ -1,18 +1,14 @@
 """Read the layer weights that a run learned: softmax(w) of each scalar mix (ELMo §3.2; figure 2 of the paper)."""
 
 import re
-import tarfile
-import zlib
 from collections.abc import Mapping
-from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.analysis.runs import CONFIG, read_object
-from elmo_plugin.checkpoints import read_weights
+from elmo_plugin.checkpoints import read_weights, unpacked
 
 LAYER_WEIGHTS = "layer_weights.json"
 PLACES = ("input", "output")
@@ -40,13 +36,8 @@ def layer_weights(folder: Path) -> Optional[dict[str, LearnedMix]]:
     if best.exists():
         weights = read_weights(best, best.name)
     elif archive.exists():
-        try:
-            with tarfile.open(archive, "r:gz") as members:
-                member = members.extractfile("weights.th")
-                content = member.read() if member else b""
-        except (tarfile.TarError, OSError, EOFError, KeyError, zlib.error) as error:
-            raise ConfigurationError(f"{archive.name}: expected an archive with a weights.th, got {error}") from error
-        weights = read_weights(BytesIO(content), f"{archive.name}!weights.th")
+        with unpacked(archive, archive.name) as inside:
+            weights = read_weights(inside / "weights.th", f"{archive.name}/weights.th")
     else:
         return None
     return learned_mixes(weights, read_object(folder / CONFIG)["model"])

@@ -33,8 +33,8 @@ from elmo_plugin.checkpoints.resolve import (
     find_checkpoint,
     resolve_bilm,
 )
-from elmo_plugin.checkpoints.untrusted import read_weights
-from elmo_plugin.checkpoints.vocabulary import WordIds, in_order_of, read_words
+from elmo_plugin.checkpoints.untrusted import read_weights, unpacked
+from elmo_plugin.checkpoints.vocabulary import WordLookup, in_order_of, read_words
 
 __all__ = [
     "BILM",
@@ -51,7 +51,7 @@ __all__ = [
     "Native",
     "SavedMix",
     "SavedSoftmax",
-    "WordIds",
+    "WordLookup",
     "allennlp_checkpoint",
     "allennlp_elmo",
     "archived_checkpoint",
@@ -71,5 +71,6 @@ __all__ = [
     "read_words",
     "resolve_bilm",
     "save_bilm",
+    "unpacked",
     "write_checkpoint",
 ]

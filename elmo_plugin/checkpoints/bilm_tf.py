@@ -111,20 +111,13 @@ class BilmTf(CheckpointFormat):
                 "use many-langs or native"
             )
         target = Path(folder)
-        for name in VOCABULARIES:
-            if not (target / name).exists():
-                continue
-            if checkpoint.vocabulary is None:
-                raise ConfigurationError(
-                    f"'{target}': expected no {name}, because the biLM to write has no vocabulary; delete it or name "
-                    "another folder"
-                )
-            is_kept_and_read = name != VOCABULARY and checkpoint.options.reads_words
-            if is_kept_and_read and read_words(target / name, str(target / name)) != checkpoint.vocabulary:
-                raise ConfigurationError(
-                    f"'{target}': expected the words of the biLM to write in {name}, got others; delete it or name "
-                    "another folder"
-                )
+        written = VOCABULARY if checkpoint.vocabulary is not None else None
+        others = [name for name in VOCABULARIES if name != written and (target / name).exists()]
+        if others:
+            raise ConfigurationError(
+                f"'{target}': expected no {others[0]}, which would be read as the vocabulary of this biLM; delete it "
+                "or name another folder"
+            )
         weights = BytesIO()  # on a full disk, HDF5 could not even close a file
         with h5py.File(weights, "w") as file:
             for name, value in write_tensors(bilm_tf_map(checkpoint.options), checkpoint.state_dict):
@@ -187,11 +180,10 @@ def _with_vocabulary_beside(weights: str, checkpoint: Checkpoint) -> Checkpoint:
     paths = [path for path in (Path(weights).parent / name for name in names) if path.exists()]
     if not paths:
         return checkpoint
-    words = read_words(paths[0], str(paths[0]))
-    for other in paths[1:] if checkpoint.options.reads_words else []:
-        if read_words(other, str(other)) != words:
-            raise ConfigurationError(f"'{paths[0]}' and '{other}' differ; keep the one that the biLM was trained with")
-    return with_vocabulary(checkpoint, words, str(paths[0]))
+    if len(paths) > 1 and checkpoint.options.reads_words:
+        names = " and ".join(f"'{path}'" for path in paths)
+        raise ConfigurationError(f"expected one vocabulary, got {names}; keep the one that the biLM was trained with")
+    return with_vocabulary(checkpoint, read_words(paths[0], str(paths[0])), str(paths[0]))
 
 
 def _datasets(file: h5py.File) -> dict[str, h5py.Dataset]:

@@ -39,7 +39,7 @@ class Native(CheckpointFormat):
     - `format` and `version`
     - `options`, and `softmax`, its block of the config, as JSON
     - `vocabulary`, one word per line
-    - `about`: texts for readers, such as a licence, as JSON
+    - `about`: texts for readers, such as a licence, as JSON, which other programs may add
     - `sums`: the CRC-32 of each text and tensor, as JSON
 
     Registered as a `CheckpointFormat` with name `native`.
@@ -84,13 +84,7 @@ class Native(CheckpointFormat):
         with _opened(path) as file:
             return _read_metadata(file.metadata() or {}, path).options
 
-    def write(
-        self,
-        checkpoint: Checkpoint,
-        path: "PathLike[str]",
-        dtype: torch.dtype = torch.float32,
-        metadata: Optional[Mapping[str, str]] = None,
-    ) -> None:
+    def write(self, checkpoint: Checkpoint, path: "PathLike[str]", dtype: torch.dtype = torch.float32) -> None:
         """Write a checkpoint into one file. An existing file is replaced atomically.
 
         # Parameters
@@ -100,8 +94,6 @@ class Native(CheckpointFormat):
             Ends with `.safetensors`.
         dtype : `torch.dtype`
             `torch.float16` and `torch.bfloat16` halve the size of the file, which is read as float32 again.
-        metadata : `Optional[Mapping[str, str]]`
-            Texts for readers, such as a licence, stored as `about`.
 
         Raises `ConfigurationError` if the file cannot be written.
         """
@@ -115,8 +107,6 @@ class Native(CheckpointFormat):
         texts = {"options": json.dumps(checkpoint.options.to_dict())}
         if softmax is not None:
             texts["softmax"] = json.dumps(softmax.config)
-        if metadata:
-            texts["about"] = json.dumps(dict(metadata))
         if checkpoint.vocabulary is not None:
             texts["vocabulary"] = "\n".join(checkpoint.vocabulary)
         sums = {key: zlib.crc32(text.encode()) for key, text in texts.items()}

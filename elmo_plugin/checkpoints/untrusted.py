@@ -15,7 +15,7 @@ from io import SEEK_END, BufferedReader, FileIO, UnsupportedOperation
 from pathlib import Path
 from tarfile import TarInfo
 from tempfile import TemporaryDirectory
-from typing import IO, Any, BinaryIO, Union
+from typing import IO, Any
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -61,8 +61,6 @@ OPCODES = re.compile(
     "LONG1|BINFLOAT|NONE|NEWTRUE|NEWFALSE|(LONG_)?BIN(PUT|GET)|GLOBAL|REDUCE|BUILD|BINPERSID"
 )
 """The instructions that `torch.save` writes for a state dict."""
-
-Source = Union[Path, BinaryIO]
 
 
 def check_unpacked(unpacked: int, archive: Path, name: str) -> None:
@@ -207,14 +205,14 @@ def is_torch_zip(path: Path) -> bool:
         return False
 
 
-def read_weights(source: Source, name: str) -> dict[str, Any]:
+def read_weights(path: Path, name: str) -> dict[str, Any]:
     """Read the state dict in a PyTorch file, which errors call `name`. No code in it runs.
 
-    The tensors of a path are memory-mapped, unless the file is of before PyTorch 1.6, which cannot be mapped. Raises
+    The tensors are memory-mapped, unless the file is of before PyTorch 1.6, which cannot be mapped. Raises
     `ConfigurationError` if the file holds no state dict, or anything but tensors and plain values.
     """
     try:
-        with FileWithoutNumber(source) if isinstance(source, Path) else _at_start(source) as stream:
+        with FileWithoutNumber(path) as stream:
             is_zip = stream.read(4) == b"PK\x03\x04"  # as torch decides
             stream.seek(0)
             if is_zip:
@@ -223,10 +221,8 @@ def read_weights(source: Source, name: str) -> dict[str, Any]:
                 for _ in range(LEGACY_PICKLES):
                     _check_pickle(stream)
             stream.seek(0)
-            readable: Any = source if is_zip else stream
-            weights = torch.load(
-                readable, map_location="cpu", weights_only=True, mmap=is_zip and isinstance(source, Path)
-            )
+            readable: Any = path if is_zip else stream
+            weights = torch.load(readable, map_location="cpu", weights_only=True, mmap=is_zip)
             size = stream.seek(0, SEEK_END)
         if not isinstance(weights, dict) or not all(isinstance(key, str) for key in weights):
             raise TypeError(f"expected a state dict, got {type(weights).__name__}")
@@ -262,12 +258,6 @@ class FileWithoutNumber(BufferedReader):
     def fileno(self) -> int:
         """Raise an error."""
         raise UnsupportedOperation("fileno")
-
-
-@contextmanager
-def _at_start(stream: BinaryIO) -> Iterator[BinaryIO]:
-    stream.seek(0)
-    yield stream
 
 
 def _check_zip(stream: IO[bytes]) -> None:

@@ -40,12 +40,12 @@ def write_words(words: Iterable[str], path: Path) -> None:
         partial.write_bytes("".join(f"{word}\n" for word in words).encode())
 
 
-class WordIds:
+class WordLookup:
     """Look up the ids of words. The first line of the vocabulary has id 1; of a repeated word the last line counts.
 
     bilm-tf's `Vocabulary` in `data.py` does the same, but masks unknown words if the file has no `<UNK>`.
 
-    >>> word_id = WordIds(["<S>", "</S>", "<UNK>", "cat"], "my_bilm")
+    >>> word_id = WordLookup(["<S>", "</S>", "<UNK>", "cat"], "my_bilm")
     >>> word_id("cat"), word_id("dog")
     (4, 3)
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from elmo_plugin.bilm import CharacterLevelEncoder, InitialState, identity
 from elmo_plugin.checkpoints import (
     Location,
-    WordIds,
+    WordLookup,
     allennlp_elmo,
     build_bilm,
     bundled_folder,
@@ -119,7 +119,7 @@ class Embedder:
     def identity(self) -> dict[str, Any]:
         """Return everything that the arrays depend on except the sentences, as JSON values."""
         mix = self.elmo.mixes[0]
-        words = self.word_id.words if isinstance(self.word_id, WordIds) else []
+        words = self.word_id.words if isinstance(self.word_id, WordLookup) else []
         return {
             **identity(self.elmo.bilm, self.elmo.initial_state),
             "vocabulary": blake2b(json.dumps(words).encode(), digest_size=16).hexdigest(),
@@ -217,7 +217,7 @@ def load_by_keys(
     mixed = MIXES[name](model.options.num_layers, model.options.layer_dim)
     model.requires_grad_(False).set_precision(precision)
     elmo = Elmo.from_parts(model, [mixed], dropout=0.0, initial_state=state)
-    word_id = None if checkpoint.vocabulary is None else WordIds(checkpoint.vocabulary, model.source)
+    word_id = None if checkpoint.vocabulary is None else WordLookup(checkpoint.vocabulary, model.source)
     return Embedder(elmo.to(where), word_id, layers_apart=name == "all")
 
 

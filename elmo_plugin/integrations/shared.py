@@ -9,7 +9,7 @@ from typing import Optional, Union
 import numpy as np
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.checkpoints import Checkpoint, Native, WordIds
+from elmo_plugin.checkpoints import Checkpoint, Native, WordLookup
 from elmo_plugin.embedding import Embedder, load, maximum, mean
 from elmo_plugin.text import SpacyBlankTokenizer
 
@@ -72,7 +72,7 @@ def _spacys_rules() -> SpacyBlankTokenizer:
 def bilm_to_bytes(embedder: Embedder) -> bytes:
     """Return an embedder's biLM, with the vocabulary if it reads words, as the content of a `native` file."""
     bilm, word_id = embedder.elmo.bilm, embedder.word_id
-    vocabulary = word_id.words if isinstance(word_id, WordIds) else None
+    vocabulary = word_id.words if isinstance(word_id, WordLookup) else None
     with TemporaryDirectory() as folder:
         Native().write(Checkpoint(bilm.options, bilm.state_dict(), vocabulary=vocabulary), Path(folder, FILE))
         return Path(folder, FILE).read_bytes()

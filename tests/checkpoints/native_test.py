@@ -45,14 +45,13 @@ def change(path: Path, metadata: Optional[dict[str, Optional[str]]] = None, **te
 
 def test_the_file_is_one_that_any_safetensors_reader_understands(tmp_path: Path) -> None:
     checkpoint, path = pretrained(), tmp_path / "one.safetensors"
-    Native().write(checkpoint, path, metadata={"licence": "CC BY 4.0, ©"})
+    Native().write(checkpoint, path)
     metadata = metadata_of(path)
     assert (metadata["format"], metadata["version"]) == ("elmo_plugin", "1")
-    read = {key: json.loads(metadata[key]) for key in ("options", "softmax", "about")}
+    read = {key: json.loads(metadata[key]) for key in ("options", "softmax")}
     assert read == {
         "options": checkpoint.options.to_dict(),
         "softmax": SOFTMAX,
-        "about": {"licence": "CC BY 4.0, ©"},
     }
     assert metadata["vocabulary"].split("\n") == WORDS
     tensors = load_file(path)
