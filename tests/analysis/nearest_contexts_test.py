@@ -64,9 +64,10 @@ def places(found: Found) -> tuple[list[Any], list[Any]]:
     )
 
 
-@pytest.mark.parametrize("characters", [2**18, 60], ids=["one window", "many windows"])
 @pytest.mark.parametrize(
-    "how", [Search(2), Search(1, k=3), Search(2, k=2, sentences=4), Search(2, k=1)], ids=lambda how: str(tuple(how))
+    ("how", "characters"),
+    [(Search(2), 2**18), (Search(1, k=3), 60), (Search(2, k=2, sentences=4), 60)],
+    ids=["one window", "many windows", "the first sentences"],
 )
 def test_the_neighbors_equal_those_of_sorting_the_whole_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder, how: Search, characters: int

@@ -11,8 +11,6 @@ from elmo_plugin.models import ColumnTagsReader
 from tests.oracles import write_files
 from tests.task_oracles import TOWNS, L, allennlp, small_bilm
 
-CONLLU = Path(__file__).parents[1] / "fixtures" / "columns" / "words.conllu"
-
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -39,11 +37,6 @@ def test_tags_beside_the_control(folder: Path, capsys: pytest.CaptureFixture[str
     assert accuracies(page) == [pytest.approx(row, abs=0.006) for row in zip(*wanted, strict=True)]
     assert "| layer | weights.hdf5 | random weights |" in page
     assert f"on {columns[0].dev:,} tokens, after training on {columns[0].train:,}" in page
-
-
-def test_conllu(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    allennlp("probe-layers", "weights.hdf5", "--tags", CONLLU, CONLLU, "--conllu")
-    assert len(accuracies(capsys.readouterr().out)) == 1 + L
 
 
 def test_senses_by_columns(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,17 +77,3 @@ def test_an_error_is_one_line(folder: Path, arguments: tuple[object, ...], messa
         allennlp("probe-layers", *arguments)
     text = str(error.value)
     assert text.startswith("probe-layers: ") and message in text and "\n" not in text
-
-
-def test_one_task_at_a_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for tasks in ((), ("--tags", "a", "b", "--pseudowords", "c")):
-        with pytest.raises(SystemExit):
-            allennlp("probe-layers", "weights.hdf5", *tasks)
-    assert "one of the arguments --tags --senses --pseudowords is required" in capsys.readouterr().err
-
-
-def test_a_backslash_and_a_t_name_a_tab(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("train", "dev"):
-        (tmp_path / name).write_text("a boat\tX\nleft\tY\n\na boat\tX\nleft\tY\n", encoding="utf-8")
-    allennlp("probe-layers", "english-tiny", "--tags", tmp_path / "train", tmp_path / "dev", "--delimiter", r"\t")
-    assert "100.0" in capsys.readouterr().out
