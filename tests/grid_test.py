@@ -168,23 +168,19 @@ def test_a_run_ends_with_the_driver_that_started_it() -> None:
         assert process.wait(timeout=120) == 1
 
 
-def test_lambda_is_the_weight_of_the_squares_of_both_mixes_weights() -> None:
+def test_lambda_weighs_the_squares_of_the_mixes_weights_and_gamma_is_fixed_or_fast() -> None:
+    model = built("lambda_0.001")
     squares = 2 * sum(value**2 for value in torch.tensor([1.0, 2.0, 3.0]).log().tolist())
-    assert built("lambda_0.001").get_regularization_penalty().item() == pytest.approx(0.001 * squares)
-    assert built("lambda_1").get_regularization_penalty().item() == pytest.approx(squares)
-    assert built("elmo").get_regularization_penalty() is None
-
-
-def test_gamma_is_fixed_or_learns_fifty_times_as_fast() -> None:
-    trainers = {
-        variant: Params.from_file(CONFIGS / f"variants/{variant}.jsonnet", ext_vars={"TASK": "demo"})["trainer"]
+    assert model.get_regularization_penalty().item() == pytest.approx(0.001 * squares)
+    fixed, fast = (
+        Params.from_file(CONFIGS / f"variants/{variant}.jsonnet", ext_vars={"TASK": "demo"})["trainer"]
         for variant in ("fixed_gamma", "fast_gamma")
-    }
-    parameters = [*built("elmo").named_parameters()]
-    (fixed,) = trainers["fixed_gamma"]["no_grad"]
-    assert sum(bool(re.search(fixed, name)) for name, _ in parameters) == 2  # one per mix
-    fast, rest = Optimizer.from_params(trainers["fast_gamma"]["optimizer"], model_parameters=parameters).param_groups
-    assert len(fast["params"]) == 2 and fast["lr"] == pytest.approx(50 * rest["lr"])
+    )
+    parameters = [*model.named_parameters()]
+    (pattern,) = fixed["no_grad"]
+    assert sum(bool(re.search(pattern, name)) for name, _ in parameters) == 2  # one per mix
+    group, rest = Optimizer.from_params(fast["optimizer"], model_parameters=parameters).param_groups
+    assert len(group["params"]) == 2 and group["lr"] == pytest.approx(50 * rest["lr"])
 
 
 def test_every_condition_is_a_variant_every_variant_is_short_and_the_help_names_every_experiment() -> None:

@@ -40,7 +40,25 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(grid: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    return write_report([grid], tmp_path_factory.mktemp("page"))
+    """The report of all runs; each of its figures fits a phone, and nothing touches its edges."""
+    svg = figures.svg
+
+    @figures.styled
+    def checked(figure: Figure) -> bytes:
+        content = svg(figure)
+        figure.set_layout_engine("none")  # as it was laid out
+        file = BytesIO()
+        figure.savefig(file, format="png")
+        picture = Image.open(file).convert("L")
+        width, height = picture.size
+        assert width == 400  # a phone has 390 pixels
+        edges = [(0, 0, width, 1), (0, height - 1, width, height), (0, 0, 1, height), (width - 1, 0, width, height)]
+        assert {picture.crop(edge).getextrema()[0] for edge in edges} == {255}
+        return content
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "svg", checked)
+        return write_report([grid], tmp_path_factory.mktemp("page"))
 
 
 def text_of(report: Report, name: str) -> str:
@@ -117,28 +135,12 @@ def test_the_html_page_is_well_formed_escapes_names_and_needs_no_other_file(repo
     assert [path.name for path in report.files if path.suffix == ".svg"] == sorted(re.findall(r"\]\((.*?)\)", page))
 
 
-def test_figures_have_labels_and_nothing_is_cut_off(
-    grid: Path, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_have_labels(report: Report) -> None:
     scores, matrix = text_of(report, "scores_towns_accuracy.svg"), text_of(report, "confusion_opinions_accuracy.svg")
     assert all(f">{text}</text>" in scores for text in ("none", "both", "towns: accuracy, %"))
     assert all(f">{text}</text>" in matrix for text in ("glad", "sour", "75%", "&lt;b&gt; $1$ a|b"))
     assert ">both, input</text>" in text_of(report, "layer_weights_towns_accuracy.svg")
     assert ">tokens trained on, millions</text>" in text_of(report, "perplexity.svg")
-
-    @figures.styled
-    def check(figure: Figure) -> bytes:
-        file = BytesIO()
-        figure.savefig(file, format="png")
-        picture = Image.open(file).convert("L")
-        width, height = picture.size
-        assert width == 400  # pixels; a phone has 390
-        edges = [(0, 0, width, 1), (0, height - 1, width, height), (0, 0, 1, height), (width - 1, 0, width, height)]
-        assert {picture.crop(edge).getextrema()[0] for edge in edges} == {255}
-        return b""
-
-    monkeypatch.setattr(figures, "svg", check)
-    write_report([grid], tmp_path / "page")
 
 
 def test_the_same_runs_give_the_same_bytes(grid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
