@@ -99,8 +99,6 @@ class CharacterEncoder(CharacterLevelEncoder):
 
         Raises `ConfigurationError` for ids that are not byte ids, such as the word ids of several texts (B, texts, T).
         """
-        if ids.numel() and ids.is_floating_point():
-            raise ConfigurationError(f"the biLM reads character ids: expected integers, got {ids.dtype}")
         lowest, highest = map(int, ids.aminmax()) if ids.numel() else (0, 0)
         if lowest < 0 or highest >= self.char_embedding.num_embeddings:
             raise ConfigurationError(

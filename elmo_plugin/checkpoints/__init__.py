@@ -10,7 +10,6 @@ from elmo_plugin.checkpoints.allennlp import (
     allennlp_checkpoint,
     allennlp_elmo,
     archived_checkpoint,
-    mix_beside,
 )
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.build import build_bilm
@@ -66,7 +65,6 @@ __all__ = [
     "load_checkpoint",
     "load_sizes",
     "local_file",
-    "mix_beside",
     "read_weights",
     "read_words",
     "resolve_bilm",

@@ -78,7 +78,7 @@ def warn_of_regexes_without_parameters() -> None:
     ) -> Any:
         if any(getattr(part, "keeps_weights", False) for part in model.modules()):
             trained = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-            for regex, _ in model._regularizer._regularizers if model._regularizer else []:
+            for regex, _ in getattr(model._regularizer, "_regularizers", []):  # there may be no regularizer
                 if not any(re.search(regex, name) for name, is_trained in trained.items() if is_trained):
                     logger.warning("'regularizer': the regex '%s' matches no parameter that is trained", regex)
             for regex in no_grad or []:
@@ -87,4 +87,4 @@ def warn_of_regexes_without_parameters() -> None:
         return original(cls, model, *args, no_grad=no_grad, **kwargs)
 
     from_partial_objects._repaired = True  # type: ignore[attr-defined]
-    GradientDescentTrainer.from_partial_objects = classmethod(from_partial_objects)  # type: ignore[assignment]
+    GradientDescentTrainer.from_partial_objects = classmethod(from_partial_objects)  # type: ignore[assignment,arg-type]

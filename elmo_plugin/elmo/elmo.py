@@ -136,18 +136,17 @@ class Elmo(nn.Module, Registrable):
                 f"'module': expected none, got a {type(module).__name__}; `Elmo.from_parts` takes a ready `BiLM`"
             )
         at_least(1, num_output_representations=num_output_representations)
-        key = "mix"
+        model = resolve_bilm(bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir, vocab)
+        model.requires_grad_(requires_grad).set_precision(precision)
+        sizes = {"num_elmo_layers": model.options.num_layers, "layer_dim": model.options.layer_dim}
+        key = "mix" if scalar_mix_parameters is None else "scalar_mix_parameters"
         if mix is None:
-            key = "mix" if scalar_mix_parameters is None else "scalar_mix_parameters"
             weights = {"initial_scalar_parameters": scalar_mix_parameters, "trainable": scalar_mix_parameters is None}
             mix = Lazy(ScalarMix, constructor_extras={**weights, "do_layer_norm": do_layer_norm})
         elif do_layer_norm or scalar_mix_parameters is not None:
             raise ConfigurationError(
                 "'mix': expected 'do_layer_norm' and 'scalar_mix_parameters' inside it, got them beside it"
             )
-        model = resolve_bilm(bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir, vocab)
-        model.requires_grad_(requires_grad).set_precision(precision)
-        sizes = {"num_elmo_layers": model.options.num_layers, "layer_dim": model.options.layer_dim}
         mixes = [build_part(key, LayerMix, mix, **sizes) for _ in range(num_output_representations)]
         state = None if initial_state is None else build_part("initial_state", InitialState, initial_state)
         if sentence_cache is None or isinstance(sentence_cache, str | PathLike):
@@ -403,21 +402,20 @@ def merge_batch_dimensions(ids: Tensor, input_dims: int) -> tuple[Tensor, torch.
     """
     if ids.dim() < input_dims and not ids.numel():
         ids = ids.unsqueeze(-1)  # AllenNLP's indexer gives a batch of empty sentences no C
-    expected, got = "'elmo_characters', or the indexer of its biLM, with ids (B, T, C)", ""
     if ids.dim() < input_dims:
-        got = f"ids of shape {tuple(ids.shape)}"
-    elif ids.numel() and (ids.is_floating_point() or ids.dtype == torch.bool):
-        expected, got = "whole numbers", f"{ids.dtype}"
-    elif ids.dim() > input_dims == 2 and _are_characters(ids):
-        expected, got = "'single_id', because the biLM reads words", "the ids of 'elmo_characters'"
-    if got:
-        raise ConfigurationError(f"ELMo's token indexer: expected {expected}, got {got}")
+        raise ConfigurationError(
+            "ELMo's token indexer: expected 'elmo_characters', or the indexer of its biLM, with ids (B, T, C), got ids "
+            f"of shape {tuple(ids.shape)}"
+        )
+    if ids.numel() and (ids.is_floating_point() or ids.dtype == torch.bool):
+        raise ConfigurationError(f"ELMo's token indexer: expected ids that are integers, got {ids.dtype}")
+    if ids.numel() and ids.dim() > input_dims == 2:  # word ids of several texts, unless each row is a word's characters
+        begin, _, end = word_to_ids("a", 3)
+        is_word = (ids[..., 0] == begin) & (ids == end).any(dim=-1)  # (…, T)
+        if bool(is_word.any() and (is_word | (ids == 0).all(dim=-1)).all()):
+            raise ConfigurationError(
+                "ELMo's token indexer: expected 'single_id', because the biLM reads words, got the ids of "
+                "'elmo_characters'"
+            )
     batch = ids.shape[: ids.dim() - input_dims + 1]
     return ids.flatten(0, len(batch) - 1), batch
-
-
-def _are_characters(ids: Tensor) -> bool:
-    """Return whether each row of ids (…, C) has the marks around the characters of a word, or only zeros."""
-    begin, _, end = word_to_ids("a", 3)
-    is_word = (ids[..., 0] == begin) & (ids == end).any(dim=-1)
-    return bool(is_word.any() and (is_word | (ids == 0).all(dim=-1)).all())

@@ -6,8 +6,8 @@ from allennlp.modules.elmo import Elmo as AllenNlpElmo
 from allennlp.modules.elmo import _ElmoBiLm
 from torch import nn
 
-from elmo_plugin.bilm import BiLMOptions
-from elmo_plugin.checkpoints import BILM, Checkpoint, SavedMix, allennlp_checkpoint, build_bilm, mix_beside
+from elmo_plugin.bilm import BiLM, BiLMOptions
+from elmo_plugin.checkpoints import BILM, Checkpoint, SavedMix, build_bilm
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.enhanced_encoder import ElmoEnhancedEncoder
 from elmo_plugin.elmo.mixes import ConcatenateMix, LayerMix, ScalarMix
@@ -42,11 +42,13 @@ def elmo_of(checkpoint: Checkpoint, saved: SavedMix, source: str) -> Elmo:
 
 
 def _copy(theirs: AllenNlpElmo, name: str) -> Elmo:
-    weights = theirs.state_dict()
-    options = BiLMOptions.from_dict(getattr(theirs, BILM)._token_embedder._options)
-    checkpoint = allennlp_checkpoint(weights, f"{BILM}.", options, name)
-    saved = mix_beside(weights, BILM, bool(theirs._scalar_mixes) and theirs._scalar_mixes[0].do_layer_norm, name)
-    return elmo_of(checkpoint, saved, name).to(next(theirs.parameters()).device).eval()
+    """Return a frozen `Elmo` without dropout that computes what AllenNLP's computes. Its source is `name`."""
+    bilm = BiLM(BiLMOptions.from_dict(getattr(theirs, BILM)._token_embedder._options), source=name)
+    sizes = bilm.options.num_layers, bilm.options.layer_dim
+    mixes = [ScalarMix(*sizes, do_layer_norm=mix.do_layer_norm) for mix in theirs._scalar_mixes]
+    elmo = Elmo.from_parts(bilm, mixes, dropout=0.0)
+    elmo.load_state_dict(theirs.state_dict())
+    return elmo.requires_grad_(False).to(next(theirs.parameters()).device).eval()
 
 
 def _trained_mix(model: nn.Module, elmo: Elmo) -> LayerMix:
