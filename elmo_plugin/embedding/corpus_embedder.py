@@ -12,6 +12,7 @@ the folder; each writes every n-th window. The one that finds all parts complete
 `vectors.hdf5.json`, by which a process that starts later knows that the output is complete.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -119,7 +120,7 @@ class CorpusEmbedder:
             run["text"] = blake2b(json.dumps(names).encode(), digest_size=16).hexdigest()
             if is_complete:
                 check_made_with(str(target), json.loads(manifest.read_text(encoding="utf-8")), run, OTHER_OUTPUT)
-                shutil.rmtree(folder, ignore_errors=True)
+                shutil.rmtree(folder / PARTS)
                 return counts
             with _locked(lock, WHOLE_FOLDER), _resumable(folder):  # waits for a process that joins
                 if self._join(folder, names, file, is_shown=share.rank == 0):
@@ -127,8 +128,6 @@ class CorpusEmbedder:
                         with atomic_file(manifest) as partial:
                             partial.write_text(json.dumps(run), encoding="utf-8")
                     (folder / JOINED).replace(target)
-                    # On NFS, files that another process has open, such as the lock, cannot be removed yet.
-                    shutil.rmtree(folder, ignore_errors=True)
         return counts
 
     def _write_parts(
@@ -211,7 +210,8 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
     """Make the folder of a run, or check that it belongs to this run. Yield the open lock file.
 
     Raises `ConfigurationError` for the parts of another run, for a folder in which the same process of another run is
-    at work, and for a folder with other content. If this is the only process, a folder without parts is removed.
+    at work, and for a folder with other content. At the end the folder of a complete output is removed, and so is one
+    without parts if this is the only process.
     """
     import fcntl  # does not exist on Windows
 
@@ -223,6 +223,7 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise ConfigurationError(f"'{folder}' cannot be made: {error}") from error
+    is_ours = False
     try:
         try:
             # Locks of byte ranges also work on network file systems, and end with the process.
@@ -240,13 +241,18 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
                 with atomic_file(path) as partial:
                     partial.write_text(json.dumps(run), encoding="utf-8")
                 (folder / PARTS).mkdir(exist_ok=True)
-        try:
-            yield lock
-        finally:
-            if share.size == 1 and not _part_names(folder) and not (folder / JOINED).exists():
-                shutil.rmtree(folder, ignore_errors=True)
+        is_ours = True
+        yield lock
     finally:
         os.close(lock)
+        is_empty = not _part_names(folder) and not (folder / JOINED).exists()
+        if is_ours and is_empty and (share.size == 1 or not (folder / PARTS).exists()):
+            try:
+                shutil.rmtree(folder)
+            except OSError as error:
+                # Another process has removed it or, on NFS, has the lock open, which therefore cannot be removed yet.
+                if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY):
+                    raise
 
 
 @contextmanager

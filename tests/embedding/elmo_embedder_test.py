@@ -1,0 +1,148 @@
+"""The retired `ElmoEmbedder`, compared with what its code did: AllenNLP's biLM from zeros, and its hdf5 layout."""
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.modules.elmo import _ElmoBiLm
+from allennlp.nn.util import remove_sentence_boundaries
+
+from elmo_plugin import ElmoEmbedder, batch_to_ids, load
+from tests.oracles import SENTENCES, write_files
+from tests.task_oracles import D, L, allennlp, small_bilm
+
+LINES = ["The cat sat .", "and / or", "Don't", "The cat sat .", "Ünïcödé 日本語"]
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """The small biLM in bilm-tf's files, and a text, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    return write_files(tmp_path, small_bilm())
+
+
+def reference(pair: tuple[str, str], batch: list[list[str]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Activations (B, L, T, D) and mask (B, T), by AllenNLP's own biLM."""
+    output = _ElmoBiLm(*pair)(batch_to_ids(batch))
+    inside = [remove_sentence_boundaries(layer, output["mask"]) for layer in output["activations"]]
+    return torch.stack([layer for layer, _ in inside], dim=1), inside[0][1]
+
+
+def arrays(path: str) -> dict[str, np.ndarray]:
+    with h5py.File(path) as file:
+        return {key: dataset[()] for key, dataset in file.items() if key != "sentence_to_index"}
+
+
+def test_a_batch_becomes_the_tensors_of_the_original(pair: tuple[str, str]) -> None:
+    activations, mask = ElmoEmbedder(*pair).batch_to_embeddings(SENTENCES)
+    wanted, wanted_mask = reference(pair, SENTENCES)
+    assert activations.shape == wanted.shape == (len(SENTENCES), L, 6, D)
+    assert activations.dtype == torch.float32 and mask.dtype == torch.long and not activations.requires_grad
+    assert mask.tolist() == wanted_mask.long().tolist()
+    torch.testing.assert_close(activations, wanted, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [[[], []], []])
+def test_a_batch_without_tokens_becomes_empty_tensors(pair: tuple[str, str], batch: list[list[str]]) -> None:
+    activations, mask = ElmoEmbedder(*pair).batch_to_embeddings(batch)
+    assert activations.shape == (len(batch), L, 0, D) and mask.shape == (len(batch), 0)
+
+
+def test_an_untokenised_sentence_is_an_error(pair: tuple[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="got the string 'Two words'"):
+        ElmoEmbedder(*pair).batch_to_embeddings(["Two words"])
+    with pytest.raises(ConfigurationError, match="got the string 'Two words'"):
+        ElmoEmbedder(*pair).embed_sentence("Two words")
+
+
+@pytest.mark.parametrize("batch_size", [1, 64])
+def test_sentences_are_embedded_in_order_for_any_batch_size(pair: tuple[str, str], batch_size: int) -> None:
+    old = ElmoEmbedder(*pair)
+    found = list(old.embed_sentences(iter(SENTENCES), batch_size))
+    ours = load(pair[1]).embed(SENTENCES)
+    for sentence, array, other, wanted in zip(SENTENCES, found, old.embed_batch(SENTENCES), ours, strict=True):
+        assert array.shape == other.shape == (L, len(sentence), D) and array.dtype == np.float32
+        if sentence:
+            np.testing.assert_allclose(array, reference(pair, [sentence])[0][0], atol=1e-5)
+        np.testing.assert_allclose(array, wanted, atol=1e-6)
+        np.testing.assert_allclose(other, wanted, atol=1e-6)
+        np.testing.assert_allclose(old.embed_sentence(sentence), array, atol=1e-6)
+
+
+@pytest.mark.parametrize("batch_size", [0])
+def test_a_batch_size_of_zero_is_an_error(pair: tuple[str, str], batch_size: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"'batch_size'.*{batch_size}"):
+        list(ElmoEmbedder(*pair).embed_sentences(SENTENCES, batch_size))
+    with pytest.raises(ConfigurationError, match=f"'batch_size'.*{batch_size}"):
+        ElmoEmbedder(*pair).embed_file(io.StringIO("a\n"), "out.hdf5", batch_size=batch_size)
+
+
+@pytest.mark.parametrize("output_format", ["all", "average"])
+def test_embed_file_writes_the_hdf5_of_the_original_and_of_embed_corpus(
+    pair: tuple[str, str], output_format: str
+) -> None:
+    with Path("text").open(encoding="utf-8") as text:
+        ElmoEmbedder(*pair).embed_file(text, "out.hdf5", output_format)
+        assert text.closed
+    reduced = {"all": lambda v: v, "top": lambda v: v[-1], "average": lambda v: v.mean(axis=0)}[output_format]
+    found = arrays("out.hdf5")
+    assert set(found) == set(map(str, range(len(LINES))))
+    for number, line in enumerate(LINES):
+        wanted = reduced(reference(pair, [line.split()])[0][0].numpy())
+        assert found[str(number)].dtype == np.float32
+        np.testing.assert_allclose(found[str(number)], wanted, atol=1e-5)
+    with h5py.File("out.hdf5") as file:
+        assert file["sentence_to_index"].shape == (1,)
+        index = json.loads(file["sentence_to_index"][0])
+    assert index == {line: str(number) for number, line in enumerate(LINES)}
+    files = ("--options-file", pair[0], "--weight-file", pair[1])
+    allennlp("embed-corpus", "text", "command.hdf5", f"--{output_format}", *files, "--batch-size", 64)
+    assert Path("command.hdf5").read_bytes() == Path("out.hdf5").read_bytes()
+
+
+def test_a_file_may_forget_its_sentences_or_have_them_as_keys(pair: tuple[str, str]) -> None:
+    embedder = ElmoEmbedder(*pair)
+    embedder.embed_file(io.StringIO("a b\nc\n"), "forgets.hdf5", forget_sentences=True)
+    with h5py.File("forgets.hdf5") as file:
+        assert set(file) == {"0", "1"}
+    embedder.embed_file(io.StringIO("a b\nc\n"), "keys.hdf5", "top", use_sentence_keys=True)
+    assert {key: array.shape for key, array in arrays("keys.hdf5").items()} == {"a b": (2, D), "c": (1, D)}
+
+
+def test_an_existing_file_is_replaced_as_in_the_original(pair: tuple[str, str]) -> None:
+    Path("out.hdf5").write_text("of yesterday")
+    ElmoEmbedder(*pair).embed_file(io.StringIO("a b\n"), "out.hdf5")
+    assert set(arrays("out.hdf5")) == {"0"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((["a"], "out", "best"), "'output_format'.*'best'"),
+        (("text", "out"), "'input_file': expected an open file.*'text'"),
+        ((Path("text"), "out"), "'input_file': expected an open file.*text"),
+        ((io.BytesIO(b"a\n"), "out"), "line 1: expected text"),
+    ],
+)
+def test_wrong_arguments_are_errors_and_keep_an_existing_file(
+    pair: tuple[str, str], arguments: tuple[Any, ...], said: str
+) -> None:
+    Path("out").write_text("good")
+    with pytest.raises(ConfigurationError, match=said):
+        ElmoEmbedder(*pair).embed_file(*arguments)
+    assert Path("out").read_text() == "good"
+
+
+@pytest.mark.parametrize("character", ["\0", "\ud800"])
+def test_characters_that_no_text_file_can_hold_are_errors(pair: tuple[str, str], character: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"line 2: .*{re.escape(repr(character))}"):
+        ElmoEmbedder(*pair).embed_file(io.StringIO(f"a\nb{character} c\n"), "out", use_sentence_keys=True)
+    assert not Path("out").exists()

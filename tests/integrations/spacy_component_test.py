@@ -1,0 +1,144 @@
+"""The component against `elmo_plugin.load`, in pipelines that spaCy builds, saves and loads."""
+
+import pickle
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spacy
+from allennlp.common.checks import ConfigurationError
+from spacy.language import Language
+from spacy.tokens import Doc
+
+import elmo_plugin
+from elmo_plugin.embedding import Embedder
+from elmo_plugin.integrations import ElmoComponent
+from tests.task_oracles import D, L
+
+TEXTS = ["The ship sank.", "A calm, bright morning!", "", "She sold the bakery."]
+
+
+def pipeline(bilm: str, **keys: object) -> Language:
+    """A pipeline of spaCy's rules for English and ELMo."""
+    nlp = spacy.blank("en")
+    nlp.add_pipe("elmo", config={"bilm": bilm, **keys})
+    return nlp
+
+
+def words(doc: Doc) -> list[str]:
+    return [token.text for token in doc]
+
+
+def test_the_tensor_of_a_single_doc_equals_load_to_the_bit(small: str) -> None:
+    nlp, embedder = pipeline(small, mix="top"), elmo_plugin.load(small, "top")
+    for text in TEXTS:
+        doc = nlp(text)
+        (wanted,) = embedder.embed([words(doc)])
+        assert type(doc.tensor) is np.ndarray and doc.tensor.dtype == np.float32
+        assert doc.tensor.shape == (len(doc), wanted.shape[1])
+        np.testing.assert_array_equal(doc.tensor, wanted)
+
+
+def test_all_layers_are_side_by_side_the_token_layer_first(small: str) -> None:
+    doc = pipeline(small, mix="all")(TEXTS[0])
+    (layers,) = elmo_plugin.load(small, "all").embed([words(doc)])  # (L, T, D)
+    assert doc.tensor.shape == (4, L * D)
+    for layer, wanted in enumerate(layers):
+        np.testing.assert_array_equal(doc.tensor[:, layer * D : (layer + 1) * D], wanted)
+
+
+def test_a_batch_is_one_pass_of_the_bilm(small: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[int] = []
+    embedder = elmo_plugin.load(small, "top")
+    embed = Embedder.embed
+    monkeypatch.setattr(Embedder, "embed", lambda self, texts: passes.append(len(texts)) or embed(self, texts))
+    docs = [spacy.blank("en")(text) for text in ("One", "Two words", "Now three words")]
+    assert list(ElmoComponent(embedder).pipe(iter(docs), batch_size=2)) == docs
+    assert passes == [2, 1]
+
+
+def test_tokens_have_vectors_and_spans_and_docs_have_means(small: str) -> None:
+    doc = pipeline(small)("The ship sank at noon.")
+    np.testing.assert_array_equal(doc[1].vector, doc.tensor[1])
+    np.testing.assert_allclose(doc[1:3].vector, doc.tensor[1:3].mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(doc.vector, doc.tensor.mean(axis=0), rtol=1e-6)
+    assert doc.has_vector and doc[1:3].has_vector and doc[1].has_vector
+    np.testing.assert_allclose(doc.vector_norm, np.linalg.norm(doc.vector), rtol=1e-6)
+
+
+def test_similarity_is_the_cosine_even_for_the_same_word_in_two_sentences(small: str) -> None:
+    one, other = pipeline(small).pipe(["He sat on the bank of a river", "The bank lent money"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = one[4].similarity(other[1])
+        assert one[4].text == other[1].text and found < 0.9999
+        assert one[4:5].similarity(other[1:2]) == pytest.approx(found)
+        for left, right in ((one[4], other[1]), (one[1:3], other[2:4]), (one, other), (one, other[1])):
+            cosine = left.vector @ right.vector / np.linalg.norm(left.vector) / np.linalg.norm(right.vector)
+            assert left.similarity(right) == pytest.approx(cosine, abs=1e-6)
+        assert one.similarity(one) == pytest.approx(1.0)
+
+
+def test_white_space_is_skipped_and_has_zeros(small: str) -> None:
+    nlp = pipeline(small)
+    plain, spaced = nlp("The ship sank."), nlp(" The  ship\n\nsank. ")
+    is_space = np.array([token.is_space for token in spaced])
+    assert is_space.tolist() == [True, False, True, False, True, False, False]
+    np.testing.assert_array_equal(spaced.tensor[~is_space], plain.tensor)
+    assert not spaced.tensor[is_space].any() and not spaced[0].has_vector
+    np.testing.assert_array_equal(spaced.vector, plain.vector)
+    np.testing.assert_array_equal(spaced[0:4].vector, plain[0:2].vector)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n \t"])
+def test_a_doc_without_words_has_zeros(small: str, text: str) -> None:
+    doc = pipeline(small)(text)
+    assert doc.tensor.shape == (len(doc), D) and not doc.tensor.any()
+    assert doc.vector.shape == (D,) and not doc.vector.any() and not doc.has_vector
+    assert doc.similarity(doc) == 0.0
+
+
+def test_the_bilm_reads_sentence_by_sentence_if_an_earlier_component_has_set_sentences(small: str) -> None:
+    nlp = pipeline(small)
+    nlp.add_pipe("sentencizer", before="elmo")
+    doc = nlp("The ship sank. Nobody saw it.")
+    first, second = elmo_plugin.load(small, "average").embed([words(sentence) for sentence in doc.sents])
+    np.testing.assert_array_equal(doc.tensor, np.concatenate([first, second]))
+    assert not np.allclose(doc.tensor, pipeline(small)(doc.text).tensor, atol=1e-4)
+
+
+def test_a_saved_pipeline_gives_the_same_vectors(small: str, tmp_path: Path) -> None:
+    nlp = pipeline(small, mix="top")
+    nlp.to_disk(tmp_path / "saved")
+    again = spacy.load(tmp_path / "saved")
+    assert again.get_pipe_config("elmo") == nlp.get_pipe_config("elmo")
+    for one, other in zip(nlp.pipe(TEXTS), again.pipe(TEXTS), strict=True):
+        np.testing.assert_array_equal(one.tensor, other.tensor)
+    held = sum(path.stat().st_size for path in (tmp_path / "saved").rglob("*") if "elmo" in path.name)
+    assert held == 0, "a saved pipeline holds no weights"
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(nlp))(TEXTS[0]).tensor, nlp(TEXTS[0]).tensor)
+
+
+def test_docs_keep_their_vectors_when_stored(small: str) -> None:
+    nlp = pipeline(small)
+    doc = nlp("The ship sank.")
+    with pytest.warns(UserWarning, match="Unable to save user hooks"):
+        unhooked = Doc(nlp.vocab).from_bytes(doc.to_bytes())
+    for copy in (pickle.loads(pickle.dumps(doc)), unhooked):
+        np.testing.assert_array_equal(copy.tensor, doc.tensor)
+        np.testing.assert_array_equal(copy[1].vector, doc[1].vector)
+        np.testing.assert_allclose(copy.vector, doc.vector, rtol=1e-6)
+
+
+def test_a_warm_start_is_a_key_that_a_saved_pipeline_keeps(tmp_path: Path, warm: str, small: str) -> None:
+    nlp = pipeline(warm, initial_state="warm")
+    nlp.to_disk(tmp_path / "saved")
+    for found in (nlp(TEXTS[0]), spacy.load(tmp_path / "saved")(TEXTS[0])):
+        (wanted,) = elmo_plugin.load(warm, "average", initial_state="warm").embed([words(found)])
+        np.testing.assert_array_equal(found.tensor, wanted)
+        assert not np.allclose(found.tensor, pipeline(warm)(TEXTS[0]).tensor, atol=1e-3)
+    with pytest.raises(ConfigurationError, match="holds no warm state"):
+        pipeline(small, initial_state="warm")
+    with pytest.raises(ConfigurationError, match="'initial_state': expected 'zero' or 'warm', got 'carried'"):
+        pipeline(small, initial_state="carried")
