@@ -174,6 +174,8 @@ class BiLM(nn.Module):
         state : `Optional[LstmState]`
             The state before each sentence; zeros by default.
         """
+        if torch.jit.is_tracing() or torch.compiler.is_exporting():
+            self.__prepare_scriptable__()
         bounded = self.token_encoder.bounded(ids)  # (B, T + 2, ·)
         mask = self.token_encoder.mask(bounded)  # (B, T + 2)
         words = self._look_up(bounded)
@@ -186,6 +188,13 @@ class BiLM(nn.Module):
         contextual, state = contextualize(words, mask, state)  # (B, T + 2, D) each
         layers = torch.stack([torch.cat([tokens, tokens], dim=-1).to(contextual[0].dtype), *contextual])
         return BiLMOutput(layers, mask, state)  # (L, B, T + 2, D)
+
+    def __prepare_scriptable__(self) -> "BiLM":
+        """Raise `ConfigurationError`: PyTorch calls this before it scripts a module."""
+        raise ConfigurationError(
+            "a biLM cannot be traced, scripted or exported, because its time steps depend on the lengths of the "
+            "sentences; `torch.compile` leaves it as it is"
+        )
 
     @property
     def contextualizer(self) -> Contextualizer:
