@@ -24,7 +24,8 @@ Measure how fast biLMs embed and train, and how much memory they use. The biLMs 
 compared: ours, AllenNLP's (allennlp.modules.elmo.Elmo, on the same weights), and the limit: the matrix products alone.
 
   embed     embed one batch, a corpus and one sentence; peak memory
-  layers    the character encoder, one LSTM and the whole stack, compared with bare products and torch.nn.LSTM
+  layers    the character encoder, one LSTM and the whole stack for 1, 8 and 32 sentences, compared with bare products
+            and torch.nn.LSTM
   tagger    a training step of a tagger on frozen ELMo
   pretrain  a training step of the biLM: tokens per second, and the share of the machine's peak rate
   long      memory for a line of 20,000 tokens, alone and among short sentences
@@ -83,7 +84,12 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("benchmarks", nargs="*", metavar="BENCHMARK", help=f"any of {', '.join(BENCHMARKS)}; default: all")
-    add("--size", default="small", metavar="|".join(SIZES), help="1024/128 or 4096/512, as published; default: small")
+    add(
+        "--size",
+        default="small",
+        metavar="|".join(SIZES),
+        help="512/256, or 1024/128 and 4096/512, as published; default: small",
+    )
     add("--device", default="cpu", choices=["cpu", "cuda"], help="default: cpu")
     add(
         "--text",

@@ -10,8 +10,8 @@ from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import BilmTf, Checkpoint
 
 CONFIGS = Path(__file__).resolve().parents[1] / "training_configs" / "pretrain"
-SIZES = {"small": "bilm_small", "original": "bilm_original"}
-"""The published sizes, 1024/128 and 4096/512, and the config that pretrains each."""
+SIZES = {"tiny": "bilm_tiny", "small": "bilm_small", "original": "bilm_original"}
+"""The size of `english-tiny`, 512/256, and the published ones, 1024/128 and 4096/512, with their configs."""
 TOY = "toy"
 SPECK = "speck"
 CHANGES: dict[str, dict[str, Any]] = {

@@ -9,17 +9,20 @@ import torch
 from torch import Tensor
 
 from benchmarks.agreement import Agreement, check
+from benchmarks.embed import SENTENCE_LENGTH
 from benchmarks.products import DirectionProducts, EncoderProducts, Product, Shapes, Workspace, limits, shapes_of
 from benchmarks.settings import Settings
 from benchmarks.systems import ALLENNLP, PRECISIONS, AllenNlpEmbedder, OurEmbedder, System, all_systems
 from benchmarks.table import AGREEMENT, TIMES, Table, time_cells
-from benchmarks.text import spread
+from benchmarks.text import one_of_length, spread
 from benchmarks.timing import Call, Times, interleave
 from benchmarks.torch_lstm import TorchLstm
 from elmo_plugin.bilm import BiLM, ElmoLstm, LstmOptions
 from elmo_plugin.text import batch_to_ids
 
 BATCH_SIZE = 32
+FEW = (1, 8)
+"""Numbers of sentences for which the whole stack is also measured."""
 TORCH = "`torch.nn.LSTM(proj_size)`, no clips"
 
 
@@ -51,17 +54,21 @@ class Entry(NamedTuple):
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Yield the three tables, each as soon as it is measured."""
-    batch = batch_of(settings)
+    """Yield the tables, each as soon as it is measured."""
+    batch = batch_of(settings, BATCH_SIZE)
     yield table("The character encoder", encoders(batch, settings), batch, settings)
     yield table("LSTM, the first layer, both directions", first_layers(batch, settings), batch, settings)
-    yield table("LSTM, all layers, both directions", stacks(batch, settings), batch, settings)
+    for each in (batch, *(batch_of(settings, size) for size in FEW)):
+        yield table("LSTM, all layers, both directions", stacks(each, settings), each, settings)
 
 
 @torch.no_grad()
-def batch_of(settings: Settings) -> Batch:
-    """Return 32 natural sentences and their token vectors."""
-    sentences = sorted(spread(settings.text.sentences, BATCH_SIZE), key=len, reverse=True)
+def batch_of(settings: Settings, size: int) -> Batch:
+    """Return natural sentences and their token vectors. A single sentence has 20 tokens."""
+    if size == 1:
+        sentences = [one_of_length(settings.text.sentences, SENTENCE_LENGTH)]
+    else:
+        sentences = sorted(spread(settings.text.sentences, size), key=len, reverse=True)
     bounded = batch_to_ids([["<S>", *sentence, "</S>"] for sentence in sentences]).to(settings.device)  # (B, T + 2, C)
     encoder = our_bilm(System(), settings).token_encoder
     mask = encoder.mask(bounded)  # (B, T + 2)

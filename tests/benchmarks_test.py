@@ -15,12 +15,14 @@ from benchmarks import embed, growth, load, long, memory, systems, table
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.agreement import Disagreement, check, token_mask
 from benchmarks.bilms import options_of, write_random_weights
+from benchmarks.calls import count_calls
 from benchmarks.growth import Curve
 from benchmarks.memory import Peak
 from benchmarks.products import FLOAT32_MM, BareProducts, shapes_of
 from benchmarks.systems import OURS
 from benchmarks.text import Batching, first_tokens, made_up, one_of_length, read_text, spread, with_word_types
 from benchmarks.timing import Call, Times, interleave
+from elmo_plugin.elmo import ElmoTokenEmbedder
 from elmo_plugin.text import batch_to_ids
 
 CPU = torch.device("cpu")
@@ -31,7 +33,7 @@ ROWS = {
     "embed": [{"AllenNLP"} | OUR_NAMES | LIMITS] * 2
     + [{"AllenNLP"} | OUR_NAMES | {f"{name}, words cached" for name in OUR_NAMES}],
     "layers": [{"AllenNLP", "ours, float32"} | LIMITS]
-    + [{"AllenNLP", "`torch.nn.LSTM(proj_size)`, no clips"} | OUR_NAMES] * 2,
+    + [{"AllenNLP", "`torch.nn.LSTM(proj_size)`, no clips"} | OUR_NAMES] * 4,
     "tagger": [{"AllenNLP", "ours, float32", "ours, bfloat16", "ours, float32, words cached"}],
     "pretrain": [{"float32", "bfloat16"}] * 2
     + [{"AllenNLP's `language_model`", "ours, float32"}] * (find_spec("allennlp_models") is not None),
@@ -269,3 +271,9 @@ def test_every_token_of_a_long_run_comes_out(tmp_path: Path, capsys: pytest.Capt
     assert [row[0] for row in rows] == ["embed", "pretrain", "words"]
     assert all(row[2] == row[3] != "0" for row in rows)
     assert load.main(["embed", "--text", str(tmp_path / "nowhere")]) == 2
+
+
+def test_a_frozen_bilm_takes_few_calls_and_few_frames() -> None:
+    """The limits of the main path, which `python -m benchmarks.calls` lists."""
+    count = count_calls(ElmoTokenEmbedder(bilm="english-tiny", dropout=0.0).eval(), ["A", "sentence", "."])
+    assert count.calls.total() <= 80 and count.depth <= 8, count.calls

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
-from elmo_plugin.bilm.contextualizer import Contextualizer, as_contextualizer, build_contextualizer
+from elmo_plugin.bilm.contextualizer import Contextualizer, StatelessContextualizer, build_contextualizer
 from elmo_plugin.bilm.elmo_lstm import ElmoLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
@@ -199,7 +199,7 @@ class BiLM(nn.Module):
     @property
     def contextualizer(self) -> Contextualizer:
         """Return what computes the layers above the token layer, with its state."""
-        return as_contextualizer(self.lstm)
+        return self.lstm if isinstance(self.lstm, ElmoLstm) else StatelessContextualizer(self.lstm)
 
     def zero_state(self, batch_size: int, like: Tensor) -> LstmState:
         """Return an all-zero state for a batch of `batch_size` sentences. Without LSTMs, it has no layers."""

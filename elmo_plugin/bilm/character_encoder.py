@@ -40,6 +40,8 @@ class CharacterEncoder(CharacterLevelEncoder):
         self.options = options
         self.output_dim = output_dim
         self.padding = padding
+        self._begin = boundary_ids(BEGIN_OF_SENTENCE, options.max_characters_per_token)
+        self._end = boundary_ids(END_OF_SENTENCE, options.max_characters_per_token)
         self.char_embedding = nn.Embedding(n_characters, options.embedding_dim)
         self.convolutions = nn.ModuleList(
             Convolution(options.embedding_dim, channels, kernel_size=width) for width, channels in options.filters
@@ -90,9 +92,7 @@ class CharacterEncoder(CharacterLevelEncoder):
 
     def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ids of `<S>` and `</S>`, each (C,), on the device of `ids`."""
-        width = self.options.max_characters_per_token
-        begin, end = (boundary_ids(mark, width) for mark in (BEGIN_OF_SENTENCE, END_OF_SENTENCE))
-        return torch.tensor(begin, device=ids.device), torch.tensor(end, device=ids.device)
+        return torch.tensor(self._begin, device=ids.device), torch.tensor(self._end, device=ids.device)
 
     def fit(self, ids: Tensor) -> Tensor:
         """Cut or pad byte ids to the C of this model, (B, T, C). AllenNLP's `elmo_characters` has a C of 50.
@@ -107,7 +107,7 @@ class CharacterEncoder(CharacterLevelEncoder):
                 "'elmo_many_langs' or 'single_id'"
             )
         width = self.options.max_characters_per_token
-        begin = boundary_ids(BEGIN_OF_SENTENCE, width)[0]
+        begin = self._begin[0]
         if (
             ids.numel()
             and ids.size(-1) not in (50, width)

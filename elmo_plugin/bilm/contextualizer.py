@@ -10,7 +10,6 @@ from allennlp.modules import Seq2SeqEncoder
 from allennlp.modules.encoder_base import _EncoderBase
 from torch import Tensor
 
-from elmo_plugin.bilm.elmo_lstm import ElmoLstm
 from elmo_plugin.bilm.sizes import MOST_LAYERS
 from elmo_plugin.bilm.token_encoder import TokenTable
 from elmo_plugin.lstm import LstmState
@@ -52,7 +51,7 @@ def build_contextualizer(config: Mapping[str, Any], width: int) -> Seq2SeqEncode
 
 
 class Contextualizer(Protocol):
-    """Reads sentences in two independent directions."""
+    """Reads sentences in two independent directions, as `ElmoLstm` does."""
 
     has_state: bool
     """Whether a sentence may start from another state than zero."""
@@ -84,11 +83,6 @@ class StatelessContextualizer:
         """Return a state without layers."""
         empty = like.new_zeros(0, 2, batch_size, self.encoder.get_output_dim() // 2)
         return LstmState(empty, empty)
-
-
-def as_contextualizer(encoder: Seq2SeqEncoder) -> Contextualizer:
-    """Return the LSTMs of a biLM as they are, and any other encoder behind an adapter."""
-    return encoder if isinstance(encoder, ElmoLstm) else StatelessContextualizer(encoder)
 
 
 def reset_states(encoder: Seq2SeqEncoder) -> None:

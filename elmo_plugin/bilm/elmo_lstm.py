@@ -224,7 +224,7 @@ class ElmoLstm(Seq2SeqEncoder):
             if self.input_dropout.training and self.input_dropout.p:  # drops from the residual connection too
                 values, where = self.input_dropout(values if where is None else values[where]), None  # (2, N, I)
             weights: list[LstmWeights] = [layer() for layer in directions]
-            after = LstmState(*(part[depth][:, order.order] for part in state))  # (2, B, P), (2, B, H)
+            after = LstmState(state.hidden[depth][:, order.order], state.cell[depth][:, order.order])
             if torch.is_grad_enabled():
                 tokens = values if where is None else values[where]  # (2, N, I)
                 pairs = zip(tokens.to(weights[0].input.dtype), weights, strict=True)
@@ -244,8 +244,8 @@ class ElmoLstm(Seq2SeqEncoder):
             where = None
             layers.append(values)
             states.append(after)
-        hidden, cell = (torch.stack(parts)[:, :, order.inverse] for parts in zip(*states, strict=True))
-        return layers, LstmState(hidden, cell)
+        hiddens, cells = zip(*states, strict=True)
+        return layers, LstmState(torch.stack(hiddens)[:, :, order.inverse], torch.stack(cells)[:, :, order.inverse])
 
 
 def _input_products(

@@ -53,25 +53,21 @@ class WordCache:
     def look_up(self, encoder: CharacterLevelEncoder, ids: Tensor, made_by: Versions) -> TokenTable:
         """Return the vectors of all cached words (M, P), and the row of each token, from ids (B, T, C).
 
-        `made_by` is the fingerprint of the encoder.
+        `made_by` is the fingerprint of the encoder. The cache is cleared if it changed or if the cache is too full.
         """
         characters = np.ascontiguousarray(ids.flatten(0, 1).to("cpu", torch.int32).numpy())  # (B·T, C)
         words = [word.tobytes() for word in characters]
         with self._lock:
-            self._learn(encoder, ids, words, made_by)
+            new = self._new_words(words)
+            if made_by != self._made_by or (self._rows and len(self._rows) + len(new) > self.capacity):
+                self._clear()
+                new = self._new_words(words)
+            self._made_by = made_by
+            if new:
+                self._add(new, encoder.encode_all(ids.flatten(0, 1)[list(new.values())]))  # (new words, P)
             assert self._vectors is not None
             rows = torch.tensor([self._rows[word] for word in words], device=ids.device)  # (B·T,)
             return TokenTable(self._vectors, rows.view(ids.shape[:2]))
-
-    def _learn(self, encoder: CharacterLevelEncoder, ids: Tensor, words: list[bytes], made_by: Versions) -> None:
-        """Add the words that are not in the cache, after clearing it if the weights changed or it would be too full."""
-        new = self._new_words(words)
-        if made_by != self._made_by or (self._rows and len(self._rows) + len(new) > self.capacity):
-            self._clear()
-            new = self._new_words(words)
-        self._made_by = made_by
-        if new:
-            self._add(new, encoder.encode_all(ids.flatten(0, 1)[list(new.values())]))  # (new words, P)
 
     def _new_words(self, words: list[bytes]) -> dict[bytes, int]:
         """Return the words that are not in the cache, each with one of its positions."""
@@ -102,7 +98,11 @@ def fingerprint(encoder: CharacterLevelEncoder) -> Optional[Versions]:
         if module._forward_hooks or module._forward_pre_hooks or "parametrizations" in module._modules:
             return None
         parts += [module, module.__dict__.get("activation")]
-        tensors += [each for each in (*module._parameters.values(), *module._buffers.values()) if each is not None]
-    if not tensors or any(each.requires_grad or each.is_inference() for each in tensors):
+        tensors += [*module._parameters.values(), *module._buffers.values()]  # type: ignore[list-item]
+    tensors = [tensor for tensor in tensors if tensor is not None]
+    for tensor in tensors:
+        if tensor.requires_grad or tensor.is_inference():
+            return None
+    if not tensors:
         return None
     return Versions(tensors, torch.is_inference_mode_enabled(), product_type(tensors[0]), *parts)

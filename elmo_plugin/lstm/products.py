@@ -127,20 +127,23 @@ def layer_products(layer: Sequence[LstmWeights], rows: int) -> LayerProducts:
     Two rows and more are multiplied by oneDNN, one row by MKL: small weights in both directions at once, large ones in
     blocks, which needs no copy of them. Copies of frozen weights are kept until one of the weights changes.
     """
-    weights = [weight for each in layer for weight in each if weight is not None]
-    first = layer[0].recurrent
-    if any(weight.requires_grad or weight.is_inference() or isinstance(weight, Int8Weight) for weight in weights):
-        return _layer_products(layer, rows, is_frozen=False)
-    versions, kept = Versions(weights, product_type(first)), _kept.setdefault(first, {})
-    if (rows == 1) not in kept or kept[rows == 1][0] != versions:
-        if any(others != versions for others, _ in kept.values()):
-            kept.clear()
+    weights, first = [weight for each in layer for weight in each if weight is not None], layer[0].recurrent
+    for weight in weights:
+        if weight.requires_grad or weight.is_inference() or isinstance(weight, Int8Weight):
+            return _layer_products(layer, rows, is_frozen=False)
+    versions = Versions(weights, product_type(first))
+    kept = _kept.setdefault(first, {})
+    products: LayerProducts
+    made_from, products = kept.get(rows == 1, (None, None))
+    if made_from != versions:
         # The products must not hold the weights themselves, or these would never be deleted.
         detached = [
             each._replace(**{name: w.detach() for name, w in each._asdict().items() if w is not None}) for each in layer
         ]
-        kept[rows == 1] = versions, _layer_products(detached, rows, is_frozen=True)
-    products: LayerProducts = kept[rows == 1][1]
+        products = _layer_products(detached, rows, is_frozen=True)
+        for key in [key for key, (others, _) in kept.items() if others != versions]:
+            del kept[key]
+        kept[rows == 1] = versions, products
     return products
 
 

@@ -17,10 +17,19 @@ from tests.oracles import SENTENCES, lively, options, reference_elmo, reference_
 
 IDS = batch_to_ids(SENTENCES)
 Wrap = Callable[[nn.Module, str], object]
+
+
+def old_spectral_norm(module: nn.Module, name: str) -> None:
+    """Apply the old `spectral_norm`, and estimate the norm as its first steps of training do."""
+    spectral_norm(module, name, n_power_iterations=15)
+    (hook,) = module._forward_pre_hooks.values()
+    hook(module, ())
+
+
 WRAPS: dict[str, Wrap] = {
     "prune": lambda module, name: prune.l1_unstructured(module, name, 0.3),
     "weight_norm": weight_norm,
-    "spectral_norm": spectral_norm,
+    "spectral_norm": old_spectral_norm,
     "parametrizations.weight_norm": parametrizations.weight_norm,
     "parametrizations.spectral_norm": parametrizations.spectral_norm,
 }
