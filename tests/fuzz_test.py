@@ -15,16 +15,14 @@ from tests.fuzz.attacks import ATTACKS
 from tests.fuzz.engine import Run, Target, fuzz
 from tests.fuzz.targets import TARGETS
 
-SAMPLE = {
+SAMPLE = {"archive": 30, "native": 40, "pickle": 100}
+SLOW_SAMPLE = {
     "options": 150,
     "bilm-tf": 60,
-    "native": 40,
     "language-model": 60,
     "many-langs": 60,
     "zip": 40,
     "run": 40,
-    "archive": 30,
-    "pickle": 100,
     "vocabulary": 300,
     "reader-conll2003": 200,
     "reader-news": 200,
@@ -32,11 +30,14 @@ SAMPLE = {
 }
 
 
-@pytest.mark.parametrize("name", SAMPLE)
-def test_each_input_is_answered_or_rejected(name: str) -> None:
-    result = fuzz(TARGETS[name], SAMPLE[name], seed=0)
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [*SAMPLE.items(), *(pytest.param(*target, marks=pytest.mark.slow) for target in SLOW_SAMPLE.items())],
+)
+def test_each_input_is_answered_or_rejected(name: str, inputs: int) -> None:
+    result = fuzz(TARGETS[name], inputs, seed=0)
     assert not result.findings, result.findings
-    assert result.answers and result.errors and result.answers + result.errors == SAMPLE[name]
+    assert result.answers and result.errors and result.answers + result.errors == inputs
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -77,11 +78,11 @@ def run_on() -> None:
     ("harm", "what"),
     [
         (raise_another_error, "KeyError"),
-        (crash, "ended with -6"),
-        (write_outside, "elmo_plugin-fuzz-outside"),
-        (start_a_program, "subprocess.Popen"),
         (take_memory, "bytes of memory"),
-        (run_on, "more than"),
+        (write_outside, "elmo_plugin-fuzz-outside"),
+        pytest.param(crash, "ended with -6", marks=pytest.mark.slow),
+        pytest.param(start_a_program, "subprocess.Popen", marks=pytest.mark.slow),
+        pytest.param(run_on, "more than", marks=pytest.mark.slow),
     ],
 )
 def test_harm_is_found(harm: Callable[[], None], what: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,8 +54,6 @@ def plain_location(location: Location) -> str:
     is_file_url = name.startswith("file://")
     if is_file_url:
         name = name.removeprefix("file://")
-        name = name.removeprefix("localhost") if name.startswith("localhost/") else name
-        name = name.removeprefix("/") if name.startswith("/~") else name
     if "://" in name:
         return name.rstrip("/") if name.startswith(HUB) else name
     path = expanduser(name).rstrip("/") or name

@@ -39,18 +39,14 @@ SHAPES: dict[str, dict[str, Any]] = {
     "cell size is projection size": {"lstm": lstm(dim=6), "char_cnn": cnn()},
     "cell size is projection size, one layer": {"lstm": lstm(dim=6, n_layers=1), "char_cnn": cnn()},
     "filters sum to the projection": {"lstm": lstm(), "char_cnn": cnn(filters=[[1, 2], [3, 4]])},
-    "no matrix of either kind": {"lstm": lstm(dim=6), "char_cnn": cnn(filters=[[1, 2], [3, 4]])},
     "no skip connections": {"lstm": lstm(n_layers=3, use_skip_connections=False), "char_cnn": cnn()},
-    "skip connections not mentioned": {"lstm": lstm(use_skip_connections=None), "char_cnn": cnn()},
     "clips not mentioned": {"lstm": lstm(cell_clip=None, proj_clip=None), "char_cnn": cnn()},
     "clips of zero": {"lstm": lstm(cell_clip=0, proj_clip=0), "char_cnn": cnn()},
-    "only the cell clipped": {"lstm": lstm(proj_clip=None), "char_cnn": cnn()},
     "no highway": {"lstm": lstm(), "char_cnn": cnn(n_highway=0)},
     "three highways, tanh": {"lstm": lstm(), "char_cnn": cnn(n_highway=3, activation="tanh")},
     "C = 20": {"lstm": lstm(), "char_cnn": cnn(max_characters_per_token=20)},
     "C = 60": {"lstm": lstm(), "char_cnn": cnn(max_characters_per_token=60)},
     "a filter as wide as C": {"lstm": lstm(), "char_cnn": cnn(max_characters_per_token=7, filters=[[7, 4]])},
-    "four layers": {"lstm": lstm(n_layers=4), "char_cnn": cnn()},
     "a training run's 261 characters": {"lstm": lstm(), "char_cnn": cnn(n_characters=261), "n_tokens_vocab": 7},
 }
 WORD_SHAPES: dict[str, dict[str, Any]] = {
@@ -68,12 +64,15 @@ def assert_layers(bilm: BiLM, ids: torch.Tensor, folder: Path, sentences: list[l
         torch.testing.assert_close(layers[:, row, : len(sentence) + 2], expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("kernel", ["packed", "reference"])
 @pytest.mark.parametrize("options", SHAPES.values(), ids=SHAPES)
-def test_a_file_has_the_layers_of_the_oracle(tmp_path: Path, options: dict[str, Any], kernel: str) -> None:
-    bilm = build_bilm(load_checkpoint(tensorflow_file(tmp_path, options)), kernel)
+def test_a_file_has_the_layers_of_the_oracle_and_a_round_trip_loses_nothing(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    (tmp_path / "there").mkdir()
+    folder = tensorflow_file(tmp_path / "there", options)
     sentences, width = SENTENCES + CUT, options["char_cnn"]["max_characters_per_token"]
-    assert_layers(bilm, batch_to_ids(sentences, width), tmp_path, sentences)
+    assert_layers(build_bilm(load_checkpoint(folder)), batch_to_ids(sentences, width), folder, sentences)
+    assert_round_trip(folder, tmp_path / "back")
 
 
 @pytest.mark.parametrize("name", ["C = 20", "a filter as wide as C"])
@@ -95,6 +94,7 @@ def test_a_file_with_words_as_input_has_the_layers_of_the_oracle(tmp_path: Path,
     assert checkpoint.options.n_tokens_vocab == 9
     ids = torch.tensor([[4, 9, 3, 5], [6, 6, 0, 0], [0, 0, 0, 0]])
     assert_layers(build_bilm(checkpoint), ids, tmp_path, [[4, 9, 3, 5], [6, 6], []])
+    assert_round_trip(tmp_path, tmp_path / "back")
 
 
 @pytest.mark.parametrize("options", [SHAPES["cell size is projection size, one layer"], {"lstm": lstm(n_layers=1)}])
@@ -106,12 +106,9 @@ def test_a_file_of_one_layer_may_lack_tensorflows_multi_cell(tmp_path: Path, opt
         assert_layers(bilm, torch.tensor([[3, 4, 5]]), tmp_path, [[3, 4, 5]])
 
 
-@pytest.mark.parametrize("options", [*SHAPES.values(), *WORD_SHAPES.values()], ids=[*SHAPES, *WORD_SHAPES])
-def test_a_round_trip_loses_nothing(tmp_path: Path, options: dict[str, Any]) -> None:
+def assert_round_trip(there: Path, back: Path) -> None:
     """Datasets and tensors are the same, except for one rounding of the forget bias, which files store minus one."""
-    (tmp_path / "there").mkdir()
-    there = tensorflow_file(tmp_path / "there", options, vocabulary=9)
-    first, back = load_checkpoint(there), tmp_path / "back"
+    first = load_checkpoint(there)
     BilmTf().write(first, back)
     again = load_checkpoint(back)
     assert again.options == first.options and set(again.state_dict) == set(first.state_dict)
@@ -159,7 +156,7 @@ sizes = st.builds(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(drawn=sizes, sentences=st.lists(st.lists(st.text(max_size=9), max_size=4), min_size=1, max_size=3))
 def test_a_file_of_any_sizes_has_the_layers_of_the_oracle(
     tmp_path_factory: pytest.TempPathFactory, drawn: tuple[dict[str, Any], bool], sentences: list[list[str]]

@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import pytest
 import torch
 from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
@@ -23,11 +22,10 @@ def on_many_langs(folder: Path, **elmo: object) -> Config:
     return experiment(model, tags_reader(token_indexers=indexers), TOWNS)
 
 
-@pytest.mark.parametrize("tuned", [False, True])
-def test_an_archive_answers_and_is_converted_where_the_folder_is_gone(tmp_path: Path, tuned: bool) -> None:
+def test_an_archive_answers_and_is_converted_where_the_folder_is_gone(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "144", config(max_characters_per_token=50))
     before = load_checkpoint(folder)
-    experiment = on_many_langs(folder, requires_grad=tuned)
+    experiment = on_many_langs(folder, requires_grad=True)
     trained = train(experiment, tmp_path / "run").eval()
     archive = Path(shutil.move(tmp_path / "run/model.tar.gz", tmp_path / "elsewhere.tar.gz"))
     shutil.rmtree(folder)
@@ -50,4 +48,4 @@ def test_an_archive_answers_and_is_converted_where_the_folder_is_gone(tmp_path: 
     assert_same_checkpoint(load_checkpoint(tmp_path / "back"), inside)
     assert inside.options == before.options
     moved = [not torch.equal(inside.state_dict[name], value) for name, value in before.state_dict.items()]
-    assert any(moved) == tuned
+    assert any(moved)

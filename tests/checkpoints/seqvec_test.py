@@ -8,7 +8,6 @@ import pytest
 from elmo_plugin import load
 from tests.checkpoints.file_shapes_test import cnn, lstm
 from tests.oracles import file_layers, tensorflow_file
-from tests.task_oracles import allennlp
 
 PROTEINS = ["SEQWENCE", "MKTAYIAKQRQISFVKSHFSRQ", "X", "MUOBZXJ", ""]
 """Proteins with the rare residues U and O, the ambiguous ones B, Z and J, and the unknown one, X."""
@@ -32,12 +31,3 @@ def its_layers(folder: Path, protein: str) -> np.ndarray:
 def test_each_residue_has_one_vector_per_layer(seqvec: Path) -> None:
     for protein, found in zip(PROTEINS, load(seqvec).embed([list(protein) for protein in PROTEINS]), strict=True):
         np.testing.assert_allclose(found, its_layers(seqvec, protein), atol=1e-5)
-
-
-def test_a_protein_has_the_mean_over_its_residues(seqvec: Path) -> None:
-    allennlp("embed-corpus", "proteins.txt", "proteins.npz", "--bilm", "seqvec", "--average", "--pool")
-    with np.load("proteins.npz") as file:
-        for number, protein in enumerate(PROTEINS[:-1]):
-            expected = its_layers(seqvec, protein).sum(axis=0).mean(axis=0)  # (D,)
-            np.testing.assert_allclose(3 * file[str(number)], expected, atol=2e-5)
-        assert not file["4"].any()
