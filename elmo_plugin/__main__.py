@@ -4,7 +4,7 @@ The package is imported before AllenNLP, which needs its repairs, so the command
 plugins, and with releases of transformers that the script `allennlp` cannot be imported with.
 """
 
-from elmo_plugin.commands import adapt_console, end_training
+from elmo_plugin.commands import adapt_console
 
 
 def run() -> None:
@@ -12,7 +12,6 @@ def run() -> None:
     from allennlp.__main__ import run as run_allennlp  # sets up AllenNLP's logging
 
     adapt_console()
-    end_training()
     run_allennlp()
 
 

@@ -1,16 +1,13 @@
 """AllenNLP's own tools on our models, as the table of `docs/guides/allennlp-tools.md` has them."""
 
 import json
-import tarfile
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any, Optional
-from unittest.mock import patch
 
 import pytest
 import torch
-from allennlp.commands import find_learning_rate
 from allennlp.common.checks import ConfigurationError
 from allennlp.confidence_checks.normalization_bias_verification import NormalizationBiasVerification
 from allennlp.data import DataLoader, TextFieldTensors, Vocabulary
@@ -22,13 +19,11 @@ from allennlp.models.heads import Head
 from allennlp.models.multitask import MultiTaskModel
 from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
 from allennlp.modules.backbones import Backbone
-from allennlp.nn.parallel import FairScaleFsdpAccelerator
 from allennlp.nn.util import get_text_field_mask, sequence_cross_entropy_with_logits
 from allennlp.predictors import Predictor
 from allennlp.training.metrics import CategoricalAccuracy
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
-from elmo_plugin.models import ElmoTagger
 from tests.oracles import options
 from tests.pretraining_runs import config as pretraining_config
 from tests.task_oracles import (
@@ -38,7 +33,6 @@ from tests.task_oracles import (
     D,
     allennlp,
     as_tensors,
-    build_model,
     classifier,
     csv_reader,
     experiment,
@@ -145,76 +139,6 @@ def test_what_a_trainer_is_told_is_done(run: Run) -> None:
         assert all((weight == 0.25).all() for weight in run.model.text.encoder.parameters())
 
 
-def test_accumulated_gradients_are_those_of_the_larger_batch(tmp_path: Path) -> None:
-    found = []
-    for size, steps in ((8, 1), (4, 2)):
-        config = experiment(classifier(ELMO), csv_reader(), OPINIONS)
-        config["data_loader"] = {"batch_size": size}
-        config["trainer"] |= {"num_gradient_accumulation_steps": steps, "optimizer": {"type": "sgd", "lr": 1.0}}
-        found.append(train(config, tmp_path / str(size)).state_dict())
-    for name, value in found[0].items():
-        torch.testing.assert_close(value, found[1][name], atol=1e-5, rtol=1e-5)
-
-
-def test_mixed_precision_needs_a_gpu(tmp_path: Path) -> None:
-    config = experiment(tagger(ELMO), tags_reader(), TOWNS, use_amp=True)
-    with pytest.raises(ValueError, match="Using AMP requires a cuda device"):
-        train(config, tmp_path / "run")
-
-
-@pytest.mark.parametrize("command", ["count-instances", "build-vocab"])
-def test_commands_before_training_use_overrides(
-    command: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = [tmp_path / "vocabulary.tar.gz"] if command == "build-vocab" else []
-    allennlp(command, run.config_file, *output)
-    assert "Success!" in capsys.readouterr().out
-    if output:
-        with tarfile.open(*output) as archive:
-            assert "non_padded_namespaces.txt" in archive.getnames()
-    keys = {"train_data_path": "/no/such/file"}
-    if run.kind == "bilm":
-        keys = dict.fromkeys(("train_data_path", "vocabulary.files"), "/no/such/file*")
-    with pytest.raises((ConfigurationError, FileNotFoundError), match="/no/such/file"):
-        allennlp(command, run.config_file, *[each.with_name("other.tar.gz") for each in output], "-o", json.dumps(keys))
-
-
-@pytest.mark.parametrize("overrides", ["5", "null", '"text"', '["trainer"]'])
-def test_overrides_are_an_object(run: Run, tmp_path: Path, overrides: str) -> None:
-    with pytest.raises(ConfigurationError, match="expected a JSON object") as error:
-        allennlp("train", run.config_file, "-s", tmp_path / "run", "-o", overrides)
-    assert overrides in str(error.value) and not (tmp_path / "run").exists()
-
-
-def test_a_dry_run_writes_the_vocabulary_only(run: Run, tmp_path: Path) -> None:
-    allennlp("train", run.config_file, "-s", tmp_path / "run", "--dry-run")
-    assert list((tmp_path / "run" / "vocabulary").iterdir()) and not list((tmp_path / "run").glob("*.th"))
-
-
-def test_find_lr_tries_a_rate_at_each_batch(run: Run, tmp_path: Path) -> None:
-    with patch.object(find_learning_rate, "_save_plot") as draw:
-        allennlp("find-lr", run.config_file, "-s", tmp_path / "found", "--num-batches", 11)
-    rates, losses, path = draw.call_args.args
-    assert len(rates) == len(losses) > 10 and torch.tensor(losses).isfinite().all() and path.endswith("lr-losses.png")
-
-
-def test_diff_finds_what_differs(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    weights = torch.load(run.folder / "best.th")
-    name = next(name for name, value in weights.items() if value.numel() > 1 and not name.endswith("_extra_state"))
-    torch.save({**weights, name: weights[name] + 1}, tmp_path / "other.th")
-    capsys.readouterr()
-    allennlp("diff", run.archive, tmp_path / "other.th")
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(weights) and [line for line in lines if f"!{name}," in line]
-    assert sum("distance" in line for line in lines) == 1
-
-
-def test_print_results_finds_the_metrics(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    allennlp("print-results", run.folder, "-k", "best_validation_loss", "-m", "metrics.json")
-    best = json.loads((run.folder / "metrics.json").read_text())["best_validation_loss"]
-    assert str(best) in capsys.readouterr().out
-
-
 def test_several_files_are_evaluated_as_each_alone(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,21 +152,6 @@ def test_several_files_are_evaluated_as_each_alone(
         if f"{name}_loss" in metrics:
             assert metrics[f"{name}_loss"] == pytest.approx(alone["best_validation_loss"], abs=1e-5)
     assert "other_loss" in metrics and (tmp_path / "1").read_text() == (tmp_path / "2").read_text() != ""
-
-
-def test_files_whose_metrics_would_have_the_same_names_need_output_files(
-    runs: Callable[[str], Run], tmp_path: Path
-) -> None:
-    run = runs("tagger")
-    with pytest.raises(ConfigurationError, match=r"'towns' 2 times.*--output-file"):
-        allennlp("evaluate", run.archive, f"{run.data},{run.data}")
-    allennlp("evaluate", run.archive, f"{run.data},{run.data}", "--output-file", f"{tmp_path}/1,{tmp_path}/2")
-    assert (tmp_path / "1").read_text() == (tmp_path / "2").read_text()
-
-
-def test_push_to_hf_names_the_command_that_works(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=rf"hf upload USER/name {tmp_path}"):
-        allennlp("push-to-hf", "--repo-name", "name", "--serialization-dir", tmp_path)
 
 
 def test_an_archive_is_a_model_to_train_further(run: Run, tmp_path: Path) -> None:
@@ -433,33 +342,3 @@ def test_two_tasks_share_elmo_in_one_multitask_model(tmp_path: Path, capsys: pyt
     assert all(metrics[name] == best[f"best_validation_{name}"] for name in ("tags_accuracy", "topics_accuracy"))
     embed = Predictor.from_path(str(tmp_path / "run" / "model.tar.gz"), "elmo_embedder", import_plugins=False)
     assert len(embed.predict_json(QUESTION)["elmo"]) == 4
-
-
-def reading_by(reader: Config, data: str) -> Config:
-    """A config whose training data is read by another reader than its validation data."""
-    config = experiment(tagger(ELMO), reader, TOWNS)
-    return {**config, "train_data_path": data, "validation_dataset_reader": tags_reader()}
-
-
-def test_a_sharded_reader_reads_by_ours(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / f"{name}.txt").write_bytes(TOWNS.read_bytes())
-    config = reading_by({"type": "sharded", "base_reader": tags_reader()}, str(tmp_path / "*.txt"))
-    assert isinstance(train(config, tmp_path / "run"), ElmoTagger)
-
-
-def test_an_interleaving_reader_gives_models_a_key_that_they_do_not_take(tmp_path: Path) -> None:
-    reader = {"type": "interleaving", "readers": {"one": tags_reader(), "two": tags_reader()}}
-    with pytest.raises(TypeError, match="'dataset'"):  # of AllenNLP's own models, too
-        train(reading_by(reader, json.dumps({"one": str(TOWNS), "two": str(TOWNS)})), tmp_path / "run")
-
-
-def test_fairscale_refuses_a_frozen_elmo(tmp_path: Path) -> None:
-    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
-    try:
-        model, _ = build_model(experiment(tagger(ELMO), tags_reader(), TOWNS))
-        accelerator = FairScaleFsdpAccelerator(local_rank=0, world_size=1, cuda_device=torch.device("cpu"))
-        with pytest.raises(AssertionError, match="all parameters to have same requires_grad"):
-            accelerator.wrap_model(model)
-    finally:
-        distributed.destroy_process_group()

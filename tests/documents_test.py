@@ -14,7 +14,7 @@ from allennlp.common import Params
 
 from benchmarks import __main__ as benchmarks
 from benchmarks import epoch, serve
-from experiments import five_gram, grid, litbank, perplexity, senseval, text_of
+from experiments import five_gram, grid, litbank, senseval, text_of
 from tests.task_oracles import allennlp_parser
 
 ROOT = Path(__file__).parent.parent
@@ -30,7 +30,6 @@ PARSERS = {
     "experiments.five_gram": five_gram.parse,
     "experiments.grid": grid.parse,
     "experiments.litbank": litbank.parse,
-    "experiments.perplexity": perplexity.parse,
     "experiments.senseval": senseval.parse,
     "experiments.text_of": text_of.parse,
 }

@@ -36,7 +36,7 @@ VALUES: list[Any] = [
 MEANINGS: dict[str, list[Any]] = {
     key: values
     for values, keys in [
-        ([1, 2], "min_count streams window max_sentence_length layer_dim output_dim embedding_dim input_size"),
+        ([1, 2], "min_count streams window layer_dim output_dim embedding_dim input_size"),
         (
             [1, 2],
             "hidden_size num_layers num_elmo_layers num_output_representations tokens_at_once n_samples",
@@ -49,8 +49,9 @@ MEANINGS: dict[str, list[Any]] = {
         ([None], "matrices"),
         ([1, 2, 1.5], "div_value"),
         ([None, 1, 2], "max_sequence_length batches_per_epoch hidden_dim projection_dim n_tokens_vocab"),
-        ([None, 1, 2], "save_every_num_batches num_labels"),
-        ([None, 0, 1, 2], "keep_most_recent_by_count keep_most_recent_by_age char_cnn.n_highway max_instances"),
+        ([None, 1, 2], "save_every_num_batches keep_most_recent_by_count keep_most_recent_by_age max_sentence_length"),
+        ([None, 1, 2], "num_labels"),
+        ([None, 0, 1, 2], "char_cnn.n_highway max_instances"),
         ([None, 0, 1, 2, 1.5], "cell_clip proj_clip"),
         ([None, 0, 1, 2, 1.5, 1e30], "save_every_num_seconds save_every_num_minutes"),
         ([None, 0, 1, 2, 1.5], "memory_cell_clip_value state_projection_clip_value"),

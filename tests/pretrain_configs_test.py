@@ -15,7 +15,7 @@ from allennlp.models import Model
 
 from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import load_checkpoint
-from elmo_plugin.pretraining.word_ids import WordIds
+from elmo_plugin.pretraining.vocabulary import WordIds
 
 FOLDER = Path(__file__).parent.parent / "training_configs/pretrain"
 CONFIGS = sorted(FOLDER.rglob("*.jsonnet"))

@@ -11,7 +11,7 @@ from allennlp.common import Params
 
 from tests.oracles import options
 
-BATCHES = 15  # of an epoch; a checkpoint every 4
+BATCHES = 6  # of an epoch; a checkpoint every 4
 LOADERS = {
     "unrolled_streams": {"type": "unrolled_streams", "streams": 3, "window": 5},
     "sentence_batches": {"type": "sentence_batches", "max_tokens": 30, "max_sentence_length": 12},
@@ -65,9 +65,9 @@ def train(keys: dict[str, Any], run: Path, recover: bool = False) -> None:
 
 def end_of(run: Path) -> dict[str, Any]:
     """All that a run ends with, but for how long it took and where it lies."""
-    names = ["best.th", "model_state_e2_b0.th", "training_state_e2_b0.th"]
+    names = ["best.th", f"model_state_e1_b{BATCHES}.th", f"training_state_e1_b{BATCHES}.th"]
     files = {name: torch.load(run / name, weights_only=True) for name in names}
-    del files["training_state_e2_b0.th"]["best_model_filename"]
+    del files[names[2]]["best_model_filename"]
     metrics = {path.name: json.loads(path.read_text()) for path in run.glob("metrics*.json")}
     assert len(metrics) == 3
     return {"files": files, "metrics": metrics}

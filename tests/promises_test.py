@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from elmo_plugin.elmo import LayerMix
-from elmo_plugin.pretraining.word_ids import WordIds
+from elmo_plugin.pretraining.vocabulary import WordIds
 from tests.language_model_oracles import HELDOUT, language_model
 from tests.oracles import options
 from tests.task_oracles import (

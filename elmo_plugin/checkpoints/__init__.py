@@ -21,7 +21,7 @@ from elmo_plugin.checkpoints.checkpoint_format import (
     load_sizes,
 )
 from elmo_plugin.checkpoints.conversion import FORMATS, Conversion, convert, save_bilm, write_checkpoint
-from elmo_plugin.checkpoints.files import Location, bundled_folder, bundled_names, local_file
+from elmo_plugin.checkpoints.files import Location, bundled_folder, bundled_names, local_file, unfinished_run
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import Native
 from elmo_plugin.checkpoints.resolve import (
@@ -69,6 +69,7 @@ __all__ = [
     "read_words",
     "resolve_bilm",
     "save_bilm",
+    "unfinished_run",
     "unpacked",
     "write_checkpoint",
 ]

@@ -20,6 +20,7 @@ from elmo_plugin.checkpoints.files import (
     local_file,
     names_in,
     plain_location,
+    unfinished_run,
 )
 from elmo_plugin.checkpoints.untrusted import is_tar_gz, is_torch_zip, unpacked
 
@@ -106,7 +107,8 @@ def _opened(location: Location) -> Iterator[tuple[CheckpointFormat, Location]]:
     name = plain_location(location)
     if is_missing(name):
         bundled = f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}" if Path(name).name == name else ""
-        raise ConfigurationError(f"'{name}' holds no biLM: there is no such file or folder{bundled}")
+        why = unfinished_run(name) or f"there is no such file or folder{bundled}"
+        raise ConfigurationError(f"'{name}' holds no biLM: {why}")
     form = _format_of(name, name)
     if form is not None:
         yield form, name

@@ -1,5 +1,7 @@
 """Find the files of a biLM by path, URL or bundled name, and tell what kind of file each is."""
 
+import shlex
+
 # `os.path.exists` and the like return False where the methods of `Path` raise: for a name that is too long.
 from enum import Enum
 from os import PathLike, fspath, listdir
@@ -72,6 +74,7 @@ def local_file(location: Location, key: str) -> Path:
         path = hub_path(name) if name.startswith(HUB) else Path(cached_path(name))
     except Exception as error:  # each kind of URL is downloaded with another library, which has errors of its own
         why = "there is no such file" if str(error) == name else " ".join(str(error).split())
+        why = unfinished_run(name) or why
         if name.startswith(HUB):
             repository = "/".join(name.removeprefix(HUB).split("/")[:2])
             why += (
@@ -84,6 +87,16 @@ def local_file(location: Location, key: str) -> Path:
             f"'{key}' is '{fspath(location)}': expected a file or a folder, got {FileKind.DEVICE.value}"
         )
     return path
+
+
+def unfinished_run(name: str) -> Optional[str]:
+    """Return how to continue the run whose missing archive or weights a path names; `None` for other paths."""
+    folder = Path(name) if isdir(name) else Path(name).parent
+    has_weights = exists(name) and any(exists(folder / weights) for weights in ("best.th", "weights.th"))
+    if has_weights or isfile(name) or not exists(folder / "config.json") or not exists(folder / "meta.json"):
+        return None
+    how = shlex.join(["allennlp", "train", str(folder / "config.json"), "-s", str(folder), "--recover"])
+    return f"the run in '{folder}' is unfinished; continue it with: {how}"
 
 
 def is_missing(location: Location) -> bool:

@@ -1,10 +1,12 @@
 """Limit what the command `allennlp` prints to warnings, results, and errors without a traceback."""
 
+import json
 import logging
 import os
 import re
 import sys
 import tarfile
+import warnings
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -53,6 +55,19 @@ def other_plugins() -> set[str]:
     return {name for name in {*discover_plugins(), *included} if name.partition(".")[0] not in ours_and_allennlps}
 
 
+def config_at(path: Path) -> Any:
+    """Return the config of a run or a model archive; `None` if there is none that can be read."""
+    try:
+        if path.name.endswith(".tar.gz"):
+            with tarfile.open(path) as archive:
+                first = archive.next()  # AllenNLP puts the config first
+                content = archive.extractfile(first) if first is not None and first.name == "config.json" else None
+                return None if content is None else json.load(content)
+        return json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, tarfile.TarError):  # the command itself reports what is wrong
+        return None
+
+
 def adapt_console() -> None:
     """Let the command line print only warnings and results, and one line for an error in the user's input.
 
@@ -62,6 +77,8 @@ def adapt_console() -> None:
     """
     if os.environ.get("ALLENNLP_DEBUG"):
         return
+    # Deprecated since torch 2.4. The trainer uses it for every batch, also on a CPU, in the middle of the progress bar.
+    warnings.filterwarnings("ignore", r"`torch\.cuda\.amp\.", FutureWarning, "allennlp")
     prepare_logging = allennlp_logging.prepare_global_logging
 
     def prepare_global_logging(*args: Any, **kwargs: Any) -> None:

@@ -8,6 +8,7 @@ from elmo_plugin.common.config_keys import (
     check_value,
     did_you_mean,
     kind_of,
+    names_our_components,
     probability,
     unknown_keys,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "check_value",
     "did_you_mean",
     "kind_of",
+    "names_our_components",
     "on_stop_signal",
     "parse_json",
     "probability",

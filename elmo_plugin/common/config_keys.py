@@ -113,6 +113,24 @@ def kind_of(annotation: Any) -> Kind:
     return "an object", lambda value: isinstance(value, Mapping)
 
 
+def names_our_components(config: Any) -> bool:
+    """Return whether a config names a component of this package where AllenNLP has one of its own kinds.
+
+    Names of our own kinds, such as the mix `average`, are not considered, because other packages may use them too.
+    """
+    kinds = {kind: names for kind, names in Registrable._registry.items() if not _is_ours(kind)}
+    ours = {name for names in kinds.values() for name, (component, _) in names.items() if _is_ours(component)}
+
+    def is_named(value: Any) -> bool:
+        if isinstance(value, Mapping):
+            return any(map(is_named, value.values()))
+        if isinstance(value, list):
+            return any(map(is_named, value))
+        return isinstance(value, str) and value in ours
+
+    return is_named(config)
+
+
 def at_least(least: float, **values: Optional[float]) -> None:
     """Raise `ConfigurationError` for the first key whose number is smaller than `least`. `None` passes."""
     for key, value in values.items():
@@ -137,3 +155,7 @@ def _component(annotation: Any) -> Optional[type]:
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
+
+
+def _is_ours(component: type) -> bool:
+    return component.__module__.partition(".")[0] == __name__.partition(".")[0]

@@ -1,31 +1,25 @@
-"""Patches for AllenNLP 2.10.1 on current PyTorch, transformers, wandb and Python.
+"""Patches without which AllenNLP 2.10.1 fails, or gives wrong results, on current libraries or with our components.
 
 AllenNLP has no more releases, and the libraries that it uses have changed. The docstring of each repair says what a
 user sees without it (symptom), why (cause), and when the repair does nothing (guard). Most repairs replace one function
-of AllenNLP in place, so that configs, Python code and subclasses all get the repaired one.
+of AllenNLP in place, so that configs, Python code and subclasses all get the repaired one. What works without them,
+such as the output, logging and warnings of other plugins, is not changed.
 
-Not repaired: `find-lr` needs matplotlib, which AllenNLP does not declare; `TensorCache` cannot read its own files with
-torch 2.6 or later; `hf://` paths need cached-path 1.7 or later. `docs/guides/allennlp-tools.md` lists which of
-AllenNLP's tools work with the models of this package.
+Not repaired: `push-to-hf` was written for an older huggingface_hub; `find-lr` needs matplotlib, which AllenNLP does not
+declare; `TensorCache` cannot read its own files with torch 2.6 or later; `hf://` paths need cached-path 1.7 or later.
+`docs/guides/allennlp-tools.md` lists which of AllenNLP's tools work with the models of this package.
 """
 
 from elmo_plugin.compat.transformers5 import restore_removed_names
 
 restore_removed_names()  # AllenNLP imports two of them
 
-from elmo_plugin.compat.commands import (  # noqa: E402
-    explain_push_to_hf,
-    include_without_extras,
-    print_metrics_of_evaluate,
-    use_overrides,
-)
 from elmo_plugin.compat.configs import (  # noqa: E402
     check_keys_of_components,
-    check_overrides,
+    include_without_extras,
+    keep_configs_of_killed_runs,
     repair_pretrained_modules,
-    suggest_names,
 )
-from elmo_plugin.compat.files import repair_recovery_after_the_last_epoch, write_files_atomically  # noqa: E402
 from elmo_plugin.compat.initializers import (  # noqa: E402
     keep_weights_of_bilms,
     warn_of_regexes_without_parameters,
@@ -38,10 +32,10 @@ from elmo_plugin.compat.libraries import (  # noqa: E402
     repair_moving_average,
     repair_multitask,
     repair_pretrained_transformers,
+    repair_recovery_after_the_last_epoch,
     repair_reduce_on_plateau,
     repair_token_ids_of_elmo,
     repair_wandb_callback,
-    silence_noise,
     trust_numpy_scalars,
 )
 from elmo_plugin.compat.metrics import check_validation_metrics  # noqa: E402
@@ -64,20 +58,14 @@ def apply_repairs() -> None:
     repair_moving_average()
     repair_half_precision()
     repair_multitask()
-    write_files_atomically()
     repair_recovery_after_the_last_epoch()
     check_keys_of_components()
-    check_overrides()
-    suggest_names()
+    keep_configs_of_killed_runs()
     repair_pretrained_modules()
     check_validation_metrics()
     keep_weights_of_bilms()
     warn_of_regexes_without_parameters()
-    print_metrics_of_evaluate()
-    use_overrides()
     include_without_extras()
-    explain_push_to_hf()
     repair_saliency()
     repair_hotflip()
     repair_influence()
-    silence_noise()

@@ -2,10 +2,11 @@
 
 import importlib
 import inspect
+import json
 import secrets
 import tarfile
-import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -15,6 +16,7 @@ from allennlp.models import archival
 from allennlp.models.multitask import MultiTaskModel
 from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
 from allennlp.nn import util as nn_util
+from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks.wandb import WandBCallback
 from allennlp.training.learning_rate_schedulers.learning_rate_scheduler import (
     _PyTorchLearningRateSchedulerWithMetricsWrapper,
@@ -25,20 +27,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from elmo_plugin.compat.patching import Function, replace_once
-
-# (category, start of the message, module that warns). The last two are regular expressions.
-NOISE = (
-    # `torch.cuda.amp.autocast` and `GradScaler` are deprecated since torch 2.4. The trainer uses `autocast` for every
-    # batch, even on a CPU, and Python prints the warning in the middle of the progress bar.
-    (FutureWarning, r"`torch\.cuda\.amp\.", r"allennlp\.(training\.gradient_descent_trainer|nn\.parallel\.\w+)$"),
-    # PyTorch warns about each `pytorch_transformer` encoder, because AllenNLP builds it without `batch_first`.
-    # Up to torch 2.6 the warning comes from PyTorch's own module.
-    (
-        UserWarning,
-        "enable_nested_tensor is True",
-        r"(allennlp\.modules\.seq2seq_encoders\.pytorch_transformer_wrapper|torch\.nn\.modules\.transformer)$",
-    ),
-)
 
 
 def trust_numpy_scalars() -> None:
@@ -182,6 +170,28 @@ def repair_moving_average() -> None:
     replace_once(MovingAverage, "load_state_dict", load_state_dict)
 
 
+def repair_recovery_after_the_last_epoch() -> None:
+    """Let `--recover` finish a run that was killed after its last epoch as if it had not been killed.
+
+    Symptom: `metrics.json` lacks the metrics of training and validation, and a run that ran out of patience trains for
+    another epoch. Cause: the trainer has the metrics only of epochs that it trains, and checks its patience only after
+    an epoch. The metrics are now read from the last `metrics_epoch_….json`.
+    Guard: nothing is changed if an epoch is trained.
+    """
+
+    def try_train(original: Function, self: Any) -> tuple[dict[str, Any], int]:
+        if self._metric_tracker.should_stop_early():
+            self._num_epochs = self._start_after_epochs_completed
+        metrics, epoch = original(self)
+        if "epoch" not in metrics and self._serialization_dir:
+            last = Path(self._serialization_dir, f"metrics_epoch_{epoch}.json")
+            if last.exists():
+                metrics = {**json.loads(last.read_text(encoding="utf-8")), **metrics}
+        return metrics, epoch
+
+    replace_once(GradientDescentTrainer, "_try_train", try_train)
+
+
 def repair_half_precision() -> None:
     """Let models with `boe`, or with a masked softmax, run after `model.half()` and `model.bfloat16()`.
 
@@ -223,13 +233,3 @@ def repair_multitask() -> None:
         }
 
     replace_once(MultiTaskModel, "_get_arguments", get_arguments)
-
-
-def silence_noise() -> None:
-    """Hide the warnings in `NOISE`, which AllenNLP causes and no config can avoid.
-
-    Guard: category, message and module must all match. `warnings.catch_warnings` drops filters that were added inside
-    it, so this function may have to be called again after it.
-    """
-    for category, message, module in NOISE:
-        warnings.filterwarnings("ignore", message=message, category=category, module=module)

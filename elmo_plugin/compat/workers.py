@@ -2,12 +2,9 @@
 
 import signal
 import sys
-import time
 from multiprocessing.process import BaseProcess
 from queue import Empty
-from threading import current_thread, main_thread
-from types import FrameType
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from allennlp.data.data_loaders import multiprocess_data_loader
@@ -25,8 +22,9 @@ def repair_workers() -> None:
     are the same.
 
     Symptom 2: training waits forever for a worker that was killed, for example because memory ran out. Cause: the
-    loader waits for a queue that nobody closes. Now it checks its workers while it waits, ends the others, and raises
-    `RuntimeError: DataLoader worker (pid …) is killed by signal: Killed`, as PyTorch's own loader does.
+    loader waits for a queue that nobody closes. Now it looks at the exit codes of its workers each second while it
+    waits, ends the others, and raises `RuntimeError: DataLoader worker (pid …) is killed by signal: Killed`, as
+    PyTorch's own loader does. A worker that is killed while it writes a part of an item still blocks the loader.
 
     Guard: with the default start method the contexts are the same anyway, and nothing changes unless a worker fails.
     """
@@ -38,82 +36,37 @@ def repair_workers() -> None:
             workers, pipes = original(self, queue, ctx)
         finally:
             multiprocess_data_loader.mp = torch.multiprocessing
-        watch = _Watch(queue, workers)
-        queue.get, queue.task_done = watch.get, watch.task_done
+        wait = queue.get
+
+        def get() -> Any:
+            while True:
+                try:
+                    return wait(True, 1.0)
+                except Empty:
+                    _check(workers)
+
+        queue.get = get
         return workers, pipes
 
     def join_workers(original: Function, self: MultiProcessDataLoader, workers: Any, queue: Any, pipes: Any) -> None:
         if is_finalizing():  # this process is exiting and has already ended its workers
             return
-        try:
-            if not any(worker.exitcode for worker in workers):
-                original(self, workers, queue, pipes)
-        finally:
-            if any(worker.exitcode for worker in workers):
-                for worker in workers:  # the killed one may hold locks of the queue, for which the others would wait
-                    worker.kill()
-                    worker.join()
+        if not any(worker.exitcode for worker in workers):
+            original(self, workers, queue, pipes)
+            return
+        for worker in workers:  # the killed one may hold locks of the queue, for which the others would wait
+            worker.kill()
+            worker.join()
 
     for name in ("_start_instance_workers", "_start_batch_workers"):
         replace_once(MultiProcessDataLoader, name, start_workers)
     replace_once(MultiProcessDataLoader, "_join_workers", join_workers)
 
 
-class _Watch:
-    """Replaces the functions of a queue that wait; raises `RuntimeError` if a worker has died.
-
-    A worker that dies while it writes an item may leave a lock taken, or a part of the item in the pipe, and no timeout
-    limits the wait for the rest. SIGCHLD interrupts this wait. Its handler raises only in these functions, so that the
-    loader can end the other workers.
-    """
-
-    def __init__(self, queue: Any, workers: list[BaseProcess]) -> None:
-        self._get, self._task_done = queue.get, queue.task_done
-        self._workers = workers
-        self._is_waiting = False
-        self._earlier: Any = None
-
-    def get(self) -> Any:
-        """Return the next item."""
-        return self._watched(self._next)
-
-    def task_done(self) -> None:
-        """Mark the last item as processed."""
-        self._watched(self._task_done)
-
-    def _watched(self, function: Function) -> Any:
-        is_main = current_thread() is main_thread()  # the only thread that may set a signal handler
-        if is_main:
-            self._earlier = signal.signal(signal.SIGCHLD, self._on_sigchld)
-        try:
-            self._is_waiting = True
-            self._check()
-            return function()
-        finally:
-            self._is_waiting = False
-            if is_main:
-                signal.signal(signal.SIGCHLD, self._earlier or signal.SIG_DFL)
-
-    def _next(self) -> Any:
-        while True:
-            try:
-                return self._get(True, 1.0)
-            except Empty:
-                self._check()
-            except Exception:  # the connection to a killed worker breaks before its exit code is known
-                time.sleep(1)
-                self._check()
-                raise
-
-    def _check(self) -> None:
-        for worker in self._workers:
-            code = worker.exitcode
-            if code:
-                how = f"is killed by signal: {signal.strsignal(-code)}" if code < 0 else f"ended with exit code {code}"
-                raise RuntimeError(f"DataLoader worker (pid {worker.pid}) {how}")
-
-    def _on_sigchld(self, number: int, frame: Optional[FrameType]) -> None:
-        if callable(self._earlier):
-            self._earlier(number, frame)
-        if self._is_waiting:
-            self._check()
+def _check(workers: list[BaseProcess]) -> None:
+    """Raise `RuntimeError` if a worker has died."""
+    for worker in workers:
+        code = worker.exitcode
+        if code:
+            how = f"is killed by signal: {signal.strsignal(-code)}" if code < 0 else f"ended with exit code {code}"
+            raise RuntimeError(f"DataLoader worker (pid {worker.pid}) {how}")

@@ -1,6 +1,11 @@
 """The bidirectional language model: a biLM, and the softmax that its two directions share."""
 
+import ctypes
+import math
+import os
+import sys
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -9,6 +14,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
 from allennlp.modules import Seq2SeqEncoder
+from allennlp.training import GradientDescentTrainer
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import ElmoLstm, add_boundaries, check_precision, dtype_on, warn_of_fallback
@@ -16,11 +22,15 @@ from elmo_plugin.checkpoints import bilm_keys
 from elmo_plugin.common import probability
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining.causality import check_causality
-from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
-from elmo_plugin.pretraining.process_memory import prepare_memory
+from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput, perplexity_of
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
 from elmo_plugin.pretraining.trainable_bilm import build_trainable_bilm, put_contextualizer, share_table
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, words_of
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Parameters of `mallopt`, from glibc's `malloc.h`."""
+PRIMITIVES = 128
+"""The number of routines, one per shape of a product, that oneDNN caches in training. Its own default is 1,024."""
 
 
 class Predictions(NamedTuple):
@@ -189,14 +199,6 @@ class BidirectionalLanguageModel(Model):
             self.carried[True] = LstmState(*state["carried"])
         self.perplexity.counts = dict(state["counts"])
 
-    def split_training_state(self, states: list[dict[str, Any]], rank: int, world_size: int) -> dict[str, Any]:
-        """Return the state of process `rank` of `world_size`, from the states of all processes that saved one."""
-        if states[0]["carried"] is None:
-            return states[0]
-        parts = zip(*(state["carried"] for state in states), strict=True)
-        carried = [torch.cat(part, dim=2).chunk(world_size, dim=2)[rank] for part in parts]  # (L, 2, S, ·)
-        return {**states[0], "carried": carried}  # the counts of each process are already the totals
-
     def _autocast(self) -> AbstractContextManager[Any]:
         """Prepare the device, and return the context in which products have the model's precision."""
         device = next(self.parameters()).device
@@ -253,3 +255,45 @@ class BidirectionalLanguageModel(Model):
             Predictions(forward[:, :-1][present], targets[:, 1:][present], present),
             Predictions(backward[:, 1:][present], targets[:, :-1][present], present),
         )
+
+
+def stop_if_diverged(
+    original: Any, trainer: GradientDescentTrainer, batch: dict[str, Any], for_training: bool
+) -> dict[str, Any]:
+    """Raise `ConfigurationError` if the perplexity of a batch of a language model is infinite or not a number.
+
+    Replaces the method `batch_outputs` of the trainer, which knows the number of the batch and the learning rate. Other
+    models are trained as before.
+    """
+    outputs: dict[str, Any] = original(trainer, batch, for_training)
+    if isinstance(trainer.model, BidirectionalLanguageModel) and "loss" in outputs:
+        nats = outputs["loss"].item() - (outputs["reg_loss"].item() if "reg_loss" in outputs else 0.0)
+        if not perplexity_of(nats) < math.inf:
+            epoch, done = trainer._epochs_completed + 1, trainer._batches_in_epoch_completed
+            where = f"batch {done + 1} of epoch {epoch}" if for_training else f"the validation of epoch {epoch}"
+            rates = ", ".join(
+                f"{rate:.3g}" for rate in sorted({group["lr"] for group in trainer.optimizer.param_groups})
+            )
+            raise ConfigurationError(
+                f"training diverged: the loss in {where} is {nats:.3g} at the learning rate {rates}; start again "
+                "with a lower rate, or with a smaller 'grad_norm'"
+            )
+    return outputs
+
+
+@cache
+def prepare_memory() -> None:
+    """Prepare this process for training on a CPU, once: keep freed memory, and bound the cache of oneDNN.
+
+    Each training step allocates the same tensors as the step before. glibc returns those of more than 32 MB to the
+    system, which must then clear and map their pages again; that takes about a quarter of the time of a step. With both
+    parameters it keeps them, and the peak memory of the process grows by up to a tenth.
+
+    Batches of whole sentences keep bringing new shapes, and oneDNN caches a routine for each. A cache of 1,024 took
+    400 MB more than one of 128, which took 4 % more processor time (docs/benchmarks.md, Load). PyTorch has no function
+    for this, and oneDNN reads the environment once, at the first product of the process.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None  # musl has none
+    if mallopt is not None and mallopt(M_MMAP_MAX, 0):
+        mallopt(M_TRIM_THRESHOLD, -1)
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(PRIMITIVES))

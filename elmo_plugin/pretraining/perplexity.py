@@ -66,8 +66,8 @@ class BidirectionalPerplexity(Metric):
 
 
 def perplexity_of(nats: float) -> float:
-    """Return exp of a mean negative log likelihood, or infinity if a float would overflow."""
-    return math.exp(nats) if nats < 700 else math.inf
+    """Return exp of a mean negative log likelihood: infinity if a float would overflow, NaN for NaN."""
+    return math.inf if nats >= 700 else math.exp(nats)
 
 
 class Throughput:

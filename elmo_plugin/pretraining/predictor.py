@@ -1,22 +1,28 @@
-"""The predictor `bilm`: the log probability of each word of a sentence, given its left and its right context."""
+"""The predictor `bilm`, and the scores and the perplexity of any biLM with its softmax."""
 
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.tqdm import Tqdm
 from allennlp.common.util import JsonDict
 from allennlp.data import DatasetReader, Instance
 from allennlp.data.fields import TextField
 from allennlp.models import Model
 from allennlp.nn.util import move_to_device
 from allennlp.predictors import Predictor
+from allennlp.training.util import evaluate
 
+from elmo_plugin.checkpoints import load_checkpoint
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.perplexity import perplexity_of
-from elmo_plugin.pretraining.vocabulary import UNKNOWN_ID
-from elmo_plugin.pretraining.word_ids import WordIds
-from elmo_plugin.text import LineReader, as_tokens, instance_words, read_question, split_tokens
+from elmo_plugin.pretraining.sentence_batches import SentenceBatches
+from elmo_plugin.pretraining.shards import TextShardsReader
+from elmo_plugin.pretraining.vocabulary import UNKNOWN_ID, WordIds, vocabulary_of
+from elmo_plugin.text import LineReader, as_tokens, instance_words, length_batches, read_question, split_tokens
 
 
 @Predictor.register("bilm")
@@ -95,3 +101,46 @@ def _answer(tokens: list[str], unknown: list[bool], forward: list[float], backwa
         "backward_perplexity": perplexity_of(backward_nats),
         "perplexity": perplexity_of((forward_nats + backward_nats) / 2),
     }
+
+
+def load_language_model(bilm: str) -> BidirectionalLanguageModel:
+    """Load a biLM with its softmax and vocabulary, for evaluation.
+
+    `bilm` is a bundled name, a `.safetensors` file of this package, or an archive or run of the model `bilm`. Raises
+    `ConfigurationError` for a file without a softmax.
+    """
+    checkpoint = load_checkpoint(bilm)
+    if checkpoint.vocabulary is None or checkpoint.softmax is None:
+        raise ConfigurationError(f"'{bilm}': expected a biLM with its softmax and vocabulary, got one without")
+    vocab = vocabulary_of(checkpoint.vocabulary)
+    vocab.keep_checkpoint(bilm, checkpoint)
+    return BidirectionalLanguageModel(vocab, {"pretrained": bilm}).eval()
+
+
+def sentence_log_probabilities(model: BidirectionalLanguageModel, sentences: Sequence[Sequence[str]]) -> np.ndarray:
+    """Return the forward and backward log probability of each sentence (N, 2), in nats over the full softmax.
+
+    Each is a sum over the words and one boundary: `</S>` forward, `<S>` backward. Unknown words count as `<UNK>`.
+    """
+    predictor = BiLMPredictor(model, TextShardsReader())
+    scores = np.zeros((len(sentences), 2))  # (N, 2)
+    with Tqdm.tqdm(total=len(sentences), desc="scoring", unit=" sentences") as progress:
+        for batch in length_batches([len(sentence) for sentence in sentences]):
+            answers = predictor.predict_batch_json([{"tokens": list(sentences[index])} for index in batch])
+            for index, answer in zip(batch, answers, strict=True):
+                scores[index] = sum(answer["forward_log_probs"]), sum(answer["backward_log_probs"])
+            progress.update(len(batch))
+    return scores
+
+
+def evaluate_language_model(bilm: str, text: str, device: torch.device) -> dict[str, Any]:
+    """Return the metrics of a biLM with its softmax on the sentences of a text, each read whole and by itself.
+
+    `bilm` is as in `load_language_model`, and `text` is a path or a pattern of text shards.
+    """
+    model = load_language_model(bilm).to(device)
+    loader = SentenceBatches(TextShardsReader(), text, max_sentence_length=None, shuffle=False)
+    loader.index_with(model.vocab)
+    loader.set_target_device(device)
+    metrics: dict[str, Any] = evaluate(model, loader)
+    return metrics

@@ -1,15 +1,15 @@
 """The data loader `sentence_batches`: batches of whole sentences of similar length, as a trained biLM reads them."""
 
 from collections.abc import Iterator
-from itertools import chain, islice, zip_longest
+from itertools import islice, zip_longest
 from random import Random
 from typing import Any, Optional
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DataLoader, DatasetReader
 
-from elmo_plugin.pretraining.shards import Position, split_sentence
-from elmo_plugin.pretraining.shards_loader import ShardsLoader, Split
+from elmo_plugin.pretraining.shards import Position, split_sentences
+from elmo_plugin.pretraining.shards_loader import ShardsLoader
 from elmo_plugin.text import length_batches
 
 SENTENCES_IN_POOL = 16384
@@ -37,8 +37,9 @@ class SentenceBatches(ShardsLoader):
         As in `ShardsLoader`.
     max_tokens : `int`
         The token budget of a batch: B sentences, the longest with T words, have B (T + 1) ≤ `max_tokens`.
-    max_sentence_length : `int`
-        A longer sentence is split into pieces of this length.
+    max_sentence_length : `Optional[int]`
+        A longer sentence is split into pieces of this length, with a warning. Null never splits: a sentence that alone
+        exceeds `max_tokens` is then a batch by itself.
     """
 
     def __init__(
@@ -46,18 +47,17 @@ class SentenceBatches(ShardsLoader):
         reader: DatasetReader,
         data_path: str,
         max_tokens: int = 2560,
-        max_sentence_length: int = 400,
+        max_sentence_length: Optional[int] = 400,
         shuffle: bool = True,
         seed: int = 0,
         batches_per_epoch: Optional[int] = None,
     ) -> None:
-        if not 1 <= max_sentence_length < max_tokens:
+        if max_sentence_length is not None and not 1 <= max_sentence_length < max_tokens:
             raise ConfigurationError(
                 f"'max_sentence_length': expected at least 1 and less than 'max_tokens' ({max_tokens}), "
                 f"got {max_sentence_length}"
             )
         super().__init__(reader, data_path, max_tokens, shuffle, seed, batches_per_epoch)
-        self.batches_at_once = self.world_size
         self.max_tokens = max_tokens
         self.max_sentence_length = max_sentence_length
         self._position: dict[str, Any] = {}
@@ -73,13 +73,9 @@ class SentenceBatches(ShardsLoader):
         """Return the epoch, the start of the pool, and how many of its batches are done."""
         return dict(self._position)
 
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, Optional[int]]:
         """Return the keys that decide how a pool is split into batches."""
         return {"max_tokens": self.max_tokens, "max_sentence_length": self.max_sentence_length}
-
-    def splits(self) -> dict[str, Split]:
-        """Return the number of batches that this process takes in an epoch."""
-        return {"batches_per_epoch": (len(self), self.world_size)} if self.endless else {}
 
     def _batches_of_all_processes(
         self, epoch: int = 0, position: Position = (0, 0), done: int = 0
@@ -87,9 +83,8 @@ class SentenceBatches(ShardsLoader):
         """Yield the batches that the processes take in turn. A pool never spans two passes."""
         for current, start, sentences in self.stream.passes(epoch, position):
             while pool := list(islice(sentences, SENTENCES_IN_POOL)):
-                pieces = list(
-                    chain.from_iterable(split_sentence(sentence, self.max_sentence_length) for sentence, _ in pool)
-                )
+                whole = (sentence for sentence, _ in pool)
+                pieces = list(split_sentences(whole, self.max_sentence_length, self.data_path))
                 batches = list(length_batches(list(map(len, pieces)), self.max_tokens, boundaries=1))
                 if self.endless:
                     Random(f"{self.stream.seed} {current} {start}").shuffle(batches)

@@ -1,7 +1,7 @@
 """Text shards: one tokenized sentence per line, plain, .gz or .xz, read in constant memory and from any position."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from glob import glob
 from itertools import chain, count, islice
@@ -60,10 +60,19 @@ def read_lines(shard: Path) -> Iterator[str]:
         raise ConfigurationError(f"{shard}: expected one sentence per line, got no tokens")
 
 
-def split_sentence(tokens: list[str], length: int) -> Iterator[list[str]]:
-    """Yield a sentence in pieces of at most `length` tokens."""
-    for start in range(0, len(tokens), length):
-        yield tokens[start : start + length]
+def split_sentences(sentences: Iterable[list[str]], length: Optional[int], source: str) -> Iterator[list[str]]:
+    """Yield sentences in pieces of at most `length` tokens (`None`: whole). The first one that is split is logged."""
+    is_logged = False
+    for tokens in sentences:
+        if length is None or len(tokens) <= length:
+            yield tokens
+            continue
+        if not is_logged:
+            message = "'%s': sentences of more than %d tokens (max_sentence_length), such as one of %d, are split"
+            logger.warning(message, source, length, len(tokens))
+            is_logged = True
+        for start in range(0, len(tokens), length):
+            yield tokens[start : start + length]
 
 
 @final
@@ -147,8 +156,9 @@ class TextShardsReader(DatasetReader):
         Shuffle the sentences in constant memory, in the same order each time.
     seed : `int`, optional (default = `0`)
         The seed of that order.
-    max_sentence_length : `int`, optional (default = `400`)
-        A longer sentence is split into instances of this many tokens, so that no line can exhaust memory.
+    max_sentence_length : `Optional[int]`, optional (default = `400`)
+        A longer sentence is split into instances of this many tokens, with a warning, so that no line can exhaust
+        memory. Null never splits.
     max_instances, serialization_dir
         As in `DatasetReader`.
     """
@@ -158,7 +168,7 @@ class TextShardsReader(DatasetReader):
         token_indexers: Optional[dict[str, TokenIndexer]] = None,
         shuffle: bool = False,
         seed: int = 0,
-        max_sentence_length: int = 400,
+        max_sentence_length: Optional[int] = 400,
         max_instances: Optional[int] = None,
         serialization_dir: Optional[str] = None,
     ) -> None:
@@ -189,6 +199,6 @@ class TextShardsReader(DatasetReader):
     def _read(self, file_path: str) -> Iterator[Instance]:
         logger.info("Reading text shards %s", file_path)
         sentences = SentenceStream(find_shards(file_path), self._shuffle, self._seed).sentences(epoch=0)
-        pieces = (piece for tokens, _ in sentences for piece in split_sentence(tokens, self._max_sentence_length))
+        pieces = split_sentences((tokens for tokens, _ in sentences), self._max_sentence_length, file_path)
         for piece in self.shard_iterable(pieces):
             yield self.text_to_instance(piece)

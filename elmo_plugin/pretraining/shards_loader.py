@@ -1,7 +1,5 @@
 """The base class of the data loaders that read text shards: passes, epochs, resuming and distributed training."""
 
-import json
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Optional
@@ -15,30 +13,7 @@ from torch import distributed
 
 from elmo_plugin.common import check_made_with
 from elmo_plugin.pretraining.shards import SentenceStream, find_shards
-from elmo_plugin.pretraining.word_ids import WordIds
-
-Split = tuple[int, int]
-"""The value of a config key for one process, and the number of processes that share its total."""
-
-
-def check_splits(totals: dict[str, int], splits: dict[str, Split], world_size: int) -> None:
-    """Check that the values in the config add up to the totals of a checkpoint. Both arguments map config keys.
-
-    Raises `ConfigurationError`, which says how many processes can share the totals, or what to write in the config.
-    """
-    shared = [totals[key] for key, (_, processes) in splits.items() if key in totals and processes > 1]
-    if any(total % world_size for total in shared):
-        common = math.gcd(*shared)
-        fitting = ", ".join(str(number) for number in range(1, common + 1) if common % number == 0)
-        raise ConfigurationError(f"--recover: expected {fitting} processes for this checkpoint, got {world_size}")
-    shares = {key: totals[key] // processes for key, (_, processes) in splits.items() if key in totals}
-    wrong = {key: share for key, share in shares.items() if share != splits[key][0]}
-    if wrong:
-        found = ", ".join(f"{splits[key][0]}" for key in wrong)
-        raise ConfigurationError(
-            f"--recover: expected {', '.join(f'{key!r}: {share}' for key, share in wrong.items())} for {world_size} "
-            f"processes, got {found}; add -o '{json.dumps(wrong)}'"
-        )
+from elmo_plugin.pretraining.vocabulary import WordIds
 
 
 class ShardsLoader(DataLoader, ABC):
@@ -86,8 +61,6 @@ class ShardsLoader(DataLoader, ABC):
         self.rank = distributed.get_rank() if is_distributed() else 0
         self.world_size = distributed.get_world_size() if is_distributed() else 1
         self.tokens_per_step = tokens_per_batch * self.world_size
-        self.batches_at_once = 1
-        """The number of batches that the processes take per step: 1 if each process takes a part of the same batch."""
         self._word_ids: Optional[WordIds] = None
         self.device: Optional[torch.device] = None
         self._batches: Optional[Iterator[TensorDict]] = None
@@ -104,12 +77,8 @@ class ShardsLoader(DataLoader, ABC):
         """Return the position after the last batch, as plain values that `torch.load` reads with `weights_only`."""
 
     @abstractmethod
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, Optional[int]]:
         """Return the config keys that a position depends on, with their values."""
-
-    @abstractmethod
-    def splits(self) -> dict[str, Split]:
-        """Return the config keys whose totals the processes share."""
 
     @property
     def word_ids(self) -> WordIds:
@@ -144,23 +113,16 @@ class ShardsLoader(DataLoader, ABC):
     def state_dict(self) -> dict[str, Any]:
         """Return the position in the text, the number of batches before it, and the settings that both depend on."""
         position = self._restored if self._batches is None else self.position()
-        n_batches = self._n_yielded * self.batches_at_once
-        return {"batches": n_batches, "place": position, "settings": self._settings()}
+        return {"batches": self._n_yielded, "place": position, "settings": self._settings()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume after the last batch before `state_dict` was called. The number of processes may differ.
+        """Resume after the last batch before `state_dict` was called.
 
         Raises `ConfigurationError` if the text, the seed, or the size of a batch or an epoch has changed.
         """
-        # Version 0.1 wrote some keys in quotes, and one of them in words.
-        renamed = {"batches an epoch": "batches_per_epoch"}
-        settings = {renamed.get(key, key.strip("'")): value for key, value in state["settings"].items()}
-        # It also counted the batches per process.
-        at_once = settings.pop("processes", 1)
-        settings["batches_per_epoch"] *= at_once
         advice = "--recover needs the text and the settings that the run was started with"
-        check_made_with(f"a checkpoint on {self.data_path}", settings, self._settings(), advice)
-        self._n_yielded = self._n_to_skip = state["batches"] * at_once // self.batches_at_once
+        check_made_with(f"a checkpoint on {self.data_path}", state["settings"], self._settings(), advice)
+        self._n_yielded = self._n_to_skip = state["batches"]
         self._restored = state["place"]
         self._batches = None
 
@@ -180,7 +142,7 @@ class ShardsLoader(DataLoader, ABC):
         # The size of the text identifies it: to compare the content would take too long.
         shards = self.stream.shards
         text = {"files": len(shards), "bytes": sum(shard.stat().st_size for shard in shards)}
-        epoch = {"batches_per_epoch": len(self) * self.batches_at_once} if self.endless else {}
+        epoch = {"batches_per_epoch": len(self)} if self.endless else {}
         return {**text, **epoch, "shuffle": self.endless, "seed": self.stream.seed, **self.sizes()}
 
     def _moved(self, batch: TensorDict) -> TensorDict:

@@ -8,7 +8,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import DataLoader, DatasetReader
 
 from elmo_plugin.common import at_least
-from elmo_plugin.pretraining.shards_loader import ShardsLoader, Split
+from elmo_plugin.pretraining.shards_loader import ShardsLoader
 
 BEGIN, END = "<S>", "</S>"
 Step = tuple[str, str, str, str]
@@ -102,13 +102,9 @@ class UnrolledStreams(ShardsLoader):
         """Return how far the text has been read, and the steps that remain in each stream."""
         return {"read_up_to": self._read_up_to, "streams": [list(stream) for stream in self._streams]}
 
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, Optional[int]]:
         """Return the number of streams of all processes, and U."""
         return {"streams": self.n_streams * self.world_size, "window": self.window}
-
-    def splits(self) -> dict[str, Split]:
-        """Return the number of streams of this process."""
-        return {"streams": (self.n_streams, self.world_size)}
 
     def _sentences(self) -> Iterator[list[str]]:
         for epoch, _, sentences in self.stream.passes(**self._read_up_to):

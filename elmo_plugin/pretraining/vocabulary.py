@@ -1,20 +1,25 @@
-"""The words that a biLM predicts: counted in text shards, or read from a bilm-tf file, as an AllenNLP `Vocabulary`."""
+"""The words that a biLM predicts, counted in text or read from a file, as an AllenNLP `Vocabulary`, and their ids."""
 
 import re
 from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Optional, final
 
+import numpy as np
+import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
-from allennlp.data import Vocabulary
-from allennlp.data.vocabulary import DEFAULT_OOV_TOKEN, DEFAULT_PADDING_TOKEN
+from allennlp.data import TextFieldTensors, Vocabulary
+from allennlp.data.vocabulary import DEFAULT_OOV_TOKEN, DEFAULT_PADDING_TOKEN, NAMESPACE_PADDING_FILE
+from torch import Tensor
 
 from elmo_plugin.checkpoints import Checkpoint, Location, load_checkpoint, local_file, read_words
-from elmo_plugin.common import at_least
+from elmo_plugin.common import at_least, atomic_folder
 from elmo_plugin.pretraining.shards import find_shards, read_lines
-from elmo_plugin.text import split_tokens
+from elmo_plugin.text import split_tokens, word_to_ids
 
 MARKS = ["<S>", "</S>", "<UNK>"]
 """The first lines of a vocabulary file: sentence begin, sentence end, unknown word (bilm-tf's README)."""
@@ -27,6 +32,11 @@ _MARKS = ", ".join(MARKS)
 RESERVED = re.compile(f"{DEFAULT_PADDING_TOKEN}|{DEFAULT_OOV_TOKEN}|.*@@NEWLINE@@.*", re.DOTALL)
 # Unicode's other spaces are allowed: the vocabulary files of other tools contain them as words.
 BLANK = re.compile(r"\s", re.ASCII)
+NAMESPACE = "tokens"
+CACHED_WORDS = 2**18
+"""The number of words whose character ids are cached. They take about 75 MB."""
+MAX_CHARACTERS = 50
+"""As in `elmo_characters`. The biLM fits the ids to its own width."""
 
 
 def count_words(shards: list[Path]) -> Counter[str]:
@@ -147,6 +157,11 @@ class BiLMVocabulary(Vocabulary):
         vocab.keep_checkpoint(pretrained, checkpoint)
         return vocab
 
+    def save_to_files(self, directory: str) -> None:
+        """Write the words as AllenNLP does, but all files or none: after a kill, distributed training reads them."""
+        with atomic_folder(Path(directory), last=NAMESPACE_PADDING_FILE) as partial:
+            super().save_to_files(str(partial))
+
     def keep_checkpoint(self, source: str, checkpoint: Checkpoint) -> None:
         """Keep the checkpoint that the words were read from, and its source, for `take_checkpoint`."""
         self._read_from = source, checkpoint
@@ -189,3 +204,49 @@ def _check_lines(words: list[str], place: Location) -> None:
             problem = f"expected each word once, got {word!r} as in line {lines[word]}"
         if problem is not None:
             raise ConfigurationError(f"{place}, line {line}: {problem}")
+
+
+class WordIds:
+    """Looks words up in a biLM's vocabulary, and converts them to bilm-tf's character ids.
+
+    A literal `<S>` or `</S>` in a text is a sentence boundary, as in bilm-tf. A literal `<UNK>` is the unknown word.
+
+    # Parameters
+
+    vocab : `Vocabulary`
+        Its namespace `tokens` has bilm-tf's order: `<S>` is 1, `</S>` is 2, the unknown word is 3.
+    """
+
+    def __init__(self, vocab: Vocabulary) -> None:
+        self._index = vocab.get_token_to_index_vocabulary(NAMESPACE)
+        self._unknown = vocab.get_token_index(vocab._oov_token, NAMESPACE)
+        self._character_ids = lru_cache(CACHED_WORDS)(_character_ids)
+
+    def of_sentences(self, sentences: Sequence[Sequence[str]]) -> TextFieldTensors:
+        """Return the ids (B, T, C) and (B, T) of B sentences, in the form of a batch of `text_shards` instances."""
+        width = max(map(len, sentences), default=0)  # T
+        characters, words = self.characters(sentences, width), self.words(sentences, width)  # (B, T, C), (B, T)
+        return {"characters": {"elmo_tokens": characters}, "words": {"tokens": words}}
+
+    def words(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
+        """Return the vocabulary ids (B, T) of B rows of at most T = `width` words, padded with 0."""
+        ids = torch.zeros(len(rows), width, dtype=torch.long)  # (B, T)
+        for target, row in zip(ids, rows, strict=True):
+            # `or`: the padding token of AllenNLP has id 0, but in a text it is an unknown word.
+            known = [self._index.get(word) or self._unknown for word in row]
+            target[: len(row)] = torch.tensor(known, dtype=torch.long)
+        return ids
+
+    def characters(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
+        """Return the character ids (B, T, C) of B rows of at most T = `width` words, padded with 0."""
+        ids = np.zeros((len(rows), width, MAX_CHARACTERS), dtype=np.int64)  # (B, T, C)
+        for target, row in zip(ids, rows, strict=True):
+            if row:
+                of_words = b"".join(map(self._character_ids, row))
+                target[: len(row)] = np.frombuffer(of_words, np.int16).reshape(len(row), MAX_CHARACTERS)
+        return torch.from_numpy(ids)
+
+
+def _character_ids(word: str) -> bytes:
+    """Return 16-bit ids (C,) as bytes: cached small arrays would fragment the memory that batches are allocated in."""
+    return np.array(word_to_ids(word, MAX_CHARACTERS), dtype=np.int16).tobytes()

@@ -7,16 +7,17 @@ import re
 import subprocess
 import sys
 import tarfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from allennlp.commands import ArgumentParserWithDefaults
-from allennlp.commands import train as train_command
 from allennlp.common import Params
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin import commands
 from elmo_plugin.commands import console, endings
 from tests.commands.alone import run
 from tests.elmo.small_elmo import RANDOM
@@ -28,7 +29,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Restore hooks and handlers afterwards."""
     monkeypatch.setattr(ArgumentParserWithDefaults, "error", ArgumentParserWithDefaults.error)
     monkeypatch.setattr(allennlp_logging, "prepare_global_logging", allennlp_logging.prepare_global_logging)
-    monkeypatch.setattr(train_command, "train_model_from_file", train_command.train_model_from_file)
+    monkeypatch.setattr(warnings, "filters", [*warnings.filters])
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     for name in ("ALLENNLP_LOG_LEVEL", "ALLENNLP_DEBUG"):
         monkeypatch.delenv(name, raising=False)
@@ -187,10 +188,10 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("command")
 def test_train_ends_with_its_best_metrics_and_what_to_do_next(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     console.adapt_console()
-    endings.end_training()
+    monkeypatch.setattr(commands.train, "is_command", lambda: True)
     allennlp("train", config, "-s", tmp_path / "run")
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     printed = capsys.readouterr()
@@ -209,7 +210,7 @@ def test_training_without_validation_ends_with_its_training_metrics(
     (tmp_path / "metrics.json").write_text('{"best_epoch": 0, "training_loss": 0.5}')
     (tmp_path / "config.json").write_text('{"model": {"type": "bilm"}}')
     (tmp_path / "model.tar.gz").touch()
-    endings.say_trained(tmp_path)
+    commands.train.say_trained(tmp_path)
     printed = capsys.readouterr()
     assert json.loads(printed.out) == {"training_loss": 0.5}
     assert "allennlp evaluate" in printed.err.splitlines()[-1]

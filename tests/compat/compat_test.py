@@ -9,6 +9,7 @@ import signal
 import sys
 import tarfile
 import tempfile
+import time
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -49,11 +50,6 @@ from elmo_plugin import compat, load
 TAGGED = ["the###D cat###N sat###V", "a###D dog###N ran###V", "the###D dog###N sat###V", "a###D cat###N ran###V"]
 COSINE = {"type": "cosine", "t_initial": 8}
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "the", "cat", "##s", "sat"]
-
-
-@pytest.fixture(autouse=True)
-def _repaired() -> None:
-    compat.apply_repairs()  # also inside pytest's own `catch_warnings`
 
 
 @pytest.fixture
@@ -148,16 +144,6 @@ def test_recover_reads_numpy_numbers(
     assert recovered["metric_tracker"]["epoch_number"] == 4
 
 
-@pytest.mark.parametrize("number", [np.float64(0.1), np.float32(0.1), np.int64(-3), np.uint8(7), np.bool_(True)])
-@pytest.mark.parametrize("home", [b"numpy.core", b"numpy._core"])
-def test_numpy_numbers_of_either_numpy_are_read(number: Any, home: bytes) -> None:
-    file = io.BytesIO()
-    torch.save({"n": number}, file, _use_new_zipfile_serialization=False)
-    pickled = file.getvalue().replace(b"numpy._core", b"numpy.core").replace(b"numpy.core", home)
-    read = torch.load(io.BytesIO(pickled))["n"]
-    assert read == number and type(read) is type(number)
-
-
 def test_nothing_but_numpy_numbers_is_trusted(tmp_path: Path) -> None:
     with nothing_trusted():
         compat.trust_numpy_scalars()
@@ -238,15 +224,17 @@ def test_spawned_workers_of_allennlp_fail(
         list(spawning_loader(tmp_path, max_in_memory))
 
 
-class EndlessReader(DatasetReader):
-    """Yields sentences that fill any queue, so that a worker is writing when it is killed."""
+class KilledReader(DatasetReader):
+    """Yields a few sentences; then the worker is killed, as by a system that runs out of memory."""
 
     def __init__(self) -> None:
         super().__init__(manual_distributed_sharding=True, manual_multiprocess_sharding=True)
 
     def _read(self, file_path: Any) -> Any:
-        while True:
-            yield Instance({"tokens": TextField([Token("word" * 20)] * 100)})
+        for _ in range(4):
+            yield Instance({"tokens": TextField([Token("word")])})
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def apply_token_indexers(self, instance: Any) -> None:
         """Give the tokens one indexer."""
@@ -256,19 +244,12 @@ class EndlessReader(DatasetReader):
 @pytest.mark.parametrize("kind", ["instances", "batches"])
 def test_a_killed_worker_is_an_error(kind: str) -> None:
     loader = MultiProcessDataLoader(
-        EndlessReader(), "", batch_size=2, num_workers=2, max_instances_in_memory=20, start_method="fork"
+        KilledReader(), "", batch_size=2, num_workers=2, max_instances_in_memory=2, start_method="fork"
     )
     loader.index_with(Vocabulary())
-    given = iter(loader) if kind == "batches" else iter(loader.iter_instances())
-    others = set(active_children())
-    next(given)
-    killed, other = set(active_children()) - others
-    with pytest.raises(RuntimeError, match=rf"worker \(pid {killed.pid}\) is killed"):
-        os.kill(killed.pid, signal.SIGKILL)  # type: ignore[arg-type]
-        for _ in given:
-            pass
-    given.close()  # type: ignore[attr-defined]  # the error may have come between two items, which leaves it open
-    assert not other.is_alive()
+    with pytest.raises(RuntimeError, match=r"worker \(pid \d+\) is killed"):
+        list(loader if kind == "batches" else loader.iter_instances())
+    assert not active_children()
 
 
 @pytest.fixture
@@ -292,13 +273,6 @@ def test_wandb_run_starts_and_resumes_under_one_id(tagger: dict[str, Any], tmp_p
     assert len(first["id"]) == 8
     assert resumed["id"] == first["id"] and resumed["resume"] == "auto"
     assert another["id"] != first["id"]
-
-
-def test_an_older_wandb_generates_its_own_ids(tagger: dict[str, Any], tmp_path: Path, wandb: Any) -> None:
-    wandb.util.generate_id = lambda: "its own"
-    tagger["trainer"]["callbacks"] = ["wandb"]
-    train(tagger, tmp_path / "run")
-    assert wandb.started[0]["id"] == "its own"
 
 
 @pytest.mark.usefixtures("wandb")
@@ -388,36 +362,6 @@ def test_token_ids_are_still_found_or_rejected() -> None:
             find(unknown)
 
 
-def warnings_of(action: Callable[[], Any], silenced: bool = True) -> list[str]:
-    """Return the warnings of `action` if all warnings are shown, except for files that Python closes itself."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        warnings.simplefilter("ignore", ResourceWarning)
-        if silenced:
-            compat.apply_repairs()
-        action()
-    return [str(warning.message) for warning in caught]
-
-
-def test_training_causes_no_warnings(tagger: dict[str, Any], tmp_path: Path) -> None:
-    noisy = warnings_of(lambda: train(tagger, tmp_path / "noisy"), silenced=False)
-    assert noisy and all("torch.cuda.amp.autocast" in message for message in noisy)
-    assert warnings_of(lambda: train(tagger, tmp_path / "quiet")) == []
-
-
-def test_a_transformer_encoder_causes_no_warnings(tagger: dict[str, Any], tmp_path: Path) -> None:
-    sizes = {"input_dim": 4, "num_layers": 1, "num_attention_heads": 2, "feedforward_hidden_dim": 4}
-    tagger["model"]["encoder"] = {"type": "pytorch_transformer", **sizes}
-    noisy = warnings_of(lambda: train(tagger, tmp_path / "noisy"), silenced=False)
-    assert any("nested" in message for message in noisy)
-    assert warnings_of(lambda: train(tagger, tmp_path / "quiet")) == []
-
-
-def test_warnings_of_user_code_are_shown() -> None:
-    (message,) = warnings_of(lambda: torch.cuda.amp.autocast(False))
-    assert "torch.cuda.amp.autocast" in message
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_boe_keeps_the_type_of_its_input_and_bfloat16_has_a_tiny_value(dtype: torch.dtype) -> None:
     tokens, mask = torch.ones(2, 3, 4, dtype=dtype), torch.tensor([[True, True, False], [False] * 3])
@@ -463,6 +407,7 @@ def test_repairs_are_idempotent() -> None:
         return [repaired, set(torch.serialization.get_safe_globals()), list(warnings.filters)]
 
     before = state()
+    assert before[-1] == list(warnings.filters)
     compat.apply_repairs()
     assert state() == before
 

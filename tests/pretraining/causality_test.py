@@ -14,8 +14,7 @@ from torch import Tensor
 
 from elmo_plugin.pretraining import BidirectionalLanguageModel, language_model
 from elmo_plugin.pretraining.causality import check_causality
-from elmo_plugin.pretraining.vocabulary import MARKS
-from elmo_plugin.pretraining.word_ids import WordIds
+from elmo_plugin.pretraining.vocabulary import MARKS, WordIds
 from tests.language_model_oracles import language_model as build
 from tests.oracles import options
 

@@ -10,7 +10,7 @@ import torch
 from allennlp.commands import train
 from allennlp.common import Params
 
-from elmo_plugin.pretraining.word_ids import WordIds
+from elmo_plugin.pretraining.vocabulary import WordIds
 from tests.distributed_jobs import CLIP, evaluate, in_two_processes, learn, read, resume, start_processes
 from tests.language_model_oracles import experiment, language_model
 from tests.loader_oracles import LINES, SENTENCES, WORDS, assert_equal, build_loader, id_of, write_shards

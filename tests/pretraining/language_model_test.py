@@ -12,7 +12,7 @@ from allennlp.data import Vocabulary
 
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.pretraining import BidirectionalLanguageModel, TextShardsReader, UnrolledStreams
-from elmo_plugin.pretraining.word_ids import WordIds
+from elmo_plugin.pretraining.vocabulary import WordIds
 from tests import many_langs_oracle
 from tests.language_model_oracles import (
     CHARACTERS,
@@ -247,6 +247,16 @@ def test_a_contextualizer_reads_whole_sentences_and_no_windows(tmp_path: Path) -
     batch = next(windows(tmp_path, model, TRAIN, streams=2, window=5))
     with pytest.raises(ConfigurationError, match=r"'contextualizer'.*LstmSeq2SeqEncoder.*sentence_batches"):
         model(**batch)
+
+
+def test_memory_is_prepared_only_for_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[None] = []
+    monkeypatch.setattr("elmo_plugin.pretraining.language_model.prepare_memory", lambda: calls.append(None))
+    model = language_model()
+    model.eval()(**sentences(model, TRAIN))
+    assert not calls
+    model.train()(**sentences(model, TRAIN))
+    assert calls
 
 
 def test_a_batch_of_neither_sentences_nor_windows_is_rejected() -> None:

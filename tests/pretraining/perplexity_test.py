@@ -1,16 +1,19 @@
 """Perplexity: the metrics of `allennlp evaluate` against values computed word by word, and how they are summed."""
 
+import functools
 import json
 import math
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
+from typing import Any, Optional
+from unittest.mock import Mock, patch
 
 import pytest
 import torch
 from allennlp.commands.evaluate import evaluate_from_archive
+from allennlp.common.checks import ConfigurationError
 from allennlp.models import load_archive
 
+from elmo_plugin.checkpoints import convert, load_checkpoint
 from elmo_plugin.pretraining import BidirectionalLanguageModel, BidirectionalPerplexity
 from elmo_plugin.pretraining.perplexity import COUNTS, Throughput
 from tests.language_model_oracles import (
@@ -33,9 +36,7 @@ ADAPTIVE = {"type": "adaptive", "cutoffs": [5, 12], "div_value": 2.0}
 READING_WORDS = {"bilm": {"options": WORD_INPUT, "seed": 1}, "share_embedding_softmax": True}
 MODELS: dict[str, tuple[Config, Config]] = {
     "full": (SENTENCE_BATCHES, {}),
-    "sampled": (STREAMS, {"softmax": SAMPLED}),
     "adaptive": (STREAMS, {"softmax": ADAPTIVE}),
-    "words": (SENTENCE_BATCHES, READING_WORDS),
     "streamed words": (STREAMS, {**READING_WORDS, "softmax": SAMPLED}),
 }
 
@@ -79,23 +80,83 @@ def test_evaluate_reports_the_perplexity_of_the_full_softmax_computed_by_hand(tm
     assert found["n_tokens"] == sum(len(sentence) + 1 for sentence in SENTENCES)
 
 
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a language model of whole sentences for an epoch."""
+    return train_and_load(tmp_path_factory.mktemp("run"), "full")[0]
+
+
 def test_evaluate_prints_both_directions_and_the_rate_of_unknown_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    archive, _ = train_and_load(tmp_path, "full")
-    wanted = evaluate_from_archive(archive, str(tmp_path / "heldout.txt"))
-    capsys.readouterr()
-    allennlp("evaluate", archive, tmp_path / "heldout.txt")
+    heldout = archive.parents[1] / "heldout.txt"
+    allennlp("evaluate", archive, heldout)
     printed = capsys.readouterr().out
-    found = json.loads(printed[printed.index("{") :])
+    found = json.loads(printed[printed.rindex("{\n") :])
     assert {"forward_perplexity", "backward_perplexity", "oov_rate", "n_tokens"} <= set(found)
-    assert found == pytest.approx(wanted)
-    allennlp("evaluate", archive, tmp_path / "heldout.txt", "--output-file", tmp_path / "metrics.json")
-    assert capsys.readouterr().out.count('"oov_rate"') <= 1  # AllenNLP's own log of what it writes
-    assert json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8")) == pytest.approx(wanted)
-    forward, backward = found["forward_perplexity"], found["backward_perplexity"]
-    assert found["perplexity"] == pytest.approx(math.sqrt(forward * backward))
-    assert abs(forward - backward) > 0.01
+    assert found["perplexity"] == pytest.approx(math.sqrt(found["forward_perplexity"] * found["backward_perplexity"]))
+    allennlp("evaluate", archive, heldout, "--output-file", tmp_path / "metrics.json")
+    assert json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8")) == pytest.approx(found)
+
+
+def test_evaluate_takes_a_bilm_without_an_archive_and_reads_long_sentences_whole(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sentence of 30 words is split in two by the loader of the archive, which has its own `max_sentence_length`."""
+    lines = [*HELDOUT, " ".join(WORDS[3:12] * 4)]
+    (tmp_path / "text.txt").write_text("\n".join(lines))
+    convert(archive, tmp_path / "bilm.safetensors")
+    allennlp("evaluate", tmp_path / "bilm.safetensors", tmp_path / "text.txt")
+    printed = capsys.readouterr().out
+    found = json.loads(printed[printed.rindex("{\n") :])
+    model = load_archive(str(archive)).model
+    wanted = perplexities([nats_by_hand(model, line.split()) for line in lines])  # type: ignore[arg-type]
+    assert {name: found[name] for name in wanted} == pytest.approx(wanted, rel=1e-5)
+    assert not [record for record in caplog.records if "max_sentence_length" in record.getMessage()]
+
+    evaluate_from_archive(archive, str(tmp_path / "text.txt"))
+    (warning,) = [record.getMessage() for record in caplog.records if "max_sentence_length" in record.getMessage()]
+    assert "more than 20 tokens" in warning and "36" in warning
+    with pytest.raises(ConfigurationError, match=r"bilm\.safetensors.*model archive for cmd_overrides"):
+        allennlp("evaluate", tmp_path / "bilm.safetensors", tmp_path / "text.txt", "-o", "{'a': 1}")
+
+
+def test_an_unfinished_run_is_named_as_such(tmp_path: Path) -> None:
+    config = experiment(write_corpus(tmp_path), SENTENCE_BATCHES)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("allennlp.training.GradientDescentTrainer._train_epoch", Mock(side_effect=KeyboardInterrupt))
+        train(config, tmp_path / "run")
+    message = rf"the run in '{tmp_path}/run' is unfinished.*allennlp train .*config.json -s {tmp_path}/run --recover"
+    for source in ("run/model.tar.gz", "run"):
+        with pytest.raises(ConfigurationError, match=message):
+            allennlp("evaluate", tmp_path / source, tmp_path / "heldout.txt")
+    with pytest.raises(ConfigurationError, match=message):
+        load_checkpoint(tmp_path / "run/model.tar.gz")
+
+
+@pytest.mark.parametrize(
+    ("weights", "where"), [(math.nan, "batch 1 of epoch 1"), (1e9, "batch 1 of epoch 1"), (None, "the validation")]
+)
+def test_a_run_that_diverges_ends_with_an_error_that_names_the_batch_and_the_learning_rate(
+    weights: Optional[float], where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = experiment(write_corpus(tmp_path), SENTENCE_BATCHES)
+    config["trainer"]["optimizer"] = {"type": "sgd", "lr": 0.25}
+    if weights is not None:
+        initialize = BidirectionalLanguageModel.__init__
+
+        def spoiled(self: BidirectionalLanguageModel, *args: Any, **kwargs: Any) -> None:
+            initialize(self, *args, **kwargs)
+            self.softmax.bias.data[:8] = weights
+
+        monkeypatch.setattr(BidirectionalLanguageModel, "__init__", functools.wraps(initialize)(spoiled))
+    else:  # the last step of an epoch makes the weights infinite
+        config["data_loader"]["batches_per_epoch"] = 1
+        config["trainer"]["optimizer"]["lr"] = 1e38
+    rate = "0.25" if weights is not None else r"1e\+38"
+    with pytest.raises(ConfigurationError, match=rf"diverged.*{where}.* at the learning rate {rate}"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run/model.tar.gz").exists()
 
 
 def values(*numbers: float) -> torch.Tensor:

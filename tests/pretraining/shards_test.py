@@ -45,24 +45,17 @@ def refusal(path: Path) -> str:
 
 
 @pytest.mark.parametrize("packing", PACKERS)
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        ("the cat\nsat\n", [["the", "cat"], ["sat"]]),
-        ("the cat\nsat", [["the", "cat"], ["sat"]]),
-        ("the cat\r\nsat\r\n", [["the", "cat"], ["sat"]]),
-        ("\n\n  \nthe\n\t\ncat\n\n", [["the"], ["cat"]]),
-        ("\u3000\n\x1c\nthe\n\xa0\n", [["the"]]),
-        ("\ufeffthe\n\ufeffcat\n", [["the"], ["\ufeffcat"]]),
-        ("the\u2028cat\x85sat\x0bon\x0ca\rmat\x1cso\xa0it\n", [["the", "cat", "sat", "on", "a", "mat", "so", "it"]]),
-        ("  Gänge  \t 東京 😀 \n", [["Gänge", "東京", "😀"]]),
-    ],
-)
-def test_a_line_ends_at_a_newline_alone_and_a_token_at_any_white_space(
-    tmp_path: Path, text: str, sentences: list[list[str]], packing: str
-) -> None:
+def test_a_line_ends_at_a_newline_alone_and_a_token_at_ascii_white_space(tmp_path: Path, packing: str) -> None:
+    lines = {
+        "\ufeffthe cat\n": [["the", "cat"]],
+        "sat\r\n": [["sat"]],
+        "\n\n  \n\t\n": [],
+        "\ufeffcat\u2028sat\x85on\x0ba\x0cmat\rso\xa0it\n": [["\ufeffcat\u2028sat\x85on", "a", "mat", "so\xa0it"]],
+        "  Gänge  \t 東京 😀 ": [["Gänge", "東京", "😀"]],
+    }
     path = tmp_path / f"shard{packing}"
-    path.write_bytes(PACKERS[packing](text.encode()))
+    path.write_bytes(PACKERS[packing]("".join(lines).encode()))
+    sentences = [sentence for part in lines.values() for sentence in part]
     assert one_pass([path]) == sentences
     assert SentenceStream([path], shuffle=False).tokens_per_pass == sum(len(tokens) + 1 for tokens in sentences)
 
@@ -151,7 +144,7 @@ def test_counting_reads_a_corpus_once(tmp_path: Path) -> None:
     ("encoded", "facts"),
     [
         (b"", ": .*no tokens"),
-        (b"\n \n\r\n\xe3\x80\x80", ": .*no tokens"),
+        (b"\n \n\r\n\t", ": .*no tokens"),
         (b"a b\n\nc \xff\xfe\n", ", line 3: .*0xff"),
         (b"\xef\xbb\xbfab\xff\n", ", line 1: .*0xff"),
         ("a\nGänge\n".encode("latin-1"), ", line 2: .*0xe4"),

@@ -1,7 +1,7 @@
 """Text shards through AllenNLP's own loaders: every sentence once, split if it is too long."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 from allennlp.common import Params
@@ -10,7 +10,7 @@ from allennlp.data import DatasetReader, Instance
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
 
-from elmo_plugin.pretraining.shards import TextShardsReader, split_sentence
+from elmo_plugin.pretraining.shards import TextShardsReader, split_sentences
 from elmo_plugin.pretraining.vocabulary import vocabulary_of
 from elmo_plugin.text import batch_to_ids
 
@@ -38,11 +38,14 @@ def words(instance: Instance) -> str:
 
 
 @pytest.mark.parametrize(
-    ("length", "wanted"), [(1, ["a", "b", "c", "d"]), (3, ["abc", "d"]), (4, ["abcd"]), (9, ["abcd"])]
+    ("length", "wanted"), [(1, ["a", "b", "c", "d"]), (3, ["abc", "d"]), (4, ["abcd"]), (None, ["abcd"])]
 )
-def test_the_pieces_of_a_sentence_add_up_to_it(length: int, wanted: list[str]) -> None:
-    assert ["".join(piece) for piece in split_sentence(list("abcd"), length)] == wanted
-    assert not list(split_sentence([], length))
+def test_the_pieces_of_a_sentence_add_up_to_it(
+    length: Optional[int], wanted: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    pieces = split_sentences([list("abcd"), list("abcd")], length, "text")
+    assert ["".join(piece) for piece in pieces] == 2 * wanted
+    assert len(caplog.records) == (len(wanted) > 1)
 
 
 def test_each_line_is_an_instance(pattern: str) -> None:

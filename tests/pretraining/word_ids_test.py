@@ -6,8 +6,7 @@ from allennlp.common.util import END_SYMBOL
 from allennlp.data import Token
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
 
-from elmo_plugin.pretraining.vocabulary import vocabulary_of
-from elmo_plugin.pretraining.word_ids import WordIds
+from elmo_plugin.pretraining.vocabulary import WordIds, vocabulary_of
 from tests.loader_oracles import SENTENCES, WORDS
 
 VOCAB = vocabulary_of(WORDS)

@@ -15,8 +15,7 @@ from elmo_plugin.bilm import BiLM
 from elmo_plugin.bilm.word_encoder import WordEncoder
 from elmo_plugin.pretraining import BidirectionalLanguageModel
 from elmo_plugin.pretraining.softmax import WordVectorSoftmax
-from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, vocabulary_of, words_of
-from elmo_plugin.pretraining.word_ids import WordIds
+from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, WordIds, vocabulary_of, words_of
 from tests.language_model_oracles import TRAIN, WORD_INPUT, WORDS, Config, experiment, language_model, write_corpus
 from tests.oracles import file_layers, options, tensorflow_file, write_files
 from tests.task_oracles import train

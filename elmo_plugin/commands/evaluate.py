@@ -1,0 +1,47 @@
+"""`allennlp evaluate` for models of this package: it takes any biLM with a softmax, and prints the metrics."""
+
+import inspect
+import json
+from os import fspath
+from pathlib import Path
+from typing import Any
+
+from allennlp.commands import evaluate
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import dump_metrics
+
+from elmo_plugin.checkpoints import bundled_names, unfinished_run
+from elmo_plugin.commands.console import config_at
+from elmo_plugin.common import names_our_components
+from elmo_plugin.compat import replace_once
+from elmo_plugin.embedding import find_device
+from elmo_plugin.pretraining import evaluate_language_model
+
+OF_ARCHIVES = ("cmd_overrides", "weights_file", "predictions_output_file", "extend_vocab", "batch_size")
+"""Arguments of `evaluate_from_archive` that need a model archive."""
+
+
+def adapt_evaluate() -> None:
+    """Adapt `allennlp evaluate`. Archives of models without components of this package are not changed."""
+    replace_once(evaluate, "evaluate_from_archive", _evaluate_from_archive)
+
+
+def _evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
+    given = inspect.signature(original).bind(*args, **kwargs).arguments
+    source, text, output = fspath(given["archive_file"]), given["input_file"], given.get("metrics_output_file")
+    run = Path(source) if Path(source).is_dir() else Path(source).parent
+    if names_our_components(config_at(run)) and (unfinished := unfinished_run(source)):
+        raise ConfigurationError(unfinished)
+    if (source in bundled_names() and not Path(source).exists()) or Path(source).suffix == ".safetensors":
+        if others := [key for key in OF_ARCHIVES if given.get(key)]:
+            raise ConfigurationError(f"'{source}': expected a model archive for {', '.join(others)}, got a biLM")
+        metrics = evaluate_language_model(source, text, find_device(given.get("cuda_device", -1)))
+        if output:
+            dump_metrics(output, metrics)
+    else:
+        metrics = original(*args, **kwargs)
+        if not names_our_components(config_at(Path(source))):
+            return metrics
+    if output is None:  # AllenNLP only logs them
+        print(json.dumps(metrics, indent=2, default=str))
+    return metrics

@@ -1,0 +1,148 @@
+"""`allennlp train` for configs with components of this package: how a run stops, continues and ends."""
+
+import functools
+import inspect
+import json
+import shlex
+import sys
+from multiprocessing import active_children
+from os import PathLike
+from pathlib import Path
+from signal import SIGINT, SIGTERM, Signals
+from typing import Any, NoReturn, Union
+
+from allennlp.commands import train
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import SigTermReceived
+from allennlp.models.archival import CONFIG_NAME
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
+from tqdm import tqdm
+
+from elmo_plugin.commands.arguments import refuse_folder
+from elmo_plugin.commands.console import is_command
+from elmo_plugin.commands.endings import say_written
+from elmo_plugin.common import Stopped, names_our_components, on_stop_signal
+from elmo_plugin.compat import replace_once
+from elmo_plugin.pretraining import check_processes
+
+STOPS = {code: number for number in (SIGINT, SIGTERM) for code in (-number, 128 + number)}
+"""The stop signal that each exit code of a process means."""
+
+
+def adapt_train() -> None:
+    """Adapt `allennlp train`. Runs of configs without components of this package are not changed."""
+    replace_once(train, "train_model", _train_model)
+    replace_once(train, "train_model_from_file", _train_model_from_file)
+
+
+def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
+    """Train, and print in one line how to continue if the run is stopped or one of its processes dies."""
+    given = inspect.signature(original).bind(*args, **kwargs).arguments
+    params, folder = given["params"], given["serialization_dir"]
+    train_now = functools.partial(original, *args, **kwargs)
+    if not names_our_components(params.params):
+        return train_now()
+    if _resumes_exactly(params):
+        config = Path(folder, CONFIG_NAME)
+        if given.get("recover") and config.is_file():
+            check_processes(_processes(Params.from_file(config)), _processes(params))
+        return _train_with_exact_resume(train_now, folder, _processes(params) > 1)
+    try:
+        return train_now()
+    except (KeyboardInterrupt, SigTermReceived) as error:
+        if not is_command():
+            raise
+        _stop(SIGINT if isinstance(error, KeyboardInterrupt) else SIGTERM, folder)
+
+
+def _train_with_exact_resume(train_now: Any, folder: Union[str, PathLike[str]], is_distributed: bool) -> Any:
+    """Train, and stop at once on a signal before and after training, and in the process that starts the others.
+
+    `ExactResume` handles signals from the first batch on. AllenNLP's own handling would first make an archive of the
+    unfinished run, which can take minutes.
+    """
+    received: list[int] = []
+
+    def react(number: int) -> None:
+        received.append(number)
+        processes = active_children() if is_distributed else []
+        if not processes:
+            raise Stopped(number)
+        for process in processes:  # one that does not train yet ends at once
+            process.terminate()
+
+    try:
+        with on_stop_signal(react):
+            model = train_now()
+        if not received:
+            return model
+    except Stopped as stopped:
+        received = [stopped.signal]
+    except ProcessRaisedException as error:
+        _, is_config_error, message = error.msg.rpartition(f"{ConfigurationError.__name__}: ")
+        if is_config_error:
+            raise ConfigurationError(message.strip()) from error
+        if not received:
+            raise
+    except ProcessExitedException as error:
+        if error.exit_code in STOPS:
+            received.append(STOPS[error.exit_code])
+        elif not received:
+            memory = "; the system may have run out of memory" if error.signal_name == "SIGKILL" else ""
+            sys.exit(f"allennlp train: {error.msg}{memory}; {_advice(folder)}")
+    _stop(received[0], folder)
+
+
+def _stop(number: int, folder: Union[str, PathLike[str]]) -> NoReturn:
+    tqdm.write(f"allennlp train: stopped by {Signals(number).name}; {_advice(folder)}", file=sys.stderr)
+    raise Stopped(number)
+
+
+def _advice(folder: Union[str, PathLike[str]]) -> str:
+    """Return how to continue: from the last checkpoint, or from the start if there is none."""
+    is_saved = any(Path(folder).glob("model_state_e*_b*.th"))
+    option = "recover" if is_saved else "force"
+    how = f"{option}=True"
+    if sys.argv[1:2] == ["train"]:
+        others = [each for each in sys.argv[1:] if each not in ("-r", "--recover", "-f", "--force")]
+        how = shlex.join(["allennlp", *others, f"--{option}"])
+    return f"{'continue' if is_saved else 'there is no checkpoint yet, start again'} with: {how}"
+
+
+def _processes(params: Params) -> int:
+    """Return how many processes a config trains in."""
+    block = params.params.get("distributed") or {}
+    return max(1, len(block.get("cuda_devices") or []) * block.get("num_nodes", 1))
+
+
+def _resumes_exactly(params: Params) -> bool:
+    trainer = params.params.get("trainer")  # a block may be the name of a type
+    callbacks = (trainer.get("callbacks") or []) if isinstance(trainer, dict) else []
+    return any((each.get("type") if isinstance(each, dict) else each) == "exact_resume" for each in callbacks)
+
+
+def _train_model_from_file(original: Any, *args: Any, **kwargs: Any) -> Any:
+    if not is_command():
+        return original(*args, **kwargs)
+    refuse_folder(kwargs["parameter_filename"])
+    model = original(*args, **kwargs)
+    folder = Path(kwargs["serialization_dir"])
+    if not kwargs["dry_run"] and names_our_components(json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))):
+        say_trained(folder)
+    return model
+
+
+def say_trained(folder: Path) -> None:
+    """Print the best metrics of a finished run, which AllenNLP only logs, what it wrote, and how to use it."""
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    kinds = ("best_", "test_") if "best_validation_loss" in metrics else ("training_", "test_")
+    shown = {name: value for name, value in metrics.items() if name.startswith(kinds)}
+    print(json.dumps(shown, indent=2), flush=True)
+    archive = folder / "model.tar.gz"
+    name = shlex.quote(str(archive))
+    then = f"allennlp evaluate {name} FILE"
+    model = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model"].get("type")
+    if model in ("elmo_tagger", "elmo_classifier"):
+        then = f"""echo '{{"sentence": "One sentence."}}' | allennlp predict {name} -"""
+    say_written(archive, "the trained model", then)

@@ -1,0 +1,341 @@
+"""Exact resume: what a checkpoint of pretraining holds, when it is saved, and how a run stops and continues."""
+
+import math
+import os
+import random
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Optional, Union
+
+import numpy as np
+import torch
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import dump_metrics, is_distributed
+from allennlp.data import TensorDict
+from allennlp.nn.util import dist_reduce_sum
+from allennlp.training import GradientDescentTrainer
+from allennlp.training.callbacks import TrainerCallback
+from allennlp.training.checkpointer import Checkpointer
+from allennlp.training.trainer import Trainer, TrainerCheckpoint
+from torch import distributed
+from torch.utils.hooks import RemovableHandle
+
+from elmo_plugin.common import Stopped, at_least, atomic_file, on_stop_signal
+from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
+from elmo_plugin.pretraining.shards_loader import ShardsLoader
+
+State = dict[str, Any]
+"""Plain values and tensors that `torch.load` reads with `weights_only`."""
+Point = tuple[int, int]
+"""When a checkpoint was saved: the number of completed epochs, and of completed batches in the next epoch."""
+
+
+@Checkpointer.register("atomic")
+class AtomicCheckpointer(Checkpointer):
+    """AllenNLP's checkpointer, with checkpoints that are complete or do not exist.
+
+    The training state is written first and the model state last, each to a temporary file that is then renamed. A
+    checkpoint counts only if both files exist. In distributed training the first process decides when to save.
+
+    The checkpoint of an epoch is saved after its last batch, before the validation. A run that is killed later
+    validates again, and so writes `best.th` and the metrics as if it had not been killed. If the data loader has no
+    length, the checkpoint is saved after the validation, as AllenNLP's `default` does.
+
+    Registered as a `Checkpointer` with name `atomic`.
+
+    ```jsonnet
+    trainer: { checkpointer: { type: 'atomic', save_every_num_minutes: 10 }, … },
+    ```
+
+    # Parameters
+
+    serialization_dir : `Union[str, Path]`
+        From the trainer.
+    save_every_num_minutes : `Optional[float]`
+        Save after the first batch that ends this long after the last checkpoint, also in distributed training.
+    save_completed_epochs, save_every_num_batches, save_every_num_seconds
+        When to save, as in AllenNLP's `default`: at the end of each epoch (true), or at intervals. An interval of
+        batches may be longer than an epoch.
+    keep_most_recent_by_count, keep_most_recent_by_age
+        How many checkpoints to keep (2), or for how many seconds.
+    kwargs : `Any`
+        The keys of AllenNLP's `default`, named above.
+    """
+
+    def __init__(
+        self,
+        serialization_dir: Union[str, Path],
+        save_every_num_minutes: Optional[float] = None,
+        **kwargs: Any,
+    ) -> None:
+        # With a count or an age of 0, each checkpoint would be removed as soon as it is saved.
+        at_least_one = ("save_every_num_batches", "keep_most_recent_by_count", "keep_most_recent_by_age")
+        at_least(1, **{key: kwargs.get(key) for key in at_least_one})
+        at_least(0, save_every_num_minutes=save_every_num_minutes)
+        at_least(0, save_every_num_seconds=kwargs.get("save_every_num_seconds"))
+        super().__init__(serialization_dir, **kwargs)
+        if save_every_num_minutes is not None:
+            if self._save_every_num_seconds is not None:
+                raise ConfigurationError("expected 'save_every_num_minutes' or 'save_every_num_seconds', got both")
+            self._save_every_num_seconds = 60 * save_every_num_minutes
+        self.before_saving: list[Callable[[], None]] = []
+        """Functions that every process calls before a checkpoint is saved."""
+        self.stop_signal = 0
+        """The number of the signal, if one has asked this process to save a checkpoint and stop; 0 if none has."""
+        self._batches_of_last_save: Optional[int] = None
+
+    def maybe_save_checkpoint(
+        self, trainer: Trainer, num_epochs_completed: int, num_batches_in_epoch_completed: int
+    ) -> bool:
+        """Save a checkpoint if one is due or a signal asks for it, and return whether one was saved.
+
+        Raises `Stopped` if any process has received a signal.
+        """
+        any_trainer: Any = trainer
+        try:  # the trainer counts the batches over which it accumulates gradients as one
+            last = math.ceil(len(any_trainer.data_loader) / any_trainer._num_gradient_accumulation_steps)
+        except TypeError:
+            last = 0
+        if num_batches_in_epoch_completed == 0 and last:  # the epoch was saved before its validation
+            self.stop_if_asked(trainer)
+            return False
+        total = any_trainer._total_batches_completed
+        if self._batches_of_last_save is None:  # the first batch of this run, or after the checkpoint that it resumes
+            self._batches_of_last_save = total - 1
+        seconds, every = self._save_every_num_seconds, self._save_every_num_batches
+        due = (
+            (num_batches_in_epoch_completed == last and self._save_completed_epochs)
+            or (seconds is not None and time.time() - self._last_save_time >= seconds)
+            or (every is not None and total - self._batches_of_last_save >= every)
+        )
+        is_due, stop_signal = self._agreed(trainer, due)
+        if is_due or stop_signal:
+            self._batches_of_last_save = total
+            self.save_checkpoint(trainer)
+        if stop_signal:
+            if is_distributed():  # the first process is still saving
+                distributed.barrier()
+            raise Stopped(stop_signal)
+        return bool(is_due)
+
+    def stop_if_asked(self, trainer: Trainer) -> None:
+        """Raise `Stopped` if any process has received a signal, without saving a checkpoint."""
+        _, stop_signal = self._agreed(trainer, due=False)
+        if stop_signal:
+            raise Stopped(stop_signal)
+
+    def save_checkpoint(self, trainer: Trainer) -> None:
+        """Save a checkpoint, then remove surplus checkpoints.
+
+        Raises `ConfigurationError` if the disk is full. Earlier checkpoints then stay as they are.
+        """
+        for call in self.before_saving:
+            call()
+        state = trainer.get_checkpoint_state()
+        if state is not None:
+            point = state.trainer_state["epochs_completed"], state.trainer_state["batches_in_epoch_completed"]
+            self._write(state.trainer_state, self._training_state_path(*point))
+            self._write(state.model_state, self._model_state_path(*point))
+        # AllenNLP's method finds both files written, notes the time and removes old checkpoints.
+        super().save_checkpoint(trainer)
+
+    def load_checkpoint(self) -> Optional[TrainerCheckpoint]:
+        """Load the latest checkpoint, if any, and remove what a killed run has left of others."""
+        if self._is_primary:
+            for point in self._points("training") ^ self._points("model"):
+                self._remove_checkpoint(*point)
+        return super().load_checkpoint()
+
+    def _agreed(self, trainer: Trainer, due: bool) -> tuple[int, int]:
+        """Return whether the first process says that a checkpoint is due, and a signal that any process received."""
+        asked = torch.tensor([due and self._is_primary, self.stop_signal])  # (2,)
+        if is_distributed():  # all processes save and stop after the same batch
+            asked = asked.to(trainer.cuda_device)
+            distributed.all_reduce(asked, distributed.ReduceOp.MAX)
+        is_due, stop_signal = asked.tolist()
+        return is_due, stop_signal
+
+    def _write(self, state: State, path: str) -> None:
+        # All checkpoints use the same temporary name, so that the next save overwrites what a killed run has left.
+        partial = Path(self._serialization_dir, f"checkpoint_of_{self._rank}.partial")
+        try:
+            with atomic_file(Path(path), partial), open(partial, "wb") as file:
+                torch.save(state, file)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{error}; earlier checkpoints are complete: free space and use --recover"
+            ) from error
+
+    def _find_all_checkpoints(self) -> set[Point]:
+        return self._points("training") & self._points("model")
+
+    def _points(self, kind: str) -> set[Point]:
+        """Return the points for which there is a file of a kind, "training" or "model"."""
+        parse = self._parse_training_state_path if kind == "training" else self._parse_model_state_path
+        paths = Path(self._serialization_dir).glob(f"{kind}_state_e*_b*.th")
+        return {point for point in map(parse, paths) if point is not None}
+
+    def _remove_checkpoint(self, epochs_completed: int, batches_in_epoch_completed: int) -> None:
+        # AllenNLP's method would remove the checkpoints of batches 50 to 59 along with that of batch 5.
+        point = epochs_completed, batches_in_epoch_completed
+        for path in (self._model_state_path(*point), self._training_state_path(*point)):
+            Path(path).unlink(missing_ok=True)
+
+
+@TrainerCallback.register("exact_resume")
+class ExactResume(TrainerCallback):
+    """Makes `allennlp train --recover` end with the weights and metrics of a run that was never stopped.
+
+    For each process, a checkpoint then contains the position of the data loader, the states of the random number
+    generators, the state that the model carries from batch to batch, and the loss of the epoch so far, which AllenNLP's
+    trainer does not save. As many processes must resume a run as have started it.
+
+    On SIGTERM or Ctrl-C the run saves a checkpoint after the current batch and stops with exit code 143 or 130. During
+    the validation it stops without a new checkpoint, and validates again when it is resumed.
+
+    Registered as a `TrainerCallback` with name `exact_resume`. The checkpointer must be `atomic`.
+
+    ```jsonnet
+    trainer: { callbacks: [{ type: 'exact_resume' }], checkpointer: { type: 'atomic' }, … },
+    ```
+    """
+
+    def __init__(self, serialization_dir: str) -> None:
+        super().__init__(serialization_dir)
+        self.trainer: Any = None
+        self._restored: Optional[list[State]] = None
+        self._hook: Optional[RemovableHandle] = None
+        self._gathered: list[State] = []
+        self._stop_handlers = ExitStack()
+        self._loss = 0.0
+        self._training_metrics: dict[str, Any] = {}
+
+    def state_dict(self) -> State:
+        """Return everything that this callback restores. The trainer calls it in the first process, after `gather`."""
+        return {"processes": self._gathered}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Keep the state until `on_start`, which has the trainer."""
+        self._restored = state_dict["processes"]
+
+    def gather(self) -> None:
+        """Collect the states of all processes. Every process calls it before a checkpoint is saved."""
+        device = self.trainer.cuda_device
+        _, key, *others = np.random.get_state()
+        own = {
+            "loader": self.trainer.data_loader.state_dict(),
+            "model": self.trainer.model.training_state(),
+            "loss": self._loss,
+            "python": random.getstate(),
+            "numpy": [torch.from_numpy(np.asarray(key).astype(np.int64)), *others],
+            "torch": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+        }
+        self._gathered = [own]
+        if is_distributed():
+            self._gathered *= distributed.get_world_size()
+            distributed.all_gather_object(self._gathered, own)
+
+    def on_start(self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any) -> None:
+        """Restore the state of a checkpoint.
+
+        Raises `ConfigurationError` if the data loader, the model or the checkpointer cannot resume, or if the
+        checkpoint is of another number of processes.
+        """
+        self.trainer = trainer
+        parts: list[tuple[str, object, type, str]] = [
+            ("data_loader", trainer.data_loader, ShardsLoader, "'unrolled_streams' or 'sentence_batches'"),
+            ("model", trainer.model, BidirectionalLanguageModel, "'bilm'"),
+            ("trainer.checkpointer", trainer._checkpointer, AtomicCheckpointer, "'atomic'"),
+        ]
+        for key, part, kind, expected in parts:
+            if not isinstance(part, kind):
+                raise ConfigurationError(f"'{key}': expected {expected} for 'exact_resume', got {type(part).__name__}")
+        if not trainer.data_loader.endless:  # type: ignore[attr-defined]
+            raise ConfigurationError("'data_loader.shuffle': expected true for 'exact_resume', got false")
+        trainer._checkpointer.before_saving.append(self.gather)  # type: ignore[union-attr]
+        own = None
+        if self._restored is not None:
+            rank, world_size = (distributed.get_rank(), distributed.get_world_size()) if is_distributed() else (0, 1)
+            check_processes(len(self._restored), world_size)
+            own = self._restored[rank]
+            trainer.data_loader.load_state_dict(own["loader"])  # type: ignore[attr-defined]
+            self._loss = own["loss"]
+        self._hook = trainer.model.register_forward_pre_hook(lambda module, inputs: self._before_first_batch(own))
+
+    def on_batch(
+        self,
+        trainer: GradientDescentTrainer,
+        batch_inputs: list[TensorDict],
+        batch_outputs: list[dict[str, Any]],
+        batch_metrics: dict[str, Any],
+        epoch: int,
+        batch_number: int,
+        is_training: bool,
+        is_primary: bool = True,
+        batch_grad_norm: Optional[float] = None,
+        **kwargs: Any,
+    ) -> None:
+        """In training, report the mean loss of the whole epoch; in validation, stop if a signal asks for it."""
+        if is_training:
+            self._loss += batch_metrics["batch_loss"]
+            batch_metrics["loss"] = self._loss / batch_number
+        else:
+            trainer._checkpointer.stop_if_asked(trainer)  # type: ignore[union-attr]
+
+    def on_epoch(
+        self,
+        trainer: GradientDescentTrainer,
+        metrics: dict[str, Any],
+        epoch: int,
+        is_primary: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Report the loss of the whole epoch; the trainer reports that of the batches since it was started."""
+        loss = dist_reduce_sum(self._loss) / dist_reduce_sum(trainer._batches_in_epoch_completed)
+        if metrics.get("training_loss") != loss:
+            metrics.update(self._training_metrics, training_loss=loss)
+            if is_primary:
+                dump_metrics(os.path.join(self.serialization_dir, f"metrics_epoch_{epoch}.json"), metrics)
+        self._loss, self._training_metrics = 0.0, {}
+
+    def on_end(
+        self,
+        trainer: GradientDescentTrainer,
+        metrics: Optional[dict[str, Any]] = None,
+        epoch: Optional[int] = None,
+        is_primary: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Restore the signal handlers, and discard the state of the checkpoint if no batch was trained."""
+        if self._hook is not None:
+            self._hook.remove()
+        self._stop_handlers.close()
+
+    def _before_first_batch(self, own: Optional[State]) -> None:
+        """Handle signals from here on, because an exception inside a batch could crash PyTorch. Then restore."""
+        assert self._hook is not None
+        self._hook.remove()
+        model, checkpointer = self.trainer.model, self.trainer._checkpointer
+        self._stop_handlers.enter_context(on_stop_signal(lambda number: setattr(checkpointer, "stop_signal", number)))
+        if own is None:
+            return
+        # Not earlier, because skipped batches and other callbacks may draw random numbers.
+        model.restore_training_state(own["model"])
+        if not model.training:  # the checkpoint was saved after the last batch of its epoch
+            metrics = model.train().get_metrics(reset=True)
+            model.eval()
+            self._training_metrics = {f"training_{name}": value for name, value in metrics.items()}
+        random.setstate(own["python"])
+        np.random.set_state(("MT19937", *own["numpy"]))
+        torch.set_rng_state(own["torch"])
+        if own["cuda"] is not None and self.trainer.cuda_device.type == "cuda":
+            torch.cuda.set_rng_state(own["cuda"], self.trainer.cuda_device)
+
+
+def check_processes(before: int, now: int) -> None:
+    """Raise `ConfigurationError` if a run is resumed with another number of processes than before."""
+    if now != before:
+        raise ConfigurationError(f"--recover: expected {before} processes as before, got {now}; resume with {before}")
