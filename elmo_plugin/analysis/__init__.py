@@ -25,7 +25,7 @@ from elmo_plugin.analysis.probing import (
     Accuracies,
     Examples,
     LabelledSentence,
-    Task,
+    ProbingTask,
     probe,
     random_twin,
     read_senses,
@@ -33,7 +33,7 @@ from elmo_plugin.analysis.probing import (
     tagging_task,
 )
 from elmo_plugin.analysis.pseudowords import pseudoword_task
-from elmo_plugin.analysis.report import Report, keep, write_contexts, write_report
+from elmo_plugin.analysis.report import Report, keep_findings, write_contexts, write_report
 
 __all__ = [
     "Accuracies",
@@ -46,17 +46,17 @@ __all__ = [
     "MinimalPair",
     "Neighbor",
     "PairAccuracy",
+    "ProbingTask",
     "Query",
     "Report",
     "Search",
-    "Task",
     "accuracies_page",
     "check_data",
     "data_check_page",
     "find_query",
     "frequent_words",
     "frequent_words_page",
-    "keep",
+    "keep_findings",
     "learned_mixes",
     "minimal_pairs_page",
     "nearest_uses",

@@ -47,7 +47,7 @@ class Confusion(NamedTuple):
         return true, self.labels * size, [count for row in self.counts for count in row]
 
 
-def confusion(folder: Path) -> Optional[Confusion]:
+def read_confusion(folder: Path) -> Optional[Confusion]:
     """Return the confusion matrix of a run that trained a classifier, or `None` for other runs and without weights.
 
     If the run has no `confusion.json`, the model in `model.tar.gz` or `best.th` labels the validation data. Labels that
@@ -72,7 +72,8 @@ def _named(matrix: Confusion, file: Path) -> Confusion:
     if not file.is_file() or not all(label.isdecimal() for label in matrix.labels):
         return matrix
     names = dict(enumerate(file.read_text(encoding="utf-8").split("\n"), start=1))
-    return matrix._replace(labels=[names.get(int(label), "").strip() or label for label in matrix.labels])
+    labels = [names.get(int(label), "").strip() or label for label in matrix.labels]
+    return matrix._replace(labels=labels) if len(set(labels)) == len(labels) else matrix
 
 
 def _count(archive: Archive) -> Confusion:

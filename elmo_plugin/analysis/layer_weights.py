@@ -24,7 +24,7 @@ class LearnedMix(NamedTuple):
     gamma: float
 
 
-def layer_weights(folder: Path) -> Optional[dict[str, LearnedMix]]:
+def read_layer_weights(folder: Path) -> Optional[dict[str, LearnedMix]]:
     """Return the scalar mixes of a run's best model by place, `input` and `output`, or `None` without weights.
 
     Reads `layer_weights.json` if the run has one, otherwise `best.th` or `model.tar.gz`. Raises `ConfigurationError`

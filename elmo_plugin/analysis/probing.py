@@ -45,7 +45,7 @@ Classifier = Callable[[Examples, Examples, int], np.ndarray]
 """A function of training examples, evaluation examples and a layer that predicts the labels (N,) of the latter."""
 
 
-class Task(NamedTuple):
+class ProbingTask(NamedTuple):
     """A probing task: train on `train`, evaluate on `dev`. `word_form` maps a token to its word."""
 
     train: list[LabelledSentence]
@@ -63,17 +63,17 @@ class Accuracies(NamedTuple):
     dev: int
 
 
-def tagging_task(train: Location, dev: Location, reader: ColumnTagsReader) -> Task:
+def tagging_task(train: Location, dev: Location, reader: ColumnTagsReader) -> ProbingTask:
     """Return the task of predicting tags with a linear classifier (Table 6)."""
-    return Task(_read(train, reader), _read(dev, reader), linear, str)
+    return ProbingTask(_read(train, reader), _read(dev, reader), linear, str)
 
 
-def sense_task(train: Location, dev: Location, reader: ColumnTagsReader) -> Task:
+def sense_task(train: Location, dev: Location, reader: ColumnTagsReader) -> ProbingTask:
     """Return the task of predicting senses by the nearest average (Table 5). The tag of a token is its sense, or `O`.
 
     Raises `ConfigurationError` if a file contains no sense.
     """
-    return Task(read_senses(train, reader), read_senses(dev, reader), nearest_sense, str.lower)
+    return ProbingTask(read_senses(train, reader), read_senses(dev, reader), nearest_sense, str.lower)
 
 
 def read_senses(path: Location, reader: ColumnTagsReader) -> list[LabelledSentence]:
@@ -84,7 +84,7 @@ def read_senses(path: Location, reader: ColumnTagsReader) -> list[LabelledSenten
     return _read(path, reader, NO_SENSE)
 
 
-def probe(embedder: Embedder, task: Task) -> Accuracies:
+def probe(embedder: Embedder, task: ProbingTask) -> Accuracies:
     """Train and evaluate each layer by itself. Raises `ConfigurationError` unless the embedder returns all layers."""
     if len(embedder.shape) != 3:
         raise ConfigurationError("the embedder returns one mix of the layers: load it with the mix 'all'")

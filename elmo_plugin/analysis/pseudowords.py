@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 from allennlp.common.checks import ConfigurationError
 from more_itertools import grouper, unique_everseen
 
-from elmo_plugin.analysis.probing import LabelledSentence, Task, nearest_sense
+from elmo_plugin.analysis.probing import LabelledSentence, ProbingTask, nearest_sense
 from elmo_plugin.text import TextFile, split_tokens
 
 MIN_COUNT, MAX_COUNT = 50, 500
@@ -33,7 +33,7 @@ class Pair(NamedTuple):
         return f"{self.first}-{self.second}"
 
 
-def pseudoword_task(text: Path, pairs: int, seed: int, sentences: Optional[int] = None) -> Task:
+def pseudoword_task(text: Path, pairs: int, seed: int, sentences: Optional[int] = None) -> ProbingTask:
     """Return the task of telling which of two words a pseudoword replaced, by the nearest average.
 
     # Parameters
@@ -59,7 +59,7 @@ def pseudoword_task(text: Path, pairs: int, seed: int, sentences: Optional[int] 
     if len(made) < DEV_EACH:
         raise ConfigurationError(f"{text}: expected {DEV_EACH} or more sentences with a pseudoword, got {len(made)}")
     train = [sentence for number, sentence in enumerate(made, 1) if number % DEV_EACH]
-    return Task(train, made[DEV_EACH - 1 :: DEV_EACH], nearest_sense, str)
+    return ProbingTask(train, made[DEV_EACH - 1 :: DEV_EACH], nearest_sense, str)
 
 
 def draw_pairs(counts: Mapping[str, int], pairs: int, seed: int) -> list[Pair]:

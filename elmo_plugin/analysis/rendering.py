@@ -182,7 +182,7 @@ def _confusion(full: DataFrame, findings: Findings) -> Iterator[Section]:
         for variant, group in of_task.groupby("variant", observed=True):
             matrices = [findings.confusions[run] for run in group["run"]]
             counts = [DataFrame(matrix.counts, matrix.labels, matrix.labels) for matrix in matrices]
-            sums[variant] = reduce(lambda one, other: one.add(other, fill_value=0), counts)
+            sums[variant] = reduce(lambda one, other: one.add(other, fill_value=0), counts).fillna(0)
             for matrix in matrices:
                 accuracy = {"metric": "accuracy, %", "value": 100 * matrix.accuracy}
                 f1 = {"metric": "macro F1, %", "value": 100 * Series(matrix.f1).mean()}

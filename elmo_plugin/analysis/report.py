@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Optional
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.analysis.confusion import CONFUSION, Confusion, confusion
-from elmo_plugin.analysis.layer_weights import LAYER_WEIGHTS, LearnedMix, layer_weights
+from elmo_plugin.analysis.confusion import CONFUSION, Confusion, read_confusion
+from elmo_plugin.analysis.layer_weights import LAYER_WEIGHTS, LearnedMix, read_layer_weights
 from elmo_plugin.analysis.nearest_contexts import Found, Query
 from elmo_plugin.analysis.runs import Run, Unread, find_runs
 from elmo_plugin.common import atomic_file, atomic_folder
@@ -57,7 +57,7 @@ def write_report(paths: Sequence[Path], output: Path, keep: bool = False, names:
         from elmo_plugin.analysis.rendering import render
     runs, uncounted = find_runs(paths, names)
     findings = Findings()
-    readers: Any = ((findings.mixes, layer_weights), (findings.confusions, confusion))
+    readers: Any = ((findings.mixes, read_layer_weights), (findings.confusions, read_confusion))
     for run in Tqdm.tqdm(runs, desc="reading weights", unit="run"):
         for found, read in readers:
             try:
@@ -99,13 +99,13 @@ def write_contexts(
     return _write_page(output, render_uses(queries, found, layer, k, senses), last="contexts.md")
 
 
-def keep(folder: Path) -> None:
+def keep_findings(folder: Path) -> None:
     """Write what a report needs of a run's weights to small files in its folder, so that the weights may be deleted.
 
     The files are `layer_weights.json` and, for a classifier, `confusion.json`. Raises `ConfigurationError` if the
     weights cannot be read or the validation data cannot be labelled.
     """
-    _write_findings(folder, layer_weights(folder), confusion(folder))
+    _write_findings(folder, read_layer_weights(folder), read_confusion(folder))
 
 
 @contextmanager

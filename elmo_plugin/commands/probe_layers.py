@@ -5,7 +5,15 @@ from pathlib import Path
 
 from allennlp.commands.subcommand import Subcommand
 
-from elmo_plugin.analysis import Task, accuracies_page, probe, pseudoword_task, random_twin, sense_task, tagging_task
+from elmo_plugin.analysis import (
+    ProbingTask,
+    accuracies_page,
+    probe,
+    pseudoword_task,
+    random_twin,
+    sense_task,
+    tagging_task,
+)
 from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bilm, separator
 from elmo_plugin.commands.endings import print_page
 from elmo_plugin.models import ColumnTagsReader
@@ -92,7 +100,7 @@ def run(args: argparse.Namespace) -> None:
     print_page(accuracies_page(title, columns), "layers.md")
 
 
-def _task(args: argparse.Namespace) -> tuple[Task, str]:
+def _task(args: argparse.Namespace) -> tuple[ProbingTask, str]:
     """Return the task and the title of its page."""
     if args.pseudowords:
         title = f"Pseudowords: {args.pairs} pairs of words of {args.pseudowords}"

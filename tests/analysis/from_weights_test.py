@@ -9,9 +9,9 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import load_archive
 
-from elmo_plugin.analysis import keep, learned_mixes
-from elmo_plugin.analysis.confusion import Confusion, confusion
-from elmo_plugin.analysis.layer_weights import layer_weights
+from elmo_plugin.analysis import keep_findings, learned_mixes
+from elmo_plugin.analysis.confusion import Confusion, read_confusion
+from elmo_plugin.analysis.layer_weights import read_layer_weights
 from tests.elmo.small_elmo import RANDOM
 from tests.report_runs import tagger_config, write_json, write_run
 from tests.task_oracles import (
@@ -52,7 +52,7 @@ def test_layer_weights_equal_those_of_the_archived_model_from_either_file(runs: 
     folder = runs / "opinions/both-1"
     mixes = [mix for name, mix in load_archive(folder / "model.tar.gz").model.named_modules() if hasattr(mix, "gamma")]
     (folder / gone).unlink()
-    found = layer_weights(folder)
+    found = read_layer_weights(folder)
     assert found is not None and list(found) == ["input", "output"]
     for (weights, gamma), mix in zip(found.values(), mixes, strict=True):
         assert weights == mix.scalar_parameters.softmax(dim=0).tolist()
@@ -60,7 +60,7 @@ def test_layer_weights_equal_those_of_the_archived_model_from_either_file(runs: 
 
 
 def test_a_single_mix_is_at_the_place_in_the_config(runs: Path) -> None:
-    found = layer_weights(runs / "towns/output-1")
+    found = read_layer_weights(runs / "towns/output-1")
     assert found is not None and list(found) == ["output"]
 
 
@@ -68,7 +68,7 @@ def test_a_single_mix_is_at_the_place_in_the_config(runs: Path) -> None:
 def test_accuracy_and_f1_equal_those_measured_in_training(runs: Path, gone: str) -> None:
     folder = runs / "opinions/both-1"
     (folder / gone).unlink()
-    matrix = confusion(folder)
+    matrix = read_confusion(folder)
     metrics = json.loads((folder / "metrics.json").read_text())
     assert matrix is not None and matrix.labels == sorted(matrix.labels)
     assert matrix.accuracy == pytest.approx(metrics["best_validation_accuracy"])
@@ -78,9 +78,9 @@ def test_accuracy_and_f1_equal_those_measured_in_training(runs: Path, gone: str)
 def test_numeric_labels_get_the_names_in_classes_txt(tmp_path: Path) -> None:
     (tmp_path / "classes.txt").write_text("World\nSports\n", encoding="utf-8")
     write_json(tmp_path / "config.json", {"validation_data_path": str(tmp_path / "test.csv")})
-    for labels, names in ((["1", "2"], ["World", "Sports"]), (["2", "3"], ["Sports", "3"]), (["1", "x"], ["1", "x"])):
+    for labels, names in ((["1", "2"], ["World", "Sports"]), (["2", "3"], ["Sports", "3"]), (["1", "01"], ["1", "01"])):
         write_json(tmp_path / "confusion.json", {"labels": labels, "counts": [[1, 2], [3, 4]]})
-        assert confusion(tmp_path) == (names, [[1, 2], [3, 4]])
+        assert read_confusion(tmp_path) == (names, [[1, 2], [3, 4]])
 
 
 def test_rows_are_true_labels_and_columns_are_predicted_labels() -> None:
@@ -91,20 +91,20 @@ def test_rows_are_true_labels_and_columns_are_predicted_labels() -> None:
 
 def test_kept_files_replace_deleted_weights(runs: Path) -> None:
     folder = runs / "opinions/both-1"
-    before = layer_weights(folder), confusion(folder)
-    keep(folder)
+    before = read_layer_weights(folder), read_confusion(folder)
+    keep_findings(folder)
     for weights in [*folder.glob("*.th"), folder / "model.tar.gz"]:
         weights.unlink()
-    assert (layer_weights(folder), confusion(folder)) == before
+    assert (read_layer_weights(folder), read_confusion(folder)) == before
     assert not list(folder.glob("*.partial"))
-    keep(runs / "towns/output-1")
+    keep_findings(runs / "towns/output-1")
     assert not (runs / "towns/output-1/confusion.json").exists()
 
 
 def test_a_run_without_weights_has_no_layer_weights_and_no_confusion(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "towns/none-1", tagger_config(1), [0.5])
-    assert (layer_weights(folder), confusion(folder)) == (None, None)
-    keep(folder)
+    assert (read_layer_weights(folder), read_confusion(folder)) == (None, None)
+    keep_findings(folder)
     assert not (folder / "layer_weights.json").exists()
 
 
@@ -131,7 +131,7 @@ def test_the_mix_of_a_token_embedder_is_at_the_input(mix: str) -> None:
 def test_an_error_names_unreadable_weights(tmp_path: Path, file: str) -> None:
     (tmp_path / file).write_bytes(b"spoiled")
     with pytest.raises(ConfigurationError, match=file):
-        layer_weights(tmp_path)
+        read_layer_weights(tmp_path)
 
 
 def test_an_error_names_missing_validation_data(runs: Path) -> None:
@@ -140,4 +140,4 @@ def test_an_error_names_missing_validation_data(runs: Path) -> None:
     (folder / "model.tar.gz").unlink()
     (folder / "config.json").write_text(json.dumps({**config, "validation_data_path": "nowhere.csv"}))
     with pytest.raises(ConfigurationError, match=r"best\.th could not label the validation data: .*nowhere\.csv"):
-        confusion(folder)
+        read_confusion(folder)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.analysis import Examples, LabelledSentence, Task, probe, random_twin, sense_task, tagging_task
+from elmo_plugin.analysis import Examples, LabelledSentence, ProbingTask, probe, random_twin, sense_task, tagging_task
 from elmo_plugin.analysis.probing import embed_examples, linear, most_frequent, nearest_sense
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, Native
@@ -87,8 +87,8 @@ def test_it_counts_what_each_layer_gets_right(embedder: Embedder) -> None:
 def test_accuracy_is_measured_on_dev(embedder: Embedder) -> None:
     """If dev swaps the labels of training, all predictions are wrong."""
     train, dev = [LabelledSentence(["a", "b"], ["x", "y"])], [LabelledSentence(["a", "b"], ["y", "x"])]
-    assert probe(embedder, Task(train, dev, nearest_sense, str)) == (0.0, [0.0] * L, 2, 2)
-    assert probe(embedder, Task(train, train, nearest_sense, str)) == (100.0, [100.0] * L, 2, 2)
+    assert probe(embedder, ProbingTask(train, dev, nearest_sense, str)) == (0.0, [0.0] * L, 2, 2)
+    assert probe(embedder, ProbingTask(train, train, nearest_sense, str)) == (100.0, [100.0] * L, 2, 2)
 
 
 def test_senses_are_read_from_columns_and_words_are_lowercased(tmp_path: Path, embedder: Embedder) -> None:
