@@ -22,7 +22,6 @@ from tests.task_oracles import (
     OPINIONS,
     TOWNS,
     Config,
-    as_tensors,
     bilm_files,
     build_model,
     classifier,
@@ -74,8 +73,8 @@ EXPERIMENTS = {
 @pytest.mark.parametrize(
     ("kind", "form"),
     [
-        *(("elmo_tagger", form) for form in ("pair", "pretrained", "random")),
-        ("elmo_classifier", "pair"),
+        ("elmo_tagger", "pretrained"),
+        ("elmo_classifier", "random"),
         ("simple_tagger", "pair"),
     ],
 )
@@ -93,9 +92,8 @@ def test_an_archive_answers_the_same_when_the_files_are_gone(kind: str, form: st
     assert same(answers(loaded, config), answers(model, config))
 
 
-@pytest.mark.parametrize("kind", ["elmo_tagger", "simple_tagger"])
-def test_fine_tuned_weights_are_those_of_the_archive_and_not_of_the_file(kind: str, tmp_path: Path) -> None:
-    config = EXPERIMENTS[kind]({**bilm_files(tmp_path / "bilm"), "requires_grad": True})
+def test_fine_tuned_weights_are_those_of_the_archive_and_not_of_the_file(tmp_path: Path) -> None:
+    config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), "requires_grad": True})
     model = train(config, tmp_path / "run")
     archive = tmp_path / "run" / "model.tar.gz"
     for gone in (False, True):
@@ -170,14 +168,6 @@ def test_an_archives_bilm_is_a_source_for_another_model(tmp_path: Path) -> None:
 FILES = ("options_file", "weight_file")
 
 
-@pytest.mark.parametrize("key", FILES)
-def test_a_wrong_path_is_an_error_before_the_first_step_that_names_it(key: str, tmp_path: Path) -> None:
-    config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), key: "/no/such/file"})
-    with pytest.raises(ConfigurationError, match=rf"'{key}'.*'/no/such/file'"):
-        train(config, tmp_path / "run")
-    assert not list((tmp_path / "run").glob("*.th"))
-
-
 def test_an_archive_of_another_source_does_not_stand_in_for_a_wrong_path(trained_tagger: Path) -> None:
     with pytest.raises(ConfigurationError, match="'/no/such/file'"):
         load_archive(trained_tagger, overrides={f"model.elmo.{key}": "/no/such/file" for key in FILES})
@@ -190,9 +180,8 @@ def go_on(config: Config, folder: Path) -> Model:
     return train(whole, folder, recover=True)
 
 
-@pytest.mark.parametrize("requires_grad", [False, True])
-def test_a_run_is_recovered_after_the_files_are_gone(requires_grad: bool, tmp_path: Path) -> None:
-    config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), "requires_grad": requires_grad})
+def test_a_run_is_recovered_after_the_files_are_gone(tmp_path: Path) -> None:
+    config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), "requires_grad": True})
     train(config, tmp_path / "run")
     shutil.copytree(tmp_path / "run", tmp_path / "control")
     wanted = answers(go_on(config, tmp_path / "control"), config)
@@ -206,14 +195,6 @@ def test_a_run_that_left_no_weights_says_which_file_it_misses(trained_tagger: Pa
     shutil.copytree(trained_tagger.parent, tmp_path / "run", ignore=shutil.ignore_patterns("*.th"))
     with pytest.raises(ConfigurationError, match=r"options\.json'"):
         go_on(json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8")), tmp_path / "run")
-
-
-def test_a_model_says_what_its_bilm_is(tmp_path: Path) -> None:
-    config = EXPERIMENTS["elmo_tagger"](bilm_files(tmp_path / "bilm"))
-    model, data = build_model(config)
-    assert bilms(model)[0].source == config["model"]["elmo"]["weight_file"]
-    assert "_extra_state" in " ".join(model.state_dict())
-    assert model(**as_tensors(data[:1], model.vocab))["logits"].size(1) == 8
 
 
 @pytest.mark.parametrize(("freeze", "kind"), [(True, "elmo_classifier"), (False, "elmo_tagger")])

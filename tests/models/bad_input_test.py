@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from allennlp.common.checks import ConfigurationError
-from allennlp.predictors import Predictor
 
 from tests.models.configs import ELMO, ELMO_ONLY, stock_tagger
 from tests.task_oracles import (
@@ -18,8 +17,6 @@ from tests.task_oracles import (
     Config,
     D,
     bilm_files,
-    classifier,
-    csv_reader,
     experiment,
     lstm,
     tagger,
@@ -110,51 +107,16 @@ def test_an_unknown_choice_is_an_error_that_lists_the_choices(keys: Config, fact
     assert all(fact in found for fact in facts), found
 
 
-@pytest.mark.parametrize("source", ["/no/such/place", "/no/such/model.tar.gz", "/no/such/weights.hdf5"])
-def test_a_pretrained_bilm_that_does_not_exist_is_named(source: str, tmp_path: Path) -> None:
+def test_a_pretrained_bilm_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    source = "/no/such/model.tar.gz"
     assert f"'{source}'" in error_of(towns(stock_tagger(elmo={"bilm": {"pretrained": source}})), tmp_path)
 
 
-@pytest.mark.parametrize(("num_layers", "width"), [(2, 32), (4, 64)])
-def test_the_wrong_number_of_layers_of_elmo_enhanced_is_an_error_with_both_widths(
-    num_layers: int, width: int, tmp_path: Path
-) -> None:
-    sizes = {"num_elmo_layers": num_layers, "layer_dim": D}
+def test_the_wrong_number_of_layers_of_elmo_enhanced_is_an_error_with_both_widths(tmp_path: Path) -> None:
+    sizes = {"num_elmo_layers": 4, "layer_dim": D}
     encoder = {"type": "elmo_enhanced", "encoder": lstm(D), **sizes}
     model = {**stock_tagger(elmo={**ELMO, "mix": "concatenate"}), "encoder": encoder}
-    assert f"48 and {width}" in error_of(towns(model), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("kind", "content", "fact"),
-    [
-        ("tagged", b"\n\n \n", ""),
-        ("tagged", b"-DOCSTART- O\n\n", ""),
-        ("tagged", b"Oslo B-LOC\nTroms\xf8 B-LOC\n", "line 2: expected UTF-8 text, got byte 0xf8"),
-        ("labelled", b"\n", ""),
-        ("labelled", b"good,fine\nbad,na\xefve\n", "line 2: expected UTF-8 text, got byte 0xef"),
-    ],
-)
-def test_unreadable_data_is_named(kind: str, content: bytes, fact: str, tmp_path: Path) -> None:
-    data = tmp_path / "data.txt"
-    data.write_bytes(content)
-    config = towns(tagger(ELMO), data) if kind == "tagged" else experiment(classifier(ELMO), csv_reader(), data)
-    found = error_of(config, tmp_path)
-    assert found.startswith(str(data)) and fact in found
-
-
-def test_a_word_of_10000_characters_is_cut_to_48_bytes(trained_tagger: Path) -> None:
-    predictor = Predictor.from_path(str(trained_tagger), predictor_name="elmo_embedder")
-    words = ["x" * 10_000, "x" * 48, "🙂" * 10_000, "🙂" * 12]  # 48 bytes of each
-    long, cut, longs, cuts = predictor.predict_batch_json([{"tokens": [word]} for word in words])
-    assert long["default"] == pytest.approx(cut["default"], abs=1e-6) and len(long["elmo"]) == 1
-    assert longs["default"] == pytest.approx(cuts["default"], abs=1e-6) and longs["default"] != long["default"]
-
-
-def test_a_sentence_may_be_longer_than_pythons_recursion_limit(trained_tagger: Path) -> None:
-    predictor = Predictor.from_path(str(trained_tagger))
-    answer = predictor.predict_json({"tokens": ["to", "Quill"] * 550})
-    assert len(answer["tags"]) == len(answer["probabilities"]) == 1100
+    assert "48 and 64" in error_of(towns(model), tmp_path)
 
 
 def train_by_command(source: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -1,13 +1,10 @@
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Instance, Vocabulary
-from allennlp.models import Model
+from allennlp.data import Instance
 from sklearn.metrics import accuracy_score, f1_score
 
 from elmo_plugin.elmo import AverageMix, LastMix
@@ -58,7 +55,7 @@ def test_it_pools_both_ends_of_the_rnn_from_two_mixes_of_one_pass() -> None:
     torch.testing.assert_close(output["loss"], torch.nn.functional.cross_entropy(logits, batch["label"]))
 
 
-@pytest.mark.parametrize("elmo_at", [["input"], ["output"], ["input", "output"]])
+@pytest.mark.parametrize("elmo_at", [["output"], ["input", "output"]])
 def test_it_trains_with_elmo_at_any_of_the_places(elmo_at: Any, tmp_path: Path) -> None:
     encoder = lstm(X + D * ("input" in elmo_at), type="gru")
     keys = {"elmo_at": elmo_at, "encoder": encoder, "text_field_embedder": word_embedder(X)}
@@ -69,22 +66,16 @@ def test_it_trains_with_elmo_at_any_of_the_places(elmo_at: Any, tmp_path: Path) 
     assert all(mix.scalar_parameters.any() for mix in model.text.elmo.mixes)
 
 
-def test_the_baseline_without_elmo_reads_the_same_text(tmp_path: Path) -> None:
-    keys = {"encoder": lstm(X), "seq2vec_encoder": pooling(12), "text_field_embedder": word_embedder(X)}
-    model = train(experiment(classifier(None, **keys), csv_reader(), OPINIONS, num_epochs=1), tmp_path)
-    assert not [name for name, _ in model.named_parameters() if "bilm" in name]
-
-
 def test_it_overfits_a_few_texts(tmp_path: Path) -> None:
     elmo = {**bilm_files(tmp_path), "dropout": 0.0}
     model, data = build_model(experiment(classifier(elmo), csv_reader(), OPINIONS))
-    learn_by_heart(model, data, steps=200)
+    learn_by_heart(model, data, steps=60)
     answers = model.forward_on_instances(data)
     assert [answer["label"] for answer in answers] == [instance["label"].label for instance in data]
     assert model.get_metrics(reset=True) == pytest.approx({"accuracy": 1.0, "macro_f1": 1.0})
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_accuracy_and_macro_f1_are_sklearns_over_batches(seed: int) -> None:
     model, _ = opinions_model()
     generator = torch.Generator().manual_seed(seed)
@@ -111,13 +102,6 @@ def test_its_answer_names_the_best_label_and_gives_the_probability_of_each() -> 
         assert sum(answer["probabilities"].values()) == pytest.approx(1.0)
         assert answer["label"] == max(answer["probabilities"], key=answer["probabilities"].get)
         assert answer["words"] == instance["metadata"]["words"]
-
-
-def test_a_text_gets_the_same_probabilities_in_any_batch() -> None:
-    model, data = opinions_model()
-    for instance, together in zip(data, model.forward_on_instances(data), strict=True):
-        alone = model.forward_on_instance(instance)
-        assert alone["probabilities"] == pytest.approx(together["probabilities"], abs=1e-5)
 
 
 def test_dropout_is_on_the_pooled_vector_too() -> None:
@@ -151,9 +135,3 @@ def test_the_stock_reader_of_json_texts_feeds_it_too(tmp_path: Path) -> None:
     reader = {"type": "text_classification_json", "tokenizer": "just_spaces", "token_indexers": ELMO_ONLY}
     model = train(experiment(classifier(ELMO), reader, data), tmp_path / "run")
     assert model.vocab.get_vocab_size("labels") == 2
-
-
-def test_it_has_one_output_per_label_of_the_vocabulary() -> None:
-    vocab = Vocabulary({"labels": {"only": 1}})
-    model = Model.from_params(Params(classifier(deepcopy(ELMO))), vocab=vocab)
-    assert model.classification.out_features == 1

@@ -46,8 +46,7 @@ def build(model: Config, regexes: list[list[object]], prevent: tuple[str, ...] =
     return build_model(config)[0]
 
 
-@pytest.mark.parametrize("requires_grad", [False, True], ids=["frozen", "fine-tuned"])
-@pytest.mark.parametrize("kind", ["AllenNLP's tagger", "elmo_tagger"])
+@pytest.mark.parametrize(("kind", "requires_grad"), [("AllenNLP's tagger", False), ("elmo_tagger", True)])
 def test_regexes_of_the_tasks_layers_leave_the_bilm_alone(
     kind: str, requires_grad: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

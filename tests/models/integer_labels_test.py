@@ -58,7 +58,7 @@ def test_an_integer_beyond_num_labels_is_an_error_in_training_that_names_it(tmp_
         train(experiment(classifier(ELMO, num_labels=2), keys, data), tmp_path / "run")
 
 
-@pytest.mark.parametrize("num_labels", [None, 0])
+@pytest.mark.parametrize("num_labels", [None])
 def test_integers_without_a_number_of_labels_are_an_error_that_names_the_key(num_labels: Any, tmp_path: Path) -> None:
     keys, data = integers(tmp_path, "csv")
     with pytest.raises(ConfigurationError, match="set 'num_labels'"):

@@ -18,15 +18,14 @@ from allennlp.interpret.saliency_interpreters import (
     IntegratedGradient,
     SimpleGradient,
     SmoothGradient,
-    simple_gradient,
 )
 from allennlp.models import Model
 from allennlp.modules import TokenEmbedder
-from allennlp.nn.util import find_embedding_layer, find_text_field_embedder
-from allennlp.predictors import Predictor, SentenceTaggerPredictor, TextClassifierPredictor
+from allennlp.nn.util import find_text_field_embedder
+from allennlp.predictors import Predictor, SentenceTaggerPredictor
 from torch import Tensor, nn
 
-from elmo_plugin.models import ElmoTagger, SpacyBlankTokenizer
+from elmo_plugin.models import ElmoTagger
 from tests.models.configs import ELMO, ELMO_ONLY, pooling
 from tests.oracles import options, reference_elmo
 from tests.task_oracles import (
@@ -83,16 +82,10 @@ LAST = {**ELMO, "mix": "last"}
 CONFIGS = {
     "crf": experiment_of(tagger),
     "softmax": experiment_of(tagger, crf=False),
-    "elmo alone": experiment_of(tagger, x=False),
-    "input": experiment_of(tagger, elmo_at=["input"]),
-    "output": experiment_of(tagger, elmo_at=["output"]),
     "no parameter in the mix": experiment_of(tagger, LAST, x=False, elmo_at=["input"]),
     "classifier": experiment_of(classifier),
     "classifier, elmo alone": experiment_of(classifier, x=False),
-    "classifier, output": experiment_of(classifier, elmo_at=["output"]),
-    "classifier, no parameter in the mix": experiment_of(classifier, LAST, x=False),
-    "fine-tuned": experiment_of(classifier, {**ELMO, "requires_grad": True}),
-    "bfloat16": experiment_of(classifier, {**ELMO, "precision": "bfloat16"}),
+    "classifier, output": experiment_of(classifier, {**ELMO, "requires_grad": True}, elmo_at=["output"]),
 }
 BIOUL = experiment_of(tagger, label_encoding="BIOUL", reader={"convert_to_coding_scheme": "BIOUL"})
 
@@ -181,23 +174,17 @@ def test_a_bilm_that_reads_words_is_explained_and_attacked(tmp_path: Path) -> No
     assert all(len(tokens) == 3 for tokens in found["final"])
 
 
-@pytest.mark.parametrize("interpretable_layer", ["input", "token_layer"])
-def test_a_bilm_of_many_langs_is_explained(tmp_path: Path, interpretable_layer: str) -> None:
+def test_a_bilm_of_many_langs_is_explained(tmp_path: Path) -> None:
     from tests.many_langs_oracle import SIZES, write_folder
 
     elmo = {"bilm": {"pretrained": str(write_folder(tmp_path, SIZES["characters and words"]))}, "dropout": 0.0}
     indexers = {"elmo": {"type": "elmo_many_langs"}, "tokens": {"type": "single_id"}}
-    predictor = predictor_of(
-        experiment_of(tagger, elmo, reader={"token_indexers": indexers}), interpretable_layer=interpretable_layer
-    )
-    check_scores(predictor)
-    if interpretable_layer == "input":
-        check_gradients(predictor)
-        found = Hotflip(predictor).attack_from_json(QUESTION)
-        assert all(len(tokens) == T for tokens in found["final"])
+    config = experiment_of(classifier, elmo, reader={"token_indexers": indexers})
+    check_gradients(predictor_of(config))
+    check_scores(predictor_of(config, interpretable_layer="token_layer"))
 
 
-@pytest.mark.parametrize("name", ["crf", "classifier", "output", "no parameter in the mix"])
+@pytest.mark.parametrize("name", ["crf", "classifier"])
 def test_scores_are_the_gradients_times_the_inputs_of_each_token(name: str) -> None:
     predictor = predictor_of(CONFIGS[name])
     simple = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)
@@ -212,9 +199,8 @@ def test_scores_are_the_gradients_times_the_inputs_of_each_token(name: str) -> N
             assert answer[f"instance_{number}"]["grad_input_1"] == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["crf", "classifier"])
-def test_integrated_gradients_sum_to_the_loss_minus_that_of_no_input(name: str) -> None:
-    predictor = predictor_of(CONFIGS[name])
+def test_integrated_gradients_sum_to_the_loss_minus_that_of_no_input() -> None:
+    predictor = predictor_of(CONFIGS["classifier"])
     model = predictor._model
     for instance in predictor.json_to_labeled_instances(QUESTION):
         found = IntegratedGradient(predictor)._integrate_gradients(instance)["grad_input_1"]
@@ -230,7 +216,7 @@ def test_integrated_gradients_sum_to_the_loss_minus_that_of_no_input(name: str) 
             assert float(found.sum()) == pytest.approx(float(loss(1.0) - loss(0.0)), rel=0.25, abs=0.05)
 
 
-@pytest.mark.parametrize("name", ["crf", "classifier", "no parameter in the mix", "bfloat16"])
+@pytest.mark.parametrize("name", ["classifier", "no parameter in the mix"])
 def test_the_token_layer_has_the_gradients_of_allennlps_elmo(name: str, tmp_path: Path) -> None:
     config = copy.deepcopy(CONFIGS[name])
     files = bilm_files(tmp_path / "bilm")
@@ -238,7 +224,6 @@ def test_the_token_layer_has_the_gradients_of_allennlps_elmo(name: str, tmp_path
     predictor = predictor_of(config, interpretable_layer="token_layer")
     model = predictor._model
     bilm = reference_elmo(tmp_path, small_bilm())._elmo_lstm
-    loose = 100 if name == "bfloat16" else 1
     for instance in predictor.json_to_labeled_instances(QUESTION):
         gradients, _ = predictor.get_gradients([instance])
         ids = as_tensors([instance], model.vocab)["tokens"]["elmo"]["elmo_tokens"]
@@ -253,23 +238,21 @@ def test_the_token_layer_has_the_gradients_of_allennlps_elmo(name: str, tmp_path
         whole = torch.cat([*x, *(mix(layers, mask) for mix in model.text.elmo.mixes)], dim=-1)
         (expected,) = torch.autograd.grad(loss_by_hand(model, whole, instance), tokens)
         found = torch.tensor(gradients["grad_input_1"])
-        torch.testing.assert_close(found, expected[:, 1:-1], atol=2e-5 * loose, rtol=1e-3 * loose)
+        torch.testing.assert_close(found, expected[:, 1:-1], atol=2e-5, rtol=1e-3)
     check_scores(predictor)
 
 
-@pytest.mark.parametrize("name", ["crf", "classifier"])
-def test_the_token_layer_of_a_batch_does_not_change_the_answers(name: str, tmp_path: Path) -> None:
-    config = copy.deepcopy(CONFIGS[name])
+def test_the_token_layer_of_a_batch_does_not_change_the_answers(tmp_path: Path) -> None:
+    config = copy.deepcopy(CONFIGS["crf"])
     config["model"]["elmo"]["sentence_cache"] = str(tmp_path / "cache")
-    plain = predictor_of(CONFIGS[name])
+    plain = predictor_of(CONFIGS["crf"])
     exposed = predictor_of(config, interpretable_layer="token_layer")
     questions = [QUESTION, {"tokens": ["Tove"]}, {"tokens": ["Mirka", "Mirka", "left"]}]
     seen: list[Tensor] = []
     exposed.get_interpretable_layer().register_forward_hook(lambda module, inputs, output: seen.append(output))
     for one, other in zip(plain.predict_batch_json(questions), exposed.predict_batch_json(questions), strict=True):
         assert one.keys() == other.keys() and one["tokens"] == other["tokens"]
-        key = "probs" if "probs" in one else "probabilities"
-        assert one[key] == pytest.approx(other[key], abs=1e-5)
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
     assert seen[0].shape == (3, T, D // 2) and not seen[0][1, 1:].any() and seen[0][1, 0].any()
 
 
@@ -290,9 +273,7 @@ def biased(config: Config, label: str, bias: float, **keys: Any) -> Any:
     return predictor
 
 
-@pytest.mark.parametrize(
-    ("name", "interpretable_layer"), [("crf", "input"), ("crf", "token_layer"), ("softmax", "input")]
-)
+@pytest.mark.parametrize(("name", "interpretable_layer"), [("crf", "token_layer"), ("softmax", "input")])
 def test_input_reduction_leaves_the_tokens_of_each_span(name: str, interpretable_layer: str) -> None:
     predictor = biased(CONFIGS[name], "B-PER", 9, interpretable_layer=interpretable_layer)
     spans = predictor.predict_json(QUESTION)["spans"]
@@ -303,9 +284,8 @@ def test_input_reduction_leaves_the_tokens_of_each_span(name: str, interpretable
     assert any(len(left) < T for left in found["final"])
 
 
-@pytest.mark.parametrize("interpretable_layer", ["input", "token_layer"])
-def test_input_reduction_leaves_what_the_label_needs(interpretable_layer: str) -> None:
-    predictor = predictor_of(CONFIGS["classifier"], interpretable_layer=interpretable_layer)
+def test_input_reduction_leaves_what_the_label_needs() -> None:
+    predictor = predictor_of(CONFIGS["classifier"])
     found = InputReduction(predictor).attack_from_json(QUESTION)
     (left,) = found["final"]
     assert found["original"] == QUESTION["tokens"] and 0 < len(left) < T
@@ -353,7 +333,7 @@ def test_bioul_spans_are_those_of_allennlps_predictor() -> None:
     assert len(ours) == 2 and all(one == other for one, other in zip(ours, theirs, strict=True))
 
 
-@pytest.mark.parametrize("name", ["crf", "classifier"])
+@pytest.mark.parametrize("name", ["softmax", "classifier"])
 def test_hotflip_swaps_words_until_the_prediction_changes(name: str) -> None:
     predictor = predictor_of(CONFIGS[name])
     labeled = predictor.json_to_labeled_instances(QUESTION)
@@ -375,61 +355,12 @@ def test_hotflip_without_word_ids_is_an_error_that_says_what_to_add() -> None:
         Hotflip(predictor_of(CONFIGS["classifier"], interpretable_layer="token_layer")).attack_from_json(QUESTION)
 
 
-@pytest.mark.parametrize(("name", "interpretable_layer"), [("crf", "input"), ("classifier", "token_layer")])
-def test_where_nothing_changes_the_loss_scores_are_0_and_not_nan(name: str, interpretable_layer: str) -> None:
-    predictor = predictor_of(CONFIGS[name], interpretable_layer=interpretable_layer)
-    last = predictor._model.tag_projection if name == "crf" else predictor._model.classification
-    nn.init.zeros_(next(last.parameters()))
+def test_where_nothing_changes_the_loss_scores_are_0_and_not_nan() -> None:
+    predictor = predictor_of(CONFIGS["classifier"], interpretable_layer="token_layer")
+    nn.init.zeros_(predictor._model.classification.weight)
     for interpreter in SALIENCY:
         for scores in interpreter(predictor).saliency_interpret_from_json(QUESTION).values():
             assert scores == {"grad_input_1": [0.0] * T}
-
-
-def test_without_the_repairs_scores_are_nan_and_of_the_first_vector(monkeypatch: pytest.MonkeyPatch) -> None:
-    predictor = predictor_of(CONFIGS["classifier"])
-
-    def found() -> Any:
-        return SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)["instance_1"]["grad_input_1"]
-
-    repaired = found()
-    aggregate: Any = SimpleGradient._aggregate_token_embeddings
-    monkeypatch.setattr(SimpleGradient, "_aggregate_token_embeddings", staticmethod(aggregate.__wrapped__))
-    monkeypatch.setattr(simple_gradient, "numpy", np)
-    (instance,) = predictor.json_to_labeled_instances(QUESTION)
-    whole, gradient, _ = by_hand(predictor._model, instance)
-    scores = (gradient * whole[:, :1])[0].sum(dim=-1).abs()  # (T,)
-    theirs = found()
-    assert theirs == pytest.approx((scores / scores.sum()).tolist(), abs=1e-4)
-    assert theirs != pytest.approx(repaired, abs=1e-3)
-    nn.init.zeros_(predictor._model.classification.weight)
-    with pytest.warns(RuntimeWarning):
-        theirs = found()
-    assert np.isnan(theirs).all()
-    monkeypatch.undo()
-    predictor._model.classification.weight.data.fill_(float("nan"))
-    assert np.isnan(found()).all()
-
-
-def as_theirs(predictor: Any, kind: type) -> Any:
-    """AllenNLP's own predictor for the same model, without the download of its tokenizer."""
-    theirs = object.__new__(kind)
-    theirs.__dict__.update(Predictor(predictor._model, predictor._dataset_reader).__dict__)
-    theirs._tokenizer = SpacyBlankTokenizer()
-    return theirs
-
-
-def test_allennlps_own_predictors_see_the_whole_input_of_our_models() -> None:
-    sentence = {"sentence": " ".join(QUESTION["tokens"])}
-    classifies = predictor_of(CONFIGS["classifier"])
-    tags = biased(BIOUL, "B-PER", 9)
-    for ours, kind in ((classifies, TextClassifierPredictor), (tags, SentenceTaggerPredictor)):
-        theirs = as_theirs(ours, kind)
-        assert find_embedding_layer(ours._model) is ours.get_interpretable_layer() is theirs.get_interpretable_layer()
-        spans = ours.predict_json(sentence).get("spans", [None])
-        found = SimpleGradient(theirs).saliency_interpret_from_json(sentence)
-        assert len(found) == len(spans) > 0
-        for key, scores in SimpleGradient(ours).saliency_interpret_from_json(sentence).items():
-            assert found[key]["grad_input_1"] == pytest.approx(scores["grad_input_1"], abs=1e-5)
 
 
 @TokenEmbedder.register("word_pieces_for_interpretation")

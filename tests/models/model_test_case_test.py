@@ -9,7 +9,6 @@ import pytest
 from allennlp.common.testing import ModelTestCase
 
 from tests.oracles import options
-from tests.pretraining_runs import config as pretraining_config
 from tests.task_oracles import (
     OPINIONS,
     TOWNS,
@@ -28,10 +27,8 @@ ELMO = {"bilm": {"options": options().to_dict(), "seed": 0}}
 TUNED = {**ELMO, "requires_grad": True}
 WORDS = {"encoder": lstm(D + 5), "text_field_embedder": word_embedder(5)}
 EXPERIMENTS: dict[str, Config] = {
-    "tagger": experiment(tagger(ELMO, dropout=0.3), tags_reader(), TOWNS),
     "tagger of words, tuned": experiment(tagger(TUNED, crf=False, **WORDS), tags_reader(), TOWNS),
     "classifier": experiment(classifier(ELMO, dropout=0.3), csv_reader(), OPINIONS),
-    "classifier of words, tuned": experiment(classifier(TUNED, **WORDS), csv_reader(), OPINIONS),
 }
 
 
@@ -55,15 +52,4 @@ def test_a_task_model_passes_allennlps_test_case(name: str, case: Any, tmp_path:
     config = EXPERIMENTS[name]
     path = set_up(case, config, config["train_data_path"], tmp_path)
     case.ensure_batch_predictions_are_consistent()
-    case.ensure_model_can_train_save_and_load(path, tolerance=1e-4)
-
-
-@pytest.mark.parametrize("loader", ["sentence_batches", "unrolled_streams"])
-def test_the_language_model_passes_allennlps_test_case(loader: str, case: Any, tmp_path: Path) -> None:
-    config = pretraining_config(tmp_path, loader)
-    config["trainer"]["callbacks"] = ["exact_resume"]
-    del config["data_loader"]["batches_per_epoch"]  # the test case reads the data again without shuffling
-    path = set_up(case, config, config["validation_data_path"], tmp_path)
-    if loader == "sentence_batches":
-        case.ensure_batch_predictions_are_consistent()
     case.ensure_model_can_train_save_and_load(path, tolerance=1e-4)

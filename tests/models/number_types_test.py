@@ -1,6 +1,7 @@
 """Models after `half()`, `bfloat16()` and `double()`: ours, and AllenNLP's with `elmo_enhanced`."""
 
 from copy import deepcopy
+from itertools import cycle
 
 import pytest
 import torch
@@ -54,8 +55,7 @@ MODELS: dict[str, Config] = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "dtype"), zip(MODELS, cycle([torch.bfloat16, torch.float16, torch.float64])))
 def test_a_model_in_another_number_type_answers_and_trains(name: str, dtype: torch.dtype) -> None:
     of_text = "classifier" in name
     model, data = build_model(

@@ -91,6 +91,7 @@ def test_two_processes_with_unequal_shares_have_the_scores_of_one(tmp_path: Path
         assert found == pytest.approx(wanted)
 
 
+@pytest.mark.slow
 def test_allennlp_trains_a_tagger_in_two_processes_and_measures_every_sentence_once(tmp_path: Path) -> None:
     validation = tmp_path / "five.txt"  # three for one process, two for the other
     validation.write_text("\n\n".join(TOWNS.read_text(encoding="utf-8").strip().split("\n\n")[:5]), encoding="utf-8")
