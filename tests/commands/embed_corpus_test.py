@@ -3,7 +3,6 @@
 import io
 import json
 import lzma
-import shlex
 import signal
 import sys
 from pathlib import Path
@@ -72,15 +71,6 @@ def test_it_writes_the_layout_of_the_retired_command_and_says_what(
     assert index == {"The cat sat .": "3", "and / or": "2", "Don't": "4"}
 
 
-def test_the_next_command_names_an_output_outside_the_basic_plane(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run("embed-corpus", "text", "🙂.npz", *BILM)
-    (_, _, code) = shlex.split(capsys.readouterr().err.partition("next: ")[2])
-    exec(code)
-    assert "array" in capsys.readouterr().out
-
-
 def test_each_choice_of_layers(folder: Path) -> None:
     for mix in ("last", "top", "average", "concatenate"):
         run("embed-corpus", "text", mix, *BILM, f"--{mix}")
@@ -101,13 +91,6 @@ def test_half_the_bits_compressed(folder: Path) -> None:
     assert_close(arrays("out"), wanted(), atol=2e-3)
     with h5py.File("out") as file:
         assert file["0"].dtype == "float16" and file["0"].compression == "gzip"
-
-
-@pytest.mark.usefixtures("native_bfloat16")
-def test_computed_in_bfloat16(folder: Path) -> None:
-    run("embed-corpus", "text", "out", *BILM, "--precision", "bfloat16")
-    assert_close(arrays("out"), wanted(), atol=0.1)
-    assert any((arrays("out")[key] != vectors).any() for key, vectors in wanted().items())
 
 
 @pytest.mark.usefixtures("emulated_bfloat16")
@@ -236,16 +219,6 @@ def test_the_ending_chooses_the_format_unless_it_is_named(folder: Path) -> None:
         assert_close(dict(file), wanted())
 
 
-def test_an_unused_gpu_is_mentioned(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    run("embed-corpus", "text", "out.hdf5", *BILM)
-    assert "--cuda-device 0" in capsys.readouterr().err
-    run("embed-corpus", "text", "quiet.hdf5", *BILM, "--cuda-device", -1)
-    assert "--cuda-device" not in capsys.readouterr().err
-
-
 def test_standard_input_and_a_compressed_text_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (folder / "text").read_bytes()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
@@ -254,15 +227,6 @@ def test_standard_input_and_a_compressed_text_are_read(folder: Path, monkeypatch
     run("embed-corpus", "text.xz", "unpacked", *BILM)
     assert_close(arrays("piped"), wanted())
     assert (folder / "piped").read_bytes() == (folder / "unpacked").read_bytes()
-
-
-def test_parquet(folder: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    run("embed-corpus", "text", "out.parquet", *BILM, "--top")
-    table = parquet.read_table("out.parquet").to_pydict()
-    assert table["sentence"] == LINES and table["tokens"] == [line.split() for line in LINES]
-    for found, vectors in zip(table["vectors"], wanted("top").values(), strict=True):
-        np.testing.assert_allclose(np.reshape(found, (-1, D)), vectors, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -299,12 +263,6 @@ def test_invalid_options_end_with_the_usage(folder: Path, arguments: list[str]) 
     with pytest.raises(SystemExit) as end:
         run("embed-corpus", "text", "out", *BILM, *arguments)
     assert end.value.code == 2
-
-
-def test_the_progress_bar_shows_tokens_per_second(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run("embed-corpus", "text", "out", *BILM)
-    bar = capsys.readouterr().err.replace("\r", "\n")
-    assert "embedding: 100%" in bar and "12.0/12.0 [" in bar and "tokens/s]" in bar
 
 
 @pytest.mark.parametrize("output", ["out.hdf5", "out.npz"])

@@ -16,7 +16,7 @@ from allennlp.models.archival import load_archive
 import elmo_plugin
 from elmo_plugin.bilm import CarriedState, WordEncoder, ZeroState
 from elmo_plugin.elmo import ConcatenateMix, Elmo, ElmoTokenEmbedder
-from elmo_plugin.embedding import Embedder, embedder, load, maximum, mean
+from elmo_plugin.embedding import Embedder, load, maximum, mean
 from elmo_plugin.text import batch_to_ids
 from tests import many_langs_oracle
 from tests.elmo.small_elmo import RANDOM
@@ -133,15 +133,6 @@ def test_a_carried_state_is_rejected() -> None:
     elmo = Elmo.from_parts(small_bilm(), [ConcatenateMix(L, D)], initial_state=CarriedState())
     with pytest.raises(ConfigurationError, match=r"'initial_state'.*'carried'"):
         Embedder(elmo)
-
-
-def test_one_batch_of_arrays_is_in_memory_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    batches: list[int] = []
-    vectors = Embedder._vectors
-    monkeypatch.setattr(embedder.Embedder, "_vectors", lambda self, s: batches.append(len(s)) or vectors(self, s))
-    places = load(folder).by_length(SENTENCES, tokens_per_batch=8)
-    assert next(places)[0] == 2 and batches == [2]  # the empty sentence and the one of one token
-    assert [place for place, _ in places] == [3, 0, 1] and batches == [2, 1, 1]
 
 
 def test_the_trained_mix_behind_elmo_enhanced_is_that_of_its_input(tmp_path: Path) -> None:

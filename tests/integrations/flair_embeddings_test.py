@@ -9,7 +9,6 @@ import flair
 import numpy as np
 import pytest
 import torch
-from allennlp.common.checks import ConfigurationError
 from flair.data import Corpus, Sentence
 from flair.embeddings import ELMoEmbeddings, OneHotEmbeddings, StackedEmbeddings
 from flair.models import SequenceTagger
@@ -115,22 +114,3 @@ def test_sentences_with_unusual_tokens_have_the_same_vectors_alone(small: str) -
         for token, same in zip(one, other, strict=True):
             np.testing.assert_allclose(token.embedding, same.embedding, atol=1e-5)
             assert token.embedding.any()
-
-
-@pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_words_stay_in_the_cache_from_batch_to_batch(precision: str, small: str) -> None:
-    embeddings = ElmoEmbeddings(small, precision=precision)
-    cached = []
-    for words in TEXTS:
-        embeddings.embed([Sentence(words)])
-        cached.append(len(embeddings._embedder.elmo.bilm.word_cache))
-    assert cached[1] == cached[0] + len(TEXTS[1])
-
-
-def test_wrong_arguments_are_errors(small: str) -> None:
-    with pytest.raises(ConfigurationError, match="'best'"):
-        ElmoEmbeddings(small, embedding_mode="best")
-    with pytest.raises(ConfigurationError, match="'weight_file'"):
-        ElmoEmbeddings(options_file=f"{small}/options.json")
-    with pytest.raises(ConfigurationError, match="english-tiny"):
-        ElmoEmbeddings("original")

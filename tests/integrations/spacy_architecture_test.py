@@ -1,6 +1,5 @@
 """The architecture: vectors and gradients against AllenNLP's `ScalarMix`; training, saving and loading by spaCy."""
 
-import pickle
 import shutil
 from functools import partial
 from importlib.metadata import entry_points
@@ -221,15 +220,6 @@ def test_a_warm_state_and_a_vocabulary_are_saved_too(warm: str, tmp_path: Path) 
         for array, mean, copy in zip(wanted, means, found, strict=True):
             np.testing.assert_allclose(array, mean, atol=1e-5)
             np.testing.assert_array_equal(array, copy)
-
-
-def test_a_pipeline_is_saved_before_its_weights_are_loaded_and_pickled_after(small: str, tmp_path: Path) -> None:
-    nlp = spacy.blank("en")
-    nlp.add_pipe("tok2vec", config={"model": {"@architectures": "elmo_plugin.Elmo.v1", "bilm": small}})
-    nlp.to_disk(tmp_path / "saved")
-    doc = nlp("The ship sank.")
-    for other in (spacy.load(tmp_path / "saved"), pickle.loads(pickle.dumps(nlp))):
-        np.testing.assert_array_equal(other("The ship sank.").tensor, doc.tensor)
 
 
 def test_a_mix_of_layers_feeds_an_encoder_of_spacys(small: str) -> None:
