@@ -65,12 +65,16 @@ OPCODES = re.compile(
 
 def check_unpacked(unpacked: int, archive: Path, name: str) -> None:
     """Raise `ConfigurationError` if content of `unpacked` bytes is too large for its archive; errors call it `name`."""
-    size = archive.stat().st_size
-    most = GROWTH * size + ALLOWANCE
+    size, most = archive.stat().st_size, _most(archive)
     if unpacked > most:
         raise ConfigurationError(
             f"'{name}': expected at most {most:,} bytes in an archive of {size:,}, got {unpacked:,} or more"
         )
+
+
+def _most(archive: Path) -> int:
+    """Return the largest number of bytes that an archive may unpack to."""
+    return GROWTH * archive.stat().st_size + ALLOWANCE
 
 
 def check_numbers(options: BiLMOptions, stored: int, name: str) -> None:
@@ -91,12 +95,12 @@ def read_text(path: Path, name: str) -> str:
     if kind in (FileKind.FOLDER, FileKind.DEVICE, FileKind.XZ):
         raise ConfigurationError(f"'{name}': expected a text file, got {kind.value}")
     try:
-        with gzip.open(path) if kind is FileKind.GZIP else path.open("rb") as file:
-            content = file.read(MOST_TEXT + 1)
-            if kind is FileKind.GZIP:
-                check_unpacked(len(content), path, name)
-        if len(content) > MOST_TEXT:
-            raise ConfigurationError(f"'{name}': expected at most {MOST_TEXT:,} bytes of text, got more")
+        is_gzip = kind is FileKind.GZIP
+        most = min(MOST_TEXT, _most(path)) if is_gzip else MOST_TEXT
+        with gzip.open(path) if is_gzip else path.open("rb") as file:
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise ConfigurationError(f"'{name}': expected at most {most:,} bytes of text, got more")
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1

@@ -15,7 +15,6 @@ from elmo_plugin.checkpoints import BilmTf, Checkpoint, build_bilm, load_checkpo
 from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import WORDS, assert_rejected, assert_same_state, pretrained
 from tests.checkpoints.file_tools import contents, flipped
-from tests.full_disk import disk_of
 from tests.oracles import SENTENCES, lively, options, tensorflow_file, write_files, write_json
 
 BIAS = "CNN_high_0/b_carry"
@@ -111,18 +110,6 @@ def test_options_that_cannot_be_read_are_named(folder: Path, content: bytes, fac
     assert_rejected(folder, f"'options_file' {folder / 'options.json'}: ", fact)
 
 
-def test_a_file_that_does_not_exist_is_named_by_its_key(folder: Path) -> None:
-    good, other = (folder / "options.json", folder / "weights.hdf5"), folder / "other.hdf5"
-    for key, pair, path in (
-        ("options_file", (other, good[1]), other),
-        ("weight_file", (good[0], other), other),
-        ("options_file", (folder, good[1]), folder),
-        ("weight_file", (good[0], folder), folder),
-    ):
-        with pytest.raises(ConfigurationError, match=f"'{key}'.*{path}"):
-            BilmTf().read_pair(*pair)
-
-
 def test_a_folder_without_one_pair_says_what_it_holds(folder: Path) -> None:
     (folder / "old_options.json").write_text("{}", encoding="utf-8")
     assert_rejected(folder, f"'{folder}'", "old_options.json, options.json, weights.hdf5")
@@ -170,23 +157,6 @@ def test_writing_that_fails_leaves_the_old_pair(folder: Path) -> None:
     write_files(folder, other)
     assert load_checkpoint(folder).options == other.options
     assert contents(folder).keys() == before.keys()
-
-
-def test_a_full_disk_leaves_the_old_pair_and_nothing_else(folder: Path) -> None:
-    before = contents(folder)
-    with disk_of(8192), pytest.raises(ConfigurationError, match=f"'{folder}' cannot be written: .*File too large"):
-        write_files(folder, BiLM(options(n_layers=3)))
-    assert contents(folder) == before
-
-
-def test_writing_makes_the_folder_or_names_it(folder: Path) -> None:
-    before, bilm = contents(folder), BiLM(options())
-    for target in (folder / "weights.hdf5", folder / "weights.hdf5/below"):
-        with pytest.raises(ConfigurationError, match=f"'{target}' cannot be written: "):
-            write_files(target, bilm)
-    assert contents(folder) == before
-    write_files(folder / "a" / "b", bilm)
-    assert load_checkpoint(folder / "a" / "b").options == bilm.options
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -354,12 +324,3 @@ def test_a_vocabulary_that_is_not_plain_text_is_named(words_beside: Path, conten
     """A compressed file could fill the memory."""
     (words_beside / "vocabulary.txt").write_bytes(content)
     assert_rejected(words_beside, "vocabulary.txt", fact)
-
-
-def test_a_vocabulary_of_another_bilm_is_neither_taken_over_nor_lost(words_beside: Path) -> None:
-    before = contents(words_beside)
-    with pytest.raises(ConfigurationError, match=f"'{words_beside}'.*vocabulary.txt"):
-        BilmTf().write(pretrained(n_layers=1)._replace(vocabulary=None), words_beside)
-    assert contents(words_beside) == before
-    BilmTf().write(pretrained()._replace(vocabulary=["<S>"]), words_beside)
-    assert load_checkpoint(words_beside).vocabulary == ["<S>"]

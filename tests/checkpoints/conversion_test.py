@@ -127,17 +127,6 @@ def test_a_softmax_and_a_vocabulary_stay_when_a_warm_state_is_added(tmp_path: Pa
     assert found.softmax is None or found.softmax.config == SOFTMAX
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_a_bilm_in_half_precision_is_close_and_stays_what_it_is(tmp_path: Path, dtype: str) -> None:
-    convert(written(tmp_path, "archive", pretrained()), tmp_path / "half.safetensors", dtype=dtype)
-    exact, half = build_bilm(pretrained()), build_bilm(load_checkpoint(tmp_path / "half.safetensors"))
-    ids = batch_to_ids(SENTENCES)
-    torch.testing.assert_close(half(ids).layers, exact(ids).layers, rtol=0, atol=0.1)
-    convert(tmp_path / "half.safetensors", tmp_path / "again.safetensors", dtype=dtype)
-    again = load_checkpoint(tmp_path / "again.safetensors").state_dict
-    assert_same_state(again, load_checkpoint(tmp_path / "half.safetensors").state_dict)
-
-
 @pytest.mark.parametrize(
     ("name", "arguments", "fact"),
     [

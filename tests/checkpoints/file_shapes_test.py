@@ -82,12 +82,6 @@ def test_a_narrower_model_reads_the_ids_of_allennlps_indexer(tmp_path: Path, nam
     assert_layers(bilm, batch_to_ids(SENTENCES + CUT), tmp_path, SENTENCES + CUT)
 
 
-def test_a_wider_model_reads_the_ids_of_allennlps_indexer_as_far_as_they_go(tmp_path: Path) -> None:
-    bilm = build_bilm(load_checkpoint(tensorflow_file(tmp_path, SHAPES["C = 60"])))
-    known = [["a", "é" * 24, "b" * 48], [], ["日" * 16]]
-    assert_layers(bilm, batch_to_ids(known), tmp_path, known)
-
-
 @pytest.mark.parametrize("options", WORD_SHAPES.values(), ids=WORD_SHAPES)
 def test_a_file_with_words_as_input_has_the_layers_of_the_oracle(tmp_path: Path, options: dict[str, Any]) -> None:
     checkpoint = load_checkpoint(tensorflow_file(tmp_path, options, vocabulary=9))

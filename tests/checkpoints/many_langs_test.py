@@ -17,7 +17,6 @@ from elmo_plugin.checkpoints import Checkpoint, ManyLangs, build_bilm, convert, 
 from elmo_plugin.checkpoints.many_langs import PUBLISHED, PUBLISHED_CONFIG
 from tests.checkpoint_oracles import LEXICON, assert_rejected, assert_same_checkpoint, pretrained
 from tests.checkpoints.file_tools import contents
-from tests.full_disk import disk_of
 from tests.many_langs_oracle import CHARACTERS, CONFIG, SENTENCES, SIZES, WORDS, config, its_layers, write_folder
 
 
@@ -155,9 +154,6 @@ def test_a_tensor_that_the_sizes_do_not_describe_is_named(folder: Path) -> None:
     assert_rejected(folder, f"'{folder}'", "encoder.backward_layer_1.", "'n_layers'")
 
 
-FILES = ["char.dic", "config.json", "encoder.pkl", "sizes.json", "token_embedder.pkl", "word.dic"]
-
-
 def many_langs_bilm(**changes: Any) -> Checkpoint:
     """Return the weights of a biLM with its own vocabularies; keys of the `lexicon` or `lstm` block change it."""
     lexicon = {key: changes.pop(key, value) for key, value in LEXICON.items()}
@@ -205,14 +201,6 @@ def test_to_one_native_file_and_back_no_bit_is_lost(tmp_path: Path, sizes: dict[
     assert contents(tmp_path / "twice") == contents(back)
 
 
-def test_the_sizes_say_what_its_own_say(tmp_path: Path) -> None:
-    there = write_folder(tmp_path / "there", config())
-    assert ManyLangs().write(load_checkpoint(there), tmp_path / "back") == FILES == sorted(contents(tmp_path / "back"))
-    found, expected = (json.loads((folder / "sizes.json").read_text()) for folder in (tmp_path / "back", there))
-    for key in ("encoder", "token_embedder"):
-        assert found[key] == expected[key]
-
-
 @pytest.mark.parametrize(
     ("checkpoint", "fact"),
     [
@@ -232,12 +220,3 @@ def test_a_bilm_that_it_could_not_run_is_rejected(tmp_path: Path, checkpoint: Ch
 def test_an_entry_that_would_be_read_as_another_is_rejected(tmp_path: Path, entry: str) -> None:
     checkpoint = many_langs_bilm(words=["<oov>", "<pad>", entry])
     assert_not_written(checkpoint, tmp_path / "to", f"'{tmp_path / 'to' / 'word.dic'}'", repr(entry))
-
-
-def test_a_full_disk_and_a_folder_that_cannot_be_made_are_named(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "144", config(), as_zip=True)
-    with disk_of(4096):
-        assert_not_written(many_langs_bilm(), folder, f"'{folder}' cannot be written", "File too large")
-    (tmp_path / "file").touch()
-    for path in (tmp_path / "file", tmp_path / "file/below"):
-        assert_not_written(many_langs_bilm(), path, f"'{path}' cannot be written")

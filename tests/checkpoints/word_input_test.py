@@ -238,17 +238,6 @@ def test_without_an_unknown_word_known_ones_are_embedded_and_others_are_named(tm
             load(location).embed([["the", "cat"], ["the", "zebra"]])
 
 
-def test_a_config_without_an_unknown_word_embeds_known_ones_and_rejects_others(tmp_path: Path) -> None:
-    """AllenNLP's vocabulary needs a name for unknown words; it follows the words, where the table has no row."""
-    folder = write_pair(tmp_path / "bilm", WITHOUT_UNKNOWN)
-    directory = task_vocabulary(tmp_path / "vocabulary", WITHOUT_UNKNOWN, "@@UNKNOWN@@")
-    vocab = from_files(directory, "@@UNKNOWN@@")
-    for keys in sources(folder):
-        assert_embedded(embedded([["the", "cat"]], vocab, **keys), folder, WITHOUT_UNKNOWN, [["the", "cat"]])
-        with pytest.raises(ValueError, match="id 7"):
-            embedded([["the", "zebra"]], vocab, **keys)
-
-
 def test_a_word_that_stands_for_unknown_ones_is_an_error(tmp_path: Path) -> None:
     """Otherwise every unknown word would be read as the end of a sentence."""
     folder = write_pair(tmp_path / "bilm", WITHOUT_UNKNOWN)

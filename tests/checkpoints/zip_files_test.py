@@ -118,15 +118,3 @@ def test_hidden_files_of_other_systems_are_ignored(tmp_path: Path) -> None:
     Native().write(pretrained(), tmp_path / "native/bilm.safetensors")
     (tmp_path / "native/._bilm.safetensors").write_bytes(b"\0\5\26\7")
     assert load_checkpoint(tmp_path / "native").options == pretrained().options
-
-
-def test_an_encrypted_zip_file_is_named(tmp_path: Path) -> None:
-    path = zipped(published(tmp_path / "there", "NLPL"), tmp_path / "193.zip")
-    content = bytearray(path.read_bytes())
-    for place in range(len(content) - 4):  # the flag of each member, in its header and in the directory
-        if content[place : place + 4] == b"PK\1\2":
-            content[place + 8] |= 1
-        if content[place : place + 4] == b"PK\3\4":
-            content[place + 6] |= 1
-    path.write_bytes(content)
-    assert_rejected(path, f"'{path}' cannot be unpacked", "encrypted")
