@@ -2,6 +2,7 @@
 
 import json
 import logging
+import mmap
 import os
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
@@ -152,21 +153,26 @@ class SentenceStore:
         self._open()
 
     def _open(self) -> None:
-        self._lock, self._process = Lock(), os.getpid()
+        self._lock, self._process, self.writable = Lock(), os.getpid(), True
+        file = self.path / FILE
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            if file.exists() and 0 < file.stat().st_size < 2 * mmap.PAGESIZE:
+                file.unlink()  # a process was killed before it had written both of LMDB's first pages
             # Without `metasync`, a power cut may lose the last commit but nothing else.
             self._environment = lmdb.open(str(self.path), map_size=MAP_SIZE, metasync=False)
-            self.writable = True
         except lmdb.InvalidError as error:
-            raise ConfigurationError(f"'{self.path / FILE}' is no LMDB file: {error}; delete the folder") from error
+            raise ConfigurationError(f"'{file}' is no LMDB file: {error}; delete the folder") from error
         except (OSError, lmdb.Error) as error:
-            if not (self.path / FILE).exists():
+            if not file.exists():
                 raise
-            self._warn_read_only(error)
-            can_lock = os.access(self.path / "lock.mdb", os.W_OK)
-            self._environment = lmdb.open(str(self.path), map_size=MAP_SIZE, readonly=True, lock=can_lock)
-            self.writable = False
+            self._open_read_only(error)
+
+    def _open_read_only(self, error: Exception) -> None:
+        logger.warning("'%s' cannot be written (%s): it is only read, and no sentence is added", self.path, error)
+        can_lock = os.access(self.path / "lock.mdb", os.W_OK)
+        self._environment = lmdb.open(str(self.path), map_size=MAP_SIZE, readonly=True, lock=can_lock)
+        self.writable = False
 
     def claim(self, identity: bytes) -> bytes:
         """Return the identity stored in the file. If there is none, store `identity`."""
@@ -191,18 +197,13 @@ class SentenceStore:
                     for key, value in values.items():
                         transaction.put(key, value, overwrite=False)
             except lmdb.Error as error:
-                self._warn_read_only(error)
                 self._environment.close()  # after some errors LMDB cannot read until it is reopened
-                self._environment = lmdb.open(str(self.path), map_size=MAP_SIZE, metasync=False)
-                self.writable = False
+                self._open_read_only(error)
 
     def _reopen_in_a_fork(self) -> None:
         if self._process != os.getpid():  # LMDB's files, and a lock that another thread held, are the parent's
             self._environment.close()
             self._open()
-
-    def _warn_read_only(self, error: Exception) -> None:
-        logger.warning("'%s' cannot be written (%s): it is only read, and no sentence is added", self.path, error)
 
 
 _OPEN: "WeakValueDictionary[tuple[int, int], SentenceStore]" = WeakValueDictionary()

@@ -298,6 +298,7 @@ def test_a_kill_during_a_write_loses_only_that_write(tmp_path: Path) -> None:
         mine.write({key: VALUES[key] for key in KEYS[:40]})
         mine.write(KillsItsReader((key, VALUES[key]) for key in KEYS[40:]))
 
+    (tmp_path / "data.mdb").write_bytes(bytes(4096))  # a kill in the middle of the first write
     assert in_a_fork(write_and_die) == -signal.SIGKILL
     assert found(store(tmp_path)) == {key: VALUES[key] for key in KEYS[:40]}
     store(tmp_path).write(VALUES)
