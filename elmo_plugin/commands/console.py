@@ -9,9 +9,11 @@ import tarfile
 import warnings
 from itertools import pairwise
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, NoReturn
 
 from allennlp.commands import ArgumentParserWithDefaults
+from allennlp.common import Params
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.plugins import DEFAULT_PLUGINS, discover_plugins
@@ -123,6 +125,8 @@ def _install_hook() -> None:
         for handler in logging.getLogger().handlers:
             if isinstance(handler, logging.FileHandler):
                 handler.handle(record)
+        if isinstance(error, TypeError):
+            message = _with_path(message, error)
         for pattern, hint in HINTS:
             if match := re.search(pattern, message):
                 message = f"{message.splitlines()[0].rstrip('.')}; {match.expand(hint)}"
@@ -135,3 +139,17 @@ def _install_hook() -> None:
             cause = cause.__cause__
 
     sys.excepthook = excepthook
+
+
+def _with_path(message: str, error: TypeError) -> str:
+    """Return AllenNLP's message about a value of the wrong type with the path of its key and the value.
+
+    Both are in the variables of the innermost functions that read the config.
+    """
+    expected = re.match(r"Expected (\w+) to be (.*?)\.?$", message)
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    blocks = [frame.f_locals["params"] for frame in frames if isinstance(frame.f_locals.get("params"), Params)]
+    if not expected or not blocks or "popped_params" not in frames[-1].f_locals:
+        return message
+    value = frames[-1].f_locals["popped_params"]
+    return f"'{blocks[-1].history}{expected[1]}': expected {expected[2]}, got {value!r}"

@@ -21,7 +21,7 @@ from elmo_plugin import commands
 from elmo_plugin.commands import console, endings
 from tests.commands.alone import run
 from tests.elmo.small_elmo import RANDOM
-from tests.task_oracles import TOWNS, allennlp, experiment, lstm, tagger, tags_reader, word_embedder
+from tests.task_oracles import TOWNS, allennlp, experiment, lstm, tagger, tags_reader, train, word_embedder
 
 
 @pytest.fixture
@@ -105,6 +105,16 @@ def test_a_users_mistake_is_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("allennlp: ") and all(fact in line for fact in facts), line
     assert "Uncaught exception" in (tmp_path / "out.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("command")
+def test_a_value_of_the_wrong_type_is_named_with_its_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    console.adapt_console()
+    config = experiment(tagger({"bilm": RANDOM}), tags_reader(), TOWNS, optimizer={"type": "adam", "lr": "0.005"})
+    with pytest.raises(TypeError) as caught:
+        train(config, tmp_path / "run")
+    sys.excepthook(TypeError, caught.value, caught.tb)
+    assert "'trainer.optimizer.lr': expected numeric, got '0.005'" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("command")
