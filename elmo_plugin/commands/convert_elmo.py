@@ -92,17 +92,10 @@ def run(args: argparse.Namespace) -> None:
     if not args.force and (any(target.iterdir()) if target.is_dir() else target.exists()):
         raise ConfigurationError(f"'{target}' exists already; name another target, or replace it with --force")
     checkpoint, left_out, files = convert(args.source, target, args.warm_on, args.to, args.dtype, args.license)
-    values = sum(tensor.numel() for name, tensor in checkpoint.state_dict.items() if not name.endswith("_extra_state"))
-    parts = [f"a biLM of {checkpoint.options.lstm.n_layers} layers, {values:,} values"]
-    sizes = checkpoint.options.many_langs
-    if sizes is not None:
-        parts.append(f"its vocabularies, {len(sizes.characters):,} characters and {len(sizes.words):,} words")
-    if checkpoint.softmax is not None:
-        parts.append(
-            f"its softmax, {sum(tensor.numel() for tensor in checkpoint.softmax.state_dict.values()):,} values"
-        )
-    if checkpoint.vocabulary is not None:
-        parts.append(f"its vocabulary, {len(checkpoint.vocabulary):,} lines")
+    options = checkpoint.options
+    parts = [f"a biLM of {options.lstm.n_layers} layers, {options.n_parameters:,} parameters"]
+    parts += ["its softmax"] if checkpoint.softmax is not None else []
+    parts += ["its vocabulary"] if checkpoint.vocabulary is not None else []
     parts += [f"without its {part}" for part in left_out]
     if files:
         parts.append(f"in {', '.join(files)}")

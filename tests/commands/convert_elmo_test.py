@@ -11,8 +11,7 @@ from elmo_plugin.checkpoints import Native, build_bilm, load_checkpoint
 from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, pretrained
 from tests.commands.alone import run
-from tests.many_langs_oracle import CHARACTERS, config, write_folder
-from tests.many_langs_oracle import WORDS as many_words
+from tests.many_langs_oracle import config, write_folder
 from tests.oracles import lively, options, write_files
 
 
@@ -59,26 +58,15 @@ def test_a_language_model_becomes_one_file_of_half_the_size(tmp_path: Path, caps
     copy = load_checkpoint(tmp_path / "my.safetensors")
     assert copy.softmax is not None and copy.vocabulary == WORDS
     assert load_file(tmp_path / "my.safetensors")["bilm.lstm.forward_layers.0.bias"].dtype == torch.bfloat16
-    values = sum(tensor.numel() for tensor in pretrained().state_dict.values())
     printed = capsys.readouterr().err
-    for fact in (f"{tmp_path / 'my.safetensors'}: ", "2 layers", f"{values:,} values", "softmax, 65", "12 lines"):
+    parameters = f"2 layers, {pretrained().options.n_parameters:,} parameters"
+    for fact in (f"{tmp_path / 'my.safetensors'}: ", parameters, "its softmax; its vocabulary"):
         assert fact in printed
 
 
-def test_a_language_model_becomes_bilm_tfs_three_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    archive = language_model_archive(tmp_path / "model.tar.gz", pretrained())
-    convert(archive, tmp_path / "to", "--to", "bilm-tf")
-    assert {path.name for path in (tmp_path / "to").iterdir()} == {"options.json", "weights.hdf5", "vocabulary.txt"}
-    printed = capsys.readouterr().err
-    assert "without its softmax" in printed and "in options.json, vocabulary.txt, weights.hdf5; " in printed
-
-
-def test_a_model_of_elmo_for_many_langs_becomes_one_file_but_not_bilm_tfs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_of_elmo_for_many_langs_becomes_one_file_but_not_bilm_tfs(tmp_path: Path) -> None:
     write_folder(tmp_path / "144", config())
     convert(tmp_path / "144", tmp_path / "my.safetensors")
-    assert f"{len(CHARACTERS)} characters and {len(many_words)} words" in capsys.readouterr().err
     with pytest.raises(SystemExit, match=r"^convert-elmo: .*bilm-tf"):
         convert(tmp_path / "144", tmp_path / "to")
     assert not (tmp_path / "to").exists()
@@ -90,10 +78,8 @@ def test_a_model_goes_back_to_elmo_for_many_langs_without_its_other_parts(
     checkpoint = pretrained(warm=True, char_cnn=None, lexicon=LEXICON)
     Native().write(checkpoint, tmp_path / "my.safetensors")
     convert(tmp_path / "my.safetensors", tmp_path / "144", "--to", "many-langs")
-    values = sum(value.numel() for name, value in checkpoint.state_dict.items() if not name.startswith("warm"))
     printed = capsys.readouterr().err
-    for part in (f"{values:,} values", "without its softmax; without its vocabulary; without its warm state"):
-        assert part in printed
+    assert "without its softmax; without its vocabulary; without its warm state" in printed
     assert "in char.dic, config.json, encoder.pkl, sizes.json, token_embedder.pkl, word.dic; " in printed
 
 
