@@ -12,7 +12,7 @@ from elmo_plugin.pretraining.predictor import (
     load_language_model,
     sentence_log_probabilities,
 )
-from elmo_plugin.pretraining.resume import AtomicCheckpointer, ExactResume, check_processes
+from elmo_plugin.pretraining.resume import AtomicCheckpointer, ExactResume, check_processes, save_trained_epoch
 from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
 from elmo_plugin.pretraining.schedule import WarmUpCosine
 from elmo_plugin.pretraining.sentence_batches import SentenceBatches
@@ -45,3 +45,4 @@ __all__ = [
 ]
 
 replace_once(GradientDescentTrainer, "batch_outputs", stop_if_diverged)
+replace_once(GradientDescentTrainer, "_train_epoch", save_trained_epoch)

@@ -40,8 +40,7 @@ class AtomicCheckpointer(Checkpointer):
     checkpoint counts only if both files exist. In distributed training the first process decides when to save.
 
     The checkpoint of an epoch is saved after its last batch, before the validation. A run that is killed later
-    validates again, and so writes `best.th` and the metrics as if it had not been killed. If the data loader has no
-    length, the checkpoint is saved after the validation, as AllenNLP's `default` does.
+    validates again, and so writes `best.th` and the metrics as if it had not been killed.
 
     Registered as a `Checkpointer` with name `atomic`.
 
@@ -84,6 +83,8 @@ class AtomicCheckpointer(Checkpointer):
         """Functions that every process calls before a checkpoint is saved."""
         self.stop_signal = 0
         """The number of the signal, if one has asked this process to save a checkpoint and stop; 0 if none has."""
+        self.training_metrics: dict[str, Any] = {}
+        """The metrics of training of an epoch whose validation was not reached, until the next batch."""
         self._batches_of_last_save: Optional[int] = None
 
     def maybe_save_checkpoint(
@@ -94,31 +95,25 @@ class AtomicCheckpointer(Checkpointer):
         Raises `Stopped` if any process has received a signal.
         """
         any_trainer: Any = trainer
+        if num_batches_in_epoch_completed == 0:  # `save_epoch` has saved the epoch before its validation
+            self.stop_if_asked(trainer)
+            return False
         try:  # the trainer counts the batches over which it accumulates gradients as one
             last = math.ceil(len(any_trainer.data_loader) / any_trainer._num_gradient_accumulation_steps)
         except TypeError:
-            last = 0
-        if num_batches_in_epoch_completed == 0 and last:  # the epoch was saved before its validation
-            self.stop_if_asked(trainer)
+            last = None
+        if num_batches_in_epoch_completed == last:  # `save_epoch` follows, which has the metrics
             return False
-        total = any_trainer._total_batches_completed
-        if self._batches_of_last_save is None:  # the first batch of this run, or after the checkpoint that it resumes
-            self._batches_of_last_save = total - 1
-        seconds, every = self._save_every_num_seconds, self._save_every_num_batches
-        due = (
-            (num_batches_in_epoch_completed == last and self._save_completed_epochs)
-            or (seconds is not None and time.time() - self._last_save_time >= seconds)
-            or (every is not None and total - self._batches_of_last_save >= every)
-        )
-        is_due, stop_signal = self._agreed(trainer, due)
-        if is_due or stop_signal:
-            self._batches_of_last_save = total
-            self.save_checkpoint(trainer)
-        if stop_signal:
-            if is_distributed():  # the first process is still saving
-                distributed.barrier()
-            raise Stopped(stop_signal)
-        return bool(is_due)
+        return self._save_if(trainer, self._is_due(trainer))
+
+    def save_epoch(self, trainer: Trainer, training_metrics: dict[str, Any]) -> None:
+        """Save a checkpoint with the metrics of training after the last batch of an epoch, if one is due.
+
+        Raises `Stopped` if any process has received a signal.
+        """
+        self.training_metrics = training_metrics
+        self._save_if(trainer, self._save_completed_epochs or self._is_due(trainer))
+        self.training_metrics = {}
 
     def stop_if_asked(self, trainer: Trainer) -> None:
         """Raise `Stopped` if any process has received a signal, without saving a checkpoint."""
@@ -136,6 +131,7 @@ class AtomicCheckpointer(Checkpointer):
         state = trainer.get_checkpoint_state()
         if state is not None:
             point = state.trainer_state["epochs_completed"], state.trainer_state["batches_in_epoch_completed"]
+            state.trainer_state["training_metrics"] = self.training_metrics
             self._write(state.trainer_state, self._training_state_path(*point))
             self._write(state.model_state, self._model_state_path(*point))
         # AllenNLP's method finds both files written, notes the time and removes old checkpoints.
@@ -146,7 +142,32 @@ class AtomicCheckpointer(Checkpointer):
         if self._is_primary:
             for point in self._points("training") ^ self._points("model"):
                 self._remove_checkpoint(*point)
-        return super().load_checkpoint()
+        checkpoint = super().load_checkpoint()
+        if checkpoint is not None:
+            self.training_metrics = checkpoint.trainer_state.get("training_metrics", {})
+        return checkpoint
+
+    def _is_due(self, trainer: Any) -> bool:
+        """Return whether a batch ends an interval."""
+        total = trainer._total_batches_completed
+        if self._batches_of_last_save is None:  # the first batch of this run, or after the checkpoint that it resumes
+            self._batches_of_last_save = total - 1
+        seconds, every = self._save_every_num_seconds, self._save_every_num_batches
+        return (seconds is not None and time.time() - self._last_save_time >= seconds) or (
+            every is not None and total - self._batches_of_last_save >= every
+        )
+
+    def _save_if(self, trainer: Any, due: bool) -> bool:
+        """Save a checkpoint if the first process says that one is due, or if any process has received a signal."""
+        is_due, stop_signal = self._agreed(trainer, due)
+        if is_due or stop_signal:
+            self._batches_of_last_save = trainer._total_batches_completed
+            self.save_checkpoint(trainer)
+        if stop_signal:
+            if is_distributed():  # the first process is still saving
+                distributed.barrier()
+            raise Stopped(stop_signal)
+        return bool(is_due)
 
     def _agreed(self, trainer: Trainer, due: bool) -> tuple[int, int]:
         """Return whether the first process says that a checkpoint is due, and a signal that any process received."""
@@ -210,7 +231,6 @@ class ExactResume(TrainerCallback):
         self._gathered: list[State] = []
         self._stop_handlers = ExitStack()
         self._loss = 0.0
-        self._training_metrics: dict[str, Any] = {}
 
     def state_dict(self) -> State:
         """Return everything that this callback restores. The trainer calls it in the first process, after `gather`."""
@@ -296,10 +316,10 @@ class ExactResume(TrainerCallback):
         """Report the loss of the whole epoch; the trainer reports that of the batches since it was started."""
         loss = dist_reduce_sum(self._loss) / dist_reduce_sum(trainer._batches_in_epoch_completed)
         if metrics.get("training_loss") != loss:
-            metrics.update(self._training_metrics, training_loss=loss)
+            metrics["training_loss"] = loss
             if is_primary:
                 dump_metrics(os.path.join(self.serialization_dir, f"metrics_epoch_{epoch}.json"), metrics)
-        self._loss, self._training_metrics = 0.0, {}
+        self._loss = 0.0
 
     def on_end(
         self,
@@ -324,10 +344,6 @@ class ExactResume(TrainerCallback):
             return
         # Not earlier, because skipped batches and other callbacks may draw random numbers.
         model.restore_training_state(own["model"])
-        if not model.training:  # the checkpoint was saved after the last batch of its epoch
-            metrics = model.train().get_metrics(reset=True)
-            model.eval()
-            self._training_metrics = {f"training_{name}": value for name, value in metrics.items()}
         random.setstate(own["python"])
         np.random.set_state(("MT19937", *own["numpy"]))
         torch.set_rng_state(own["torch"])
@@ -339,3 +355,21 @@ def check_processes(before: int, now: int) -> None:
     """Raise `ConfigurationError` if a run is resumed with another number of processes than before."""
     if now != before:
         raise ConfigurationError(f"--recover: expected {before} processes as before, got {now}; resume with {before}")
+
+
+def save_trained_epoch(original: Any, trainer: GradientDescentTrainer, epoch: int) -> dict[str, Any]:
+    """Train an epoch, let an `AtomicCheckpointer` save it, and return the metrics of training.
+
+    Replaces the method `_train_epoch` of the trainer, which forgets these metrics if it resumes after the last batch.
+    Other checkpointers save as before.
+    """
+    metrics: dict[str, Any] = original(trainer, epoch)
+    checkpointer = trainer._checkpointer
+    if isinstance(checkpointer, AtomicCheckpointer):
+        done = trainer._epochs_completed, trainer._batches_in_epoch_completed
+        start = trainer._start_after_epochs_completed, trainer._start_after_batches_in_epoch_completed
+        if done == start:
+            return {**checkpointer.training_metrics, **metrics}
+        if done > start:
+            checkpointer.save_epoch(trainer, metrics)
+    return metrics
