@@ -1,7 +1,6 @@
 """Exact resume: what a checkpoint of pretraining holds, when it is saved, and how a run stops and continues."""
 
 import math
-import os
 import random
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any, Optional, Union
 import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.util import dump_metrics, is_distributed
+from allennlp.common.util import is_distributed
 from allennlp.data import TensorDict
 from allennlp.nn.util import dist_reduce_sum
 from allennlp.training import GradientDescentTrainer
@@ -84,7 +83,9 @@ class AtomicCheckpointer(Checkpointer):
         self.stop_signal = 0
         """The number of the signal, if one has asked this process to save a checkpoint and stop; 0 if none has."""
         self.training_metrics: dict[str, Any] = {}
-        """The metrics of training of an epoch whose validation was not reached, until the next batch."""
+        """The metrics of training of the epoch that is being saved; empty within an epoch."""
+        self.restored_metrics: dict[str, Any] = {}
+        """The metrics of training in the checkpoint that this run resumes."""
         self._batches_of_last_save: Optional[int] = None
 
     def maybe_save_checkpoint(
@@ -144,7 +145,7 @@ class AtomicCheckpointer(Checkpointer):
                 self._remove_checkpoint(*point)
         checkpoint = super().load_checkpoint()
         if checkpoint is not None:
-            self.training_metrics = checkpoint.trainer_state.get("training_metrics", {})
+            self.restored_metrics = checkpoint.trainer_state.get("training_metrics", {})
         return checkpoint
 
     def _is_due(self, trainer: Any) -> bool:
@@ -313,12 +314,7 @@ class ExactResume(TrainerCallback):
         is_primary: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Report the loss of the whole epoch; the trainer reports that of the batches since it was started."""
-        loss = dist_reduce_sum(self._loss) / dist_reduce_sum(trainer._batches_in_epoch_completed)
-        if metrics.get("training_loss") != loss:
-            metrics["training_loss"] = loss
-            if is_primary:
-                dump_metrics(os.path.join(self.serialization_dir, f"metrics_epoch_{epoch}.json"), metrics)
+        """Forget the loss of the epoch."""
         self._loss = 0.0
 
     def on_end(
@@ -333,6 +329,11 @@ class ExactResume(TrainerCallback):
         if self._hook is not None:
             self._hook.remove()
         self._stop_handlers.close()
+
+    def mean_loss(self) -> float:
+        """Return the mean loss of the epoch so far; the trainer has only that of the batches since it was started."""
+        loss: float = dist_reduce_sum(self._loss) / dist_reduce_sum(self.trainer._batches_in_epoch_completed)
+        return loss
 
     def _before_first_batch(self, own: Optional[State]) -> None:
         """Handle signals from here on, because an exception inside a batch could crash PyTorch. Then restore."""
@@ -364,12 +365,15 @@ def save_trained_epoch(original: Any, trainer: GradientDescentTrainer, epoch: in
     Other checkpointers save as before.
     """
     metrics: dict[str, Any] = original(trainer, epoch)
+    for callback in trainer._callbacks:
+        if metrics.get("loss") is not None and isinstance(callback, ExactResume):
+            metrics["loss"] = callback.mean_loss()
     checkpointer = trainer._checkpointer
     if isinstance(checkpointer, AtomicCheckpointer):
         done = trainer._epochs_completed, trainer._batches_in_epoch_completed
         start = trainer._start_after_epochs_completed, trainer._start_after_batches_in_epoch_completed
         if done == start:
-            return {**checkpointer.training_metrics, **metrics}
+            return {**checkpointer.restored_metrics, **metrics}
         if done > start:
             checkpointer.save_epoch(trainer, metrics)
     return metrics

@@ -40,6 +40,8 @@ class Job(NamedTuple):
     """Continues the job, or starts it again, after a fault."""
     before: Step = lambda: None
     """Makes what the job replaces."""
+    is_training: bool = False
+    """Whether AllenNLP writes files of its own, of which a fault may leave a part."""
 
 
 def command(*arguments: str) -> None:
@@ -64,7 +66,9 @@ def training(inputs: Callable[[Path], object], killed_after: int = 0) -> Job:
         os.environ["KILL_AFTER"] = str(killed_after)
         assert wait(fork(start)) == -signal.SIGKILL
 
-    return Job(inputs, again, again, killed) if killed_after else Job(inputs, start, again)
+    if killed_after:
+        return Job(inputs, again, again, killed, is_training=True)
+    return Job(inputs, start, again, is_training=True)
 
 
 def pretraining_inputs(folder: Path, **changes: Any) -> None:

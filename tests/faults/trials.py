@@ -27,6 +27,8 @@ NOT_COMPARED = (".log", ".lock", "lock.mdb")
 CHANGING = re.compile(rf".*\.th|.*/metrics.*\.json|.*{CACHE}")
 """Files that hold another content in the course of a job; the others are complete once they have their name."""
 UNFINISHED = re.compile(r".*\.part(/.*)?|(.*/)?(\.partial\b.*|.*\.partial)")
+ALLENNLPS = re.compile(r"run/(metrics.*\.json|meta\.json|best\.th|model\.tar\.gz|vocabulary/.*)")
+"""Files that AllenNLP writes under their final names. A run that is continued writes them again."""
 QUOTED = re.compile(r"'([^'\n]+)'")
 
 
@@ -92,6 +94,8 @@ class Trials:
     def _incomplete(self) -> list[str]:
         """Return the files that are neither complete nor named as unfinished, and a mixture of old and new files."""
         found = {name: content for name, content in state_of(self.run).items() if not UNFINISHED.fullmatch(name)}
+        if self.job.is_training:
+            found = {name: content for name, content in found.items() if not ALLENNLPS.fullmatch(name)}
         problems = [f"'{name}' is incomplete: {e!r}" for name, e in found.items() if isinstance(e, Exception)]
         known = self.before.keys() | self.end.keys()
         fixed = {name: content for name, content in found.items() if name in known and not CHANGING.fullmatch(name)}
@@ -112,6 +116,8 @@ class Trials:
 
     def _not_said(self, ended: Ended) -> list[str]:
         """Return a problem unless a line of the output names a file of the job, without a traceback."""
+        if self.job.is_training:  # AllenNLP's own errors name no file
+            return []
         paths = (os.path.normpath(self.run / name) for name in QUOTED.findall(ended.output))
         names = [path.startswith(f"{self.run}/") for path in paths]
         is_said = any(names) and "Traceback" not in ended.output

@@ -52,17 +52,7 @@ def test_two_processes_have_the_windows_of_one_with_twice_the_streams(tmp_path: 
         assert ranks[0]["length"] == ranks[1]["length"] == alone["length"]
 
 
-def test_two_processes_divide_the_batches_of_a_single_pass_equally(tmp_path: Path) -> None:
-    path = write_shards(tmp_path)
-    ranks = in_two_processes(read, tmp_path / "run", path, {**BATCHES, "shuffle": False})
-    first, second = (each["batches"] for each in ranks)
-    alone = read(path, {**BATCHES, "shuffle": False})["batches"]
-    assert len(alone) % 2 == 1, "one process must be left without a sentence"
-    assert_equal(first, alone[::2])
-    assert_equal(second[:-1], alone[1::2])
-    assert second[-1]["tokens"]["words"]["tokens"].numel() == 0
-
-
+@pytest.mark.slow
 def test_two_processes_divide_shuffled_passes_and_resume_from_one_state(tmp_path: Path) -> None:
     """Some pools have fewer batches than there are processes."""
     path = write_shards(tmp_path)
@@ -79,6 +69,7 @@ def test_two_processes_divide_shuffled_passes_and_resume_from_one_state(tmp_path
     assert ranks[0]["length"] == max(1, sum(len(each) + 1 for each in SENTENCES) // (2 * 21))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [HALF, BATCHES], ids=["unrolled_streams", "sentence_batches"])
 def test_the_state_of_one_process_is_that_of_both(tmp_path: Path, keys: Config) -> None:
     path = write_shards(tmp_path)
@@ -89,6 +80,7 @@ def test_the_state_of_one_process_is_that_of_both(tmp_path: Path, keys: Config) 
         assert_equal(resumed[rank], undisturbed[rank]["batches"][5:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("softmax", SOFTMAXES)
 def test_two_processes_learn_what_one_with_twice_the_streams_does(tmp_path: Path, softmax: str) -> None:
     path = write_shards(tmp_path)
@@ -102,24 +94,7 @@ def test_two_processes_learn_what_one_with_twice_the_streams_does(tmp_path: Path
             torch.testing.assert_close(rank[clipped], alone[clipped], atol=1e-6, rtol=0)
 
 
-def test_two_processes_learn_from_a_text_without_rare_words(tmp_path: Path) -> None:
-    """The adaptive softmax has a cluster whose words do not occur, so its weights are not used."""
-    path = write_shards(tmp_path, [f"{WORDS[3]} {WORDS[4]} {WORDS[3]}"] * 12)
-    model = {"softmax": SOFTMAXES["adaptive"], "dropout": 0.0}
-    alone = learn(path, WHOLE, model)
-    assert not alone["gradients"]["softmax.adaptive.tail.1.0.weight"].any()
-    for rank in in_two_processes(learn, tmp_path / "run", path, HALF, model):
-        torch.testing.assert_close(rank["gradients"], alone["gradients"], atol=1e-6, rtol=0)
-
-
-def test_half_of_the_streams_alone_has_other_gradients(tmp_path: Path) -> None:
-    """Otherwise the test above would compare nothing."""
-    path = write_shards(tmp_path)
-    model = {"softmax": SOFTMAXES["full"]}
-    half, whole = (learn(path, keys, model)["gradients"] for keys in (HALF, WHOLE))
-    assert all((half[name] - whole[name]).abs().max() > 1e-4 for name in whole)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "alone_keys", "lines", "n_batches"),
     [

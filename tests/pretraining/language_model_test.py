@@ -10,7 +10,6 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
-from elmo_plugin.bilm import BiLM
 from elmo_plugin.pretraining import BidirectionalLanguageModel, TextShardsReader, UnrolledStreams
 from elmo_plugin.pretraining.vocabulary import WordIds
 from tests import many_langs_oracle
@@ -198,6 +197,7 @@ def test_a_run_resumes_on_a_processor_that_emulates_bfloat16(tmp_path: Path, mon
     assert {part.dtype for part in resumed.carried[True]} == {torch.float32}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("native_bfloat16")
 def test_training_in_bfloat16_lowers_the_loss() -> None:
     model = language_model(precision="bfloat16").train()
@@ -257,15 +257,3 @@ def test_memory_is_prepared_only_for_training(monkeypatch: pytest.MonkeyPatch) -
     assert not calls
     model.train()(**sentences(model, TRAIN))
     assert calls
-
-
-def test_a_batch_of_neither_sentences_nor_windows_is_rejected() -> None:
-    with pytest.raises(ConfigurationError, match="'tokens' or 'windows'"):
-        language_model()()
-
-
-def test_the_bilm_is_initialized_from_the_seed_in_its_config() -> None:
-    options = language_model().bilm.options
-    model = BidirectionalLanguageModel(language_model().vocab, {"options": CHARACTERS, "seed": 5})
-    for name, value in BiLM.random(options, seed=5).named_parameters():
-        assert torch.equal(value, model.bilm.get_parameter(name)), name

@@ -10,10 +10,6 @@ from allennlp.training.learning_rate_schedulers import LearningRateScheduler
 from allennlp.training.optimizers import Optimizer
 from torch import nn
 
-from elmo_plugin.pretraining import Muon
-from elmo_plugin.pretraining.muon import nearest_orthogonal
-from tests.language_model_oracles import language_model
-
 NEEDS_MUON = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="needs PyTorch 2.9 or newer")
 RATE, ADAMW_RATE = 0.01, 0.004
 
@@ -103,26 +99,8 @@ def test_a_restored_state_continues_bit_for_bit(tmp_path: Path) -> None:
     assert same(weights, resumed), "a schedule no longer reaches the optimizers after their state was restored"
 
 
-def test_a_biLM_has_matrices_of_layers_highway_and_projection() -> None:
-    model = language_model()
-    optimizer = muon(model)
-    assert isinstance(optimizer, Muon)
-    names = {id(weight): name for name, weight in model.named_parameters()}
-    trained = {names[id(weight)] for weight in optimizer.parts["muon"].param_groups[0]["params"]}
-    assert {name.rsplit(".", 1)[-1] for name in trained} == {"weight_ih", "weight_hh", "weight_hr", "weight"}
-    assert not any("softmax" in name or "embedding" in name or "convolutions" in name for name in trained)
-
-
 @pytest.mark.parametrize(("matrices", "what"), [([r"\.encoder\."], "no matrix"), (["."], "all"), (["("], "regular")])
 def test_patterns_that_match_all_or_no_weights_are_rejected(matrices: list[str], what: str) -> None:
     weights = nn.ModuleDict({"bilm": nn.Linear(3, 2, bias=False)})
     with pytest.raises(ConfigurationError, match=f"'matrices'.*{what}"):
         muon(weights, matrices=matrices)
-
-
-@pytest.mark.usefixtures("emulated_bfloat16")
-def test_a_processor_that_emulates_bfloat16_computes_in_float32() -> None:
-    singular = torch.linalg.svdvals(nearest_orthogonal(torch.randn(40, 16, generator=torch.Generator().manual_seed(1))))
-    assert singular.dtype == torch.float32
-    assert singular.min() > 0.6
-    assert singular.max() < 1.3

@@ -6,27 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Instance, Token, Vocabulary
+from allennlp.data import Instance, Token
 from allennlp.data.fields import TextField
-from allennlp.models import Model
 from allennlp.predictors import Predictor
 from numpy.typing import NDArray
 
-from elmo_plugin.pretraining import BidirectionalLanguageModel, BiLMPredictor, TextShardsReader
+from elmo_plugin.pretraining import BidirectionalLanguageModel, BiLMPredictor
 from tests.language_model_oracles import HELDOUT, WORDS, Config, experiment, write_corpus
 from tests.oracles import file_layers, write_files
 from tests.task_oracles import allennlp, train
-
-
-class NoModel(Model):
-    """Another type of model."""
-
-    def __init__(self) -> None:
-        super().__init__(Vocabulary())
-        self.weight = torch.nn.Parameter(torch.zeros(1))
-
 
 QUESTIONS: list[Config] = [
     {"sentence": "the gull left"},
@@ -114,18 +103,6 @@ def test_a_batch_gets_the_same_answers_as_its_questions_one_by_one(predictor: Bi
     assert predictor.predict_batch_json([]) == []
 
 
-def test_a_word_named_as_allennlp_names_padding_is_a_word(predictor: BiLMPredictor) -> None:
-    answer = predictor.predict_json({"tokens": ["the", "@@PADDING@@", "fog"]})
-    assert answer["unknown"] == ["@@PADDING@@"]
-    assert len(answer["forward_log_probs"]) == 4
-
-
-def test_a_later_word_does_not_change_a_forward_score(predictor: BiLMPredictor) -> None:
-    one, other = (predictor.predict_json({"sentence": f"the gull {rest}"}) for rest in ("left the sea", "wept"))
-    assert one["forward_log_probs"][:2] == pytest.approx(other["forward_log_probs"][:2], abs=1e-6)
-    assert one["backward_log_probs"][:2] != pytest.approx(other["backward_log_probs"][:2], abs=1e-3)
-
-
 @pytest.mark.parametrize(
     "question", [{}, {"text": "a"}, {"sentence": 7}, {"tokens": "a b"}, {"tokens": ["a", 3]}, ["a"]]
 )
@@ -140,22 +117,11 @@ def test_a_line_that_is_not_json_is_rejected(predictor: BiLMPredictor, line: str
         predictor.load_line(line)
 
 
-def test_a_model_of_another_type_is_rejected() -> None:
-    with pytest.raises(ConfigurationError, match=r"'bilm'.*NoModel"):
-        BiLMPredictor(NoModel(), TextShardsReader())
-
-
 def test_allennlp_predict_answers_a_file_line_by_line(archive: Path, predictor: BiLMPredictor, tmp_path: Path) -> None:
     questions = tmp_path / "sentences.jsonl"
     questions.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS), encoding="utf-8")
     found = predict(archive, questions, "--predictor", "bilm", "--batch-size", 2)
     assert_same(found, predictor.predict_batch_json(QUESTIONS))
-
-
-def test_half_a_surrogate_pair_is_an_unknown_word(predictor: BiLMPredictor) -> None:
-    tokens, text = predictor.predict_batch_json([{"tokens": ["\ud83d", "fog"]}, {"sentence": "\ud83d fog"}])
-    assert tokens["unknown"] == ["\ud83d"] and text["unknown"] == ["\ufffd"]
-    assert predictor.dump_line(tokens).isascii() and predictor.dump_line(text).isascii()
 
 
 def test_an_instance_without_a_text_is_an_error_that_names_its_fields(predictor: BiLMPredictor) -> None:

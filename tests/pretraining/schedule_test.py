@@ -43,21 +43,6 @@ def part(step: int, warmup: int, total: int = TOTAL) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
 
 
-@pytest.mark.parametrize("warmup", [0, 1, WARMUP, TOTAL - 1])
-@pytest.mark.parametrize("counted", [True, False])
-def test_the_rate_goes_up_and_down_again_for_each_group(warmup: int, counted: bool) -> None:
-    trained = optimizer()
-    scheduler = schedule(trained, warmup)
-    for step in range(1, TOTAL + 1):
-        scheduler.step_batch(step if counted else None)
-        assert rates(trained) == pytest.approx([part(step, warmup) * rate for rate in RATES])
-        if step % PER_EPOCH == 0:
-            before = rates(trained)
-            scheduler.step(metric=1.0)
-            assert rates(trained) == before
-    assert rates(trained) == pytest.approx([0, 0])
-
-
 def test_the_first_batch_the_peak_the_middle_and_the_last_batch_have_known_rates() -> None:
     trained = optimizer()
     scheduler = schedule(trained)

@@ -87,18 +87,6 @@ def test_each_shuffled_pass_has_every_sentence_once_in_batches_of_similar_length
     assert each[0] != each[1] != each[2]
 
 
-def test_the_order_of_batches_depends_on_the_seed_and_the_pass_and_not_on_lengths(tmp_path: Path) -> None:
-    path = write_shards(tmp_path)
-    orders = []
-    for seed in range(4):
-        first, again = (list(read_on(batches_of(path, seed=seed), epochs=8)) for _ in range(2))
-        assert first == again
-        lengths = [len(sentence) for sentence in chain(*first)]
-        orders += [tuple(lengths[: len(LINES)]), tuple(lengths[len(LINES) : 2 * len(LINES)])]
-    assert len(set(orders)) >= 4
-    assert sum(list(order) != sorted(order) for order in orders) >= 4
-
-
 def test_an_epoch_has_as_many_batches_as_a_pass_fills_and_continues_in_the_next_pass(tmp_path: Path) -> None:
     path = write_shards(tmp_path)
     n_tokens = sum(len(sentence) + 1 for sentence in SENTENCES)
@@ -108,12 +96,6 @@ def test_an_epoch_has_as_many_batches_as_a_pass_fills_and_continues_in_the_next_
     longer = list(read_on(batches_of(path, batches_per_epoch=5 * len(loader)), epochs=1))
     assert list(chain(*epochs)) == longer
     assert sorted(islice(chain(*longer), len(LINES))) == as_ids(SENTENCES)  # a pass is longer than an epoch here
-
-
-def test_a_text_shorter_than_one_batch_is_one_batch_and_has_each_sentence_once(tmp_path: Path) -> None:
-    loader = batches_of(write_shards(tmp_path), max_tokens=10_000)
-    assert len(loader) == 1
-    assert all(sorted(batch) == as_ids(SENTENCES) for batch in read_on(loader, epochs=3))
 
 
 @pytest.mark.parametrize(("longest", "max_tokens"), [(20, 20), (0, 20), (-1, 20), (400, 100)])

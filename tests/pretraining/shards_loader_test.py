@@ -1,18 +1,16 @@
 """Both data loaders of text shards: they resume a run, and name files that they cannot read."""
 
 import re
-from itertools import chain, cycle, islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import DataLoader
 from torch.utils._pytree import tree_leaves
 
-from elmo_plugin.pretraining import TextShardsReader, sentence_batches
+from elmo_plugin.pretraining import sentence_batches
 from tests.loader_oracles import LINES, WORDS, assert_equal, build_loader, through_a_file, write_shards
 
 EPOCHS = 4
@@ -48,32 +46,6 @@ def test_a_run_that_stopped_after_any_batch_continues_with_the_next_one(tmp_path
         assert batches[:behind] == [{}] * behind
         assert_equal(batches[behind:], undisturbed[behind:])
         assert resumed.state_dict() == states[-1]
-
-
-@LOADERS
-def test_a_run_may_be_stopped_again_even_before_it_has_continued(tmp_path: Path, keys: dict[str, Any]) -> None:
-    path = write_shards(tmp_path)
-    undisturbed = epochs_of(build_loader(path, **keys))
-    state: dict[str, Any] = {}
-    for behind in (2, 2, 5):
-        resumed = build_loader(path, **keys)
-        if state:
-            resumed.load_state_dict(state)
-        epochs = chain.from_iterable(resumed for _ in range(EPOCHS))
-        batches = [next(epochs) for _ in range(behind)]
-        state = through_a_file(resumed.state_dict(), tmp_path / "state")
-        assert_equal([batch for batch in batches if batch], undisturbed[behind - sum(map(bool, batches)) : behind])
-        assert state["batches"] == behind
-
-
-@LOADERS
-def test_a_loader_returns_to_an_earlier_state(tmp_path: Path, keys: dict[str, Any]) -> None:
-    loader = build_loader(write_shards(tmp_path), **keys)
-    list(loader)
-    state, following = loader.state_dict(), list(loader)
-    loader.load_state_dict(state)
-    assert list(loader) == [{}] * len(loader)
-    assert_equal(list(loader), following)
 
 
 @LOADERS
@@ -150,13 +122,6 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path, keys: dict[str, Any
         list(build_loader(str(tmp_path / "*.txt"), shuffle=shuffle, **keys))
     with pytest.raises(ConfigurationError, match=r"c\.txt"):
         list(build_loader(str(tmp_path / "c.txt"), shuffle=shuffle, **keys))
-
-
-@LOADERS
-def test_a_loader_without_a_vocabulary_says_what_to_call(tmp_path: Path, keys: dict[str, Any]) -> None:
-    loader = DataLoader.from_params(Params(dict(keys)), reader=TextShardsReader(), data_path=write_shards(tmp_path))
-    with pytest.raises(ConfigurationError, match="index_with"):
-        next(iter(loader))
 
 
 @LOADERS

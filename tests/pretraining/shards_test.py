@@ -60,13 +60,6 @@ def test_a_line_ends_at_a_newline_alone_and_a_token_at_ascii_white_space(tmp_pat
     assert SentenceStream([path], shuffle=False).tokens_per_pass == sum(len(tokens) + 1 for tokens in sentences)
 
 
-def test_a_line_of_100000_tokens_is_one_sentence(tmp_path: Path) -> None:
-    tokens = [str(number) for number in range(100_000)]
-    paths = write_shards(tmp_path, " ".join(tokens) + "\nnext\n")
-    assert one_pass(paths) == [tokens, ["next"]]
-    assert SentenceStream(paths, shuffle=False).tokens_per_pass == 100_003
-
-
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_a_pass_can_be_resumed_at_each_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffle: bool) -> None:
     monkeypatch.setattr(shards, "BLOCK", 4)
@@ -119,27 +112,6 @@ def test_the_order_depends_only_on_the_seed_and_the_epoch(tmp_path: Path) -> Non
     assert others[0] != others[1]
 
 
-def test_each_block_of_each_shard_seed_and_epoch_has_an_order_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shards, "BLOCK", 30)
-    paths = numbered(tmp_path, 60, 60)
-    orders = set()
-    for seed, epoch in [(0, 0), (0, 1), (1, 0), (1, 1)]:
-        lines = [int(tokens[0]) % 30 for tokens in one_pass(paths, shuffle=True, seed=seed, epoch=epoch)]
-        orders |= {tuple(lines[start : start + 30]) for start in range(0, 120, 30)}
-    assert len(orders) == 4 * 4
-
-
-def test_counting_reads_a_corpus_once(tmp_path: Path) -> None:
-    paths = write_shards(tmp_path, "a b c\nd\n", "e f\n")
-    stream = SentenceStream(paths, shuffle=True)
-    assert stream.tokens_per_pass == 9
-    for path in paths:
-        path.unlink()
-    assert stream.tokens_per_pass == 9
-
-
 @pytest.mark.parametrize(
     ("encoded", "facts"),
     [
@@ -173,14 +145,6 @@ def test_an_error_names_a_truncated_or_damaged_compressed_file(tmp_path: Path, p
     assert SentenceStream([path], shuffle=False).tokens_per_pass == 5003
 
 
-def test_sentences_before_an_error_are_read(tmp_path: Path) -> None:
-    paths = write_shards(tmp_path, "a\nb\n", "")
-    sentences = SentenceStream(paths, shuffle=False).sentences(0)
-    assert [next(sentences)[0], next(sentences)[0]] == [["a"], ["b"]]
-    with pytest.raises(ConfigurationError, match=f"{paths[1]}"):
-        next(sentences)
-
-
 def test_an_error_names_a_missing_file(tmp_path: Path) -> None:
     for missing in (tmp_path / "gone.txt", tmp_path / "gone.gz", tmp_path / "gone.xz", tmp_path):
         assert refusal(missing).startswith(str(missing))
@@ -203,12 +167,6 @@ def test_a_pattern_finds_files_in_sorted_order_at_any_depth(tmp_path: Path) -> N
     assert found("a.txt") == ["a.txt"]
     assert found("[1].txt") == ["[1].txt"]
     assert found("[ab].txt") == ["a.txt", "b.txt"]
-
-
-def test_a_pattern_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "a.txt").touch()
-    assert find_shards("~/*.txt") == [tmp_path / "a.txt"]
 
 
 def test_a_pattern_that_matches_no_file_lists_the_deepest_folder(

@@ -148,28 +148,10 @@ def test_a_tied_softmax_scores_with_the_rows_of_the_table_and_trains_all_but_the
     assert softmax.weight is table.weight and not table.weight[0].any()
 
 
-def test_a_tied_softmax_and_its_table_are_restored_and_copied_as_one() -> None:
-    def pair() -> nn.ModuleDict:
-        modules = nn.ModuleDict({"table": nn.Embedding(V + 1, P, padding_idx=0), "softmax": lively(FullSoftmax(V, P))})
-        modules["softmax"].tie(modules["table"])
-        return modules
-
-    first, second = pair(), pair()
-    second.load_state_dict(first.state_dict())
-    for modules in (first, second, copy.deepcopy(second), second.double()):
-        assert [name for name, _ in modules.named_parameters()] == ["table.weight", "softmax.bias"]
-        torch.testing.assert_close(modules["table"].weight, first["table"].weight, check_dtype=False)
-
-
 @pytest.mark.parametrize("shape", [(V, P), (V + 1, P + 1)])
 def test_a_table_of_another_shape_is_an_error(shape: tuple[int, int]) -> None:
     with pytest.raises(ConfigurationError, match=rf"'share_embedding_softmax'.*\(61, 16\), got \({shape[0]}, "):
         FullSoftmax(V, P).tie(nn.Embedding(*shape))
-
-
-def test_an_adaptive_softmax_cannot_be_tied() -> None:
-    with pytest.raises(ConfigurationError, match=r"'share_embedding_softmax'.*'adaptive'"):
-        AdaptiveSoftmax(V, P, CUTOFFS).tie(nn.Embedding(V + 1, P))
 
 
 @pytest.mark.parametrize("n_tokens", [0, 1, N])
@@ -182,12 +164,6 @@ def test_adaptive_is_torchs_and_its_probabilities_of_all_words_add_up_to_one(n_t
         torch.testing.assert_close((-every).exp().sum(dim=1), torch.ones(n_tokens))
         wanted = every.gather(1, targets.unsqueeze(1)).squeeze(1)
         torch.testing.assert_close(softmax(vectors, targets), wanted)
-
-
-def test_the_parameters_of_adaptive_keep_their_names() -> None:
-    names = [name for name, _ in AdaptiveSoftmax(V, P, CUTOFFS).named_parameters()]
-    tails = [f"adaptive.tail.{cluster}.{layer}.weight" for cluster in (0, 1) for layer in (0, 1)]
-    assert names == ["adaptive.head.weight", *tails]
 
 
 def test_a_cluster_whose_words_do_not_occur_gets_gradients_of_zero() -> None:
@@ -207,12 +183,6 @@ def test_cutoffs_without_clusters_are_an_error(cutoffs: list[int]) -> None:
         AdaptiveSoftmax(V, P, cutoffs)
 
 
-@pytest.mark.parametrize("div_value", [0.0, 4.1])
-def test_clusters_without_a_dimension_are_an_error(div_value: float) -> None:
-    with pytest.raises(ConfigurationError, match=f"'div_value'.* {div_value}"):
-        AdaptiveSoftmax(V, P, CUTOFFS, div_value)
-
-
 @pytest.mark.parametrize("vectors_in", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("softmax", every_softmax(), ids=lambda softmax: type(softmax).__name__)
 def test_under_autocast_losses_and_gradients_are_float32_and_near_those_without(
@@ -228,21 +198,6 @@ def test_under_autocast_losses_and_gradients_are_float32_and_near_those_without(
     for found, exact in zip(gradients(nll, *softmax.parameters()), wanted, strict=True):
         assert found.dtype == torch.float32
         assert (found - exact).norm() < 0.02 * exact.norm()
-
-
-def test_under_autocast_the_scores_of_full_are_bfloat16_and_all_after_them_is_float32() -> None:
-    softmax = lively(FullSoftmax(V, P))
-    vectors, targets = vectors_and_targets()
-    with torch.autocast("cpu", torch.bfloat16):
-        scores = F.linear(vectors, softmax.weight, softmax.bias)
-        found = softmax(vectors, targets)
-    assert scores.dtype == torch.bfloat16
-    torch.testing.assert_close(found, F.cross_entropy(scores.float(), targets, reduction="none"))
-
-
-def test_zero_tokens_at_once_are_rejected() -> None:
-    with pytest.raises(ConfigurationError, match="'tokens_at_once': expected 1 or more, got 0"):
-        FullSoftmax(V, P, tokens_at_once=0)
 
 
 @pytest.mark.parametrize(

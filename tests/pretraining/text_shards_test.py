@@ -5,7 +5,6 @@ from typing import Any, Optional
 
 import pytest
 from allennlp.common import Params
-from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader, Instance
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
@@ -61,18 +60,6 @@ def test_a_tensor_has_the_ids_of_the_biLM_and_of_the_vocabulary(pattern: str) ->
     assert batch["characters"]["elmo_tokens"].equal(batch_to_ids([["the", "cat", "sat"], ["on"]]))
 
 
-def test_a_config_may_choose_the_indexers(pattern: str) -> None:
-    instance = next(iter(reader(token_indexers={"t": {"type": "single_id", "lowercase_tokens": True}}).read(pattern)))
-    assert set(instance["tokens"].token_indexers) == {"t"}  # type: ignore[attr-defined]
-
-
-def test_a_predictor_makes_the_same_instance_as_the_reader(pattern: str) -> None:
-    made = reader()
-    asked = made.text_to_instance(["the", "cat", "sat"])
-    made.apply_token_indexers(asked)
-    assert asked["tokens"] == next(iter(made.read(pattern)))["tokens"]
-
-
 def test_a_long_line_is_split_into_instances_and_no_token_is_lost(tmp_path: Path) -> None:
     tokens = [str(number) for number in range(100_000)]
     (tmp_path / "a.txt").write_text(" ".join(tokens) + "\nend\n", encoding="utf-8")
@@ -105,6 +92,7 @@ def test_workers_divide_the_instances(pattern: str, workers: int, max_instances:
     assert sorted(found) == sorted([line for line in LINES if line][:wanted])
 
 
+@pytest.mark.slow
 def test_worker_processes_read_each_sentence_once(pattern: str) -> None:
     vocab = vocabulary_of(["<S>", "</S>", "<UNK>", *sorted({word for line in LINES for word in line.split()})])
     loader = MultiProcessDataLoader(
@@ -115,13 +103,3 @@ def test_worker_processes_read_each_sentence_once(pattern: str) -> None:
         found = [batch["tokens"]["words"]["tokens"][0].tolist() for batch in loader]
         sentences = [" ".join(vocab.get_token_from_index(index) for index in row) for row in found]
         assert sorted(sentences) == sorted(line for line in LINES if line)
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"a\n\xff\n")
-    with pytest.raises(ConfigurationError, match=f"{tmp_path}/a.txt, line 2: .*0xff"):
-        list(reader().read(str(tmp_path / "*")))
-    with pytest.raises(ConfigurationError, match="matches no file"):
-        list(reader().read(str(tmp_path / "*.gz")))
-    with pytest.raises(ConfigurationError, match="'max_sentence_length': expected 1 or more, got 0"):
-        reader(max_sentence_length=0)

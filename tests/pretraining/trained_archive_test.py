@@ -200,13 +200,6 @@ def test_a_contextualizer_among_the_options_is_checked_too_and_can_be_replaced()
     assert replaced.bilm.options.contextualizer is None and replaced.bilm.options.num_layers == 3
 
 
-def test_a_contextualizer_of_other_widths_leaves_a_language_model_but_no_bilm(tmp_path: Path) -> None:
-    run = pretrain(tmp_path, BATCHES, contextualizer={**GRU, "hidden_size": 6})
-    assert_evaluates_to_its_best(run)
-    with pytest.raises(ConfigurationError, match=r"'contextualizer'.*\b16\b.*\b12\b"):
-        embedder(run, "last")
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [

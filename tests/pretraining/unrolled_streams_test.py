@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain, count, cycle, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import batch_to_ids
 from torch import Tensor
 
-from tests.loader_oracles import LINES, SENTENCES, WORDS, Row, build_loader, id_of, plain_windows, write_shards
+from tests.loader_oracles import LINES, SENTENCES, Row, build_loader, id_of, plain_windows, write_shards
 
 N_TOKENS = sum(len(sentence) + 1 for sentence in SENTENCES)
 SIZES = [(1, 1), (1, 7), (3, 1), (2, 5), (4, 20), (30, 3), (1, 1000), (5, 1000)]
@@ -61,20 +61,6 @@ def test_a_single_pass_predicts_every_token_once_for_any_streams_and_window(
             assert asked == Counter(map(id_of, words + [last] * len(SENTENCES)))
 
 
-def test_a_line_of_100_000_tokens_runs_through_its_stream(tmp_path: Path) -> None:
-    words = list(islice(cycle(WORDS[3:]), 100_000))
-    (tmp_path / "long.txt").write_text(" ".join(words) + "\nfog\n", encoding="utf-8")
-    batches = [batch["windows"] for batch in streams(str(tmp_path / "long.txt"), 2, 200, shuffle=False)]
-    assert len(batches) == 501
-    expected = list(islice(cycle(map(id_of, WORDS[3:])), 100_000))
-    for direction, order, first, last in (("forward", expected, 1, 2), ("backward", expected[::-1], 2, 1)):
-        read = torch.cat([batch[direction]["words"] for batch in batches], dim=1)  # (S, T)
-        asked = torch.cat([batch[direction]["targets"] for batch in batches], dim=1)  # (S, T)
-        assert read[0].tolist() == [first, *order] + [0] * 199
-        assert asked[0].tolist() == [*order, last] + [0] * 199
-        assert asked[1].tolist() == [id_of("fog"), last] + [0] * 100_198
-
-
 def all_passes(loader: Any) -> Iterator[list[str]]:
     """Yield the sentences of endless passes."""
     for epoch in count():
@@ -95,15 +81,6 @@ def test_shuffled_passes_run_over_into_each_other(tmp_path: Path, n_streams: int
         for batch, rows in zip(chain(*epochs), wanted, strict=False):
             assert_window(batch["windows"][direction], rows, window)
     assert [batch["windows"]["first"] for batch in chain(*epochs)] == [True] + [False] * (3 * len(loader) - 1)
-
-
-def test_each_seed_gives_its_own_reproducible_order(tmp_path: Path) -> None:
-    path = write_shards(tmp_path)
-    first, again, other = (
-        torch.cat([batch["windows"]["forward"]["words"] for batch in streams(path, 2, 5, seed=seed)])
-        for seed in (1, 1, 2)
-    )
-    assert first.equal(again) and not first.equal(other)
 
 
 def test_a_text_shorter_than_one_batch_is_rejected_for_training_unless_it_is_repeated(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Conversion of words to ids, compared with AllenNLP's own indexers."""
 
 import pytest
-import torch
 from allennlp.common.util import END_SYMBOL
 from allennlp.data import Token
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
@@ -22,12 +21,6 @@ def test_every_script_and_long_words_are_indexed_as_by_allennlp() -> None:
         expected = ELMoTokenCharactersIndexer().tokens_to_indices(tokens, VOCAB)["elmo_tokens"]
         assert spelled[:n_tokens].tolist() == expected
         assert not row[n_tokens:].any() and not spelled[n_tokens:].any()
-
-
-def test_a_cached_word_has_the_same_ids() -> None:
-    first, again = (IDS.characters([["東京", "a", "東京"]], 3) for _ in range(2))
-    assert first.equal(again) and first[0, 0].equal(first[0, 2])
-    assert first.dtype == torch.long
 
 
 @pytest.mark.parametrize(
@@ -56,10 +49,3 @@ def test_literal_boundaries_are_spelled_as_boundaries() -> None:
         [259, 258, 260],
         [259, 61, 86],
     ]
-
-
-def test_a_batch_of_no_sentence_or_an_empty_row_has_its_shape() -> None:
-    assert IDS.of_sentences([])["words"]["tokens"].shape == (0, 0)
-    assert IDS.of_sentences([])["characters"]["elmo_tokens"].shape == (0, 0, 50)
-    assert IDS.words([[], ["a"]], 2).tolist()[0] == [0, 0]
-    assert not IDS.characters([[], ["a"]], 2)[0].any()

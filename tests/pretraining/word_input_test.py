@@ -8,7 +8,7 @@ import pytest
 import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
-from allennlp.models import Model, load_archive
+from allennlp.models import Model
 from allennlp.predictors import Predictor
 
 from elmo_plugin.bilm import BiLM
@@ -59,18 +59,6 @@ def test_the_shared_table_is_one_tensor_with_one_gradient(softmax: Config) -> No
     torch.testing.assert_close(gradient, wanted)
 
 
-def test_the_table_stays_one_through_training_and_in_the_archive(tmp_path: Path) -> None:
-    trained = train(experiment(write_corpus(tmp_path), BATCHES, **SHARED), tmp_path / "run")
-    loaded = load_archive(str(tmp_path / "run/model.tar.gz")).model
-    for model in (trained, loaded):
-        reading, predicting = tables(model)
-        assert reading is predicting
-    assert torch.equal(tables(trained)[0], tables(loaded)[0])
-    with torch.no_grad():
-        tables(loaded)[0].add_(1.0)
-    assert torch.equal(*tables(loaded))
-
-
 def test_a_shared_table_that_was_trained_stays_as_it_is(tmp_path: Path) -> None:
     bilm = BiLM.random(options(char_cnn=None, n_tokens_vocab=len(WORDS)), seed=1)
     write_files(tmp_path, bilm)
@@ -79,20 +67,10 @@ def test_a_shared_table_that_was_trained_stays_as_it_is(tmp_path: Path) -> None:
     assert torch.equal(tables(model)[0], bilm.token_encoder.embedding.weight)  # type: ignore[arg-type,union-attr]
 
 
-def test_without_the_option_there_are_two_tables() -> None:
-    reading, predicting = tables(language_model(**READING_WORDS))
-    assert (len(reading), len(predicting)) == (len(WORDS) + 1, len(WORDS))
-
-
 def test_all_words_outside_the_vocabulary_are_the_same_word() -> None:
     model = language_model(**SHARED)
     assert torch.equal(loss(model, ["the whale left"]), loss(model, ["the zebra left"]))
     assert not torch.equal(loss(model, ["the whale left"]), loss(model, ["the gull left"]))
-
-
-def test_a_model_that_reads_characters_tells_unknown_words_apart() -> None:
-    model = language_model()
-    assert not torch.equal(loss(model, ["the whale left"]), loss(model, ["the zebra left"]))
 
 
 @pytest.mark.parametrize(
@@ -109,12 +87,6 @@ def test_a_model_that_reads_characters_tells_unknown_words_apart() -> None:
 def test_a_table_that_cannot_be_shared_is_rejected(keys: Config, message: str) -> None:
     with pytest.raises(ConfigurationError, match=f"'share_embedding_softmax'.*{message}"):
         language_model(**keys)
-
-
-def test_the_size_of_the_vocabulary_is_filled_in_or_agrees() -> None:
-    for stated in ({}, {"n_tokens_vocab": len(WORDS)}):
-        model = language_model(bilm={"options": {**WORD_INPUT, **stated}})
-        assert model.bilm.options.n_tokens_vocab == len(WORDS)
 
 
 @pytest.mark.parametrize(
@@ -199,16 +171,3 @@ def test_a_vocabulary_without_an_unknown_word_cannot_be_predicted_over(tmp_path:
     folder = write_pair(tmp_path, OTHER_ORDER[:-1])
     with pytest.raises(ConfigurationError, match=r"<UNK>"):
         BiLMVocabulary.from_pretrained_bilm(str(folder), "none")
-
-
-def test_an_archive_of_ours_is_fine_tuned(tmp_path: Path) -> None:
-    """Its words were put into the order of the vocabulary file when it was trained."""
-    config = experiment(write_corpus(tmp_path), BATCHES, **SHARED)
-    trained = train(config, tmp_path / "run")
-    archive = tmp_path / "run/model.tar.gz"
-    vocab = BiLMVocabulary.from_pretrained_bilm(str(archive), "none")
-    assert words_of(vocab) == words_of(trained.vocab)
-    again = BidirectionalLanguageModel(vocab, str(archive), share_embedding_softmax=True).eval()
-    lines = ["the whale left", "the gull left"]
-    assert isinstance(trained, BidirectionalLanguageModel)
-    torch.testing.assert_close(loss(again, lines), loss(trained.eval(), lines))
