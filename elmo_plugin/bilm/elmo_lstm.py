@@ -94,7 +94,7 @@ class ElmoLstm(Seq2SeqEncoder):
         self.backward_layers = nn.ModuleList(ProjectedLstm(size, options) for size in sizes)
 
     @classmethod
-    def from_sizes(
+    def from_config(
         cls,
         input_size: int,
         hidden_size: int,
@@ -278,4 +278,4 @@ def _input_products(
             start, first = end, step
 
 
-Seq2SeqEncoder.register("elmo_lstm", constructor="from_sizes")(ElmoLstm)
+Seq2SeqEncoder.register("elmo_lstm", constructor="from_config")(ElmoLstm)
