@@ -95,14 +95,12 @@ class BiLM(nn.Module):
     def is_trained(self) -> bool:
         """Return whether any weight asks for gradients. Raises `ConfigurationError` if int8 weights do."""
         # A replica of `DataParallel` has no parameters. It keeps its copies of them under another name.
-        held = [
-            weight
-            for module in self.modules()
-            for weight in (*module._parameters.values(), *getattr(module, "_former_parameters", {}).values())
-            if weight is not None
-        ]
-        trained = [weight for weight in held if weight.requires_grad]
-        if any(isinstance(weight, Int8Weight) for weight in trained):
+        trained: list[Tensor] = []
+        for module in self.modules():
+            for weight in module.__dict__.get("_former_parameters", module._parameters).values():
+                if weight is not None and weight.requires_grad:
+                    trained.append(weight)
+        if trained and any(isinstance(weight, Int8Weight) for weight in trained):
             raise ConfigurationError(
                 "'precision': expected 'float32' for a biLM that is trained, got 'int8'; `set_precision` changes it, "
                 "and `requires_grad_(False)` freezes the biLM"

@@ -15,6 +15,9 @@ from torch import Tensor
 from elmo_plugin.lstm.products import fastest_product, product_type, weight_gradient
 from elmo_plugin.lstm.types import LstmClips, LstmState, Product
 
+MINUS_TWO = torch.tensor(-2.0)
+"""A tensor: with a number, PyTorch needs twice the time for a few values."""
+
 sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 
 
@@ -22,12 +25,20 @@ class Pointwise(Protocol):
     """The element-wise parts of a time step, for its active sentences, in place."""
 
     def cell_forward(
-        self, gates: Tensor, before: Tensor, after: Tensor, cell_output: Tensor, clip: Optional[float]
+        self,
+        gates: Tensor,
+        quarters: Sequence[Tensor],
+        before: Tensor,
+        after: Tensor,
+        cell_output: Tensor,
+        clip: Optional[float],
+        keep: bool,
     ) -> None:
         """Compute [i f g o] = [σ σ tanh σ](gates) and c = clip(f·before + i·g).
 
-        i, f, g and o replace `gates` (R, active, 4H), c is written to `after`, which may be the same tensor as
-        `before`, and o·tanh c to `cell_output`; these are (R, active, H).
+        c is written to `after`, which may be the same tensor as `before`, and o·tanh c to `cell_output`; these are
+        (R, active, H). `gates` (R, active, 4H) is overwritten, with `keep` by i, f, g and o. `quarters` are the four
+        parts of `gates`, (R, active, H) each.
         """
 
     def output_backward(
@@ -61,18 +72,26 @@ class TorchPointwise:
     """
 
     def cell_forward(
-        self, gates: Tensor, before: Tensor, after: Tensor, cell_output: Tensor, clip: Optional[float]
+        self,
+        gates: Tensor,
+        quarters: Sequence[Tensor],
+        before: Tensor,
+        after: Tensor,
+        cell_output: Tensor,
+        clip: Optional[float],
+        keep: bool,
     ) -> None:
         """Compute the cell and o·tanh c; see `Pointwise`."""
-        i, f, g, o = gates.chunk(4, dim=-1)  # (R, active, H) each
-        g.mul_(2)
+        i, f, g, o = quarters
+        g.add_(g)
         gates.sigmoid_()
-        g.mul_(2).sub_(1)
-        torch.mul(f, before, out=after).addcmul_(i, g)
+        torch.mul(f, before, out=after).addcmul_(i, g, value=2).sub_(i)  # i·tanh x = 2 i σ(2x) − i
         if clip is not None:
             after.clamp_(-clip, clip)
-        torch.mul(after, -2, out=cell_output).sigmoid_()
+        torch.mul(after, MINUS_TWO, out=cell_output).sigmoid_()
         torch.addcmul(o, o, cell_output, value=-2, out=cell_output)  # o·tanh c = o − 2 o σ(−2c)
+        if keep:
+            g.mul_(2).sub_(1)
 
     def output_backward(
         self, d_output: Tensor, d_hidden: Tensor, output: Tensor, clip: Optional[float], d_raw: Tensor
@@ -159,6 +178,7 @@ def run_steps(
     values, cell_output = (cell.new_empty(cell.size(0), most, width) for width in (gates.size(2), cell.size(2)))
     kept = None if activations is None else activations.split(sizes, dim=1)  # (R, active, 4H) each
     all_cells = None if cells is None else cells.split(sizes, dim=1)  # (R, active, H) each
+    quarters = values.chunk(4, dim=-1)  # (R, active, H) each
     before = after = cell
     for step, (active, start, output) in enumerate(
         zip(sizes, gates.split(sizes, dim=1), outputs.split(sizes, dim=1), strict=True)
@@ -167,10 +187,12 @@ def run_steps(
             hidden, before, after = hidden[:, :active], before[:, :active], after[:, :active]
         if active < cell_output.size(1):
             values, cell_output = values[:, :active], cell_output[:, :active]
+            quarters = values.chunk(4, dim=-1)
         if kept is not None and all_cells is not None:
             values, after = kept[step], all_cells[step]
+            quarters = values.chunk(4, dim=-1)
         recurrent(hidden, start, values)
-        pointwise.cell_forward(values, before, after, cell_output, clips.cell)
+        pointwise.cell_forward(values, quarters, before, after, cell_output, clips.cell, keep=kept is not None)
         if projection is None:
             output.copy_(cell_output)
         else:

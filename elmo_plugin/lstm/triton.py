@@ -6,6 +6,7 @@ without a GPU. Since they read both directions at once, they have run in that in
 GPU, but have not run on one.
 """
 
+from collections.abc import Sequence
 from typing import Any, Optional
 
 import torch
@@ -45,7 +46,14 @@ class TritonPointwise:
     """`Pointwise` with one Triton kernel per method."""
 
     def cell_forward(
-        self, gates: Tensor, before: Tensor, after: Tensor, cell_output: Tensor, clip: Optional[float]
+        self,
+        gates: Tensor,
+        quarters: Sequence[Tensor],
+        before: Tensor,
+        after: Tensor,
+        cell_output: Tensor,
+        clip: Optional[float],
+        keep: bool,
     ) -> None:
         """Compute the cell and o·tanh c; see `Pointwise`."""
         launch(cell_forward, after, clip, gates, before, after, cell_output)
