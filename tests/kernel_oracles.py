@@ -83,7 +83,7 @@ def make_case(
 def products_of(weights: list[LstmWeights], rows: int) -> tuple[Product, Optional[Product]]:
     """Return the products that `ElmoLstm` gives to a kernel."""
     if not torch.is_grad_enabled():
-        return layer_products(weights, rows)[-2:]
+        return layer_products(weights, rows, times=9)[-2:]
     projections = [each.projection for each in weights if each.projection is not None]
     recurrent = DifferentiableProduct([each.recurrent for each in weights])
     return recurrent, DifferentiableProduct(projections) if projections else None

@@ -234,7 +234,7 @@ class ElmoLstm(Seq2SeqEncoder):
                 projection = DifferentiableProduct(projections) if projections else None
                 outputs, after = self.kernel(gates, order.sizes, recurrent, projection, after, clips)
             else:
-                products = layer_products(weights, max(order.sizes, default=0))
+                products = layer_products(weights, max(order.sizes, default=0), len(order.sizes))
                 blocks = []
                 for gates, sizes in _input_products(products, values, where, order.sizes):
                     block, after = self.kernel(gates, sizes, products.recurrent, products.projection, after, clips)

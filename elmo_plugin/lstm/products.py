@@ -121,8 +121,8 @@ class LayerProducts(NamedTuple):
     projection: Optional[Product]
 
 
-def layer_products(layer: Sequence[LstmWeights], rows: int) -> LayerProducts:
-    """Return the fastest products of a layer, without gradients, for steps of at most `rows` sentences.
+def layer_products(layer: Sequence[LstmWeights], rows: int, times: int) -> LayerProducts:
+    """Return the fastest products of a layer, without gradients, for `times` steps of at most `rows` sentences.
 
     Two rows and more are multiplied by oneDNN, one row by MKL: small weights in both directions at once, large ones in
     blocks, which needs no copy of them. Copies of frozen weights are kept until one of the weights changes.
@@ -130,7 +130,7 @@ def layer_products(layer: Sequence[LstmWeights], rows: int) -> LayerProducts:
     weights, first = [weight for each in layer for weight in each if weight is not None], layer[0].recurrent
     for weight in weights:
         if weight.requires_grad or weight.is_inference() or isinstance(weight, Int8Weight):
-            return _layer_products(layer, rows, is_frozen=False)
+            return _layer_products(layer, rows, times, is_frozen=False)
     versions = Versions(weights, product_type(first))
     kept = _kept.setdefault(first, {})
     products: LayerProducts
@@ -140,10 +140,14 @@ def layer_products(layer: Sequence[LstmWeights], rows: int) -> LayerProducts:
         detached = [
             each._replace(**{name: w.detach() for name, w in each._asdict().items() if w is not None}) for each in layer
         ]
-        products = _layer_products(detached, rows, is_frozen=True)
+        products = _layer_products(detached, rows, times, is_frozen=True)
         for key in [key for key, (others, _) in kept.items() if others != versions]:
             del kept[key]
         kept[rows == 1] = versions, products
+    projection = products.projection
+    if rows > 1 and projection is not None and _size(projection.weights[0]) > SMALL:
+        # The copies of a large projection are made for this call alone.
+        return products._replace(projection=fastest_product(projection.weights, rows, times))
     return products
 
 
@@ -151,15 +155,19 @@ _kept = WeakIdKeyDictionary()
 """The products of frozen layers, by the first recurrent weight, until that is deleted."""
 
 
-def _layer_products(layer: Sequence[LstmWeights], rows: int, is_frozen: bool) -> LayerProducts:
+def _layer_products(layer: Sequence[LstmWeights], rows: int, times: int, is_frozen: bool) -> LayerProducts:
     dtype = product_type(layer[0].recurrent)
     inputs = []
     for weights in layer:
         small = is_frozen and _size(weights.input) <= SMALL
         inputs.append(_multiplier(weights.input, dtype, USUAL_ROWS, small, weights.bias.detach().to(dtype)))
-    recurrent = _product([weights.recurrent for weights in layer], rows, is_frozen, is_recurrent=True)
-    projections = [weights.projection for weights in layer if weights.projection is not None]
-    return LayerProducts(dtype, inputs, recurrent, _product(projections, rows, is_frozen) if projections else None)
+    is_worth = times >= WORTH_PREPACKING.get(dtype, times + 1)
+    recurrent = _product([each.recurrent for each in layer], rows, is_frozen or is_worth, is_recurrent=True)
+    projections = [each.projection for each in layer if each.projection is not None]
+    projection = None
+    if projections:
+        projection = _product(projections, rows, is_frozen and _size(projections[0]) <= SMALL)
+    return LayerProducts(dtype, inputs, recurrent, projection)
 
 
 def fastest_product(weights: Sequence[Tensor], rows: int, times: int) -> Product:

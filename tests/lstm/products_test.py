@@ -39,7 +39,7 @@ def test_each_product_equals_torchs(
     if not onednn:
         monkeypatch.setattr(products, "_has_onednn", lambda dtype: False)
     weights = cast(make_layer(), dtype)
-    found = layer_products(weights, rows)
+    found = layer_products(weights, rows, 9)
     tolerance = 0.1 if dtype == torch.bfloat16 else 1e-5
     for number, product in ((1, found.recurrent), (3, found.projection)):
         assert product is not None
@@ -80,29 +80,29 @@ def test_copies_of_frozen_weights_are_kept_until_one_changes_or_is_deleted(
     rows: int, change: Callable[[Tensor], None]
 ) -> None:
     weights, before = make_layer(), len(products._kept)
-    first = layer_products(weights, rows)
-    assert layer_products(weights, rows) is first
-    assert layer_products(weights, 1 if rows > 1 else 9) is not first
+    first = layer_products(weights, rows, 9)
+    assert layer_products(weights, rows, 9) is first
+    assert layer_products(weights, 1 if rows > 1 else 9, 9) is not first
     for weight in weights[1]:
-        changed = layer_products(weights, rows)
+        changed = layer_products(weights, rows, 9)
         change(weight)
-        assert layer_products(weights, rows) is not changed
+        assert layer_products(weights, rows, 9) is not changed
     values = torch.randn(2, rows, 16)
     wanted = torch.stack([x @ w.recurrent.t() for x, w in zip(values, weights, strict=True)])
-    torch.testing.assert_close(layer_products(weights, rows).recurrent(values), wanted)
+    torch.testing.assert_close(layer_products(weights, rows, 9).recurrent(values), wanted)
     del weights, weight
     assert len(products._kept) == before
 
 
 def test_one_row_of_small_weights_is_one_product_for_both_directions() -> None:
-    found = layer_products(make_layer(), 1)
+    found = layer_products(make_layer(), 1, 9)
     assert isinstance(found.recurrent, BatchedProduct) and isinstance(found.projection, BatchedProduct)
 
 
 def test_trained_weights_are_not_kept() -> None:
     weights, before = make_layer(), len(products._kept)
     weights[1].bias.requires_grad_()
-    assert layer_products(weights, 3) is not layer_products(weights, 3)
+    assert layer_products(weights, 3, 9) is not layer_products(weights, 3, 9)
     assert len(products._kept) == before
 
 
