@@ -239,6 +239,8 @@ class ElmoLstm(Seq2SeqEncoder):
                 for gates, sizes in _input_products(products, values, where, order.sizes):
                     block, after = self.kernel(gates, sizes, products.recurrent, products.projection, after, clips)
                     blocks.append(block)
+                    del gates  # the next block needs the memory
+                del products  # and the next layer
                 outputs = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)  # (2, N, P)
             values = outputs + values if depth and self.options.use_skip_connections else outputs  # (2, N, P)
             where = None
@@ -274,7 +276,9 @@ def _input_products(
                 else:
                     torch.index_select(product, 0, back, out=gates[direction])
             assert gates is not None
+            del product
             yield gates, sizes[first:step]
+            del gates
             start, first = end, step
 
 
