@@ -67,8 +67,8 @@ class Native(CheckpointFormat):
                     )
                 tensor = file.get_tensor(name)
                 _check_sum(name, _bytes(tensor), sums, path)
-                check_finite(tensor, f"'{path}', tensor '{name}'")
                 tensor = _converted(tensor, torch.float32)
+                check_finite(tensor, f"'{path}', tensor '{name}'")
                 if name.startswith(BILM):
                     checkpoint.state_dict[name.removeprefix(BILM)] = tensor
                 elif name.startswith(SOFTMAX) and checkpoint.softmax is not None:
