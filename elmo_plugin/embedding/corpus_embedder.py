@@ -4,7 +4,7 @@ For the output `vectors.hdf5`, the folder `vectors.hdf5.part` holds an unfinishe
 
     parts/000000000000-8a9ad57d0f3e6f2c.hdf5 …   the vectors of each window that is finished
     run.json                                     everything that the vectors depend on except the text
-    joined                                       the complete output, before it gets its name
+    joined-2f1c55d0a7e37b8c                      the complete output of a text, before it gets its name
     lock                                         an empty file: locks on its bytes are held while a process works
 
 A part is named by its window's position and text, so it does not matter which process wrote it. Several processes share
@@ -116,18 +116,22 @@ class CorpusEmbedder:
         folder = target.with_name(f"{target.name}{PART}")
         with _part_folder(folder, run, share) as lock:
             is_complete = is_begun_by_others and target.exists()
-            counts, names = self._write_parts(corpus, folder, file, share, is_complete or (folder / JOINED).exists())
-            run["text"] = blake2b(json.dumps(names).encode(), digest_size=16).hexdigest()
+            joined = _joined(folder)
+            counts, names = self._write_parts(corpus, folder, file, share, is_complete or joined is not None)
+            run["text"] = blake2b(json.dumps(names).encode(), digest_size=8).hexdigest()
+            wanted = folder / f"{JOINED}-{run['text']}"
+            if joined not in (None, wanted):
+                check_made_with(str(folder), {"text": joined}, {"text": wanted}, OTHER_OUTPUT)
             if is_complete:
                 check_made_with(str(target), json.loads(manifest.read_text(encoding="utf-8")), run, OTHER_OUTPUT)
                 shutil.rmtree(folder / PARTS)
                 return counts
             with _locked(lock, WHOLE_FOLDER), _resumable(folder):  # waits for a process that joins
-                if self._join(folder, names, file, is_shown=share.rank == 0):
+                if self._join(folder, names, wanted, file, is_shown=share.rank == 0):
                     if share.size > 1:
                         with atomic_file(manifest) as partial:
                             partial.write_text(json.dumps(run), encoding="utf-8")
-                    (folder / JOINED).replace(target)
+                    wanted.replace(target)
         return counts
 
     def _write_parts(
@@ -171,15 +175,13 @@ class CorpusEmbedder:
             yield index, mean(array) if self._pool else array
             bar.update(len(sentences[index]))
 
-    def _join(self, folder: Path, names: list[str], file: VectorFile, is_shown: bool) -> bool:
+    def _join(self, folder: Path, names: list[str], joined: Path, file: VectorFile, is_shown: bool) -> bool:
         """Join the parts if all are complete. Return whether the output is complete and has no name yet."""
-        if not (folder / JOINED).exists():
+        if not joined.exists():
             if not set(names) <= set(_part_names(folder)):
                 return False  # another process is at work, or has completed the output
             paths = [folder / PARTS / name for name in names]
-            file.join(
-                Tqdm.tqdm(paths, desc="writing", unit=" parts", disable=not is_shown), folder / JOINED, self.layout
-            )
+            file.join(Tqdm.tqdm(paths, desc="writing", unit=" parts", disable=not is_shown), joined, self.layout)
         # The parts go first: a folder without parts beside an output is left from a complete run.
         shutil.rmtree(folder / PARTS, ignore_errors=True)
         return True
@@ -200,7 +202,7 @@ def reject_existing(output: Path) -> None:
     """Raise `ConfigurationError` if an output exists, and remove the folder that a run killed at its end left."""
     if output.exists():
         folder = output.with_name(f"{output.name}{PART}")
-        if (folder / RUN).exists() and not (folder / PARTS).exists():
+        if folder.is_dir() and {file.name for file in folder.iterdir()} <= {RUN, LOCK}:
             shutil.rmtree(folder)
         raise ConfigurationError(f"'{output}' exists already; {OTHER_OUTPUT}")
 
@@ -231,7 +233,7 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
         except (BlockingIOError, PermissionError) as error:
             raise ConfigurationError(f"'{folder}': another process is at work in this folder") from error
         with _locked(lock, WHOLE_FOLDER):
-            if _part_names(folder) or (folder / JOINED).exists():
+            if _part_names(folder) or _joined(folder):
                 try:
                     found = json.loads(path.read_text(encoding="utf-8"))
                 except (OSError, ValueError) as error:
@@ -245,7 +247,7 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
         yield lock
     finally:
         os.close(lock)
-        is_empty = not _part_names(folder) and not (folder / JOINED).exists()
+        is_empty = not _part_names(folder) and not _joined(folder)
         if is_ours and is_empty and (share.size == 1 or not (folder / PARTS).exists()):
             try:
                 shutil.rmtree(folder)
@@ -271,6 +273,11 @@ def _part_names(folder: Path) -> list[str]:
     """Return the names of the finished parts, in the order of the text."""
     parts = folder / PARTS
     return sorted(path.name for path in parts.iterdir() if path.suffix != ".partial") if parts.exists() else []
+
+
+def _joined(folder: Path) -> Optional[Path]:
+    """Return the complete output that has not got its name yet, if there is one."""
+    return next((path for path in folder.glob(f"{JOINED}-*") if path.suffix != ".partial"), None)
 
 
 @contextmanager

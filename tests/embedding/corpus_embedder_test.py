@@ -203,6 +203,28 @@ def test_an_unfinished_output_of_another_run_is_rejected_and_kept(
     assert parts(folder) == kept and len(kept) > 1 and not (folder / "file").exists()
 
 
+def test_a_complete_output_without_its_name_does_not_get_it_from_another_text(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_text(folder / "text", 5)
+    write_text(folder / "longer", 6)
+    with monkeypatch.context() as broken:
+        replace = Path.replace
+
+        def stopped(path: Path, target: Path) -> Path:
+            if target.name == "file":
+                raise KeyboardInterrupt
+            return replace(path, target)
+
+        broken.setattr(Path, "replace", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            embed(folder, "file", NpzFile())
+    with pytest.raises(ConfigurationError, match=r"file\.part'.*'text'"):
+        embed(folder, "file", NpzFile(), text="longer")
+    assert embed(folder, "file", NpzFile()).sentences == 5
+    assert names(folder) == ["file", "longer"]
+
+
 def test_an_unfinished_output_of_another_vocabulary_is_rejected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights are the same."""
     write_text(folder / "text", 40)
