@@ -28,7 +28,7 @@ import theirs
 plugins.DEFAULT_PLUGINS = ()
 
 def run(*arguments):
-    sys.argv = ["allennlp", *arguments]
+    sys.argv = ["allennlp", *arguments, "--include-package", "theirs"]
     try:
         main()
     except BaseException as error:
@@ -39,7 +39,7 @@ for ours in (False, True):
     sys.stdout.flush()
     process = os.fork()
     if not process:
-        sys.argv = ["allennlp", "train", "config.json", "-s", "run"]
+        sys.argv = ["allennlp", "train", "config.json", "-s", "run", "--include-package", "theirs"]
         output = os.open(f"output-{ours}", os.O_WRONLY | os.O_CREAT)
         os.dup2(output, 1)
         os.dup2(output, 2)
