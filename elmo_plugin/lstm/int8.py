@@ -37,19 +37,19 @@ class Int8Weight(Tensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
     _is_param = True  # makes it an instance of `torch.nn.Parameter`
-    packed: Any
+    quantized: Any
     """FBGEMM's copy of the integers and scales. Writing to the weight replaces it."""
 
     @staticmethod
     def __new__(cls, weight: Tensor) -> "Int8Weight":
         """Round a weight (O, I) that is on the CPU."""
         rounded = Tensor._make_wrapper_subclass(cls, weight.shape, dtype=torch.float32, device=weight.device)
-        rounded.packed = _packed(weight)
+        rounded.quantized = _quantize(weight)
         return rounded
 
     def dequantized(self) -> Tensor:
         """Return the rounded weight (O, I) in float32."""
-        weight, _ = torch.ops.quantized.linear_unpack(self.packed)
+        weight, _ = torch.ops.quantized.linear_unpack(self.quantized)
         return weight.dequantize()
 
     def product(self, values: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class Int8Weight(Tensor):
     def _times(self, scaled: Tensor) -> Tensor:
         """Round values (N, I) between −63 and 63 to integers and multiply them by the weight, to (N, O)."""
         multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-        output: Tensor = multiply(scaled, 1.0, ZERO, self.packed)
+        output: Tensor = multiply(scaled, 1.0, ZERO, self.quantized)
         return output
 
     def __repr__(self) -> str:  # type: ignore[override]
@@ -97,7 +97,7 @@ class Int8Weight(Tensor):
         )
         result = func(*floats, **named)
         if func._schema.is_mutable and isinstance(args[0], cls):
-            args[0].packed = _packed(floats[0])
+            args[0].quantized = _quantize(floats[0])
             return args[0]
         return result
 
@@ -119,8 +119,8 @@ def _step(values: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _packed(weight: Tensor) -> Any:
-    """Round a weight (O, I) to integers of 8 bits and pack them for FBGEMM."""
+def _quantize(weight: Tensor) -> Any:
+    """Round a weight (O, I) to integers of 8 bits in FBGEMM's layout."""
     weight = weight.float()
     scales = _few_bits(weight.abs().amax(dim=1) / LARGEST_WEIGHT)  # (O,)
     integers = (weight / scales.unsqueeze(1)).round_().to(torch.int8)  # (O, I)
@@ -138,9 +138,10 @@ def _few_bits(scales: Tensor) -> Tensor:
 
 @contextmanager
 def _fbgemm() -> Iterator[None]:
-    """Select FBGEMM among PyTorch's libraries for integer products while a weight is packed.
+    """Select FBGEMM among PyTorch's libraries for integer products while a weight is quantized.
 
-    PyTorch 2.15 warns that a later release will have no quantized tensors. `has_int8` will be false there.
+    PyTorch 2.15 warns that a later release will have no quantized tensors. `has_int8` will be false there, until the
+    two products are written with `torch._int_mm` or with torchao's `Int8DynamicActivationInt8WeightConfig`.
     """
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = "fbgemm"

@@ -241,9 +241,9 @@ class Versions:
         self._storages: list[Any] = []
         self._versions: list[Any] = [*settings]
         for tensor in tensors:
-            if isinstance(tensor, Int8Weight):  # every write packs it again
-                self._storages.append(tensor.packed)
-                self._versions.append(id(tensor.packed))
+            if isinstance(tensor, Int8Weight):  # every write quantizes it again
+                self._storages.append(tensor.quantized)
+                self._versions.append(id(tensor.quantized))
             else:
                 self._storages.append(tensor.untyped_storage())
                 writes = 0 if tensor.is_inference() else tensor._version
