@@ -1,5 +1,5 @@
 # Every command of this project. Each target sets itself up: uv, a Python if there is none, the environment in .venv/.
-# Run make from this folder (or `make -C` it): AllenNLP reads .allennlp_plugins from the working directory only.
+# Run make from this folder, or `make -C` it.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo lint test slow docs check setup
@@ -8,7 +8,7 @@
 UV := $(if $(shell uv --version 2>/dev/null),uv,.tools/uv/bin/uv)
 RUN := $(UV) run --no-sync
 FETCH_UV := -m pip install --quiet --upgrade --target .tools/uv uv
-# Where Python may not write bytecode, allennlp would take 15 s to start, not 6.
+# Where Python may not write bytecode, a command would take 15 s to start, not 6.
 COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode)
 DEMO := training_configs/tag/demo
 # MkDocs' notice of the end of version 1, which mkdocs.yml speaks of.
@@ -20,8 +20,8 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: setup  ## train a small tagger on ELMo vectors, then tag a few sentences with it (runs/demo)
-	$(ONE_THREAD) $(RUN) allennlp train $(DEMO).jsonnet -s runs/demo --force
-	$(ONE_THREAD) $(RUN) allennlp predict runs/demo/model.tar.gz $(DEMO)/sentences.jsonl \
+	$(ONE_THREAD) $(RUN) elmo-plugin train $(DEMO).jsonnet -s runs/demo --force
+	$(ONE_THREAD) $(RUN) elmo-plugin predict runs/demo/model.tar.gz $(DEMO)/sentences.jsonl \
 	    --predictor elmo_tagger --silent --output-file runs/demo/predictions.jsonl
 	@$(RUN) python -c 'import json; [print(*(word if tag == "O" else f"{word}/{tag}" \
 	    for word, tag in zip(line["tokens"], line["tags"]))) \

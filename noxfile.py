@@ -28,11 +28,11 @@ SOURCE_TESTS = ["source_test.py", "docstrings_test.py", "documents_test.py", "do
 
 
 def install_allennlp(session: nox.Session, models: bool) -> None:
-    """Install AllenNLP without its dependencies, and check that it starts with the plugin."""
+    """Install AllenNLP without its dependencies, and check that its command line starts."""
     session.install("--no-deps", *ALLENNLP, *(MODELS if models else []))
     # allennlp-models downloads NLTK's data at import unless the folder exists.
     (Path(session.virtualenv.location) / "nltk_data/tokenizers/punkt").mkdir(parents=True, exist_ok=True)
-    session.run("allennlp", "test-install")
+    session.run("elmo-plugin", "test-install")
 
 
 @nox.session(python=PYTHONS)

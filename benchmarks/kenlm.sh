@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Perplexity of a modified Kneser-Ney 5-gram model (KenLM), forward and backward, over the vocabulary of a biLM, to
-# compare with english-tiny. As in `allennlp evaluate`, <UNK> is a word like any other, and </s> is predicted.
+# compare with english-tiny. As in `elmo-plugin evaluate`, <UNK> is a word like any other, and </s> is predicted.
 #
 #   benchmarks/kenlm.sh FOLDER VOCABULARY KENLM OUT
 #
 #   FOLDER      train-*.txt and heldout.txt, one tokenized sentence per line
-#   VOCABULARY  bilm-tf's file; `allennlp convert-elmo english-tiny FOLDER` writes one
+#   VOCABULARY  bilm-tf's file; `elmo-plugin convert-elmo english-tiny FOLDER` writes one
 #   KENLM       a folder with lmplz, build_binary and query. KenLM is built from its source package:
 #                 apt-get install libboost-all-dev libbz2-dev liblzma-dev zlib1g-dev cmake g++
 #                 pip download --no-binary kenlm --no-deps kenlm==0.3.0

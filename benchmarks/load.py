@@ -28,7 +28,7 @@ DESCRIPTION = """
 Run each job over many tokens, repeating the text as often as needed, in a process of its own:
 
   embed     embed-corpus: pooled vectors in 16 bits, as Parquet
-  pretrain  allennlp train, with checkpoints and ten evaluations
+  pretrain  elmo-plugin train, with checkpoints and ten evaluations
   words     batches in which no word occurs twice, through the word cache; a token is a word type
 
 and print the memory after the first tenth and at the end, the speed of the first and the last tenth, and the numbers

@@ -182,7 +182,7 @@ class Server:
     """The command `serve-elmo` in a process of its own, as users start it."""
 
     def __init__(self, model: str) -> None:
-        command = [sys.executable, "-m", "allennlp", "serve-elmo", model, "--port", "0"]
+        command = [sys.executable, "-m", "elmo_plugin", "serve-elmo", model, "--port", "0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         lines: list[str] = []
@@ -359,7 +359,7 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
         prog="python -m benchmarks.serve", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("model", metavar="MODEL", help="as for `allennlp serve-elmo`")
+    add("model", metavar="MODEL", help="as for `elmo-plugin serve-elmo`")
     add("--requests", type=count, default=2000, metavar="N", help="default: 2000")
     add("--clients", type=count, default=8, metavar="N", help="default: 8")
     add("--connections", type=count, default=1000, metavar="N", help="without a request; default: 1000")

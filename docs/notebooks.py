@@ -17,9 +17,7 @@ from tests.pages import Block, blocks
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]+\)")
 IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)]+/([^)/]+\.png))\)")
 BEFORE = (
-    "Install `elmo_plugin` in the environment of this notebook, and make it known to the command `allennlp`:\n\n"
-    "    mkdir -p ~/.allennlp && echo elmo_plugin >> ~/.allennlp/plugins\n\n"
-    "The cells write their files into the working directory."
+    "Install `elmo_plugin` in the environment of this notebook. The cells write their files into the working directory."
 )
 
 

@@ -133,11 +133,11 @@ def _component_page(registries: list[str]) -> Iterator[str]:
 
 
 def _command_page() -> Iterator[str]:
-    subparsers = ArgumentParserWithDefaults(prog="allennlp").add_subparsers()
+    subparsers = ArgumentParserWithDefaults(prog="elmo-plugin").add_subparsers()
     for component in components():
         if component.registry == "Subcommand":
             parser = Subcommand.by_name(component.name)().add_subparser(subparsers)  # type: ignore[call-arg]
-            yield f"## `allennlp {component.name}` {{ #{component.name} }}\n\n```text\n{parser.format_help()}```\n"
+            yield f"## `elmo-plugin {component.name}` {{ #{component.name} }}\n\n```text\n{parser.format_help()}```\n"
 
 
 def _source(module: str, name: str) -> str:

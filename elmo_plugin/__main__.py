@@ -4,15 +4,18 @@ The package is imported before AllenNLP, which needs its repairs, so the command
 plugins, and with releases of transformers that the script `allennlp` cannot be imported with.
 """
 
-from elmo_plugin.commands import adapt_console
+from elmo_plugin.commands import adapt_console, program
 
 
 def run() -> None:
     """Run one of the commands."""
-    from allennlp.__main__ import run as run_allennlp  # sets up AllenNLP's logging
+    import allennlp.__main__  # noqa: F401  (sets up AllenNLP's logging)
+    from allennlp.commands import main
+    from allennlp.common.util import install_sigterm_handler
 
     adapt_console()
-    run_allennlp()
+    install_sigterm_handler()
+    main(prog=program())
 
 
 if __name__ == "__main__":

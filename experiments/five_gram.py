@@ -17,7 +17,7 @@ from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs
 UNKNOWN = "UNKNOWN-WORD"
 """The word that `benchmarks/kenlm.sh` writes for one that is not in the vocabulary."""
 DESCRIPTION = """
-Print the table of `allennlp minimal-pairs` for the forward and backward 5-gram models that benchmarks/kenlm.sh wrote.
+Print the table of `minimal-pairs` for the forward and backward 5-gram models that benchmarks/kenlm.sh wrote.
 They use the same tokens and the same vocabulary as the biLM:
 
   benchmarks/kenlm.sh novels exported/vocabulary.txt kenlm/build/bin /tmp/kenlm
@@ -33,7 +33,7 @@ def parse(arguments: Optional[list[str]] = None) -> argparse.Namespace:
     parser.add_argument("kenlm", metavar="KENLM", type=Path, help="a folder with KenLM's program `query`")
     parser.add_argument("models", metavar="OUT", type=Path, help="a folder with forward.bin and backward.bin")
     parser.add_argument("vocabulary", metavar="VOCABULARY", type=Path, help="one word per line")
-    parser.add_argument("pairs", metavar="PAIRS", type=Path, help="JSON lines, as for `allennlp minimal-pairs`")
+    parser.add_argument("pairs", metavar="PAIRS", type=Path, help="JSON lines, as for `elmo-plugin minimal-pairs`")
     return parser.parse_args(arguments)
 
 

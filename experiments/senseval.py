@@ -16,7 +16,7 @@ Split the instances of four words at random, four fifths for training, and write
 token and its sense, or O, per line. The input is NLTK's corpus `senseval`.
 
   python -m experiments.senseval senseval runs/senses --seed 1
-  allennlp probe-layers english-tiny --senses runs/senses/train.txt runs/senses/dev.txt --control
+  elmo-plugin probe-layers english-tiny --senses runs/senses/train.txt runs/senses/dev.txt --control
 """
 NO_SENSE = "O"
 

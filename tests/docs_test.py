@@ -85,7 +85,7 @@ def test_the_reference_lists_every_component_and_describes_every_key() -> None:
     assert len(components) > 40
     for component in components:
         if component.registry == "Subcommand":
-            assert f"`allennlp {component.name}`" in commands
+            assert f"`elmo-plugin {component.name}`" in commands
         elif component.registry not in NOT_IN_CONFIGS:
             assert f"`{component.name}` ({component.registry})" in page
     assert not [(one.name, key.name) for one in components for key in one.keys if not key.description]

@@ -77,7 +77,7 @@ def test_each_command_exists_and_has_all_variables_that_it_needs(document: str, 
             assert arguments[0] == "-m"
             PARSERS[arguments[1]](arguments[2:])
         else:
-            assert program == "allennlp"
+            assert program == "elmo-plugin"
             parsed = allennlp_parser().parse_args(arguments)
             if arguments[0] == "train":
                 override_keys = frozenset(json.loads(parsed.overrides or "{}"))

@@ -69,16 +69,16 @@ class Page:
 
 
 def run_command(command: str) -> None:
-    """Run one line of a shell: `allennlp` in this process, `export` for those that follow, anything else by bash."""
+    """Run one line of a shell: `elmo-plugin` in this process, `export` for those that follow, anything else by bash."""
     words = shlex.split(command, comments=True)
     assigned = [word.split("=", 1) for word in _assignments(words)]
     if words[:1] == ["export"]:
         os.environ.update(word.split("=", 1) for word in words[1:])
-    elif words[len(assigned) :][:1] == ["allennlp"]:
+    elif words[len(assigned) :][:1] == ["elmo-plugin"]:
         os.environ.update({name: value for name, value in assigned})
         before, sys.argv = sys.argv, words[len(assigned) :]
         try:
-            main()
+            main(prog="elmo-plugin")
         except SystemExit as error:  # `--help` ends so
             if error.code:
                 raise

@@ -26,7 +26,7 @@ def write_files(folder: Path) -> None:
 
 def little_work(command: str) -> str:
     """Make a training run short."""
-    if "allennlp train" not in command:
+    if "elmo-plugin train" not in command:
         return command
     few = {"trainer.num_epochs": 1}
     if "/pretrain/" in command:
@@ -43,8 +43,8 @@ def test_its_config_its_commands_and_its_python_run(checkout: Path, capsys: pyte
     write_files(checkout)
     (checkout / "tagger.jsonnet").write_text(config, encoding="utf-8")
     indented = [line.strip() for line in README.splitlines() if line.startswith("    ")]
-    inline = re.findall(r"`(allennlp train [^`]+)`", README)
-    commands = [re.sub(r"\s+#.*", "", line) for line in inline + indented if re.match("allennlp |export ", line)]
+    inline = re.findall(r"`(elmo-plugin train [^`]+)`", README)
+    commands = [re.sub(r"\s+#.*", "", line) for line in inline + indented if re.match("elmo-plugin |export ", line)]
     assert len(commands) == 6
     for command in commands:
         run_command(little_work(command))

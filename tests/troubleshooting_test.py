@@ -19,7 +19,7 @@ from tests.pages import run_command
 PAGE = Path(__file__).resolve().parents[1] / "docs/guides/troubleshooting.md"
 NOT_RUN = {
     "No module named 'allennlp'",  # Python's message, without AllenNLP,
-    "invalid choice: 'embed-corpus'",  # and argparse's, without the list of plugins
+    "invalid choice: 'embed-corpus'",  # and argparse's, of the program `allennlp`
     "uv: command not found",  # and a shell's;
     "Unauthorized path",  # NLTK's, for a reader of allennlp-models;
     "'validation_metric': expected",  # of the command line, see commands/console_test.py,
@@ -62,7 +62,7 @@ def reader_with(text: str, **keys: Any) -> dict[str, Any]:
 
 
 def embed(output: str) -> None:
-    run_command(f"allennlp embed-corpus text.txt {output} --bilm english-tiny")
+    run_command(f"elmo-plugin embed-corpus text.txt {output} --bilm english-tiny")
 
 
 def cache_of_two_precisions() -> None:
@@ -73,7 +73,7 @@ def cache_of_two_precisions() -> None:
 
 def exported(name: str, text: str, replacement: str) -> None:
     """Load the files of `english-tiny` after a replacement in one of them."""
-    run_command("allennlp convert-elmo english-tiny folder")
+    run_command("elmo-plugin convert-elmo english-tiny folder")
     path = Path("folder", name)
     path.write_text(re.sub(text, replacement, path.read_text(encoding="latin-1"), flags=re.S), encoding="latin-1")
     elmo_plugin.load("folder")

@@ -119,7 +119,7 @@ def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:
     # Parameters
 
     params : `Params`
-        A config of `allennlp train`.
+        A config of `elmo-plugin train`.
     sentences : `Optional[int]`
         Read only this many texts of each part.
     """
@@ -162,7 +162,7 @@ def _read(name: str, params: Params, path: str, sentences: Optional[int], train:
 
 
 def _build(params: Params, parts: Sequence[Part], sentences: Optional[int]) -> Model:
-    """Build the model as `allennlp train` does, and run it on the first two training texts."""
+    """Build the model as `elmo-plugin train` does, and run it on the first two training texts."""
     keys = params.duplicate()
     # A vocabulary that is made of instances reads the data a second time.
     instances = chain.from_iterable(

@@ -43,7 +43,7 @@ def render(
     head = (
         f"Finished runs: {len(runs)}, the newest from {datetime.fromtimestamp(ended, UTC).date()}"
         f"{', trained with the code of commit ' * bool(commits)}{', '.join(commits)}. "
-        f"Written by: {shlex.join(['allennlp', 'report-elmo', *map(str, paths), '--output', 'FOLDER'])}"
+        f"Written by: {shlex.join(['elmo-plugin', 'report-elmo', *map(str, paths), '--output', 'FOLDER'])}"
     )
     return page_files("report", "Report on finished runs", head, sections)
 

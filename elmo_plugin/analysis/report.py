@@ -45,7 +45,7 @@ def write_report(paths: Sequence[Path], output: Path, keep: bool = False, names:
 
     # Parameters
 
-    paths : serialization folders of `allennlp train`, or folders that contain some at any depth
+    paths : serialization folders of `elmo-plugin train`, or folders that contain some at any depth
     output : the folder to write to
     keep : also write layer weights and confusion matrices to small files in the runs' folders
     names : where the end of a run's path has its TASK, VARIANT and SEED, such as `VARIANT/TASK_SEED`

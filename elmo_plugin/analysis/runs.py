@@ -1,4 +1,4 @@
-"""Read folders of `allennlp train`: the scores of each run, and its place in an experiment."""
+"""Read folders of `elmo-plugin train`: the scores of each run, and its place in an experiment."""
 
 import math
 import os
@@ -119,7 +119,7 @@ def find_runs(paths: Sequence[Path], names: Optional[str] = None) -> tuple[list[
     pattern = None if names is None else _path_pattern(names)
     for path in paths:
         if not path.is_dir():
-            raise ConfigurationError(f"'{path}': expected a folder with runs of `allennlp train`, got no folder")
+            raise ConfigurationError(f"'{path}': expected a folder with runs of `elmo-plugin train`, got no folder")
     runs: dict[tuple[Any, ...], Run] = {}
     uncounted = []
     for name, folder in _run_folders(paths).items():

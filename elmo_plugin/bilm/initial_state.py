@@ -71,7 +71,7 @@ class WarmState(InitialState):
         if warm is None:
             raise ConfigurationError(
                 f"'initial_state': {bilm.source or 'the biLM'} holds no warm state, got 'warm'; "
-                "`allennlp convert-elmo FROM TO --warm-on TEXT` writes a copy that holds one"
+                "`elmo-plugin convert-elmo FROM TO --warm-on TEXT` writes a copy that holds one"
             )
         return LstmState(*(part.to(like).expand(-1, -1, batch_size, -1) for part in warm))
 

@@ -119,7 +119,7 @@ def _opened(location: Location) -> Iterator[tuple[CheckpointFormat, Location]]:
     if kind is FileKind.TORCH or (is_state_dict and kind in (FileKind.ZIP, FileKind.OTHER)):
         raise ConfigurationError(
             f"'{name}' holds no biLM: expected weights and their sizes, got a PyTorch file, which holds weights alone; "
-            "name the folder that `allennlp train` wrote it in, or its model.tar.gz. A state dict of AllenNLP's `Elmo` "
+            "name the folder that `train` wrote it in, or its model.tar.gz. A state dict of AllenNLP's `Elmo` "
             "is loaded into an `elmo_plugin.Elmo` that is built with the options file, and saved by `elmo_plugin.save`"
         )
     is_archive = kind is FileKind.ZIP or (kind is FileKind.GZIP and is_tar_gz(path))

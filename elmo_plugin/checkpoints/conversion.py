@@ -149,7 +149,7 @@ def _format(target: Path, to: Optional[str], dtype: str, license: Optional[str])
     number_type(dtype, "dtype")
     if form == "allennlp" or target.name.endswith(".tar.gz"):
         raise ConfigurationError(
-            f"expected one of the formats {', '.join(FORMATS)}, got an archive, which `allennlp train` writes"
+            f"expected one of the formats {', '.join(FORMATS)}, got an archive, which `elmo-plugin train` writes"
         )
     if form not in FORMATS:
         raise ConfigurationError(f"expected one of the formats {', '.join(FORMATS)}, got '{form}'")

@@ -95,7 +95,7 @@ def unfinished_run(name: str) -> Optional[str]:
     has_weights = exists(name) and any(exists(folder / weights) for weights in ("best.th", "weights.th"))
     if has_weights or isfile(name) or not exists(folder / "config.json") or not exists(folder / "meta.json"):
         return None
-    how = shlex.join(["allennlp", "train", str(folder / "config.json"), "-s", str(folder), "--recover"])
+    how = shlex.join(["elmo-plugin", "train", str(folder / "config.json"), "-s", str(folder), "--recover"])
     return f"the run in '{folder}' is unfinished; continue it with: {how}"
 
 

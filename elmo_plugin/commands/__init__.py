@@ -1,7 +1,7 @@
-"""COMMAND LINES → CALLS: subcommands of `allennlp`. Each parses its arguments, calls one function and prints."""
+"""COMMAND LINES → CALLS: subcommands of `elmo-plugin`. Each parses its arguments, calls one function and prints."""
 
 from elmo_plugin.commands.check_data import CheckData
-from elmo_plugin.commands.console import adapt_console, is_command, other_plugins
+from elmo_plugin.commands.console import OURS, adapt_console, is_command, other_plugins, program
 from elmo_plugin.commands.convert_elmo import ConvertElmo
 from elmo_plugin.commands.embed_corpus import EmbedCorpus
 from elmo_plugin.commands.evaluate import adapt_evaluate
@@ -24,9 +24,10 @@ __all__ = [
     "ReportElmo",
     "ServeElmo",
     "adapt_console",
+    "program",
 ]
 
-if is_command() and not other_plugins():
+if program() in OURS or (is_command() and not other_plugins()):
     adapt_console()
 adapt_train()
 adapt_evaluate()

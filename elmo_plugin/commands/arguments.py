@@ -1,4 +1,4 @@
-"""How each command is added to `allennlp`, the arguments that several commands share, and the types of their values."""
+"""How each command is added, the arguments that several commands share, and the types of their values."""
 
 import argparse
 import os

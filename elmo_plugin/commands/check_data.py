@@ -1,4 +1,4 @@
-"""The command `allennlp check-data`: check the data of a config before training."""
+"""The command `elmo-plugin check-data`: check the data of a config before training."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from elmo_plugin.commands.arguments import add_command, count, refuse_folder
 from elmo_plugin.commands.endings import print_page
 
 ABOUT = "Check the data of a config before training."
-EXAMPLE = "allennlp check-data config.jsonnet"
+EXAMPLE = "elmo-plugin check-data config.jsonnet"
 MORE = """
 This prints a Markdown page with the size of each part of the data, and with
 each label and its count. It finds labels that do not occur in train; texts that
@@ -21,7 +21,7 @@ measures the perplexity on the text. The page ends with a list of what to do.
 The exit code is 1 if the config cannot train.
 
 Check another file, and only the first 1,000 texts of each part:
-  allennlp check-data config.jsonnet --sentences 1000 \\
+  elmo-plugin check-data config.jsonnet --sentences 1000 \\
       -o '{"train_data_path": "my.txt"}'
 """
 
@@ -33,9 +33,9 @@ class CheckData(Subcommand):
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
         subparser = add_command(parser, self.name, ABOUT, "CONFIG", EXAMPLE, MORE, run)
-        subparser.add_argument("config", metavar="CONFIG", help="a config of `allennlp train`")
+        subparser.add_argument("config", metavar="CONFIG", help="a config of `elmo-plugin train`")
         subparser.add_argument(
-            "-o", "--overrides", metavar="JSON", help="changes to the config, as in `allennlp train`"
+            "-o", "--overrides", metavar="JSON", help="changes to the config, as in `elmo-plugin train`"
         )
         subparser.add_argument("--sentences", metavar="N", type=count, help="read the first N texts of each part")
         return subparser

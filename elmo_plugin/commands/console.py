@@ -1,4 +1,4 @@
-"""Limit what the command `allennlp` prints to warnings, results, and errors without a traceback."""
+"""Limit what the command line prints to warnings, results, and errors without a traceback."""
 
 import json
 import logging
@@ -10,13 +10,15 @@ import warnings
 from itertools import pairwise
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any, NoReturn
+from typing import Any
 
 from allennlp.commands import ArgumentParserWithDefaults
 from allennlp.common import Params
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.plugins import DEFAULT_PLUGINS, discover_plugins
+
+from elmo_plugin.compat import replace_once
 
 SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (ConfigurationError, ""),
@@ -35,23 +37,34 @@ HINTS = (
     (r"metric_name must start with", "write validation_metric: '+accuracy' or '-loss'"),
     (r"Using AMP requires", "leave 'use_amp' out; 'precision' is the number type of a biLM on any device"),
     (r"STATIC ERROR: 1:", """--overrides takes JSON between single quotes: -o '{"trainer.num_epochs": 2}'"""),
-    (r"not a gzip file", "expected the folder or the model.tar.gz that `allennlp train` wrote, then the data"),
+    (r"not a gzip file", "expected the folder or the model.tar.gz that `train` wrote, then the data"),
 )
 """A pattern for a message of AllenNLP or jsonnet, and what to do about it. A hint may use groups of its pattern."""
 LOGGED_RESULTS = ("allennlp.commands.checklist", "allennlp.commands.test_install")
 """The modules of the commands whose results AllenNLP only logs."""
 
 
+OURS = ("elmo-plugin", "python -m elmo_plugin")
+"""The programs that always load this package."""
+
+
+def program() -> str:
+    """Return the program that this process runs, as its user types it: `elmo-plugin`, `allennlp` or any other."""
+    path = Path(*sys.argv[:1])
+    return f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name
+
+
 def is_command() -> bool:
-    """Return whether this process runs the command `allennlp`, rather than a program that imports this package."""
-    # The script `allennlp` imports `allennlp.__main__`, and so do the processes that it spawns for several devices.
-    # `python -m allennlp` runs it under another name, and the processes that it spawns only share its `sys.argv`.
-    is_module = any(Path(program).parts[-2:] == ("allennlp", "__main__.py") for program in sys.argv[:1])
-    return is_module or "allennlp.__main__" in sys.modules
+    """Return whether this process runs a command, rather than a program that imports this package.
+
+    The script `allennlp` imports `allennlp.__main__`, and so do the processes that it spawns for several devices. The
+    processes that `python -m allennlp` and ours spawn only share their `sys.argv`.
+    """
+    return program() in (*OURS, "python -m allennlp") or "allennlp.__main__" in sys.modules
 
 
 def other_plugins() -> set[str]:
-    """Return the plugins that this `allennlp` command also loads. Their output and their errors stay as they are."""
+    """Return the plugins that this command of AllenNLP's also loads. Their output and their errors stay as they are."""
     included = {value for option, value in pairwise(sys.argv) if option == "--include-package"}
     ours_and_allennlps = (__name__.partition(".")[0], *DEFAULT_PLUGINS)
     return {name for name in {*discover_plugins(), *included} if name.partition(".")[0] not in ours_and_allennlps}
@@ -81,10 +94,9 @@ def adapt_console() -> None:
         return
     # Deprecated since torch 2.4. The trainer uses it for every batch, also on a CPU, in the middle of the progress bar.
     warnings.filterwarnings("ignore", r"`torch\.cuda\.amp\.", FutureWarning, "allennlp")
-    prepare_logging = allennlp_logging.prepare_global_logging
 
-    def prepare_global_logging(*args: Any, **kwargs: Any) -> None:
-        prepare_logging(*args, **kwargs)
+    def prepare_global_logging(original: Any, *args: Any, **kwargs: Any) -> None:
+        original(*args, **kwargs)
         adapt()  # AllenNLP has just replaced the hook and the handlers
 
     def adapt() -> None:
@@ -95,19 +107,17 @@ def adapt_console() -> None:
                     handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name in LOGGED_RESULTS)
                     handler.setStream(sys.stderr)  # AllenNLP logs to standard output, where results belong
 
-    allennlp_logging.prepare_global_logging = prepare_global_logging
-    adapt()
-    show_usage_and_error = ArgumentParserWithDefaults.error
-
-    def error(parser: ArgumentParserWithDefaults, message: str) -> NoReturn:
+    def error(original: Any, parser: ArgumentParserWithDefaults, message: str) -> None:
         if "invalid choice: 'elmo'" in message:
             message = (
-                "the command 'elmo' was removed in AllenNLP 1.0; this one takes the same arguments: allennlp "
+                "the command 'elmo' was removed in AllenNLP 1.0; this one takes the same arguments: elmo-plugin "
                 "embed-corpus INPUT OUTPUT --all | --top | --average (add --format hdf5 unless OUTPUT ends in .hdf5)"
             )
-        show_usage_and_error(parser, message)
+        original(parser, message)
 
-    ArgumentParserWithDefaults.error = error  # type: ignore[method-assign, assignment]
+    replace_once(allennlp_logging, "prepare_global_logging", prepare_global_logging)
+    replace_once(ArgumentParserWithDefaults, "error", error)
+    adapt()
 
 
 def _install_hook() -> None:
@@ -131,7 +141,7 @@ def _install_hook() -> None:
             if match := re.search(pattern, message):
                 message = f"{message.splitlines()[0].rstrip('.')}; {match.expand(hint)}"
                 break
-        print(f"allennlp: {message}", file=sys.stderr)
+        print(f"{program()}: {message}", file=sys.stderr)
         # The causes say why a value fits no type of a `Union`.
         cause = error.__cause__ if message.startswith("Failed to construct argument") else None
         while cause is not None:

@@ -1,4 +1,4 @@
-"""The command `allennlp convert-elmo`: convert a biLM from one format to another."""
+"""The command `elmo-plugin convert-elmo`: convert a biLM from one format to another."""
 
 import argparse
 import shlex
@@ -13,7 +13,7 @@ from elmo_plugin.commands.endings import say_written
 from elmo_plugin.lstm import NUMBER_TYPES
 
 ABOUT = "Convert a biLM from one format to another."
-EXAMPLE = "allennlp convert-elmo runs/demo/model.tar.gz my_bilm"
+EXAMPLE = "elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm"
 MORE = """
 FROM may be in any format that elmo_plugin reads. TO is in one of these formats:
 
@@ -28,24 +28,24 @@ FROM may be in any format that elmo_plugin reads. TO is in one of these formats:
               config.json and a model card
 
 Write one file of half the size, for a config with bilm: 'my_bilm.safetensors':
-  allennlp convert-elmo runs/demo/model.tar.gz my_bilm.safetensors \\
+  elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm.safetensors \\
       --dtype float16
 
 Convert the current state of a run that is still training:
-  allennlp convert-elmo runs/demo so_far.safetensors --force
+  elmo-plugin convert-elmo runs/demo so_far.safetensors --force
 
 Convert a published model of ELMoForManyLangs to one file, and back:
-  allennlp convert-elmo 144.zip english.safetensors
-  allennlp convert-elmo english.safetensors 144 --to many-langs
+  elmo-plugin convert-elmo 144.zip english.safetensors
+  elmo-plugin convert-elmo english.safetensors 144 --to many-langs
 
 Publish a folder on the Hub, for configs with bilm: 'hf://USER/my_bilm':
-  allennlp convert-elmo runs/demo/model.tar.gz my_bilm --to hub \\
+  elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm --to hub \\
       --license cc-by-4.0
   hf upload USER/my_bilm my_bilm
 
 Add a warm initial state, computed on a text, for configs with
 initial_state: 'warm'. Other tools ignore it:
-  allennlp convert-elmo elmo_weights.hdf5 my_bilm --warm-on sentences.txt
+  elmo-plugin convert-elmo elmo_weights.hdf5 my_bilm --warm-on sentences.txt
 """
 
 
@@ -99,5 +99,5 @@ def run(args: argparse.Namespace) -> None:
     parts += [f"without its {part}" for part in left_out]
     if files:
         parts.append(f"in {', '.join(files)}")
-    then = f"allennlp embed-corpus sentences.txt vectors.hdf5 --bilm {shlex.quote(str(target))}"
+    then = f"elmo-plugin embed-corpus sentences.txt vectors.hdf5 --bilm {shlex.quote(str(target))}"
     say_written(target, "; ".join(parts), then)

@@ -1,4 +1,4 @@
-"""The command `allennlp embed-corpus`: embed a text and write the vectors to disk."""
+"""The command `elmo-plugin embed-corpus`: embed a text and write the vectors to disk."""
 
 import argparse
 import json
@@ -40,7 +40,7 @@ from elmo_plugin.embedding import (
 from elmo_plugin.text import TOKENS_PER_BATCH
 
 ABOUT = "Embed a text, one sentence per line, and write the vectors to disk."
-EXAMPLE = "allennlp embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny"
+EXAMPLE = "elmo-plugin embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny"
 MORE = """
 The ending of OUTPUT chooses the format:
 
@@ -60,15 +60,15 @@ With --pool they have no T. An empty line keeps its number: its T is 0, or with
 Use ids instead of line numbers, from a table whose columns are separated by
 tabs, or by commas if its name ends in .csv. A column is a number from 1 on, or
 a name in the first row:
-  allennlp embed-corpus reviews.csv vectors.npz --bilm english-tiny --pool \\
+  elmo-plugin embed-corpus reviews.csv vectors.npz --bilm english-tiny --pool \\
       --split spacy --id-column id --text-column review
 
 Read standard input, use a pair of bilm-tf files, and write 16-bit numbers:
-  zcat news.gz | allennlp embed-corpus - news.hdf5 --half \\
+  zcat news.gz | elmo-plugin embed-corpus - news.hdf5 --half \\
       --options-file options.json --weight-file weights.hdf5
 
 Use the mix that a tagger has learned, and write one vector per sentence:
-  allennlp embed-corpus sentences.txt vectors.npz --pool \\
+  elmo-plugin embed-corpus sentences.txt vectors.npz --pool \\
       --mix runs/demo/model.tar.gz
 
 Finished parts of the text are kept in OUTPUT.part. If a run is stopped, or the
@@ -83,7 +83,7 @@ spaces or be empty. With --split spacy the text need not be tokenized. With
 input of ELMoForManyLangs, and sentences end at empty lines.
 
 Use four processes, which share OUTPUT.part; the last one writes the output:
-  torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m allennlp \\
+  torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m elmo_plugin \\
       embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny
 """
 

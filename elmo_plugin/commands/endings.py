@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from elmo_plugin.commands.console import program
+
 
 def say_written(path: Path, what: str, then: str) -> None:
     """Say what the file or folder `path` holds and how large it is, and name the next command."""
@@ -18,4 +20,4 @@ def print_page(page: str, name: str) -> None:
     """Print a page. On a terminal, also say how to save it as the file `name`."""
     print(page, end="", flush=True)
     if sys.stdout.isatty():
-        print(f"next: allennlp {shlex.join(sys.argv[1:])} > {name}    # saves this page", file=sys.stderr)
+        print(f"next: {program()} {shlex.join(sys.argv[1:])} > {name}    # saves this page", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`allennlp evaluate` for models of this package: it takes any biLM with a softmax, and prints the metrics."""
+"""The command `evaluate` for models of this package: it takes any biLM with a softmax, and prints the metrics."""
 
 import inspect
 import json
@@ -22,7 +22,7 @@ OF_ARCHIVES = ("cmd_overrides", "weights_file", "predictions_output_file", "exte
 
 
 def adapt_evaluate() -> None:
-    """Adapt `allennlp evaluate`. Archives of models without components of this package are not changed."""
+    """Adapt AllenNLP's command `evaluate`. Archives of models without components of this package are not changed."""
     replace_once(evaluate, "evaluate_from_archive", _evaluate_from_archive)
 
 

@@ -1,4 +1,4 @@
-"""The command `allennlp minimal-pairs`: test a biLM's grammar by the probabilities that it gives to sentences."""
+"""The command `elmo-plugin minimal-pairs`: test a biLM's grammar by the probabilities that it gives to sentences."""
 
 import argparse
 from functools import partial
@@ -14,7 +14,7 @@ from elmo_plugin.embedding import find_device
 from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
 
 ABOUT = "Test a biLM's grammar on pairs of sentences."
-EXAMPLE = "allennlp minimal-pairs english-tiny blimp.jsonl"
+EXAMPLE = "elmo-plugin minimal-pairs english-tiny blimp.jsonl"
 MORE = """
 This prints a Markdown table: for each phenomenon, how often the biLM gives the
 grammatical sentence a higher probability than the ungrammatical one (BLiMP,
@@ -25,7 +25,7 @@ PAIRS has one JSON object per line, with raw text in `sentence_good` and
 `sentence_bad`, which spaCy's rules for English split into tokens.
 
 Read tokenized text, and take the phenomenon from another key:
-  allennlp minimal-pairs runs/bilm/model.tar.gz pairs.jsonl \\
+  elmo-plugin minimal-pairs runs/bilm/model.tar.gz pairs.jsonl \\
       --split space --by UID
 
 The biLM must have its softmax: a bundled name, a .safetensors file that

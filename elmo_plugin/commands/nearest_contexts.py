@@ -1,4 +1,4 @@
-"""The command `allennlp nearest-contexts`: find sentences that use a word in the way that a given sentence does."""
+"""The command `elmo-plugin nearest-contexts`: find sentences that use a word in the way that a given sentence does."""
 
 import argparse
 import shlex
@@ -24,7 +24,7 @@ from elmo_plugin.models import ColumnTagsReader
 from elmo_plugin.text import AsciiSpacesTokenizer
 
 ABOUT = "Find the tokens of a text whose contextual vectors are nearest to a word's."
-EXAMPLE = """allennlp nearest-contexts english-tiny novels.txt \\
+EXAMPLE = """elmo-plugin nearest-contexts english-tiny novels.txt \\
       --query "They went to the play ." --word play"""
 MORE = """
 Vectors are compared by cosine (Table 4 of the ELMo paper). This prints a
@@ -33,30 +33,30 @@ them the nearest words by the token layer, which ignores context. Each sentence
 appears once, with its nearest token. The query's own sentence is left out.
 
 List frequent words of the text, each with a sentence to search with:
-  allennlp nearest-contexts english-tiny novels.txt
+  elmo-plugin nearest-contexts english-tiny novels.txt
 
 Search for several words in one pass over the first 5000 lines of the text:
-  allennlp nearest-contexts english-tiny novels.txt --sentences 5000 \\
+  elmo-plugin nearest-contexts english-tiny novels.txt --sentences 5000 \\
       --query "They went to the play ." --word play \\
       --query "He sat on the bank of the river ." --word bank
 
 Search for the second occurrence of a word in the sentence:
-  allennlp nearest-contexts english-tiny novels.txt \\
+  elmo-plugin nearest-contexts english-tiny novels.txt \\
       --query "They play in a play ." --word play:2
 
 Find only sentences that contain the same word; the same sense comes first:
-  allennlp nearest-contexts english-tiny novels.txt --same-word \\
+  elmo-plugin nearest-contexts english-tiny novels.txt --same-word \\
       --query "He sat on the bank ." --word bank
 
 Draw up to 1000 uses of the word in two dimensions (the first two principal
 components), with the nearest ones numbered, in plots/contexts.html and an SVG
 file. It needs the extra `report`:
-  allennlp nearest-contexts english-tiny novels.txt --draw plots \\
+  elmo-plugin nearest-contexts english-tiny novels.txt --draw plots \\
       --query "He sat on the bank ." --word bank
 
 Colour the uses by their senses, which TEXT gives: one token and its sense (or
 O) per line, and a blank line after each sentence:
-  allennlp nearest-contexts english-tiny senses.txt --senses --draw plots \\
+  elmo-plugin nearest-contexts english-tiny senses.txt --senses --draw plots \\
       --query "He sat on the bank ." --word bank
 """
 MOST_USES = 1000

@@ -1,4 +1,4 @@
-"""The command `allennlp prepare-text`: raw text → one tokenized sentence per line."""
+"""The command `elmo-plugin prepare-text`: raw text → one tokenized sentence per line."""
 
 import argparse
 import gzip
@@ -20,7 +20,7 @@ from elmo_plugin.pretraining import find_shards
 from elmo_plugin.text import SentenceSplitter, TextFile, paragraphs
 
 ABOUT = "Write raw text as tokenized sentences, one per line, as training and embedding read them."
-EXAMPLE = "allennlp prepare-text 'novels/*.txt' text.txt.gz"
+EXAMPLE = "elmo-plugin prepare-text 'novels/*.txt' text.txt.gz"
 MORE = """
 Hard-wrapped lines are joined, and blank lines end a paragraph; a text without
 short lines has one paragraph per line. spaCy's rules for the language split
@@ -28,11 +28,11 @@ sentences and tokens; nothing is downloaded. Headers and licences inside a file
 are text like any other: remove them first.
 
 Shards to pretrain on, and a held-out part to measure perplexity on:
-  allennlp prepare-text 'novels/*.txt' corpus --shards 10 --heldout 2
+  elmo-plugin prepare-text 'novels/*.txt' corpus --shards 10 --heldout 2
   export LM_TRAIN='corpus/train-*' LM_HELDOUT=corpus/heldout.txt.gz
 
 Another language, by spaCy's code (xx for one that spaCy does not know):
-  allennlp prepare-text wiki.txt text.txt --language de
+  elmo-plugin prepare-text wiki.txt text.txt --language de
 """
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 HELDOUT = "heldout.txt.gz"
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> None:
         with atomic_file(args.output) as path, open_text(path, args.output.suffix) as file:
             n_sentences = sum(file.write(line) > 0 for line in lines)
         written = f"{n_sentences:,} sentences"
-        then = f"allennlp embed-corpus {args.output} vectors.hdf5 --bilm english-tiny"
+        then = f"elmo-plugin embed-corpus {args.output} vectors.hdf5 --bilm english-tiny"
     else:
         n_training, n_heldout = write_shards(lines, args.output, args.shards or 1, args.heldout or 0)
         written = f"{n_training:,} sentences to train on, {n_heldout:,} held out"

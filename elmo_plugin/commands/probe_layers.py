@@ -1,4 +1,4 @@
-"""The command `allennlp probe-layers`: measure what each layer of a biLM knows."""
+"""The command `elmo-plugin probe-layers`: measure what each layer of a biLM knows."""
 
 import argparse
 from pathlib import Path
@@ -19,27 +19,27 @@ from elmo_plugin.commands.endings import print_page
 from elmo_plugin.models import ColumnTagsReader
 
 ABOUT = "Measure how well each layer alone predicts tags or senses."
-EXAMPLE = "allennlp probe-layers english-tiny --tags train.conll dev.conll"
+EXAMPLE = "elmo-plugin probe-layers english-tiny --tags train.conll dev.conll"
 MORE = """
 This prints a Markdown table with the accuracy of each layer (Tables 5 and 6 of
 the ELMo paper). Its first row is a baseline that knows only the word: it
 predicts the word's most frequent tag or sense in training.
 
 Predict tags, with logistic regression over the vectors of a layer:
-  allennlp probe-layers english-tiny --control \\
+  elmo-plugin probe-layers english-tiny --control \\
       --tags train.conllu dev.conllu --conllu
 
 Predict senses, from files with one token and its sense (or O) per line. The
 prediction is the sense whose average training vector is nearest by cosine. A
 word that training lacks gets the most frequent sense of all words:
-  allennlp probe-layers english-tiny --senses train.txt dev.txt
+  elmo-plugin probe-layers english-tiny --senses train.txt dev.txt
 
 Predict pseudowords, for a text without annotated senses. Pairs of words that
 are about equally frequent (50 to 500 times in the text) become one token, such
 as door-banana, and the layer must tell which of the two words it was. One
 sentence in five is for evaluation. This is easier than real senses, because two
 random words have less in common and often differ in part of speech:
-  allennlp probe-layers english-tiny --pseudowords novels.txt --control
+  elmo-plugin probe-layers english-tiny --pseudowords novels.txt --control
 
 --control adds a column for a biLM of the same sizes with random weights. It
 shows what can be predicted from spelling and from random functions of the

@@ -1,4 +1,4 @@
-"""The command `allennlp report-elmo`: write a report about finished runs."""
+"""The command `elmo-plugin report-elmo`: write a report about finished runs."""
 
 import argparse
 import shlex
@@ -11,15 +11,15 @@ from elmo_plugin.commands.arguments import add_command
 from elmo_plugin.commands.endings import say_written
 
 ABOUT = "Write a report with tables and figures about finished runs."
-EXAMPLE = "allennlp report-elmo runs --output report"
+EXAMPLE = "elmo-plugin report-elmo runs --output report"
 MORE = """
-This reads all runs of `allennlp train` below the folder `runs`, and writes
+This reads all runs of `elmo-plugin train` below the folder `runs`, and writes
 
   report/report.html  the whole report in one file
   report/report.md    the report in Markdown, with its figures in SVG files
 
 Report on two runs only:
-  allennlp report-elmo runs/demo runs/bilm --output report
+  elmo-plugin report-elmo runs/demo runs/bilm --output report
 
 The report shows the scores by task and variant, as the mean ± the standard
 deviation over seeds; the score by the size of the training data; the weights
@@ -37,7 +37,7 @@ Missing values come from the config and from the names of folders. In a folder
 TASK/VARIANT-SEED, SEED must be the config's seed. Otherwise the folder of the
 training data names the task, and the folder of the run names the variant.
 --names says how the folders of your own are named; for runs/elmo/ner_seed1:
-  allennlp report-elmo runs --names VARIANT/TASK_seedSEED --output report
+  elmo-plugin report-elmo runs --names VARIANT/TASK_seedSEED --output report
 
 Layer weights and confusion matrices are computed from the weights of a run,
 best.th or model.tar.gz: its classifier labels the validation data again. If a
@@ -60,7 +60,7 @@ class ReportElmo(Subcommand):
             metavar="RUN",
             type=Path,
             nargs="+",
-            help="a folder that `allennlp train` wrote, or a folder of such folders",
+            help="a folder that `elmo-plugin train` wrote, or a folder of such folders",
         )
         subparser.add_argument("--output", metavar="FOLDER", type=Path, required=True, help="the folder to write to")
         subparser.add_argument(

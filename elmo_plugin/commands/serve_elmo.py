@@ -1,4 +1,4 @@
-"""The command `allennlp serve-elmo`: a JSON API and a web page for a trained model or a biLM."""
+"""The command `elmo-plugin serve-elmo`: a JSON API and a web page for a trained model or a biLM."""
 
 import argparse
 from functools import partial
@@ -9,17 +9,17 @@ from allennlp.common.checks import ConfigurationError
 from elmo_plugin.commands.arguments import add_command, add_device, whole_number
 
 ABOUT = "Serve a tagger, a classifier or a biLM: a web page and a JSON API."
-EXAMPLE = "allennlp serve-elmo runs/tagger/model.tar.gz"
+EXAMPLE = "elmo-plugin serve-elmo runs/tagger/model.tar.gz"
 MORE = """
 The page shows the tags or labels of a sentence, or how probable a biLM finds
 each word from the left and from the right. The API does the same for many
 sentences, and also returns vectors. /docs describes it.
 
 Serve a biLM at another port:
-  allennlp serve-elmo english-tiny --port 8080
+  elmo-plugin serve-elmo english-tiny --port 8080
 
 Serve other machines, under a name and with other limits:
-  allennlp serve-elmo runs/tagger/model.tar.gz --host 0.0.0.0 \\
+  elmo-plugin serve-elmo runs/tagger/model.tar.gz --host 0.0.0.0 \\
       --allow-host elmo.example.org --limit seconds=10 --limit words=1000
 
 The limits are the bytes, sentences, words and seconds of a request; the words

@@ -1,4 +1,4 @@
-"""`allennlp train` for configs with components of this package: how a run stops, continues and ends."""
+"""The command `train` for configs with components of this package: how a run stops, continues and ends."""
 
 import functools
 import inspect
@@ -20,7 +20,7 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from tqdm import tqdm
 
 from elmo_plugin.commands.arguments import refuse_folder
-from elmo_plugin.commands.console import is_command
+from elmo_plugin.commands.console import is_command, program
 from elmo_plugin.commands.endings import say_written
 from elmo_plugin.common import Stopped, names_our_components, on_stop_signal
 from elmo_plugin.compat import replace_once
@@ -31,7 +31,7 @@ STOPS = {code: number for number in (SIGINT, SIGTERM) for code in (-number, 128 
 
 
 def adapt_train() -> None:
-    """Adapt `allennlp train`. Runs of configs without components of this package are not changed."""
+    """Adapt AllenNLP's command `train`. Runs of configs without components of this package are not changed."""
     replace_once(train, "train_model", _train_model)
     replace_once(train, "train_model_from_file", _train_model_from_file)
 
@@ -40,9 +40,11 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Train, and print in one line how to continue if the run is stopped or one of its processes dies."""
     given = inspect.signature(original).bind(*args, **kwargs).arguments
     params, folder = given["params"], given["serialization_dir"]
-    train_now = functools.partial(original, *args, **kwargs)
     if not names_our_components(params.params):
-        return train_now()
+        return original(**given)
+    # Each process of a distributed run imports anew what the config needs.
+    given["include_package"] = ["elmo_plugin", *(given.get("include_package") or [])]
+    train_now = functools.partial(original, **given)
     if _resumes_exactly(params):
         config = Path(folder, CONFIG_NAME)
         if given.get("recover") and config.is_file():
@@ -90,12 +92,12 @@ def _train_with_exact_resume(train_now: Any, folder: Union[str, PathLike[str]], 
             received.append(STOPS[error.exit_code])
         elif not received:
             memory = "; the system may have run out of memory" if error.signal_name == "SIGKILL" else ""
-            sys.exit(f"allennlp train: {error.msg}{memory}; {_advice(folder)}")
+            sys.exit(f"train: {error.msg}{memory}; {_advice(folder)}")
     _stop(received[0], folder)
 
 
 def _stop(number: int, folder: Union[str, PathLike[str]]) -> NoReturn:
-    tqdm.write(f"allennlp train: stopped by {Signals(number).name}; {_advice(folder)}", file=sys.stderr)
+    tqdm.write(f"train: stopped by {Signals(number).name}; {_advice(folder)}", file=sys.stderr)
     raise Stopped(number)
 
 
@@ -106,7 +108,7 @@ def _advice(folder: Union[str, PathLike[str]]) -> str:
     how = f"{option}=True"
     if sys.argv[1:2] == ["train"]:
         others = [each for each in sys.argv[1:] if each not in ("-r", "--recover", "-f", "--force")]
-        how = shlex.join(["allennlp", *others, f"--{option}"])
+        how = f"{program()} {shlex.join([*others, f'--{option}'])}"
     return f"{'continue' if is_saved else 'there is no checkpoint yet, start again'} with: {how}"
 
 
@@ -141,8 +143,8 @@ def say_trained(folder: Path) -> None:
     print(json.dumps(shown, indent=2), flush=True)
     archive = folder / "model.tar.gz"
     name = shlex.quote(str(archive))
-    then = f"allennlp evaluate {name} FILE"
+    then = f"elmo-plugin evaluate {name} FILE"
     model = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model"].get("type")
     if model in ("elmo_tagger", "elmo_classifier"):
-        then = f"""echo '{{"sentence": "One sentence."}}' | allennlp predict {name} -"""
+        then = f"""echo '{{"sentence": "One sentence."}}' | elmo-plugin predict {name} -"""
     say_written(archive, "the trained model", then)

@@ -73,12 +73,13 @@ def include_without_extras() -> None:
     """Let `--include-package elmo_plugin` work if an extra, such as flair or matplotlib, is not installed.
 
     Symptom: `ModuleNotFoundError` for a package that the run does not need. Cause: AllenNLP imports every module of an
-    included package, but `import elmo_plugin` alone registers everything.
+    included package, but `import elmo_plugin` alone registers everything. The call that includes it for the first time
+    is AllenNLP's own, which then calls this one for each package inside.
     Guard: other packages are imported as before.
     """
 
     def include(original: Function, package_name: str, *args: Any, **kwargs: Any) -> None:
-        if package_name != PACKAGE:
+        if package_name.partition(".")[0] != PACKAGE:
             original(package_name, *args, **kwargs)
 
     replace_once(util, "import_module_and_submodules", include)

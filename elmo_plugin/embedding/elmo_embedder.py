@@ -90,7 +90,7 @@ class ElmoEmbedder:
         forget_sentences: bool = False,
         use_sentence_keys: bool = False,
     ) -> None:
-        """Embed a text and write hdf5, as `allennlp embed-corpus` does: one sentence per line of tokens and spaces.
+        """Embed a text and write hdf5, as `elmo-plugin embed-corpus` does: one sentence per line of tokens and spaces.
 
         # Parameters
 

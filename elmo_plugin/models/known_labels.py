@@ -72,12 +72,12 @@ class KnownLabels:
         if training and torch.is_grad_enabled():
             raise ConfigurationError(
                 f"training data: expected labels among the {self.size} of the model (namespace {self.namespace!r}), "
-                f"got others ({unseen.unique().tolist()}); `allennlp check-data` lists the labels of a config's data"
+                f"got others ({unseen.unique().tolist()}); `elmo-plugin check-data` lists the labels of a config's data"
             )
         self._has_warned = True
         logger.warning(
             "The data have labels that training has not seen (namespace %r). They count as errors of the model; "
-            "`allennlp check-data` lists them",
+            "`elmo-plugin check-data` lists them",
             self.namespace,
         )
 

@@ -208,7 +208,7 @@ class AtomicCheckpointer(Checkpointer):
 
 @TrainerCallback.register("exact_resume")
 class ExactResume(TrainerCallback):
-    """Makes `allennlp train --recover` end with the weights and metrics of a run that was never stopped.
+    """Makes `elmo-plugin train --recover` end with the weights and metrics of a run that was never stopped.
 
     For each process, a checkpoint then contains the position of the data loader, the states of the random number
     generators, the state that the model carries from batch to batch, and the loss of the epoch so far, which AllenNLP's

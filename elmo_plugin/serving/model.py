@@ -112,7 +112,7 @@ def load_served(
     Raises `ConfigurationError` for files that cannot be read and for models of another kind.
     """
     path = Path(model)
-    in_run = path.name == "model.tar.gz"  # `allennlp train` gives each archive this name, in a folder of its own
+    in_run = path.name == "model.tar.gz"  # `elmo-plugin train` gives each archive this name, in a folder of its own
     name = path.parent.name if in_run and path.parent.name else path.name
     device = find_device(cuda_device)
     tokenizer: Tokenizer = SpacyBlankTokenizer(language)

@@ -29,7 +29,7 @@ class LineReader:
         except ValueError as error:
             example = json.dumps({"sentence": line.strip()[:60]}, ensure_ascii=False)
             expected = f"expected one JSON object per line, such as {example}"
-            # `allennlp predict` skips blank lines
+            # `elmo-plugin predict` skips blank lines
             where = f"input line {self._count} (not counting blank lines)"
             raise ConfigurationError(f"{where}: {expected}, got {line[:200]!r}: {error}") from error
 

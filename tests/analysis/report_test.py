@@ -73,7 +73,7 @@ def page(report: Report) -> str:
 
 def test_the_head_names_date_commit_and_command(page: str, grid: Path) -> None:
     assert re.search(
-        r"runs: 14, the newest from \d{4}-\d\d-\d\d, .*1a2b3c4.*allennlp report-elmo", page.splitlines()[2]
+        r"runs: 14, the newest from \d{4}-\d\d-\d\d, .*1a2b3c4.*elmo-plugin report-elmo", page.splitlines()[2]
     )
 
 

@@ -130,8 +130,8 @@ def test_a_softmax_and_a_vocabulary_stay_when_a_warm_state_is_added(tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "arguments", "fact"),
     [
-        ("to", {"to": "allennlp"}, "allennlp train"),
-        ("model.tar.gz", {}, "allennlp train"),
+        ("to", {"to": "allennlp"}, "elmo-plugin train"),
+        ("model.tar.gz", {}, "elmo-plugin train"),
         ("to", {"to": "onnx"}, "native, bilm-tf, many-langs, hub, got 'onnx'"),
         ("to", {"to": "native"}, r"to'.*\.safetensors"),
         ("to.hdf5", {}, "to.hdf5'.* folder for the files of bilm-tf"),

@@ -15,8 +15,8 @@ COMMANDS = [
 
 
 def parser_of(name: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    """Return the parser of `allennlp` with this command alone, and that of the command."""
-    parser = ArgumentParserWithDefaults(prog="allennlp")
+    """Return the parser of `elmo-plugin` with this command alone, and that of the command."""
+    parser = ArgumentParserWithDefaults(prog="elmo-plugin")
     return parser, Subcommand.by_name(name)().add_subparser(parser.add_subparsers())  # type: ignore[call-arg]
 
 

@@ -1,4 +1,4 @@
-"""What the command `allennlp` prints: warnings, results, one line for an error, and its last lines."""
+"""What the command line prints: warnings, results, one line for an error, and its last lines."""
 
 import json
 import logging
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from allennlp.commands import ArgumentParserWithDefaults
-from allennlp.common import Params
+from allennlp.commands import ArgumentParserWithDefaults, main
+from allennlp.common import Params, util
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 
@@ -133,7 +133,7 @@ def test_the_retired_command_names_its_successor(capsys: pytest.CaptureFixture[s
     console.adapt_console()
     with pytest.raises(SystemExit) as ended:
         allennlp("elmo", "sentences.txt", "vectors.hdf5", "--all")
-    assert ended.value.code == 2 and "allennlp embed-corpus INPUT OUTPUT" in capsys.readouterr().err
+    assert ended.value.code == 2 and "elmo-plugin embed-corpus INPUT OUTPUT" in capsys.readouterr().err
 
 
 def test_debugging_shows_the_traceback_of_our_own_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_train_ends_with_its_best_metrics_and_what_to_do_next(
     written, following = printed.err.splitlines()[-2:]
     size = (tmp_path / "run" / "model.tar.gz").stat().st_size
     assert written.startswith(f"{tmp_path}/run/model.tar.gz: ") and f"{size / 1000:.1f}kB" in written
-    assert f"allennlp predict {tmp_path}/run/model.tar.gz" in following
+    assert f"elmo-plugin predict {tmp_path}/run/model.tar.gz" in following
     with pytest.raises(ConfigurationError, match="expected a config, got a folder"):
         allennlp("train", tmp_path / "run", "-s", tmp_path / "again")
 
@@ -223,27 +223,74 @@ def test_training_without_validation_ends_with_its_training_metrics(
     commands.train.say_trained(tmp_path)
     printed = capsys.readouterr()
     assert json.loads(printed.out) == {"training_loss": 0.5}
-    assert "allennlp evaluate" in printed.err.splitlines()[-1]
+    assert "elmo-plugin evaluate" in printed.err.splitlines()[-1]
 
 
 def test_on_a_terminal_a_page_says_how_to_save_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["allennlp", "probe-layers", "two words"])
+    monkeypatch.setattr(sys, "argv", ["/bin/elmo-plugin", "probe-layers", "two words"])
     for is_terminal in (False, True):
         monkeypatch.setattr(sys.stdout, "isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
         endings.print_page("# Page\n", "page.md")
         printed = capsys.readouterr()
         assert printed.out == "# Page\n"
-        assert ("allennlp probe-layers 'two words' > page.md" in printed.err) == is_terminal
+        assert ("elmo-plugin probe-layers 'two words' > page.md" in printed.err) == is_terminal
 
 
 @pytest.mark.slow
-def test_allennlp_train_as_users_type_it_prints_no_info(config: Path, tmp_path: Path) -> None:
-    (tmp_path / ".allennlp_plugins").write_text("elmo_plugin\n")
-    command = [sys.executable, "-m", "allennlp", "train", "config.json", "-s", "run"]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [
+        ("elmo_plugin", ["-o", '{"distributed": {"cuda_devices": [-1, -1]}}']),
+        ("allennlp", ["--include-package", "elmo_plugin"]),
+    ],
+)
+def test_a_config_is_trained_in_a_folder_without_a_list_of_plugins(
+    program: str, options: list[str], config: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", program, "train", "config.json", "-s", "run", *options]
+    environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     assert json.loads(result.stdout).keys() >= {"best_epoch", "best_validation_loss"}
-    noise = [line for line in result.stderr.splitlines() if " - INFO - " in line]
-    assert not [line for line in noise if "allennlp_models" not in line]  # which is imported before this package
-    assert (tmp_path / "run" / "out.log").read_text().count(" - INFO - ") > 100
+    assert "| elmo-plugin predict run" in result.stderr.splitlines()[-1]
+    messages = [line for line in result.stderr.splitlines() if line.startswith("20") and " - INFO - " in line]
+    assert not [line for line in messages if "allennlp_models" not in line]  # which is imported before this package
+    assert (tmp_path / "run" / "out.log").read_text().count(" - INFO - ") > 10
+
+
+def test_each_process_of_a_distributed_run_includes_this_package(config: Path, tmp_path: Path) -> None:
+    given: dict[str, object] = {}
+
+    def train_model(params: Params, serialization_dir: str, include_package: object = None) -> None:
+        given["include_package"] = include_package
+
+    commands.train._train_model(train_model, Params.from_file(config), str(tmp_path), ["mine"])
+    assert given == {"include_package": ["elmo_plugin", "mine"]}
+
+
+def test_to_include_this_package_imports_none_of_its_modules_that_need_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = []
+    monkeypatch.setattr("importlib.import_module", lambda name: imported.append(name) or sys.modules[name])
+    allennlps_own = util.import_module_and_submodules.__wrapped__  # which includes the package for the first time
+    allennlps_own("elmo_plugin")
+    assert imported == ["elmo_plugin"]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/bin/elmo-plugin", "elmo-plugin"),
+        ("elmo_plugin/__main__.py", "python -m elmo_plugin"),
+        ("/allennlp", "allennlp"),
+    ],
+)
+def test_usage_names_the_program_that_was_called(
+    path: str, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [path, "embed-corpus"])
+    monkeypatch.setattr("allennlp.commands.import_plugins", lambda: None)
+    with pytest.raises(SystemExit):
+        main(prog=console.program())
+    assert f"usage: {name} embed-corpus INPUT" in capsys.readouterr().err
+    assert console.is_command() == (name != "allennlp")  # its script imports `allennlp.__main__`

@@ -88,7 +88,7 @@ def test_wrong_arguments_are_one_line_and_exit_code_one(bilm: BiLM, tmp_path: Pa
         (["--dtype", "float16"], "'dtype'"),
         (["--to", "native"], "safetensors"),
         (["--to", "many-langs", "--warm-on", "text"], "'warm_on'"),
-        (["--to", "allennlp"], "allennlp train"),
+        (["--to", "allennlp"], "elmo-plugin train"),
         (["--to", "onnx"], "'onnx'"),
     ):
         with pytest.raises(SystemExit, match=f"^convert-elmo: .*{fact}"):

@@ -1,4 +1,4 @@
-"""`allennlp prepare-text`: raw text to tokenized sentences."""
+"""`elmo-plugin prepare-text`: raw text to tokenized sentences."""
 
 import gzip
 from pathlib import Path

@@ -126,7 +126,7 @@ def test_an_unfinished_run_is_named_as_such(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("allennlp.training.GradientDescentTrainer._train_epoch", Mock(side_effect=KeyboardInterrupt))
         train(config, tmp_path / "run")
-    message = rf"the run in '{tmp_path}/run' is unfinished.*allennlp train .*config.json -s {tmp_path}/run --recover"
+    message = rf"the run in '{tmp_path}/run' is unfinished.*elmo-plugin train .*config.json -s {tmp_path}/run --recover"
     for source in ("run/model.tar.gz", "run"):
         with pytest.raises(ConfigurationError, match=message):
             allennlp("evaluate", tmp_path / source, tmp_path / "heldout.txt")
