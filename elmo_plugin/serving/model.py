@@ -193,7 +193,7 @@ def _predictor(archive: Archive, name: str, predictor: Optional[str], language: 
 class _Job(NamedTuple):
     task: Task
     items: Sequence[Any]
-    answers: "asyncio.Future[list[Any]]"
+    answers: asyncio.Future[list[Any]]
 
 
 class ModelThread:
