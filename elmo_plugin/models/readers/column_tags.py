@@ -227,7 +227,8 @@ class ColumnTagsReader(DatasetReader):
             blocks = (line for block in self._blocks(file_path) for line in block)
             row = next((line for line in blocks if not line.text.startswith("#")), lines[-1])
         for index, (_, text, columns) in enumerate(lines):
-            is_row = len(columns) == len(row.columns) and "=" not in columns and "=" not in columns[self._tag_column]
+            tag = "".join(columns[self._tag_column :][:1])  # empty if there is no such column
+            is_row = len(columns) == len(row.columns) and "=" not in columns and "=" not in tag
             if is_row or not text.startswith("#"):
                 return lines[index:]
         return []

@@ -118,6 +118,7 @@ INDEXED = "1 EU NNP B-ORG\n2 rejects VBZ O\n3 Germany NNP B-LOC\n\n"
         ("\na b X\n\nc X\n", {}, 4, ["3 columns", "line 2", "2 columns ('c', 'X')"]),
         ("a X\nb c X\n", {}, 2, ["2 columns", "line 1", "3 columns ('b', 'c', 'X')"]),
         ("a b X\n#c X\n", {}, 2, ["3 columns", "2 columns ('#c', 'X')"]),
+        ("# a\n", {"tag_column": 3}, 1, ["'tag_column' 3", "('#', 'a')"]),
         ("a b X\n", {"tag_column": 3}, 1, ["'token_column' 0", "'tag_column' 3", "('a', 'b', 'X')"]),
         ("1 a X\n\n2 b\n", {"token_column": 1, "tag_column": 2}, 3, ["'tag_column' 2", "('2', 'b')"]),
         ("a X\n", TAB, 1, ["'tag_column' -1", r"'\t'", "('a X')", "if ' ' separates the columns, set 'delimiter'"]),
