@@ -1,6 +1,7 @@
 """A griffe extension that turns docstrings in AllenNLP's style into NumPy's, which mkdocstrings reads."""
 
 import re
+import textwrap
 from typing import Any
 
 import griffe
@@ -46,5 +47,6 @@ def fence_examples(docstring: str) -> str:
     """Put each paragraph that begins with `>>>` into a fenced block."""
     paragraphs = docstring.split("\n\n")
     return "\n\n".join(
-        f"```pycon\n{paragraph}\n```" if paragraph.lstrip().startswith(">>>") else paragraph for paragraph in paragraphs
+        f"```pycon\n{textwrap.dedent(paragraph)}\n```" if paragraph.lstrip().startswith(">>>") else paragraph
+        for paragraph in paragraphs
     )

@@ -115,8 +115,9 @@ def parameters_of(documented: Any) -> dict[str, str]:
 
 
 def summary_of(cls: type) -> str:
-    """Return a class's docstring without its parameters."""
-    return fence_examples((inspect.getdoc(cls) or "").split("# Parameters")[0].strip())
+    """Return a class's docstring without its parameters. Long lines of a config wrap, by the style of `.config`."""
+    summary = (inspect.getdoc(cls) or "").split("# Parameters")[0].strip()
+    return fence_examples(summary).replace("```jsonnet", "``` { .jsonnet .config }")
 
 
 def _component_page(registries: list[str]) -> Iterator[str]:

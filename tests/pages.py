@@ -86,7 +86,8 @@ def run_command(command: str) -> None:
             sys.argv = before
     elif words:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        subprocess.run(["bash", "-ec", command], check=True, env={**os.environ, "PATH": path})
+        script = f'elmo-plugin() {{ "{sys.executable}" -m elmo_plugin "$@"; }}\n{command}'
+        subprocess.run(["bash", "-ec", script], check=True, env={**os.environ, "PATH": path})
 
 
 def _assignments(words: list[str]) -> Iterator[str]:
