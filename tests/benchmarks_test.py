@@ -1,6 +1,5 @@
 """Each benchmark at a toy size and in this process: it runs and prints whole tables. Times are not checked."""
 
-import os
 import pickle
 import sys
 from importlib.util import find_spec
@@ -11,17 +10,15 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import embed, growth, load, long, memory, systems, table
+from benchmarks import embed, growth, load, long, systems
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.agreement import Disagreement, check, token_mask
 from benchmarks.bilms import options_of, write_random_weights
 from benchmarks.calls import count_calls
-from benchmarks.growth import Curve
 from benchmarks.memory import Peak
 from benchmarks.products import FLOAT32_MM, BareProducts, shapes_of
-from benchmarks.systems import OURS
-from benchmarks.text import Batching, first_tokens, made_up, one_of_length, read_text, spread, with_word_types
-from benchmarks.timing import Call, Times, interleave
+from benchmarks.text import Batching, made_up
+from benchmarks.timing import Times
 from elmo_plugin.elmo import ElmoTokenEmbedder
 from elmo_plugin.text import batch_to_ids
 
@@ -62,9 +59,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
 
-def run(*arguments: str, tokens: int = 120) -> int:
+def run(benchmark: str, *arguments: str) -> int:
     """Run the command at the size for tests."""
-    return main([*arguments, "--size", "toy", "--tokens", str(tokens), "--repeats", "1"])
+    return main([benchmark, *arguments, "--size", "toy", "--tokens", "120", "--repeats", "1"])
 
 
 def tables(markdown: str) -> list[list[list[str]]]:
@@ -88,14 +85,6 @@ def test_a_benchmark_prints_whole_tables_with_a_row_for_each_system(
         assert {len(row) for row in [header, rule, *rows]} == {len(header)}
         assert names <= {row[0] for row in rows}
         assert all(row[1] for row in rows)
-    if benchmark == "growth":
-        assert "No plot: matplotlib is not installed" in printed
-
-
-def test_the_head_names_the_machine_the_versions_and_the_text() -> None:
-    head = "\n".join(table.head("toy", options_of("toy").lstm, CPU, "made up"))
-    for part in (table.processor(CPU), table.commit(), torch.__version__, "AllenNLP 2.10.1", "cores: ", "made up"):
-        assert part in head
 
 
 def test_different_vectors_are_not_timed_and_exit_with_1(
@@ -120,81 +109,8 @@ def test_the_cosine_of_the_worst_layer_decides_on_bfloat16() -> None:
         check("x", "bfloat16", found, wanted, mask)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "allowed"),
-    [
-        (["embedding"], "embed, layers, tagger, pretrain, long, growth, same"),
-        (["--size", "large"], "small, original"),
-        (["--tokens", "0"], "1 or more"),
-    ],
-)
-def test_a_wrong_argument_is_rejected(arguments: list[str], allowed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(arguments)
-    error = capsys.readouterr().err
-    assert allowed in error and repr(arguments[-1]) in error
-
-
-def test_a_missing_text_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("embed", "--text", "nowhere.txt") == 2
-    assert "nowhere.txt" in capsys.readouterr().err
-
-
-def test_systems_take_turns_and_are_prepared_before_each() -> None:
-    log: list[str] = []
-    calls = [Call(name, lambda name=name: log.append(name), lambda name=name: log.append(f"{name}?")) for name in "AB"]
-    times = interleave(calls, 2, CPU)
-    assert log == ["A?", "A", "B?", "B"] * 3  # the first round is not counted
-    assert [len(times[name].seconds) for name in "AB"] == [2, 2]
-
-
 def test_a_ratio_is_the_median_of_the_ratios_within_the_rounds() -> None:
     assert Times([1.0, 2.0, 100.0]).times_faster_than(Times([3.0, 6.0, 100.0])) == 3.0
-    assert table.time_cells(Times([1.0, 2.0, 3.0]), Times([2.0, 4.0, 6.0])) == ["2.00 s", "1.00 s–3.00 s", "2.00 ×"]
-    assert list(map(table.duration, (0.0123, 2.5, 321.0))) == ["12.3 ms", "2.50 s", "321 s"]
-
-
-def test_made_up_text_has_the_distributions_of_english() -> None:
-    sentences = made_up(20_000)
-    lengths = sorted(map(len, sentences))
-    words = [word for sentence in sentences for word in sentence]
-    assert len(words) == 20_000
-    assert 12 <= lengths[len(lengths) // 2] <= 16
-    assert lengths[-1] > 3 * lengths[len(lengths) // 2]
-    assert 3000 <= len(set(words)) <= 6000
-    assert made_up(100) == made_up(100)
-
-
-def test_parts_of_a_text() -> None:
-    assert first_tokens(SENTENCES, 3) == SENTENCES[:2]
-    assert first_tokens(SENTENCES, 1000) == SENTENCES
-    assert spread(SENTENCES, 2) == [SENTENCES[0], SENTENCES[2]]
-    assert one_of_length(SENTENCES, 3) == SENTENCES[2]
-    assert one_of_length(SENTENCES, 5) == ["f"] * 5
-    few = with_word_types(SENTENCES, 2)
-    assert list(map(len, few)) == list(map(len, SENTENCES))
-    assert {word for sentence in few for word in sentence} == {"a", "b"}
-    assert len({word for sentence in with_word_types(SENTENCES, 14) for word in sentence}) == 14
-
-
-def test_a_text_file_is_read_line_by_line(tmp_path: Path) -> None:
-    (tmp_path / "some.txt").write_text("One sentence .\n\nAnother .\n", encoding="utf-8")
-    text = read_text(str(tmp_path / "*.txt"), 0)
-    assert text.sentences == [["One", "sentence", "."], ["Another", "."]]
-    assert str(tmp_path) not in text.origin
-
-
-def test_batches_have_every_sentence_once_within_their_limit() -> None:
-    by_tokens = list(Batching(12, "tokens").split(SENTENCES))
-    assert by_tokens == [[["c"], ["a", "b"]], [["a", "d", "e"]], [["f"] * 9]]
-    assert list(map(len, Batching(3, "sentences").split(SENTENCES))) == [3, 1]
-
-
-def test_a_word_is_computed_in_the_first_batch_that_has_it() -> None:
-    first, second = shapes_of([SENTENCES[:2], SENTENCES[2:]])
-    assert (first.words, second.words) == (5, 3)  # with the two boundaries
-    assert first.lengths == [4, 3]
-    assert first.active == [2, 2, 2, 1]
 
 
 def test_the_limit_has_exactly_the_products_of_the_biLM() -> None:
@@ -223,45 +139,6 @@ def test_every_system_computes_the_same_vectors_and_can_be_sent_to_another_proce
     assert float(answers[0].abs().max()) > 0.2
 
 
-class Fake:
-    """A system whose model takes 64 MiB, and which allocates and frees 48 MiB more per batch."""
-
-    def load(self, files: Path, device: torch.device) -> "Fake":
-        self.model = torch.ones(64 * memory.MIB, dtype=torch.uint8)
-        return self
-
-    def embed(self, ids: Tensor) -> None:
-        torch.ones(48 * memory.MIB, dtype=torch.uint8)
-
-
-@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="the kernel cannot reset the peak")
-def test_the_peak_counts_the_model_and_freed_memory() -> None:
-    peak = memory.peak_of(Fake(), Path(), CPU, [SENTENCES, SENTENCES])  # type: ignore[arg-type]
-    assert 44 < peak.beside_model < 80
-    assert 108 < peak.with_model < 144
-
-
-def test_the_peak_is_measured_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert memory.in_new_process(os.getpid) != os.getpid()
-    called: list[object] = []
-    monkeypatch.setattr(memory, "in_new_process", lambda *call: called.append(call))
-    memory.peak_of(OURS, Path("files"), CPU, [SENTENCES])
-    assert called == [(memory.measure_peak, OURS, Path("files"), CPU, [SENTENCES])]
-
-
-def test_the_slope_is_1_for_proportional_and_0_for_constant_costs() -> None:
-    curves = [Curve("us", "time", "tokens", (10, 20, 40), costs) for costs in ((1.0, 2.0, 4.0), (3.0, 3.0, 3.0))]
-    assert [curve.slope for curve in curves] == pytest.approx([1.0, 0.0])
-
-
-def test_growth_embeds_every_batch_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    embedded: list[int] = []
-    monkeypatch.setattr(systems.OurEmbedder, "embed", lambda self, ids: embedded.append(len(ids)))
-    assert run("growth") == 0
-    batches = list(Batching(2, "sentences").split(made_up(120)))
-    assert sum(embedded) == 2 * sum(map(len, batches + batches[::-2]))  # the first round is not counted
-
-
 @pytest.mark.slow
 def test_every_token_of_a_long_run_comes_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = tmp_path / "text.txt"
@@ -270,7 +147,6 @@ def test_every_token_of_a_long_run_comes_out(tmp_path: Path, capsys: pytest.Capt
     ((_, _, *rows),) = tables(capsys.readouterr().out)
     assert [row[0] for row in rows] == ["embed", "pretrain", "words"]
     assert all(row[2] == row[3] != "0" for row in rows)
-    assert load.main(["embed", "--text", str(tmp_path / "nowhere")]) == 2
 
 
 def test_a_frozen_bilm_takes_few_calls_and_few_frames() -> None:

@@ -1,19 +1,20 @@
-"""Every key of every registered component with wrong types, null, empty values and numbers out of range.
+"""Every key of every registered component with values of wrong types.
 
-Components and keys come from AllenNLP's registries and the signatures of constructors, so that a test fails for a new
-one that is not described here. Each component is built and used once with the values in `MEANINGS`. Any other value
-must raise a `ConfigurationError` that names the key, or the value if it names a file or a class.
+Components, keys and types come from AllenNLP's registries and the signatures of constructors, so that a test fails for
+a new component that is not described here. A value of a type that the key does not have must raise a
+`ConfigurationError` that names the key, or the value if it names a file or a class. No value may raise anything else
+when the component is built and used once.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from types import MappingProxyType, NoneType
+from typing import Any, NamedTuple, Union, get_args, get_origin
 
 import pytest
 import torch
-from allennlp.common import Params, Registrable
+from allennlp.common import Lazy, Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.from_params import infer_params
 from allennlp.data import DatasetReader, Token, TokenIndexer, Vocabulary
@@ -29,64 +30,12 @@ from elmo_plugin.pretraining.vocabulary import vocabulary_of
 from tests.oracles import options, write_files
 from tests.task_oracles import small_bilm
 
-VALUES: list[Any] = [
-    *(None, "", [], {}, "0.5", "text", True, 0, 1, -1, 2, 1.5, 1e30, 10**30, float("nan")),
-    *([1], ["text"], [[]], {"a": 1}),
-]
-MEANINGS: dict[str, list[Any]] = {
-    key: values
-    for values, keys in [
-        ([1, 2], "min_count streams window layer_dim output_dim embedding_dim input_size"),
-        (
-            [1, 2],
-            "hidden_size num_layers num_elmo_layers num_output_representations tokens_at_once n_samples",
-        ),
-        ([1, 2], "n_layers embedding.dim lstm.projection_dim"),
-        ([0, 1, 2], "token_min_padding_length n_highway warmup_steps sampled.seed"),
-        ([0, 1, -1, 2], "seed"),
-        ([0, 1], "dropout momentum"),
-        ([0, 1, 2, 1.5, 1e30], "lr adamw_lr weight_decay adamw_weight_decay"),
-        ([None], "matrices"),
-        ([1, 2, 1.5], "div_value"),
-        ([None, 1, 2], "max_sequence_length batches_per_epoch hidden_dim projection_dim n_tokens_vocab"),
-        ([None, 1, 2], "save_every_num_batches keep_most_recent_by_count keep_most_recent_by_age max_sentence_length"),
-        ([None, 1, 2], "num_labels"),
-        ([None, 0, 1, 2], "char_cnn.n_highway max_instances"),
-        ([None, 0, 1, 2, 1.5], "cell_clip proj_clip"),
-        ([None, 0, 1, 2, 1.5, 1e30], "save_every_num_seconds save_every_num_minutes"),
-        ([None, 0, 1, 2, 1.5], "memory_cell_clip_value state_projection_clip_value"),
-        (
-            [True],
-            "shuffle crf verbose_metrics requires_grad do_layer_norm keep_sentence_boundaries trainable",
-        ),
-        ([True], "use_skip_connections return_all_layers save_completed_epochs skip_label_indexing"),
-        ([None, True], "lstm.use_skip_connections"),
-        (
-            [None],
-            "max_size column_tags.delimiter coding_scheme convert_to_coding_scheme quote_char max_splits label_names",
-        ),
-        (
-            [None],
-            "tokenizer text_field_embedder feedforward label_encoding contextualizer lexicon options_file weight_file",
-        ),
-        ([None], "elmo.bilm elmo_enhanced.bilm elmo_enhanced.num_layers module"),
-        ([None], "initial_scalar_parameters scalar_mix_parameters"),
-        ([None, {}], "token_indexers softmax mix initial_state input_mix output_mix"),
-        ([{}], "elmo initializer"),
-        (["0.5", "text"], "column_tags.label_namespace sentence_cache.path pretrained_bilm.files"),
-        ([None, "0.5", "text"], "sentence_cache"),
-        ([None, [], ["text"]], "vocab_to_cache"),
-        ([None, True], "has_header"),
-        ([None, 0], "token_column"),
-        ([0, 1, -1], "label_column"),
-        ([None, 1, -1], "tag_column"),
-        ([None, [1]], "text_columns"),
-        ([[1]], "cutoffs"),
-    ]
-    for key in keys.split()
-}
-"""The valid values of a key, or of `component.key`."""
-SAID_OF_ANOTHER = {"conllu": "token_column"}
+NEVER: list[Any] = [float("nan"), [[]], {"a": 1}]
+"""Values that no key takes."""
+NEGATIVE = {"seed", "label_column", "tag_column"}
+"""Keys that take a number below zero."""
+VALUES: list[Any] = [None, True, -1, 1.5, "text", *NEVER]
+NAMED_INSTEAD = {"conllu": "token_column"}
 """Keys whose value is wrong beside the value of another key, which the message names."""
 SUPPLIED = {"self", "kwargs", "vocab", "serialization_dir", "model", "dataset_reader", "reader", "data_path"} | {
     *("optimizer", "model_parameters", "num_epochs", "num_steps_per_epoch", "regularizer", "ddp_accelerator")
@@ -111,27 +60,29 @@ class Component(NamedTuple):
     use: Callable[[Any], Any] = lambda built: None
 
 
-def registered() -> Iterator[tuple[str, str, list[str]]]:
-    """Yield the registry, name and keys of every component of this package that a config can build."""
+def registered() -> Iterator[tuple[str, str, str, Any]]:
+    """Yield the registry, name, key and annotation of every key of this package's components that a config builds."""
     for base, names in Registrable._registry.items():
         for name, (cls, constructor_name) in names.items():
             if cls.__module__.startswith("elmo_plugin") and base.__name__ not in NO_CONFIG:
                 constructor = getattr(cls, constructor_name) if constructor_name else cls.__init__
-                keys = [] if constructor is object.__init__ else [*infer_params(cls, constructor)]
-                if base.__name__ == "TokenEmbedder" and name == "elmo":
-                    keys = [*infer_params(Elmo, Elmo.__init__)]  # see `ElmoTokenEmbedder.from_params`
-                    keys.remove("num_output_representations")
-                yield base.__name__, name, [key for key in keys if key not in SUPPLIED]
+                if base.__name__ == "TokenEmbedder" and name == "elmo":  # see `ElmoTokenEmbedder.from_params`
+                    cls, constructor = Elmo, Elmo.__init__
+                keys = {} if constructor is object.__init__ else infer_params(cls, constructor)
+                for key, parameter in keys.items():
+                    if key not in SUPPLIED and (base.__name__, key) != ("TokenEmbedder", "num_output_representations"):
+                        yield base.__name__, name, key, parameter.annotation
+                yield base.__name__, name, "unknown_key", None
 
 
-BLOCKS: dict[str, tuple[list[str], list[str]]] = {
-    "bilm": ([], ["options", "seed"]),
-    "options": (["options"], ["lstm", "char_cnn", "lexicon", "n_tokens_vocab"]),
-    "lstm": (["options", "lstm"], list(OPTIONS["lstm"])),
-    "char_cnn": (["options", "char_cnn"], list(OPTIONS["char_cnn"])),
-    "embedding": (["options", "char_cnn", "embedding"], list(OPTIONS["char_cnn"]["embedding"])),
+BLOCKS: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "bilm": ([], {"options": {}, "seed": 0, "unknown_key": ...}),
+    "options": (["options"], {"lstm": {}, "char_cnn": {}, "lexicon": {}, "n_tokens_vocab": 0}),
+    "lstm": (["options", "lstm"], {**OPTIONS["lstm"], "unknown_key": ...}),
+    "char_cnn": (["options", "char_cnn"], {**OPTIONS["char_cnn"], "unknown_key": ...}),
+    "embedding": (["options", "char_cnn", "embedding"], {**OPTIONS["char_cnn"]["embedding"], "unknown_key": ...}),
 }
-"""The parts of the block `bilm`, which no constructor describes: the path of each part and its keys."""
+"""The parts of the block `bilm`, which no constructor describes: the path of each part, its keys and their values."""
 
 
 @pytest.fixture(scope="module")
@@ -272,67 +223,75 @@ def asked(predictor: Any) -> None:
     predictor.predict_json({"sentence": "a b"})
 
 
-def check(name: str, key: str, value: Any, build_and_use: Callable[[], Any]) -> None:
-    """Build and use the component if `MEANINGS` has the value, and expect an error otherwise."""
-    meant = MEANINGS.get(f"{name}.{key}", MEANINGS.get(key, []))
-    if any(type(value) is type(each) and value == each for each in meant):
-        build_and_use()
-        return
-    with pytest.raises(ConfigurationError) as caught:
-        build_and_use()
-    is_name = isinstance(value, str) and value
-    names = [key, SAID_OF_ANOTHER.get(key, key), *([value] if is_name else []), *(["'a'"] if value == {"a": 1} else [])]
-    assert any(each in str(caught.value) for each in names), caught.value
+def types_of(annotation: Any) -> set[type]:
+    """Return the types of the JSON values that a key with this annotation may have."""
+    known = {None: set(), bool: {bool}, int: {int}, float: {int, float}, str: {str}, NoneType: {NoneType}}
+    kind = get_origin(annotation) or annotation
+    if kind is Union:
+        return set().union(*map(types_of, get_args(annotation)))
+    if kind in known:
+        return known[kind]
+    if kind in (list, Sequence):
+        return {list}
+    if kind in (dict, Lazy) or (isinstance(kind, type) and issubclass(kind, Registrable)):
+        return {str, dict}
+    return {NoneType, bool, int, float, str, list, dict}
 
 
-@pytest.mark.parametrize(
-    ("base", "name", "key"),
-    [(base, name, key) for base, name, keys in registered() for key in [*keys, "unknown_key"]],
-)
-def test_a_key_is_used_or_named(base: str, name: str, key: str, components: dict[tuple[str, str], Component]) -> None:
+def check(key: str, types: set[type], use: Callable[[Any], Any]) -> None:
+    """Use the component with each value of the key."""
+    for value in VALUES:
+        try:
+            use(value)
+        except ConfigurationError as error:
+            names = [key, NAMED_INSTEAD.get(key, key), *(["text"] if value == "text" else [])]
+            assert any(name in str(error) for name in [*names, *(["'a'"] if value == {"a": 1} else [])]), error
+        else:
+            assert type(value) in types and value not in NEVER, f"'{key}' takes {value!r}"
+            assert value != -1 or key in NEGATIVE, f"'{key}' takes {value!r}"
+
+
+@pytest.mark.parametrize(("base", "name", "key", "annotation"), [*registered()])
+def test_a_key_is_used_or_named(
+    base: str, name: str, key: str, annotation: Any, components: dict[tuple[str, str], Component]
+) -> None:
     minimal, extras, use = components[base, name]
-    if key in extras:
-        return
-    for value in VALUES:
-        if (key, value) == ("tokenizer", {}):
-            continue  # AllenNLP's own default, which downloads a pipeline
-        keys = {**minimal, key: value}
-        if key in ("options_file", "weight_file"):
-            del keys["bilm"]
-        check(name, key, value, lambda keys=keys: use(built(base, name, keys, **extras)))
+    keys = dict(minimal)
+    if key in ("options_file", "weight_file"):
+        del keys["bilm"]
+    if key not in extras:
+        check(key, types_of(annotation), lambda value: use(built(base, name, {**keys, key: value}, **extras)))
 
 
-@pytest.mark.parametrize(
-    ("block", "key"),
-    [
-        (block, key)
-        for block, (_, keys) in BLOCKS.items()
-        for key in ([*keys, "unknown_key"] if block != "options" else keys)  # which may be all of an options.json
-    ],
-)
+@pytest.mark.parametrize(("block", "key"), [(block, key) for block, (_, keys) in BLOCKS.items() for key in keys])
 def test_a_key_of_the_block_bilm_is_used_or_named(block: str, key: str) -> None:
-    for value in VALUES:
+    def use(value: Any) -> None:
         bilm = deepcopy(BILM)
         inner: Any = bilm
         for part in BLOCKS[block][0]:
             inner = inner[part]
         inner[key] = value
-        check(block, key, value, lambda bilm=bilm: built("Elmo", "elmo", {"bilm": bilm})(IDS))
+        built("Elmo", "elmo", {"bilm": bilm})(IDS)
+
+    kind = type(BLOCKS[block][1][key])
+    check(key, {NoneType, kind, *({float} if kind is int else {})}, use)
 
 
-@pytest.mark.parametrize("value", VALUES)
-def test_what_is_pretrained_is_a_name(value: Any) -> None:
-    check("bilm", "pretrained", value, lambda: built("Elmo", "elmo", {"bilm": {"pretrained": value}}))
+def test_what_is_pretrained_is_a_name() -> None:
+    check("pretrained", set(), lambda value: built("Elmo", "elmo", {"bilm": {"pretrained": value}}))
 
 
-@pytest.mark.parametrize("key", [*(key for key in infer_params(SentenceCache) if key != "self"), "unknown_key"])
+@pytest.mark.parametrize(("key", "parameter"), infer_params(SentenceCache).items())
 def test_a_key_of_the_sentence_cache_is_used_or_named(
-    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    key: str, parameter: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for value in VALUES:
-        keys = {"bilm": BILM, "sentence_cache": {"path": "cache", key: value}}
-        check("sentence_cache", key, value, lambda keys=keys: built("Elmo", "elmo", keys)(IDS))
+    cache = {"path": "cache"}
+    check(
+        key,
+        types_of(parameter.annotation),
+        lambda value: built("Elmo", "elmo", {"bilm": BILM, "sentence_cache": {**cache, key: value}})(IDS),
+    )
 
 
 def test_a_message_says_where_in_the_config_a_value_stands() -> None:
