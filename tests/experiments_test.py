@@ -1,10 +1,10 @@
-"""The driver of grids, on the demos and for one epoch. Only slow tests start processes."""
+"""The programs of `experiments/`: the grid on the demos and for one epoch, and what prepares or scores data."""
 
 import json
 import re
 import shlex
-import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +15,40 @@ from allennlp.data import Vocabulary
 from allennlp.models import Model
 from allennlp.training.optimizers import Optimizer
 
-from elmo_plugin.bilm import BiLM
-from experiments import grid
+from elmo_plugin.models import ColumnTagsReader
+from experiments import five_gram, grid, litbank, senseval
 from experiments import run as grid_run
-from experiments.grid import EXPERIMENTS, main, parse
+from experiments.grid import EXPERIMENTS, main
 from experiments.run import CONFIGS, TASKS, Run, Task, write_sample
-from tests.oracles import lively, options, write_files
+from tests.task_oracles import D, L, bilm_files
 
 ROOT = CONFIGS.parent
 DEMOS = {
     "demo": Task("f1-measure-overall", train=20, dev=5, epochs=1),
     "demo_reviews": Task("accuracy", train=20, dev=10, epochs=1, separator="\n"),
 }
-VARIANTS = sorted((CONFIGS / "variants").glob("*.jsonnet"))
+QUERY = """#!/bin/bash
+# In KenLM's place: the total of a sentence is minus the number of words from its last b to its end, that included.
+awk '{ total = 0; for (i = 1; i <= NF; i++) if ($i == "b") total = i - NF - 1
+       print "a=1 2 -0.5 Total: " total " OOV: 0" }'
+"""
+INSTANCE = """
+<instance id="hard-a.{number}">
+<answer instance="hard-a.{number}" senseid="HARD{sense}"/>
+<context>
+ <wf pos="PRP">it</wf> <wf pos="VBZ">is</wf> <head> <wf pos="JJ">hard</wf></head> <wf pos="CD">{number}</wf>
+</context>
+</instance>
+"""
 
 
 @pytest.fixture(autouse=True)
-def demos(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def demos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Add two tasks for tests, and a small biLM for the variant `your_bilm`."""
-    bilm = lively(BiLM.random(options(), seed=3))
-    folder = tmp_path_factory.mktemp("bilm")
-    write_files(folder, bilm)
-    monkeypatch.setenv("ELMO_BILM", str(folder))
-    monkeypatch.setenv("ELMO_BILM_LAYERS", str(bilm.options.lstm.n_layers))
-    monkeypatch.setenv("ELMO_BILM_PROJECTION", str(bilm.options.lstm.projection_dim))
+    keys = bilm_files(tmp_path / "bilm")
+    monkeypatch.setenv("ELMO_BILM", str(Path(keys["weight_file"]).parent))
+    monkeypatch.setenv("ELMO_BILM_LAYERS", str(L - 1))
+    monkeypatch.setenv("ELMO_BILM_PROJECTION", str(D // 2))
     monkeypatch.chdir(ROOT)
     for name, task in DEMOS.items():
         monkeypatch.setitem(TASKS, name, task)
@@ -89,13 +99,6 @@ def test_a_failed_run_stops_no_other_and_only_unfinished_runs_are_trained_again(
     assert trained == ["elmo-1", "without_elmo-1", "elmo-1"]
 
 
-@pytest.mark.slow
-def test_the_log_of_a_run_says_why_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("UD_EWT", raising=False)
-    assert command(tmp_path, "--tasks ud_pos --variants without_elmo --seeds 1") == 1
-    assert "UD_EWT" in (tmp_path / "ud_pos/without_elmo-1.log").read_text()
-
-
 def test_a_run_writes_what_reports_read_and_no_weights(tmp_path: Path) -> None:
     """It trains on a fraction of the data for as many steps, and is scored on a second development set, too."""
     source = (ROOT / "training_configs/classify/demo/dev.csv").read_text(encoding="utf-8").splitlines()
@@ -136,15 +139,6 @@ def test_a_fraction_of_the_data_is_drawn_by_the_seed_from_the_first_sentences(tm
     assert drawn(0.25) == drawn(0.25, "without_elmo") != drawn(0.25, seed=2)
 
 
-def test_runs_are_ordered_by_seed_and_shared_by_experiments(tmp_path: Path) -> None:
-    arguments = "--tasks demo --seeds 1 2 --experiments layers places"
-    runs = grid.grid(parse([str(tmp_path), *shlex.split(arguments)]))
-    variants = ["without_elmo", "last_layer", "lambda_1", "lambda_0.001", "elmo", "input_only", "output_only"]
-    assert [(run.seed, run.variant) for run in runs] == [(seed, variant) for seed in (1, 2) for variant in variants]
-    everything = grid.grid(parse([str(tmp_path), "--tasks", "ud_pos", "sst5"]))
-    assert len(everything) == len({run.path() for run in everything}) == 2 * 3 * (10 + 11 + 1 + 2 + 1)
-
-
 def test_tables_have_mean_and_deviation_and_the_number_of_missing_seeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,15 +151,6 @@ def test_tables_have_mean_and_deviation_and_the_number_of_missing_seeds(
     assert "|  | input | both (ELMo) | output |" in printed
     assert "| `demo_reviews` | 40.00 (1 of 2 seeds) | 55.00 ± 7.07 |  |" in printed
     assert "| `demo_reviews`, second dev |  |  |  |" in printed
-
-
-@pytest.mark.slow
-def test_a_run_ends_with_the_driver_that_started_it() -> None:
-    code = "import time; from experiments.run import *; end_with_parent(); time.sleep(3600)"
-    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(timeout=120) == 1
 
 
 def test_lambda_weighs_the_squares_of_the_mixes_weights_and_gamma_is_fixed_or_fast() -> None:
@@ -183,8 +168,45 @@ def test_lambda_weighs_the_squares_of_the_mixes_weights_and_gamma_is_fixed_or_fa
     assert len(group["params"]) == 2 and group["lr"] == pytest.approx(50 * rest["lr"])
 
 
-def test_every_condition_is_a_variant_every_variant_is_short_and_the_help_names_every_experiment() -> None:
-    names = {path.stem for path in VARIANTS}
-    assert {condition.variant for experiment in EXPERIMENTS.values() for condition in experiment.conditions} <= names
-    assert {len(path.read_text().splitlines()) for path in VARIANTS} <= {1, 2, 3, 4}
-    assert all(f"  {name} " in grid.DESCRIPTION for name in EXPERIMENTS)
+def test_every_condition_is_a_variant() -> None:
+    conditions = {condition.variant for experiment in EXPERIMENTS.values() for condition in experiment.conditions}
+    assert conditions <= {path.stem for path in (CONFIGS / "variants").glob("*.jsonnet")}
+
+
+def test_a_5_gram_scores_minimal_pairs_in_both_directions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # The first pair: forward -1 and -3, backward -3 and -1. The second: forward -3 and -2, backward -1 and -1.
+    sentences = ("a unheard b", "b a a", "b a")
+    (tmp_path / "query").write_text(QUERY)
+    (tmp_path / "query").chmod(0o755)
+    (tmp_path / "vocabulary.txt").write_text("a\nb\n")
+    rows = [{"sentence_good": good, "sentence_bad": bad} for good, bad in pairwise(sentences)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    five_gram.main([*map(str, (tmp_path, tmp_path, tmp_path / "vocabulary.txt", tmp_path / "pairs.jsonl"))])
+    assert "| **all** | 50.0 | 25.0 | 25.0 | 1 | 2 |" in capsys.readouterr().out
+
+
+def test_the_works_that_were_read_are_left_out_of_litbank(tmp_path: Path) -> None:
+    texts = ["An unknown work", *(f"{start} {number}" for number, start in enumerate(litbank.STARTS.values()))]
+    sentences = ["\n".join(f"{token}\tO" for token in text.split()) for work in texts for text in (work, "Its second")]
+    (tmp_path / "dev.tsv").write_text("\n\n".join(sentences) + "\n", encoding="utf-8")
+    litbank.main([str(tmp_path / "dev.tsv"), str(tmp_path / "runs/unread.tsv")])
+    titles = ["unknown", *litbank.STARTS]
+    kept = [sentence for index, sentence in enumerate(sentences) if titles[index // 2] not in litbank.READ]
+    assert (tmp_path / "runs/unread.tsv").read_text(encoding="utf-8").strip().split("\n\n") == kept
+
+
+def test_each_instance_of_senseval_is_a_sentence_with_one_sense(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instances = "".join(INSTANCE.format(number=number, sense=1 + number % 2) for number in range(10))
+    corpus = f'<corpus lang="en">\n<lexelt item="hard-a">\n{instances}</lexelt>\n</corpus>\n'
+    (tmp_path / "hard.pos").write_text(corpus, encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["senseval", str(tmp_path), str(tmp_path / "out")])
+    senseval.main()
+    reader = ColumnTagsReader()
+    train, dev = (list(reader.read(tmp_path / "out" / name)) for name in ("train.txt", "dev.txt"))
+    assert (len(train), len(dev)) == (8, 2)
+    found = {tuple(instance["metadata"]["words"]): instance["tags"].labels for instance in train + dev}
+    assert found == {
+        ("it", "is", "hard", str(number)): ["O", "O", f"HARD{1 + number % 2}", "O"] for number in range(10)
+    }
