@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from allennlp.common import file_utils
 from allennlp.common.checks import ConfigurationError
 
-OURS = (ConfigurationError, ConfigurationError, FileNotFoundError)
-"""The errors that hostile input may raise. A command ends with `SystemExit`, of its own exit codes 1 or 2."""
+OURS = (ConfigurationError, FileNotFoundError)
+"""The errors that hostile input may raise."""
 MOST_SECONDS = 10
 """Of the processor, for one input. A process that makes no progress for six times as long is killed."""
 MOST_MEMORY = 2**28
@@ -108,7 +108,6 @@ def _child(target: Target, end: int, seed: int, shared: Any, queue: Any) -> None
         run = target.prepare(folder / "corpus")
         os.chdir(folder)
         file_utils.CACHE_DIRECTORY = tempfile.tempdir = str(folder)
-        os.environ["MPLCONFIGDIR"] = str(folder)
         _forbid(folder)
         signal.signal(signal.SIGPROF, _hang)
         for number in range(int(shared[0]), end):

@@ -1,29 +1,23 @@
-"""What is fed with damaged input: each format of checkpoints, vocabularies, dataset readers, predictors, commands."""
+"""What is fed with damaged input: each format of checkpoints, vocabularies, and dataset readers."""
 
 import contextlib
 import gzip
 import io
 import json
-import shlex
 import shutil
 import struct
 import tarfile
 import zlib
 from collections.abc import Callable
-from copy import deepcopy
-from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 import torch
-from allennlp.commands import ArgumentParserWithDefaults
-from allennlp.commands.subcommand import Subcommand
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader
-from allennlp.predictors import Predictor
 
 from elmo_plugin.bilm import BiLM, BiLMOptions, CharacterLevelEncoder
 from elmo_plugin.checkpoints import (
@@ -49,7 +43,6 @@ from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, lan
 from tests.fuzz.attacks import ATTACKS
 from tests.fuzz.engine import Run, Target
 from tests.fuzz.mutations import (
-    SIZES,
     Files,
     mutate,
     mutate_content,
@@ -58,17 +51,9 @@ from tests.fuzz.mutations import (
     mutate_tar,
     mutate_zip,
 )
-from tests.fuzz.mutations import WORDS as ODD_WORDS
-from tests.language_model_oracles import WORDS as LM_WORDS
-from tests.language_model_oracles import language_model
 from tests.many_langs_oracle import config as many_langs_config
 from tests.many_langs_oracle import write_folder
-from tests.oracles import lively, options, tensorflow_file, write_files, write_json
-from tests.report_runs import tagger_config, write_pretraining, write_run
-from tests.task_oracles import OPINIONS, TOWNS, build_model, classifier, csv_reader, experiment, tagger, tags_reader
-
-JSONNET_ERRORS = ("RUNTIME ERROR: ", "STATIC ERROR: ")
-"""How jsonnet begins its messages, which Python raises as `RuntimeError`."""
+from tests.oracles import lively, options, tensorflow_file, write_files
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 TINY = {"dim": 3, "projection_dim": 2, "n_layers": 1, "filters": [[1, 2], [2, 1]], "n_highway": 1}
@@ -350,35 +335,12 @@ def feed_vocabulary(folder: Path) -> Run:
 
 
 READERS: dict[str, tuple[dict[str, Any], str]] = {
-    "conll2000": ({"type": "column_tags", "coding_scheme": "BIO"}, "columns/conll2000.txt"),
     "conll2003": (
         {"type": "column_tags", "coding_scheme": "IOB1", "convert_to_coding_scheme": "BIOUL"},
         "columns/conll2003.txt",
     ),
-    "wnut17": ({"type": "column_tags", "delimiter": "\t"}, "columns/wnut17.conll"),
     "conllu": ({"type": "column_tags", "conllu": True}, "columns/words.conllu"),
     "news": ({"type": "text_classification_csv", "text_columns": [1, 2]}, "csv/news.csv"),
-    "header": (
-        {
-            "type": "text_classification_csv",
-            "delimiter": "\t",
-            "has_header": True,
-            "text_columns": ["text"],
-            "label_column": "label",
-            "quote_char": None,
-        },
-        "csv/header.tsv",
-    ),
-    "sentiment": (
-        {
-            "type": "text_classification_csv",
-            "delimiter": " ",
-            "quote_char": None,
-            "max_splits": 1,
-            "skip_label_indexing": True,
-        },
-        "csv/sentiment.txt",
-    ),
     "shards": ({"type": "text_shards", "shuffle": True, "max_sentence_length": 5}, "tasks/words.txt"),
 }
 
@@ -403,137 +365,6 @@ def feed_reader(keys: dict[str, Any], fixture: str) -> Callable[[Path], Run]:
                 assert len(instance["tokens"]) > 0  # type: ignore[arg-type]
                 if "tags" in instance.fields:
                     assert len(instance["tags"].labels) == len(instance["tokens"])  # type: ignore[arg-type, attr-defined]
-
-        return run
-
-    return prepare
-
-
-LONGEST_QUESTION = 2**15
-"""Bytes: a predictor takes a tenth of a millisecond or more for a token, and has no limit of its own."""
-QUESTIONS = [
-    b'{"sentence": "Tove can\'t leave Quill."}',
-    b'{"tokens": ["Tove", "leaves", "Saint", "Orrin", "."]}',
-    b'{"tokens": [], "sentence": null, "id": 7}',
-    b'{"sentence": "\\ud83d 1e9 \\u0000 \xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e"}',
-]
-
-
-TINY_ELMO = {"bilm": {"options": options(dim=4, projection_dim=2).to_dict(), "seed": 0}, "dropout": 0.0}
-TINY_ENCODER = {"type": "lstm", "input_size": 4, "hidden_size": 6, "bidirectional": True}
-TINY_TAGGER = tagger(TINY_ELMO, encoder=TINY_ENCODER)
-POOLING = {"type": "boe", "embedding_dim": 12 + 4, "averaged": True}
-TINY_CLASSIFIER = classifier(TINY_ELMO, encoder=TINY_ENCODER, seq2vec_encoder=POOLING)
-EXPERIMENTS = {
-    "tagger": experiment(TINY_TAGGER, tags_reader(), TOWNS),
-    "classifier": experiment(TINY_CLASSIFIER, csv_reader(tokenizer="spacy_blank"), OPINIONS),
-}
-
-
-def feed_predictor(name: str, task: str) -> Callable[[Path], Run]:
-    """A predictor: each line of JSON has an answer that JSON can spell."""
-
-    def prepare(folder: Path) -> Run:
-        if task == "bilm":
-            model, reader = language_model(), {"type": "text_shards"}
-        else:
-            model, reader = build_model(EXPERIMENTS[task])[0], EXPERIMENTS[task]["dataset_reader"]
-        predictor = Predictor.by_name(name)(model, DatasetReader.from_params(Params(deepcopy(reader))))
-
-        def run(random: Random, folder: Path) -> None:
-            change = mutate_json if random.random() < 0.8 else mutate
-            n_lines = random.choice((1, 1, 3))
-            lines = [change(random, random.choice(QUESTIONS), random.choice(QUESTIONS)) for _ in range(n_lines)]
-            questions = [predictor.load_line(line[:LONGEST_QUESTION].decode("utf-8", "replace")) for line in lines]
-            if n_lines == 1:
-                answers = [predictor.predict_json(questions[0])]
-            else:
-                answers = predictor.predict_batch_json(questions)
-            assert len(answers) == len(questions)
-            for answer in answers:
-                json.dumps(answer)
-                assert "tags" not in answer or len(answer["tags"]) == len(answer["tokens"])
-
-        return run
-
-    return prepare
-
-
-COMMANDS = {
-    "check-data": ["config.json", "config.json --sentences 3", 'config.json -o \'{"data_loader": {"batch_size": 2}}\''],
-    "convert-elmo": [
-        "bilm out.safetensors --dtype float16 --force",
-        "bilm out --to bilm-tf --warm-on text.txt",
-        "lm.safetensors out",
-    ],
-    "embed-corpus": [
-        "text.txt out.hdf5 --bilm bilm --last --half --compress",
-        "text.txt out.npz --bilm lm.safetensors --pool --split tab --tokens-per-batch 9 --batch-size 2",
-        "text.txt out --options-file bilm/options.json --weight-file bilm/weights.hdf5 --use-sentence-keys --all",
-        "text.txt out.parquet --bilm bilm --average --cuda-device -1 --precision auto",
-    ],
-    "minimal-pairs": ["lm.safetensors pairs.jsonl", "lm.safetensors pairs.jsonl --split space --by UID"],
-    "nearest-contexts": ["bilm text.txt --query 'the ferry left' --word ferry --k 2 --layer 1 --sentences 3"],
-    "probe-layers": [
-        "bilm --tags towns.txt towns.txt --seed 3 --sentences 4",
-        "bilm --senses towns.txt towns.txt --control",
-        "bilm --pseudowords text.txt",
-    ],
-    "report-elmo": ["runs --output report.md"],
-}
-
-
-def write_inputs(folder: Path) -> None:
-    """Write a file of each kind that a command reads."""
-    write_files(folder / "bilm", lively(BiLM(options(dim=4, projection_dim=2))))
-    model = language_model()
-    weights = {name: value for name, value in model.bilm.state_dict().items() if name != "_extra_state"}
-    softmax = {name: value for name, value in model.softmax.state_dict().items() if name != "_extra_state"}
-    checkpoint = Checkpoint(model.bilm.options, weights, SavedSoftmax({"type": "full"}, softmax), LM_WORDS)
-    Native().write(checkpoint, folder / "lm.safetensors")
-    write_run(folder / "runs/a", tagger_config(1, {"mix": "scalar"}), [0.5, 0.75])
-    write_pretraining(folder / "runs/b", [(9.0, 8.0), (7.0, 6.0)])
-    (folder / "text.txt").write_text("the ferry left\na gull\tsat on the wall\n", encoding="utf-8")
-    (folder / "towns.txt").write_bytes(TOWNS.read_bytes())
-    pair = {"sentence_good": "the cat left", "sentence_bad": "the cat leaved", "UID": "verbs"}
-    (folder / "pairs.jsonl").write_text(f"{json.dumps(pair)}\n" * 3, encoding="utf-8")
-    write_json(folder / "config.json", experiment(TINY_TAGGER, tags_reader(), Path("towns.txt")))
-
-
-def feed_command(name: str) -> Callable[[Path], Run]:
-    """A command: an exit code of its own and no traceback, whatever its arguments and files are."""
-
-    def prepare(folder: Path) -> Run:
-        write_inputs(folder)
-        import_module("elmo_plugin.analysis.figures")  # matplotlib starts a program that lists fonts
-        files = read_files(folder)
-        parser = ArgumentParserWithDefaults()
-        Subcommand.by_name(name)().add_subparser(parser.add_subparsers())
-        # A user may name any place to write to, but these are not to be tried. No argument can hold a NUL character.
-        untried = ("/", "..", "~", "http", "file", "\0")
-        words = [word for word in ODD_WORDS if not word.startswith(untried) and len(word) < 99]
-        lines = list(map(shlex.split, COMMANDS[name]))
-        flags = sorted({argument for line in lines for argument in line if argument.startswith("--")})
-        values = [*words, *flags, *map(str, SIZES), "-1", "text.txt", "bilm", "runs", "", "out.npz", "towns.txt"]
-
-        def run(random: Random, folder: Path) -> None:
-            arguments = list(random.choice(lines))
-            damaged = mutate_files(random, files, [files]) if random.random() < 0.3 else files
-            case(folder, {**damaged, "config.json": files["config.json"]})  # a config of training may run code
-            for _ in range(random.choice((0, 1, 1, 2))):
-                kind, at, value = random.randrange(8), random.randrange(len(arguments) + 1), random.choice(values)
-                arguments[at : at + (kind > 0)] = [] if kind == 1 else [value]
-            with contextlib.chdir(folder / "case"), contextlib.redirect_stdout(io.StringIO()):
-                try:
-                    args = parser.parse_args([name, *arguments])
-                    args.func(args)
-                except SystemExit as error:
-                    if error.code not in (0, None):
-                        raise ConfigurationError(str(error.code)) from error
-                except RuntimeError as error:
-                    if not str(error).startswith(JSONNET_ERRORS):  # which the command line prints alone
-                        raise
-                    raise ConfigurationError(str(error)) from error
 
         return run
 
@@ -573,9 +404,4 @@ TARGETS: dict[str, Target] = {
     "pickle": Target(feed_pickle),
     "vocabulary": Target(feed_vocabulary, True),
     **{f"reader-{name}": Target(feed_reader(*keys), True) for name, keys in READERS.items()},
-    "predictor-tagger": Target(feed_predictor("elmo_tagger", "tagger")),
-    "predictor-classifier": Target(feed_predictor("elmo_classifier", "classifier")),
-    "predictor-embedder": Target(feed_predictor("elmo_embedder", "tagger")),
-    "predictor-bilm": Target(feed_predictor("bilm", "bilm")),
-    **{f"command-{name}": Target(feed_command(name)) for name in COMMANDS},
 }
