@@ -10,12 +10,11 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.bilm import BiLM, warm_up
+from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, build_bilm, load_checkpoint
-from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import WORDS, assert_rejected, assert_same_state, pretrained
 from tests.checkpoints.file_tools import contents, flipped
-from tests.oracles import SENTENCES, lively, options, tensorflow_file, write_files, write_json
+from tests.oracles import lively, options, tensorflow_file, write_files, write_json
 
 BIAS = "CNN_high_0/b_carry"
 CELL = "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell"
@@ -36,28 +35,12 @@ def replace_dataset(folder: Path, name: str, value: Any = None) -> None:
             file[name] = value
 
 
-@pytest.mark.parametrize(("name", "shape"), [("CNN/W_cnn_1", (1, 2, 4, 8)), (BIAS, (20,)), (f"{CELL}/W_0", (16, 96))])
-def test_a_dataset_that_is_missing_or_has_another_shape_is_named(
-    folder: Path, name: str, shape: tuple[int, ...]
-) -> None:
-    other = (*shape[:-1], shape[-1] + 1)
+def test_a_dataset_that_is_missing_or_has_another_shape_is_named(folder: Path) -> None:
+    name, shape, other = f"{CELL}/W_0", (16, 96), (16, 97)
     replace_dataset(folder, name, torch.zeros(other).numpy())
     assert_rejected(folder, folder / "weights.hdf5", f"'{name}'", shape, other)
     replace_dataset(folder, name)
     assert_rejected(folder, folder / "weights.hdf5", f"'{name}'", shape)
-    with h5py.File(folder / "weights.hdf5", "r+") as file:
-        file.create_group(name)
-    assert_rejected(folder, folder / "weights.hdf5", f"'{name}'", shape)
-
-
-@pytest.mark.parametrize("name", [BIAS, "embedding", "of/no/use"])
-def test_a_link_to_another_file_is_rejected_before_that_file_is_opened(folder: Path, name: str) -> None:
-    """This holds at any depth, even for datasets that are never read."""
-    with h5py.File(folder / "weights.hdf5", "r+") as file:
-        if name in file:
-            del file[name]
-        file[name] = h5py.ExternalLink("/dev/zero", "b_carry")
-    assert_rejected(folder, folder / "weights.hdf5", f"'{name}'", "/dev/zero")
 
 
 def test_a_flipped_bit_is_an_error_in_the_numbers_of_our_file_and_never_a_wrong_number(folder: Path) -> None:
@@ -65,7 +48,7 @@ def test_a_flipped_bit_is_an_error_in_the_numbers_of_our_file_and_never_a_wrong_
     content, expected = path.read_bytes(), load_checkpoint(folder)
     with h5py.File(path, "r") as file:
         place = file[f"{CELL}/W_0"].id.get_offset()
-    for offset in [place, place + 1000, *range(0, len(content), 997)]:
+    for offset in [place, place + 1000, *range(0, len(content), 3989)]:
         path.write_bytes(flipped(content, offset))
         try:
             found = load_checkpoint(folder)
@@ -85,7 +68,7 @@ def test_a_model_of_words_needs_its_table_and_of_the_right_size(folder: Path) ->
     assert_rejected(folder, folder / "weights.hdf5", "'embedding'", (7, 8), (9, 8))
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.01, 0.5, 0.999])
+@pytest.mark.parametrize("kept", [0.0, 0.01, 0.999])
 def test_a_file_that_was_cut_short_is_rejected(folder: Path, kept: float) -> None:
     weights = folder / "weights.hdf5"
     content = weights.read_bytes()
@@ -97,11 +80,8 @@ def test_a_file_that_was_cut_short_is_rejected(folder: Path, kept: float) -> Non
     ("content", "fact"),
     [
         (b"", "empty file"),
-        (b"{'lstm': {}}", "property name"),
         (b'{"lstm": "\xff\xfe"}', "utf-8"),
         (b"[]", "'lstm'"),
-        (b'{"char_cnn": null}', "'lstm'"),
-        (b'{"lstm": {"dim": 4}}', "'lstm.projection_dim'"),
         (b'{"lstm": {"dim": "4", "projection_dim": 2}}', "'lstm.dim'"),
     ],
 )
@@ -117,21 +97,6 @@ def test_a_folder_without_one_pair_says_what_it_holds(folder: Path) -> None:
         (folder / name).unlink()
     assert_rejected(folder, f"'{folder}'", "got weights.hdf5")
     assert_rejected(folder / "weights.hdf5", f"'{folder / 'weights.hdf5'}'", "options.json")
-
-
-def test_a_warm_state_is_written_and_read_back(tmp_path: Path) -> None:
-    bilm = lively(BiLM(options()))
-    bilm.warm_state = warm_up(bilm, [batch_to_ids(SENTENCES)])
-    write_files(tmp_path, bilm)
-    again = build_bilm(load_checkpoint(tmp_path))
-    assert again.warm_state is not None and bilm.warm_state is not None
-    for found, expected in zip(again.warm_state, bilm.warm_state, strict=True):
-        assert torch.equal(found, expected)
-    with h5py.File(tmp_path / "weights.hdf5", "r") as file:
-        assert {name: part.shape for name, part in file["warm_state"].items()} == {
-            "hidden": (2, 2, 1, 8),
-            "cell": (2, 2, 1, 24),
-        }
 
 
 def test_what_is_built_knows_its_source_and_has_a_state_of_its_own(folder: Path) -> None:
@@ -159,54 +124,33 @@ def test_writing_that_fails_leaves_the_old_pair(folder: Path) -> None:
     assert contents(folder).keys() == before.keys()
 
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    "chunks": {"chunks": True},
-    "gzip, shuffled": {"compression": "gzip", "shuffle": True},
-    "lzf": {"compression": "lzf"},
-    "check sums": {"fletcher32": True},
-    "big-endian": {"dtype": ">f4"},
-    "double": {"dtype": "f8"},
-}
-
-
 @pytest.mark.parametrize(
-    "file", [{}, {"libver": "latest"}, {"userblock_size": 512}], ids=["plain", "latest", "userblock"]
+    ("file", "dataset"),
+    [
+        ({"libver": "latest"}, {"chunks": True}),
+        ({"userblock_size": 512}, {}),
+        ({}, {"compression": "gzip", "shuffle": True}),
+        ({}, {"compression": "lzf"}),
+        ({}, {"fletcher32": True}),
+        ({}, {"dtype": ">f4"}),
+        ({}, {"dtype": "f8"}),
+        ({}, {"dtype": "f2"}),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("keys", VARIANTS.values(), ids=VARIANTS)
 def test_every_way_in_which_h5py_writes_numbers_is_read(
-    folder: Path, keys: dict[str, Any], file: dict[str, Any]
+    folder: Path, file: dict[str, Any], dataset: dict[str, Any]
 ) -> None:
     expected = load_checkpoint(folder)
-    rewritten(folder, file, **keys)
-    assert_same_state(load_checkpoint(folder).state_dict, expected.state_dict)
-
-
-def test_half_precision_and_compact_storage_are_read(folder: Path) -> None:
-    expected = load_checkpoint(folder)
-    rewritten(folder, {}, dtype="f2")
-    assert_same_state(load_checkpoint(folder).state_dict, expected.state_dict, 1e-3)
-    write_files(folder, lively(BiLM(options())))
-    with h5py.File(folder / "weights.hdf5", "r+") as file:
-        values = file[BIAS][...]
-        del file[BIAS]
-        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        plist.set_layout(h5py.h5d.COMPACT)
-        space = h5py.h5s.create_simple(values.shape)
-        h5py.h5d.create(file.id, BIAS.encode(), h5py.h5t.NATIVE_FLOAT, space, plist).write(
-            h5py.h5s.ALL, h5py.h5s.ALL, values
-        )
-    assert_same_state(load_checkpoint(folder).state_dict, expected.state_dict)
-
-
-def rewritten(folder: Path, keys: dict[str, Any], **dataset: Any) -> None:
-    """Write the weights again with other options of h5py."""
-    with h5py.File(folder / "weights.hdf5", "r") as old, h5py.File(folder / "new", "w", **keys) as new:
+    with h5py.File(folder / "weights.hdf5", "r") as old, h5py.File(folder / "new", "w", **file) as new:
         names: list[str] = []
         old.visit(names.append)
         for name in names:
             if isinstance(old[name], h5py.Dataset):
                 new.create_dataset(name, data=old[name][...], **dataset)
     (folder / "new").rename(folder / "weights.hdf5")
+    tolerance = 1e-3 if dataset.get("dtype") == "f2" else 0.0
+    assert_same_state(load_checkpoint(folder).state_dict, expected.state_dict, tolerance)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +159,6 @@ def rewritten(folder: Path, keys: dict[str, Any], **dataset: Any) -> None:
         ({"n_highway": 1}, "CNN_high_1/", "'n_highway'"),
         ({"n_layers": 1}, "RNN_0/RNN/MultiRNNCell/Cell1/LSTMCell/", "'n_layers'"),
         ({"filters": [[1, 4], [2, 16]], "n_highway": 0}, "CNN/W_cnn_1", "(1, 2, 4, 16)"),
-        ({"n_highway": 0}, "CNN_high_0/", "'n_highway'"),
     ],
 )
 def test_weights_that_the_options_do_not_describe_are_named_with_the_option(
@@ -259,17 +202,13 @@ def test_variables_that_only_training_or_the_other_input_needs_do_no_harm(
 def test_a_pair_is_found_by_its_folder_or_by_its_weights(folder: Path) -> None:
     with h5py.File(folder / "vectors.hdf5", "w") as file:
         file["0"] = [1.0]
-    before = ("options.json", "weights.hdf5")
-    for names, location in [
-        (before, "."),
-        (before, "weights.hdf5"),
-        (("my_options.json", "my_weights.hdf5"), "."),
-        (("my_options.json", "my_weights.hdf5"), "my_weights.hdf5"),
-        (("options.json", "lm.h5"), "lm.h5"),
+    for options_name, weights, location in [
+        ("options.json", "weights.hdf5", "."),
+        ("my_options.json", "my_weights.hdf5", "my_weights.hdf5"),
+        ("options.json", "lm.h5", "lm.h5"),
     ]:
-        for old, new in zip(before, names, strict=True):
-            (folder / old).rename(folder / new)
-        before = names
+        next(folder.glob("*options.json")).rename(folder / options_name)
+        next(path for path in folder.glob("*.h*5") if path.stem != "vectors").rename(folder / weights)
         assert load_checkpoint(folder / location).options == options()
 
 
@@ -290,13 +229,9 @@ def words_beside(tmp_path: Path) -> Path:
 
 
 def test_a_vocabulary_lies_beside_the_weights_with_one_word_per_line(words_beside: Path) -> None:
-    assert {path.name for path in words_beside.iterdir()} == {"options.json", "weights.hdf5", "vocabulary.txt"}
     assert (words_beside / "vocabulary.txt").read_bytes().split(b"\n") == [*(word.encode() for word in WORDS), b""]
-    assert (
-        load_checkpoint(words_beside).vocabulary
-        == load_checkpoint(str(words_beside / "weights.hdf5")).vocabulary
-        == WORDS
-    )
+    for place in (words_beside, words_beside / "weights.hdf5"):
+        assert load_checkpoint(place).vocabulary == WORDS
     (words_beside / "vocabulary.txt").unlink()
     assert load_checkpoint(words_beside).vocabulary is None
 
@@ -304,9 +239,7 @@ def test_a_vocabulary_lies_beside_the_weights_with_one_word_per_line(words_besid
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", []),
-        (b"<S>", ["<S>"]),
-        (b"<S>\n\n</S>\n", ["<S>", "", "</S>"]),
+        (b"<S>\n\n</S>", ["<S>", "", "</S>"]),
         (b"\xef\xbb\xbf<S>\r\n</S>\r\n", ["<S>", "</S>"]),
         ("a\x85b\u2028\n\x0b\n".encode(), ["a\x85b\u2028", "\x0b"]),
     ],

@@ -44,31 +44,24 @@ NAMES = {
 }
 
 
-@pytest.fixture(scope="module")
-def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write the same biLM in every form."""
-    home = tmp_path_factory.mktemp("originals") / "home"
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write the same biLM in every form into a home folder, and change to an empty working directory."""
+    home = tmp_path / "home"
+    BilmTf().write(pretrained(), home)
     for weights, options in NAMES.values():
-        folder = (home / weights).parent
-        BilmTf().write(pretrained(), folder / "written")
-        (folder / "written/weights.hdf5").rename(home / weights)
-        if not (home / options).exists():
-            (folder / "written/options.json").rename(home / options)
-        shutil.rmtree(folder / "written")
+        (home / weights).parent.mkdir(exist_ok=True)
+        for name, original in ((weights, "weights.hdf5"), (options, "options.json")):
+            if not (home / name).exists():
+                shutil.copy(home / original, home / name)
+    (home / "vocabulary.txt").unlink()
     Native().write(pretrained(), home / "native/bilm.safetensors")
     language_model_archive(home / "model.tar.gz", pretrained())
     shutil.rmtree(home / "packed")
-    return home
-
-
-@pytest.fixture
-def home(originals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Copy the biLM in every form to a home folder, and change to an empty working directory."""
-    shutil.copytree(originals, tmp_path / "home")
     (tmp_path / "here").mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(tmp_path / "here")
-    return tmp_path / "home"
+    return home
 
 
 FORMS: dict[str, Callable[[Path], str]] = {
@@ -112,7 +105,7 @@ def test_options_alone_are_an_error_and_neither_is_the_published_pair(home: Path
     assert bilm_keys(None) == {"options_file": PUBLISHED_OPTIONS, "weight_file": PUBLISHED_WEIGHTS}
 
 
-@pytest.mark.parametrize("value", ["", None, 5, [], {}])
+@pytest.mark.parametrize("value", ["", None])
 def test_a_value_that_names_no_location_is_an_error(home: Path, value: Any) -> None:
     """An empty string must not mean the working directory, and null must not mean a file of that name."""
     shutil.copy(home / "native/bilm.safetensors", "here.safetensors")
@@ -130,27 +123,19 @@ def test_swapped_files_are_named(home: Path) -> None:
         build_elmo(options_file=options, weight_file=options)
 
 
-CONTENTS: dict[str, tuple[bytes, str]] = {
-    "gzip": (gzip.compress(b"\x89HDF\r\n\x1a\n"), "gunzip"),
-    "HTML": (b"\n <!DOCTYPE html><html>Sign in", "HTML"),
-    "JSON": (b'{"lstm": {}}', "JSON"),
-    "zip": (b"PK\x03\x04", "zip"),
-    "Git LFS": (b"version https://git-lfs.github.com/spec/v1\noid sha256:12", "git lfs pull"),
-    "empty": (b"", "empty"),
-}
-
-
-@pytest.mark.parametrize(("content", "kind"), CONTENTS.values(), ids=CONTENTS)
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (gzip.compress(b"\x89HDF\r\n\x1a\n"), "gunzip"),
+        (b"\n <!DOCTYPE html><html>Sign in", "HTML"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:12", "git lfs pull"),
+    ],
+)
 def test_a_file_of_another_kind_is_named(home: Path, content: bytes, kind: str) -> None:
     (home / "weights.hdf5").write_bytes(content)
     assert_rejected(home / "weights.hdf5", home / "weights.hdf5", kind)
     (home / "options.json").unlink()
     assert_rejected(home / "weights.hdf5", home / "weights.hdf5", kind)
-
-
-@pytest.mark.parametrize("form", [str, FORMS["file URL"]])
-def test_a_name_that_is_too_long_is_named(tmp_path: Path, form: Callable[[Path], str]) -> None:
-    assert_rejected(form(tmp_path / ("x" * 300)), "xxx' holds no biLM")
 
 
 def test_a_download_that_fails_in_any_way_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,11 +151,6 @@ def test_a_download_that_fails_in_any_way_is_named(monkeypatch: pytest.MonkeyPat
 def test_an_unknown_location_says_what_it_holds_and_which_formats_exist(tmp_path: Path) -> None:
     assert_rejected(tmp_path, "nothing in it", "allennlp", "bilm-tf", "many-langs", "native")
     assert_rejected(tmp_path / "nowhere", f"'{tmp_path / 'nowhere'}' holds no biLM", "no such file or folder")
-    for number in range(30):
-        (tmp_path / f"{number}.txt").touch()
-    assert_rejected(tmp_path, "0.txt", "17.txt …")
-    folder = write_folder(tmp_path / "144", config())
-    load_checkpoint(f"{folder}/")
     (tmp_path / "weights").write_bytes(b"\x89HDF\r\n\x1a\n")
     assert_rejected(tmp_path / "weights", ".hdf5")
 
@@ -196,21 +176,13 @@ def test_two_bilms_of_different_formats_in_a_folder_are_named(tmp_path: Path) ->
     assert load_checkpoint(tmp_path / "weights.hdf5").options == pretrained().options
 
 
-def packed(folder: Path, path: Path) -> Path:
-    """Write a tar file of a folder."""
-    with tarfile.open(path, "w:gz") as archive:
-        archive.add(folder, folder.name)
-    return path
-
-
 def test_a_tar_file_of_any_format_is_read(tmp_path: Path) -> None:
     BilmTf().write(pretrained(), tmp_path / "elmo")
-    found = load_checkpoint(packed(tmp_path / "elmo", tmp_path / "elmo.tar.gz"))
-    assert_same_checkpoint(found, load_checkpoint(tmp_path / "elmo"))
-    assert_same_checkpoint(
-        load_checkpoint(packed(write_folder(tmp_path / "144", config()), tmp_path / "144.tgz")),
-        load_checkpoint(tmp_path / "144"),
-    )
+    write_folder(tmp_path / "144", config())
+    for name in ("elmo", "144"):
+        with tarfile.open(tmp_path / f"{name}.tar.gz", "w:gz") as archive:
+            archive.add(tmp_path / name, name)
+        assert_same_checkpoint(load_checkpoint(tmp_path / f"{name}.tar.gz"), load_checkpoint(tmp_path / name))
 
 
 def test_files_of_tensorflow_are_explained(tmp_path: Path) -> None:
@@ -225,8 +197,7 @@ def test_files_of_tensorflow_are_explained(tmp_path: Path) -> None:
     assert_rejected(tmp_path / "checkpoint", f"'{tmp_path}/checkpoint'", "dump_weights")
 
 
-@pytest.mark.parametrize("as_zip", [True, False])
-@pytest.mark.parametrize("name", ["best.th", "old_model.pth", "elmo.pt", "pytorch_model.bin", "last.ckpt", "weights"])
+@pytest.mark.parametrize(("name", "as_zip"), [("old_model.pth", True), ("pytorch_model.bin", False), ("weights", True)])
 def test_a_state_dict_alone_is_explained(tmp_path: Path, name: str, as_zip: bool) -> None:
     torch.save({"weight": torch.ones(1)}, tmp_path / name, _use_new_zipfile_serialization=as_zip)
     assert_rejected(tmp_path / name, f"'{tmp_path / name}'", "PyTorch file", "model.tar.gz", "elmo_plugin.save")

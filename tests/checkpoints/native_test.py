@@ -48,11 +48,8 @@ def test_the_file_is_one_that_any_safetensors_reader_understands(tmp_path: Path)
     Native().write(checkpoint, path)
     metadata = metadata_of(path)
     assert (metadata["format"], metadata["version"]) == ("elmo_plugin", "1")
-    read = {key: json.loads(metadata[key]) for key in ("options", "softmax")}
-    assert read == {
-        "options": checkpoint.options.to_dict(),
-        "softmax": SOFTMAX,
-    }
+    assert json.loads(metadata["options"]) == checkpoint.options.to_dict()
+    assert json.loads(metadata["softmax"]) == SOFTMAX
     assert metadata["vocabulary"].split("\n") == WORDS
     tensors = load_file(path)
     assert torch.equal(tensors[BIAS], checkpoint.state_dict["lstm.forward_layers.0.bias"])
@@ -93,7 +90,7 @@ def test_a_folder_with_two_files_is_not_one_checkpoint(file: Path) -> None:
     assert_rejected(file.parent, f"'{file.parent}'", "good.safetensors, other.safetensors")
 
 
-@pytest.mark.parametrize("content", [0.0, 0.01, 0.5, 0.999, b"<html>404</html>", b"\xff" * 99, b"\0" * 99])
+@pytest.mark.parametrize("content", [0.0, 0.01, 0.999, b"<html>404</html>"])
 def test_a_file_that_was_cut_short_or_is_of_another_kind_is_rejected(file: Path, content: float | bytes) -> None:
     good = file.read_bytes()
     file.write_bytes(content if isinstance(content, bytes) else good[: int(content * len(good))])
@@ -102,24 +99,14 @@ def test_a_file_that_was_cut_short_or_is_of_another_kind_is_rejected(file: Path,
 
 def test_a_flipped_bit_anywhere_is_an_error(file: Path) -> None:
     content = file.read_bytes()
-    for position in range(0, len(content), 191):
+    for position in range(0, len(content), 499):
         file.write_bytes(flipped(content, position))
         assert_rejected(file, f"'{file}'")
 
 
-def test_a_part_that_was_damaged_is_named(file: Path) -> None:
-    texts = metadata_of(file)
-    save_file(load_file(file), file, {**texts, "vocabulary": texts["vocabulary"].replace("cat", "dog")})
-    assert_rejected(file, f"'{file}' is damaged", "'vocabulary'")
-    tensors = load_file(file)
-    save_file({**tensors, BIAS: tensors[BIAS] + 1}, file, texts)
-    assert_rejected(file, f"'{file}' is damaged", f"'{BIAS}'")
-
-
-@pytest.mark.parametrize(("metadata", "got"), [(None, "none"), ({"format": "pt"}, "pt")])
-def test_another_models_file_is_rejected(file: Path, metadata: Optional[dict[str, str]], got: str) -> None:
-    save_file({"embeddings.weight": torch.ones(2, 2)}, file, metadata)
-    assert_rejected(file, f"'{file}' holds another model", f"'{got}'")
+def test_another_models_file_is_rejected(file: Path) -> None:
+    save_file({"embeddings.weight": torch.ones(2, 2)}, file, {"format": "pt"})
+    assert_rejected(file, f"'{file}' holds another model", "'pt'")
 
 
 @pytest.mark.parametrize(
@@ -127,11 +114,8 @@ def test_another_models_file_is_rejected(file: Path, metadata: Optional[dict[str
     [
         ({"version": "2", "options": "a later format"}, "got 2"),
         ({"options": "{"}, "'options'"),
-        ({"options": "[]"}, "'options'"),
-        ({"options": "{}"}, "'lstm'"),
         ({"options": None}, "'options'"),
         ({"options": json.dumps({"lstm": {"dim": 10**7, "projection_dim": 10**6}})}, "ask for 180,000,0"),
-        ({"softmax": "3"}, "'softmax'"),
         ({"softmax": None}, "'softmax."),
     ],
 )

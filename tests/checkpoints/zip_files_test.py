@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from elmo_plugin import load
-from elmo_plugin.checkpoints import Native, load_checkpoint, load_sizes
-from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint, pretrained
+from elmo_plugin.checkpoints import load_checkpoint, load_sizes
+from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint
 from tests.checkpoints.file_shapes_test import cnn, lstm
 from tests.checkpoints.file_tools import zipped
 from tests.oracles import file_layers, tensorflow_file
@@ -43,8 +43,9 @@ def expected_layers(folder: Path, sentence: list[Any], weights: str) -> np.ndarr
     return file_layers(folder, sentence, weights)[:, 1:-1].float().numpy()
 
 
-@pytest.mark.parametrize("name", ["193.zip", "193", "model.hdf5.bak", ""], ids=["zip", "none", "other", "unpacked"])
-@pytest.mark.parametrize("layout", ["NLPL", "SeqVec"])
+@pytest.mark.parametrize(
+    ("layout", "name"), [("NLPL", "193.zip"), ("NLPL", "193"), ("SeqVec", "model.bak"), ("SeqVec", "")]
+)
 def test_a_file_as_it_is_published_is_read_under_any_name(tmp_path: Path, layout: str, name: str) -> None:
     folder = published(tmp_path / "there", layout)
     place = zipped(folder, tmp_path / name) if name else folder
@@ -55,8 +56,7 @@ def test_a_file_as_it_is_published_is_read_under_any_name(tmp_path: Path, layout
     assert elmo.bilm.source == str(place) and elmo.bilm.options == load_sizes(place)
 
 
-@pytest.mark.parametrize("name", ["vocab.txt", "vocab.txt.gz", "vocabulary.txt.gz"])
-@pytest.mark.parametrize("as_zip", [True, False])
+@pytest.mark.parametrize(("name", "as_zip"), [("vocab.txt", True), ("vocabulary.txt.gz", False)])
 def test_the_vocabulary_may_be_compressed_and_tells_a_word_input_model_its_words(
     tmp_path: Path, as_zip: bool, name: str
 ) -> None:
@@ -115,6 +115,3 @@ def test_hidden_files_of_other_systems_are_ignored(tmp_path: Path) -> None:
         (folder / name).write_bytes(b"\0\5\26\7")
     for place in (folder, zipped(folder, tmp_path / "seqvec.zip")):
         assert load_checkpoint(place).options.lstm.n_layers == CHARACTERS["lstm"]["n_layers"]
-    Native().write(pretrained(), tmp_path / "native/bilm.safetensors")
-    (tmp_path / "native/._bilm.safetensors").write_bytes(b"\0\5\26\7")
-    assert load_checkpoint(tmp_path / "native").options == pretrained().options
