@@ -54,8 +54,9 @@ SIZES: dict[str, dict[str, Any]] = {
     "characters and words": config(),
     "characters": config(word_dim=0),
     "words": config(char_dim=0),
-    "tanh, three layers": config(activation="tanh", n_layers=3),
-    "no clips, no highways": config(cell_clip=0, proj_clip=0, n_highway=0),
+    "tanh, three layers, no clips, no highways": config(
+        activation="tanh", n_layers=3, cell_clip=0, proj_clip=0, n_highway=0
+    ),
     "words of up to 5 characters": config(max_characters_per_token=7, filters=[[1, 4], [7, 8]]),
     "filters that sum to the projection": config(word_dim=0, filters=[[1, 4], [3, 4]]),
 }

@@ -1,10 +1,7 @@
-"""Helpers for tests of several formats: compare, damage and pack files, and measure the memory that reading takes."""
+"""Helpers for tests of several formats: compare, damage and pack files."""
 
-import resource
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -23,18 +20,3 @@ def zipped(folder: Path, path: Path) -> Path:
         for file in sorted(folder.rglob("*")):
             archive.write(file, file.relative_to(folder))
     return path
-
-
-class Code:
-    """Create a file when it is unpickled."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Path]]:
-        return Path.touch, (self.trace,)
-
-
-def max_memory() -> int:
-    """Return the peak memory of this process in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

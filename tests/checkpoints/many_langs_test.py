@@ -35,15 +35,8 @@ def assert_its_layers(bilm: BiLM, folder: Path, sentences: Sequence[Sequence[str
 
 
 def change_json(path: Path, **changes: Any) -> None:
-    """Change keys of a JSON file; `...` deletes a key."""
-    content = {**json.loads(path.read_text(encoding="utf-8")), **changes}
-    path.write_text(json.dumps({key: value for key, value in content.items() if value is not ...}), encoding="utf-8")
-
-
-def change_tensors(path: Path, **changes: Any) -> None:
-    """Change tensors of a pickle; `None` deletes a tensor."""
-    content = torch.load(path) | changes
-    torch.save({name: value for name, value in content.items() if value is not None}, path)
+    """Change keys of a JSON file."""
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **changes}), encoding="utf-8")
 
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
@@ -52,14 +45,13 @@ def test_every_layer_of_every_token_is_as_in_its_own_package(tmp_path: Path, siz
     assert_its_layers(build_bilm(load_checkpoint(tmp_path)).requires_grad_(sizes is SIZES["characters"]), tmp_path)
 
 
-@pytest.mark.parametrize("top", ["", "144/"])
 def test_a_zip_file_as_it_is_published_is_read_and_leaves_nothing_behind(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, top: str
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with zipfile.ZipFile(tmp_path / "144.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("../../outside.txt", "never written")
         for path in folder.iterdir():
-            archive.write(path, top + path.name)
+            archive.write(path, f"144/{path.name}")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     assert_same_checkpoint(load_checkpoint(tmp_path / "144.zip"), load_checkpoint(folder))
@@ -69,13 +61,13 @@ def test_a_zip_file_as_it_is_published_is_read_and_leaves_nothing_behind(
 
 def test_the_sizes_are_found_by_their_name_whatever_path_they_had(folder: Path) -> None:
     expected = load_checkpoint(folder)
-    for path in ("sizes.json", "../elsewhere/sizes.json", "C:\\configs\\sizes.json"):
+    for path in ("../elsewhere/sizes.json", "C:\\configs\\sizes.json"):
         change_json(folder / "config.json", config_path=path)
         assert_same_checkpoint(load_checkpoint(folder), expected)
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_sizes_that_came_with_the_package_need_not_be_in_the_folder(folder: Path, name: str) -> None:
+def test_sizes_that_came_with_the_package_need_not_be_in_the_folder(folder: Path) -> None:
+    name = PUBLISHED[0]
     content = json.loads((Path(package).parent / "configs" / name).read_text(encoding="utf-8"))
     assert {key: content[key] for key in PUBLISHED_CONFIG} == PUBLISHED_CONFIG
     change_json(folder / "config.json", config_path=f"elmoformanylangs/configs/{name}")
@@ -88,7 +80,7 @@ def test_sizes_that_came_with_the_package_need_not_be_in_the_folder(folder: Path
 def test_a_file_that_is_missing_or_of_another_kind_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     assert_rejected(folder, f"'{folder / name}'", "No such file")
-    for content in (b"\xff\xfe", b"\0", b"", b"[1]", b'"text"'):
+    for content in (b"\xff\xfe", b"", b"[1]"):
         (folder / name).write_bytes(content)
         assert_rejected(folder, f"'{folder / name}'")
 
@@ -97,11 +89,8 @@ def test_a_file_that_is_missing_or_of_another_kind_is_named(folder: Path, name: 
     ("lines", "fact"),
     [
         ("a\t0\n\nb\t1\n", ", line 2: "),
-        ("a\t0\nb\tc\t1\n", ", line 2: "),
         ("a\t-1\n", ", line 1: "),
-        ("a\t0\nb\t0\n", "ids 0 to 1"),
         ("a\t0\nb\t2\n", "ids 0 to 1"),
-        ("a\t" + "9" * 5000 + "\n", "ids 0 to 0"),
     ],
 )
 def test_wrong_lines_of_a_vocabulary_are_named(folder: Path, lines: str, fact: str) -> None:
@@ -114,7 +103,6 @@ def test_wrong_lines_of_a_vocabulary_are_named(folder: Path, lines: str, fact: s
     [
         ("char.dic", [entry for entry in CHARACTERS if entry != "<bow>"], ("'lexicon.characters'", "<bow>")),
         ("word.dic", WORDS[1:], ("'lexicon.words'", "<oov>")),
-        ("word.dic", [*WORDS, "cat"], ("'lexicon.words'", "11 entries", "10 different")),
         ("word.dic", [*WORDS, " "], ("'lexicon.words'", "11 entries", "10 different")),
     ],
 )
@@ -130,16 +118,10 @@ def test_a_vocabulary_without_special_entries_or_with_a_repeated_one_is_rejected
     ("changes", "fact"),
     [
         ({"encoder": {**CONFIG["encoder"], "name": "lstm"}}, "'encoder'"),
-        ({"token_embedder": {**CONFIG["token_embedder"], "name": "lstm"}}, "'token_embedder'"),
-        ({"encoder": ...}, "'encoder'"),
         ({"encoder": {"name": "elmo"}}, "'lstm.dim'"),
         ({"encoder": {**CONFIG["encoder"], "dim": 8}}, "'projection_dim'"),
         ({"encoder": {**CONFIG["encoder"], "dim": 10**12}}, "the options ask for 304,"),
-        ({"encoder": {**CONFIG["encoder"], "n_layers": 10**12}}, "'lstm.n_layers'"),
         (config(char_dim=0, word_dim=0), "'lexicon'"),
-        (config(word_dim=10**12), "the options ask for 19,"),
-        (config(filters=[[1, 10**12]]), "'char_cnn'"),
-        (config(max_characters_per_token=None), "'lexicon.max_characters_per_token'"),
         (config(max_characters_per_token=6), "'lexicon.max_characters_per_token'"),
         (config(activation="gelu"), "'char_cnn.activation'"),
     ],
@@ -175,14 +157,14 @@ def assert_not_written(checkpoint: Checkpoint, folder: Path, *facts: str) -> Non
     assert (contents(folder) if folder.is_dir() else folder.exists()) == before
 
 
-@pytest.mark.parametrize("changes", [{}, {"n_layers": 1}, {"cell_clip": None, "proj_clip": 0.5}, {"char_cnn": None}])
+@pytest.mark.parametrize("changes", [{}, {"n_layers": 1, "char_cnn": None, "cell_clip": None}])
 def test_its_own_package_runs_a_bilm_of_ours(tmp_path: Path, changes: dict[str, Any]) -> None:
     checkpoint = many_langs_bilm(**changes)
     ManyLangs().write(checkpoint, tmp_path)
     assert_its_layers(build_bilm(checkpoint), tmp_path)
 
 
-@pytest.mark.parametrize("sizes", [SIZES["characters and words"], SIZES["characters"], SIZES["words"]])
+@pytest.mark.parametrize("sizes", [SIZES["characters and words"], SIZES["words"]])
 def test_to_one_native_file_and_back_no_bit_is_lost(tmp_path: Path, sizes: dict[str, Any]) -> None:
     there, native, back = write_folder(tmp_path / "there", sizes), tmp_path / "one.safetensors", tmp_path / "back"
     convert(there, native)
@@ -195,10 +177,6 @@ def test_to_one_native_file_and_back_no_bit_is_lost(tmp_path: Path, sizes: dict[
     for name in ("char.dic", "word.dic"):
         assert (back / name).exists() == (there / name).exists()
         assert not (there / name).exists() or (back / name).read_bytes() == (there / name).read_bytes()
-    convert(back, tmp_path / "again.safetensors")
-    assert_same_checkpoint(load_checkpoint(tmp_path / "again.safetensors"), load_checkpoint(native))
-    convert(tmp_path / "again.safetensors", tmp_path / "twice", to="many-langs")
-    assert contents(tmp_path / "twice") == contents(back)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +194,7 @@ def test_a_bilm_that_it_could_not_run_is_rejected(tmp_path: Path, checkpoint: Ch
     assert_not_written(checkpoint, tmp_path / "to", "many-langs has no place", fact)
 
 
-@pytest.mark.parametrize("entry", ["", " ", " a", "\tb", "a\tb", "a\nb", "a\x85b", "\u2028", "\r", "\ud800"])
+@pytest.mark.parametrize("entry", ["", " a", "a\tb", "a\x85b", "\ud800"])
 def test_an_entry_that_would_be_read_as_another_is_rejected(tmp_path: Path, entry: str) -> None:
     checkpoint = many_langs_bilm(words=["<oov>", "<pad>", entry])
     assert_not_written(checkpoint, tmp_path / "to", f"'{tmp_path / 'to' / 'word.dic'}'", repr(entry))
