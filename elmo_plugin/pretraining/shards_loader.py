@@ -1,5 +1,6 @@
 """The base class of the data loaders that read text shards: passes, epochs, resuming and distributed training."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Optional
@@ -12,8 +13,11 @@ from allennlp.nn.util import move_to_device
 from torch import distributed
 
 from elmo_plugin.common import check_made_with
-from elmo_plugin.pretraining.shards import SentenceStream, find_shards
+from elmo_plugin.pretraining.shards import SentenceStream, find_shards, read_lines
 from elmo_plugin.pretraining.vocabulary import WordIds
+from elmo_plugin.text import raw_text_form
+
+logger = logging.getLogger(__name__)
 
 
 class ShardsLoader(DataLoader, ABC):
@@ -61,6 +65,9 @@ class ShardsLoader(DataLoader, ABC):
         self.rank = distributed.get_rank() if is_distributed() else 0
         self.world_size = distributed.get_world_size() if is_distributed() else 1
         self.tokens_per_step = tokens_per_batch * self.world_size
+        if shuffle and self.rank == 0 and (form := raw_text_form(read_lines(self.stream.shards[0]))):
+            message = "%s looks %s: expected one tokenized sentence per line, as `allennlp prepare-text` writes"
+            logger.warning(message, self.stream.shards[0], form)
         self._word_ids: Optional[WordIds] = None
         self.device: Optional[torch.device] = None
         self._batches: Optional[Iterator[TensorDict]] = None

@@ -22,7 +22,7 @@ from elmo_plugin.text.code_points import (
 from elmo_plugin.text.indexers import ManyLangsIndexer
 from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
 from elmo_plugin.text.predictor_input import LineReader, instance_words, read_question, without_lone_surrogates
-from elmo_plugin.text.raw_text import SentenceSplitter, paragraphs
+from elmo_plugin.text.raw_text import SentenceSplitter, paragraphs, raw_text_form
 from elmo_plugin.text.sentences import token_lists
 from elmo_plugin.text.text_file import OpenText, TextFile
 from elmo_plugin.text.tokenizer import AsciiSpacesTokenizer, JustTabsTokenizer, SpacyBlankTokenizer, as_tokens
@@ -55,6 +55,7 @@ __all__ = [
     "instance_words",
     "length_batches",
     "paragraphs",
+    "raw_text_form",
     "read_question",
     "spellings",
     "split_tokens",
