@@ -67,14 +67,6 @@ def read(data_path: str, keys: Config, n_batches: int = 0, pool: int = SENTENCES
         return {"batches": batches, "state": loader.state_dict(), "length": len(loader)}
 
 
-def resume(data_path: str, keys: Config, state: dict[str, Any], n_batches: int) -> list[Any]:
-    """The batches after a state, with which every process begins."""
-    loader = build_loader(data_path, **keys)
-    loader.load_state_dict(state)
-    batches = (batch for _ in range(state["batches"] + n_batches) for batch in loader if batch)
-    return list(islice(batches, n_batches))
-
-
 def learn(data_path: str, loader: Config, model: Config) -> dict[str, Any]:
     """Gradients of two windows one after the other, before and after clipping, and what was drawn for them."""
     language = language_model(WORDS, **model).train()

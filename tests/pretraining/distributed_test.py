@@ -11,7 +11,7 @@ from allennlp.commands import train
 from allennlp.common import Params
 
 from elmo_plugin.pretraining.vocabulary import WordIds
-from tests.distributed_jobs import CLIP, evaluate, in_two_processes, learn, read, resume, start_processes
+from tests.distributed_jobs import CLIP, evaluate, in_two_processes, learn, read, start_processes
 from tests.language_model_oracles import experiment, language_model
 from tests.loader_oracles import LINES, SENTENCES, WORDS, assert_equal, build_loader, id_of, write_shards
 
@@ -70,18 +70,7 @@ def test_two_processes_divide_shuffled_passes_and_resume_from_one_state(tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keys", [HALF, BATCHES], ids=["unrolled_streams", "sentence_batches"])
-def test_the_state_of_one_process_is_that_of_both(tmp_path: Path, keys: Config) -> None:
-    path = write_shards(tmp_path)
-    undisturbed = in_two_processes(read, tmp_path / "run", path, keys, 12)
-    stopped, _ = in_two_processes(read, tmp_path / "stopped", path, keys, 5)
-    resumed = in_two_processes(resume, tmp_path / "resumed", path, keys, stopped["state"], 7)
-    for rank in (0, 1):
-        assert_equal(resumed[rank], undisturbed[rank]["batches"][5:])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("softmax", SOFTMAXES)
+@pytest.mark.parametrize("softmax", ["sampled", "adaptive"])
 def test_two_processes_learn_what_one_with_twice_the_streams_does(tmp_path: Path, softmax: str) -> None:
     path = write_shards(tmp_path)
     model = {"softmax": SOFTMAXES[softmax], "dropout": 0.0}
@@ -99,10 +88,9 @@ def test_two_processes_learn_what_one_with_twice_the_streams_does(tmp_path: Path
     ("keys", "alone_keys", "lines", "n_batches"),
     [
         (BATCHES, BATCHES, LINES, (3, 5)),
-        (HALF, WHOLE, LINES, (5, 5)),
         (HALF, WHOLE, ["fog", "on and on and on"], (2, 2)),  # the second process has nothing to read
     ],
-    ids=["sentence_batches", "unrolled_streams", "one idle process"],
+    ids=["sentence_batches", "unrolled_streams, one idle process"],
 )
 def test_two_processes_report_the_perplexity_of_every_token_once(
     tmp_path: Path, keys: Config, alone_keys: Config, lines: list[str], n_batches: tuple[int, int]
@@ -116,13 +104,11 @@ def test_two_processes_report_the_perplexity_of_every_token_once(
     assert alone["metrics"]["n_tokens"] == sum(len(line.split()) + 1 for line in lines)
     for rank in ranks:
         assert rank["metrics"] == pytest.approx(alone["metrics"], rel=1e-6)
-    losses = ranks[0]["losses"] + ranks[1]["losses"]
     if keys is BATCHES:  # the mean over batches is AllenNLP's: a batch of nothing is no part of it
-        assert sum(losses) / len(losses) == pytest.approx(sum(alone["losses"]) / len(alone["losses"]))
-    assert losses and all(0 < loss < 100 for loss in losses)
+        assert sorted(ranks[0]["losses"] + ranks[1]["losses"]) == pytest.approx(sorted(alone["losses"]))
 
 
-@pytest.mark.parametrize("softmax", SOFTMAXES)
+@pytest.mark.parametrize("softmax", ["full", "adaptive"])
 def test_a_process_with_an_empty_batch_adds_no_counts_and_no_loss(softmax: str) -> None:
     model = language_model(WORDS, softmax=SOFTMAXES[softmax])
     nothing = {"tokens": WordIds(model.vocab).of_sentences([])}

@@ -5,7 +5,7 @@ import json
 import math
 from pathlib import Path
 from typing import Any, Optional
-from unittest.mock import Mock, patch
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,7 +15,6 @@ from allennlp.models import load_archive
 
 from elmo_plugin.checkpoints import convert, load_checkpoint
 from elmo_plugin.pretraining import BidirectionalLanguageModel, BidirectionalPerplexity
-from elmo_plugin.pretraining.perplexity import COUNTS
 from tests.language_model_oracles import (
     HELDOUT,
     WORD_INPUT,
@@ -32,11 +31,9 @@ SENTENCES = [line.split() for line in HELDOUT]
 SENTENCE_BATCHES = {"type": "sentence_batches", "max_tokens": 40, "max_sentence_length": 20}
 STREAMS = {"type": "unrolled_streams", "streams": 2, "window": 4}
 SAMPLED = {"type": "sampled", "n_samples": 5}
-ADAPTIVE = {"type": "adaptive", "cutoffs": [5, 12], "div_value": 2.0}
 READING_WORDS = {"bilm": {"options": WORD_INPUT, "seed": 1}, "share_embedding_softmax": True}
 MODELS: dict[str, tuple[Config, Config]] = {
     "full": (SENTENCE_BATCHES, {}),
-    "adaptive": (STREAMS, {"softmax": ADAPTIVE}),
     "streamed words": (STREAMS, {**READING_WORDS, "softmax": SAMPLED}),
 }
 
@@ -134,9 +131,7 @@ def test_an_unfinished_run_is_named_as_such(tmp_path: Path) -> None:
         load_checkpoint(tmp_path / "run/model.tar.gz")
 
 
-@pytest.mark.parametrize(
-    ("weights", "where"), [(math.nan, "batch 1 of epoch 1"), (1e9, "batch 1 of epoch 1"), (None, "the validation")]
-)
+@pytest.mark.parametrize(("weights", "where"), [(math.nan, "batch 1 of epoch 1"), (None, "the validation")])
 def test_a_run_that_diverges_ends_with_an_error_that_names_the_batch_and_the_learning_rate(
     weights: Optional[float], where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,15 +154,10 @@ def test_a_run_that_diverges_ends_with_an_error_that_names_the_batch_and_the_lea
     assert not (tmp_path / "run/model.tar.gz").exists()
 
 
-def values(*numbers: float) -> torch.Tensor:
-    return torch.tensor(numbers)
-
-
 def test_counts_add_up_until_they_are_reset() -> None:
     metric = BidirectionalPerplexity()
-    assert metric.get_metric() == {}
-    metric(values(1.0, 2.0), values(0.0, 1.0), torch.tensor([False, True]))
-    metric(values(3.0), values(2.0), torch.tensor([True]))
+    metric(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 1.0]), torch.tensor([False, True]))
+    metric(torch.tensor([3.0]), torch.tensor([2.0]), torch.tensor([True]))
     wanted: dict[str, Any] = {
         "perplexity": math.exp(1.5),
         "forward_perplexity": math.exp(2.0),
@@ -177,20 +167,3 @@ def test_counts_add_up_until_they_are_reset() -> None:
     }
     assert metric.get_metric(reset=True) == pytest.approx(wanted)
     assert metric.get_metric() == {}
-
-
-def test_many_small_numbers_are_summed_in_float64() -> None:
-    metric = BidirectionalPerplexity()
-    some = torch.full((2**20,), 0.1)
-    for _ in range(20):
-        metric(some, some, some > 1)
-    assert math.log(metric.get_metric()["perplexity"]) == pytest.approx(float(some[0]), rel=1e-12)
-
-
-def test_processes_add_their_counts_in_one_sum() -> None:
-    metric = BidirectionalPerplexity()
-    others = torch.tensor([10.0, 20.0, 5.0, 1.0], dtype=torch.float64)
-    with patch("elmo_plugin.pretraining.perplexity.dist_reduce_sum", side_effect=lambda own: own + others) as reduced:
-        metric(values(1.0, 2.0), values(4.0, 6.0), torch.tensor([False, True]))
-    assert reduced.call_count == 1
-    assert metric.counts == dict(zip(COUNTS, (13.0, 30.0, 7.0, 2.0), strict=True))

@@ -64,12 +64,8 @@ def test_a_position_inside_a_long_line_is_restored(tmp_path: Path, keys: dict[st
     ("keys", "changed", "message"),
     [
         (STREAMS, {"streams": 1}, "'batches_per_epoch': expected 16, got 8; 'streams': expected 1, got 2"),
-        (STREAMS, {"window": 3}, "'window': expected 3, got 4"),
         (STREAMS, {"seed": 1}, "'seed': expected 1, got 0"),
-        (STREAMS, {"batches_per_epoch": 9}, "'batches_per_epoch': expected 9, got 8"),
-        (STREAMS, {"shuffle": False}, "'shuffle': expected False, got True"),
         (BATCHES, {"max_tokens": 25}, "'max_tokens': expected 25, got 24"),
-        (BATCHES, {"max_sentence_length": 7}, "'max_sentence_length': expected 7, got 8"),
         (BATCHES, STREAMS, "'streams': expected 2, got None"),
     ],
 )
@@ -84,44 +80,33 @@ def test_a_state_of_other_settings_is_rejected(
         build_loader(path, **{**keys, **changed}).load_state_dict(state)
 
 
-@LOADERS
-def test_a_state_of_another_text_is_rejected(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_a_state_of_another_text_is_rejected(tmp_path: Path) -> None:
     path = write_shards(tmp_path)
-    state = build_loader(path, **keys).state_dict()
+    state = build_loader(path, **STREAMS).state_dict()
     with open(tmp_path / "a.txt", "a") as file:
         file.write("on\n")
     n_bytes = sum(len(f"{line}\n".encode()) for line in LINES)
     message = f"{path}' was made with other settings than this run ('bytes': expected {n_bytes + 3}, got {n_bytes})"
     with pytest.raises(ConfigurationError, match=re.escape(message)):
-        build_loader(path, **keys).load_state_dict(state)
-    (tmp_path / "a.txt").unlink()
-    with pytest.raises(ConfigurationError, match="'files': expected 1, got 2; 'bytes'"):
-        build_loader(path, **keys).load_state_dict(state)
+        build_loader(path, **STREAMS).load_state_dict(state)
 
 
-@LOADERS
-def test_only_training_has_a_length(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_only_training_has_a_length(tmp_path: Path) -> None:
     path = write_shards(tmp_path)
     with pytest.raises(TypeError, match="shuffle"):
-        len(build_loader(path, shuffle=False, **keys))
-    assert len(build_loader(path, batches_per_epoch=7, **keys)) == 7
-    assert len(list(build_loader(path, batches_per_epoch=7, **keys))) == 7
-    for shuffle in (True, False):
-        with pytest.raises(ConfigurationError, match=r"'batches_per_epoch'.* 0"):
-            build_loader(path, batches_per_epoch=0, shuffle=shuffle, **keys)
+        len(build_loader(path, shuffle=False, **STREAMS))
+    assert len(list(build_loader(path, batches_per_epoch=7, **STREAMS))) == 7
+    with pytest.raises(ConfigurationError, match=r"'batches_per_epoch'.* 0"):
+        build_loader(path, batches_per_epoch=0, **STREAMS)
 
 
 @LOADERS
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_files_that_cannot_be_read_are_named(tmp_path: Path, keys: dict[str, Any], shuffle: bool) -> None:
+def test_a_file_without_tokens_is_named(tmp_path: Path, keys: dict[str, Any], shuffle: bool) -> None:
     write_shards(tmp_path)
-    with pytest.raises(ConfigurationError, match=r"/\*\.gz'.* a.txt, b.txt"):
-        build_loader(str(tmp_path / "*.gz"), shuffle=shuffle, **keys)
     (tmp_path / "c.txt").write_text("\n \n")
     with pytest.raises(ConfigurationError, match=r"c\.txt"):
         list(build_loader(str(tmp_path / "*.txt"), shuffle=shuffle, **keys))
-    with pytest.raises(ConfigurationError, match=r"c\.txt"):
-        list(build_loader(str(tmp_path / "c.txt"), shuffle=shuffle, **keys))
 
 
 @LOADERS

@@ -1,13 +1,11 @@
 """Windows over streams, compared word by word with bilm-tf's reader."""
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import batch_to_ids
 from torch import Tensor
@@ -15,7 +13,7 @@ from torch import Tensor
 from tests.loader_oracles import LINES, SENTENCES, Row, build_loader, id_of, plain_windows, write_shards
 
 N_TOKENS = sum(len(sentence) + 1 for sentence in SENTENCES)
-SIZES = [(1, 1), (1, 7), (3, 1), (2, 5), (4, 20), (30, 3), (1, 1000), (5, 1000)]
+SIZES = [(1, 1), (2, 5), (4, 20), (30, 3), (5, 1000)]
 
 
 def streams(data_path: str, streams: int, window: int, **keys: Any) -> Any:
@@ -46,28 +44,13 @@ def test_windows_are_those_that_bilm_tf_reads(tmp_path: Path, n_streams: int, wi
             assert_window(batch[direction], rows, window)
 
 
-@pytest.mark.parametrize(("n_streams", "window"), SIZES)
-def test_a_single_pass_predicts_every_token_once_for_any_streams_and_window(
-    tmp_path: Path, n_streams: int, window: int
-) -> None:
-    loader = streams(write_shards(tmp_path), n_streams, window, shuffle=False)
-    words = [word for sentence in SENTENCES for word in sentence]
-    for _ in range(2):  # and the next evaluation too
-        batches = [batch["windows"] for batch in loader]
-        assert [batch["first"] for batch in batches] == [True] + [False] * (len(batches) - 1)
-        for direction, last in (("forward", "</S>"), ("backward", "<S>")):
-            targets = torch.cat([batch[direction]["targets"].flatten() for batch in batches])
-            asked = Counter(targets[targets > 0].tolist())
-            assert asked == Counter(map(id_of, words + [last] * len(SENTENCES)))
-
-
 def all_passes(loader: Any) -> Iterator[list[str]]:
     """Yield the sentences of endless passes."""
     for epoch in count():
         yield from (sentence for sentence, _ in loader.stream.sentences(epoch))
 
 
-@pytest.mark.parametrize(("n_streams", "window"), [(1, 1), (2, 5), (3, 7), (1, N_TOKENS)])
+@pytest.mark.parametrize(("n_streams", "window"), [(2, 5), (1, N_TOKENS)])
 def test_shuffled_passes_run_over_into_each_other(tmp_path: Path, n_streams: int, window: int) -> None:
     loader = streams(write_shards(tmp_path), n_streams, window, seed=3)
     assert len(loader) == N_TOKENS // (n_streams * window)
@@ -85,18 +68,8 @@ def test_shuffled_passes_run_over_into_each_other(tmp_path: Path, n_streams: int
 
 def test_a_text_shorter_than_one_batch_is_rejected_for_training_unless_it_is_repeated(tmp_path: Path) -> None:
     path = write_shards(tmp_path)
-    for ask in (len, list):
-        with pytest.raises(ConfigurationError, match=f"128 .*'streams' 16 × 'window' 8.* {N_TOKENS};"):
-            ask(streams(path, 16, 8))
-    repeating = streams(path, 16, 8, batches_per_epoch=3)
-    batches = list(repeating)
-    assert len(repeating) == len(batches) == 3
+    with pytest.raises(ConfigurationError, match=f"128 .*'streams' 16 × 'window' 8.* {N_TOKENS};"):
+        list(streams(path, 16, 8))
+    batches = list(streams(path, 16, 8, batches_per_epoch=3))
+    assert len(batches) == 3
     assert all((batch["windows"]["forward"]["targets"] > 0).all() for batch in batches)
-
-
-def test_invalid_sizes_are_named(tmp_path: Path) -> None:
-    path = write_shards(tmp_path)
-    with pytest.raises(ConfigurationError, match="'streams': expected 1 or more, got 0"):
-        streams(path, 0, 5)
-    with pytest.raises(ConfigurationError, match="'window': expected 1 or more, got -1"):
-        streams(path, 5, -1)
