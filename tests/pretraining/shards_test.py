@@ -15,33 +15,17 @@ from elmo_plugin.pretraining.shards import SentenceStream, find_shards
 PACKERS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 
 
-def write_shards(folder: Path, *texts: str) -> list[Path]:
-    """Write plain shards `0.txt`, `1.txt`, … of these texts."""
-    paths = [folder / f"{number}.txt" for number in range(len(texts))]
-    for path, text in zip(paths, texts, strict=True):
-        path.write_bytes(text.encode())
-    return paths
-
-
 def numbered(folder: Path, *sizes: int) -> list[Path]:
     """Write shards of these sizes, in which every sentence is different: `0 of 2`, `1 of 2`, …"""
-    texts = ("".join(f"{line} of {shard}\n" for line in range(size)) for shard, size in enumerate(sizes))
-    return write_shards(folder, *texts)
+    paths = [folder / f"{number}.txt" for number in range(len(sizes))]
+    for shard, (path, size) in enumerate(zip(paths, sizes, strict=True)):
+        path.write_text("".join(f"{line} of {shard}\n" for line in range(size)))
+    return paths
 
 
 def one_pass(paths: list[Path], shuffle: bool = False, seed: int = 0, epoch: int = 0) -> list[list[str]]:
     """Return the sentences of one pass."""
     return [tokens for tokens, _ in SentenceStream(paths, shuffle, seed).sentences(epoch)]
-
-
-def refusal(path: Path) -> str:
-    """Return the error message for a shard that cannot be read, which is the same when its tokens are counted."""
-    with pytest.raises(ConfigurationError) as error:
-        one_pass([path])
-    with pytest.raises(ConfigurationError) as counting:
-        SentenceStream([path], shuffle=False).tokens_per_pass  # noqa: B018
-    assert str(counting.value) == str(error.value)
-    return str(error.value.message)
 
 
 @pytest.mark.parametrize("packing", PACKERS)
@@ -102,9 +86,6 @@ def test_the_order_depends_only_on_the_seed_and_the_epoch(tmp_path: Path) -> Non
     paths = numbered(tmp_path, *[6] * 12)
     first = one_pass(paths, shuffle=True)
     assert one_pass(paths, shuffle=True) == first
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    assert one_pass(numbered(elsewhere, *[6] * 12), shuffle=True) == first
     others = [one_pass(paths, shuffle=True, epoch=1), one_pass(paths, shuffle=True, seed=1)]
     for other in others:
         assert other != first and sorted(other) == sorted(first)
@@ -115,21 +96,15 @@ def test_the_order_depends_only_on_the_seed_and_the_epoch(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("encoded", "facts"),
     [
-        (b"", ": .*no tokens"),
         (b"\n \n\r\n\t", ": .*no tokens"),
-        (b"a b\n\nc \xff\xfe\n", ", line 3: .*0xff"),
-        (b"\xef\xbb\xbfab\xff\n", ", line 1: .*0xff"),
         ("a\nGänge\n".encode("latin-1"), ", line 2: .*0xe4"),
-        (b"a\nb\xe2\x82", ", line 2: .*0xe2"),
-        ("a b\n".encode("utf-16-le"), ", line 1: .*NUL"),
-        (b"a\n\n\0\n", ", line 3: .*NUL"),
     ],
 )
 def test_an_error_names_the_file_and_the_line(tmp_path: Path, encoded: bytes, facts: str) -> None:
-    for packing, pack in PACKERS.items():
-        path = tmp_path / f"shard{packing}"
-        path.write_bytes(pack(encoded))
-        assert re.match(f"{path}{facts}", refusal(path))
+    path = tmp_path / "shard"
+    path.write_bytes(encoded)
+    with pytest.raises(ConfigurationError, match=f"{path}{facts}"):
+        one_pass([path])
 
 
 @pytest.mark.parametrize("packing", [".gz", ".xz"])
@@ -137,17 +112,10 @@ def test_an_error_names_a_truncated_or_damaged_compressed_file(tmp_path: Path, p
     path = tmp_path / f"shard{packing}"
     packed = PACKERS[packing]("".join(f"{number} " for number in range(5000)).encode() + b"\nlast\n")
     half = len(packed) // 2
-    flipped = packed[:half] + bytes(byte ^ 0x55 for byte in packed[half : half + 8]) + packed[half + 8 :]
-    for broken in (packed[:5], packed[:half], packed[:-3], flipped, b"plain text\n", packed + b"more"):
+    for broken in (packed[:half], packed[:half] + b"damaged!" + packed[half + 8 :]):
         path.write_bytes(broken)
-        assert refusal(path).startswith(str(path))
-    path.write_bytes(packed)
-    assert SentenceStream([path], shuffle=False).tokens_per_pass == 5003
-
-
-def test_an_error_names_a_missing_file(tmp_path: Path) -> None:
-    for missing in (tmp_path / "gone.txt", tmp_path / "gone.gz", tmp_path / "gone.xz", tmp_path):
-        assert refusal(missing).startswith(str(missing))
+        with pytest.raises(ConfigurationError, match=str(path)):
+            one_pass([path])
 
 
 def test_a_pattern_finds_files_in_sorted_order_at_any_depth(tmp_path: Path) -> None:
@@ -176,16 +144,9 @@ def test_a_pattern_that_matches_no_file_lists_the_deepest_folder(
         (tmp_path / f"{number}.gz").touch()
     (tmp_path / "bare").mkdir()
     listed = f"'{tmp_path}' .*0.gz, 1.gz, 2.gz, 3.gz, 4.gz, …"
-    wanted = {
-        "*.txt": listed,
-        "no/such/**/shard*": listed,
-        "0.txt": listed,
-        "bare/*": f"'{tmp_path}/bare' contains nothing",
-        "bare": f"'{tmp_path}/bare' contains nothing",
-        "x" * 300: listed,
-    }
     monkeypatch.chdir(tmp_path)
-    for pattern, facts in wanted.items():
-        for given in (f"{tmp_path}/{pattern}", pattern):
-            with pytest.raises(ConfigurationError, match=f"'{re.escape(given)}' .*{facts}"):
-                find_shards(given)
+    for given in (f"{tmp_path}/*.txt", "no/such/**/shard*"):
+        with pytest.raises(ConfigurationError, match=f"'{re.escape(given)}' .*{listed}"):
+            find_shards(given)
+    with pytest.raises(ConfigurationError, match=f"'{tmp_path}/bare' contains nothing"):
+        find_shards("bare/*")

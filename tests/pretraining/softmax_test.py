@@ -1,13 +1,11 @@
 """The softmaxes `full` and `adaptive`, and the properties of all three: gradients, memory, ties, autocast."""
 
 import copy
-from pathlib import Path
 from typing import Any
 from weakref import ref
 
 import pytest
 import torch
-from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -47,8 +45,7 @@ def gradients(loss: Tensor, *leaves: Tensor) -> tuple[Tensor, ...]:
     return torch.autograd.grad((loss * torch.linspace(-1, 2, len(loss)).to(loss)).sum(), leaves)
 
 
-@pytest.mark.parametrize("n_tokens", [0, 1, 7, N])
-@pytest.mark.parametrize("tokens_at_once", [1, 5, 7, 512])
+@pytest.mark.parametrize(("n_tokens", "tokens_at_once"), [(0, 5), (N, 1), (N, 7), (N, 512)])
 def test_full_is_the_cross_entropy_of_all_scores_in_chunks_of_any_size(n_tokens: int, tokens_at_once: int) -> None:
     softmax = lively(FullSoftmax(V, P, tokens_at_once))
     vectors, targets = vectors_and_targets(n_tokens)
@@ -148,20 +145,13 @@ def test_a_tied_softmax_scores_with_the_rows_of_the_table_and_trains_all_but_the
     assert softmax.weight is table.weight and not table.weight[0].any()
 
 
-@pytest.mark.parametrize("shape", [(V, P), (V + 1, P + 1)])
-def test_a_table_of_another_shape_is_an_error(shape: tuple[int, int]) -> None:
-    with pytest.raises(ConfigurationError, match=rf"'share_embedding_softmax'.*\(61, 16\), got \({shape[0]}, "):
-        FullSoftmax(V, P).tie(nn.Embedding(*shape))
-
-
-@pytest.mark.parametrize("n_tokens", [0, 1, N])
-def test_adaptive_is_torchs_and_its_probabilities_of_all_words_add_up_to_one(n_tokens: int) -> None:
+def test_adaptive_is_torchs_and_its_probabilities_of_all_words_add_up_to_one() -> None:
     softmax = AdaptiveSoftmax(V, P, CUTOFFS)
-    vectors, targets = vectors_and_targets(n_tokens)
+    vectors, targets = vectors_and_targets()
     with torch.no_grad():
-        every = torch.stack([softmax.nll(vectors, torch.full((n_tokens,), word)) for word in range(V)], dim=1)  # (N, V)
+        every = torch.stack([softmax.nll(vectors, torch.full((N,), word)) for word in range(V)], dim=1)  # (N, V)
         torch.testing.assert_close(every, -softmax.adaptive.log_prob(vectors))
-        torch.testing.assert_close((-every).exp().sum(dim=1), torch.ones(n_tokens))
+        torch.testing.assert_close((-every).exp().sum(dim=1), torch.ones(N))
         wanted = every.gather(1, targets.unsqueeze(1)).squeeze(1)
         torch.testing.assert_close(softmax(vectors, targets), wanted)
 
@@ -177,42 +167,23 @@ def test_a_cluster_whose_words_do_not_occur_gets_gradients_of_zero() -> None:
     assert unlearned == ["adaptive.tail.1.0.weight", "adaptive.tail.1.1.weight"]
 
 
-@pytest.mark.parametrize("cutoffs", [[], [0, 5], [5, 5], [30, 10], [10, V]])
-def test_cutoffs_without_clusters_are_an_error(cutoffs: list[int]) -> None:
+def test_cutoffs_above_the_vocabulary_are_an_error() -> None:
     with pytest.raises(ConfigurationError, match=r"'softmax.cutoffs'.* 59, .*\["):
-        AdaptiveSoftmax(V, P, cutoffs)
+        AdaptiveSoftmax(V, P, [10, V])
 
 
-@pytest.mark.parametrize("vectors_in", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("softmax", every_softmax(), ids=lambda softmax: type(softmax).__name__)
-def test_under_autocast_losses_and_gradients_are_float32_and_near_those_without(
-    softmax: LmSoftmax, vectors_in: torch.dtype
-) -> None:
+def test_under_autocast_losses_and_gradients_are_float32_and_near_those_without(softmax: LmSoftmax) -> None:
     softmax = lively(softmax)
     vectors, targets = vectors_and_targets()
     wanted = gradients(softmax.nll(vectors, targets), *softmax.parameters())
     with torch.autocast("cpu", torch.bfloat16):
-        loss, nll = (compute(vectors.to(vectors_in), targets) for compute in (softmax, softmax.nll))
+        loss, nll = (compute(vectors.bfloat16(), targets) for compute in (softmax, softmax.nll))
     assert loss.dtype == nll.dtype == torch.float32 and loss.isfinite().all()
     torch.testing.assert_close(nll, softmax.nll(vectors, targets), atol=0.1, rtol=0.01)
     for found, exact in zip(gradients(nll, *softmax.parameters()), wanted, strict=True):
         assert found.dtype == torch.float32
         assert (found - exact).norm() < 0.02 * exact.norm()
-
-
-@pytest.mark.parametrize(
-    ("config", "kind", "exact"),
-    [
-        ({}, FullSoftmax, True),
-        ({"type": "full", "tokens_at_once": 3}, FullSoftmax, True),
-        ({"type": "sampled", "n_samples": 5, "seed": 2}, SampledSoftmax, False),
-        ({"type": "adaptive", "cutoffs": [10, 20], "div_value": 2}, AdaptiveSoftmax, True),
-    ],
-)
-def test_a_config_builds_it(config: dict[str, Any], kind: type, exact: bool) -> None:
-    softmax = LmSoftmax.from_params(Params(dict(config)), vocab_size=V, input_dim=P)
-    assert isinstance(softmax, kind) and softmax.exact is exact
-    assert (softmax.vocab_size, softmax.input_dim) == (V, P)
 
 
 def saved(softmax: LmSoftmax, **config: Any) -> LmSoftmax:
@@ -231,15 +202,11 @@ def test_a_saved_softmax_gives_the_same_losses(softmax: LmSoftmax) -> None:
     torch.testing.assert_close(again.nll(vectors, targets), softmax.nll(vectors, targets))
 
 
-def test_a_file_cannot_name_another_class_to_call(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"softmax: expected one of .*full.*subprocess\.run"):
-        saved(FullSoftmax(V, P), type="subprocess.run", args=["touch", str(tmp_path / "touched")])
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
-    "config", [{"cutoffs": [10]}, {"div_value": 1e-9}, {"div_value": 1e200}, {"type": "full"}, {"type": ["full"]}]
+    "config", [{"cutoffs": [10]}, {"div_value": 1e200}, {"type": "subprocess.run", "args": ["touch", "touched"]}]
 )
-def test_a_saved_config_that_does_not_fit_the_weights_is_an_error(config: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError):
+def test_a_saved_config_that_does_not_fit_the_weights_or_names_another_class_is_an_error(
+    config: dict[str, Any],
+) -> None:
+    with pytest.raises(ConfigurationError, match="'bilm'"):
         saved(AdaptiveSoftmax(V, P, CUTOFFS), **config)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import AllenNlpArchive, BilmTf, Checkpoint, Native, build_bilm, convert, load_checkpoint
-from elmo_plugin.pretraining import BidirectionalLanguageModel, BiLMVocabulary, load_language_model
+from elmo_plugin.pretraining import BidirectionalLanguageModel, BiLMVocabulary
 from elmo_plugin.text import batch_to_ids
 from tests.language_model_oracles import (
     CHARACTERS,
@@ -117,15 +117,7 @@ def checkpoints_read(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return reads
 
 
-def test_a_language_model_reads_its_checkpoint_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads = checkpoints_read(monkeypatch)
-    model = load_language_model(str(run.archive))
-    assert len(reads) == 1
-    wanted = run.model.state_dict()
-    assert all(torch.equal(value, wanted[name]) for name, value in model.state_dict().items() if "_extra" not in name)
-
-
-@pytest.mark.parametrize("form", ["archive", "native", "bilm_tf"])
+@pytest.mark.parametrize("form", ["archive", "bilm_tf"])
 def test_fine_tuning_reads_its_checkpoint_once_and_starts_where_training_ended(
     run: Run, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +125,7 @@ def test_fine_tuning_reads_its_checkpoint_once_and_starts_where_training_ended(
     reads = checkpoints_read(monkeypatch)
     source = run.archive
     if form != "archive":
-        source = tmp_path / ("bilm.safetensors" if form == "native" else "bilm_tf")
+        source = tmp_path / "bilm_tf"
         convert(run.archive, source)
         reads.clear()
     corpus = write_corpus(tmp_path)
@@ -153,20 +145,12 @@ def test_fine_tuning_reads_its_checkpoint_once_and_starts_where_training_ended(
         assert found["perplexity"] == pytest.approx(run.perplexity, rel=1e-6)
 
 
-def test_a_contextualizer_of_the_same_kind_leaves_an_archive_of_the_same_kind(tmp_path: Path) -> None:
-    run = pretrain(tmp_path, STREAMS, contextualizer=ELMO_LSTM)
-    elmo = embedder(run, "last")
-    ids = batch_to_ids(SENTENCES[:1])
-    torch.testing.assert_close(elmo(ids), run.model.bilm(ids).layers[-1][:, 1:-1])
-
-
 BATCHES = {"type": "sentence_batches", "max_tokens": 40, "max_sentence_length": 20}
 GRU = {"type": "gru", "input_size": 8, "hidden_size": 8, "bidirectional": True}
 TRANSFORMER = {"type": "bidirectional_language_model_transformer", "input_dim": 8, "hidden_dim": 16, "num_layers": 2}
-GATED_CNN = {"type": "gated-cnn-encoder", "input_dim": 8, "layers": [[[3, 8]], [[2, 8]]]}
 
 
-@pytest.mark.parametrize("contextualizer", [GRU, TRANSFORMER, GATED_CNN], ids=["gru", "transformer", "gated cnn"])
+@pytest.mark.parametrize("contextualizer", [GRU, TRANSFORMER], ids=["gru", "transformer"])
 def test_a_contextualizer_of_another_kind_is_a_bilm_like_any_other(
     tmp_path: Path, contextualizer: dict[str, Any]
 ) -> None:
@@ -205,15 +189,10 @@ def test_a_contextualizer_among_the_options_is_checked_too_and_can_be_replaced()
     [
         ({"type": "os.path.Join"}, "os.path.Join"),
         ({"type": "compose", "encoders": [{"type": "subprocess.Popen"}]}, "subprocess.Popen"),
-        ({"type": "no_such_encoder"}, "no_such_encoder"),
-        ({"type": ["gru"]}, "gru"),
         ({"type": "feedforward", "feedforward": {"_pretrained": {"archive_file": "x.tar.gz"}}}, "_pretrained"),
         ({"type": "feedforward", "feedforward": {**FEEDFORWARD, "activations": "os.path.Join"}}, "os.path.Join"),
-        ({"type": "feedforward", "feedforward": {**FEEDFORWARD, "activations": ["os.path.Join"]}}, "os.path.Join"),
         ({**GRU, "hidden_size": 10**7}, "output size"),
-        ({**GRU, "num_layers": 10**5}, "at most 1000 layers"),
         ({**GRU, "num_layers": 9}, "no such tensor"),
-        ({**GRU, "colour": "red"}, "colour"),
     ],
 )
 def test_a_file_cannot_name_a_contextualizer_that_is_dangerous_or_of_another_size(

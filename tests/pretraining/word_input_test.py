@@ -38,8 +38,8 @@ def loss(model: BidirectionalLanguageModel, lines: list[str]) -> torch.Tensor:
     return model(tokens=WordIds(model.vocab).of_sentences([line.split() for line in lines]))["loss"]
 
 
-@pytest.mark.parametrize("softmax", [{"type": "full"}, {"type": "sampled", "n_samples": 4}])
-def test_the_shared_table_is_one_tensor_with_one_gradient(softmax: Config) -> None:
+def test_the_shared_table_is_one_tensor_with_one_gradient() -> None:
+    softmax = {"type": "sampled", "n_samples": 4}
     model = language_model(**{**SHARED, "softmax": softmax}).train()
     reading, predicting = tables(model)
     assert reading is predicting
@@ -65,12 +65,6 @@ def test_a_shared_table_that_was_trained_stays_as_it_is(tmp_path: Path) -> None:
     keys = {"type": "bilm", "bilm": {"pretrained": str(tmp_path)}, "share_embedding_softmax": True}
     model = Model.from_params(Params(keys), vocab=vocabulary_of(WORDS))
     assert torch.equal(tables(model)[0], bilm.token_encoder.embedding.weight)  # type: ignore[arg-type,union-attr]
-
-
-def test_all_words_outside_the_vocabulary_are_the_same_word() -> None:
-    model = language_model(**SHARED)
-    assert torch.equal(loss(model, ["the whale left"]), loss(model, ["the zebra left"]))
-    assert not torch.equal(loss(model, ["the whale left"]), loss(model, ["the gull left"]))
 
 
 @pytest.mark.parametrize(
@@ -133,10 +127,10 @@ def log_probs_by_hand(folder: Path, own: list[str], model: BidirectionalLanguage
         yield log_probs[np.arange(len(targets)), [WORDS.index(word) for word in targets]]
 
 
-@pytest.mark.parametrize("own", [WORDS, OTHER_ORDER], ids=["training", "other order"])
 @pytest.mark.parametrize("share", [False, True])
-def test_fine_tuning_and_its_predictor_read_the_words_of_the_file(tmp_path: Path, own: list[str], share: bool) -> None:
+def test_fine_tuning_and_its_predictor_read_the_words_of_the_file(tmp_path: Path, share: bool) -> None:
     """Training has a learning rate of 0, so the archive still has the weights of the file."""
+    own = OTHER_ORDER
     folder = write_pair(tmp_path / "bilm", own)
     config = experiment(write_corpus(tmp_path), BATCHES, bilm=str(folder), dropout=0.0, share_embedding_softmax=share)
     files = config["train_data_path"]
