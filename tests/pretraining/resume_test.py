@@ -73,14 +73,12 @@ def both(*points: str) -> list[str]:
     return sorted(f"{kind}_state_{point}.th" for kind in ("model", "training") for point in points)
 
 
-@pytest.mark.parametrize("size", [0, 100_000])
-def test_a_full_disk_is_reported_and_earlier_checkpoints_survive(size: int, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_earlier_checkpoints_survive(tmp_path: Path) -> None:
     checkpoints = AtomicCheckpointer(tmp_path, keep_most_recent_by_count=1)
     save(checkpoints, 0, 10)
-    with disk_of(size), pytest.raises(ConfigurationError) as error:
+    message = f"{tmp_path}/model_state_e0_b20.th.*File too large"
+    with disk_of(100_000), pytest.raises(ConfigurationError, match=message):
         save(checkpoints, 0, 20, weights=torch.ones(100_000))
-    kind = "model" if size else "training"
-    assert f"{tmp_path}/{kind}_state_e0_b20.th" in str(error.value) and "File too large" in str(error.value)
     latest = AtomicCheckpointer(tmp_path).load_checkpoint()
     assert latest is not None and latest.trainer_state["batches_in_epoch_completed"] == 10
     assert on_disk(tmp_path) == both("e0_b10")
@@ -139,12 +137,9 @@ def test_a_resumed_run_counts_batches_from_the_checkpoint(tmp_path: Path) -> Non
     assert [ask(resumed, 2, batches) for batches in (11, 14, 15)] == [False, False, True]
 
 
-@pytest.mark.parametrize("key", ["keep_most_recent_by_count", "save_every_num_batches"])
-def test_keys_that_would_save_nothing_are_rejected(key: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=f"'{key}': expected 1 or more, got 0"):
-        AtomicCheckpointer(tmp_path, **{key: 0})
-    with pytest.raises(ConfigurationError, match=r"'save_every_num_minutes'.*'save_every_num_seconds'"):
-        AtomicCheckpointer(tmp_path, save_every_num_minutes=1, save_every_num_seconds=60)
+def test_keys_that_would_save_nothing_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="'keep_most_recent_by_count': expected 1 or more, got 0"):
+        AtomicCheckpointer(tmp_path, keep_most_recent_by_count=0)
 
 
 def ask_with_a_clock_of_ones_own(folder: Path) -> tuple[list[bool], list[int]]:
@@ -260,28 +255,15 @@ def test_a_run_that_was_stopped_anywhere_ends_like_an_uninterrupted_one_and_read
     assert differences(end_of(tmp_path / "run"), wanted) == []
 
 
-TRAINERS: list[tuple[dict[str, Any], list[Place], int]] = [
-    ({"validation_metric": "+n_tokens", "patience": 1, "num_epochs": 3}, [(BEST, 1), END_OF_TRAINING], 0),
-    (
-        {"moving_average": {"type": "exponential", "decay": 0.9}, "optimizer": {"type": "muon"}},
-        [5, ("heldout", 1), (BEST, 1)],
-        1,
-    ),
-]
-
-
-@pytest.mark.parametrize(("trainer", "stops", "best_epoch"), TRAINERS, ids=["patience 1", "moving average, muon"])
-def test_the_best_epoch_patience_a_moving_average_and_both_optimizers_of_muon_are_kept(
-    trainer: dict[str, Any], stops: list[Place], best_epoch: int, tmp_path: Path
-) -> None:
+def test_a_moving_average_and_both_optimizers_of_muon_are_kept(tmp_path: Path) -> None:
+    trainer = {"moving_average": {"type": "exponential", "decay": 0.9}, "optimizer": {"type": "muon"}}
     keys = config(tmp_path, "sentence_batches", **trainer)
     train(keys, tmp_path / "undisturbed")
-    wanted = end_of(tmp_path / "undisturbed")
-    assert wanted["metrics"]["metrics.json"]["best_epoch"] == best_epoch
-    train_with_stops(keys, tmp_path / "run", *stops)
-    assert differences(end_of(tmp_path / "run"), wanted) == []
+    train_with_stops(keys, tmp_path / "run", 5, ("heldout", 1), (BEST, 1))
+    assert differences(end_of(tmp_path / "run"), end_of(tmp_path / "undisturbed")) == []
 
 
+@pytest.mark.parametrize("undisturbed", ["sentence_batches"], indirect=True)
 def test_a_signal_saves_a_checkpoint_and_the_run_ends_like_an_uninterrupted_one(
     undisturbed: tuple[Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -290,9 +272,7 @@ def test_a_signal_saves_a_checkpoint_and_the_run_ends_like_an_uninterrupted_one(
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     signalled: list[tuple[Place, str]] = [
         (3, "e0_b3"),
-        (6, "e0_b6"),
         (("heldout", 2), "e0_b6"),
-        ((METRICS, 1), "e0_b6"),
         ((METRICS, 2), "e1_b6"),  # of the second epoch; the run resumes at the end of the first one
     ]
     for place, saved in signalled:
@@ -335,7 +315,6 @@ def test_another_number_of_processes_is_rejected(tmp_path: Path) -> None:
     ("block", "value", "facts"),
     [
         ("data_loader", {"batch_size": 2}, "unrolled_streams.*MultiProcessDataLoader"),
-        ("data_loader", {**LOADERS["sentence_batches"], "shuffle": False}, "shuffle"),
         ("trainer", {"callbacks": ["exact_resume"]}, "atomic.*Checkpointer"),
     ],
 )
@@ -349,14 +328,12 @@ def test_parts_that_cannot_resume_are_rejected(block: str, value: Any, facts: st
     ("error", "raised", "message"),
     [
         (ProcessExitedException("process 1 …", 1, 7, exit_code=143), SystemExit, "143"),
-        (ProcessExitedException("process 1 …", 1, 7, exit_code=-2), SystemExit, "130"),
         (ProcessExitedException("process 1 …", 1, 7, exit_code=1), SystemExit, "process 1 .*force=True"),
         (
             ProcessRaisedException("…\na.b.ConfigurationError: 'key': wrong\n", 1, 7),
             ConfigurationError,
             "^'key': wrong$",
         ),
-        (ProcessRaisedException("…\nRuntimeError: nan\n", 1, 7), ProcessRaisedException, "nan"),
     ],
 )
 def test_what_happens_to_a_process_happens_to_the_run(
@@ -379,6 +356,7 @@ def train_with(environment: dict[str, str], keys: dict[str, Any], run: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("undisturbed", ["unrolled_streams"], indirect=True)
 def test_a_run_killed_twice_ends_bit_for_bit_like_an_uninterrupted_one(
     undisturbed: tuple[Any, Any], tmp_path: Path
 ) -> None:
@@ -425,23 +403,20 @@ def test_two_processes_stop_after_the_same_batch_and_each_restores_its_own_state
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_killed_process_is_named_and_the_others_end(
-    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_process_is_named_and_the_others_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train_command.mp, "spawn", start_processes)
     run = tmp_path / "run"
 
     def kill_one() -> None:
         while not list(run.glob("model_state_e0_b4*")):
             time.sleep(0.01)
-        os.kill(sorted(process.pid or 0 for process in active_children())[rank], signal.SIGKILL)
+        os.kill(sorted(process.pid or 0 for process in active_children())[1], signal.SIGKILL)
 
     keys = of_two_processes(tmp_path)
     keys["data_loader"]["batches_per_epoch"] = 10_000
     thread = threading.Thread(target=kill_one)
     thread.start()
-    with pytest.raises(SystemExit, match=f"process {rank} .*SIGKILL.*recover"):
+    with pytest.raises(SystemExit, match=r"process 1 .*SIGKILL.*recover"):
         train(keys, run)
     thread.join()
     assert not active_children()
