@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple, Optional
 
-import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Batch, DatasetReader, Instance, Vocabulary
@@ -162,18 +161,17 @@ def _read(name: str, params: Params, path: str, sentences: Optional[int], train:
 
 
 def _build(params: Params, parts: Sequence[Part], sentences: Optional[int]) -> Model:
-    """Build the model as `elmo-plugin train` does, and run it on the first two training texts."""
+    """Build the model as `elmo-plugin train` does, and compute the loss of the first two training texts."""
     keys = params.duplicate()
     # A vocabulary that is made of instances reads the data a second time.
     instances = chain.from_iterable(
         _instances(part.name, params, params.get(f"{part.name}_data_path"), sentences) for part in parts
     )
     vocab = Vocabulary.from_params(keys.pop("vocabulary", {}), instances=instances)
-    model = Model.from_params(keys.pop("model"), vocab=vocab).eval()
+    model = Model.from_params(keys.pop("model"), vocab=vocab)
     batch = Batch(parts[0].first_instances)
     batch.index_instances(vocab)
-    with torch.no_grad():
-        model(**batch.as_tensor_dict())
+    model(**batch.as_tensor_dict())
     return model
 
 

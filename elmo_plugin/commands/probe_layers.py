@@ -109,7 +109,7 @@ def _task(args: argparse.Namespace) -> tuple[ProbingTask, str]:
         token_column=args.token_column,
         tag_column=args.tag_column,
         delimiter=args.delimiter,
-        conllu=args.conllu,
+        conllu=args.conllu or None,
         max_instances=args.sentences,
     )
     make, name = (tagging_task, "Tags") if args.tags else (sense_task, "Senses")

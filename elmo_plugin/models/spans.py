@@ -104,10 +104,12 @@ def first_invalid_tag(tags: list[str], scheme: str) -> Optional[int]:
     return None if is_transition_allowed(encoding, *previous, "END", "") else order[-1]
 
 
-def check_label_encoding(label_encoding: str, labels: Collection[str]) -> None:
-    """Raise `ConfigurationError` for an unknown encoding, and for labels that do not belong to it.
+def check_label_encoding(label_encoding: str, labels: Collection[str]) -> Optional[str]:
+    """Check that labels belong to their encoding.
 
-    The error names the keys that fit the labels.
+    Raises `ConfigurationError` for an unknown encoding and for a label that begins with a letter that it does not have.
+    Returns a message about other labels that do not belong to it, such as I-X without B-X in BIO, or `None`: archives
+    of models with such labels exist. Both messages name the keys that fit the labels.
     """
     own = {label for label in labels if not label.startswith("@@")}  # AllenNLP's own entries of a vocabulary
     if label_encoding not in TAGS_TO_SPANS:
@@ -116,17 +118,21 @@ def check_label_encoding(label_encoding: str, labels: Collection[str]) -> None:
     others = _misfits(own, label_encoding)
     if label_encoding == "BMES":
         others += sorted(own & {"O"})
-    if others:
-        raise ConfigurationError(
-            f"'label_encoding' {label_encoding!r}: expected labels of this encoding, got {', '.join(others[:5])}; "
-            f"{_fitting_keys(own)}"
-        )
+    if not others:
+        return None
+    message = (
+        f"'label_encoding' {label_encoding!r}: expected labels of this encoding, got {', '.join(others[:5])}; "
+        f"{_fitting_keys(own)}"
+    )
+    if any(label[:1] not in label_encoding for label in others):
+        raise ConfigurationError(message)
+    return message
 
 
 def _misfits(labels: set[str], scheme: str) -> list[str]:
     """Return the labels that are not tags of `scheme`, or else those of types without a prefix that it needs."""
     _, letters, needs, _ = SCHEMES[scheme]
-    others = {label for label in labels if label[:1] not in letters or label[1:2] not in ("", "-")}
+    others = {label for label in labels if label[:1] not in letters or label[1:2] not in ("", "-", "_")}
     in_spans = {label for label in labels - others if label != "O" and label[:1] not in "US"}
     lacking = {label for label in in_spans if not {each + label[1:] for each in needs} <= in_spans}
     return sorted(others) or sorted(lacking)

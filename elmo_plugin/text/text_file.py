@@ -55,9 +55,9 @@ class TextFile:
     def lines(self) -> Iterator[str]:
         r"""Yield each line with its line end.
 
-        A line ends at `\n` only: `str.splitlines` would also split inside words such as "\u2028". A byte order mark is
-        dropped. Raises `ConfigurationError` for a file that cannot be read, and for a line that is not UTF-8 text or
-        longer than `LONGEST_LINE`.
+        A line ends at `\n` only: `str.splitlines` would also split inside words such as "\u2028". A byte order mark at
+        the beginning of a line, as in the output of `cat one two`, is dropped. Raises `ConfigurationError` for a file
+        that cannot be read, and for a line that is not UTF-8 text or longer than `LONGEST_LINE`.
         """
         for number, encoded in enumerate(self._encoded_lines(), 1):
             if len(encoded) > LONGEST_LINE:
@@ -65,7 +65,7 @@ class TextFile:
                     f"{self._name}, line {number}: expected at most {LONGEST_LINE:,} bytes, got more"
                 )
             try:
-                line = encoded.decode("utf-8-sig" if number == 1 else "utf-8")
+                line = encoded.decode().removeprefix("\ufeff")
             except UnicodeDecodeError as error:
                 got = (
                     f"byte 0x{error.object[error.start]:02x} ({error.reason}); if the text is in another encoding, "
@@ -122,7 +122,7 @@ class OpenText:
             unwritable = NOT_TEXT.search(line)
             if unwritable:
                 raise ConfigurationError(f"line {number}: expected UTF-8 text, got the character {unwritable[0]!r}")
-            yield line
+            yield line.removeprefix("\ufeff")
 
     def share_read(self) -> None:
         """Return `None`, because the number of lines is unknown."""

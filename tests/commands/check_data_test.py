@@ -11,7 +11,8 @@ from allennlp.data import DatasetReader, Instance, Token
 from allennlp.data.fields import LabelField, TextField
 
 from elmo_plugin.analysis import check_data, data_check_page
-from tests.task_oracles import Config, allennlp
+from tests.models.configs import ELMO
+from tests.task_oracles import Config, allennlp, experiment, tagger, tags_reader
 
 BILM = {"pretrained": "english-tiny"}
 LONG_WORD = "x" * 49
@@ -97,6 +98,13 @@ def test_a_config_that_cannot_train_says_why(page: Page) -> None:
     wrong_size = {"type": "lstm", "input_size": 7, "hidden_size": 3}
     found = to_do(page("1,a b\n2,c d", "1,a\n2,b", encoder=wrong_size))
     assert "Cannot train" in found[0] and "7" in found[0] and "512" in found[0]
+
+
+def test_labels_that_the_encoding_cannot_express_cannot_be_trained(tmp_path: Path) -> None:
+    (tmp_path / "ill.txt").write_text("Tove I-PER\nleft O\n\nin O\nQuill B-LOC\n")
+    config = experiment(tagger(ELMO), tags_reader(coding_scheme=None), tmp_path / "ill.txt")
+    (failure,) = check_data(Params(config)).failures
+    assert "'label_encoding' 'BIO'" in failure and "'IOB1'" in failure
 
 
 def test_a_part_that_cannot_be_read_is_named(page: Page) -> None:

@@ -23,7 +23,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress,
 @pytest.mark.parametrize("packing", PACKERS)
 def test_every_line_is_read_with_its_end(tmp_path: Path, packing: str) -> None:
     path = tmp_path / f"text{packing}"
-    path.write_bytes(PACKERS[packing]("\ufeffone\n\n \u2028 \r\n日本語".encode()))
+    path.write_bytes(PACKERS[packing]("\ufeffone\n\n\ufeff \u2028 \r\n日本語".encode()))
     assert list(TextFile(path).lines()) == ["one\n", "\n", " \u2028 \r\n", "日本語"]
 
 

@@ -72,7 +72,8 @@ class ColumnTagsReader(DatasetReader):
 
     Raises `ConfigurationError` naming the file and the line for a line that is not UTF-8 text, a row with more or fewer
     columns than the rows before, an empty token or tag, and a tag that `coding_scheme` does not allow there; for a
-    token column that holds numbers, tags or underscores instead of tokens; and for a file without a sentence.
+    token column that holds numbers, tags or underscores, unless `token_column` is given; and for a file without a
+    sentence.
 
     Registered as a `DatasetReader` with name `column_tags`. In a config:
 
@@ -91,8 +92,12 @@ class ColumnTagsReader(DatasetReader):
         from 0, sentences may have different numbers of columns, as in CoNLL-2009.
     delimiter : `str`, optional (default = any run of ASCII white space; with `conllu` a tab)
         The separator of columns. With `"\\t"` tokens may contain spaces.
-    conllu : `bool`, optional (default = `False`)
-        Read CoNLL-U: skip comments, multiword ranges (`1-2`) and empty nodes (`8.1`).
+    conllu : `bool`, optional (default = `None`)
+        Whether to read CoNLL-U: skip comments, multiword ranges (`1-2`) and empty nodes (`8.1`). `None` means false,
+        and an error for a file that looks like CoNLL-U.
+    has_header : `bool`, optional (default = `None`)
+        Whether the first row holds the names of the columns. `None` means false, and an error for a row that looks like
+        a header.
     coding_scheme : `str`, optional (default = `None`)
         How the tags encode spans: `BIO` (also called IOB2), `IOB1`, `BIOUL` (BILOU), `BIOES` (IOBES), `BMES`, `IOE1` or
         `IOE2`. The tags are checked against it. `None` accepts any tags. For BIO tags in which some spans begin with I,
@@ -113,7 +118,8 @@ class ColumnTagsReader(DatasetReader):
         token_column: Optional[int] = None,
         tag_column: Optional[int] = None,
         delimiter: Optional[str] = None,
-        conllu: bool = False,
+        conllu: Optional[bool] = None,
+        has_header: Optional[bool] = None,
         coding_scheme: Optional[str] = None,
         convert_to_coding_scheme: Optional[str] = None,
         token_indexers: Optional[dict[str, TokenIndexer]] = None,
@@ -134,7 +140,10 @@ class ColumnTagsReader(DatasetReader):
         self._token_column = token_default if token_column is None else token_column
         self._tag_column = tag_default if tag_column is None else tag_column
         self._delimiter = "\t" if conllu and delimiter is None else delimiter
-        self._conllu = conllu
+        self._conllu = bool(conllu)
+        self._may_be_conllu = conllu is None
+        self._may_be_another_column = token_column is None
+        self._has_header = has_header
         self._coding_scheme = _scheme("coding_scheme", coding_scheme, SCHEMES)
         self._target_scheme = _scheme("convert_to_coding_scheme", convert_to_coding_scheme, TARGETS)
         if self._target_scheme and not self._coding_scheme:
@@ -180,10 +189,12 @@ class ColumnTagsReader(DatasetReader):
             comments += len(lines) - len(rows)
             if not rows:
                 continue
+            is_header = first is None and self._has_header
             if first is None or may_differ:
                 first = rows[0]
                 self._check_first_row(file_path, first)
-            sentence = [token for row in rows for token in self._tagged_token(file_path, row, first)]
+            tokens = rows[1:] if is_header else rows
+            sentence = [token for row in tokens for token in self._tagged_token(file_path, row, first)]
             if not sentence:
                 continue
             if len(sample) < SAMPLE:
@@ -245,8 +256,9 @@ class ColumnTagsReader(DatasetReader):
         if self._conllu and not is_other_id and not WORD_ID.fullmatch(columns[0]):
             expected = "an id of CoNLL-U (1, 1-2 or 8.1) in the first column, or 'conllu' false for other formats"
             raise line_error(file_path, number, expected, repr(columns[0]))
-        if is_other_id and not self._conllu and self._token_column > 0 and len(columns) == CONLLU_WIDTH:
-            raise line_error(file_path, number, "'conllu' true to skip what is not a word", f"the id {columns[0]!r}")
+        if is_other_id and self._may_be_conllu and self._token_column > 0 and len(columns) == CONLLU_WIDTH:
+            expected = "'conllu' true to skip what is not a word, or false for another format"
+            raise line_error(file_path, number, expected, f"the id {columns[0]!r}")
         if self._conllu and is_other_id:
             return
         token, tag = columns[self._token_column], columns[self._tag_column].strip()
@@ -255,7 +267,7 @@ class ColumnTagsReader(DatasetReader):
         yield TaggedToken(number, token, tag)
 
     def _check_first_row(self, file_path: Location, row: Line) -> None:
-        """Check that both columns exist and differ, and that the row is neither of CoNLL-U nor a header.
+        """Check that both columns exist and differ, and that the row looks neither like CoNLL-U nor like a header.
 
         In a file split at the wrong delimiter, there is one column and each token would be its own tag.
         """
@@ -270,29 +282,31 @@ class ColumnTagsReader(DatasetReader):
                 file_path, number, expected, show_columns(columns) + delimiter_hint(columns, self._delimiter)
             )
         is_conllu = text.count("\t") == CONLLU_WIDTH - 1 and re.match(r"1(-[0-9]+)?\t", text)
-        if is_conllu and not self._conllu and self._token_column == 0:
-            raise line_error(file_path, number, "'conllu' true, or a file in another format", "CoNLL-U")
+        if is_conllu and self._may_be_conllu and self._token_column == 0:
+            raise line_error(file_path, number, "'conllu' true, or false for another format", "what looks like CoNLL-U")
         token, tag = columns[self._token_column].lower(), columns[self._tag_column].lower()
-        if token in HEADER[0] and tag in HEADER[1]:
-            raise line_error(file_path, number, "a token", f"a header, {show_columns(columns)}; delete the line")
+        if self._has_header is None and token in HEADER[0] and tag in HEADER[1]:
+            got = f"what looks like a header, {show_columns(columns)}; set 'has_header' true, or false if it is a token"
+            raise line_error(file_path, number, "a token", got)
 
     def _check_tokens(self, file_path: Location, sentences: list[list[TaggedToken]]) -> None:
-        """Check that the first sentences are made of tokens, and not of what stands in other columns."""
+        """Check that the first sentences are made of tokens, unless the configuration names the column."""
         tokens = [row.token for sentence in sentences for row in sentence]
-        if len(tokens) < 3:
+        if len(tokens) < 3 or not self._may_be_another_column:
             return
         got = None
         numbers = [[int(row.token) for row in sentence] for sentence in sentences if all(map(str.isdecimal, tokens))]
         if {step for sentence in numbers for step in map(sub, sentence[1:], sentence)} == {1}:
-            got = f"the numbers {', '.join(tokens[:3])}, …; set 'token_column' to the column of the tokens"
+            got = f"the numbers {', '.join(tokens[:3])}, …"
         elif all(token == "_" for token in tokens):
-            got = "nothing but '_'; set 'token_column' to the column of the tokens"
+            got = "nothing but '_'"
         elif all(map(TAG.fullmatch, tokens)) and any("-" in token for token in tokens):
-            got = f"tags ({', '.join(sorted({*tokens})[:3])}, …); set 'token_column' to the column of the tokens"
+            got = f"tags ({', '.join(sorted({*tokens})[:3])}, …)"
         elif len(sentences) > 2 and all(sentence[0].token == "#" for sentence in sentences):
-            got = "'#' at the beginning of each sentence; delete comments with as many columns as the rows"
+            got = "'#' at the beginning of each sentence (delete comments with as many columns as the rows)"
         if got is not None:
-            raise line_error(file_path, sentences[0][0].line, f"tokens in 'token_column' {self._token_column}", got)
+            got += f"; set 'token_column' to the column of the tokens, which may be {self._token_column} after all"
+            raise line_error(file_path, sentences[0][0].line, "tokens", got)
 
     def _check_tags(self, file_path: Location, sentence: list[TaggedToken]) -> None:
         scheme = self._coding_scheme
@@ -309,7 +323,7 @@ class ColumnTagsReader(DatasetReader):
         if fitting is not None:
             got += f"; 'coding_scheme' {fitting} allows it"
         elif sentence[index].line == 1:
-            got += "; if it is a header, delete the line"
+            got += "; if it is a header, set 'has_header' true"
         prefixes = ", ".join("O" if prefix == "O" else f"{prefix}-…" for prefix in SCHEMES[scheme].letters)
         expected = f"a tag that 'coding_scheme' {scheme} ({prefixes}) allows there"
         raise line_error(file_path, sentence[index].line, expected, got)

@@ -241,9 +241,9 @@ class TextClassificationCsvReader(DatasetReader):
         return Layout(line, len(first_row), text, label)
 
     def _check_sample(self, file_path: Location, sample: list[LabelledText]) -> None:
-        """Check that the first row is no header, and that text and label are not swapped. Labels repeat, texts do not.
+        """Check that the first row is no header, and that text and label are not swapped, unless a key says so.
 
-        A header has short names, and its label does not occur again.
+        Labels repeat, texts do not. A header has short names, and its label does not occur again.
         """
         first, *others = sample
         texts, labels = {row.text for row in others}, {row.label for row in others}
@@ -257,11 +257,10 @@ class TextClassificationCsvReader(DatasetReader):
                     f"{first.label!r} and {first.text!r}; set 'has_header' true if these are names of columns, or false"
                 )
                 raise line_error(file_path, first.line, "a label that other rows have too", got)
-        if len(texts) <= n_repeated and 2 * len(labels) > len(others):
-            got = (
-                f"{len(texts)} different texts and {len(labels)} labels in {len(sample)} rows; are 'text_columns' and "
-            )
-            raise line_error(file_path, first.line, "more texts than labels", f"{got}'label_column' swapped?")
+        if self._text_columns is None and len(texts) <= n_repeated and 2 * len(labels) > len(others):
+            expected = "more texts than labels, or 'text_columns' with the columns of the text"
+            got = f"{len(texts)} texts and {len(labels)} labels in {len(sample)} rows; is 'label_column' the text?"
+            raise line_error(file_path, first.line, expected, got)
 
     def _label(self, file_path: Location, line: int, column: str) -> str:
         label = column.strip()
