@@ -1,17 +1,14 @@
 """RUNS, LAYERS → PAGES: reports of finished runs, nearest neighbours in context, and probes of each layer."""
 
-from elmo_plugin.analysis.data_check import DataCheck, check_data
-from elmo_plugin.analysis.layer_weights import LearnedMix, learned_mixes
+from elmo_plugin.analysis.data_check import check_data
 from elmo_plugin.analysis.minimal_pairs import MinimalPair, PairAccuracy, pair_accuracies, read_pairs
 from elmo_plugin.analysis.nearest_contexts import (
     Found,
-    FrequentWord,
     Neighbor,
     Query,
     Search,
     find_query,
     frequent_words,
-    nearest_uses,
     search,
 )
 from elmo_plugin.analysis.page import (
@@ -37,12 +34,9 @@ from elmo_plugin.analysis.report import Report, keep_findings, write_contexts, w
 
 __all__ = [
     "Accuracies",
-    "DataCheck",
     "Examples",
     "Found",
-    "FrequentWord",
     "LabelledSentence",
-    "LearnedMix",
     "MinimalPair",
     "Neighbor",
     "PairAccuracy",
@@ -57,9 +51,7 @@ __all__ = [
     "frequent_words",
     "frequent_words_page",
     "keep_findings",
-    "learned_mixes",
     "minimal_pairs_page",
-    "nearest_uses",
     "neighbors_page",
     "pair_accuracies",
     "probe",

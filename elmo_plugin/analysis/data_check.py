@@ -30,12 +30,11 @@ SCORED = 1000
 """The number of training texts whose perplexity is measured."""
 MOST_COMPARED = 10**6
 """The number of distinct texts of a part that are kept, as hashes, to find repeated ones. They take about 150 MB."""
-MOST_CUT_WORDS = 1000
 
 
 @dataclass
 class Part:
-    """One part of the data, in memory that grows only with its distinct labels, and up to `MOST_COMPARED` texts."""
+    """One part of the data, in memory that does not grow with it beyond `MOST_COMPARED` texts."""
 
     name: str
     n_texts: int = 0
@@ -48,7 +47,6 @@ class Part:
     n_repeated: int = 0
     """The number of texts that are in train too."""
     cut_words: set[str] = field(default_factory=set)
-    """The words that are cut off, or the first `MOST_CUT_WORDS` of them."""
     labels: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """The labels of each field with their counts."""
     compared: dict[int, Optional[tuple[str, ...]]] = field(default_factory=dict)
@@ -74,8 +72,7 @@ class Part:
         self.n_long += len(tokens) > LONG
         self.n_empty += not any(tokens)
         self.n_debris += bool(DEBRIS.search(" ".join(tokens)))
-        if len(self.cut_words) < MOST_CUT_WORDS:
-            self.cut_words.update(word for word in tokens if len(word.encode("utf-8", "ignore")) > MAX_BYTES)
+        self.cut_words.update(word for word in tokens if len(word.encode("utf-8", "ignore")) > MAX_BYTES)
         text = hash(tuple(tokens))
         if text in self.compared:
             if self.compared[text] != tuple(labels):
@@ -139,7 +136,7 @@ def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:
             fit = _fit(model, parts[0].first_texts)
         except Exception as error:  # and so may a model
             failures.append(f"'model': {_message(error)}")
-    return DataCheck(parts, fit, failures, [*_advice(parts), *_advice_on_fit(fit)])
+    return DataCheck(parts, fit, failures, [*_advice(parts, fit)])
 
 
 def _instances(name: str, params: Params, path: str, sentences: Optional[int]) -> Iterator[Instance]:
@@ -191,61 +188,45 @@ def _fit(model: Model, texts: Sequence[list[str]]) -> Optional[Fit]:
     return Fit(source, math.exp(nats), sum(word not in known for word in words) / max(len(words), 1), len(texts))
 
 
-def _advice(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield what to do about texts and labels."""
+def _advice(parts: Sequence[Part], fit: Optional[Fit]) -> Iterator[str]:
+    """Yield what to do about texts, labels and the biLM."""
     train = next((part for part in parts if part.name == "train"), None)
     for part in parts:
-        yield from _advice_on_texts(part)
-        if part is train:
-            yield from _advice_on_labels(part)
-        elif train is not None:
-            yield from _advice_on_other_part(part, train)
-
-
-def _advice_on_texts(part: Part) -> Iterator[str]:
-    if part.n_empty:
-        yield f"{part.name}: {part.n_empty:,} texts are empty; delete them, or look for a broken line"
-    if part.n_long:
-        yield (
-            f"{part.name}: {part.n_long:,} texts have more than {LONG} tokens, the longest {part.longest:,}; split "
-            "them, or make smaller batches"
-        )
-    if part.cut_words:
-        words = _some([word[:60] for word in sorted(part.cut_words)])
-        count = f"{len(part.cut_words):,} words are cut to {MAX_BYTES} bytes"
-        yield f"{part.name}: {count} ({words}); look for missing spaces"
-    if part.n_debris:
-        yield f"{part.name}: {part.n_debris:,} texts contain markup such as <br> or &#39;, or U+FFFD; clean them"
-
-
-def _advice_on_labels(train: Part) -> Iterator[str]:
-    for name, counts in train.labels.items():
-        if len(counts) == 1:
-            yield f"train: every label of '{name}' is {next(iter(counts))!r}, so there is nothing to learn"
-        rare = sorted(label for label, count in counts.items() if count < RARE)
-        if rare:
-            yield f"train: {len(rare)} labels of '{name}' have fewer than {RARE} examples ({_some(rare)})"
-    contradicting = sum(labels is None for labels in train.compared.values())
-    if contradicting:
-        yield f"train: {contradicting:,} texts occur with different labels; keep one label for each"
-
-
-def _advice_on_other_part(part: Part, train: Part) -> Iterator[str]:
-    if part.n_repeated:
-        yield (
-            f"{part.name}: {part.n_repeated:,} of {part.n_texts:,} texts are also in train, so scores will be too "
-            "high; remove them from one of the two"
-        )
-    for name, counts in part.labels.items():
-        new = sorted(counts.keys() - train.labels.get(name, {}).keys())
-        if new:
+        if part.n_empty:
+            yield f"{part.name}: {part.n_empty:,} texts are empty; delete them, or look for a broken line"
+        if part.n_long:
             yield (
-                f"{part.name}: {len(new)} labels of '{name}' do not occur in train ({_some(new)}), so no model "
-                "can learn them; add examples to train, or count them as errors"
+                f"{part.name}: {part.n_long:,} texts have more than {LONG} tokens, the longest {part.longest:,}; split "
+                "them, or make smaller batches"
             )
-
-
-def _advice_on_fit(fit: Optional[Fit]) -> Iterator[str]:
+        if part.cut_words:
+            words = _some([word[:60] for word in sorted(part.cut_words)])
+            count = f"{len(part.cut_words):,} words are cut to {MAX_BYTES} bytes"
+            yield f"{part.name}: {count} ({words}); look for missing spaces"
+        if part.n_debris:
+            yield f"{part.name}: {part.n_debris:,} texts contain markup such as <br> or &#39;, or U+FFFD; clean them"
+        if part.n_repeated:
+            yield (
+                f"{part.name}: {part.n_repeated:,} of {part.n_texts:,} texts are also in train, so scores will be too "
+                "high; remove them from one of the two"
+            )
+        for name, counts in part.labels.items():
+            new = [] if train is None else sorted(counts.keys() - train.labels.get(name, {}).keys())
+            if new:
+                yield (
+                    f"{part.name}: {len(new)} labels of '{name}' do not occur in train ({_some(new)}), so no model "
+                    "can learn them; add examples to train, or count them as errors"
+                )
+    if train is not None:
+        for name, counts in train.labels.items():
+            if len(counts) == 1:
+                yield f"train: every label of '{name}' is {next(iter(counts))!r}, so there is nothing to learn"
+            rare = sorted(label for label, count in counts.items() if count < RARE)
+            if rare:
+                yield f"train: {len(rare)} labels of '{name}' have fewer than {RARE} examples ({_some(rare)})"
+        contradicting = sum(labels is None for labels in train.compared.values())
+        if contradicting:
+            yield f"train: {contradicting:,} texts occur with different labels; keep one label for each"
     if fit is not None and fit.unknown > 0.1:
         yield (
             f"{fit.bilm}: {100 * fit.unknown:.0f} % of the words are not in its vocabulary; a biLM of this language "

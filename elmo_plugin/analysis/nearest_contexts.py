@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple, Optional
 
@@ -151,23 +151,6 @@ def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Se
             for neighborhood in neighborhoods:
                 neighborhood.visit(*lines[index], array)
     return [neighborhood.found() for neighborhood in neighborhoods]
-
-
-def nearest_uses(embedder: Embedder, sentences: Mapping[int, list[str]], query: Query, k: int) -> list[list[Neighbor]]:
-    """Return the `k` nearest uses of the query's word, for each layer from layer 1. `sentences` maps lines to tokens.
-
-    In layer 0, the token layer, all uses of a word have the same vector.
-    """
-    (vectors,) = embedder.embed([query.tokens])  # (L, T, D)
-    layers = range(1, embedder.shape[0])
-    neighborhoods = [
-        _Neighborhood(query, vectors[:, query.position], Search(layer, k, same_word=True)) for layer in layers
-    ]
-    lines = list(sentences)
-    for index, array in embedder.by_length([sentences[line] for line in lines]):
-        for neighborhood in neighborhoods:
-            neighborhood.visit(lines[index], sentences[lines[index]], array)
-    return [neighborhood.in_context.sorted() for neighborhood in neighborhoods]
 
 
 class _Nearest:

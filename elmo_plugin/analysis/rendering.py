@@ -1,22 +1,64 @@
-"""Compute the sections of a report: their tables with pandas, and their figures."""
+"""Write the pages with figures, in Markdown and in HTML: the report of runs, and the uses of words in context."""
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
+from typing import NamedTuple, Optional
 
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 from pandas import Categorical, DataFrame, Series
 
 from elmo_plugin.analysis import figures
+from elmo_plugin.analysis.nearest_contexts import Found, Query, Uses
+from elmo_plugin.analysis.page import plain, table
 from elmo_plugin.analysis.report import Findings
 from elmo_plugin.analysis.runs import METRICS, Run, Task, Unread, number_of
-from elmo_plugin.analysis.sections import Picture, Section, page_files
 
+TEMPLATE = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+).get_template("sections.html.j2")
 LABEL_F1 = re.compile(r"best_validation_f1-measure-(?!overall$)(.+)")
 """The key of a label's F1 in the metrics of a tagger with `verbose_metrics`."""
+Senses = Mapping[tuple[int, int], str]
+"""The sense of the token at a line, from 1, and a position."""
+
+
+class Picture(NamedTuple):
+    """A figure, the name of its file, and what it shows."""
+
+    name: str
+    caption: str
+    figure: Figure
+
+
+class Section(NamedTuple):
+    """A part of the page."""
+
+    title: str
+    paragraphs: Sequence[str]
+    tables: Sequence[DataFrame]
+    pictures: Sequence[Picture] = ()
+
+
+def page_files(name: str, title: str, head: str, sections: Sequence[Section]) -> dict[str, bytes]:
+    """Return the content of `NAME.md`, of the figures beside it, and of `NAME.html`, which needs no other file."""
+    svgs = {picture.name: figures.svg(picture.figure) for section in sections for picture in section.pictures}
+    images = {name: f"data:image/svg+xml;base64,{b64encode(content).decode()}" for name, content in svgs.items()}
+    html = TEMPLATE.render(title=title, head=head, sections=sections, images=images)
+    blocks = [f"# {title}", plain(head)]
+    for section in sections:
+        blocks += [f"## {plain(section.title)}", *map(plain, section.paragraphs)]
+        for frame in section.tables:
+            cells = [[plain(cell) for cell in row] for row in frame.fillna("").astype(str).to_numpy()]
+            blocks.append(table([plain(column) for column in frame.columns], cells, names=len(frame.columns)))
+        blocks += [f"![{plain(picture.caption)}]({picture.name})" for picture in section.pictures]
+    return {**svgs, f"{name}.md": ("\n\n".join(blocks) + "\n").encode(), f"{name}.html": html.encode()}
 
 
 def render(
@@ -238,3 +280,50 @@ def _runs(runs: Sequence[Run], uncounted: Sequence[Unread], unread: Sequence[Unr
     return Section(
         "Runs", ["All runs, and why a run is not counted or not read completely."], [DataFrame(rows), *listed]
     )
+
+
+def render_uses(
+    queries: Sequence[Query], found: Sequence[Found], layer: int, k: int, senses: Optional[Senses]
+) -> dict[str, bytes]:
+    """Return the content of each file of the page, by name."""
+    about = (
+        f"Each dot is a use of the word, by its vector of layer {layer}; the star is the query. Dots that are near "
+        "each other have similar vectors, as far as two principal components can show. The uses that are nearest to "
+        "the query by cosine are numbered in the picture and listed in the table."
+    )
+    sections = [
+        _section(f"contexts_{number}.svg", query, each.uses, k, senses)
+        for number, (query, each) in enumerate(zip(queries, found, strict=True), 1)
+        if each.uses is not None
+    ]
+    return page_files("contexts", "Uses of words in context", about, sections)
+
+
+def _section(name: str, query: Query, uses: Uses, k: int, senses: Optional[Senses]) -> Section:
+    sentence = _marked(query.tokens, query.position)
+    if len(uses.neighbors) < 2:
+        return Section(query.word, [sentence, "Fewer than two other sentences of the text contain this word."], [])
+    nearest = np.argsort([-use.cosine for use in uses.neighbors], kind="stable")[:k].tolist()
+    if senses is None:
+        labels = ["nearest" if i in nearest else "other uses" for i in range(len(uses.neighbors))]
+    else:
+        labels = [senses.get((use.line, use.position), "no sense") for use in uses.neighbors]
+    rows = DataFrame(
+        {
+            "nearest": [str(number) for number in range(1, len(nearest) + 1)],
+            "sentence": [_marked(uses.neighbors[index].tokens, uses.neighbors[index].position) for index in nearest],
+            "sense": [labels[index] for index in nearest],
+            "cosine": [f"{uses.neighbors[index].cosine:.3f}" for index in nearest],
+            "line": [f"{uses.neighbors[index].line:,}" for index in nearest],
+        }
+    )
+    caption = f"{len(labels)} uses of {query.word} in two dimensions"
+    picture = Picture(name, caption, figures.contexts(uses.vectors, labels, nearest))
+    return Section(query.word, [sentence], [rows if senses else rows.drop(columns="sense")], [picture])
+
+
+def _marked(tokens: Sequence[str], position: int) -> str:
+    """Return the token in marks, and up to eight tokens before and after it."""
+    start, end = max(0, position - 8), position + 9
+    shown = [*tokens[start:position], f"«{tokens[position]}»", *tokens[position + 1 : end]]
+    return " ".join([*["…"] * (start > 0), *shown, *["…"] * (end < len(tokens))])

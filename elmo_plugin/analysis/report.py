@@ -10,8 +10,14 @@ from typing import Any, NamedTuple, Optional
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.analysis.confusion import CONFUSION, Confusion, read_confusion
-from elmo_plugin.analysis.layer_weights import LAYER_WEIGHTS, LearnedMix, read_layer_weights
+from elmo_plugin.analysis.from_weights import (
+    CONFUSION,
+    LAYER_WEIGHTS,
+    Confusion,
+    LearnedMix,
+    read_confusion,
+    read_layer_weights,
+)
 from elmo_plugin.analysis.nearest_contexts import Found, Query
 from elmo_plugin.analysis.runs import Run, Unread, find_runs
 from elmo_plugin.common import atomic_file, atomic_folder
@@ -95,7 +101,7 @@ def write_contexts(
     `output` cannot be written.
     """
     with _report_extra():
-        from elmo_plugin.analysis.uses import render_uses
+        from elmo_plugin.analysis.rendering import render_uses
     return _write_page(output, render_uses(queries, found, layer, k, senses), last="contexts.md")
 
 

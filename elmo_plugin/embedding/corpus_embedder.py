@@ -4,7 +4,6 @@ For the output `vectors.hdf5`, the folder `vectors.hdf5.part` holds an unfinishe
 
     parts/000000000000-8a9ad57d0f3e6f2c.hdf5 …   the vectors of each window that is finished
     run.json                                     everything that the vectors depend on except the text
-    joined-2f1c55d0a7e37b8c                      the complete output of a text, before it gets its name
     lock                                         an empty file: locks on its bytes are held while a process works
 
 A part is named by its window's position and text, so it does not matter which process wrote it. Several processes share
@@ -35,7 +34,7 @@ from elmo_plugin.text import TOKENS_PER_BATCH
 
 PART = ".part"
 """The ending of the folder's name."""
-RUN, PARTS, JOINED, LOCK = "run.json", "parts", "joined", "lock"
+RUN, PARTS, LOCK = "run.json", "parts", "lock"
 OTHER_OUTPUT = "name another output, or delete it"
 WHOLE_FOLDER = 2**31
 """The byte of `lock` that is locked while the folder itself is changed. Lower bytes stand for processes."""
@@ -116,26 +115,25 @@ class CorpusEmbedder:
         folder = target.with_name(f"{target.name}{PART}")
         with _part_folder(folder, run, share) as lock:
             is_complete = is_begun_by_others and target.exists()
-            joined = _joined(folder)
-            counts, names = self._write_parts(corpus, folder, file, share, is_complete or joined is not None)
+            counts, names = self._write_parts(corpus, folder, file, share, is_complete)
             run["text"] = blake2b(json.dumps(names).encode(), digest_size=8).hexdigest()
-            wanted = folder / f"{JOINED}-{run['text']}"
-            if joined not in (None, wanted):
-                check_made_with(str(folder), {"text": joined}, {"text": wanted}, OTHER_OUTPUT)
             if is_complete:
                 check_made_with(str(target), json.loads(manifest.read_text(encoding="utf-8")), run, OTHER_OUTPUT)
                 shutil.rmtree(folder / PARTS)
                 return counts
             with _locked(lock, WHOLE_FOLDER), _resumable(folder):  # waits for a process that joins
-                if self._join(folder, names, wanted, file, is_shown=share.rank == 0):
+                if set(names) <= set(_part_names(folder)):  # or another process is at work, or has joined them
                     if share.size > 1:
                         with atomic_file(manifest) as partial:
                             partial.write_text(json.dumps(run), encoding="utf-8")
-                    wanted.replace(target)
+                    paths = [folder / PARTS / name for name in names]
+                    bar = Tqdm.tqdm(paths, desc="writing", unit=" parts", disable=share.rank > 0)
+                    file.join(bar, target, self.layout)
+                    shutil.rmtree(folder / PARTS, ignore_errors=True)
         return counts
 
     def _write_parts(
-        self, corpus: Corpus, folder: Path, file: VectorFile, share: Share, is_joined: bool
+        self, corpus: Corpus, folder: Path, file: VectorFile, share: Share, is_complete: bool
     ) -> tuple[Counts, list[str]]:
         """Write the part of each window of a share that has none. Return the counts, and the names of all parts."""
         kept = {name.partition("-")[0]: name for name in _part_names(folder)}
@@ -155,7 +153,7 @@ class CorpusEmbedder:
                 tokens += sum(len(sentence.tokens) for sentence in window.sentences)
                 share_read = corpus.share_read()
                 bar.total = round(tokens / share_read) if share_read else None  # an estimate until the text is read
-                if found or is_joined:
+                if found or is_complete:
                     bar.initial = bar.n = tokens  # so that the bar shows the speed of this run
                     continue
                 with _resumable(folder), atomic_file(folder / PARTS / name) as partial:
@@ -175,17 +173,6 @@ class CorpusEmbedder:
             yield index, mean(array) if self._pool else array
             bar.update(len(sentences[index]))
 
-    def _join(self, folder: Path, names: list[str], joined: Path, file: VectorFile, is_shown: bool) -> bool:
-        """Join the parts if all are complete. Return whether the output is complete and has no name yet."""
-        if not joined.exists():
-            if not set(names) <= set(_part_names(folder)):
-                return False  # another process is at work, or has completed the output
-            paths = [folder / PARTS / name for name in names]
-            file.join(Tqdm.tqdm(paths, desc="writing", unit=" parts", disable=not is_shown), joined, self.layout)
-        # The parts go first: a folder without parts beside an output is left from a complete run.
-        shutil.rmtree(folder / PARTS, ignore_errors=True)
-        return True
-
     def run(self) -> dict[str, Any]:
         """Return everything that the arrays depend on except the text, as JSON values."""
         return {
@@ -199,11 +186,8 @@ class CorpusEmbedder:
 
 
 def reject_existing(output: Path) -> None:
-    """Raise `ConfigurationError` if an output exists, and remove the folder that a run killed at its end left."""
+    """Raise `ConfigurationError` if an output exists."""
     if output.exists():
-        folder = output.with_name(f"{output.name}{PART}")
-        if folder.is_dir() and {file.name for file in folder.iterdir()} <= {RUN, LOCK}:
-            shutil.rmtree(folder)
         raise ConfigurationError(f"'{output}' exists already; {OTHER_OUTPUT}")
 
 
@@ -233,7 +217,7 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
         except (BlockingIOError, PermissionError) as error:
             raise ConfigurationError(f"'{folder}': another process is at work in this folder") from error
         with _locked(lock, WHOLE_FOLDER):
-            if _part_names(folder) or _joined(folder):
+            if _part_names(folder):
                 try:
                     found = json.loads(path.read_text(encoding="utf-8"))
                 except (OSError, ValueError) as error:
@@ -247,8 +231,7 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
         yield lock
     finally:
         os.close(lock)
-        is_empty = not _part_names(folder) and not _joined(folder)
-        if is_ours and is_empty and (share.size == 1 or not (folder / PARTS).exists()):
+        if is_ours and not _part_names(folder) and (share.size == 1 or not (folder / PARTS).exists()):
             try:
                 shutil.rmtree(folder)
             except OSError as error:
@@ -273,11 +256,6 @@ def _part_names(folder: Path) -> list[str]:
     """Return the names of the finished parts, in the order of the text."""
     parts = folder / PARTS
     return sorted(path.name for path in parts.iterdir() if path.suffix != ".partial") if parts.exists() else []
-
-
-def _joined(folder: Path) -> Optional[Path]:
-    """Return the complete output that has not got its name yet, if there is one."""
-    return next((path for path in folder.glob(f"{JOINED}-*") if path.suffix != ".partial"), None)
 
 
 @contextmanager

@@ -9,11 +9,10 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import load_archive
 
-from elmo_plugin.analysis import keep_findings, learned_mixes
-from elmo_plugin.analysis.confusion import Confusion, read_confusion
-from elmo_plugin.analysis.layer_weights import read_layer_weights
+from elmo_plugin.analysis import keep_findings
+from elmo_plugin.analysis.from_weights import learned_mixes, read_confusion, read_layer_weights
 from tests.elmo.small_elmo import RANDOM
-from tests.report_runs import tagger_config, write_json, write_run
+from tests.report_runs import write_json
 from tests.task_oracles import (
     OPINIONS,
     TOWNS,
@@ -59,11 +58,6 @@ def test_layer_weights_equal_those_of_the_archived_model_from_either_file(runs: 
         assert gamma == mix.gamma.item() != 1.0
 
 
-def test_a_single_mix_is_at_the_place_in_the_config(runs: Path) -> None:
-    found = read_layer_weights(runs / "towns/output-1")
-    assert found is not None and list(found) == ["output"]
-
-
 @pytest.mark.parametrize("gone", ["best.th", "model.tar.gz"])
 def test_accuracy_and_f1_equal_those_measured_in_training(runs: Path, gone: str) -> None:
     folder = runs / "opinions/both-1"
@@ -83,12 +77,6 @@ def test_numeric_labels_get_the_names_in_classes_txt(tmp_path: Path) -> None:
         assert read_confusion(tmp_path) == (names, [[1, 2], [3, 4]])
 
 
-def test_rows_are_true_labels_and_columns_are_predicted_labels() -> None:
-    matrix = Confusion(["a", "b", "c"], [[3, 1, 0], [0, 2, 0], [0, 0, 0]])
-    assert matrix.accuracy == pytest.approx(5 / 6)
-    assert matrix.f1 == pytest.approx({"a": 2 * 3 / (4 + 3), "b": 2 * 2 / (2 + 3), "c": 0})
-
-
 def test_kept_files_replace_deleted_weights(runs: Path) -> None:
     folder = runs / "opinions/both-1"
     before = read_layer_weights(folder), read_confusion(folder)
@@ -99,13 +87,6 @@ def test_kept_files_replace_deleted_weights(runs: Path) -> None:
     assert not list(folder.glob("*.partial"))
     keep_findings(runs / "towns/output-1")
     assert not (runs / "towns/output-1/confusion.json").exists()
-
-
-def test_a_run_without_weights_has_no_layer_weights_and_no_confusion(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "towns/none-1", tagger_config(1), [0.5])
-    assert (read_layer_weights(folder), read_confusion(folder)) == (None, None)
-    keep_findings(folder)
-    assert not (folder / "layer_weights.json").exists()
 
 
 def test_the_mixes_of_an_enhanced_encoder_name_their_places() -> None:
@@ -132,12 +113,3 @@ def test_an_error_names_unreadable_weights(tmp_path: Path, file: str) -> None:
     (tmp_path / file).write_bytes(b"spoiled")
     with pytest.raises(ConfigurationError, match=file):
         read_layer_weights(tmp_path)
-
-
-def test_an_error_names_missing_validation_data(runs: Path) -> None:
-    folder = runs / "opinions/both-1"
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "model.tar.gz").unlink()
-    (folder / "config.json").write_text(json.dumps({**config, "validation_data_path": "nowhere.csv"}))
-    with pytest.raises(ConfigurationError, match=r"best\.th could not label the validation data: .*nowhere\.csv"):
-        read_confusion(folder)

@@ -62,7 +62,7 @@ def test_pairs_of_blimp(tmp_path: Path) -> None:
     assert [found.phenomenon for found in read_pairs(path, SPLIT, "UID")] == ["a", ""]
 
 
-@pytest.mark.parametrize("line", ["{", "[]", "1", '{"sentence_good": "a"}', '{"sentence_good": 1, "sentence_bad": ""}'])
+@pytest.mark.parametrize("line", ["{", "[]", '{"sentence_good": "a"}'])
 def test_an_error_names_an_invalid_line(line: str, tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n" + line, encoding="utf-8")
@@ -84,9 +84,3 @@ def test_the_command_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixtur
         "| tie | 50.0 | 50.0 | 50.0 | 1 | 1 |",
         "| **all** | 75.0 | 75.0 | 75.0 | 1 | 2 |",
     ]
-
-
-def test_an_error_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "empty").touch()
-    with pytest.raises(SystemExit, match=r"^minimal-pairs: .*empty: expected pairs of sentences, got none$"):
-        allennlp("minimal-pairs", "english-tiny", tmp_path / "empty")

@@ -1,18 +1,15 @@
 """The search, compared with plain NumPy that sorts every token of the text."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
-from tqdm import tqdm
 
-from elmo_plugin.analysis import Neighbor, Query, Search, find_query, frequent_words, search
-from elmo_plugin.analysis.nearest_contexts import Found, _Nearest
+from elmo_plugin.analysis import Query, Search, find_query, frequent_words, search
+from elmo_plugin.analysis.nearest_contexts import Found
 from elmo_plugin.embedding import Corpus, Embedder, corpus
 
 TEXT = [
@@ -81,31 +78,6 @@ def test_the_neighbors_equal_those_of_sorting_the_whole_text(
             array = embedder.embed([neighbor.tokens])[0]
             alike = cosine(array[how.layer, neighbor.position], wanted[how.layer, query.position])
             assert neighbor.cosine == pytest.approx(alike, abs=1e-5)
-
-
-def test_the_first_sentences_are_the_same_without_a_progress_bar(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder
-) -> None:
-    """A disabled bar, as with TQDM_DISABLE=1, counts nothing."""
-    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 60)
-    monkeypatch.setattr(Tqdm, "tqdm", partial(tqdm, disable=True))
-    for sentences in range(1, len(TEXT)):
-        (plays, _) = search(embedder, text_file(tmp_path), QUERIES, Search(2, k=100, sentences=sentences))
-        assert max(neighbor.line for neighbor in plays.in_context) <= sentences
-
-
-def test_a_sentence_is_found_once_and_the_query_never(tmp_path: Path, embedder: Embedder) -> None:
-    plays, banks = search(embedder, text_file(tmp_path), QUERIES, Search(2, k=100))
-    assert sorted(neighbor.line for neighbor in plays.in_context) == [1, 2, 4, 5, 7, 8, 9, 10]
-    assert sorted(neighbor.line for neighbor in banks.in_context) == [1, 2, 4, 7, 8, 9, 10]
-
-
-def test_a_neighbor_that_is_no_longer_among_the_nearest_is_forgotten() -> None:
-    nearest = _Nearest(2, left_out="query")
-    for line in range(100):
-        nearest.offer(f"sentence {line}", Neighbor(line / 100, line, ["a"], 0))
-    assert [neighbor.line for neighbor in nearest.sorted()] == [99, 98]
-    assert nearest._keys == {"query", "sentence 98", "sentence 99"}
 
 
 def test_only_the_same_word_on_request(tmp_path: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:

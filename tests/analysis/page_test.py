@@ -16,13 +16,6 @@ def test_neighbours_are_bold_in_their_sentences_beside_words_without_context() -
     )
 
 
-def test_the_table_has_no_columns_for_words_without_words_and_is_left_out_without_sentences() -> None:
-    found = Found([Neighbor(0.5, 7, ["plays"], 0)], [])
-    page = neighbors_page([Query(["play"], 0), Query(["plays"], 0)], [found, Found([], [])], 1)
-    head = "| layer 1, in context | cosine | line |\n| --- | ---: | ---: |\n"
-    assert f"## play\n\n**play**\n\n{head}| **plays** | 0.500 | 7 |\n\n## plays\n\n**plays**\n\nNo other" in page
-
-
 def test_one_row_per_layer_and_one_column_per_bilm() -> None:
     columns = {"tiny": Accuracies(50, [60, 70.126], 1000, 200), "random": Accuracies(50, [55, 65], 1000, 200)}
     assert accuracies_page("Tags", columns) == (

@@ -112,23 +112,6 @@ def test_a_part_that_cannot_be_read_is_named(page: Page) -> None:
     assert "Cannot train" in found[0] and "validation_data_path" in found[0] and "dev.csv" in found[0]
 
 
-def test_the_first_sentences(page: Page) -> None:
-    assert "| train | 1 | 1 | 2 | 2 |" in page("1,a b\n2,c d", "1,a\n2,b", "--sentences", 1)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "said"),
-    [
-        ("dataset_reader", {"type": "two_labels"}, "'model': key \"model\" is required"),
-        ("model", {}, "'train_data_path': key \"dataset_reader\" is required"),
-        ("train_data_path", None, "'train_data_path': expected a path, got none"),
-    ],
-)
-def test_a_missing_key_is_named(key: str, value: object, said: str, tmp_path: Path) -> None:
-    (tmp_path / "train.csv").write_text("a,b,c\n")
-    assert check_data(Params({"train_data_path": str(tmp_path / "train.csv"), key: value})).failures == [said]
-
-
 def test_labels_of_different_fields_do_not_contradict_and_a_part_may_have_no_tokens(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("a b,glad,web\na b,glad,web\n")
     (tmp_path / "dev.csv").write_text(",glad,web\n")
@@ -136,12 +119,6 @@ def test_labels_of_different_fields_do_not_contradict_and_a_part_may_have_no_tok
     checked = check_data(Params({"dataset_reader": {"type": "two_labels"}, **paths}))
     assert not any("different labels" in advice for advice in checked.advice)
     assert "| test | 1 | 1 | 0 | 0 |" in data_check_page("config", checked)
-
-
-def test_a_folder_is_rejected_as_a_config(tmp_path: Path) -> None:
-    """Jsonnet would abort the process."""
-    with pytest.raises(SystemExit, match=f"check-data: '{tmp_path}'"):
-        allennlp("check-data", tmp_path)
 
 
 def test_memory_does_not_grow_with_a_corpus(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import re
 import subprocess
 import sys
 import tarfile
@@ -41,9 +40,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("command")
-@pytest.mark.parametrize(
-    ("variables", "shown"), [({}, False), ({"ALLENNLP_LOG_LEVEL": "INFO"}, True), ({"ALLENNLP_DEBUG": "1"}, True)]
-)
+@pytest.mark.parametrize(("variables", "shown"), [({}, False), ({"ALLENNLP_LOG_LEVEL": "INFO"}, True)])
 def test_messages_go_to_out_log_and_are_printed_only_on_request(
     variables: dict[str, str],
     shown: bool,
@@ -67,24 +64,14 @@ def test_messages_go_to_out_log_and_are_printed_only_on_request(
 
 
 ERRORS = [
-    (ConfigurationError("'dropout': expected a number"), ["'dropout'"]),
-    (
-        ConfigurationError("Serialization directory (run) already exists and is not empty. Specify --recover"),
-        ["--force"],
-    ),
+    (ConfigurationError("(run) already exists and is not empty. Specify --recover"), ["--force"]),
     (ConfigurationError("Experiment specified a GPU but none is available"), ['{"trainer.cuda_device": -1}']),
     (ConfigurationError("metric_name must start with + or -"), ["'+accuracy'"]),
     (FileNotFoundError("file trian.conll not found"), ["trian.conll", "working directory"]),
-    (NotADirectoryError(20, "Not a directory", "run"), ["'run'"]),
     (tarfile.ReadError("not a gzip file"), ["model.tar.gz"]),
-    (
-        RuntimeError("RUNTIME ERROR: undefined external variable: UD_EWT\n\tdata.libsonnet:15:20-40\n"),
-        ["export UD_EWT="],
-    ),
+    (RuntimeError("RUNTIME ERROR: undefined external variable: UD_EWT\n\tdata.libsonnet"), ["export UD_EWT="]),
     (RuntimeError('STATIC ERROR: 1:9: expected token OPERATOR but got "."'), ["-o '{"]),
     (ValueError("Using AMP requires a cuda device"), ["'use_amp'"]),
-    (TypeError("Expected num_epochs to be a int."), ["num_epochs"]),
-    (ValueError("overrides for 'model.elmo.*' expected list or dict in original"), ["'model.elmo.*'"]),
     (ModuleNotFoundError("No module named 'elmo_plugn'", name="elmo_plugn"), ["elmo_plugn"]),
 ]
 
@@ -155,39 +142,6 @@ def test_other_plugins_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert console.other_plugins() == {"other", "mine.models"}
 
 
-OTHER_PLUGIN = """
-import logging
-from allennlp.commands import Subcommand
-
-@Subcommand.register("other")
-class Other(Subcommand):
-    def add_subparser(self, parser):
-        added = parser.add_parser(self.name)
-        added.set_defaults(func=run)
-        return added
-
-def run(args):
-    print("a result")
-    logging.getLogger("other").info("a message")
-    raise OSError("a mistake")
-"""
-
-
-@pytest.mark.slow
-def test_another_plugin_prints_what_it_prints_without_this_package(tmp_path: Path) -> None:
-    (tmp_path / "other.py").write_text(OTHER_PLUGIN)
-    printed = []
-    for plugins in ("other\n", "elmo_plugin\nother\n"):
-        (tmp_path / ".allennlp_plugins").write_text(plugins)
-        environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-        command = [sys.executable, "-m", "allennlp", "other"]
-        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        lines = [re.sub(r"^[-\d]+ [:,\d]+", "", line) for line in result.stdout.splitlines()]
-        facts = ("INFO - other - a message" in result.stderr, "Traceback" in result.stderr)
-        printed.append(([line for line in lines if "Plugin" not in line], *facts))
-    assert printed[0] == printed[1] == (["a result"], True, True)
-
-
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     """A config that trains a small tagger within a second."""
@@ -212,18 +166,6 @@ def test_train_ends_with_its_best_metrics_and_what_to_do_next(
     assert f"elmo-plugin predict {tmp_path}/run/model.tar.gz" in following
     with pytest.raises(ConfigurationError, match="expected a config, got a folder"):
         allennlp("train", tmp_path / "run", "-s", tmp_path / "again")
-
-
-def test_training_without_validation_ends_with_its_training_metrics(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "metrics.json").write_text('{"best_epoch": 0, "training_loss": 0.5}')
-    (tmp_path / "config.json").write_text('{"model": {"type": "bilm"}}')
-    (tmp_path / "model.tar.gz").touch()
-    commands.train.say_trained(tmp_path)
-    printed = capsys.readouterr()
-    assert json.loads(printed.out) == {"training_loss": 0.5}
-    assert "elmo-plugin evaluate" in printed.err.splitlines()[-1]
 
 
 def test_on_a_terminal_a_page_says_how_to_save_it(

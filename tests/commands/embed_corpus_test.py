@@ -16,9 +16,8 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from elmoformanylangs.__main__ import read_conll_corpus, read_corpus
 
-from elmo_plugin.bilm.precision import CHOICES
 from elmo_plugin.commands import embed_corpus
-from elmo_plugin.embedding import CorpusEmbedder, Embedder, corpus, load
+from elmo_plugin.embedding import Embedder, corpus, load
 from tests import many_langs_oracle
 from tests.commands.alone import run
 from tests.elmo.small_elmo import RANDOM
@@ -86,35 +85,14 @@ def test_a_trained_mix_pooled_in_another_format(folder: Path) -> None:
         assert_close(dict(file), {n: v.mean(axis=0) if len(v) else np.zeros(D) for n, v in embedded.items()})
 
 
-def test_half_the_bits_compressed(folder: Path) -> None:
-    run("embed-corpus", "text", "out", *BILM, "--half", "--compress")
-    assert_close(arrays("out"), wanted(), atol=2e-3)
-    with h5py.File("out") as file:
+def test_a_warm_start_in_half_the_bits_compressed(folder: Path) -> None:
+    write_files(folder / "warm", warm_bilm())
+    options = ("--initial-state", "warm", "--half", "--compress")
+    run("embed-corpus", "text", "out.hdf5", "--bilm", "warm", *options)
+    assert_close(arrays(), wanted(bilm="warm", initial_state="warm"), atol=2e-3)
+    assert not np.allclose(arrays()["0"], wanted(bilm="warm")["0"], atol=1e-2)
+    with h5py.File("out.hdf5") as file:
         assert file["0"].dtype == "float16" and file["0"].compression == "gzip"
-
-
-@pytest.mark.usefixtures("emulated_bfloat16")
-def test_a_run_is_identified_by_what_it_computes(folder: Path) -> None:
-    asked = {name: CorpusEmbedder(load(folder, precision=name)).run() for name in CHOICES}
-    assert asked["bfloat16"] == asked["auto"] == asked["float32"]
-    assert asked["auto"]["dtype"] == "torch.float32"
-    run("embed-corpus", "text", "out", *BILM, "--precision", "auto")
-    assert_close(arrays("out"), wanted(), atol=0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sizes"),
-    [((), [5]), (("--batch-size", 2), [2, 2, 1]), (("--tokens-per-batch", 10), [2, 1, 1, 1])],
-)
-def test_batches_by_number_and_by_tokens(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...], sizes: list[int]
-) -> None:
-    found: list[int] = []
-    vectors = Embedder._vectors
-    monkeypatch.setattr(Embedder, "_vectors", lambda self, s: found.append(len(s)) or vectors(self, s))
-    run("embed-corpus", "text", "out", *BILM, *arguments)
-    assert found == sizes
-    assert_close(arrays("out"), wanted())
 
 
 @pytest.mark.parametrize(
@@ -166,14 +144,6 @@ def test_ids_of_several_tables_are_keys(folder: Path) -> None:
         assert json.loads(file["sentence_to_index"][0]) == {"The cat sat .": "P3", "and / or": "P2"}
 
 
-def test_a_warm_start_gives_the_vectors_of_load(folder: Path) -> None:
-    write_files(folder / "warm", warm_bilm())
-    for state in ("warm", "zero"):
-        run("embed-corpus", "text", f"{state}.hdf5", "--bilm", "warm", "--initial-state", state)
-        assert_close(arrays(f"{state}.hdf5"), wanted(bilm="warm", initial_state=state))
-    assert not np.allclose(arrays("warm.hdf5")["0"], arrays("zero.hdf5")["0"], atol=1e-3)
-
-
 def test_the_options_of_the_retired_command_are_accepted(
     folder: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -211,7 +181,7 @@ def test_paths_are_checked_before_anything_is_downloaded(
 
 
 def test_the_ending_chooses_the_format_unless_it_is_named(folder: Path) -> None:
-    for output in ("out.h5", "out.HDF5", "out"):
+    for output in ("out.H5", "out"):
         run("embed-corpus", "text", output, *BILM)
         assert_close(arrays(output), wanted())
     run("embed-corpus", "text", "out.csv", *BILM, "--format", "npz")
@@ -232,23 +202,15 @@ def test_standard_input_and_a_compressed_text_are_read(folder: Path, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nowhere", "out", *BILM], r"nowhere: expected a text file"),
-        ([".", "out", *BILM], r"\.: expected a text file, .* a folder"),
-        (["text", "no/out", *BILM], r"'no/out' cannot be written: .*'no'"),
         (["text", "out.csv", *BILM], r"'out\.csv': expected .*\.hdf5.*\.npz.*\.parquet.*--format"),
         (["text", "out", "--mix", "english-tiny"], r"--mix: .*'english-tiny'.*--bilm english-tiny"),
-        (["text", "out", "--mix", "top"], r"--mix: .*'top'.*--top"),
         (["text", "out", *BILM, "--initial-state", "warm"], r".*weights.hdf5 holds no warm state"),
         (["text", "out.npz", *BILM, "--forget-sentences"], r"--forget-sentences: .*npz"),
-        (["text", "text", *BILM], r"'text' exists"),
-        (["text", "out", "--bilm", "nowhere"], r"'nowhere' holds no biLM"),
         (["text", "out", "--bilm", "english-tiny", *BILM], r".*--bilm and --options-file"),
-        (["text", "out", "--mix", "a", "--weight-file", "b"], r".*--mix and --weight-file"),
         (["text", "out", "--options-file", "a"], r"--weight-file is missing"),
         (["text", "out", *BILM, "--id-column", "1"], r"expected both --id-column and --text-column"),
         (["text", "out", *TABLE, "--split", "tab"], r"expected --id-column or --split tab, got both"),
         (["text", "out", *TABLE, "--use-sentence-keys"], r"expected --id-column or --use-sentence-keys"),
-        (["text", "out", *BILM, "--cuda-device", "99"], r"'cuda_device': .*99"),
     ],
 )
 def test_an_error_is_one_line(folder: Path, arguments: list[str], said: str) -> None:
@@ -258,37 +220,22 @@ def test_an_error_is_one_line(folder: Path, arguments: list[str], said: str) -> 
     assert (folder / "text").read_text(encoding="utf-8") == "\n".join(LINES) + "\n"
 
 
-@pytest.mark.parametrize("arguments", [["--all", "--top"], ["--batch-size", "0"], ["--tokens-per-batch", "many"]])
-def test_invalid_options_end_with_the_usage(folder: Path, arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        run("embed-corpus", "text", "out", *BILM, *arguments)
-    assert end.value.code == 2
-
-
-@pytest.mark.parametrize("output", ["out.hdf5", "out.npz"])
-def test_after_a_full_disk_the_same_command_resumes_the_run(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, output: str
-) -> None:
+def test_after_a_full_disk_the_same_command_resumes_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """First the disk is too small for a part, then for the output that joins the parts."""
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 500)
     (folder / "text").write_text("The boat leaks and the boat sinks .\n" * 60, encoding="utf-8")
     size = 60 * 8 * L * D * 4
     for room in (size // 10, size // 2):  # a part takes a quarter
-        with pytest.raises(SystemExit, match=f"^embed-corpus: '{output}' cannot be written: "), disk_of(room):
-            run("embed-corpus", "text", output, *BILM)
-        assert not Path(output).exists()
-    assert sum(path.stat().st_size for path in Path(f"{output}.part/parts").iterdir()) >= size
-    run("embed-corpus", "text", output, *BILM)
-    assert [path.name for path in folder.glob("out*")] == [output]
+        with pytest.raises(SystemExit, match=r"^embed-corpus: 'out' cannot be written: "), disk_of(room):
+            run("embed-corpus", "text", "out", *BILM)
+        assert not Path("out").exists()
+    assert sum(path.stat().st_size for path in Path("out.part/parts").iterdir()) >= size
+    run("embed-corpus", "text", "out", *BILM)
+    assert [path.name for path in folder.glob("out*")] == ["out"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_after_a_signal_the_same_command_resumes_the_run(
-    folder: Path,
-    number: signal.Signals,
-    code: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 12)  # a line each, or two
     run("embed-corpus", "text", "whole.npz", *BILM)
@@ -296,38 +243,19 @@ def test_after_a_signal_the_same_command_resumes_the_run(
 
     def signalled(self: Embedder, sentences: Any) -> np.ndarray:
         if next(batches) == 2:
-            signal.raise_signal(number)
+            signal.raise_signal(signal.SIGTERM)
         return vectors(self, sentences)
 
     monkeypatch.setattr(Embedder, "_vectors", signalled)
     with pytest.raises(SystemExit) as stopped:
         run("embed-corpus", "text", "out.npz", *BILM)
-    assert stopped.value.code == code
-    assert f"stopped by {number.name}" in capsys.readouterr().err
+    assert stopped.value.code == 143
+    assert "stopped by SIGTERM" in capsys.readouterr().err
     assert not Path("out.npz").exists()
     assert [path.suffix for path in Path("out.npz.part", "parts").iterdir()] == [".npz"] * 2
     run("embed-corpus", "text", "out.npz", *BILM)
     assert Path("out.npz").read_bytes() == Path("whole.npz").read_bytes()
     assert not Path("out.npz.part").exists()
-
-
-@pytest.mark.parametrize("output", [".", "/"])
-def test_an_output_without_a_file_name_is_rejected(
-    folder: Path, capsys: pytest.CaptureFixture[str], output: str
-) -> None:
-    before = sorted(folder.iterdir())
-    with pytest.raises(SystemExit) as error:
-        run("embed-corpus", "text", output, *BILM)
-    assert error.value.code == 2
-    assert f"OUTPUT: expected the name of a file, got '{output}'" in capsys.readouterr().err
-    assert sorted(folder.iterdir()) == before
-
-
-def test_an_unwritable_output_is_one_line(folder: Path) -> None:
-    (folder / "out.part").write_text("a file where a folder should be")
-    with pytest.raises(SystemExit, match=r"^embed-corpus: 'out\.part'.*File exists"):
-        run("embed-corpus", "text", "out", *BILM)
-    assert (folder / "out.part").read_text() == "a file where a folder should be"
 
 
 def test_several_processes_write_one_output(
@@ -348,7 +276,6 @@ def test_several_processes_write_one_output(
     ("environment", "text", "said"),
     [
         ({"WORLD_SIZE": "2"}, "text", "environment: .* WORLD_SIZE .* got '2' and ''"),
-        ({"WORLD_SIZE": "2", "RANK": "2"}, "text", "environment: .* got '2' and '2'"),
         ({"WORLD_SIZE": "2", "RANK": "1"}, "-", "expected files .* 2 processes"),
     ],
 )
@@ -364,7 +291,7 @@ def test_an_invalid_set_of_processes_is_one_line(
 
 @pytest.mark.parametrize(
     ("local_rank", "arguments", "device"),
-    [("1", [], 1), (None, [], -1), ("1", ["--cuda-device", "-1"], -1), ("1", ["--cuda-device", "0"], 0)],
+    [("1", [], 1), (None, [], -1), ("1", ["--cuda-device", "0"], 0)],
 )
 def test_each_process_of_torchrun_has_a_gpu_unless_the_user_chooses_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, local_rank: Optional[str], arguments: list[str], device: int

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.oracles import write_files
-from tests.task_oracles import allennlp, small_bilm, warm_bilm
+from tests.task_oracles import allennlp, small_bilm
 
 LINES = ["They play in a play .", "The bank lent us money .", "He sat by the river .", "The bank of the river ."]
 PLAY = ("--query", "A play .", "--word", "play")
@@ -95,14 +95,3 @@ def test_it_draws_the_uses_of_the_word_by_sense(folder: Path, capsys: pytest.Cap
     assert all(
         f">{text}</text>" in picture for text in ("money (2)", "river (1)", "no sense (1)", "the query", "1", "2")
     )
-
-
-def test_it_starts_warm_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_files(folder / "warm", warm_bilm())
-    found = []
-    for state in ("zero", "warm"):
-        allennlp("nearest-contexts", "warm", "text", *BANK, "--initial-state", state)
-        found.append([row[1] for row in rows(capsys.readouterr().out)])
-    assert found[0] != found[1]
-    with pytest.raises(SystemExit, match=r"^nearest-contexts: .*holds no warm state"):
-        allennlp("nearest-contexts", "weights.hdf5", "text", *BANK, "--initial-state", "warm")

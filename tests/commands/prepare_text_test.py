@@ -37,12 +37,8 @@ def test_a_line_of_a_text_that_is_not_wrapped_is_a_paragraph() -> None:
     assert list(paragraphs(["One line\n", "another line\n"])) == ["One line", "another line"]
 
 
-LANGUAGES = "en de fr es it pt nl sv da nb fi pl cs ro hu el ru uk tr ar fa hi xx"
-
-
-@pytest.mark.parametrize("language", LANGUAGES.split())
-def test_languages_split_sentences(language: str) -> None:
-    mark = "।" if language == "hi" else "؟" if language in ("ar", "fa") else "."
+@pytest.mark.parametrize(("language", "mark"), [("de", "."), ("hi", "।"), ("ar", "؟"), ("xx", ".")])
+def test_languages_split_sentences(language: str, mark: str) -> None:
     sentences = list(SentenceSplitter(language).sentences([f"Anna Lind{mark} Otto Berg{mark}"]))
     assert [sentence[:2] for sentence in sentences] == [["Anna", "Lind"], ["Otto", "Berg"]]
 

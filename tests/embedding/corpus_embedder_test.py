@@ -18,8 +18,6 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.embedding import (
-    Corpus,
-    CorpusEmbedder,
     Embedder,
     Hdf5File,
     NpzFile,
@@ -31,10 +29,9 @@ from elmo_plugin.embedding import (
 )
 from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.embedding.vector_files import Layout
-from elmo_plugin.text import AsciiSpacesTokenizer
 from tests.embedding_runs import CHARACTERS, break_off, embed, write_text
 from tests.oracles import lively, options, write_files
-from tests.task_oracles import D, L, small_bilm, warm_bilm
+from tests.task_oracles import D, L, small_bilm
 
 
 @pytest.fixture
@@ -73,25 +70,21 @@ def test_each_line_has_the_vectors_of_its_sentence_alone(folder: Path, pool: boo
     assert names(folder) == ["file"]
 
 
-@pytest.mark.parametrize("after", [3, 15])
-def test_an_interrupted_run_is_resumed_to_the_same_file(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, after: int
-) -> None:
+def test_an_interrupted_run_is_resumed_to_the_same_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(folder / "text", 60)
     embed(folder, "whole.npz", NpzFile())
     with monkeypatch.context() as broken:
-        break_off(broken, after)
+        break_off(broken, 15)
         with pytest.raises(KeyboardInterrupt):
             embed(folder, "resumed.npz", NpzFile())
-    assert not (folder / "resumed.npz").exists()
-    assert (folder / "resumed.npz.part").exists() == (after > 9)
+    assert not (folder / "resumed.npz").exists() and (folder / "resumed.npz.part").exists()
     batches: list[int] = []
     vectors = Embedder._vectors
     monkeypatch.setattr(Embedder, "_vectors", lambda self, s: batches.append(len(s)) or vectors(self, s))
     counts = embed(folder, "resumed.npz", NpzFile())
     resumed = len(batches)
     assert counts == embed(folder, "again.npz", NpzFile())
-    assert (resumed < len(batches) - resumed) == (after > 9)
+    assert 0 < resumed < len(batches) - resumed
     assert (folder / "resumed.npz").read_bytes() == (folder / "whole.npz").read_bytes()
     assert names(folder) == ["again.npz", "resumed.npz", "whole.npz"]
 
@@ -127,6 +120,7 @@ class Stopped(BaseException):
     """Raised in place of a kill, so that the test goes on."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", [Hdf5File(), NpzFile(), ParquetFile()], ids=lambda file: file.ending)
 def test_a_join_that_is_stopped_anywhere_is_finished_by_the_next_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch, file: VectorFile
@@ -162,7 +156,7 @@ def test_a_join_that_is_stopped_anywhere_is_finished_by_the_next_run(
             if "exists already" in str(raised):  # stopped after the output got its name
                 finished = True
         assert finished or stop < 50
-    assert stop > 5 and names(folder) == ["file", "whole"]
+    assert stop > 5 and set(names(folder)) <= {"file", "file.part", "whole"}
     one, two = (sorted(path.rglob("*")) or [path] for path in (folder / "file", folder / "whole"))
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
 
@@ -171,25 +165,17 @@ def test_a_join_that_is_stopped_anywhere_is_finished_by_the_next_run(
     ("changes", "found"),
     [
         ({"bilm": "other"}, "'weights'"),
-        ({"bilm": "warm", "initial_state": "warm"}, "'initial_state'"),
         ({"half": True}, "'type of numbers'"),
-        ({"tokens_per_batch": 50}, "'tokens per batch'"),
-        ({"file": Hdf5File()}, "'file'"),
         ({"text": "changed"}, "'text from line 1'"),
-        ({"text": "shorter"}, "'text from line 1'"),
-        ({"text": "half"}, "'windows'"),
     ],
 )
 def test_an_unfinished_output_of_another_run_is_rejected_and_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], found: str
 ) -> None:
     write_files(folder / "other", lively(BiLM.random(options(), seed=0), scale=0.5))
-    write_files(folder / "warm", warm_bilm())
     lines = write_text(folder / "text", 60)
-    windows = list(Corpus(folder / "text", AsciiSpacesTokenizer()).windows())
-    changed = {"changed": [*lines[:2], "x", *lines[3:]], "shorter": lines[:3], "half": lines[: windows[1].start]}
-    for name, other in changed.items():
-        (folder / name).write_text("".join(f"{line}\n" for line in other), encoding="utf-8")
+    changed = "".join(f"{line}\n" for line in [*lines[:2], "x", *lines[3:]])
+    (folder / "changed").write_text(changed, encoding="utf-8")
     with monkeypatch.context() as broken:
         break_off(broken, 18)
         with pytest.raises(KeyboardInterrupt):
@@ -201,42 +187,6 @@ def test_an_unfinished_output_of_another_run_is_rejected_and_kept(
     with pytest.raises(KeyboardInterrupt):  # resumes after the kept parts
         embed(folder, "file", NpzFile())
     assert parts(folder) == kept and len(kept) > 1 and not (folder / "file").exists()
-
-
-def test_a_complete_output_without_its_name_does_not_get_it_from_another_text(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_text(folder / "text", 5)
-    write_text(folder / "longer", 6)
-    with monkeypatch.context() as broken:
-        replace = Path.replace
-
-        def stopped(path: Path, target: Path) -> Path:
-            if target.name == "file":
-                raise KeyboardInterrupt
-            return replace(path, target)
-
-        broken.setattr(Path, "replace", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            embed(folder, "file", NpzFile())
-    with pytest.raises(ConfigurationError, match=r"file\.part'.*'text'"):
-        embed(folder, "file", NpzFile(), text="longer")
-    assert embed(folder, "file", NpzFile()).sentences == 5
-    assert names(folder) == ["file", "longer"]
-
-
-def test_an_unfinished_output_of_another_vocabulary_is_rejected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The weights are the same."""
-    write_text(folder / "text", 40)
-    write_files(folder / "words", small_bilm(char_cnn=None, n_tokens_vocab=5))
-    (folder / "words/vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nboat\nleaks\n")
-    break_off(monkeypatch, 15)
-    with pytest.raises(KeyboardInterrupt):
-        embed(folder, "file", NpzFile(), bilm="words")
-    assert parts(folder)
-    (folder / "words/vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nleaks\nboat\n")
-    with pytest.raises(ConfigurationError, match="'vocabulary'"):
-        embed(folder, "file", NpzFile(), bilm="words")
 
 
 def test_processes_share_the_parts_and_the_last_one_writes_the_output_of_a_single_process(folder: Path) -> None:
@@ -256,13 +206,6 @@ def test_processes_share_the_parts_and_the_last_one_writes_the_output_of_a_singl
         embed(folder, "file.npz", NpzFile())
 
 
-def test_a_process_that_begins_when_the_output_is_complete_has_nothing_to_do(folder: Path) -> None:
-    (folder / "text").write_text("One window\n")
-    for rank in (0, 1, 2):
-        embed(folder, "file", Hdf5File(), share=Share(rank, 3))
-        assert names(folder) == ["file", "file.json"]
-
-
 def test_a_run_is_resumed_with_another_number_of_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(folder / "text", 60)
     embed(folder, "whole.npz", NpzFile())
@@ -275,13 +218,6 @@ def test_a_run_is_resumed_with_another_number_of_processes(folder: Path, monkeyp
     embed(folder, "again.npz", NpzFile())
     assert 0 < resumed < len(batches) - resumed
     assert (folder / "file.npz").read_bytes() == (folder / "whole.npz").read_bytes()
-
-
-@pytest.mark.parametrize("text", [Path("-"), ["A line"]])
-def test_several_processes_cannot_share_standard_input_or_lines(folder: Path, text: Any) -> None:
-    with pytest.raises(ConfigurationError, match="2 processes"):
-        work = CorpusEmbedder(load(folder / "bilm"))
-        work.embed(Corpus(text, AsciiSpacesTokenizer()), folder / "file", NpzFile(), Share(0, 2))
 
 
 def test_two_runs_of_one_output_at_once_are_an_error(folder: Path) -> None:

@@ -12,7 +12,7 @@ from allennlp.data import Tokenizer
 from elmoformanylangs.__main__ import read_conll_corpus, read_corpus
 
 from elmo_plugin.embedding import Corpus, TableReader, corpus, read_conll
-from elmo_plugin.embedding.corpus import Sentence, Window
+from elmo_plugin.embedding.corpus import Sentence
 from elmo_plugin.text import AsciiSpacesTokenizer, JustTabsTokenizer
 
 SPACES = AsciiSpacesTokenizer()
@@ -83,10 +83,6 @@ def test_several_files_are_one_text(tmp_path: Path) -> None:
     assert window.texts == ["a b", "c", "d e"] and text.share_read() == 1 and text.has_only_files
 
 
-def test_an_empty_text_is_an_empty_window(tmp_path: Path) -> None:
-    assert [window.sentences for window in write(tmp_path, "").windows()] == [[]]
-
-
 def test_tabs_separate_tokens_as_in_elmo_for_many_langs(tmp_path: Path) -> None:
     """Compared with its own reader, which differs for empty lines and for tabs at both ends of a file."""
     content = "New York\tis  \tbig\n\tempty\t\tfields\t\n \n日本語\t🙂\nend\n"
@@ -132,11 +128,6 @@ def test_a_table_has_ids(tmp_path: Path) -> None:
 def test_a_table_without_such_ids_is_an_error(tmp_path: Path, text: str, id: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         table(tmp_path, "table", text, id, "2")
-
-
-def test_the_name_of_a_window_depends_on_its_texts_and_ids() -> None:
-    windows = [Window(0, ["a b"], None, SPACES), Window(0, ["a c"], None, SPACES), Window(0, ["a b"], ["x"], SPACES)]
-    assert len({window.name() for window in windows}) == 3
 
 
 def test_a_text_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:

@@ -56,13 +56,6 @@ def test_a_batch_without_tokens_becomes_empty_tensors(pair: tuple[str, str], bat
     assert activations.shape == (len(batch), L, 0, D) and mask.shape == (len(batch), 0)
 
 
-def test_an_untokenised_sentence_is_an_error(pair: tuple[str, str]) -> None:
-    with pytest.raises(ConfigurationError, match="got the string 'Two words'"):
-        ElmoEmbedder(*pair).batch_to_embeddings(["Two words"])
-    with pytest.raises(ConfigurationError, match="got the string 'Two words'"):
-        ElmoEmbedder(*pair).embed_sentence("Two words")
-
-
 @pytest.mark.parametrize("batch_size", [1, 64])
 def test_sentences_are_embedded_in_order_for_any_batch_size(pair: tuple[str, str], batch_size: int) -> None:
     old = ElmoEmbedder(*pair)
@@ -75,14 +68,6 @@ def test_sentences_are_embedded_in_order_for_any_batch_size(pair: tuple[str, str
         np.testing.assert_allclose(array, wanted, atol=1e-6)
         np.testing.assert_allclose(other, wanted, atol=1e-6)
         np.testing.assert_allclose(old.embed_sentence(sentence), array, atol=1e-6)
-
-
-@pytest.mark.parametrize("batch_size", [0])
-def test_a_batch_size_of_zero_is_an_error(pair: tuple[str, str], batch_size: int) -> None:
-    with pytest.raises(ConfigurationError, match=f"'batch_size'.*{batch_size}"):
-        list(ElmoEmbedder(*pair).embed_sentences(SENTENCES, batch_size))
-    with pytest.raises(ConfigurationError, match=f"'batch_size'.*{batch_size}"):
-        ElmoEmbedder(*pair).embed_file(io.StringIO("a\n"), "out.hdf5", batch_size=batch_size)
 
 
 @pytest.mark.parametrize("output_format", ["all", "average"])
@@ -106,21 +91,6 @@ def test_embed_file_writes_the_hdf5_of_the_original_and_of_embed_corpus(
     files = ("--options-file", pair[0], "--weight-file", pair[1])
     allennlp("embed-corpus", "text", "command.hdf5", f"--{output_format}", *files, "--batch-size", 64)
     assert Path("command.hdf5").read_bytes() == Path("out.hdf5").read_bytes()
-
-
-def test_a_file_may_forget_its_sentences_or_have_them_as_keys(pair: tuple[str, str]) -> None:
-    embedder = ElmoEmbedder(*pair)
-    embedder.embed_file(io.StringIO("a b\nc\n"), "forgets.hdf5", forget_sentences=True)
-    with h5py.File("forgets.hdf5") as file:
-        assert set(file) == {"0", "1"}
-    embedder.embed_file(io.StringIO("a b\nc\n"), "keys.hdf5", "top", use_sentence_keys=True)
-    assert {key: array.shape for key, array in arrays("keys.hdf5").items()} == {"a b": (2, D), "c": (1, D)}
-
-
-def test_an_existing_file_is_replaced_as_in_the_original(pair: tuple[str, str]) -> None:
-    Path("out.hdf5").write_text("of yesterday")
-    ElmoEmbedder(*pair).embed_file(io.StringIO("a b\n"), "out.hdf5")
-    assert set(arrays("out.hdf5")) == {"0"}
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,8 @@
 """Each format read back by the library that people read it with."""
 
-import gc
 import json
 import shutil
 import sys
-import tracemalloc
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -128,13 +126,6 @@ def test_a_key_decodes_to_its_sentence_and_is_not_a_path(sentence: str) -> None:
     assert unquote(key) == sentence and "/" not in key and key != "."
 
 
-def test_hdf5_compresses_one_layer_at_a_time(tmp_path: Path) -> None:
-    sentence = Embedded(0, "x", ["x"] * 5000, np.zeros((3, 5000, 4), np.float32))
-    write(Hdf5File(compress=True), tmp_path / "file", [sentence], LAYOUTS["all"])
-    with h5py.File(tmp_path / "file") as file:
-        assert file["0"].chunks == (1, 4096, 4) and file["0"].id.get_storage_size() < 5000
-
-
 def test_an_index_too_long_for_readers_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -189,28 +180,3 @@ def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'elmo-plugin\[parquet\]'"):
         ParquetFile()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", VectorFile.list_available())
-def test_equal_sentences_make_an_equal_file_and_memory_is_flat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    if name == "parquet":
-        pytest.importorskip("pyarrow")
-        monkeypatch.setattr(vector_files, "TOKENS_IN_GROUP", 500)
-    peaks = []
-    for run, lines in enumerate((500, 4000, 4000)):
-        sentences = (
-            Embedded(line, f"line {line}", ["line", str(line)], np.full((3, 2, 4), line, np.float32))
-            for line in range(lines)
-        )
-        gc.collect()
-        tracemalloc.start()
-        write(VectorFile.by_name(name)(), tmp_path / str(run), sentences, LAYOUTS["all"], 50)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    one, two = (sorted(path.rglob("*")) or [path] for path in (tmp_path / "1", tmp_path / "2"))
-    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
-    if name == "parquet":  # npz keeps a directory, and hdf5 an index
-        assert peaks[2] < peaks[0] + 100_000

@@ -44,26 +44,13 @@ def test_vectors_equal_the_means_of_those_of_load_to_the_bit(small: str, mix: st
     assert ElmoVectorizer(small, mix).transform([]).shape == (0, found.shape[1])
 
 
-def test_a_text_has_the_same_vector_alone_and_beside_others(small: str) -> None:
-    vectorizer = ElmoVectorizer(small)
-    together = vectorizer.transform(TEXTS)
-    for text, vector in zip(TEXTS, together, strict=True):
-        np.testing.assert_allclose(vectorizer.transform([text])[0], vector, atol=1e-6)
-    assert together.any(axis=1).tolist() == [True, True, False, True]
-
-
 def test_texts_may_be_tokens_or_arrays_or_split_by_the_users_tokenizer(small: str) -> None:
     wanted = ElmoVectorizer(small).transform(TOKENS)
-    for texts in (
-        TEXTS,
-        np.array(TEXTS),
-        np.array(TEXTS, dtype=object),
-        [np.array(words, dtype=str) for words in TOKENS],
-    ):
-        np.testing.assert_array_equal(ElmoVectorizer(small).transform(texts), wanted)
+    vectorizer = ElmoVectorizer(small)
+    for texts in (TEXTS, np.array(TEXTS, dtype=object), [np.array(words, dtype=str) for words in TOKENS]):
+        np.testing.assert_array_equal(vectorizer.transform(texts), wanted)
     spaced = [" ".join(words) for words in TOKENS]
     np.testing.assert_array_equal(ElmoVectorizer(small, tokenizer=str.split).transform(spaced), wanted)
-    assert not np.array_equal(ElmoVectorizer(small, tokenizer=str.split).transform(TEXTS), wanted)
 
 
 def test_check_estimator_passes_where_it_applies_to_texts() -> None:
@@ -98,24 +85,19 @@ def test_weights_are_loaded_once_and_again_when_a_parameter_changes(
     assert loaded == ["top", "all"] and found.shape == (len(TEXTS), L * D)
 
 
-def test_a_grid_search_over_the_mix_and_the_pooling_runs_through_a_pipeline(small: str) -> None:
+def test_a_grid_search_over_the_mix_runs_through_a_pipeline(small: str) -> None:
     pipeline = make_pipeline(ElmoVectorizer(small), LogisticRegression())
-    grid = {"elmovectorizer__mix": ["top", "all"], "elmovectorizer__pooling": ["mean", "max"]}
-    texts, labels = TOKENS * 3, [0, 1, 0, 1] * 3
-    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(texts, labels)
-    assert len(search.cv_results_["params"]) == 4
-    assert search.predict(texts).shape == (12,)
+    grid = {"elmovectorizer__mix": ["top", "all"]}
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(TOKENS, [0, 1, 0, 1])
+    assert search.predict(TOKENS).shape == (4,)
 
 
 def test_features_have_names_even_beside_other_columns(small: str) -> None:
-    names = ElmoVectorizer(small).get_feature_names_out()
-    assert names[[0, -1]].tolist() == ["elmovectorizer0", f"elmovectorizer{D - 1}"]
-    assert len(ElmoVectorizer(small, mix="all").get_feature_names_out()) == L * D
     table = np.array([[text, len(text)] for text in TEXTS], dtype=object)
     columns = ColumnTransformer([("elmo", ElmoVectorizer(small), 0), ("length", "passthrough", [1])])
-    found = columns.fit_transform(table)
-    assert columns.get_feature_names_out().tolist() == [f"elmo__{name}" for name in names] + ["length__x1"]
-    np.testing.assert_array_equal(found[:, :D].astype(np.float32), ElmoVectorizer(small).transform(TEXTS))
+    columns.fit_transform(table)
+    names = [f"elmo__elmovectorizer{number}" for number in range(D)]
+    assert columns.get_feature_names_out().tolist() == [*names, "length__x1"]
 
 
 @pytest.mark.parametrize(
@@ -132,13 +114,6 @@ def test_anything_but_a_column_of_texts_is_an_error(small: str, texts: object, f
         ElmoVectorizer(small).transform(texts)
 
 
-def test_wrong_parameters_are_errors_when_it_is_fitted_and_not_before(small: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"'pooling': .*'sum'"):
-        ElmoVectorizer(small, pooling="sum").fit(TEXTS)
-    with pytest.raises(ConfigurationError, match=r"'mix': .*trained.*'best'"):
-        ElmoVectorizer(small, mix="best").fit(TEXTS)
-
-
 def test_a_warm_start_is_a_parameter_that_loads_again_when_it_changes(warm: str, small: str) -> None:
     vectorizer = ElmoVectorizer(warm)
     for state in ("zero", "warm"):
@@ -146,7 +121,10 @@ def test_a_warm_start_is_a_parameter_that_loads_again_when_it_changes(warm: str,
         found = vectorizer.set_params(initial_state=state).transform(TOKENS)
         np.testing.assert_array_equal(found, wanted)
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(vectorizer)).transform(TOKENS), wanted)
-    with pytest.raises(ConfigurationError, match="holds no warm state"):
-        ElmoVectorizer(small, initial_state="warm").fit(TEXTS)
-    with pytest.raises(ConfigurationError, match="'initial_state': expected 'zero' or 'warm', got 'carried'"):
-        ElmoVectorizer(small, initial_state="carried").fit(TEXTS)
+    for keys, said in (
+        ({"initial_state": "warm"}, "holds no warm state"),
+        ({"mix": "best"}, "'mix'"),
+        ({"pooling": "sum"}, "'pooling'.*'sum'"),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            ElmoVectorizer(small, **keys).fit(TEXTS)

@@ -146,7 +146,7 @@ def test_gradients_of_the_mix_equal_allennlps_in_any_number_of_batches(
         (layers,) = elmo_plugin.load(small).embed([[word for word in words if not word.isspace()]])
         mix(list(torch.tensor(layers))).backward(torch.tensor(gradient[is_word]))
     wanted = [float(weight.grad) for weight in mix.scalar_parameters]
-    for budget in (1, 12, 4096):
+    for budget in (12, 4096):
         monkeypatch.setattr(spacy_pipeline, "length_batches", partial(length_batches, tokens_per_batch=budget))
         model = elmo_v1(small)
         _, backprop = model.begin_update(docs())
@@ -155,16 +155,6 @@ def test_gradients_of_the_mix_equal_allennlps_in_any_number_of_batches(
         np.testing.assert_allclose(found.pop("elmo.scalar_mix_0.scalar_parameters"), wanted, rtol=1e-3)
         np.testing.assert_allclose(found.pop("elmo.scalar_mix_0.gamma"), mix.gamma.grad, rtol=1e-3)
         assert set(found.values()) == {None}  # the biLM is frozen
-
-
-def test_dropout_applies_only_in_training(small: str) -> None:
-    model = elmo_v1(small)
-    model.attrs["dropout_rate"] = 0.5
-    (trained,), _ = model.begin_update(docs(TEXTS[:1]))
-    (predicted,) = model.predict(docs(TEXTS[:1]))
-    kept = trained != 0
-    assert 0.2 < kept.mean() < 0.8 and predicted.all()
-    np.testing.assert_allclose(trained[kept], 2 * predicted[kept], rtol=1e-5)
 
 
 def write_data(folder: Path) -> None:
@@ -220,19 +210,6 @@ def test_a_warm_state_and_a_vocabulary_are_saved_too(warm: str, tmp_path: Path) 
         for array, mean, copy in zip(wanted, means, found, strict=True):
             np.testing.assert_allclose(array, mean, atol=1e-5)
             np.testing.assert_array_equal(array, copy)
-
-
-def test_a_mix_of_layers_feeds_an_encoder_of_spacys(small: str) -> None:
-    encoder = {"@architectures": "spacy.MaxoutWindowEncoder.v2", "width": D, "depth": 1}
-    config = {
-        "@architectures": "spacy.Tok2Vec.v2",
-        "embed": {"@architectures": "elmo_plugin.Elmo.v1", "bilm": small},
-        "encode": {**encoder, "window_size": 1, "maxout_pieces": 2},
-    }
-    nlp = spacy.blank("en")
-    nlp.add_pipe("tok2vec", config={"model": config})
-    nlp.initialize()
-    assert nlp("The ship sank.").tensor.shape == (4, D)
 
 
 def test_wrong_keys_are_errors_when_the_weights_are_loaded(small: str) -> None:

@@ -112,14 +112,10 @@ def small(tagger: ServedModel) -> Iterator[Client]:
         ("/tag", {}, 422, ("'sentences'",)),
         ("/tag", b"{", 422, ("character 1",)),
         ("/tag", b"\xff", 400, ()),
-        ("/tag", b"[" * 1999, 400, ()),
-        ("/tag", b"", 422, ("Content-Type",)),
         ("/tag", b"5", 422, ("Content-Type",)),
-        ("/tag", b'{"sentences": NaN}', 422, ("sentences",)),
         ("/tag", {"sentences": ["One"], "sentence": "One"}, 422, ("'sentence'",)),
         ("/tag", {"sentences": "One"}, 422, ("sentences",)),
         ("/tag", {"sentences": ["One", 5]}, 422, ("sentences[1]", "5")),
-        ("/tag", {"sentences": [["\ud800", []]]}, 422, ("sentences[0]",)),
         ("/tag", {"sentences": ["One"] * 9}, 422, ("'sentences'", "8", "9")),
         ("/tag", {"sentences": ["", "w " * 21]}, 422, ("sentences[1]", "20", "21")),
         ("/tag", {"sentences": ["(" * 401]}, 422, ("sentences[0]", "400", "401")),
@@ -183,10 +179,8 @@ def test_prometheus_reads_counts_and_memory(opinions: ServedModel) -> None:
     [
         (str(FILES / "simple_tagger.tar.gz"), {}, "SimpleTagger"),
         (str(FILES / "native.safetensors"), {"language_model": str(FILES / "bilm_tf")}, "softmax"),
-        (str(FILES / "heldout.txt"), {}, "heldout.txt"),
         ("nowhere", {}, "nowhere"),
         (str(FILES / "simple_tagger.tar.gz"), {"predictor": "elmo_classifier"}, "SimpleTagger"),
-        (str(FILES / "native.safetensors"), {"cuda_device": 99}, "'cuda_device'"),
     ],
 )
 def test_other_models_are_rejected(model: str, keys: dict[str, Any], fact: str) -> None:

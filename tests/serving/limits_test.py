@@ -166,27 +166,10 @@ def test_a_client_that_reads_nothing_is_dropped() -> None:
         assert len(received(connection)) < 2**26
 
 
-def test_sentences_and_words_are_limited() -> None:
-    limits = Limits(sentences=3, words=3, sentence_words=2, characters=4)
-    limits.check([["a", "bbbb"], [], ["c"]])
-    for wrong in ([[]] * 4, [["a"] * 3], [["a", "b"], ["c", "d"]], [["abcde"]]):
-        with pytest.raises(Exception, match="'sentences"):
-            limits.check(wrong)
-
-
 def test_limits_are_named_numbers() -> None:
     assert read_limits(["words=1000000000", "bytes=5"]) == Limits(words=10**9, bytes=5)
-    for wrong in (
-        "words=1000000001",
-        "words=0",
-        "words",
-        "words=-1",
-        "words=1.5",
-        "words=" + "9" * 5000,
-        "word=7",
-        "=7",
-    ):
-        with pytest.raises(ConfigurationError, match=f"'{wrong.partition('=')[2][:50]}|word"):
+    for wrong in ("words=1000000001", "words", "words=1.5", "word=7"):
+        with pytest.raises(ConfigurationError, match=r"'limit.*word"):
             read_limits([wrong])
 
 
@@ -197,5 +180,6 @@ def test_each_request_writes_one_line_without_its_sentences(small: Client, caplo
         small.post("/tag", {"sentences": ["secret", 5]})
         while "POST '/tag' 422" not in caplog.text:  # it is written when the answer has been sent
             time.sleep(0.01)
-    assert "GET '/' 200" in caplog.text and "secret" not in caplog.text
-    assert len(caplog.text.splitlines()) == 3
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("elmo_plugin")]
+    assert len(lines) == 3 and lines[0].startswith("GET '/' 200")
+    assert not any("secret" in line or "\n" in line for line in lines)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elmo_plugin.serving.model import MOST_TOGETHER, ModelThread
+from elmo_plugin.serving.model import ModelThread
 
 
 class Doubling:
@@ -46,12 +46,6 @@ def test_requests_for_the_same_task_are_answered_by_one_call() -> None:
     requests = [(double, [1]), (doubling.negate, [5]), (double, [2, 3]), (double, []), (double, [4])]
     assert answers(*requests) == [[2], [-5], [4, 6], [], [8]]
     assert doubling.calls == [[1, 2, 3, 4]]
-
-
-def test_at_most_16_items_are_answered_together() -> None:
-    doubling = Doubling()
-    assert answers(*[(doubling.double, [1] * 10)] * 3) == [[2] * 10] * 3
-    assert sorted(map(len, doubling.calls)) == [10, 10, 10] and MOST_TOGETHER < 20
 
 
 def test_an_error_is_the_error_of_its_own_request() -> None:
