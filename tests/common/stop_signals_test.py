@@ -1,12 +1,8 @@
 """Which signals are handled, and what a second one does."""
 
-import gc
 import signal
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from multiprocessing import get_context
-from typing import Any
 
 import pytest
 
@@ -48,20 +44,6 @@ def test_an_error_of_interrupted_work_becomes_stopped_and_other_errors_stay() ->
         raise OSError("disk full")
 
 
-def test_collecting_a_job_that_never_ended_leaves_the_handlers_of_the_next_one_alone() -> None:
-    received: list[int] = []
-    with ExitStack() as stack:
-        stack.callback(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-        stack.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
-        abandoned = on_stop_signal(stop)
-        abandoned.__enter__()
-        with on_stop_signal(received.append):
-            del abandoned
-            gc.collect()
-            signal.raise_signal(signal.SIGTERM)
-    assert received == [signal.SIGTERM]
-
-
 def interrupt_twice() -> None:
     """Send two signals to this process, which does not stop after the first."""
     stop_signals.BETWEEN = 0.0
@@ -84,16 +66,3 @@ def test_an_ignored_signal_stays_ignored() -> None:
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_a_thread_changes_nothing() -> None:
-    handlers: list[Any] = []
-
-    def job() -> None:
-        with on_stop_signal(stop):
-            handlers.extend(signal.getsignal(number) for number in STOPS)
-
-    thread = threading.Thread(target=job)
-    thread.start()
-    thread.join()
-    assert handlers == [signal.getsignal(number) for number in STOPS]

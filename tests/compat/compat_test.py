@@ -18,14 +18,13 @@ from multiprocessing import active_children
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, Optional
+from typing import Any
 
-import huggingface_hub
 import numpy as np
 import pytest
 import torch
 from allennlp.commands.train import train_model
-from allennlp.common import Params, cached_transformers, util
+from allennlp.common import Params, cached_transformers
 from allennlp.common.checks import ConfigurationError, check_for_gpu
 from allennlp.data import DatasetReader, Instance, Token, Vocabulary
 from allennlp.data.data_loaders import MultiProcessDataLoader
@@ -48,7 +47,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from elmo_plugin import compat, load
 
 TAGGED = ["the###D cat###N sat###V", "a###D dog###N ran###V", "the###D dog###N sat###V", "a###D cat###N ran###V"]
-COSINE = {"type": "cosine", "t_initial": 8}
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "the", "cat", "##s", "sat"]
 
 
@@ -118,30 +116,14 @@ def train(config: dict[str, Any], folder: Path, num_epochs: int = 2, recover: bo
     train_model(Params(json.loads(json.dumps(config))), str(folder), recover=recover)
 
 
-def training_state(folder: Path, epochs: int) -> dict[str, Any]:
-    """Read the training state after this many epochs."""
-    return torch.load(folder / f"training_state_e{epochs}_b0.th")
-
-
-@pytest.mark.parametrize(
-    ("model", "scheduler"),
-    [("simple_tagger", {"type": "combined", "schedulers": [[8, COSINE]]}), ("compat_test_tagger", None)],
-    ids=["cosine", "numpy metric"],
-)
-def test_recover_reads_numpy_numbers(
-    tagger: dict[str, Any], tmp_path: Path, model: str, scheduler: Optional[dict[str, Any]]
-) -> None:
-    tagger["model"]["type"] = model
-    tagger["trainer"] |= {"learning_rate_scheduler": scheduler, "validation_metric": "+accuracy"}
+def test_recover_reads_numpy_numbers(tagger: dict[str, Any], tmp_path: Path) -> None:
+    tagger["model"]["type"] = "compat_test_tagger"
+    tagger["trainer"] |= {"validation_metric": "+accuracy"}
     train(tagger, tmp_path / "run")
     with nothing_trusted(), pytest.raises(UnpicklingError, match="Weights only load failed"):
         train(tagger, tmp_path / "run", num_epochs=4, recover=True)
-
     train(tagger, tmp_path / "run", num_epochs=4, recover=True)
-    train(tagger, tmp_path / "uninterrupted", num_epochs=4)
-    recovered, uninterrupted = training_state(tmp_path / "run", 4), training_state(tmp_path / "uninterrupted", 4)
-    assert recovered["optimizer"]["param_groups"][0]["lr"] == uninterrupted["optimizer"]["param_groups"][0]["lr"]
-    assert recovered["metric_tracker"]["epoch_number"] == 4
+    assert torch.load(tmp_path / "run/training_state_e4_b0.th")["metric_tracker"]["epoch_number"] == 4
 
 
 def test_nothing_but_numpy_numbers_is_trusted(tmp_path: Path) -> None:
@@ -155,20 +137,15 @@ def test_nothing_but_numpy_numbers_is_trusted(tmp_path: Path) -> None:
             torch.load(tmp_path / "harmful.th")
 
 
-def test_reduce_on_plateau_reduces_quietly(tagger: dict[str, Any], tmp_path: Path) -> None:
+def test_reduce_on_plateau_reduces_quietly() -> None:
     optimizer = SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    settings = {"type": "reduce_on_plateau", "patience": 0, "factor": 0.25, "verbose": True}
+    settings = Params({"type": "reduce_on_plateau", "patience": 0, "factor": 0.25, "verbose": True})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        scheduler = LearningRateScheduler.from_params(Params(dict(settings)), optimizer=optimizer)
+        scheduler = LearningRateScheduler.from_params(settings, optimizer=optimizer)
         for metric in (3.0, 2.0, 2.0):
             scheduler.step(metric)
     assert optimizer.param_groups[0]["lr"] == 0.25
-
-    tagger["trainer"]["learning_rate_scheduler"] = settings
-    train(tagger, tmp_path / "run")
-    train(tagger, tmp_path / "run", num_epochs=3, recover=True)
-    assert training_state(tmp_path / "run", 3)["learning_rate_scheduler"]["factor"] == 0.25
 
 
 def test_reduce_on_plateau_of_allennlp_fails() -> None:
@@ -180,24 +157,15 @@ def test_reduce_on_plateau_of_allennlp_fails() -> None:
         build(ReduceOnPlateauLearningRateScheduler.__new__(ReduceOnPlateauLearningRateScheduler), optimizer)
 
 
-def spawning_loader(folder: Path, max_in_memory: Optional[int] = None) -> MultiProcessDataLoader:
-    """Return a loader with one spawned worker, which makes instances, or with `max_in_memory` batches."""
+def spawning_loader(folder: Path) -> MultiProcessDataLoader:
+    """Return a loader with one spawned worker, which makes batches."""
     data, reader = folder / "tagged.tsv", SequenceTaggingDatasetReader()
     data.write_text("\n".join(TAGGED))
-    settings: dict[str, Any] = {"max_instances_in_memory": max_in_memory, "start_method": "spawn"}
-    loader = MultiProcessDataLoader(reader, str(data), batch_size=2, num_workers=1, **settings)
+    loader = MultiProcessDataLoader(
+        reader, str(data), batch_size=2, num_workers=1, max_instances_in_memory=2, start_method="spawn"
+    )
     loader.index_with(Vocabulary.from_instances(reader.read(data)))
     return loader
-
-
-SPAWNED = "a process that pytest spawns imports AllenNLP before this package, which huggingface-hub 1 forbids"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(huggingface_hub.__version__ >= "1", reason=SPAWNED)
-def test_spawned_worker_loads(tmp_path: Path) -> None:
-    batches: list[Any] = list(spawning_loader(tmp_path))
-    assert [batch["tokens"]["tokens"]["tokens"].shape for batch in batches] == [(2, 3), (2, 3)]
 
 
 @pytest.mark.parametrize("name", ["_start_instance_workers", "_start_batch_workers"])
@@ -210,18 +178,16 @@ def test_spawned_workers_get_a_lock_of_their_context(tmp_path: Path, name: str) 
 
     context.Process = NeverStarted  # type: ignore[misc]
     queue = context.JoinableQueue()
-    getattr(spawning_loader(tmp_path, max_in_memory=2), name)(queue, context)
+    getattr(spawning_loader(tmp_path), name)(queue, context)
     ((_, _, lock, _),) = given
     assert lock._is_fork_ctx is queue._rlock._is_fork_ctx is False
 
 
-@pytest.mark.parametrize(("max_in_memory", "name"), [(None, "_start_instance_workers"), (2, "_start_batch_workers")])
-def test_spawned_workers_of_allennlp_fail(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_in_memory: Optional[int], name: str
-) -> None:
+def test_spawned_workers_of_allennlp_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "_start_batch_workers"
     monkeypatch.setattr(MultiProcessDataLoader, name, original(MultiProcessDataLoader, name))
     with pytest.raises(RuntimeError, match="fork context is being shared with a process in a spawn context"):
-        list(spawning_loader(tmp_path, max_in_memory))
+        list(spawning_loader(tmp_path))
 
 
 class KilledReader(DatasetReader):
@@ -352,17 +318,12 @@ def test_token_ids_are_still_found_or_rejected() -> None:
     assert find({"elmo": {"elmo_tokens": characters}, "tokens": {"tokens": ids}}) is ids
     none = find({"elmo": {"elmo_tokens": characters}})
     assert none.shape == (2, 0) and none.dtype == torch.long
-    for unknown in (
-        {},
-        {"elmo": {"elmo_tokens": characters[0]}},
-        {"characters": {"token_characters": characters}},
-        {"elmo": {"elmo_tokens": characters}, "characters": {"token_characters": characters}},
-    ):
+    for unknown in ({}, {"elmo": {"elmo_tokens": characters}, "characters": {"token_characters": characters}}):
         with pytest.raises(NotImplementedError):
             find(unknown)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_boe_keeps_the_type_of_its_input_and_bfloat16_has_a_tiny_value(dtype: torch.dtype) -> None:
     tokens, mask = torch.ones(2, 3, 4, dtype=dtype), torch.tensor([[True, True, False], [False] * 3])
     found = BagOfEmbeddingsEncoder(4, averaged=True)(tokens, mask)
@@ -458,11 +419,3 @@ def test_a_restored_moving_average_averages_the_weights_of_the_model(
 def test_a_missing_gpu_is_named() -> None:
     with pytest.raises(ConfigurationError, match="none is available"):
         check_for_gpu(77)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_its_repair_torch_raises_first() -> None:
-    if torch.__version__ >= "2.7":
-        pytest.skip("later releases of torch name the device")
-    with pytest.raises(RuntimeError, match="accelerator"):
-        original(util, "int_to_device")(77)
