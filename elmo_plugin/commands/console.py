@@ -27,6 +27,7 @@ SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (RuntimeError, "(RUNTIME|STATIC) ERROR: "),  # jsonnet's messages about a config
     (TypeError, "Expected .* to be "),  # AllenNLP's message about a value of the wrong type
     (ValueError, "overrides for |batch_size must be |Using AMP requires "),
+    (UnicodeDecodeError, ""),
 )
 """Exceptions that a mistake in the user's input causes: the type, and a pattern for the start of the message."""
 HINTS = (
@@ -37,6 +38,8 @@ HINTS = (
     (r"metric_name must start with", "write validation_metric: '+accuracy' or '-loss'"),
     (r"Using AMP requires", "leave 'use_amp' out; 'precision' is the number type of a biLM on any device"),
     (r"STATIC ERROR: 1:", """--overrides takes JSON between single quotes: -o '{"trainer.num_epochs": 2}'"""),
+    (r"spacy-models", "name a predictor that needs no model of spaCy: --predictor elmo_tagger, or elmo_classifier"),
+    (r"codec can't decode byte", "expected UTF-8; convert the file, for example with iconv -f WINDOWS-1252 -t UTF-8"),
     (r"not a gzip file", "expected the folder or the model.tar.gz that `train` wrote, then the data"),
 )
 """A pattern for a message of AllenNLP or jsonnet, and what to do about it. A hint may use groups of its pattern."""

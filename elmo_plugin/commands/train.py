@@ -28,6 +28,14 @@ from elmo_plugin.pretraining import check_processes
 
 STOPS = {code: number for number in (SIGINT, SIGTERM) for code in (-number, 128 + number)}
 """The stop signal that each exit code of a process means."""
+PREDICTORS = {
+    "elmo_tagger": "",
+    "elmo_classifier": "",
+    "simple_tagger": " --predictor elmo_tagger",
+    "crf_tagger": " --predictor elmo_tagger",
+    "basic_classifier": " --predictor elmo_classifier",
+}
+"""The option of `predict` for each model that needs no more than a sentence. AllenNLP's own would download spaCy's."""
 
 
 def adapt_train() -> None:
@@ -145,6 +153,6 @@ def say_trained(folder: Path) -> None:
     name = shlex.quote(str(archive))
     then = f"elmo-plugin evaluate {name} FILE"
     model = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model"].get("type")
-    if model in ("elmo_tagger", "elmo_classifier"):
-        then = f"""echo '{{"sentence": "One sentence."}}' | elmo-plugin predict {name} -"""
+    if model in PREDICTORS:
+        then = f"""echo '{{"sentence": "One sentence."}}' | elmo-plugin predict {name} -{PREDICTORS[model]}"""
     say_written(archive, "the trained model", then)

@@ -66,7 +66,7 @@ class ShardsLoader(DataLoader, ABC):
         self.world_size = distributed.get_world_size() if is_distributed() else 1
         self.tokens_per_step = tokens_per_batch * self.world_size
         if shuffle and self.rank == 0 and (form := raw_text_form(read_lines(self.stream.shards[0]))):
-            message = "%s looks %s: expected one tokenized sentence per line, as `allennlp prepare-text` writes"
+            message = "%s looks %s: expected one tokenized sentence per line, as `elmo-plugin prepare-text` writes"
             logger.warning(message, self.stream.shards[0], form)
         self._word_ids: Optional[WordIds] = None
         self.device: Optional[torch.device] = None

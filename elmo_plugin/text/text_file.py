@@ -111,7 +111,7 @@ class OpenText:
         self._lines = lines
 
     def lines(self) -> Iterator[str]:
-        """Yield each line.
+        """Yield each line, without a byte order mark at its start.
 
         Raises `ConfigurationError` for bytes, as from a file opened in binary mode, and for characters that a UTF-8
         text file cannot hold: NUL and lone surrogates.

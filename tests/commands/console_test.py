@@ -72,6 +72,8 @@ ERRORS = [
     (RuntimeError("RUNTIME ERROR: undefined external variable: UD_EWT\n\tdata.libsonnet"), ["export UD_EWT="]),
     (RuntimeError('STATIC ERROR: 1:9: expected token OPERATOR but got "."'), ["-o '{"]),
     (ValueError("Using AMP requires a cuda device"), ["'use_amp'"]),
+    (OSError("/explosion/spacy-models/master/compatibility.json (NameResolutionError)"), ["--predictor elmo_tagger"]),
+    (UnicodeDecodeError("utf-8", b"caf\xe9", 3, 4, "unexpected end of data"), ["0xe9", "iconv"]),
     (ModuleNotFoundError("No module named 'elmo_plugn'", name="elmo_plugn"), ["elmo_plugn"]),
 ]
 
