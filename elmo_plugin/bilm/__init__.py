@@ -9,7 +9,7 @@ A batch of sentences takes these steps in `BiLM.forward`:
 4. The token vectors, twice side by side, and the outputs of the LSTMs are the layers (L, B, T + 2, D).
 """
 
-from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, read_extra_state
+from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, count_parameters, read_extra_state
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
 from elmo_plugin.bilm.contextualizer import reset_states
@@ -52,6 +52,7 @@ __all__ = [
     "ZeroState",
     "add_boundaries",
     "check_precision",
+    "count_parameters",
     "description_to_tensor",
     "dtype_on",
     "identity",

@@ -277,6 +277,12 @@ class TokenLayer(nn.Module):
         return tokens
 
 
+def count_parameters(options: BiLMOptions) -> int:
+    """Return the number of parameters of a biLM with these sizes, which is not made."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in BiLM(options).parameters())
+
+
 def read_extra_state(state: Tensor) -> tuple[BiLMOptions, str]:
     """Return the sizes and the source that `BiLM.get_extra_state` stored in a state dict."""
     description = tensor_to_description(state)

@@ -33,15 +33,6 @@ The results take 24 MB at 4096 cells.
 From 32 MB on, `malloc` requests memory from the operating system each time, which takes longer than computing it.
 """
 
-CONFIG_KEYS = {
-    "lstm.dim": "cell_size",
-    "lstm.projection_dim": "hidden_size",
-    "lstm.n_layers": "num_layers",
-    "lstm.cell_clip": "memory_cell_clip_value",
-    "lstm.proj_clip": "state_projection_clip_value",
-}
-"""The keys of a config, by their names in an options file."""
-
 
 class ElmoLstm(Seq2SeqEncoder):
     """The biLM's stacked bidirectional LSTM with projections, clips and residual connections (ELMo §3.1, §3.4).
@@ -119,22 +110,22 @@ class ElmoLstm(Seq2SeqEncoder):
         state_projection_clip_value : the bound on the projected output; null for none
         use_skip_connections : whether to add a layer's input to its output, from the second layer on
         """
-        at_least(1, input_size=input_size)
-        lstm = {
-            "dim": cell_size,
-            "projection_dim": hidden_size,
-            "n_layers": num_layers,
-            "cell_clip": memory_cell_clip_value,
-            "proj_clip": state_projection_clip_value,
-            "use_skip_connections": use_skip_connections,
-        }
-        try:
-            options = LstmOptions.from_dict(lstm)
-        except ConfigurationError as error:
-            message = str(error)
-            for in_options, in_config in CONFIG_KEYS.items():
-                message = message.replace(in_options, in_config)
-            raise ConfigurationError(f"'elmo_lstm': {message}") from error
+        at_least(1, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
+        at_least(
+            0,
+            memory_cell_clip_value=memory_cell_clip_value,
+            state_projection_clip_value=state_projection_clip_value,
+        )
+        if hidden_size > cell_size:
+            raise ConfigurationError(f"'hidden_size': expected at most 'cell_size', {cell_size}, got {hidden_size}")
+        options = LstmOptions(
+            cell_dim=cell_size,
+            projection_dim=hidden_size,
+            n_layers=num_layers,
+            cell_clip=memory_cell_clip_value or None,
+            projection_clip=state_projection_clip_value or None,
+            use_skip_connections=use_skip_connections,
+        )
         return cls(options, input_size, kernel, return_all_layers, dropout)
 
     def get_input_dim(self) -> int:

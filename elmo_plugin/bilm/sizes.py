@@ -10,18 +10,16 @@ from typing import Any, Optional
 
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.common import at_least, check_value
 from elmo_plugin.text import N_CHARACTERS
 
-MOST = 2**63 - 1
-"""The largest integer that torch accepts."""
+# Files from strangers have sizes too. These bounds keep a small file from asking for more than any machine holds.
 MOST_LAYERS = 1000
 MOST_CHARACTERS = 10_000
 MOST_NUMBERS_OF_WORD = 2**20
 """The most numbers that the convolutions read and write for a word: 103,200 at the original size."""
-MOST_CLIP = 1e18
-"""The largest clip. A larger one would never clip anything."""
-MOST_PARAMETERS = 10_000_000_000
-"""No machine holds more parameters. A file that asks for more is damaged or malicious."""
+MOST_ROWS = 2**28
+"""The most words and the largest width."""
 
 ACTIVATIONS = ("relu", "tanh")
 WORD_MARKS = ("<oov>",)
@@ -60,12 +58,6 @@ class CharCnnOptions:
         """Return the number of channels of all convolutions together, the width of a token before the projection."""
         return sum(channels for _, channels in self.filters)
 
-    def n_parameters(self, n_characters: int) -> int:
-        """Return the number of parameters without the projection, for a table of `n_characters` rows."""
-        dim, size = self.embedding_dim, self.n_filters
-        convolutions = sum((width * dim + 1) * channels for width, channels in self.filters)
-        return n_characters * dim + convolutions + self.n_highway * (size + 1) * 2 * size
-
     @classmethod
     def from_dict(cls, char_cnn: Mapping[str, Any]) -> "CharCnnOptions":
         """Read the `char_cnn` block. `n_characters` is 261 in training runs and 262 in trained models."""
@@ -75,15 +67,21 @@ class CharCnnOptions:
         activation = char_cnn.get("activation", "relu")
         if activation not in ACTIVATIONS:
             raise ConfigurationError(f"'char_cnn.activation': expected {' or '.join(ACTIVATIONS)}, got {activation!r}")
-        n_highway = char_cnn.get("n_highway")
-        max_characters = integer(
-            char_cnn.get("max_characters_per_token", 50), "char_cnn.max_characters_per_token", 3, MOST_CHARACTERS
-        )
+        embedding = read(char_cnn, "char_cnn.embedding", Mapping[str, Any])
+        max_characters = whole_number(char_cnn, "char_cnn.max_characters_per_token", 3, MOST_CHARACTERS, default=50)
+        pairs = read(char_cnn, "char_cnn.filters", Sequence[Sequence[int]])
+        if not pairs or any(len(pair) != 2 or min(pair) < 1 for pair in pairs):
+            raise ConfigurationError(f"'char_cnn.filters': expected a list of [width, channels] pairs, got {pairs!r}")
+        widest = max(width for width, _ in pairs)
+        if widest > max_characters:
+            raise ConfigurationError(
+                f"'char_cnn.filters': expected widths up to 'max_characters_per_token', {max_characters}, got {widest}"
+            )
         options = cls(
-            filters=filters(required(char_cnn, "char_cnn", "filters"), max_characters),
-            embedding_dim=positive(object_under(char_cnn, "char_cnn", "embedding"), "char_cnn.embedding", "dim"),
+            filters=tuple((width, channels) for width, channels in pairs),
+            embedding_dim=whole_number(embedding, "char_cnn.embedding.dim"),
             max_characters_per_token=max_characters,
-            n_highway=0 if n_highway is None else integer(n_highway, "char_cnn.n_highway", 0, MOST_LAYERS),
+            n_highway=whole_number(char_cnn, "char_cnn.n_highway", 0, MOST_LAYERS, default=0),
             activation=activation,
         )
         numbers = max_characters * (options.embedding_dim + options.n_filters)
@@ -137,30 +135,23 @@ class ManyLangsOptions:
         """Return the width of a token before the projection."""
         return self.word_dim + (0 if self.char_cnn is None else self.char_cnn.n_filters)
 
-    def n_parameters(self, output_dim: int) -> int:
-        """Return the number of parameters, with the projection to `output_dim`."""
-        characters = 0 if self.char_cnn is None else self.char_cnn.n_parameters(len(self.characters) + 1)
-        words = (len(self.words) + 1) * self.word_dim if self.words else 0
-        return characters + words + (self.dim + 1) * output_dim
-
     @classmethod
     def from_dict(cls, lexicon: Mapping[str, Any]) -> "ManyLangsOptions":
         """Read the `lexicon` block."""
         shortest = len(CHARACTER_MARKS[0]) + 2  # `<bos>` is read as a word, and must not be cut
-        max_characters = integer(
-            lexicon.get("max_characters_per_token", 50), "lexicon.max_characters_per_token", shortest, MOST_CHARACTERS
+        max_characters = whole_number(
+            lexicon, "lexicon.max_characters_per_token", shortest, MOST_CHARACTERS, default=50
         )
-        char_cnn, word_dim = None, lexicon.get("word_dim")
-        word_dim = 0 if word_dim is None else integer(word_dim, "lexicon.word_dim")
-        if lexicon.get("char_cnn") is not None:
-            sizes = {**object_under(lexicon, "lexicon", "char_cnn"), "max_characters_per_token": max_characters}
-            char_cnn = CharCnnOptions.from_dict(sizes)
+        word_dim = whole_number(lexicon, "lexicon.word_dim", 0, default=0)
+        char_cnn = read(lexicon, "lexicon.char_cnn", Mapping[str, Any], default=None)
+        if char_cnn is not None:
+            char_cnn = CharCnnOptions.from_dict({**char_cnn, "max_characters_per_token": max_characters})
         if char_cnn is None and not word_dim:
             raise ConfigurationError("'lexicon': expected 'char_cnn', 'word_dim' or both, got neither")
         return cls(
-            words=entries(lexicon, "words", WORD_MARKS) if word_dim else (),
+            words=entries(lexicon, "lexicon.words", WORD_MARKS) if word_dim else (),
             word_dim=word_dim,
-            characters=entries(lexicon, "characters", CHARACTER_MARKS) if char_cnn else (),
+            characters=entries(lexicon, "lexicon.characters", CHARACTER_MARKS) if char_cnn else (),
             char_cnn=char_cnn,
             max_characters_per_token=max_characters,
         )
@@ -207,30 +198,23 @@ class LstmOptions:
         """Return whether a matrix projects H to P; bilm-tf has none if the two are equal."""
         return self.projection_dim != self.cell_dim
 
-    @property
-    def n_parameters(self) -> int:
-        """Return the number of parameters of both directions."""
-        gates = 4 * self.cell_dim * (2 * self.projection_dim + 1)
-        projection = self.cell_dim * self.projection_dim if self.has_projection else 0
-        return 2 * self.n_layers * (gates + projection)
-
     @classmethod
     def from_dict(cls, lstm: Mapping[str, Any]) -> "LstmOptions":
         """Read the `lstm` block."""
         options = cls(
-            cell_dim=positive(lstm, "lstm", "dim"),
-            projection_dim=positive(lstm, "lstm", "projection_dim"),
-            n_layers=positive(lstm, "lstm", "n_layers", default=1, most=MOST_LAYERS),
-            cell_clip=clip(lstm, "cell_clip"),
-            projection_clip=clip(lstm, "proj_clip"),
-            use_skip_connections=flag(lstm, "use_skip_connections"),
+            cell_dim=whole_number(lstm, "lstm.dim"),
+            projection_dim=whole_number(lstm, "lstm.projection_dim"),
+            n_layers=whole_number(lstm, "lstm.n_layers", most=MOST_LAYERS, default=1),
+            cell_clip=read(lstm, "lstm.cell_clip", float, default=None) or None,  # 0 means no clip
+            projection_clip=read(lstm, "lstm.proj_clip", float, default=None) or None,
+            use_skip_connections=read(lstm, "lstm.use_skip_connections", bool, default=False),
         )
+        at_least(0, **{"lstm.cell_clip": options.cell_clip, "lstm.proj_clip": options.projection_clip})
         if options.projection_dim > options.cell_dim:
             # bilm-tf only projects down: its layers would have unequal widths.
             raise ConfigurationError(
                 f"'lstm.projection_dim': expected at most 'lstm.dim', {options.cell_dim}, got {options.projection_dim}"
             )
-        check_parameters(options.n_parameters)
         return options
 
     def to_dict(self) -> dict[str, Any]:
@@ -291,19 +275,6 @@ class BiLMOptions:
         """Return D = 2P, the width of both directions of a layer side by side."""
         return 2 * self.lstm.projection_dim
 
-    @property
-    def n_parameters(self) -> int:
-        """Return the number of parameters, without those of another contextualizer."""
-        width = self.lstm.projection_dim
-        lstm = self.lstm.n_parameters if self.contextualizer is None else 0
-        if self.many_langs is not None:
-            return lstm + self.many_langs.n_parameters(width)
-        if self.char_cnn is None:
-            return lstm + ((self.n_tokens_vocab or 0) + 1) * width
-        size = self.char_cnn.n_filters
-        projection = (size + 1) * width if size != width else 0
-        return lstm + self.char_cnn.n_parameters(N_CHARACTERS) + projection
-
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> "BiLMOptions":
         """Read the content of an `options.json`. Keys that are not sizes, such as training options, are ignored.
@@ -312,22 +283,26 @@ class BiLMOptions:
         """
         if not isinstance(options, Mapping):
             raise ConfigurationError(f"expected an object with the key 'lstm', got a {type(options).__name__}")
-        char_cnn, lexicon = (
-            object_under(options, "", key) if options.get(key) is not None else None for key in ("char_cnn", "lexicon")
-        )
+        block = Mapping[str, Any]
+        char_cnn = read(options, "char_cnn", block, default=None)
+        lexicon = read(options, "lexicon", block, default=None)
         if char_cnn is not None and lexicon is not None:
             raise ConfigurationError("expected 'char_cnn' or 'lexicon', got both")
-        n_tokens_vocab, contextualizer = options.get("n_tokens_vocab"), options.get("contextualizer")
-        sizes = cls(
-            lstm=LstmOptions.from_dict(object_under(options, "", "lstm")),
+        n_tokens_vocab = whole_number(options, "n_tokens_vocab", default=None)
+        boundaries = read(options, "boundary_ids", Sequence[int], default=None)
+        if boundaries is not None:
+            if len(boundaries) != 2 or boundaries[0] == boundaries[1]:
+                raise ConfigurationError(f"'boundary_ids': expected the two ids of <S> and </S>, got {boundaries!r}")
+            if min(boundaries) < 1 or max(boundaries) > (n_tokens_vocab or MOST_ROWS):
+                raise ConfigurationError(f"'boundary_ids': expected ids from 1 to 'n_tokens_vocab', got {boundaries!r}")
+        return cls(
+            lstm=LstmOptions.from_dict(read(options, "lstm", block)),
             char_cnn=None if char_cnn is None else CharCnnOptions.from_dict(char_cnn),
-            n_tokens_vocab=None if n_tokens_vocab is None else positive(options, "", "n_tokens_vocab"),
+            n_tokens_vocab=n_tokens_vocab,
             many_langs=None if lexicon is None else ManyLangsOptions.from_dict(lexicon),
-            boundary_ids=boundary_ids(options) if options.get("boundary_ids") is not None else BOUNDARY_IDS,
-            contextualizer=None if contextualizer is None else object_under(options, "", "contextualizer"),
+            boundary_ids=BOUNDARY_IDS if boundaries is None else (boundaries[0], boundaries[1]),
+            contextualizer=read(options, "contextualizer", block, default=None),
         )
-        check_parameters(sizes.n_parameters)
-        return sizes
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of an `options.json`; `from_dict` is the inverse."""
@@ -345,101 +320,43 @@ class BiLMOptions:
         return options
 
 
-def required(block: Mapping[str, Any], path: str, key: str) -> Any:
-    """Return the value of a key that must exist."""
-    if key not in block:
-        raise ConfigurationError(f"'{_name(path, key)}': expected this key, got the keys {sorted(block)}")
-    return block[key]
+REQUIRED = object()
 
 
-def object_under(options: Mapping[str, Any], path: str, key: str) -> Mapping[str, Any]:
-    """Return the value of a key that must hold an object."""
-    value = required(options, path, key)
-    if not isinstance(value, Mapping):
-        raise ConfigurationError(f"'{_name(path, key)}': expected an object, got {value!r}")
-    return value
+def read(block: Mapping[str, Any], path: str, kind: Any, default: Any = REQUIRED) -> Any:
+    """Return the value of the key at the end of `path`, checked against a type. Null and no key mean the default."""
+    value = block.get(path.rpartition(".")[2])
+    if value is not None:
+        check_value(path, value, kind)
+        return value
+    if default is REQUIRED:
+        raise ConfigurationError(f"'{path}': expected this key, got the keys {sorted(block)}")
+    return default
 
 
-def integer(value: Any, name: str, least: int = 0, most: int = MOST) -> int:
-    """Return an integer from `least` to `most`; `name` is the full key."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigurationError(f"'{name}': expected a whole number of {least} or more, got {value!r}")
-    if value > most:
-        raise ConfigurationError(f"'{name}': expected at most {most:,}, got {value!r}")
-    return value
+def whole_number(
+    block: Mapping[str, Any], path: str, least: int = 1, most: int = MOST_ROWS, default: Any = REQUIRED
+) -> Any:
+    """Return the number from `least` to `most` of the key at the end of `path`, or the default."""
+    number = read(block, path, int, default)
+    if number is not None and not least <= number <= most:
+        raise ConfigurationError(f"'{path}': expected a whole number from {least} to {most:,}, got {number}")
+    return number
 
 
-def positive(block: Mapping[str, Any], path: str, key: str, default: Optional[int] = None, most: int = MOST) -> int:
-    """Return the value of a key that holds an integer of 1 or more."""
-    value = required(block, path, key) if default is None else block.get(key, default)
-    return integer(value, _name(path, key), 1, most)
-
-
-def flag(lstm: Mapping[str, Any], key: str) -> bool:
-    """Return a truth value of the `lstm` block; a missing key and null mean false."""
-    value = lstm.get(key)
-    if value is not None and not isinstance(value, bool):
-        raise ConfigurationError(f"'lstm.{key}': expected true or false, got {value!r}")
-    return bool(value)
-
-
-def clip(lstm: Mapping[str, Any], key: str) -> Optional[float]:
-    """Return a clip of the `lstm` block; a missing key, null and 0 mean no clip."""
-    value = lstm.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST_CLIP:
-        raise ConfigurationError(f"'lstm.{key}': expected null or a number from 0 to {MOST_CLIP:g}, got {value!r}")
-    return value or None
-
-
-def boundary_ids(options: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the ids of `<S>` and `</S>`, two different lines of a vocabulary file."""
-    ids, most = options["boundary_ids"], options.get("n_tokens_vocab") or MOST
-    if not isinstance(ids, (list, tuple)) or len(ids) != 2 or ids[0] == ids[1]:
-        raise ConfigurationError(f"'boundary_ids': expected the two ids of <S> and </S>, got {ids!r}")
-    return integer(ids[0], "boundary_ids", 1, most), integer(ids[1], "boundary_ids", 1, most)
-
-
-def filters(pairs: Any, max_characters: int) -> tuple[tuple[int, int], ...]:
-    """Return the width and channels of each convolution. None may be wider than a word."""
-    try:
-        checked = tuple((integer(width, "width", 1), integer(channels, "channels", 1)) for width, channels in pairs)
-    except (TypeError, ValueError, ConfigurationError):
-        checked = ()
-    if not checked:
-        raise ConfigurationError(f"'char_cnn.filters': expected a list of [width, channels] pairs, got {pairs!r}")
-    widest = max(width for width, _ in checked)
-    if widest > max_characters:
-        raise ConfigurationError(
-            f"'char_cnn.filters': expected widths up to 'max_characters_per_token', {max_characters}, got {widest}"
-        )
-    return checked
-
-
-def entries(lexicon: Mapping[str, Any], key: str, marks: Sequence[str]) -> tuple[str, ...]:
-    """Return the strings under a key of the `lexicon` block: each occurs once, and all marks are among them."""
-    values = required(lexicon, "lexicon", key)
-    if not isinstance(values, (list, tuple)) or not all(isinstance(entry, str) for entry in values):
-        raise ConfigurationError(f"'lexicon.{key}': expected a list of strings, got a {type(values).__name__}")
+def entries(lexicon: Mapping[str, Any], path: str, marks: Sequence[str]) -> tuple[str, ...]:
+    """Return the strings of a vocabulary: each occurs once, and all marks are among them."""
+    values = read(lexicon, path, Any)
+    if not isinstance(values, list | tuple) or not all(isinstance(entry, str) for entry in values):
+        raise ConfigurationError(f"'{path}': expected a list of strings, got a {type(values).__name__}")
     different = set(values)
     if len(different) < len(values):
         raise ConfigurationError(
-            f"'lexicon.{key}': expected each entry once, got {len(values):,} entries, {len(different):,} different"
+            f"'{path}': expected each entry once, got {len(values):,} entries, {len(different):,} different"
         )
     missing = [mark for mark in marks if mark not in different]
     if missing:
         raise ConfigurationError(
-            f"'lexicon.{key}': expected {', '.join(marks)} among the entries, got no {', '.join(missing)}"
+            f"'{path}': expected {', '.join(marks)} among the entries, got no {', '.join(missing)}"
         )
     return tuple(values)
-
-
-def check_parameters(parameters: int) -> None:
-    """Raise `ConfigurationError` for more parameters than any machine holds."""
-    if parameters > MOST_PARAMETERS:
-        raise ConfigurationError(f"the options ask for {parameters:,} parameters; expected at most {MOST_PARAMETERS:,}")
-
-
-def _name(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key

@@ -21,7 +21,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLMOptions
+from elmo_plugin.bilm import BiLMOptions, count_parameters
 from elmo_plugin.checkpoints.files import FileKind, file_kind
 
 GROWTH = 8
@@ -79,9 +79,10 @@ def _most(archive: Path) -> int:
 
 def check_numbers(options: BiLMOptions, stored: int, name: str) -> None:
     """Raise `ConfigurationError` if the options ask for more parameters than the file `name` stores bytes."""
-    if options.n_parameters > stored:
+    parameters = count_parameters(options)
+    if parameters > stored:
         raise ConfigurationError(
-            f"'{name}': expected weights of at least one byte for each of the {options.n_parameters:,} parameters "
+            f"'{name}': expected weights of at least one byte for each of the {parameters:,} parameters "
             f"that the options ask for, got {stored:,} bytes"
         )
 

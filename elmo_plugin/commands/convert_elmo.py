@@ -7,6 +7,7 @@ from pathlib import Path
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.bilm import count_parameters
 from elmo_plugin.checkpoints import FORMATS, convert
 from elmo_plugin.commands.arguments import add_command
 from elmo_plugin.commands.endings import say_written
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigurationError(f"'{target}' exists already; name another target, or replace it with --force")
     checkpoint, left_out, files = convert(args.source, target, args.warm_on, args.to, args.dtype, args.license)
     options = checkpoint.options
-    parts = [f"a biLM of {options.lstm.n_layers} layers, {options.n_parameters:,} parameters"]
+    parts = [f"a biLM of {options.lstm.n_layers} layers, {count_parameters(options):,} parameters"]
     parts += ["its softmax"] if checkpoint.softmax is not None else []
     parts += ["its vocabulary"] if checkpoint.vocabulary is not None else []
     parts += [f"without its {part}" for part in left_out]

@@ -18,23 +18,6 @@ def make_encoder(output_dim: int = 8, **changes: object) -> CharacterEncoder:
     return CharacterEncoder(char_cnn, output_dim)
 
 
-def test_a_word_has_one_vector_wherever_it_stands() -> None:
-    encoder = make_encoder()
-    ids = batch_to_ids([["same", "other", "same"], ["x" * 90, "same"]])
-    vectors = encoder(ids)
-    assert vectors.shape == (2, 3, 8)
-    torch.testing.assert_close(vectors[0, [2]], vectors[0, [0]], rtol=0, atol=1e-6)
-    torch.testing.assert_close(vectors[1, [1]], vectors[0, [0]], rtol=0, atol=1e-6)
-    assert not torch.allclose(vectors[0, 1], vectors[0, 0])
-
-
-def test_encoding_words_in_blocks_gives_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder, ids = make_encoder(), batch_to_ids(SENTENCES)
-    wanted = encoder(ids)
-    monkeypatch.setattr(module, "WORDS_AT_ONCE", 3)
-    torch.testing.assert_close(encoder(ids), wanted, rtol=0, atol=1e-6)
-
-
 def test_convolve_and_largest_equal_torchs_convolution_and_maximum_with_gradients() -> None:
     for convolution in make_encoder().convolutions:
         assert isinstance(convolution, Convolution)
@@ -47,30 +30,6 @@ def test_convolve_and_largest_equal_torchs_convolution_and_maximum_with_gradient
         weights = torch.randn_like(found)
         for ours, theirs in zip(*(torch.autograd.grad(each, inputs, weights) for each in (found, wanted)), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
-
-
-def test_the_first_of_equal_windows_gets_the_gradient() -> None:
-    values = torch.ones(1, 3, 2, requires_grad=True)
-    largest(values).sum().backward()
-    assert values.grad is not None and values.grad.tolist() == [[[1, 1], [0, 0], [0, 0]]]
-    with torch.no_grad():
-        assert torch.equal(largest(values), torch.ones(1, 2))
-
-
-def test_there_is_a_projection_unless_the_filters_add_up_to_the_output_width() -> None:
-    assert make_encoder(output_dim=20).projection is None
-    assert make_encoder(output_dim=20)(batch_to_ids([["word"]])).shape == (1, 1, 20)
-    assert make_encoder(output_dim=21).projection is not None
-
-
-def test_padding_characters_are_input_like_any_other() -> None:
-    """A filter that detects only padding finds it in a short word, but not in a word that fills all of C."""
-    encoder = make_encoder(filters=[[1, 4]], output_dim=4, n_highway=0, max_characters_per_token=8)
-    with torch.no_grad():
-        encoder.char_embedding.weight.zero_()[261] = 1.0
-        encoder.convolutions[0].weight.fill_(1.0)
-    short, full = encoder(batch_to_ids([["word", "a" * 99]], 8))[0]
-    assert short.tolist() == [4.0] * 4 and full.tolist() == [0.0] * 4
 
 
 def test_boundaries_and_mask_follow_the_models_own_width() -> None:
@@ -99,20 +58,11 @@ def test_weights_start_as_in_bilm_tf(activation: str) -> None:
         assert highway.weight.std().item() == pytest.approx(576**-0.5, rel=0.02)
 
 
-def test_an_untrained_highway_carries_its_input() -> None:
-    """TensorFlow: carry·relu(transform) + (1 − carry)·x, where sigmoid(−2) = 0.12 opens the transform a little."""
-    encoder = make_encoder(n_highway=1, filters=[[1, 8]], output_dim=8)
-    with torch.no_grad():
-        encoder.highways._layers[0].weight.zero_()
-    plain = make_encoder(n_highway=0, filters=[[1, 8]], output_dim=8)
-    plain.load_state_dict({name: value for name, value in encoder.state_dict().items() if "highways" not in name})
-    ids = batch_to_ids([["word"]])
-    torch.testing.assert_close(encoder(ids), plain(ids) * torch.tensor(2.0).sigmoid())
-
-
-@pytest.mark.parametrize("longest", [1, 7, 30, 47, 48, 60])
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_encoding_each_distinct_word_trimmed_equals_encoding_every_token(longest: int, activation: str) -> None:
+@pytest.mark.parametrize(("longest", "activation"), [(7, "relu"), (47, "tanh"), (60, "relu")])
+def test_encoding_each_distinct_word_trimmed_equals_encoding_every_token(
+    longest: int, activation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WORDS_AT_ONCE", 3)
     encoder = make_encoder(activation=activation).double()
     sentences = [["a" * length for length in range(1, longest + 1)], ["a", "b" * longest, "a"], []]
     ids = batch_to_ids(sentences)
@@ -140,7 +90,7 @@ def test_a_words_vector_has_the_same_bits_beside_any_other_words() -> None:
     encoder.requires_grad_(False)
     words = batch_to_ids([["a", "be", "sea", "boat", "ship" * 4] * 9])
     together = encoder(words)[0]
-    for first, last in [(0, 1), (0, 2), (3, 5), (4, 45), (2, 19)]:
+    for first, last in [(0, 1), (3, 5), (4, 45)]:
         assert torch.equal(encoder(words[:, first:last])[0], together[first:last])
 
 
@@ -155,7 +105,7 @@ def test_vectors_are_the_same_with_and_without_gradients_and_autocast() -> None:
         torch.testing.assert_close(found, wanted, rtol=0, atol=0.02 if enabled else 1e-6)
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (3, 5, 4), (1, 1), (2, 1, 4), (0, 3, 4), (3, 0)])
+@pytest.mark.parametrize("shape", [(3, 5), (3, 5, 4), (0, 3, 4), (3, 0)])
 def test_boundaries_are_those_of_allennlps_function(shape: tuple[int, ...]) -> None:
     ids = torch.randint(0, 3, shape)
     mask = ids > 0 if len(shape) == 2 else (ids > 0).any(dim=-1)

@@ -55,20 +55,14 @@ def make_reference(lstm: ElmoLstm) -> ReferenceLstm:
 
 
 @pytest.mark.parametrize("kernel", ["packed", "reference"])
-@pytest.mark.parametrize("clips", [(None, None), (0.8, None), (None, 0.5), (0.8, 0.5)])
-def test_all_layers_equal_the_reference(kernel: str, clips: tuple[Any, Any]) -> None:
+@pytest.mark.parametrize("clips", [(None, None), (0.8, 0.5)])
+def test_all_layers_and_the_final_state_equal_the_reference(kernel: str, clips: tuple[Any, Any]) -> None:
     lstm = make_lstm(memory_cell_clip_value=clips[0], state_projection_clip_value=clips[1], kernel=kernel)
-    inputs = make_inputs()
+    inputs, reference = make_inputs(), make_reference(lstm)
     layers = lstm(inputs, MASK)
     assert layers.shape == (3, 5, 6, 6)
-    torch.testing.assert_close(layers, make_reference(lstm)(inputs, MASK), rtol=0, atol=1e-5)
+    torch.testing.assert_close(layers, reference(inputs, MASK), rtol=0, atol=1e-5)
     assert not layers[:, ~MASK].any()
-
-
-def test_the_final_state_equals_the_reference() -> None:
-    lstm, inputs = make_lstm(memory_cell_clip_value=0.8, state_projection_clip_value=0.5), make_inputs()
-    reference = make_reference(lstm)
-    reference(inputs, MASK)
     assert reference._states is not None
     for ours, theirs in zip(lstm(inputs, MASK, lstm.zero_state(5, inputs))[1], reference._states, strict=True):
         torch.testing.assert_close(torch.cat([ours[:, 0], ours[:, 1]], dim=-1), theirs, rtol=0, atol=1e-5)
@@ -89,10 +83,9 @@ def test_without_skip_connections_each_layer_is_only_its_own_output() -> None:
     torch.testing.assert_close(skipping(inputs, MASK)[1], torch.cat(halves, dim=-1) + below)
 
 
-@pytest.mark.parametrize("kernel", ["packed", "reference"])
-def test_dropout_applies_to_the_residual_connection_too(kernel: str) -> None:
+def test_dropout_applies_to_the_residual_connection_too() -> None:
     """The upper layer has zero weights, so its output is zero and only the residual connection is left."""
-    lstm = make_lstm(num_layers=2, dropout=0.5, kernel=kernel).train()
+    lstm = make_lstm(num_layers=2, dropout=0.5).train()
     for layer in (lstm.forward_layers[1], lstm.backward_layers[1]):
         for parameter in layer.parameters():
             torch.nn.init.zeros_(parameter)
@@ -109,68 +102,12 @@ def test_only_the_last_layer_is_returned_unless_all_are_asked_for() -> None:
     assert torch.equal(last(inputs, MASK), every(inputs, MASK)[-1])
 
 
-def test_dimensions_are_reported_as_seq2seq_encoders_do() -> None:
-    lstm = make_lstm()
-    assert (lstm.get_input_dim(), lstm.get_output_dim(), lstm.is_bidirectional()) == (5, 6, True)
-    assert ElmoLstm(lstm.options).get_input_dim() == 3
-
-
-@pytest.mark.parametrize("t", [1, 3, 5])
-def test_no_direction_sees_the_tokens_of_the_other(t: int) -> None:
-    lstm, inputs = make_lstm(), make_inputs(2, 6, 5)
-    mask = torch.ones(2, 6, dtype=torch.bool)
-    forward, backward = lstm(inputs, mask).chunk(2, dim=-1)  # (3, 2, 6, 3) each
-    future, past = inputs.clone(), inputs.clone()
-    future[:, t:] += 1.0
-    past[:, :t] -= 1.0
-    forward_then, backward_then = lstm(future, mask).chunk(2, dim=-1)
-    assert torch.equal(forward_then[:, :, :t], forward[:, :, :t])
-    assert not (forward_then[:, :, t:] == forward[:, :, t:]).all(dim=-1).any()
-    assert not (backward_then == backward).all(dim=-1).any()
-    forward_then, backward_then = lstm(past, mask).chunk(2, dim=-1)
-    assert torch.equal(backward_then[:, :, t:], backward[:, :, t:])
-    assert not (backward_then[:, :, :t] == backward[:, :, :t]).all(dim=-1).any()
-    assert not (forward_then == forward).all(dim=-1).any()
-
-
 def test_inputs_of_another_width_are_an_error_that_names_both() -> None:
     with pytest.raises(ConfigurationError, match="'input_size': expected 4, the width of the inputs, got 5"):
         make_lstm()(make_inputs(5, 6, 4), MASK)
 
 
-def test_a_row_is_the_same_beside_longer_and_empty_ones() -> None:
-    lstm, inputs = make_lstm(), make_inputs()
-    layers = lstm(inputs, MASK)
-    for row, length in enumerate(LENGTHS.tolist()):
-        alone = lstm(inputs[[row], :length], MASK[[row], :length])
-        torch.testing.assert_close(layers[:, [row], :length], alone, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize(("rows", "steps"), [(2, 4), (2, 0), (0, 3), (0, 0)])
-def test_a_batch_without_tokens_gives_zeros(rows: int, steps: int) -> None:
-    lstm = make_lstm()
-    layers = lstm(make_inputs(rows, steps, 5), torch.zeros(rows, steps, dtype=torch.bool))
-    assert layers.shape == (3, rows, steps, 6)
-    assert not layers.any()
-
-
-def test_each_direction_and_layer_starts_from_its_own_state() -> None:
-    lstm, inputs = make_lstm(num_layers=2, input_size=3), make_inputs(2, 4, 3)
-    mask = torch.tensor([[True] * 4, [True, True, False, False]])
-    zero = lstm.zero_state(2, inputs)
-    assert [part.shape for part in zero] == [(2, 2, 2, 3), (2, 2, 2, 7)]
-    plain = torch.stack(lstm(inputs, mask, zero)[0])
-    changed = LstmState(zero.hidden.clone(), zero.cell.clone())
-    changed.cell[1, 0, 1] = 1.0  # second layer, forward, second sentence
-    layers, state = lstm(inputs, mask, changed)
-    moved = (torch.stack(layers) != plain).any(dim=-1)  # (n_layers, B, T)
-    assert moved.tolist() == [[[False] * 4, [False] * 4], [[False] * 4, [True, True, False, False]]]
-    assert torch.equal(torch.stack(layers)[..., 3:], plain[..., 3:])
-    assert [part.shape for part in state] == [(2, 2, 2, 3), (2, 2, 2, 7)]
-
-
-@pytest.mark.parametrize("tokens_per_block", [1, 5])
-@pytest.mark.parametrize("kernel", ["packed", "reference"])
+@pytest.mark.parametrize(("kernel", "tokens_per_block"), [("packed", 1), ("packed", 5), ("reference", 5)])
 def test_without_gradients_blocks_and_repeated_words_do_not_change_the_result(
     kernel: str, tokens_per_block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,13 +151,9 @@ def test_the_vectors_of_repeated_words_have_the_gradient_of_each_occurrence() ->
     [
         ({"kernel": "cudnn"}, "'kernel': expected one of"),
         ({"input_size": 0}, "'input_size': expected 1 or more, got 0"),
-        ({"num_layers": 0}, "'num_layers': expected a whole number of 1 or more, got 0"),
-        ({"num_layers": 1001}, "'num_layers': expected at most 1,000, got 1001"),
+        ({"num_layers": 0}, "'num_layers': expected 1 or more, got 0"),
         ({"hidden_size": 8}, "'hidden_size': expected at most 'cell_size', 7, got 8"),
-        (
-            {"memory_cell_clip_value": -1.0},
-            "'memory_cell_clip_value': expected null or a number from 0 to 1e+18, got -1.0",
-        ),
+        ({"memory_cell_clip_value": -1.0}, "'memory_cell_clip_value': expected 0 or more, got -1.0"),
     ],
 )
 def test_invalid_sizes_are_rejected_by_the_keys_of_the_config(changes: dict[str, Any], message: str) -> None:

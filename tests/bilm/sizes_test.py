@@ -4,18 +4,11 @@ import copy
 from typing import Any
 
 import pytest
-import torch
 from allennlp.common.checks import ConfigurationError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo_plugin.bilm import (
-    BiLM,
-    BiLMOptions,
-    CharCnnOptions,
-    LstmOptions,
-    ManyLangsOptions,
-)
+from elmo_plugin.bilm import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
 
 PUBLISHED: dict[str, Any] = {
     "lstm": {
@@ -106,20 +99,10 @@ bilms = st.builds(BiLMOptions, lstms, st.none() | char_cnns, st.none() | positiv
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(bilms)
 def test_to_dict_and_from_dict_are_inverse(options: BiLMOptions) -> None:
     assert BiLMOptions.from_dict(options.to_dict()) == options
-
-
-@settings(max_examples=15)
-@given(bilms.filter(lambda options: options.n_parameters < 10**8))
-def test_parameters_are_counted_before_they_are_made(options: BiLMOptions) -> None:
-    if options.char_cnn is None and options.many_langs is None and options.n_tokens_vocab is None:
-        return
-    with torch.device("meta"):
-        made = BiLM(options)
-    assert options.n_parameters == sum(parameter.numel() for parameter in made.parameters())
 
 
 def rejection(options: Any) -> str:
@@ -134,8 +117,8 @@ def rejection(options: Any) -> str:
     [
         ({}, "lexicon"),
         ({"word_dim": 2}, "lexicon.words"),
-        ({"word_dim": 2, "words": "<oov>"}, "lexicon.words"),
         ({"word_dim": 2, "words": ["<oov>", 3]}, "lexicon.words"),
+        ({"word_dim": 2, "words": ["<oov>", "a", "a"]}, "lexicon.words"),
         ({"word_dim": -2}, "lexicon.word_dim"),
         ({"char_cnn": 7}, "lexicon.char_cnn"),
     ],
@@ -150,126 +133,79 @@ def test_a_model_has_one_token_encoder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "fact"),
-    [
-        ("lstm.dim", 10**9, "the options ask for 18,448,"),
-        ("lstm.n_layers", 1001, "'lstm.n_layers': expected at most 1,000"),
-        ("char_cnn.n_highway", 10**12, "'char_cnn.n_highway': expected at most 1,000"),
-        ("char_cnn.filters", [[1, 10**6]], "'char_cnn': expected 'max_characters_per_token' times "),
-        ("char_cnn.embedding", {"dim": 10**10}, "'char_cnn': expected 'max_characters_per_token' times "),
-        ("char_cnn.max_characters_per_token", 10**4, "'char_cnn': expected 'max_characters_per_token' times "),
-        ("char_cnn.max_characters_per_token", 10**5, "'char_cnn.max_characters_per_token': expected at most 10,000"),
-    ],
-)
-def test_sizes_that_no_machine_can_hold_are_rejected(path: str, value: Any, fact: str) -> None:
-    assert rejection(changed(path, value)).startswith(fact)
-
-
-def test_a_vocabulary_that_no_machine_can_hold_is_rejected() -> None:
-    message = rejection({"lstm": PUBLISHED["lstm"], "n_tokens_vocab": 10**12})
-    assert message.startswith("the options ask for 512,")
-
-
-@pytest.mark.parametrize(
     ("path", "default"),
     [
         ("char_cnn", None),
-        ("char_cnn.n_characters", None),
+        ("char_cnn.n_characters", 262),
         ("char_cnn.activation", "relu"),
         ("char_cnn.max_characters_per_token", 50),
         ("char_cnn.n_highway", 0),
         ("lstm.n_layers", 1),
         ("lstm.cell_clip", None),
-        ("lstm.proj_clip", None),
         ("lstm.use_skip_connections", False),
     ],
 )
 def test_optional_keys_default_as_in_bilm_tf(path: str, default: Any) -> None:
     options = BiLMOptions.from_dict(changed(path, MISSING))
-    said = changed(path, default) if path != "char_cnn.n_characters" else PUBLISHED
-    assert options == BiLMOptions.from_dict(said)
-    assert options == BiLMOptions.from_dict(options.to_dict())
+    assert options == BiLMOptions.from_dict(changed(path, default)) == BiLMOptions.from_dict(options.to_dict())
 
 
-@pytest.mark.parametrize("key", ["cell_clip", "proj_clip"])
-@pytest.mark.parametrize("none", [MISSING, None, 0, 0.0])
-def test_four_values_mean_no_clip(key: str, none: Any) -> None:
-    lstm = BiLMOptions.from_dict(changed(f"lstm.{key}", none)).lstm
-    assert (lstm.cell_clip if key == "cell_clip" else lstm.projection_clip) is None
+def test_a_clip_of_zero_means_none_and_both_counts_of_characters_the_same_model() -> None:
+    lstm = BiLMOptions.from_dict(changed("lstm.cell_clip", 0)).lstm
+    assert (lstm.cell_clip, lstm.projection_clip) == (None, 3)
+    assert BiLMOptions.from_dict(changed("char_cnn.n_characters", 261)) == BiLMOptions.from_dict(PUBLISHED)
 
 
-@pytest.mark.parametrize("n_characters", [261, 262])
-def test_both_counts_of_characters_mean_the_same_model(n_characters: int) -> None:
-    assert BiLMOptions.from_dict(changed("char_cnn.n_characters", n_characters)) == BiLMOptions.from_dict(PUBLISHED)
-
-
-@pytest.mark.parametrize(
-    ("path", "beside"),
-    [
-        ("lstm", "char_cnn"),
-        ("lstm.dim", "projection_dim"),
-        ("lstm.projection_dim", "dim"),
-        ("char_cnn.filters", "embedding"),
-        ("char_cnn.embedding", "filters"),
-        ("char_cnn.embedding.dim", "[]"),
-    ],
-)
-def test_a_missing_key_is_named_with_the_existing_ones(path: str, beside: str) -> None:
-    message = rejection(changed(path, MISSING))
-    assert message.startswith(f"'{path}': ") and beside in message.partition("got")[2]
+@pytest.mark.parametrize("path", ["lstm", "lstm.projection_dim", "char_cnn.filters", "char_cnn.embedding.dim"])
+def test_a_missing_key_is_named(path: str) -> None:
+    assert rejection(changed(path, MISSING)).startswith(f"'{path}': expected this key, got the keys [")
 
 
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
         ("lstm", [], "an object"),
-        ("lstm.dim", 0, "a whole number of 1 or more"),
+        ("lstm.dim", 0, "a whole number from 1 to"),
+        ("lstm.dim", 10**9, "a whole number from 1 to"),
         ("lstm.dim", "4096", "a whole number"),
         ("lstm.dim", True, "a whole number"),
-        ("lstm.projection_dim", 512.0, "a whole number"),
-        ("lstm.projection_dim", -1, "a whole number of 1 or more"),
-        ("lstm.projection_dim", None, "a whole number"),
-        ("lstm.n_layers", 0, "a whole number of 1 or more"),
-        ("lstm.n_layers", 1.5, "a whole number"),
-        ("lstm.cell_clip", -3, "null or a number from 0 to 1e+18"),
-        ("lstm.cell_clip", "", "null or a number from 0 to 1e+18"),
-        ("lstm.proj_clip", "3", "null or a number from 0 to 1e+18"),
-        ("lstm.proj_clip", True, "null or a number from 0 to 1e+18"),
-        ("lstm.proj_clip", 1e19, "null or a number from 0 to 1e+18"),
-        ("lstm.proj_clip", float("nan"), "null or a number from 0 to 1e+18"),
+        ("lstm.projection_dim", 4097, "at most 'lstm.dim', 4096"),
+        ("lstm.n_layers", 1001, "a whole number from 1 to 1,000"),
+        ("lstm.cell_clip", -3, "0 or more"),
+        ("lstm.proj_clip", "3", "a number"),
+        ("lstm.proj_clip", float("nan"), "a number"),
         ("lstm.use_skip_connections", "false", "true or false"),
-        ("char_cnn", 7, "an object"),
         ("char_cnn.embedding", 16, "an object"),
-        ("char_cnn.embedding.dim", "16", "a whole number of 1 or more"),
         ("char_cnn.activation", "gelu", "relu or tanh"),
         ("char_cnn.n_characters", 256, "261 or 262"),
-        ("char_cnn.n_characters", "262", "261 or 262"),
-        ("char_cnn.max_characters_per_token", 2, "a whole number of 3 or more"),
-        ("char_cnn.n_highway", -1, "a whole number of 0 or more"),
-        ("char_cnn.n_highway", "2", "a whole number of 0 or more"),
+        ("char_cnn.max_characters_per_token", 2, "a whole number from 3 to"),
+        ("char_cnn.n_highway", -1, "a whole number from 0 to"),
         ("char_cnn.filters", [], "[width, channels] pairs"),
         ("char_cnn.filters", [[1]], "[width, channels] pairs"),
         ("char_cnn.filters", [[0, 4]], "[width, channels] pairs"),
-        ("char_cnn.filters", [["1", 4]], "[width, channels] pairs"),
-        ("char_cnn.filters", 32, "[width, channels] pairs"),
-        ("n_tokens_vocab", "many", "a whole number of 1 or more"),
+        ("char_cnn.filters", [["1", 4]], "[[a whole number, …], …]"),
+        ("char_cnn.filters", [[1, 4], [51, 8]], "up to 'max_characters_per_token', 50"),
+        ("n_tokens_vocab", "many", "a whole number"),
+        ("boundary_ids", [3, 3], "the two ids of <S> and </S>"),
     ],
 )
 def test_a_wrong_value_is_named_with_the_expected_one(path: str, value: Any, expected: str) -> None:
     start, _, got = rejection(changed(path, value)).rpartition(", got ")
-    assert start.startswith(f"'{path}': expected ") and expected in start
-    assert got == repr(value)
+    assert start.startswith(f"'{path}': expected ") and expected in start and got
 
 
-def test_a_filter_is_at_most_as_wide_as_a_word_and_a_projection_as_the_cell() -> None:
-    message = rejection(changed("char_cnn.filters", [[1, 4], [51, 8]]))
-    assert "'char_cnn.filters'" in message and "'max_characters_per_token', 50" in message and "51" in message
-    assert BiLMOptions.from_dict(changed("char_cnn.filters", [[50, 8]])).char_cnn is not None
-    message = rejection(changed("lstm.projection_dim", 4097))
-    assert "'lstm.projection_dim'" in message and "4097" in message and "4096" in message
-    assert not BiLMOptions.from_dict(changed("lstm.projection_dim", 4096)).lstm.has_projection
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("char_cnn.filters", [[1, 10**6]]),
+        ("char_cnn.embedding", {"dim": 10**7}),
+        ("char_cnn.max_characters_per_token", 10**4),
+    ],
+)
+def test_a_word_that_no_machine_can_convolve_is_rejected(path: str, value: Any) -> None:
+    assert rejection(changed(path, value)).startswith("'char_cnn': expected 'max_characters_per_token' times ")
 
 
-@pytest.mark.parametrize("options", [[], None, "options.json", 3])
+@pytest.mark.parametrize("options", [[], None])
 def test_options_that_are_not_an_object_are_rejected(options: Any) -> None:
     assert f"got a {type(options).__name__}" in rejection(options)

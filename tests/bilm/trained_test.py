@@ -5,9 +5,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin import Elmo, batch_to_ids
-from elmo_plugin.bilm import BiLM
-from elmo_plugin.elmo import LastMix
-from tests.oracles import SENTENCES, lively, options
+from tests.oracles import SENTENCES, options
 
 IDS = batch_to_ids(SENTENCES)
 
@@ -25,14 +23,6 @@ def test_parameters_alone_decide_whether_gradients_reach_the_bilm(training: bool
     assert all(weight.grad is not None and weight.grad.any() for weight in elmo.bilm.lstm.parameters())
     elmo.requires_grad_(False)
     assert not elmo(IDS).representations[0].requires_grad
-
-
-def test_a_bilm_that_is_passed_in_stays_as_it_is() -> None:
-    for bilm in (lively(BiLM(options())), lively(BiLM(options())).requires_grad_(False).double()):
-        before = [(weight.requires_grad, weight.dtype) for weight in bilm.parameters()]
-        elmo = Elmo.from_parts(bilm, [LastMix(3, 16)])
-        elmo(IDS)
-        assert [(weight.requires_grad, weight.dtype) for weight in elmo.bilm.parameters()] == before
 
 
 def test_int8_weights_cannot_be_trained() -> None:

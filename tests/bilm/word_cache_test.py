@@ -54,7 +54,7 @@ def plainly(encoder: CharacterEncoder, ids: Tensor) -> Tensor:
     return encoder.encode(ids.flatten(0, 1)).unflatten(0, ids.shape[:2])
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(read=st.lists(batches, min_size=1, max_size=3), capacity=st.integers(1, 30))
 def test_vectors_do_not_depend_on_what_was_read_before(read: list[list[list[str]]], capacity: int) -> None:
     encoder, cache = make_encoder(), WordCache(capacity)
@@ -63,22 +63,9 @@ def test_vectors_do_not_depend_on_what_was_read_before(read: list[list[list[str]
         torch.testing.assert_close(answer.dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
 
 
-def test_words_of_every_length_and_padding_have_the_encoders_vectors() -> None:
-    encoder, ids = make_encoder(), batch_to_ids([["a" * length for length in range(1, 61)], ["b"], []])
-    torch.testing.assert_close(look_up(WordCache(), encoder, ids).dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
-
-
-def test_only_unseen_words_are_computed(computed: list[int]) -> None:
-    encoder, cache = make_encoder(), WordCache()
-    look_up(cache, encoder, batch_to_ids([["one", "two", "one"]]))
-    look_up(cache, encoder, batch_to_ids([["two"], ["one"]]))
-    look_up(cache, encoder, batch_to_ids([["three", "two", "four", "three"]]))
-    assert computed == [2, 2] and len(cache) == 4
-
-
+@torch.no_grad()
 def write_in_place(encoder: CharacterEncoder) -> None:
-    with torch.no_grad():
-        encoder.char_embedding.weight.mul_(1.5)
+    encoder.char_embedding.weight.mul_(1.5)
 
 
 def load_others(encoder: CharacterEncoder) -> None:
@@ -93,17 +80,7 @@ def convert(encoder: CharacterEncoder) -> None:
     encoder.double()
 
 
-@pytest.mark.parametrize("change", [write_in_place, load_others, replace_one, convert])
-def test_the_cache_is_cleared_when_a_weight_changes(change: Callable[[CharacterEncoder], None]) -> None:
-    encoder, cache, ids = make_encoder(), WordCache(), batch_to_ids(SENTENCES)
-    before = look_up(cache, encoder, ids).dense()
-    change(encoder)
-    after = look_up(cache, encoder, ids).dense()
-    torch.testing.assert_close(after, plainly(encoder, ids), rtol=0, atol=1e-6)
-    assert after.dtype != before.dtype or not torch.allclose(after, before)
-
-
-def prune_it(encoder: CharacterEncoder) -> None:
+def write_to_buffer(encoder: CharacterEncoder) -> None:
     encoder.projection.weight_mask.zero_()  # type: ignore[union-attr]
 
 
@@ -111,8 +88,13 @@ def replace_activation(encoder: CharacterEncoder) -> None:
     encoder.activation = torch.sigmoid
 
 
-@pytest.mark.parametrize("change", [prune_it, replace_activation])
-def test_the_cache_notices_buffers_and_a_replaced_activation(change: Callable[[CharacterEncoder], None]) -> None:
+CHANGES = [write_in_place, load_others, replace_one, convert, write_to_buffer, replace_activation]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_cache_is_cleared_when_what_the_vectors_depend_on_changes(
+    change: Callable[[CharacterEncoder], None],
+) -> None:
     encoder, cache, ids = make_encoder(), WordCache(), batch_to_ids(SENTENCES)
     encoder.projection.register_buffer("weight_mask", torch.ones(3))  # type: ignore[union-attr]
     before = look_up(cache, encoder, ids)
@@ -135,7 +117,7 @@ def test_inference_mode_and_training_can_alternate() -> None:
 
 def test_the_size_is_bounded_but_a_larger_batch_is_answered() -> None:
     encoder, cache = make_encoder(), WordCache(capacity=100)
-    for start in range(0, 4000, 40):
+    for start in range(0, 400, 40):
         ids = batch_to_ids([[f"w{number}" for number in range(start, start + 40)]])
         table = look_up(cache, encoder, ids)
         assert len(cache) <= len(table.vectors) <= 100
@@ -173,7 +155,7 @@ def test_threads_can_share_a_cache() -> None:
     encoder, cache = make_encoder(), WordCache()
 
     def serve(start: int) -> None:
-        for number in range(start, start + 300):
+        for number in range(start, start + 50):
             look_up(cache, encoder, batch_to_ids([[f"w{number}", f"w{number + 1}"]]))
 
     threads = [Thread(target=serve, args=(start,)) for start in (0, 3, 5)]
@@ -181,9 +163,9 @@ def test_threads_can_share_a_cache() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    ids = batch_to_ids([[f"w{number}" for number in range(305)]])
+    ids = batch_to_ids([[f"w{number}" for number in range(55)]])
     torch.testing.assert_close(look_up(cache, encoder, ids).dense(), plainly(encoder, ids), rtol=0, atol=1e-6)
-    assert len(cache) == 306
+    assert len(cache) == 56
 
 
 def test_the_cache_is_cleared_when_autocast_begins_and_ends() -> None:

@@ -13,6 +13,7 @@ import pytest
 from allennlp.common.checks import ConfigurationError
 from huggingface_hub import ModelCard, constants, file_download
 
+from elmo_plugin.bilm import count_parameters
 from elmo_plugin.checkpoints import BilmTf, convert, load_checkpoint
 from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint, pretrained
 from tests.checkpoints.conversion_test import INPUTS, written
@@ -113,7 +114,7 @@ def test_the_model_card_is_one_that_the_hub_reads_and_the_sizes_are_in_the_confi
     card = ModelCard.load(tmp_path / "my_bilm/README.md")
     assert card.data.license == "cc-by-4.0" and card.data.library_name == "elmo_plugin"
     assert "elmo" in card.data.tags and card.data.pipeline_tag == "feature-extraction"
-    assert f"{checkpoint.options.n_parameters:,} parameters" in card.text and "hf://USER/my_bilm" in card.text
+    assert f"{count_parameters(checkpoint.options):,} parameters" in card.text and "hf://USER/my_bilm" in card.text
     config = json.loads((tmp_path / "my_bilm/config.json").read_text(encoding="utf-8"))
     assert config["lstm"] == checkpoint.options.lstm.to_dict()
     assert not {"words", "characters"} & config.get("lexicon", {}).keys()

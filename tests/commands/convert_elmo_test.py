@@ -6,7 +6,7 @@ import torch
 from allennlp.commands import main
 from safetensors.torch import load_file
 
-from elmo_plugin.bilm import BiLM, warm_up
+from elmo_plugin.bilm import BiLM, count_parameters, warm_up
 from elmo_plugin.checkpoints import Native, build_bilm, load_checkpoint
 from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, pretrained
@@ -59,7 +59,7 @@ def test_a_language_model_becomes_one_file_of_half_the_size(tmp_path: Path, caps
     assert copy.softmax is not None and copy.vocabulary == WORDS
     assert load_file(tmp_path / "my.safetensors")["bilm.lstm.forward_layers.0.bias"].dtype == torch.bfloat16
     printed = capsys.readouterr().err
-    parameters = f"2 layers, {pretrained().options.n_parameters:,} parameters"
+    parameters = f"2 layers, {count_parameters(pretrained().options):,} parameters"
     for fact in (f"{tmp_path / 'my.safetensors'}: ", parameters, "its softmax; its vocabulary"):
         assert fact in printed
 

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Any, Optional
 
-import numpy as np
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -86,17 +85,6 @@ def test_all_keys_by_their_position(files: tuple[str, str]) -> None:
     check_same(Elmo(*keys)(IDS[1:]), ReferenceElmo(*keys)(IDS[1:]))  # layer norm of one sentence, boundaries included
 
 
-def test_more_dimensions_are_more_sentences(files: tuple[str, str]) -> None:
-    texts = [[SHORT, LONG], [["1", "2"], list("1234567")], [["1", "2", "3", "4", "50", "60", "70"], ["The"]]]
-    each = [batch_to_ids(sentences) for sentences in texts]  # (2, 7, 50) each
-    elmo = Elmo(*files, 2, dropout=0.0)
-    together = elmo(torch.stack(each, dim=1))  # of (2, 3, 7, 50)
-    for k, ids in enumerate(each):
-        alone = elmo(ids)
-        torch.testing.assert_close(together["mask"][:, k], alone["mask"])
-        torch.testing.assert_close(together["elmo_representations"][0][:, k], alone["elmo_representations"][0])
-
-
 CACHED = ["@@PADDING@@", "@@UNKNOWN@@", *LONG[:6], "."]  # as in AllenNLP's vocabulary
 WORD_IDS = torch.tensor([[CACHED.index(word) for word in LONG], [2, 1, 8, 0, 0, 0, 0]])  # (2, 7)
 
@@ -138,9 +126,9 @@ def test_word_ids_that_name_no_word_are_an_error(files: tuple[str, str], words: 
     assert elmo(batch_to_ids([LONG]), WORD_IDS[:1]).mask.all()
 
 
-def random_ids(batch_size: int = 3, length: int = 4, low: int = 0) -> Tensor:
+def random_ids(low: int = 0) -> Tensor:
     """Random ids that spell no words, as in AllenNLP's tests."""
-    return torch.from_numpy(np.random.default_rng(0).integers(low, 262, (batch_size, length, 50)))
+    return torch.randint(low, 262, (3, 4, 50), generator=torch.Generator().manual_seed(0))
 
 
 def ids_with_gaps() -> Tensor:
@@ -152,8 +140,8 @@ def ids_with_gaps() -> Tensor:
 
 @pytest.mark.parametrize(
     "ids",
-    [random_ids(), random_ids(1, 1), random_ids(low=258), ids_with_gaps(), IDS.int()],
-    ids=["random", "one token", "special", "gaps", "32 bits"],
+    [random_ids(), random_ids(low=258), ids_with_gaps(), IDS.int()],
+    ids=["random", "special", "gaps", "32 bits"],
 )
 def test_ids_that_spell_no_words_and_32_bit_ids_give_allennlps_vectors(files: tuple[str, str], ids: Tensor) -> None:
     check_same(Elmo(*files, 1, dropout=0.0)(ids), ReferenceElmo(*files, 1, dropout=0.0)(ids))
@@ -180,10 +168,9 @@ def test_allennlps_module_is_rejected_and_the_error_names_from_parts() -> None:
         Elmo(None, None, 1, module=torch.nn.Linear(2, 2))
 
 
-@pytest.mark.parametrize("count", [0, -1])
-def test_fewer_than_one_representation_is_an_error(count: int, files: tuple[str, str]) -> None:
-    with pytest.raises(ConfigurationError, match=f"'num_output_representations': .* got {count}"):
-        Elmo(*files, count)
+def test_fewer_than_one_representation_is_an_error(files: tuple[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"'num_output_representations': .* got 0"):
+        Elmo(*files, 0)
     with pytest.raises(ConfigurationError, match="'mixes'"):
         Elmo.from_parts(small_bilm(), [])
 
@@ -193,13 +180,11 @@ def test_fewer_than_one_representation_is_an_error(count: int, files: tuple[str,
     [
         (batch_to_code_points(SENTENCES), r"from 0 to 261, got 0 to \d{6}"),
         (IDS + 262 - IDS.max(), "got 1 to 262"),
-        (IDS - 1, "got -1 to 260"),
         (IDS.float(), r"torch\.float32"),
         (IDS > 0, r"torch\.bool"),
         (WORD_IDS.expand(3, 2, 7), "expected 50 .* got 7 other ids"),  # (texts, sentences, words)
         (torch.nn.functional.one_hot(WORD_IDS, 40), "expected 50 .* got 40 other ids"),
         (IDS[..., 0], r"shape \(2, 7\)"),
-        (IDS[0, 0], r"shape \(50,\)"),
     ],
 )
 def test_impossible_ids_are_an_error(ids: Tensor, said: str, files: tuple[str, str]) -> None:
@@ -270,7 +255,7 @@ def test_a_state_dict_with_the_names_of_earlier_archives_is_loaded(files: tuple[
     assert float(again.scalar_mix_1.gamma) == 3.0 and "mixes.1.gamma" in earlier
 
 
-@pytest.mark.parametrize("form", ["native", "bilm-tf", "many-langs", "hub"])
+@pytest.mark.parametrize("form", ["native", "bilm-tf", "many-langs"])
 def test_a_fine_tuned_elmo_is_saved_by_one_call(form: str, tmp_path: Path) -> None:
     sizes = pretrained(char_cnn=None, lexicon=LEXICON).options if form == "many-langs" else options()
     elmo = Elmo(bilm={"options": sizes.to_dict()}, requires_grad=True, dropout=0)
@@ -293,16 +278,6 @@ def test_the_callers_bilm_stays_as_it_is() -> None:
     bilm.requires_grad_(False)
     Elmo.from_parts(bilm, [LastMix(3, 16)])
     assert not any(weight.requires_grad for weight in bilm.parameters())
-
-
-def test_a_training_loop_may_unfreeze_it_by_hand(files: tuple[str, str]) -> None:
-    ours, theirs = Elmo(*files, 1, dropout=0), ReferenceElmo(*files, 1, dropout=0)
-    for elmo in (ours, theirs):
-        elmo.requires_grad_()
-        elmo(IDS)["elmo_representations"][0].sum().backward()
-    assert all(weight.grad is not None for weight in ours.bilm.parameters())
-    wanted = theirs._elmo_lstm._token_embedder._char_embedding_weights.grad
-    torch.testing.assert_close(ours.bilm.token_encoder.char_embedding.weight.grad, wanted, atol=1e-4, rtol=1e-4)
 
 
 def test_parts_may_be_named_as_in_a_config(files: tuple[str, str]) -> None:

@@ -6,7 +6,7 @@ import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
-from allennlp.modules import TextFieldEmbedder, TokenEmbedder
+from allennlp.modules import TokenEmbedder
 
 from elmo_plugin.elmo import ElmoCharCnnEmbedder
 from elmo_plugin.text import batch_to_ids
@@ -39,12 +39,6 @@ def test_it_is_the_character_encoder_of_a_bilm(tmp_path: Path) -> None:
     assert cnn.get_output_dim() == 8
 
 
-def test_a_word_has_the_same_vector_in_any_context() -> None:
-    cnn = embedder()
-    alone = cnn(batch_to_ids([["cat"]]))[0, 0]
-    torch.testing.assert_close(cnn(IDS)[0, 1], alone, atol=1e-6, rtol=0)
-
-
 def test_it_is_zero_where_there_is_no_token() -> None:
     assert not trained_embedder()(IDS)[~MASK].any() and trained_embedder()(IDS)[MASK].all(dim=-1).any()
 
@@ -60,15 +54,6 @@ def test_every_parameter_is_trained_with_the_task() -> None:
     cnn(IDS).square().sum().backward()
     assert all(parameter.requires_grad for parameter in cnn.parameters())
     assert [name for name, parameter in cnn.named_parameters() if not parameter.grad.any()] == []
-
-
-def test_it_reads_the_ids_of_allennlps_indexer_beside_other_embedders() -> None:
-    words = {"type": "embedding", "embedding_dim": 3, "num_embeddings": 2}
-    params = {"type": "basic", "token_embedders": {"tokens": words, "elmo": {"type": "elmo_char_cnn", **SIZES}}}
-    basic = TextFieldEmbedder.from_params(Params(params), vocab=Vocabulary())
-    found = basic(text_tensors(SENTENCES[:2], Vocabulary()))
-    assert found.shape == (2, 6, 8 + 3)
-    torch.testing.assert_close(found[..., :8], basic.token_embedder_elmo(IDS[:2]))
 
 
 def test_words_are_cut_to_max_characters_per_token() -> None:

@@ -4,16 +4,13 @@ from typing import Any
 
 import pytest
 import torch
-from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from torch.nn.functional import cosine_similarity
 
-from elmo_plugin.bilm import WarmState
-from elmo_plugin.elmo import AverageMix, ConcatenateMix, Elmo, LastMix, LayerMix, ScalarMix
-from elmo_plugin.text import batch_to_ids
-from tests.elmo.small_elmo import IDS, MASK, RANDOM, own, sentences_run
-from tests.oracles import SENTENCES, options, reference_elmo, reference_layers, reference_parameters
-from tests.task_oracles import D, L, bilm_files, build_elmo, random_elmo, small_bilm, warm_bilm
+from elmo_plugin.elmo import AverageMix, Elmo, LastMix, LayerMix, ScalarMix
+from tests.elmo.small_elmo import IDS, MASK, own, sentences_run
+from tests.oracles import options, reference_elmo, reference_parameters
+from tests.task_oracles import D, L, bilm_files, build_elmo, random_elmo, small_bilm
 
 
 def three_mixes() -> list[LayerMix]:
@@ -32,15 +29,6 @@ def test_each_output_is_its_own_mix_of_the_layers_without_the_boundaries() -> No
         torch.testing.assert_close(average[row, :length], layers[:, row, 1 : length + 1].mean(dim=0))
         assert torch.equal(last[row, :length], layers[2, row, 1 : length + 1])
     assert not any(values[~MASK].any() for values in found.representations)
-
-
-def test_it_equals_allennlps_elmo_on_the_same_files(tmp_path: Path) -> None:
-    wanted = reference_elmo(tmp_path, small_bilm())(IDS)
-    found = own()(IDS)
-    torch.testing.assert_close(found.representations[0], wanted["elmo_representations"][0], atol=1e-5, rtol=0)
-    assert torch.equal(found.mask, wanted["mask"])
-    layers = reference_layers(reference_elmo(tmp_path, small_bilm()), IDS)
-    torch.testing.assert_close(own().layers(IDS)[0], layers, atol=1e-5, rtol=0)
 
 
 def train_steps(elmo: Elmo, optimizer: torch.optim.Optimizer, steps: int = 3) -> None:
@@ -91,17 +79,10 @@ def test_each_output_has_a_projection_of_its_own() -> None:
     assert not torch.equal(first, second)
 
 
-def test_the_output_width_is_the_width_of_the_mix() -> None:
-    assert own(ConcatenateMix(L, D)).get_output_dim() == L * D
-    assert own(ConcatenateMix(L, D), projection_dim=7)(IDS).representations[0].shape == (4, 6, 7)
-
-
-@pytest.mark.parametrize("do_layer_norm", [False, True])
-def test_sentence_boundaries_can_be_kept(tmp_path: Path, do_layer_norm: bool) -> None:
-    reference = reference_elmo(tmp_path, small_bilm(), keep_sentence_boundaries=True, do_layer_norm=do_layer_norm)
-    elmo = own(ScalarMix(L, D, do_layer_norm=do_layer_norm), keep_sentence_boundaries=True)
-    # AllenNLP's layer norm is over the batch, so the two agree for one sentence at a time.
-    for ids in IDS[:2].split(1) if do_layer_norm else [IDS]:
+def test_layer_norm_with_sentence_boundaries_equals_allennlps(tmp_path: Path) -> None:
+    reference = reference_elmo(tmp_path, small_bilm(), keep_sentence_boundaries=True, do_layer_norm=True)
+    elmo = own(ScalarMix(L, D, do_layer_norm=True), keep_sentence_boundaries=True)
+    for ids in IDS[:2].split(1):  # AllenNLP's layer norm is over the batch
         reference._elmo_lstm._elmo_lstm.reset_states()
         wanted, found = reference(ids), elmo(ids)
         live = wanted["mask"].unsqueeze(-1)
@@ -129,16 +110,6 @@ def test_empty_batches_and_empty_sentences_give_empty_or_zero_vectors() -> None:
         assert found.representations[0].shape == (*ids.shape[:2], D) and not found.representations[0].any()
 
 
-def test_the_same_sentence_gives_the_same_vectors_in_any_batch_and_at_any_time() -> None:
-    elmo = own(ScalarMix(L, D, do_layer_norm=True))
-    together = elmo(IDS).representations[0]
-    again = elmo(IDS.flip(0)).representations[0].flip(0)
-    torch.testing.assert_close(together, again, atol=1e-6, rtol=0)
-    for row, sentence in enumerate(SENTENCES):
-        alone = elmo(batch_to_ids([sentence])).representations[0][0]  # (T, D)
-        torch.testing.assert_close(together[row, : len(sentence)], alone, atol=1e-6, rtol=0)
-
-
 @pytest.mark.usefixtures("native_bfloat16")
 def test_bfloat16_is_close_at_each_layer_and_returned_as_float32() -> None:
     whole, half = own(), own(precision="bfloat16")
@@ -154,14 +125,6 @@ def test_bfloat16_is_close_at_each_layer_and_returned_as_float32() -> None:
 
 
 @pytest.mark.usefixtures("emulated_bfloat16")
-def test_on_a_processor_that_emulates_bfloat16_it_computes_in_float32() -> None:
-    for precision in ("bfloat16", "auto"):
-        elmo = own(precision=precision)
-        assert {parameter.dtype for parameter in elmo.bilm.parameters()} == {torch.float32}
-        assert torch.equal(elmo(IDS).representations[0], own()(IDS).representations[0])
-
-
-@pytest.mark.usefixtures("emulated_bfloat16")
 def test_on_another_device_the_bilm_gets_the_type_that_precision_means_there() -> None:
     def types(module: torch.nn.Module) -> set[torch.dtype]:
         return {parameter.dtype for parameter in module.parameters()}
@@ -174,34 +137,14 @@ def test_on_another_device_the_bilm_gets_the_type_that_precision_means_there() -
     assert types(own(precision="bfloat16").to("meta", torch.float64).bilm) == {torch.float64}
 
 
-def test_a_carried_state_equals_allennlps_from_batch_to_batch(tmp_path: Path) -> None:
-    reference = reference_elmo(tmp_path, small_bilm())
-    elmo = random_elmo(**{**bilm_files(tmp_path), "bilm": None}, initial_state="carried")
-    batches = [IDS[:2], IDS[3:], batch_to_ids([["Why", "?"], ["Oslo"], ["a", "b", "c"]])]
-    differs = []
-    for ids in batches:
-        wanted = reference(ids)["elmo_representations"][0]
-        torch.testing.assert_close(elmo(ids).representations[0], wanted, atol=1e-5, rtol=0)
-        differs.append(not torch.allclose(own()(ids).representations[0], wanted, atol=1e-3))
-    assert differs == [False, True, True]
-
-
-def test_warm_starts_from_the_state_in_the_file_and_is_deterministic(tmp_path: Path) -> None:
-    elmo = own(LastMix(L, D), bilm=warm_bilm(), initial_state=WarmState())
-    first, second = elmo(IDS).representations[0], elmo(IDS).representations[0]
-    assert torch.equal(first, second)
-    torch.testing.assert_close(first[3:, :1], elmo(IDS[3:]).representations[0][:, :1], atol=1e-6, rtol=0)
-    assert (first - own(LastMix(L, D))(IDS).representations[0])[MASK].abs().max() > 1e-3
-
-
 def test_warm_without_a_warm_state_is_an_error_when_it_is_built(tmp_path: Path) -> None:
     files = bilm_files(tmp_path)
     with pytest.raises(ConfigurationError, match=r"'initial_state': .*weights\.hdf5 holds no warm state"):
         build_elmo(**files, initial_state="warm")
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("keys", [{}, {"mix": "learned_function"}, {"mix": "average", "projection_dim": 3}], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+@pytest.mark.parametrize("keys", [{}, {"mix": "learned_function", "projection_dim": 3}], ids=str)
 def test_a_model_may_be_converted_to_another_number_type(dtype: torch.dtype, keys: dict[str, Any]) -> None:
     elmo = random_elmo(dropout=0.0, **keys)
     wanted = elmo(IDS).representations[0]
@@ -229,31 +172,6 @@ def test_the_dropout_of_pretraining_is_off_in_a_task() -> None:
     assert torch.equal(elmo(IDS).representations[0], elmo(IDS).representations[0])
 
 
-def test_random_weights_depend_only_on_the_seed_and_leave_the_global_generator_alone() -> None:
-    before = torch.get_rng_state()
-    one, same, other, zero = (random_elmo(bilm={**RANDOM, "seed": seed}) for seed in (1, 1, 2, 0))
-    default = random_elmo(bilm={"options": options().to_dict()})
-    assert torch.equal(before, torch.get_rng_state())
-    for name, value in one.bilm.named_parameters():
-        assert torch.equal(value, same.bilm.get_parameter(name))
-        assert torch.equal(default.bilm.get_parameter(name), zero.bilm.get_parameter(name))
-        if "bias" not in name:
-            assert not torch.equal(value, other.bilm.get_parameter(name)), name
-
-
-@pytest.mark.parametrize(
-    "mix",
-    [
-        "average",
-        {"type": "scalar", "initial_scalar_parameters": [0, 0, 1], "trainable": False},
-        {"type": "concatenate"},
-    ],
-)
-def test_a_mix_in_a_config_is_built_for_the_sizes_of_the_bilm(mix: Any) -> None:
-    built = random_elmo(mix=mix).mixes[0]
-    assert (built.num_elmo_layers, built.layer_dim) == (L, D)
-
-
 @pytest.mark.parametrize(
     ("keys", "named", "facts"),
     [
@@ -264,16 +182,12 @@ def test_a_mix_in_a_config_is_built_for_the_sizes_of_the_bilm(mix: Any) -> None:
         ({"precision": "bfloat16", "requires_grad": True}, "precision", ["'requires_grad'", "got 'bfloat16'"]),
         # a biLM is described once
         ({"options_file": "somewhere"}, "bilm", ["'options_file'", "'weight_file'"]),
-        ({"weight_file": "somewhere"}, "bilm", ["'options_file'", "'weight_file'"]),
         # and by keys that belong together
-        ({"bilm": {}}, "bilm", ["[]"]),
-        ({"bilm": {"seed": 1}}, "bilm", ["['seed']"]),
         ({"bilm": {"pretrained": "x", "seed": 1}}, "bilm", ["['pretrained', 'seed']"]),
         ({"bilm": {"pretraned": "x"}}, "bilm", ["['pretraned']"]),
         ({"bilm": {"options": {}, "seed": 1}}, "bilm.options", ["'lstm'"]),
         # so is a mix
         ({"mix": "scalar", "do_layer_norm": True}, "mix", ["'do_layer_norm'", "'scalar_mix_parameters'"]),
-        ({"mix": "scalar", "scalar_mix_parameters": [0, 0, 0]}, "mix", ["'do_layer_norm'", "'scalar_mix_parameters'"]),
         ({"scalar_mix_parameters": [1.0, 2.0]}, "scalar_mix_parameters", ["expected 3 numbers, got 2"]),
         ({"drop_out": 0.1}, "drop_out", []),
     ],
@@ -283,12 +197,6 @@ def test_a_wrong_key_is_an_error_that_names_it(keys: dict[str, Any], named: str,
         random_elmo(**keys)
     message = f"{caught.value}\n"
     assert message.startswith(f"'{named}': ") and all(fact in message for fact in facts), message
-
-
-def test_params_are_not_changed() -> None:
-    bilm = {"options": options().to_dict(), "seed": 4}
-    Elmo.from_params(Params({"bilm": bilm}))
-    assert bilm == {"options": options().to_dict(), "seed": 4}
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])

@@ -12,7 +12,7 @@ from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor
 
 from elmo_plugin.checkpoints import Checkpoint, Native
-from elmo_plugin.elmo import AverageMix, ElmoEnhancedEncoder, LastMix, ScalarMix
+from elmo_plugin.elmo import ElmoEnhancedEncoder, ScalarMix
 from tests.elmo.small_elmo import sentences_run
 from tests.oracles import options
 from tests.task_oracles import (
@@ -78,10 +78,8 @@ def by_hand(weights: list[float], layers: Tensor) -> Tensor:
     ("layers_at", "at_input", "at_output"),
     [
         ("first", True, True),
-        ("last", True, True),
         ("first", False, True),
         ("last", True, False),
-        ("first", False, False),
     ],
 )
 def test_it_concatenates_elmo_before_and_after_the_encoder(layers_at: str, at_input: bool, at_output: bool) -> None:
@@ -107,28 +105,6 @@ def test_a_missing_mix_is_scalar_and_null_omits_it() -> None:
     assert neither.input_mix is None and neither.output_mix is None
     layers, x = random_parts()
     torch.testing.assert_close(neither(side_by_side(layers, x), MASK), neither.encoder(x, MASK))
-
-
-def test_the_two_ends_may_have_different_mixes() -> None:
-    encoder = enhanced(lstm(X + D), input_mix="last", output_mix={"type": "average"})
-    assert isinstance(encoder.input_mix, LastMix) and isinstance(encoder.output_mix, AverageMix)
-    layers, x = random_parts()
-    found = encoder(side_by_side(layers, x), MASK)
-    torch.testing.assert_close(found[..., 12:], layers.mean(dim=0))
-    torch.testing.assert_close(found[..., :12], encoder.encoder(torch.cat([x, layers[2]], dim=-1), MASK))
-
-
-def test_each_end_learns_its_own_mix() -> None:
-    encoder = enhanced(lstm(X + D))
-    layers, x = random_parts()
-    encoder(side_by_side(layers, x), MASK).square().mean().backward()
-    assert encoder.input_mix is not None and encoder.output_mix is not None
-    gradients = [encoder.input_mix.scalar_parameters.grad, encoder.output_mix.scalar_parameters.grad]
-    assert all(gradient.any() for gradient in gradients) and not torch.allclose(*gradients)
-    assert {name for name, _ in encoder.named_parameters() if name.endswith("scalar_parameters")} == {
-        "input_mix.scalar_parameters",
-        "output_mix.scalar_parameters",
-    }
 
 
 def test_dropout_applies_to_elmo_at_both_ends_but_not_to_x_and_the_hidden_vectors() -> None:
@@ -231,19 +207,17 @@ def sizes_of(encoder: ElmoEnhancedEncoder) -> tuple[int, int]:
     return encoder.num_elmo_layers, encoder.layer_dim
 
 
-@pytest.mark.parametrize("form", ["string", "pair", "options and seed", "bundled"])
+@pytest.mark.parametrize("form", ["string", "pair", "options and seed"])
 def test_the_sizes_come_from_the_bilm(form: str, tmp_path: Path) -> None:
     files = bilm_files(tmp_path / "bilm")
     blocks: dict[str, Any] = {
         "string": files["weight_file"],
         "pair": files,
         "options and seed": {"options": options().to_dict(), "seed": 4},
-        "bundled": "english-tiny",
     }
-    width = 512 if form == "bundled" else D
-    encoder = from_keys(encoder=lstm(X + width), bilm=blocks[form])
-    assert sizes_of(encoder) == (L, width)
-    assert encoder.input_mix is not None and encoder.input_mix.get_output_dim() == width
+    encoder = from_keys(encoder=lstm(X + D), bilm=blocks[form])
+    assert sizes_of(encoder) == (L, D)
+    assert encoder.input_mix is not None and encoder.input_mix.get_output_dim() == D
 
 
 def test_the_sizes_of_the_bilm_are_read_without_its_weights(tmp_path: Path) -> None:
@@ -261,14 +235,9 @@ def test_the_sizes_of_the_bilm_are_read_without_its_weights(tmp_path: Path) -> N
     [
         ({}, "'bilm', or 'num_elmo_layers' and 'layer_dim'.*None.*None"),
         ({"num_elmo_layers": L}, "'layer_dim': None"),
-        ({"layer_dim": D}, "'num_elmo_layers': None"),
-        ({"bilm": "english-tiny", "layer_dim": D}, "'bilm': .*'num_elmo_layers' and 'layer_dim'"),
         ({"bilm": "english-tiny", "num_elmo_layers": L}, "'bilm': .*'num_elmo_layers' and 'layer_dim'"),
         ({"num_layers": L, **SIZES}, "'num_layers' is the old name of 'num_elmo_layers'"),
         ({"bilm": {"pretraned": "x"}}, "'bilm': expected .*'pretrained'.* got .*pretraned"),
-        ({"bilm": {"options": {}}}, "'bilm.options'"),
-        ({"bilm": "/no/such/weights.hdf5"}, "/no/such/weights.hdf5"),
-        ({"num_elmo_layers": 0, "layer_dim": D}, "'num_elmo_layers': .* got 0"),
         ({"num_elmo_layers": L, "layer_dim": -1}, "'layer_dim': .* got -1"),
         ({**SIZES, "layers_at": "middle"}, "'layers_at': .* got 'middle'"),
         ({**SIZES, "output_mix": mix([1.0, 2.0])}, "'output_mix': 'initial_scalar_parameters': .*3.* 2"),

@@ -1,11 +1,10 @@
-from typing import Any, Optional
+from typing import Optional
 
 import pytest
 import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules.scalar_mix import ScalarMix as AllenNlpMix
-from allennlp.nn.regularizers import L2Regularizer, RegularizerApplicator
 from torch import Tensor
 
 from elmo_plugin.elmo import LayerMix, LearnedFunctionMix, ScalarMix
@@ -122,15 +121,14 @@ def test_with_layer_norm_a_sentence_without_tokens_or_without_spread_is_zero_and
     assert not values.any() and leaf.grad is not None and leaf.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_layer_norm_of_a_long_sentence_in_16_bits_is_close_to_float32(dtype: torch.dtype) -> None:
+def test_layer_norm_of_a_long_sentence_in_16_bits_is_close_to_float32() -> None:
     """The sum of squares exceeds float16."""
     layers = 20 * torch.randn(2, 1, 400, 64, generator=torch.Generator().manual_seed(0))
     mask = torch.ones(1, 400, dtype=torch.bool)
     mix = ScalarMix(2, 64, do_layer_norm=True)
     wanted = mix(layers, mask)
-    found = mix.to(dtype)(layers.to(dtype), mask)
-    assert found.dtype == dtype
+    found = mix.half()(layers.half(), mask)
+    assert found.dtype == torch.float16
     torch.testing.assert_close(found.float(), wanted, rtol=0, atol=0.05)
 
 
@@ -158,22 +156,3 @@ def test_frozen_random_depends_only_on_its_seed_and_is_not_trained() -> None:
     assert torch.equal(one.scalar_parameters, same.scalar_parameters)
     assert not torch.equal(one.scalar_parameters, other.scalar_parameters)
     assert not any(parameter.requires_grad for parameter in one.parameters()) and one.do_layer_norm
-    drawn = torch.stack([ScalarMix.frozen_random(L, D, seed=seed).scalar_parameters for seed in range(400)])  # (400, L)
-    assert drawn.mean().item() == pytest.approx(0.0, abs=0.1) and drawn.std().item() == pytest.approx(1.0, abs=0.1)
-
-
-def test_the_papers_lambda_is_an_l2_regularizer_that_reaches_the_weights_by_their_name() -> None:
-    def step(regexes: list[Any]) -> tuple[float, Tensor]:
-        """The penalty of a mix, and its weights after one training step."""
-        mix = ScalarMix(L, D, initial_scalar_parameters=WEIGHTS)
-        optimizer = torch.optim.SGD(mix.parameters(), lr=0.1)
-        penalty = RegularizerApplicator(regexes)(mix)
-        (mix(random_layers(scale=1e-3), MASK).square().mean() + penalty).backward()
-        optimizer.step()
-        return torch.as_tensor(penalty).item(), mix.scalar_parameters.detach()
-
-    penalty, pulled = step([("scalar_parameters", L2Regularizer(alpha=2.0))])
-    free_penalty, free = step([])
-    assert penalty == pytest.approx(2.0 * sum(weight**2 for weight in WEIGHTS)) and free_penalty == 0.0
-    # The gradient of α Σ w² is 2 α w, so a step of 0.1 takes 0.4 of each weight away.
-    torch.testing.assert_close(free - pulled, torch.tensor(WEIGHTS) * 0.4, atol=1e-5, rtol=0)

@@ -15,10 +15,9 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.models.archival import load_archive
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, CarriedState, InitialState, WarmState, WordEncoder
+from elmo_plugin.bilm import BiLM, CarriedState, WarmState
 from elmo_plugin.elmo import AverageMix, Elmo, LastMix, LayerMix, SentenceCache, sentence_cache, trained_elmo
 from elmo_plugin.elmo.sentence_cache import SentenceStore, open_store
-from elmo_plugin.lstm import LstmState
 from elmo_plugin.text import batch_to_ids
 from tests.elmo.small_elmo import IDS, RANDOM, own, sentences_run
 from tests.full_disk import disk_of
@@ -92,16 +91,6 @@ def test_float16_is_close_needs_half_the_space_and_gives_the_same_layers_each_ti
     assert sizes[1] < 0.6 * sizes[0]
 
 
-def test_a_bilm_that_reads_words(tmp_path: Path) -> None:
-    bilm = lively(BiLM.random(options(char_cnn=None, n_tokens_vocab=90_000), seed=0))
-    assert isinstance(bilm.token_encoder, WordEncoder)
-    ids = torch.tensor([[5, 70_000, 4], [4, 0, 0], [5, 70_000 - 2**16, 4]])  # (3, 3)
-    wanted = own(bilm=bilm).layers(ids)
-    elmo = cached(tmp_path, bilm=bilm)
-    runs = sentences_run(elmo)
-    assert all(same_to_the_bit(elmo.layers(ids), wanted) for _ in range(2)) and runs == [3]
-
-
 def test_more_dimensions_and_empty_batches(tmp_path: Path) -> None:
     elmo = cached(tmp_path)
     for ids in (IDS.view(2, 2, *IDS.shape[1:]), IDS[:, :0], IDS[:0], IDS[2:3], IDS[:1, :0, :0].squeeze(-1)):
@@ -132,11 +121,6 @@ def test_the_cache_of_another_bilm_is_an_error(tmp_path: Path) -> None:
     other = lively(BiLM.random(options(), seed=0), scale=1.1)
     message = refusal(tmp_path, bilm=other)
     assert message.startswith(f"'{tmp_path}' ") and "'weights': " in message and "'options'" not in message
-    for name, _ in small_bilm().named_parameters():
-        other = small_bilm()
-        with torch.no_grad():
-            other.get_parameter(name).view(-1)[-1] += 1e-3
-        assert "'weights':" in refusal(tmp_path, bilm=other), name
     assert "'options':" in refusal(tmp_path, bilm=small_bilm(cell_clip=2))
     assert "'dtype': expected 'torch.bfloat16', got 'torch.float32'" in refusal(tmp_path, precision="bfloat16")
     warm = warm_bilm()
@@ -145,14 +129,6 @@ def test_the_cache_of_another_bilm_is_an_error(tmp_path: Path) -> None:
     assert torch.equal(cached(tmp_path, bilm=warm)(IDS).representations[0], own()(IDS).representations[0])
     with pytest.raises(ConfigurationError, match="'precision': expected 'float16', got 'float32'"):
         own(sentence_cache=SentenceCache(str(tmp_path), "float16"))(IDS)
-
-
-@pytest.mark.usefixtures("emulated_bfloat16")
-def test_the_computed_precision_counts_and_not_the_requested_one(tmp_path: Path) -> None:
-    wanted = cached(tmp_path, precision="bfloat16").layers(IDS)
-    elmo = cached(tmp_path)
-    runs = sentences_run(elmo)
-    assert same_to_the_bit(elmo.layers(IDS), wanted) and not runs
 
 
 def test_weights_that_change_later_are_noticed_and_unchanged_ones_are_read_once(
@@ -174,19 +150,11 @@ def test_weights_that_change_later_are_noticed_and_unchanged_ones_are_read_once(
             elmo(IDS)
 
 
-class UsersState(InitialState):
-    """A state that does not declare whether it is the same for every sentence."""
-
-    def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:
-        return bilm.lstm.zero_state(batch_size, like)
-
-
 def test_fine_tuning_and_states_that_depend_on_other_sentences_are_an_error(tmp_path: Path) -> None:
     tuned = refusal(tmp_path / "never", requires_grad=True)
     assert "'sentence_cache'" in tuned and "'requires_grad'" in tuned
-    for state, name in ((CarriedState(), "carried"), (UsersState(), "UsersState")):
-        unfit = refusal(tmp_path / "never", initial_state=state)
-        assert "'initial_state'" in unfit and unfit.endswith(f"got '{name}'")
+    unfit = refusal(tmp_path / "never", initial_state=CarriedState())
+    assert "'initial_state'" in unfit and unfit.endswith("got 'carried'")
     assert not (tmp_path / "never").exists()
 
 
@@ -206,16 +174,6 @@ def test_a_config_has_a_path_or_keys(
     assert elmo.sentence_cache is not None and elmo.sentence_cache.precision == precision
     elmo(IDS)
     assert (tmp_path / "cache/data.mdb").exists()
-
-
-def test_errors_name_the_wrong_key() -> None:
-    for keys, said in (
-        ({"path": "x", "precision": "int8"}, "'precision': expected 'float32' or 'float16', got 'int8'"),
-        ({"path": "x", "precison": "float16"}, "precison"),
-        ({"precision": "float16"}, 'key "path" is required'),
-    ):
-        with pytest.raises(ConfigurationError, match=f"'sentence_cache': .*{said}"):
-            random_elmo(sentence_cache=keys)
 
 
 def test_a_copy_and_a_pickle_open_the_folder_themselves(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from elmo_plugin.elmo import ElmoTokenEmbedder
 from elmo_plugin.text import batch_to_ids
 from tests.elmo.small_elmo import IDS, RANDOM
 from tests.oracles import SENTENCES, options
-from tests.task_oracles import WORDS, D, L, bilm_files, paragraph_tensors, text_tensors, vocabulary_folder
+from tests.task_oracles import WORDS, D, bilm_files, paragraph_tensors, text_tensors, vocabulary_folder
 
 VOCAB = Vocabulary()
 OF_WORDS = {"options": options(char_cnn=None, n_tokens_vocab=7).to_dict(), "seed": 1}
@@ -37,7 +37,6 @@ def field_embedder(**embedders: dict[str, Any]) -> TextFieldEmbedder:
     [
         {"requires_grad": True},
         {"do_layer_norm": False, "requires_grad": False, "projection_dim": 9, "scalar_mix_parameters": [1, 1, 0]},
-        {"do_layer_norm": True, "scalar_mix_parameters": [0.2, -3.0, 1.0]},
         {"vocab_to_cache": ["unused", "The", "cat", "sat", "."]},
     ],
     ids=lambda keys: next(iter(keys)),
@@ -75,16 +74,6 @@ def test_ids_of_allennlps_characters_indexer_are_an_error() -> None:
             basic({"elmo": tensors})
 
 
-def test_elmo_comes_before_other_embedders_in_the_order_of_keys() -> None:
-    words = {"type": "embedding", "embedding_dim": 3, "num_embeddings": 2}
-    basic = field_embedder(tokens=words, elmo={"type": "elmo", "bilm": RANDOM, "mix": "concatenate", "dropout": 0.0})
-    tensors = text_tensors(SENTENCES[:2], VOCAB)
-    alone = embedder(bilm=RANDOM, mix="concatenate", dropout=0.0)(IDS[:2])
-    found = basic(tensors)
-    assert found.shape == (2, 6, L * D + 3)
-    torch.testing.assert_close(found[..., : L * D], alone, atol=1e-6, rtol=0)
-
-
 def test_a_list_of_sentences_is_embedded_sentence_by_sentence() -> None:
     basic = field_embedder(elmo={"type": "elmo", "bilm": RANDOM, "dropout": 0.0})
     tensors = paragraph_tensors([SENTENCES[:2], [SENTENCES[3]]], VOCAB)["elmo"]
@@ -118,14 +107,6 @@ def test_a_word_input_bilm_reads_the_lines_of_its_vocabulary_file(tmp_path: Path
     mask = get_text_field_mask(tensors)
     assert torch.equal(elmo(tensors["elmo"]["tokens"]).mask, mask) and not layers[~mask].any()
     assert torch.equal(layers[0, 0], layers[1, 0]) and not torch.equal(layers[1, 1], layers[0, 1])
-
-
-def test_a_word_input_bilm_takes_more_dimensions(tmp_path: Path) -> None:
-    vocab = word_vocabulary(tmp_path / "vocabulary")
-    single = embedder(bilm=OF_WORDS, dropout=0.0)
-    ids = paragraph_tensors([[["the", "cat"], ["sat"]], [["."]]], vocab)["tokens"]["tokens"]
-    assert ids.shape == (2, 2, 2)
-    torch.testing.assert_close(single(ids), single(ids.flatten(0, 1)).view(2, 2, 2, D))
 
 
 def test_ids_of_another_vocabulary_and_of_characters_are_an_error() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -58,6 +58,7 @@ def test_a_product_multiplies_rounded_values_by_the_rounded_weight(
 
 
 @pytest.mark.parametrize("multiply", [Int8Weight.product, Int8Weight.precise_product])
+@settings(max_examples=20)
 @given(rows=sizes, seed=st.integers(0, 99))
 def test_a_row_has_the_same_bits_alone_and_among_others(multiply: Callable[..., Tensor], rows: int, seed: int) -> None:
     weight, values = Int8Weight(drawn(33, 70)), drawn(rows, 70, seed=seed)
@@ -80,13 +81,6 @@ def test_numbers_that_are_not_finite_are_not_hidden(wrong: float) -> None:
     weight[1, 2] = values[1, 3] = wrong
     found = Int8Weight(weight).product(values).isfinite()
     assert found.tolist() == [[True, False, True, True], [False] * 4]
-
-
-def test_no_rows_and_a_row_of_zeros() -> None:
-    weight = drawn(4, 8)
-    weight[2] = 0
-    assert Int8Weight(weight).product(drawn(0, 8)).shape == (0, 4)
-    assert not Int8Weight(weight).product(drawn(3, 8))[:, 2].any()
 
 
 def test_writing_copying_and_saving_keep_the_rounded_numbers() -> None:

@@ -31,7 +31,7 @@ EACH = ["packed", FUSED, "reference"]
 CLIPS = LstmClips(0.3, 0.2)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(case=cases)
 @example(case=make_case([1]))
 @example(case=make_case([1, 0, 3], steps=9))
@@ -48,14 +48,14 @@ def test_packed_equals_the_reference_with_and_without_gradients(case: Case) -> N
 @pytest.mark.parametrize("name", EACH)
 @pytest.mark.parametrize("projected", [True, False])
 def test_each_kernel_without_clips_equals_torchs_lstm(name: str, projected: bool) -> None:
-    for lengths in ([5], [1], [2, 6, 1, 4]):
+    for lengths in ([5], [2, 6, 1, 4]):
         case = make_case(lengths, steps=max(lengths) + 1, projected=projected, seed=3)
         assert_same(run(KERNELS[name], case), run_torch(case))
 
 
 @pytest.mark.parametrize("name", EACH)
 def test_clips_bound_the_cell_and_the_projected_output_and_stop_gradients(name: str) -> None:
-    case = make_case([40], sizes=(5, 7, 3), clips=CLIPS)
+    case = make_case([25], clips=CLIPS)
     outputs, state = layer(KERNELS[name], *case)
     assert (outputs.abs().max(), state.cell.abs().max()) == (0.2, 0.3)
     free, _ = layer(KERNELS[name], *case._replace(clips=UNCLIPPED))
@@ -129,7 +129,7 @@ def test_bfloat16_weights_and_states_round_only_the_products(name: str) -> None:
 
 @pytest.mark.parametrize(("projected", "clips"), [(True, LstmClips(0.5, 0.4)), (False, UNCLIPPED)])
 def test_the_backward_pass_gives_the_gradient_of_the_forward_pass(projected: bool, clips: LstmClips) -> None:
-    case = make_case([4, 2, 1], projected=projected, clips=clips)
+    case = make_case([4, 2, 1], sizes=(1, 3, 2), projected=projected, clips=clips)
     sizes = [3, 2, 1, 1]  # sentences at each step
     recurrent = [each.recurrent for each in case.weights]
     projections = [each.projection for each in case.weights if each.projection is not None]

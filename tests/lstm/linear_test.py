@@ -11,8 +11,8 @@ from torch.nn import functional
 from elmo_plugin.lstm import Linear, linear, with_linear
 from elmo_plugin.lstm.products import weight_gradient
 
-SIZES = [(7, 5, 3), (1, 4, 6), (3, 1, 1), (2, 300, 70), (70, 3, 260), (0, 4, 2)]
-WANT = [(True, True, True), (True, False, False), (False, True, False), (False, False, True), (False, True, True)]
+SIZES = [(7, 5, 3), (1, 4, 6), (70, 3, 260), (0, 4, 2)]
+WANT = [(True, True, True), (True, False, False), (False, True, False), (False, True, True)]
 
 
 def inputs(
@@ -48,13 +48,6 @@ def test_outputs_and_gradients_equal_torchs(size: tuple[int, int, int], want: tu
     )
 
 
-def test_the_bias_is_optional() -> None:
-    rows, weight, _ = inputs((5, 4, 3))
-    torch.testing.assert_close(
-        gradients(linear(rows, weight), (rows, weight)), gradients(functional.linear(rows, weight), (rows, weight))
-    )
-
-
 @pytest.mark.parametrize(
     "cut", [lambda rows: rows.t().contiguous().t(), lambda rows: rows[::2], lambda rows: rows[:, 1:]]
 )
@@ -65,14 +58,6 @@ def test_rows_need_not_be_contiguous(cut: Callable[[Tensor], Tensor]) -> None:
     torch.testing.assert_close(
         gradients(linear(view, weight, bias), (weight, bias)),
         gradients(functional.linear(view, weight, bias), (weight, bias)),
-    )
-
-
-def test_a_gradient_may_be_an_expanded_number() -> None:
-    rows, weight, bias = inputs((5, 4, 3))
-    found = torch.autograd.grad(linear(rows, weight, bias).sum(), (rows, weight, bias))
-    torch.testing.assert_close(
-        found, torch.autograd.grad(functional.linear(rows, weight, bias).sum(), (rows, weight, bias))
     )
 
 
@@ -107,11 +92,6 @@ def test_replaced_modules_keep_their_parameters_and_draw_no_random_numbers() -> 
         name: id(value) for name, value in parameters.items()
     }
     torch.testing.assert_close(module(rows), wanted)
-
-
-def test_replaced_modules_have_no_meta_tensors() -> None:
-    module = with_linear(nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10], div_value=2))
-    assert {parameter.device.type for parameter in module.parameters()} == {"cpu"}
 
 
 def test_second_derivatives_equal_torchs() -> None:

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmo_plugin.lstm import LstmState, LstmWeights, Versions, fastest_product, layer_products, packed, products
-from elmo_plugin.lstm.products import BatchedProduct
+from elmo_plugin.lstm import LstmWeights, Versions, fastest_product, layer_products, packed, products
 from elmo_plugin.lstm.reference import reference
 from tests.kernel_oracles import in_float32, layer, make_case
 
@@ -94,11 +93,6 @@ def test_copies_of_frozen_weights_are_kept_until_one_changes_or_is_deleted(
     assert len(products._kept) == before
 
 
-def test_one_row_of_small_weights_is_one_product_for_both_directions() -> None:
-    found = layer_products(make_layer(), 1, 9)
-    assert isinstance(found.recurrent, BatchedProduct) and isinstance(found.projection, BatchedProduct)
-
-
 def test_trained_weights_are_not_kept() -> None:
     weights, before = make_layer(), len(products._kept)
     weights[1].bias.requires_grad_()
@@ -122,11 +116,3 @@ def test_a_weight_at_the_address_of_a_deleted_one_has_another_version() -> None:
         weight.data = torch.zeros(64, 64)
         assert Versions([weight]) != version
     assert Versions([weight], 1) == Versions([weight], 1) != Versions([weight], 2)
-
-
-def test_states_may_have_any_strides() -> None:
-    case = make_case([3, 1], sizes=(3, 7, 4))
-    turned = case._replace(state=LstmState(*(part.detach().mT.contiguous().mT for part in case.state)))
-    assert not turned.state.cell.is_contiguous()
-    with torch.no_grad():
-        torch.testing.assert_close(tuple(layer(packed, *turned)), tuple(layer(reference, *turned)))

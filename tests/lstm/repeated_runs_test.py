@@ -30,19 +30,18 @@ def several_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", ["packed", "fused"])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_kernel_gives_the_same_bits_again(name: str, dtype: torch.dtype) -> None:
-    interpreted = name == "fused" and DEVICE == "cpu"  # which is slow
-    for lengths, sizes in (([3, 0, 2], (20, 33, 17)), ([8, 5, 0, 1] * 4, (64, 96, 48)), ([9], (64, 96, 48))):
-        case = in_float32(make_case(lengths, sizes=sizes, clips=LstmClips(0.8, 0.5)))
-        with torch.autocast(DEVICE, dtype, enabled=dtype != torch.float32):
-            first, again = (run(KERNELS[name], case) for _ in range(2))
-            with torch.no_grad():
-                assert torch.equal(*(layer(KERNELS[name], *case)[0] for _ in range(2)))
-        torch.testing.assert_close(again._asdict(), first._asdict(), rtol=0, atol=0)
-        if interpreted:
-            break
+    lengths, sizes = ([8, 5, 0, 1] * 4, (64, 96, 48))
+    if name == "fused" and DEVICE == "cpu":  # Triton's interpreter, which is slow
+        lengths, sizes = ([3, 0, 2], (20, 33, 17))
+    case = in_float32(make_case(lengths, sizes=sizes, clips=LstmClips(0.8, 0.5)))
+    with torch.autocast(DEVICE, dtype, enabled=dtype != torch.float32):
+        first, again = (run(KERNELS[name], case) for _ in range(2))
+        with torch.no_grad():
+            assert torch.equal(*(layer(KERNELS[name], *case)[0] for _ in range(2)))
+    torch.testing.assert_close(again._asdict(), first._asdict(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
