@@ -8,7 +8,7 @@ from allennlp.common import Params
 
 from elmo_plugin.analysis import check_data, data_check_page
 from elmo_plugin.commands.arguments import add_command, count, refuse_folder
-from elmo_plugin.commands.endings import print_page
+from elmo_plugin.commands.console import print_page
 
 ABOUT = "Check the data of a config before training."
 EXAMPLE = "elmo-plugin check-data config.jsonnet"

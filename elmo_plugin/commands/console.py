@@ -1,9 +1,10 @@
-"""Limit what the command line prints to warnings, results, and errors without a traceback."""
+"""What the command line prints: warnings, results, errors without a traceback, and what to do next."""
 
 import json
 import logging
 import os
 import re
+import shlex
 import sys
 import tarfile
 import warnings
@@ -17,6 +18,7 @@ from allennlp.common import Params
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.plugins import DEFAULT_PLUGINS, discover_plugins
+from tqdm import tqdm
 
 from elmo_plugin.compat import replace_once
 
@@ -84,6 +86,20 @@ def config_at(path: Path) -> Any:
         return json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, tarfile.TarError):  # the command itself reports what is wrong
         return None
+
+
+def say_written(path: Path, what: str, then: str) -> None:
+    """Say what the file or folder `path` holds and how large it is, and name the next command."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    size = tqdm.format_sizeof(sum(file.stat().st_size for file in files), "B")
+    print(f"{path}: {what}; {size}\nnext: {then}", file=sys.stderr)
+
+
+def print_page(page: str, name: str) -> None:
+    """Print a page. On a terminal, also say how to save it as the file `name`."""
+    print(page, end="", flush=True)
+    if sys.stdout.isatty():
+        print(f"next: {program()} {shlex.join(sys.argv[1:])} > {name}    # saves this page", file=sys.stderr)
 
 
 def adapt_console() -> None:

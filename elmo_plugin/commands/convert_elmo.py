@@ -10,7 +10,7 @@ from allennlp.common.checks import ConfigurationError
 from elmo_plugin.bilm import count_parameters
 from elmo_plugin.checkpoints import FORMATS, convert
 from elmo_plugin.commands.arguments import add_command
-from elmo_plugin.commands.endings import say_written
+from elmo_plugin.commands.console import say_written
 from elmo_plugin.lstm import NUMBER_TYPES
 
 ABOUT = "Convert a biLM from one format to another."

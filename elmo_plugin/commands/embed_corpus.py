@@ -19,7 +19,7 @@ from tqdm import tqdm
 from elmo_plugin.bilm import CHOICES
 from elmo_plugin.checkpoints import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, bundled_names
 from elmo_plugin.commands.arguments import add_command, add_initial_state, count, device, new_file, word
-from elmo_plugin.commands.endings import say_written
+from elmo_plugin.commands.console import say_written
 from elmo_plugin.common import Stopped, on_stop_signal, stop
 from elmo_plugin.embedding import (
     ALIASES,

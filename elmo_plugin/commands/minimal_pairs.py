@@ -9,7 +9,7 @@ from allennlp.data import Tokenizer
 
 from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs
 from elmo_plugin.commands.arguments import add_command, add_device
-from elmo_plugin.commands.endings import print_page
+from elmo_plugin.commands.console import print_page
 from elmo_plugin.embedding import find_device
 from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
 

@@ -18,7 +18,7 @@ from elmo_plugin.analysis import (
     write_contexts,
 )
 from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bilm
-from elmo_plugin.commands.endings import print_page, say_written
+from elmo_plugin.commands.console import print_page, say_written
 from elmo_plugin.embedding import Corpus
 from elmo_plugin.models import ColumnTagsReader
 from elmo_plugin.text import AsciiSpacesTokenizer

@@ -14,7 +14,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
 
 from elmo_plugin.commands.arguments import add_command, count, new_file
-from elmo_plugin.commands.endings import say_written
+from elmo_plugin.commands.console import say_written
 from elmo_plugin.common import atomic_file
 from elmo_plugin.pretraining import find_shards
 from elmo_plugin.text import SentenceSplitter, TextFile, paragraphs

@@ -15,7 +15,7 @@ from elmo_plugin.analysis import (
     tagging_task,
 )
 from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bilm, separator
-from elmo_plugin.commands.endings import print_page
+from elmo_plugin.commands.console import print_page
 from elmo_plugin.models import ColumnTagsReader
 
 ABOUT = "Measure how well each layer alone predicts tags or senses."

@@ -8,7 +8,7 @@ from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.analysis import write_report
 from elmo_plugin.commands.arguments import add_command
-from elmo_plugin.commands.endings import say_written
+from elmo_plugin.commands.console import say_written
 
 ABOUT = "Write a report with tables and figures about finished runs."
 EXAMPLE = "elmo-plugin report-elmo runs --output report"

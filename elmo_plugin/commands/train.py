@@ -20,8 +20,7 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from tqdm import tqdm
 
 from elmo_plugin.commands.arguments import refuse_folder
-from elmo_plugin.commands.console import is_command, program
-from elmo_plugin.commands.endings import say_written
+from elmo_plugin.commands.console import is_command, program, say_written
 from elmo_plugin.common import Stopped, names_our_components, on_stop_signal
 from elmo_plugin.compat import replace_once
 from elmo_plugin.pretraining import check_processes

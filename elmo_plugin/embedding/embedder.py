@@ -286,7 +286,14 @@ def find_device(cuda_device: int = -1, device: Optional[str] = None) -> torch.de
     if device is not None:
         if cuda_device != -1:
             raise ConfigurationError(f"expected 'cuda_device' or 'device', got both, {cuda_device!r} and {device!r}")
-        return _named(device)
+        try:
+            torch.ones(1, device=device).tolist()
+        except (AssertionError, RuntimeError, TypeError) as error:
+            reason = str(error).partition("\n")[0][:200]
+            raise ConfigurationError(
+                f"'device': expected a device of this machine, such as 'cpu', got {device!r}: {reason}"
+            ) from error
+        return torch.device(device)
     if not isinstance(cuda_device, int) or cuda_device < -1:
         raise ConfigurationError(
             f"'cuda_device': expected the number of a GPU, or -1 for the processor, got {cuda_device!r}"
@@ -296,18 +303,6 @@ def find_device(cuda_device: int = -1, device: Optional[str] = None) -> torch.de
         known = f"a number below {count}, the number of GPUs here, or -1" if count else "-1, because no GPU was found"
         raise ConfigurationError(f"'cuda_device': expected {known}, got {cuda_device}")
     return int_to_device(cuda_device)
-
-
-def _named(device: str) -> torch.device:
-    """Return the device of this name, after a test that it computes."""
-    try:
-        torch.ones(1, device=device).tolist()
-    except (AssertionError, RuntimeError, TypeError) as error:
-        reason = str(error).partition("\n")[0][:200]
-        raise ConfigurationError(
-            f"'device': expected a device of this machine, such as 'cpu', got {device!r}: {reason}"
-        ) from error
-    return torch.device(device)
 
 
 _threads_at_fork: Optional[int] = None

@@ -12,6 +12,7 @@ from allennlp.training.util import evaluate
 
 from elmo_plugin.analysis import MinimalPair, PairAccuracy, pair_accuracies, read_pairs
 from elmo_plugin.pretraining import SentenceBatches, TextShardsReader, load_language_model, sentence_log_probabilities
+from tests.serving_oracles import FILES
 from tests.task_oracles import allennlp
 
 SPLIT = WhitespaceTokenizer()
@@ -37,7 +38,7 @@ def test_accuracies_of_pairs_counted_by_hand() -> None:
 def test_scores_equal_those_of_evaluate(tmp_path: Path) -> None:
     lines = ["The ferry left the harbour .", "Yes .", "", "She xyzzied it , and <S> he laughed ."]
     (tmp_path / "text").write_text("\n".join(lines), encoding="utf-8")
-    model = load_language_model("english-tiny")
+    model = load_language_model(str(FILES / "bilm.tar.gz"))
     loader = SentenceBatches(TextShardsReader(), str(tmp_path / "text"), shuffle=False)
     loader.index_with(model.vocab)
     loader.set_target_device(torch.device("cpu"))

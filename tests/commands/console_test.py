@@ -17,7 +17,7 @@ from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin import commands
-from elmo_plugin.commands import console, endings
+from elmo_plugin.commands import console
 from tests.commands.alone import run
 from tests.elmo.small_elmo import RANDOM
 from tests.task_oracles import TOWNS, allennlp, experiment, lstm, tagger, tags_reader, train, word_embedder
@@ -176,7 +176,7 @@ def test_on_a_terminal_a_page_says_how_to_save_it(
     monkeypatch.setattr(sys, "argv", ["/bin/elmo-plugin", "probe-layers", "two words"])
     for is_terminal in (False, True):
         monkeypatch.setattr(sys.stdout, "isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
-        endings.print_page("# Page\n", "page.md")
+        console.print_page("# Page\n", "page.md")
         printed = capsys.readouterr()
         assert printed.out == "# Page\n"
         assert ("elmo-plugin probe-layers 'two words' > page.md" in printed.err) == is_terminal

@@ -39,9 +39,9 @@ def layers_of(sentence: list[str]) -> np.ndarray:
     return elmo.layers(batch_to_ids([sentence]))[0][:, 0, 1 : len(sentence) + 1].numpy()
 
 
-def tagger_archive(folder: Path, width: int = D, **elmo: Any) -> Path:
-    """The archive of a tagger that was trained with ELMo, `width` numbers wide, at its input."""
-    model = tagger(elmo, elmo_at=["input"], encoder=lstm(width))
+def tagger_archive(folder: Path, **elmo: Any) -> Path:
+    """The archive of a tagger that was trained with ELMo at its input."""
+    model = tagger(elmo, elmo_at=["input"], encoder=lstm(D))
     train(experiment(model, tags_reader(), TOWNS, num_epochs=1), folder)
     return folder / "model.tar.gz"
 
@@ -82,14 +82,6 @@ def test_each_mix_equals_its_formula_on_the_layers_of_allennlp(folder: Path, tmp
         for row, (array, sentence) in enumerate(zip(load(folder, mix).embed(SENTENCES), SENTENCES, strict=True)):
             layers = theirs[:, row, 1 : len(sentence) + 1].detach().numpy()
             np.testing.assert_allclose(array, formula(layers), atol=1e-5)
-
-
-def test_the_trained_mix_is_that_of_the_model_in_the_archive(tmp_path: Path) -> None:
-    archive = tagger_archive(tmp_path / "run", bilm=RANDOM)
-    (tmp_path / "run/best.th").unlink()
-    trained = elmo_in(archive)
-    assert trained.mixes[0].scalar_parameters.abs().max() > 0.001
-    check_first_representation(load(archive, "trained").embed(SENTENCES), trained)
 
 
 def test_a_bilm_of_words_reads_its_own_vocabulary(tmp_path: Path) -> None:
@@ -161,9 +153,13 @@ def test_a_file_without_a_warm_state_is_named(folder: Path) -> None:
         load(folder, initial_state="warm")
 
 
-def test_a_trained_mix_starts_as_its_model_does_unless_told_otherwise(warm: Path, tmp_path: Path) -> None:
+def test_the_trained_mix_is_that_of_the_model_and_starts_as_it_does_unless_told_otherwise(
+    warm: Path, tmp_path: Path
+) -> None:
     archive = tagger_archive(tmp_path / "run", bilm={"pretrained": str(warm)}, initial_state="warm")
+    (tmp_path / "run/best.th").unlink()
     trained = elmo_in(archive)
+    assert trained.mixes[0].scalar_parameters.abs().max() > 0.001
     check_first_representation(load(archive, "trained").embed(SENTENCES), trained)
     trained.initial_state = ZeroState()
     check_first_representation(load(archive, "trained", initial_state="zero").embed(SENTENCES), trained)
