@@ -1,9 +1,7 @@
 """AllenNLP's own tools on our models, as the table of `docs/guides/allennlp-tools.md` has them."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional
 
 import pytest
 import torch
@@ -15,27 +13,20 @@ from allennlp.interpret.saliency_interpreters import SimpleGradient
 from allennlp.models import load_archive
 from allennlp.models.heads import Head
 from allennlp.models.multitask import MultiTaskModel
-from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
 from allennlp.modules.backbones import Backbone
-from allennlp.nn.util import get_text_field_mask, sequence_cross_entropy_with_logits
 from allennlp.predictors import Predictor
-from torch import Tensor, nn
+from torch import Tensor
 
 from tests.oracles import options
 from tests.pretraining_runs import config as pretraining_config
 from tests.task_oracles import (
-    OPINIONS,
     TOWNS,
-    Config,
     D,
     allennlp,
-    csv_reader,
     experiment,
-    lstm,
     tagger,
     tags_reader,
     train,
-    word_embedder,
 )
 
 ELMO = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
@@ -93,19 +84,6 @@ def run(request: pytest.FixtureRequest) -> Run:
     return request.getfixturevalue(request.param)
 
 
-@pytest.fixture
-def evaluate(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Return a function that returns the metrics which `allennlp evaluate` prints."""
-
-    def evaluate(*arguments: Any) -> Any:
-        capsys.readouterr()
-        allennlp("evaluate", *arguments)
-        printed = capsys.readouterr().out
-        return json.loads(printed[printed.rindex("{\n") :])
-
-    return evaluate
-
-
 def test_what_a_trainer_is_told_is_done(run: Run) -> None:
     (state_file,) = run.folder.glob("training_state_*")
     state = torch.load(state_file)
@@ -119,11 +97,16 @@ def test_what_a_trainer_is_told_is_done(run: Run) -> None:
         assert all((weight == 0.25).all() for weight in run.model.text.encoder.parameters())
 
 
-def test_several_files_are_evaluated_as_each_alone(run: Run, tmp_path: Path, evaluate: Callable[..., Any]) -> None:
+def test_several_files_are_evaluated_as_each_alone(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = tmp_path / f"other{Path(run.data).suffix}"
     other.write_bytes(Path(run.data).read_bytes())
     outputs = f"{tmp_path}/1,{tmp_path}/2"
-    metrics = evaluate(run.archive, f"{run.data},{other}", "--predictions-output-file", outputs)
+    capsys.readouterr()
+    allennlp("evaluate", run.archive, f"{run.data},{other}", "--predictions-output-file", outputs)
+    printed = capsys.readouterr().out
+    metrics = json.loads(printed[printed.rindex("{\n") :])
     alone = json.loads((run.folder / "metrics.json").read_text())["best_validation_loss"]
     for name in (Path(run.data).stem, "other"):
         assert metrics[f"{name}_loss"] == pytest.approx(alone, abs=1e-5)
@@ -167,36 +150,6 @@ def test_influences_on_a_bilm_need_the_kernel_with_second_derivatives(bilm: Run)
         InfluenceInterpreter.from_path(bilm.archive, **keys).interpret_from_file(bilm.data, k=1)
 
 
-@Backbone.register("test_text")
-class TextBackbone(Backbone):
-    """The backbone of the page: an embedder and an encoder."""
-
-    def __init__(self, vocab: Vocabulary, text_field_embedder: TextFieldEmbedder, encoder: Seq2SeqEncoder) -> None:
-        super().__init__()
-        self.embedder, self.encoder = text_field_embedder, encoder
-
-    def forward(self, tokens: TextFieldTensors) -> dict[str, Tensor]:  # type: ignore[override]
-        mask = get_text_field_mask(tokens)
-        return {"encoded_text": self.encoder(self.embedder(tokens), mask), "encoded_text_mask": mask}
-
-
-@Head.register("test_tags")
-class TagHead(Head):
-    """Gives each token a tag."""
-
-    def __init__(self, vocab: Vocabulary, input_dim: int) -> None:
-        super().__init__(vocab)
-        self.projection = nn.Linear(input_dim, vocab.get_vocab_size("tags"))
-
-    def forward(
-        self, encoded_text: Tensor, encoded_text_mask: Tensor, tags: Optional[Tensor] = None
-    ) -> dict[str, Tensor]:
-        logits = self.projection(encoded_text)
-        if tags is None:
-            return {"logits": logits}
-        return {"logits": logits, "loss": sequence_cross_entropy_with_logits(logits, tags, encoded_text_mask)}
-
-
 class TextsHead(Head):
     """Notes the texts that it reads."""
 
@@ -227,33 +180,3 @@ def test_each_head_reads_the_texts_of_its_own_task(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(MultiTaskModel, "_get_arguments", MultiTaskModel._get_arguments.__wrapped__)
     with pytest.raises(IndexError):
         read()
-
-
-def test_two_tasks_share_elmo_in_one_multitask_model(tmp_path: Path, evaluate: Callable[..., Any]) -> None:
-    files = {"tags": str(TOWNS), "topics": str(OPINIONS)}
-    embedder = word_embedder(5, elmo={"type": "elmo", **ELMO})
-    pooling = {"type": "boe", "embedding_dim": 12, "averaged": True}
-    config: Config = {
-        "dataset_reader": {
-            "type": "multitask",
-            "readers": {"tags": tags_reader(label_namespace="tags"), "topics": csv_reader()},
-        },
-        "train_data_path": files,
-        "validation_data_path": files,
-        "model": {
-            "type": "multitask",
-            "backbone": {"type": "test_text", "text_field_embedder": embedder, "encoder": lstm(5 + D)},
-            "heads": {
-                "tags": {"type": "test_tags", "input_dim": 12},
-                "topics": {"type": "classifier", "seq2vec_encoder": pooling},
-            },
-        },
-        "data_loader": {"type": "multitask", "scheduler": {"batch_size": 4}},
-        "trainer": {"num_epochs": 1, "optimizer": "adam", "cuda_device": -1},
-    }
-    train(config, tmp_path / "run")
-    archive = tmp_path / "run/model.tar.gz"
-    best = json.loads((tmp_path / "run/metrics.json").read_text())
-    assert evaluate(archive, json.dumps(files))["topics_accuracy"] == best["best_validation_topics_accuracy"]
-    embed = Predictor.from_path(str(archive), "elmo_embedder", import_plugins=False)
-    assert len(embed.predict_json(QUESTION)["elmo"]) == 4

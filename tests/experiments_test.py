@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ from allennlp.data import Vocabulary
 from allennlp.models import Model
 from allennlp.training.optimizers import Optimizer
 
-from elmo_plugin.models import ColumnTagsReader
-from experiments import five_gram, grid, litbank, senseval
+from experiments import five_gram, grid
 from experiments import run as grid_run
 from experiments.grid import EXPERIMENTS, main
 from experiments.run import CONFIGS, TASKS, Run, Task, write_sample
@@ -31,14 +29,6 @@ QUERY = """#!/bin/bash
 # In KenLM's place: the total of a sentence is minus the number of words from its last b to its end, that included.
 awk '{ total = 0; for (i = 1; i <= NF; i++) if ($i == "b") total = i - NF - 1
        print "a=1 2 -0.5 Total: " total " OOV: 0" }'
-"""
-INSTANCE = """
-<instance id="hard-a.{number}">
-<answer instance="hard-a.{number}" senseid="HARD{sense}"/>
-<context>
- <wf pos="PRP">it</wf> <wf pos="VBZ">is</wf> <head> <wf pos="JJ">hard</wf></head> <wf pos="CD">{number}</wf>
-</context>
-</instance>
 """
 
 
@@ -183,30 +173,3 @@ def test_a_5_gram_scores_minimal_pairs_in_both_directions(tmp_path: Path, capsys
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
     five_gram.main([*map(str, (tmp_path, tmp_path, tmp_path / "vocabulary.txt", tmp_path / "pairs.jsonl"))])
     assert "| **all** | 50.0 | 25.0 | 25.0 | 1 | 2 |" in capsys.readouterr().out
-
-
-def test_the_works_that_were_read_are_left_out_of_litbank(tmp_path: Path) -> None:
-    texts = ["An unknown work", *(f"{start} {number}" for number, start in enumerate(litbank.STARTS.values()))]
-    sentences = ["\n".join(f"{token}\tO" for token in text.split()) for work in texts for text in (work, "Its second")]
-    (tmp_path / "dev.tsv").write_text("\n\n".join(sentences) + "\n", encoding="utf-8")
-    litbank.main([str(tmp_path / "dev.tsv"), str(tmp_path / "runs/unread.tsv")])
-    titles = ["unknown", *litbank.STARTS]
-    kept = [sentence for index, sentence in enumerate(sentences) if titles[index // 2] not in litbank.READ]
-    assert (tmp_path / "runs/unread.tsv").read_text(encoding="utf-8").strip().split("\n\n") == kept
-
-
-def test_each_instance_of_senseval_is_a_sentence_with_one_sense(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    instances = "".join(INSTANCE.format(number=number, sense=1 + number % 2) for number in range(10))
-    corpus = f'<corpus lang="en">\n<lexelt item="hard-a">\n{instances}</lexelt>\n</corpus>\n'
-    (tmp_path / "hard.pos").write_text(corpus, encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", ["senseval", str(tmp_path), str(tmp_path / "out")])
-    senseval.main()
-    reader = ColumnTagsReader()
-    train, dev = (list(reader.read(tmp_path / "out" / name)) for name in ("train.txt", "dev.txt"))
-    assert (len(train), len(dev)) == (8, 2)
-    found = {tuple(instance["metadata"]["words"]): instance["tags"].labels for instance in train + dev}
-    assert found == {
-        ("it", "is", "hard", str(number)): ["O", "O", f"HARD{1 + number % 2}", "O"] for number in range(10)
-    }

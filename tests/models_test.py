@@ -2,7 +2,6 @@
 
 import importlib
 import json
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,10 @@ for task in ("classification", "coref", "pair_classification", "rc", "structured
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = sorted((ROOT / "training_configs/models").glob("*.jsonnet"))
-each_config = pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+FAST = ("bcn", "crf_tagger")
+each_config = pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.stem, marks=() if path.stem in FAST else pytest.mark.slow) for path in CONFIGS]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -59,11 +61,7 @@ def embedded_and_arrived(model: Model) -> tuple[list[Tensor], list[Tensor]]:
     return embedded, arrived
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, marks=() if path.stem in ("bcn", "crf_tagger") else pytest.mark.slow) for path in CONFIGS],
-    ids=lambda path: path.stem,
-)
+@each_config
 def test_a_model_is_trained_with_elmo_at_both_ends_of_its_rnn(path: Path, tmp_path: Path) -> None:
     training = job(path, tmp_path)
     encoder = only(ElmoEnhancedEncoder, training.model)
@@ -80,7 +78,8 @@ def test_a_model_is_trained_with_elmo_at_both_ends_of_its_rnn(path: Path, tmp_pa
         assert torch.equal(layer.weight, torch.eye(len(layer.weight))) and not layer.bias.any()
 
 
-@pytest.mark.parametrize(("path", "end"), [*zip(CONFIGS, cycle(["input", "output"]), strict=False)])
+@each_config
+@pytest.mark.parametrize("end", ["input", "output"])
 def test_one_end_and_another_bilm_are_a_field_away(path: Path, end: str, tmp_path: Path) -> None:
     bilms = ROOT / "training_configs/lib/bilms.libsonnet"
     training = job(path, tmp_path, f"{{ elmo_at:: ['{end}'], bilm:: (import '{bilms}').tiny }}")
