@@ -42,16 +42,14 @@ def check_causality(contextualizer: Seq2SeqEncoder) -> None:
         sentence, replacement = torch.randn(2, N_TOKENS, contextualizer.get_input_dim())  # (T, I) each
     modes = {module: module.training for module in contextualizer.modules()}
     try:
-        _check_tokens(contextualizer.eval(), name, sentence, replacement)
-        _check_length(contextualizer, name, sentence)
+        _check(contextualizer.eval(), name, sentence, replacement)
     finally:
         for module, mode in modes.items():
             module.training = mode
         reset_states(contextualizer)
 
 
-def _check_tokens(contextualizer: Seq2SeqEncoder, name: str, sentence: Tensor, replacement: Tensor) -> None:
-    """Raise `ConfigurationError` if an output changes with the tokens that its direction must not read."""
+def _check(contextualizer: Seq2SeqEncoder, name: str, sentence: Tensor, replacement: Tensor) -> None:
     plain = _outputs(contextualizer, sentence)  # (2, T, P)
     positions = torch.arange(N_TOKENS)
     for here in range(N_TOKENS):
@@ -66,11 +64,6 @@ def _check_tokens(contextualizer: Seq2SeqEncoder, name: str, sentence: Tensor, r
                     f"on {which} tokens; use directions that never meet, as in 'elmo_lstm' (a bidirectional 'lstm' "
                     "of more than one layer joins them between its layers)"
                 )
-
-
-def _check_length(contextualizer: Seq2SeqEncoder, name: str, sentence: Tensor) -> None:
-    """Log a warning if an output changes when a token that its direction must not read is removed."""
-    plain = _outputs(contextualizer, sentence)  # (2, T, P)
     for number, direction, which, rest in (
         (0, "forward", "follow", slice(-1)),
         (1, "backward", "precede", slice(1, None)),

@@ -65,19 +65,13 @@ class Muon(Optimizer):
         weight_decay: float = 0.1,
         adamw_weight_decay: float = 0.01,
     ) -> None:
-        at_least(0, lr=lr, adamw_lr=adamw_lr, weight_decay=weight_decay, adamw_weight_decay=adamw_weight_decay)
+        at_least(0, lr=lr, weight_decay=weight_decay)  # AdamW checks its own
         probability(momentum=momentum)
-        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-            raise ConfigurationError(f"'betas': expected two numbers from 0 to below 1, got {list(betas)}")
         matrices = list(MATRICES) if matrices is None else matrices
-        try:
-            patterns = [re.compile(pattern) for pattern in matrices]
-        except re.error as error:
-            raise ConfigurationError(f"'matrices': expected regular expressions, got {matrices}: {error}") from error
         orthogonal: list[nn.Parameter] = []
         others: list[nn.Parameter] = []
         for name, weight in model_parameters:
-            is_matrix = weight.dim() == 2 and any(pattern.search(name) for pattern in patterns)
+            is_matrix = weight.dim() == 2 and any(re.search(pattern, name) for pattern in matrices)
             (orthogonal if is_matrix else others).append(weight)
         if not orthogonal or not others:
             matched = "no matrix" if others else "all weights"

@@ -90,9 +90,5 @@ class Throughput:
         if self._start is not None and self._tokens:
             metric["tokens/s"] = self._tokens / (perf_counter() - self._start)
         if reset:
-            self.reset()
+            self._start, self._tokens = None, 0
         return metric
-
-    def reset(self) -> None:
-        """Stop the clock and set the count to zero."""
-        self._start, self._tokens = None, 0

@@ -71,12 +71,8 @@ class AtomicCheckpointer(Checkpointer):
         # With a count or an age of 0, each checkpoint would be removed as soon as it is saved.
         at_least_one = ("save_every_num_batches", "keep_most_recent_by_count", "keep_most_recent_by_age")
         at_least(1, **{key: kwargs.get(key) for key in at_least_one})
-        at_least(0, save_every_num_minutes=save_every_num_minutes)
-        at_least(0, save_every_num_seconds=kwargs.get("save_every_num_seconds"))
         super().__init__(serialization_dir, **kwargs)
         if save_every_num_minutes is not None:
-            if self._save_every_num_seconds is not None:
-                raise ConfigurationError("expected 'save_every_num_minutes' or 'save_every_num_seconds', got both")
             self._save_every_num_seconds = 60 * save_every_num_minutes
         self.before_saving: list[Callable[[], None]] = []
         """Functions that every process calls before a checkpoint is saved."""
@@ -295,8 +291,7 @@ class ExactResume(TrainerCallback):
         epoch: int,
         batch_number: int,
         is_training: bool,
-        is_primary: bool = True,
-        batch_grad_norm: Optional[float] = None,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         """In training, report the mean loss of the whole epoch; in validation, stop if a signal asks for it."""
@@ -306,25 +301,11 @@ class ExactResume(TrainerCallback):
         else:
             trainer._checkpointer.stop_if_asked(trainer)  # type: ignore[union-attr]
 
-    def on_epoch(
-        self,
-        trainer: GradientDescentTrainer,
-        metrics: dict[str, Any],
-        epoch: int,
-        is_primary: bool = True,
-        **kwargs: Any,
-    ) -> None:
+    def on_epoch(self, *args: Any, **kwargs: Any) -> None:
         """Forget the loss of the epoch."""
         self._loss = 0.0
 
-    def on_end(
-        self,
-        trainer: GradientDescentTrainer,
-        metrics: Optional[dict[str, Any]] = None,
-        epoch: Optional[int] = None,
-        is_primary: bool = True,
-        **kwargs: Any,
-    ) -> None:
+    def on_end(self, *args: Any, **kwargs: Any) -> None:
         """Restore the signal handlers, and discard the state of the checkpoint if no batch was trained."""
         if self._hook is not None:
             self._hook.remove()

@@ -68,7 +68,6 @@ class ShardsLoader(DataLoader, ABC):
         if shuffle and self.rank == 0 and (form := raw_text_form(read_lines(self.stream.shards[0]))):
             message = "%s looks %s: expected one tokenized sentence per line, as `elmo-plugin prepare-text` writes"
             logger.warning(message, self.stream.shards[0], form)
-        self._word_ids: Optional[WordIds] = None
         self.device: Optional[torch.device] = None
         self._batches: Optional[Iterator[TensorDict]] = None
         self._n_yielded = 0
@@ -86,13 +85,6 @@ class ShardsLoader(DataLoader, ABC):
     @abstractmethod
     def sizes(self) -> dict[str, Optional[int]]:
         """Return the config keys that a position depends on, with their values."""
-
-    @property
-    def word_ids(self) -> WordIds:
-        """The conversion of words to ids. Raises `ConfigurationError` before `index_with`."""
-        if self._word_ids is None:
-            raise ConfigurationError("the data loader: expected a vocabulary, got none; call 'index_with' first")
-        return self._word_ids
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch. Raises `TypeError` without `shuffle`."""
@@ -139,7 +131,7 @@ class ShardsLoader(DataLoader, ABC):
 
     def index_with(self, vocab: Vocabulary) -> None:
         """Look words up in the namespace `tokens` of a vocabulary."""
-        self._word_ids = WordIds(vocab)
+        self.word_ids = WordIds(vocab)
 
     def set_target_device(self, device: torch.device) -> None:
         """Move batches to this device."""
