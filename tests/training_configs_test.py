@@ -106,16 +106,3 @@ def test_the_config_of_the_page_needs_no_other_file(tmp_path: Path, monkeypatch:
     metrics = json.loads((tmp_path / "run/metrics.json").read_text())
     assert metrics["training_loss"] > 0 and "best_validation_f1-measure-overall" in metrics
     assert sum(module.requires_grad for module in tagger.parameters()) > 0
-
-
-def test_the_override_of_the_page_selects_a_gpu() -> None:
-    (override,) = re.findall(r"-o '(\{\"trainer.cuda_device\": 0\})'", PAGE)
-    for config in ("tag/demo", "classify/demo", "models/crf_tagger", "pretrain/bilm_tiny"):
-        params = Params.from_file(FOLDER / f"{config}.jsonnet", override, {"LM_TRAIN": "", "LM_HELDOUT": ""})
-        assert params["trainer"]["cuda_device"] == 0
-
-
-def test_a_missing_corpus_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("UD_EWT", raising=False)
-    with pytest.raises(RuntimeError, match="UD_EWT"):
-        Params.from_file(FOLDER / "tag/ud_pos.jsonnet")
