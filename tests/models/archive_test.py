@@ -106,14 +106,6 @@ def test_fine_tuned_weights_are_those_of_the_archive_and_not_of_the_file(tmp_pat
         assert same(answers(loaded, config), answers(model, config))
 
 
-def test_a_model_with_two_bilms_finds_each(tmp_path: Path) -> None:
-    one, other = bilm_files(tmp_path / "one"), bilm_files(tmp_path / "other", dim=32)
-    indexers = {"first": {"type": "elmo_characters"}, "second": {"type": "elmo_characters"}}
-    config = experiment(stock_tagger(first=one, second=other), tags_reader(token_indexers=indexers), TOWNS)
-    loaded = train_and_load(config, tmp_path / "run", tmp_path / "one", tmp_path / "other")
-    assert [bilm.options.lstm.cell_dim for bilm in bilms(loaded)] == [24, 32]
-
-
 def test_a_model_with_the_same_bilm_twice_keeps_what_each_has_learned(tmp_path: Path) -> None:
     files = bilm_files(tmp_path / "bilm")
     indexers = {"first": {"type": "elmo_characters"}, "second": {"type": "elmo_characters"}}
@@ -209,36 +201,3 @@ def test_elmo_may_be_a_module_of_another_archive(freeze: bool, kind: str, traine
     one["model"]["elmo_at"] = ["input"]
     with pytest.raises(ConfigurationError, match=r"'elmo_at': .* 2 mixes .*, got \['input'\]"):
         build_model(one)
-
-
-@pytest.mark.parametrize("form", ["from_archive", "_pretrained"])
-def test_an_archive_that_was_made_from_another_says_that_it_needs_it(
-    form: str, trained_tagger: Path, tmp_path: Path
-) -> None:
-    first = tmp_path / "first.tar.gz"
-    shutil.copy(trained_tagger, first)
-    if form == "from_archive":
-        second = {**TAGGER, "model": {"type": "from_archive", "archive_file": str(first)}}
-        path = "model.archive_file"
-    else:
-        elmo = {"_pretrained": {"archive_file": str(first), "module_path": "text.elmo"}}
-        second, path = EXPERIMENTS["elmo_tagger"](elmo), "model.elmo._pretrained.archive_file"
-    model = train(second, tmp_path / "second")
-    moved = tmp_path / "moved.tar.gz"
-    shutil.move(first, moved)
-    with pytest.raises(FileNotFoundError, match=r"first\.tar\.gz"):
-        load_archive(tmp_path / "second" / "model.tar.gz")
-    loaded = load_archive(tmp_path / "second" / "model.tar.gz", overrides={path: str(moved)}).model
-    assert same(answers(loaded, second), answers(model, second))
-
-
-def test_a_model_that_starts_from_the_weights_of_another_is_self_contained(tmp_path: Path) -> None:
-    files = bilm_files(tmp_path / "bilm")
-    donor = train(EXPERIMENTS["elmo_tagger"](files), tmp_path / "first")
-    second = EXPERIMENTS["elmo_tagger"](files)
-    start = {"type": "pretrained", "weights_file_path": str(tmp_path / "first" / "best.th")}
-    second["model"]["initializer"] = {"regexes": [[".*", start]]}
-    second["trainer"] |= {"num_epochs": 1, "optimizer": {"type": "sgd", "lr": 1e-12}}
-    loaded = train_and_load(second, tmp_path / "second", tmp_path / "bilm", tmp_path / "first")
-    for name, value in donor.named_parameters():
-        torch.testing.assert_close(loaded.get_parameter(name), value, atol=1e-6, rtol=0)

@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from elmo_plugin.elmo import AverageMix, LastMix
 from elmo_plugin.models import ElmoClassifier
-from tests.models.configs import ELMO, ELMO_ONLY, learn_by_heart, pooling
+from tests.models.configs import ELMO, learn_by_heart, pooling
 from tests.task_oracles import (
     OPINIONS,
     Config,
@@ -104,16 +104,6 @@ def test_its_answer_names_the_best_label_and_gives_the_probability_of_each() -> 
         assert answer["words"] == instance["metadata"]["words"]
 
 
-def test_dropout_is_on_the_pooled_vector_too() -> None:
-    torch.manual_seed(0)
-    model, data = opinions_model(dropout=0.5, encoder=lstm(D, 8), seq2vec_encoder=pooling(16 + D))
-    batch = as_tensors(data[:2], model.vocab)
-    model.seq2vec_encoder.register_forward_hook(lambda _module, _inputs, pooled: torch.ones_like(pooled))
-    assert torch.equal(model(**batch)["logits"][0], model(**batch)["logits"][1])
-    model.train()
-    assert not torch.equal(model(**batch)["logits"][0], model(**batch)["logits"][1])
-
-
 @pytest.mark.parametrize(
     ("keys", "facts"),
     [
@@ -127,11 +117,3 @@ def test_a_wrong_size_or_place_is_an_error_that_says_the_right_one(keys: Config,
     with pytest.raises(ConfigurationError) as caught:
         opinions_model(**keys)
     assert all(fact in str(caught.value) for fact in facts), caught.value
-
-
-def test_the_stock_reader_of_json_texts_feeds_it_too(tmp_path: Path) -> None:
-    data = tmp_path / "texts.jsonl"
-    data.write_text('{"text": "a b c", "label": "x"}\n{"text": "c d", "label": "y"}\n', encoding="utf-8")
-    reader = {"type": "text_classification_json", "tokenizer": "just_spaces", "token_indexers": ELMO_ONLY}
-    model = train(experiment(classifier(ELMO), reader, data), tmp_path / "run")
-    assert model.vocab.get_vocab_size("labels") == 2

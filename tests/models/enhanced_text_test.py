@@ -101,12 +101,6 @@ def test_an_unknown_place_is_an_error_that_lists_the_choices(elmo_at: Any) -> No
     assert repr(elmo_at) in str(caught.value)
 
 
-@pytest.mark.parametrize("place", ["input", "output"])
-def test_one_place_needs_no_list(place: str) -> None:
-    text = from_config(place, rnn(X + D * (place == "input")), lazy_elmo(), x=True)
-    assert text.elmo_at == (place,) and text.elmo is not None and len(text.elmo.mixes) == 1
-
-
 @pytest.mark.parametrize(
     ("elmo_at", "x", "facts"),
     [

@@ -71,14 +71,6 @@ def test_pretrained_weights_are_loaded_into_the_bilm_too(tmp_path: Path) -> None
     assert all((value == 0.5).all() for value in loaded.values())
 
 
-def test_the_lstm_of_a_task_is_initialized_even_if_it_is_elmos(tmp_path: Path) -> None:
-    encoder = {"type": "elmo_lstm", "input_size": D, "hidden_size": D, "cell_size": 20, "num_layers": 1}
-    config = {**stock_tagger(elmo=bilm_files(tmp_path)), "encoder": encoder}
-    _, task = weights(build(config, [["^encoder", {"type": "constant", "val": 0.25}]], prevent=("weight_hr",)))
-    of_lstm = {name: value for name, value in task.items() if name.startswith("encoder")}
-    assert of_lstm and all(bool((value == 0.25).all()) != ("weight_hr" in name) for name, value in of_lstm.items())
-
-
 @pytest.mark.parametrize("kind", ["elmo_tagger", "simple_tagger"])
 def test_regexes_that_match_no_trained_parameter_are_warned_of_once(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,17 +1,13 @@
 """Labels that are integers, and the parts of our answers that AllenNLP's tools for classifiers read."""
 
-import importlib
-import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock, patch
 
 import pytest
 from allennlp.commands.evaluate import evaluate_from_archive
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Instance
 from allennlp.models import load_archive
-from allennlp.predictors import Predictor
 from sklearn.metrics import accuracy_score, f1_score
 
 from tests.models.configs import ELMO, train_archive
@@ -71,38 +67,3 @@ def test_a_label_that_is_not_an_integer_is_an_error_with_its_line(label: str, tm
     path.write_text(f"0,fine\n{label},dull\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match=rf"line 2: .*'skip_label_indexing'.*'{label}'"):
         build_model(experiment(classifier(ELMO, num_labels=2), csv_reader(skip_label_indexing=True), path))
-
-
-def test_label_names_may_be_integers(tmp_path: Path) -> None:
-    reader = csv_reader(skip_label_indexing=True, label_names={name: str(n) for name, n in NUMBERS.items()})
-    _, data = build_model(experiment(classifier(ELMO, num_labels=3), reader, OPINIONS))
-    assert [each["label"].label for each in data[:4]] == [0, 1, 0, 2]
-
-
-def checklist_suite(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """AllenNLP's suite of behavioural tests of sentiment, on a stand-in for the package `checklist`."""
-    for name in ("", ".test_suite", ".editor", ".test_types", ".perturb"):
-        monkeypatch.setitem(sys.modules, f"checklist{name}", MagicMock())
-    with patch.dict(sys.modules):
-        for name in [name for name in sys.modules if name.startswith("allennlp.confidence_checks.task_checklists")]:
-            del sys.modules[name]
-        module = importlib.import_module("allennlp.confidence_checks.task_checklists.sentiment_analysis_suite")
-    return module.SentimentAnalysisSuite(add_default_tests=False)
-
-
-@pytest.mark.parametrize("predictor_name", ["elmo_classifier", "text_classifier"])
-def test_allennlps_checklist_reads_the_answers(
-    predictor_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive = train_archive(experiment(classifier(ELMO), csv_reader(), OPINIONS), tmp_path / "run")
-    predictor = Predictor.from_path(str(archive), predictor_name)
-    predict = checklist_suite(monkeypatch)._prediction_and_confidence_scores(predictor)
-    texts = ["Warm and funny", "Dull"]
-    labels, confidences = predict(texts)
-    instances = [predictor._dataset_reader.text_to_instance(text) for text in texts]
-    names = predictor._model.vocab.get_index_to_token_vocabulary("labels")
-    answers = predictor.predict_batch_instance(instances)
-    assert (predict(instances)[1] == confidences).all()
-    for answer, label, row in zip(answers, labels, confidences, strict=True):
-        assert answer["label"] == names[int(label)]
-        assert row == pytest.approx([answer["probabilities"][names[place]] for place in range(3)], abs=1e-6)

@@ -22,12 +22,12 @@ from allennlp.interpret.saliency_interpreters import (
 from allennlp.models import Model
 from allennlp.modules import TokenEmbedder
 from allennlp.nn.util import find_text_field_embedder
-from allennlp.predictors import Predictor, SentenceTaggerPredictor
+from allennlp.predictors import Predictor
 from torch import Tensor, nn
 
 from elmo_plugin.models import ElmoTagger
 from tests.models.configs import ELMO, ELMO_ONLY, pooling
-from tests.oracles import options, reference_elmo
+from tests.oracles import reference_elmo
 from tests.task_oracles import (
     OPINIONS,
     TOWNS,
@@ -42,7 +42,6 @@ from tests.task_oracles import (
     small_bilm,
     tagger,
     tags_reader,
-    vocabulary_folder,
     word_embedder,
 )
 
@@ -84,10 +83,8 @@ CONFIGS = {
     "softmax": experiment_of(tagger, crf=False),
     "no parameter in the mix": experiment_of(tagger, LAST, x=False, elmo_at=["input"]),
     "classifier": experiment_of(classifier),
-    "classifier, elmo alone": experiment_of(classifier, x=False),
     "classifier, output": experiment_of(classifier, {**ELMO, "requires_grad": True}, elmo_at=["output"]),
 }
-BIOUL = experiment_of(tagger, label_encoding="BIOUL", reader={"convert_to_coding_scheme": "BIOUL"})
 
 
 def loss_by_hand(model: Any, whole: Tensor, instance: Instance) -> Tensor:
@@ -153,7 +150,7 @@ def check_scores(predictor: Any) -> None:
             json.dumps(scores)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", ["crf", "softmax", "classifier, output"])
 def test_every_model_is_explained_by_the_gradients_of_its_whole_input(name: str) -> None:
     predictor = predictor_of(CONFIGS[name])
     trainable = {name: weights.requires_grad for name, weights in predictor._model.named_parameters()}
@@ -162,31 +159,8 @@ def test_every_model_is_explained_by_the_gradients_of_its_whole_input(name: str)
     assert trainable == {name: weights.requires_grad for name, weights in predictor._model.named_parameters()}
 
 
-def test_a_bilm_that_reads_words_is_explained_and_attacked(tmp_path: Path) -> None:
-    vocab = Vocabulary.from_files(str(vocabulary_folder(tmp_path / "vocabulary")), oov_token="<UNK>")
-    vocab.add_tokens_to_namespace(["O", "B-PER", "I-PER"], "labels")
-    words = vocab.get_vocab_size("tokens") - 1
-    elmo = {"bilm": {"options": options(char_cnn=None, n_tokens_vocab=words).to_dict(), "seed": 2}, "dropout": 0.0}
-    config = experiment_of(tagger, elmo, x=False, reader={"token_indexers": {"elmo": {"type": "single_id"}}})
-    predictor = predictor_of(config, vocab)
-    check_gradients(predictor)
-    found = Hotflip(predictor).attack_from_json({"tokens": ["the", "cat", "sat"]})
-    assert all(len(tokens) == 3 for tokens in found["final"])
-
-
-def test_a_bilm_of_many_langs_is_explained(tmp_path: Path) -> None:
-    from tests.many_langs_oracle import SIZES, write_folder
-
-    elmo = {"bilm": {"pretrained": str(write_folder(tmp_path, SIZES["characters and words"]))}, "dropout": 0.0}
-    indexers = {"elmo": {"type": "elmo_many_langs"}, "tokens": {"type": "single_id"}}
-    config = experiment_of(classifier, elmo, reader={"token_indexers": indexers})
-    check_gradients(predictor_of(config))
-    check_scores(predictor_of(config, interpretable_layer="token_layer"))
-
-
-@pytest.mark.parametrize("name", ["crf", "classifier"])
-def test_scores_are_the_gradients_times_the_inputs_of_each_token(name: str) -> None:
-    predictor = predictor_of(CONFIGS[name])
+def test_scores_are_the_gradients_times_the_inputs_of_each_token() -> None:
+    predictor = predictor_of(CONFIGS["classifier"])
     simple = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)
     smooth = SmoothGradient(predictor)
     smooth.stdev, smooth.num_samples = 0.0, 1
@@ -199,26 +173,8 @@ def test_scores_are_the_gradients_times_the_inputs_of_each_token(name: str) -> N
             assert answer[f"instance_{number}"]["grad_input_1"] == pytest.approx(expected, abs=1e-4)
 
 
-def test_integrated_gradients_sum_to_the_loss_minus_that_of_no_input() -> None:
-    predictor = predictor_of(CONFIGS["classifier"])
-    model = predictor._model
-    for instance in predictor.json_to_labeled_instances(QUESTION):
-        found = IntegratedGradient(predictor)._integrate_gradients(instance)["grad_input_1"]
-        whole = whole_input(model, instance)
-
-        def loss(share: float, whole: Tensor = whole, instance: Instance = instance) -> Tensor:
-            return loss_by_hand(model, share * whole, instance)
-
-        with torch.no_grad():
-            # AllenNLP uses the left end of ten steps of the integrand, which is a directional derivative.
-            steps = [(loss(a + 1e-2) - loss(a - 1e-2)) / 2e-2 for a in np.linspace(0.0, 1.0, 10, endpoint=False)]
-            assert float(found.sum()) == pytest.approx(float(sum(steps) / 10), abs=2e-2)  # type: ignore[arg-type]
-            assert float(found.sum()) == pytest.approx(float(loss(1.0) - loss(0.0)), rel=0.25, abs=0.05)
-
-
-@pytest.mark.parametrize("name", ["classifier", "no parameter in the mix"])
-def test_the_token_layer_has_the_gradients_of_allennlps_elmo(name: str, tmp_path: Path) -> None:
-    config = copy.deepcopy(CONFIGS[name])
+def test_the_token_layer_has_the_gradients_of_allennlps_elmo(tmp_path: Path) -> None:
+    config = copy.deepcopy(CONFIGS["no parameter in the mix"])
     files = bilm_files(tmp_path / "bilm")
     config["model"]["elmo"] = {**{k: v for k, v in config["model"]["elmo"].items() if k != "bilm"}, **files}
     predictor = predictor_of(config, interpretable_layer="token_layer")
@@ -233,27 +189,11 @@ def test_the_token_layer_has_the_gradients_of_allennlps_elmo(name: str, tmp_path
         contextual = bilm._elmo_lstm(tokens, embedded["mask"])  # (n_layers, 1, T + 2, D)
         layers = torch.cat([torch.cat([tokens, tokens], dim=-1).unsqueeze(0), contextual])[:, :, 1:-1]
         mask = embedded["mask"][:, 1:-1]
-        words = as_tensors([instance], model.vocab)["tokens"]["tokens"]
-        x = [model.text.text_field_embedder({"tokens": words})] if model.text.text_field_embedder else []
-        whole = torch.cat([*x, *(mix(layers, mask) for mix in model.text.elmo.mixes)], dim=-1)
+        whole = torch.cat([mix(layers, mask) for mix in model.text.elmo.mixes], dim=-1)
         (expected,) = torch.autograd.grad(loss_by_hand(model, whole, instance), tokens)
         found = torch.tensor(gradients["grad_input_1"])
         torch.testing.assert_close(found, expected[:, 1:-1], atol=2e-5, rtol=1e-3)
     check_scores(predictor)
-
-
-def test_the_token_layer_of_a_batch_does_not_change_the_answers(tmp_path: Path) -> None:
-    config = copy.deepcopy(CONFIGS["crf"])
-    config["model"]["elmo"]["sentence_cache"] = str(tmp_path / "cache")
-    plain = predictor_of(CONFIGS["crf"])
-    exposed = predictor_of(config, interpretable_layer="token_layer")
-    questions = [QUESTION, {"tokens": ["Tove"]}, {"tokens": ["Mirka", "Mirka", "left"]}]
-    seen: list[Tensor] = []
-    exposed.get_interpretable_layer().register_forward_hook(lambda module, inputs, output: seen.append(output))
-    for one, other in zip(plain.predict_batch_json(questions), exposed.predict_batch_json(questions), strict=True):
-        assert one.keys() == other.keys() and one["tokens"] == other["tokens"]
-        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
-    assert seen[0].shape == (3, T, D // 2) and not seen[0][1, 1:].any() and seen[0][1, 0].any()
 
 
 def test_an_unknown_layer_and_a_model_without_elmo_are_rejected() -> None:
@@ -273,9 +213,8 @@ def biased(config: Config, label: str, bias: float, **keys: Any) -> Any:
     return predictor
 
 
-@pytest.mark.parametrize(("name", "interpretable_layer"), [("crf", "token_layer"), ("softmax", "input")])
-def test_input_reduction_leaves_the_tokens_of_each_span(name: str, interpretable_layer: str) -> None:
-    predictor = biased(CONFIGS[name], "B-PER", 9, interpretable_layer=interpretable_layer)
+def test_input_reduction_leaves_the_tokens_of_each_span() -> None:
+    predictor = biased(CONFIGS["softmax"], "B-PER", 9, interpretable_layer="token_layer")
     spans = predictor.predict_json(QUESTION)["spans"]
     found = InputReduction(predictor).attack_from_json(QUESTION)
     assert found["original"] == QUESTION["tokens"] and len(found["final"]) == len(spans) > 1
@@ -325,14 +264,6 @@ def test_each_predicted_span_is_an_instance() -> None:
     assert labelled(plain.predictions_to_labeled_instances(instance, {"tags": tags})) == [tags]
 
 
-def test_bioul_spans_are_those_of_allennlps_predictor() -> None:
-    predictor = predictor_of(BIOUL)
-    instance, tags = predictor._json_to_instance(QUESTION), ["B-PER", "L-PER", "O", "U-LOC"]
-    theirs = SentenceTaggerPredictor.predictions_to_labeled_instances(predictor, instance, {"tags": tags})  # type: ignore[arg-type]
-    ours = predictor.predictions_to_labeled_instances(instance, {"tags": tags})
-    assert len(ours) == 2 and all(one == other for one, other in zip(ours, theirs, strict=True))
-
-
 @pytest.mark.parametrize("name", ["softmax", "classifier"])
 def test_hotflip_swaps_words_until_the_prediction_changes(name: str) -> None:
     predictor = predictor_of(CONFIGS[name])
@@ -347,7 +278,7 @@ def test_hotflip_swaps_words_until_the_prediction_changes(name: str) -> None:
 
 
 def test_hotflip_without_word_ids_is_an_error_that_says_what_to_add() -> None:
-    config = copy.deepcopy(CONFIGS["classifier, elmo alone"])
+    config = experiment_of(classifier, x=False)
     config["dataset_reader"]["token_indexers"] = ELMO_ONLY
     with pytest.raises(ConfigurationError, match=r"'single_id'.*ELMoTokenCharactersIndexer"):
         Hotflip(predictor_of(config)).attack_from_json(QUESTION)
@@ -399,28 +330,17 @@ def test_the_whole_input_adds_no_weights_and_is_copied_with_its_model() -> None:
         assert embedder is twin.text.text_field_embedder and elmo is twin.text.elmo is not model.text.elmo
 
 
-def stock(embedder: Config, kind: str, width: int) -> Config:
-    """An experiment with a model of AllenNLP that has ELMo in its text field embedder."""
-    indexers = {name: tags_reader()["token_indexers"][name] for name in embedder}
-    model = {"type": kind, "text_field_embedder": {"type": "basic", "token_embedders": embedder}}
-    if kind == "simple_tagger":
-        model |= {"encoder": lstm(width), "label_encoding": "BIO"}
-        return experiment(model, tags_reader(token_indexers=indexers), TOWNS)
-    model |= {"seq2seq_encoder": lstm(width), "seq2vec_encoder": pooling(12)}
-    return experiment(model, csv_reader(token_indexers=indexers), OPINIONS)
+def stock_predictor(elmo: Config, **keys: Any) -> Any:
+    """The predictor of AllenNLP's own tagger on ELMo."""
+    embedder = {"type": "basic", "token_embedders": {"elmo": elmo}}
+    model = {"type": "simple_tagger", "text_field_embedder": embedder, "encoder": lstm(D), "label_encoding": "BIO"}
+    config = experiment(model, tags_reader(token_indexers=ELMO_ONLY), TOWNS)
+    return predictor_of(config, predictor_name="elmo_tagger", **keys)
 
 
-@pytest.mark.parametrize(("kind", "x"), [("simple_tagger", True), ("basic_classifier", False)])
-def test_models_of_allennlp_have_the_gradients_that_they_have_with_its_own_elmo(
-    kind: str, x: bool, tmp_path: Path
-) -> None:
+def test_models_of_allennlp_have_the_gradients_that_they_have_with_its_own_elmo(tmp_path: Path) -> None:
     elmo = {**bilm_files(tmp_path), "dropout": 0.0}
-    words = {"tokens": {"type": "embedding", "embedding_dim": X}} if x else {}
-    name = "elmo_tagger" if kind == "simple_tagger" else "elmo_classifier"
-    ours, theirs = (
-        predictor_of(stock({"elmo": {"type": embedder, **elmo}, **words}, kind, D + X * x), predictor_name=name)
-        for embedder in ("elmo", "elmo_token_embedder")
-    )
+    ours, theirs = (stock_predictor({"type": kind, **elmo}) for kind in ("elmo", "elmo_token_embedder"))
     rest = {name: value for name, value in ours._model.state_dict().items() if "token_embedder_elmo" not in name}
     theirs._model.load_state_dict(rest, strict=False)
     inner: Any = find_text_field_embedder(theirs._model)
@@ -438,11 +358,5 @@ def test_models_of_allennlp_have_the_gradients_that_they_have_with_its_own_elmo(
 
 
 def test_models_of_allennlp_with_a_mix_without_parameters_have_gradients() -> None:
-    config = stock({"elmo": {"type": "elmo", **LAST}}, "basic_classifier", D)
-    for keys in ({}, {"interpretable_layer": "token_layer"}):
-        predictor = predictor_of(config, predictor_name="elmo_classifier", **keys)
-        check_scores(predictor)
-    elmo: Any = find_text_field_embedder(predictor_of(config, predictor_name="elmo_classifier")._model)
-    ids = torch.full((1, 2, 50), 261)
-    ids[..., 0] = 259
-    assert not elmo.token_embedder_elmo(ids).requires_grad  # a frozen ELMo makes no work for whoever does not ask
+    check_scores(stock_predictor({"type": "elmo", **LAST}))
+    check_scores(stock_predictor({"type": "elmo", **LAST}, interpretable_layer="token_layer"))

@@ -132,11 +132,6 @@ def test_validation_data_may_hold_them_and_training_data_may_not(tmp_path: Path,
         train(config, tmp_path / "other")
 
 
-def test_labels_that_extend_vocab_adds_are_errors_too(trained_tagger: Path, new_tags: Path) -> None:
-    extended = evaluate_from_archive(trained_tagger, str(new_tags), extend_vocab=True)
-    assert extended == pytest.approx(evaluate_from_archive(trained_tagger, str(new_tags)), abs=1e-6)
-
-
 def test_a_namespace_of_another_name_has_padding_and_unknown_which_are_no_labels() -> None:
     """AllenNLP adds both to a namespace unless its name ends in `labels` or `tags`."""
     keys = {"label_namespace": "entities"}
