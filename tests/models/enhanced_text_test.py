@@ -46,17 +46,16 @@ def from_config(elmo_at: Any, encoder: Seq2SeqEncoder, elmo: Optional[Lazy[Elmo]
     return EnhancedText.from_config(encoder, elmo, elmo_at, words() if x else None)
 
 
-@pytest.mark.parametrize("x", [True, False])
-def test_elmo_at_both_ends_is_two_mixes_of_one_pass(x: bool) -> None:
+def test_elmo_at_both_ends_is_two_mixes_of_one_pass() -> None:
     elmo = two_mixes()
-    text = EnhancedText(rnn(X * x + D), elmo, text_field_embedder=words() if x else None)
+    text = EnhancedText(rnn(X + D), elmo, text_field_embedder=words())
     passes: list[Any] = []
     elmo.bilm.register_forward_hook(lambda *_: passes.append(None))
     found, mask = text(TENSORS)
     assert len(passes) == 1 and torch.equal(mask, MASK)
     average, last = elmo(TENSORS["elmo"]["elmo_tokens"]).representations
-    vectors = [words()({"tokens": TENSORS["tokens"]})] if x else []
-    hidden = text.encoder(torch.cat([*vectors, average], dim=-1), MASK)  # (B, T, H)
+    x = words()({"tokens": TENSORS["tokens"]})
+    hidden = text.encoder(torch.cat([x, average], dim=-1), MASK)  # (B, T, H)
     torch.testing.assert_close(found, torch.cat([hidden, last], dim=-1))
     assert text.get_output_dim() == H + D == found.size(-1)
 
@@ -94,7 +93,7 @@ def test_dropout_is_on_the_hidden_vectors_and_not_on_elmo() -> None:
     assert 0.3 < kept[MASK].float().mean() < 0.7
 
 
-@pytest.mark.parametrize("elmo_at", [["input", "ouput"], [], "inputs", None, {"input": True}])
+@pytest.mark.parametrize("elmo_at", [["input", "ouput"], [], "inputs"])
 def test_an_unknown_place_is_an_error_that_lists_the_choices(elmo_at: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"'elmo_at'.*\['input', 'output'\]") as caught:
         from_config(elmo_at, rnn(D), lazy_elmo())
@@ -105,8 +104,6 @@ def test_an_unknown_place_is_an_error_that_lists_the_choices(elmo_at: Any) -> No
     ("elmo_at", "x", "facts"),
     [
         (["input", "output"], True, "21 (5 of the text field embedder and 16 of ELMo at the input)"),
-        (["input"], False, "16 (0 of the text field embedder and 16 of ELMo at the input)"),
-        (["output"], True, "5 (5 of the text field embedder and 0 of ELMo at the input)"),
         (["output"], False, "'text_field_embedder'"),
     ],
 )
@@ -116,9 +113,8 @@ def test_an_encoder_of_another_width_is_an_error_that_says_the_right_one(elmo_at
     assert facts in str(caught.value)
 
 
-@pytest.mark.parametrize("x", [True, False])
-def test_a_text_without_elmos_indexer_is_an_error_that_names_its_indexers(x: bool) -> None:
-    text = EnhancedText(rnn(X * x + D), two_mixes(), text_field_embedder=words() if x else None)
+def test_a_text_without_elmos_indexer_is_an_error_that_names_its_indexers() -> None:
+    text = EnhancedText(rnn(D), two_mixes())
     renamed = {"chars": TENSORS["elmo"], "tokens": TENSORS["tokens"]}
     with pytest.raises(ConfigurationError, match=r"'elmo_indexer'.*'elmo'.*\['chars', 'tokens'\]"):
         text(renamed)

@@ -2,7 +2,6 @@
 
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -10,16 +9,13 @@ from allennlp.models import Model
 from torch import Tensor
 
 from elmo_plugin.compat import initializers
-from tests.models.configs import ELMO, stock_tagger
+from tests.models.configs import ELMO, ELMO_ONLY, stock_tagger
 from tests.task_oracles import (
     TOWNS,
     Config,
-    D,
     bilm_files,
     build_model,
     experiment,
-    lstm,
-    tagger,
     tags_reader,
     train,
 )
@@ -40,18 +36,13 @@ def weights(model: Model) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     return {n: p for n, p in named.items() if OF_BILM in n}, {n: p for n, p in named.items() if OF_BILM not in n}
 
 
-def build(model: Config, regexes: list[list[object]], prevent: tuple[str, ...] = ()) -> Model:
-    initializer = {"regexes": regexes, "prevent_regexes": [*prevent]}
-    config = experiment({**model, "initializer": initializer}, tags_reader(), TOWNS)
+def build(model: Config, regexes: list[list[object]]) -> Model:
+    config = experiment({**model, "initializer": {"regexes": regexes}}, tags_reader(), TOWNS)
     return build_model(config)[0]
 
 
-@pytest.mark.parametrize(("kind", "requires_grad"), [("AllenNLP's tagger", False), ("elmo_tagger", True)])
-def test_regexes_of_the_tasks_layers_leave_the_bilm_alone(
-    kind: str, requires_grad: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    elmo = {**bilm_files(tmp_path), "requires_grad": requires_grad}
-    config = stock_tagger(elmo=elmo) if kind.startswith("AllenNLP") else tagger(elmo)
+def test_regexes_of_the_tasks_layers_leave_the_bilm_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = stock_tagger(elmo=bilm_files(tmp_path))
     bilm, task = weights(build(config, []))
     with caplog.at_level(logging.WARNING):
         kept, initialized = weights(build(config, REGEXES))
@@ -62,28 +53,15 @@ def test_regexes_of_the_tasks_layers_leave_the_bilm_alone(
     assert "4 parameters of a biLM" in warning and "weight_hh" in warning
 
 
-def test_pretrained_weights_are_loaded_into_the_bilm_too(tmp_path: Path) -> None:
-    config = stock_tagger(elmo=bilm_files(tmp_path))
-    other = {name: torch.full_like(value, 0.5) for name, value in build(config, []).named_parameters()}
-    torch.save(other, tmp_path / "other.th")
-    start = {"type": "pretrained", "weights_file_path": str(tmp_path / "other.th")}
-    loaded, _ = weights(build(config, [[".*", start]]))
-    assert all((value == 0.5).all() for value in loaded.values())
-
-
-@pytest.mark.parametrize("kind", ["elmo_tagger", "simple_tagger"])
 def test_regexes_that_match_no_trained_parameter_are_warned_of_once(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []  # AllenNLP's training takes pytest's log handlers away
     monkeypatch.setattr(initializers.logger, "warning", lambda text, *values: said.append(text % values))
-    model: Any = tagger(ELMO)
-    if kind == "simple_tagger":
-        embedder = {"token_embedders": {"elmo": {"type": "elmo", **ELMO}}}
-        model = {"type": kind, "encoder": lstm(D), "text_field_embedder": embedder}
     penalty = {"type": "l2", "alpha": 1.0}
-    model["regularizer"] = {"regexes": [[name, penalty] for name in ("scalar_mix_0", "mixes.0", "bilm", "encoder")]}
-    reader = tags_reader(token_indexers={"elmo": {"type": "elmo_characters"}})
+    regexes = [[name, penalty] for name in ("scalar_mix_0", "mixes.0", "bilm", "encoder")]
+    model = {**stock_tagger(elmo=ELMO), "regularizer": {"regexes": regexes}}
+    reader = tags_reader(token_indexers=ELMO_ONLY)
     train(experiment(model, reader, TOWNS, num_epochs=1, no_grad=["_elmo_lstm", "gamma", "bilm"]), tmp_path / "run")
     assert said == [
         "'regularizer': the regex 'mixes.0' matches no parameter that is trained",

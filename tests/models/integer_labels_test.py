@@ -1,7 +1,6 @@
 """Labels that are integers, and the parts of our answers that AllenNLP's tools for classifiers read."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from allennlp.commands.evaluate import evaluate_from_archive
@@ -54,14 +53,13 @@ def test_an_integer_beyond_num_labels_is_an_error_in_training_that_names_it(tmp_
         train(experiment(classifier(ELMO, num_labels=2), keys, data), tmp_path / "run")
 
 
-@pytest.mark.parametrize("num_labels", [None])
-def test_integers_without_a_number_of_labels_are_an_error_that_names_the_key(num_labels: Any, tmp_path: Path) -> None:
+def test_integers_without_a_number_of_labels_are_an_error_that_names_the_key(tmp_path: Path) -> None:
     keys, data = integers(tmp_path, "csv")
     with pytest.raises(ConfigurationError, match="set 'num_labels'"):
-        build_model(experiment(classifier(ELMO, num_labels=num_labels), keys, data))
+        build_model(experiment(classifier(ELMO), keys, data))
 
 
-@pytest.mark.parametrize("label", ["good", "-1", "1.0", "9" * 5000])
+@pytest.mark.parametrize("label", ["good", "-1"])
 def test_a_label_that_is_not_an_integer_is_an_error_with_its_line(label: str, tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text(f"0,fine\n{label},dull\n", encoding="utf-8")

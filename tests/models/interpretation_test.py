@@ -3,9 +3,8 @@
 import copy
 import json
 import pickle
-from itertools import product
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +13,7 @@ from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader, Instance, Vocabulary
 from allennlp.interpret.attackers import Hotflip, InputReduction
-from allennlp.interpret.saliency_interpreters import (
-    IntegratedGradient,
-    SimpleGradient,
-    SmoothGradient,
-)
+from allennlp.interpret.saliency_interpreters import IntegratedGradient, SimpleGradient, SmoothGradient
 from allennlp.models import Model
 from allennlp.modules import TokenEmbedder
 from allennlp.nn.util import find_text_field_embedder
@@ -26,7 +21,7 @@ from allennlp.predictors import Predictor
 from torch import Tensor, nn
 
 from elmo_plugin.models import ElmoTagger
-from tests.models.configs import ELMO, ELMO_ONLY, pooling
+from tests.models.configs import ELMO, ELMO_ONLY, pooling, stock_tagger
 from tests.oracles import reference_elmo
 from tests.task_oracles import (
     OPINIONS,
@@ -51,91 +46,59 @@ X = 5
 SALIENCY = [SimpleGradient, IntegratedGradient, SmoothGradient]
 
 
-def predictor_of(
-    config: Config, vocab: Optional[Vocabulary] = None, predictor_name: Optional[str] = None, **keys: Any
-) -> Any:
+def predictor_of(config: Config, **keys: Any) -> Any:
     """A predictor for the untrained model of an experiment, whose weights are far from zero."""
     reader = DatasetReader.from_params(Params(copy.deepcopy(config["dataset_reader"])))
-    vocab = vocab or Vocabulary.from_instances(reader.read(config["train_data_path"]))
+    vocab = Vocabulary.from_instances(reader.read(config["train_data_path"]))
     torch.manual_seed(3)
     model = Model.from_params(Params(copy.deepcopy(config["model"])), vocab=vocab)
     for name, weights in model.named_parameters():
         if name.startswith(("tag_projection", "classification")):
             nn.init.normal_(weights)
-    return Predictor.by_name(predictor_name or model.default_predictor or "")(model, reader, **keys)  # type: ignore[call-arg]
+    name = "elmo_classifier" if "classifier" in config["model"]["type"] else "elmo_tagger"
+    return Predictor.by_name(name)(model, reader, **keys)  # type: ignore[call-arg]
 
 
-def experiment_of(
-    make: Any, elmo: Any = ELMO, x: bool = True, elmo_at: Any = ("input", "output"), reader: Any = None, **keys: Any
-) -> Config:
+def experiment_of(make: Any, elmo: Any = ELMO, x: bool = True, elmo_at: Any = ("input", "output"), **keys: Any) -> Any:
     """The config of an `elmo_tagger` or an `elmo_classifier` with word vectors x and ELMo."""
     encoder = lstm(X * x + D * (elmo is not None and "input" in elmo_at))
     keys |= {"elmo_at": [*elmo_at], "encoder": encoder, "text_field_embedder": word_embedder(X) if x else None}
     if make is tagger:
-        return experiment(tagger(elmo, **keys), tags_reader(**(reader or {})), TOWNS)
+        return experiment(tagger(elmo, **keys), tags_reader(), TOWNS)
     keys |= {"seq2vec_encoder": pooling(12 + D * ("output" in elmo_at))}
-    return experiment(classifier(elmo, **keys), csv_reader(**(reader or {})), OPINIONS)
+    return experiment(classifier(elmo, **keys), csv_reader(), OPINIONS)
 
 
 LAST = {**ELMO, "mix": "last"}
-CONFIGS = {
-    "crf": experiment_of(tagger),
-    "softmax": experiment_of(tagger, crf=False),
-    "no parameter in the mix": experiment_of(tagger, LAST, x=False, elmo_at=["input"]),
-    "classifier": experiment_of(classifier),
-    "classifier, output": experiment_of(classifier, {**ELMO, "requires_grad": True}, elmo_at=["output"]),
-}
+CRF = experiment_of(tagger)
+SOFTMAX = experiment_of(tagger, crf=False)
+CLASSIFIER = experiment_of(classifier)
+OUTPUT = experiment_of(classifier, {**ELMO, "requires_grad": True}, elmo_at=["output"])
 
 
 def loss_by_hand(model: Any, whole: Tensor, instance: Instance) -> Tensor:
-    """The loss of a labelled instance, in plain torch, from its whole input (1, T, x and ELMo)."""
+    """The loss of a labelled instance without a CRF, in plain torch, from its whole input (1, T, x and ELMo)."""
     width = model.text.encoder.get_input_dim()
     mask = torch.ones(whole.shape[:2], dtype=torch.bool)
     hidden = torch.cat([model.text.encoder(whole[..., :width], mask), whole[..., width:]], dim=-1)
     if not isinstance(model, ElmoTagger):
         return -model.classification(hidden.mean(dim=1)).log_softmax(dim=-1)[0, instance["label"].label]
     logits = hidden[0] @ model.tag_projection._module.weight.T + model.tag_projection._module.bias  # (T, labels)
-    named = [
-        None if tag == "O" and instance["ignore_loss_on_o_tags"].flag_value else tag for tag in instance["tags"].labels
-    ]
     index = model.vocab.get_token_to_index_vocabulary("labels")
-    if model.crf is None:
-        lost = [-logits[t].log_softmax(dim=-1)[index[tag]] for t, tag in enumerate(named) if tag is not None]
-        return torch.stack(lost).sum() / len(lost)
-    every = torch.tensor([*product(range(len(index)), repeat=len(named))])  # (sequences, T)
-    crf = model.crf
-    scores = logits.gather(1, every.T).sum(dim=0) + crf.transitions[every[:, :-1], every[:, 1:]].sum(dim=1)
-    scores = scores + crf.start_transitions[every[:, 0]] + crf.end_transitions[every[:, -1]]
-    fits = torch.stack(
-        [every[:, t] == index[tag] for t, tag in enumerate(named) if tag is not None] or [every[:, 0] >= 0]
-    ).all(dim=0)
-    return scores.logsumexp(dim=0) - scores[fits].logsumexp(dim=0)
-
-
-def whole_input(model: Any, instance: Instance) -> Tensor:
-    """`[x; ELMo]` of one instance, put together here."""
-    tokens = as_tensors([instance], model.vocab)["tokens"]
-    text = model.text
-    x = [text.text_field_embedder({"tokens": tokens["tokens"]})] if text.text_field_embedder else []
-    return torch.cat([*x, *text.elmo(*tokens["elmo"].values()).representations], dim=-1).detach()
+    tags = instance["tags"].labels
+    counted = [t for t in range(T) if tags[t] != "O" or not instance["ignore_loss_on_o_tags"].flag_value]
+    return torch.stack([-logits[t].log_softmax(dim=-1)[index[tags[t]]] for t in counted]).mean()
 
 
 def by_hand(model: Any, instance: Instance) -> tuple[Tensor, Tensor, Tensor]:
-    """The whole input of a labelled instance, the gradient of the loss there, and the loss."""
-    whole = whole_input(model, instance).requires_grad_()
+    """The whole input `[x; ELMo]` of a labelled instance, the gradient of the loss there, and the loss."""
+    tokens = as_tensors([instance], model.vocab)["tokens"]
+    x = model.text.text_field_embedder({"tokens": tokens["tokens"]})
+    whole = torch.cat([x, *model.text.elmo(*tokens["elmo"].values()).representations], dim=-1)
+    whole = whole.detach().requires_grad_()
     loss = loss_by_hand(model, whole, instance)
     (gradient,) = torch.autograd.grad(loss, whole)
     return whole, gradient, loss
-
-
-def check_gradients(predictor: Any) -> None:
-    """The gradients of each labelled instance equal those computed by hand."""
-    for instance in predictor.json_to_labeled_instances(QUESTION):
-        gradients, outputs = predictor.get_gradients([instance])
-        _, expected, loss = by_hand(predictor._model, instance)
-        torch.testing.assert_close(outputs["loss"], loss, atol=1e-4, rtol=1e-4)
-        assert [*gradients] == ["grad_input_1"] and expected.abs().sum() > 1e-3
-        torch.testing.assert_close(torch.tensor(gradients["grad_input_1"]), expected, atol=1e-5, rtol=1e-3)
 
 
 def check_scores(predictor: Any) -> None:
@@ -150,34 +113,36 @@ def check_scores(predictor: Any) -> None:
             json.dumps(scores)
 
 
-@pytest.mark.parametrize("name", ["crf", "softmax", "classifier, output"])
-def test_every_model_is_explained_by_the_gradients_of_its_whole_input(name: str) -> None:
-    predictor = predictor_of(CONFIGS[name])
+@pytest.mark.parametrize("config", [SOFTMAX, OUTPUT])
+def test_a_model_is_explained_by_the_gradients_of_its_whole_input(config: Config) -> None:
+    predictor = predictor_of(config)
     trainable = {name: weights.requires_grad for name, weights in predictor._model.named_parameters()}
-    check_gradients(predictor)
-    check_scores(predictor)
+    for instance in predictor.json_to_labeled_instances(QUESTION):
+        gradients, outputs = predictor.get_gradients([instance])
+        _, expected, loss = by_hand(predictor._model, instance)
+        torch.testing.assert_close(outputs["loss"], loss, atol=1e-4, rtol=1e-4)
+        assert [*gradients] == ["grad_input_1"] and expected.abs().sum() > 1e-3
+        torch.testing.assert_close(torch.tensor(gradients["grad_input_1"]), expected, atol=1e-5, rtol=1e-3)
     assert trainable == {name: weights.requires_grad for name, weights in predictor._model.named_parameters()}
 
 
 def test_scores_are_the_gradients_times_the_inputs_of_each_token() -> None:
-    predictor = predictor_of(CONFIGS["classifier"])
-    simple = SimpleGradient(predictor).saliency_interpret_from_json(QUESTION)
+    predictor = predictor_of(CLASSIFIER)
+    (instance,) = predictor.json_to_labeled_instances(QUESTION)
+    whole, gradient, _ = by_hand(predictor._model, instance)
     smooth = SmoothGradient(predictor)
     smooth.stdev, smooth.num_samples = 0.0, 1
-    smoothed = smooth.saliency_interpret_from_json(QUESTION)
-    for number, instance in enumerate(predictor.json_to_labeled_instances(QUESTION), 1):
-        whole, gradient, _ = by_hand(predictor._model, instance)
-        for answer, products in ((simple, (gradient * whole)[0]), (smoothed, gradient[0])):
-            scores = products.sum(dim=-1).abs()  # (T,)
-            expected = (scores / scores.sum()).tolist()
-            assert answer[f"instance_{number}"]["grad_input_1"] == pytest.approx(expected, abs=1e-4)
+    for interpreter, products in ((SimpleGradient(predictor), (gradient * whole)[0]), (smooth, gradient[0])):
+        scores = products.sum(dim=-1).abs()  # (T,)
+        answer = interpreter.saliency_interpret_from_json(QUESTION)["instance_1"]["grad_input_1"]
+        assert answer == pytest.approx((scores / scores.sum()).tolist(), abs=1e-4)
 
 
 def test_the_token_layer_has_the_gradients_of_allennlps_elmo(tmp_path: Path) -> None:
-    config = copy.deepcopy(CONFIGS["no parameter in the mix"])
-    files = bilm_files(tmp_path / "bilm")
-    config["model"]["elmo"] = {**{k: v for k, v in config["model"]["elmo"].items() if k != "bilm"}, **files}
-    predictor = predictor_of(config, interpretable_layer="token_layer")
+    elmo = {**bilm_files(tmp_path / "bilm"), "dropout": 0.0, "mix": "last"}
+    predictor = predictor_of(
+        experiment_of(tagger, elmo, x=False, elmo_at=["input"], crf=False), interpretable_layer="token_layer"
+    )
     model = predictor._model
     bilm = reference_elmo(tmp_path, small_bilm())._elmo_lstm
     for instance in predictor.json_to_labeled_instances(QUESTION):
@@ -186,10 +151,7 @@ def test_the_token_layer_has_the_gradients_of_allennlps_elmo(tmp_path: Path) -> 
         embedded = bilm._token_embedder(ids)
         tokens = embedded["token_embedding"].detach().requires_grad_()  # (1, T + 2, P)
         bilm._elmo_lstm.reset_states()
-        contextual = bilm._elmo_lstm(tokens, embedded["mask"])  # (n_layers, 1, T + 2, D)
-        layers = torch.cat([torch.cat([tokens, tokens], dim=-1).unsqueeze(0), contextual])[:, :, 1:-1]
-        mask = embedded["mask"][:, 1:-1]
-        whole = torch.cat([mix(layers, mask) for mix in model.text.elmo.mixes], dim=-1)
+        whole = bilm._elmo_lstm(tokens, embedded["mask"])[-1, :, 1:-1]  # (1, T, D)
         (expected,) = torch.autograd.grad(loss_by_hand(model, whole, instance), tokens)
         found = torch.tensor(gradients["grad_input_1"])
         torch.testing.assert_close(found, expected[:, 1:-1], atol=2e-5, rtol=1e-3)
@@ -198,23 +160,23 @@ def test_the_token_layer_has_the_gradients_of_allennlps_elmo(tmp_path: Path) -> 
 
 def test_an_unknown_layer_and_a_model_without_elmo_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"'interpretable_layer'.*'input' or 'token_layer'.*'top'"):
-        predictor_of(CONFIGS["crf"], interpretable_layer="top")
+        predictor_of(CRF, interpretable_layer="top")
     baseline = experiment_of(tagger, None)
     with pytest.raises(ConfigurationError, match=r"'interpretable_layer'.*ELMo"):
         predictor_of(baseline, interpretable_layer="token_layer")
     check_scores(predictor_of(baseline))
 
 
-def biased(config: Config, label: str, bias: float, **keys: Any) -> Any:
-    """A tagger that prefers one label."""
-    predictor = predictor_of(config, **keys)
+def biased(label: str, bias: float, **keys: Any) -> Any:
+    """A tagger with a CRF that prefers one label."""
+    predictor = predictor_of(CRF, **keys)
     with torch.no_grad():
         predictor._model.tag_projection._module.bias[predictor._model.vocab.get_token_index(label, "labels")] += bias
     return predictor
 
 
 def test_input_reduction_leaves_the_tokens_of_each_span() -> None:
-    predictor = biased(CONFIGS["softmax"], "B-PER", 9, interpretable_layer="token_layer")
+    predictor = biased("B-PER", 9, interpretable_layer="token_layer")
     spans = predictor.predict_json(QUESTION)["spans"]
     found = InputReduction(predictor).attack_from_json(QUESTION)
     assert found["original"] == QUESTION["tokens"] and len(found["final"]) == len(spans) > 1
@@ -224,7 +186,7 @@ def test_input_reduction_leaves_the_tokens_of_each_span() -> None:
 
 
 def test_input_reduction_leaves_what_the_label_needs() -> None:
-    predictor = predictor_of(CONFIGS["classifier"])
+    predictor = predictor_of(CLASSIFIER)
     found = InputReduction(predictor).attack_from_json(QUESTION)
     (left,) = found["final"]
     assert found["original"] == QUESTION["tokens"] and 0 < len(left) < T
@@ -232,14 +194,13 @@ def test_input_reduction_leaves_what_the_label_needs() -> None:
 
 
 def test_a_text_without_tokens_or_spans_has_nothing_to_reduce() -> None:
-    predictor = biased(CONFIGS["crf"], "O", 99)
+    predictor = biased("O", 99)
     with pytest.raises(ConfigurationError, match="no span"):
         InputReduction(predictor).attack_from_json(QUESTION)
-    asks = [interpreter(predictor).saliency_interpret_from_json for interpreter in SALIENCY]
-    for ask in [*asks, InputReduction(predictor).attack_from_json]:
+    for ask in (SimpleGradient(predictor).saliency_interpret_from_json, InputReduction(predictor).attack_from_json):
         with pytest.raises(ConfigurationError, match="text with tokens"):
             ask({"sentence": " "})
-    scores = SimpleGradient(predictor_of(CONFIGS["classifier"])).saliency_interpret_from_json({"sentence": ""})
+    scores = SimpleGradient(predictor_of(CLASSIFIER)).saliency_interpret_from_json({"sentence": ""})
     assert scores == {"instance_1": {"grad_input_1": [1.0]}}
 
 
@@ -249,7 +210,7 @@ def labelled(instances: list[Instance]) -> list[Any]:
 
 
 def test_each_predicted_span_is_an_instance() -> None:
-    predictor = predictor_of(CONFIGS["crf"])
+    predictor = predictor_of(CRF)
     instance = predictor._json_to_instance(QUESTION)
     tags = ["B-PER", "I-PER", "O", "B-LOC"]
     found = predictor.predictions_to_labeled_instances(instance, {"tags": tags})
@@ -260,13 +221,11 @@ def test_each_predicted_span_is_an_instance() -> None:
     assert labelled(predictor.predictions_to_labeled_instances(found[1], {"tags": tags})) == [second, first]
     (none,) = predictor.predictions_to_labeled_instances(instance, {"tags": ["O"] * T})
     assert labelled([none]) == [["O"] * T] and not none["ignore_loss_on_o_tags"].flag_value
-    plain = predictor_of(experiment_of(tagger, label_encoding=None))
-    assert labelled(plain.predictions_to_labeled_instances(instance, {"tags": tags})) == [tags]
 
 
-@pytest.mark.parametrize("name", ["softmax", "classifier"])
-def test_hotflip_swaps_words_until_the_prediction_changes(name: str) -> None:
-    predictor = predictor_of(CONFIGS[name])
+@pytest.mark.parametrize("config", [SOFTMAX, CLASSIFIER])
+def test_hotflip_swaps_words_until_the_prediction_changes(config: Config) -> None:
+    predictor = predictor_of(config)
     labeled = predictor.json_to_labeled_instances(QUESTION)
     found = Hotflip(predictor).attack_from_json(QUESTION)
     assert found["original"] == QUESTION["tokens"] and len(found["final"]) == len(labeled)
@@ -283,11 +242,11 @@ def test_hotflip_without_word_ids_is_an_error_that_says_what_to_add() -> None:
     with pytest.raises(ConfigurationError, match=r"'single_id'.*ELMoTokenCharactersIndexer"):
         Hotflip(predictor_of(config)).attack_from_json(QUESTION)
     with pytest.raises(ConfigurationError, match=r"'interpretable_layer'.*'input'"):
-        Hotflip(predictor_of(CONFIGS["classifier"], interpretable_layer="token_layer")).attack_from_json(QUESTION)
+        Hotflip(predictor_of(CLASSIFIER, interpretable_layer="token_layer")).attack_from_json(QUESTION)
 
 
 def test_where_nothing_changes_the_loss_scores_are_0_and_not_nan() -> None:
-    predictor = predictor_of(CONFIGS["classifier"], interpretable_layer="token_layer")
+    predictor = predictor_of(CLASSIFIER, interpretable_layer="token_layer")
     nn.init.zeros_(predictor._model.classification.weight)
     for interpreter in SALIENCY:
         for scores in interpreter(predictor).saliency_interpret_from_json(QUESTION).values():
@@ -323,7 +282,7 @@ def test_vectors_of_tokens_are_not_taken_for_word_pieces() -> None:
 
 
 def test_the_whole_input_adds_no_weights_and_is_copied_with_its_model() -> None:
-    model = predictor_of(CONFIGS["crf"])._model
+    model = predictor_of(CRF)._model
     assert not [name for name in model.state_dict() if "whole_input" in name]
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         embedder, elmo = twin.text.whole_input._embedders
@@ -332,15 +291,13 @@ def test_the_whole_input_adds_no_weights_and_is_copied_with_its_model() -> None:
 
 def stock_predictor(elmo: Config, **keys: Any) -> Any:
     """The predictor of AllenNLP's own tagger on ELMo."""
-    embedder = {"type": "basic", "token_embedders": {"elmo": elmo}}
-    model = {"type": "simple_tagger", "text_field_embedder": embedder, "encoder": lstm(D), "label_encoding": "BIO"}
-    config = experiment(model, tags_reader(token_indexers=ELMO_ONLY), TOWNS)
-    return predictor_of(config, predictor_name="elmo_tagger", **keys)
+    model = {**stock_tagger(elmo=elmo), "label_encoding": "BIO"}
+    return predictor_of(experiment(model, tags_reader(token_indexers=ELMO_ONLY), TOWNS), **keys)
 
 
 def test_models_of_allennlp_have_the_gradients_that_they_have_with_its_own_elmo(tmp_path: Path) -> None:
-    elmo = {**bilm_files(tmp_path), "dropout": 0.0}
-    ours, theirs = (stock_predictor({"type": kind, **elmo}) for kind in ("elmo", "elmo_token_embedder"))
+    files = bilm_files(tmp_path)
+    ours, theirs = (stock_predictor({"type": kind, **files}) for kind in ("elmo", "elmo_token_embedder"))
     rest = {name: value for name, value in ours._model.state_dict().items() if "token_embedder_elmo" not in name}
     theirs._model.load_state_dict(rest, strict=False)
     inner: Any = find_text_field_embedder(theirs._model)
@@ -357,6 +314,6 @@ def test_models_of_allennlp_have_the_gradients_that_they_have_with_its_own_elmo(
     InputReduction(ours).attack_from_json(QUESTION)
 
 
-def test_models_of_allennlp_with_a_mix_without_parameters_have_gradients() -> None:
-    check_scores(stock_predictor({"type": "elmo", **LAST}))
-    check_scores(stock_predictor({"type": "elmo", **LAST}, interpretable_layer="token_layer"))
+@pytest.mark.parametrize("layer", ["input", "token_layer"])
+def test_models_of_allennlp_with_a_mix_without_parameters_have_gradients(layer: str) -> None:
+    check_scores(stock_predictor(LAST, interpretable_layer=layer))

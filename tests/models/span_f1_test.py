@@ -47,9 +47,8 @@ def theirs(encoding: str, predicted: list[list[str]], gold: list[list[str]]) -> 
 
 
 @pytest.mark.parametrize("encoding", LABELS)
-@pytest.mark.parametrize("seed", range(2))
-def test_it_counts_as_allennlp_does(encoding: str, seed: int) -> None:
-    predicted, gold = sentences(encoding, seed), sentences(encoding, seed + 100)
+def test_it_counts_as_allennlp_does(encoding: str) -> None:
+    predicted, gold = sentences(encoding, 0), sentences(encoding, 100)
     metric = SpanF1(LABELS[encoding], encoding)
     for start in range(0, 20, 7):
         metric(predicted[start : start + 7], gold[start : start + 7])

@@ -59,15 +59,6 @@ def test_a_crf_never_breaks_its_encoding(encoding: str, seed: int, scale: float,
     assert all(valid(encoding, [labels[tag] for tag in tags]) for tags in predicted)
 
 
-def test_a_softmax_may_break_its_encoding_because_it_predicts_the_best_labels() -> None:
-    model = own_tagger("BIO", False, LABELS["BIO"])
-    torch.manual_seed(0)
-    logits = torch.randn(20, 6, 5)
-    predicted = model._decode(logits, torch.ones(20, 6, dtype=torch.bool))
-    assert predicted == logits.argmax(dim=-1).tolist()
-    assert not all(valid("BIO", [LABELS["BIO"][tag] for tag in tags]) for tags in predicted)
-
-
 def measure(model: ElmoTagger, gold: list[list[str]], predicted: list[list[str]]) -> dict[str, float]:
     """The metrics of given predictions."""
     index = model.vocab.get_token_to_index_vocabulary("labels")
@@ -96,16 +87,6 @@ def test_verbose_metrics_has_scores_of_each_label() -> None:
     model.verbose_metrics = True
     found = measure(model, [["B-X", "O", "B-Y"]], [["B-X", "B-Y", "O"]])
     assert [round(found[f"f1-measure-{label}"], 6) for label in ("X", "Y", "overall")] == [1.0, 0.0, 0.5]
-
-
-def test_verbose_metrics_has_scores_of_tokens_without_an_encoding() -> None:
-    settings = tagger(deepcopy(ELMO), label_encoding=None, crf=False, verbose_metrics=True)
-    vocab = Vocabulary({"labels": {"O": 2, "EVENT": 1}})
-    model = Model.from_params(Params(settings), vocab=vocab)
-    found = measure(model, [["EVENT", "EVENT", "O"]], [["EVENT", "O", "EVENT"]])
-    scores = [found[f"{score}-EVENT"] for score in ("precision", "recall", "f1-measure")]
-    assert scores == pytest.approx([0.5, 0.5, 0.5])
-    assert "f1-measure-O" not in found
 
 
 def test_a_softmax_over_bioul_is_measured_though_its_sequences_are_broken() -> None:

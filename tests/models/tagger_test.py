@@ -8,7 +8,6 @@ from allennlp.data import Instance
 from allennlp.models.archival import load_archive
 from torch.nn.functional import cross_entropy
 
-from elmo_plugin.elmo import AverageMix, LastMix
 from elmo_plugin.models import ElmoTagger
 from elmo_plugin.models.spans import check_label_encoding
 from tests.models.configs import ELMO, learn_by_heart
@@ -37,23 +36,6 @@ def towns_model(**keys: Any) -> tuple[ElmoTagger, list[Instance]]:
     return model, data
 
 
-@pytest.mark.parametrize("crf", [True, False])
-def test_it_scores_both_ends_of_the_rnn_from_two_mixes_of_one_pass(crf: bool) -> None:
-    model, data = towns_model(crf=crf)
-    elmo = model.text.elmo
-    assert elmo is not None
-    elmo.scalar_mix_0, elmo.scalar_mix_1 = AverageMix(3, D), LastMix(3, D)
-    passes: list[Any] = []
-    elmo.bilm.register_forward_hook(lambda *_: passes.append(None))
-    batch = as_tensors(data[:3], model.vocab)
-    output = model(batch["tokens"])
-    assert len(passes) == 1
-    average, last = elmo(batch["tokens"]["elmo"]["elmo_tokens"]).representations
-    hidden = model.text.encoder(average, output["mask"])
-    joint = torch.cat([hidden, last], dim=-1)  # (B, T, 12 + D)
-    torch.testing.assert_close(output["logits"], model.tag_projection._module(joint))
-
-
 @pytest.mark.parametrize(("elmo_at", "crf"), [(["input"], True), (["output"], False)])
 def test_it_trains_with_elmo_at_any_of_the_places(elmo_at: Any, crf: bool, tmp_path: Path) -> None:
     encoder = lstm(X + D * ("input" in elmo_at))
@@ -69,13 +51,7 @@ def test_it_trains_with_elmo_at_any_of_the_places(elmo_at: Any, crf: bool, tmp_p
         assert torch.equal(parameter, model.text.elmo.bilm.get_parameter(name))
 
 
-def test_the_baseline_without_elmo_reads_the_same_text(tmp_path: Path) -> None:
-    config = tagger(None, encoder=lstm(X), text_field_embedder=word_embedder(X))
-    model = train(experiment(config, tags_reader(), TOWNS, num_epochs=1), tmp_path)
-    assert isinstance(model, ElmoTagger) and model.text.elmo is None
-    assert not [name for name, _ in model.named_parameters() if "bilm" in name]
-
-
+@pytest.mark.slow
 def test_it_overfits_a_few_sentences(tmp_path: Path) -> None:
     elmo = {**bilm_files(tmp_path), "dropout": 0.0}
     model, data = build_model(experiment(tagger(elmo, encoder=lstm(D, 20)), tags_reader(), TOWNS))
