@@ -12,7 +12,15 @@ from elmo_plugin.checkpoints.allennlp import (
     archived_checkpoint,
 )
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
-from elmo_plugin.checkpoints.build import build_bilm
+from elmo_plugin.checkpoints.build import (
+    PUBLISHED_OPTIONS,
+    PUBLISHED_WEIGHTS,
+    bilm_keys,
+    bilm_sizes,
+    build_bilm,
+    find_checkpoint,
+    resolve_bilm,
+)
 from elmo_plugin.checkpoints.checkpoint_format import (
     Checkpoint,
     CheckpointFormat,
@@ -20,18 +28,10 @@ from elmo_plugin.checkpoints.checkpoint_format import (
     load_checkpoint,
     load_sizes,
 )
-from elmo_plugin.checkpoints.conversion import FORMATS, Conversion, convert, save_bilm, write_checkpoint
+from elmo_plugin.checkpoints.conversion import FORMATS, Conversion, convert, save_bilm
 from elmo_plugin.checkpoints.files import Location, bundled_folder, bundled_names, local_file, unfinished_run
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import Native
-from elmo_plugin.checkpoints.resolve import (
-    PUBLISHED_OPTIONS,
-    PUBLISHED_WEIGHTS,
-    bilm_keys,
-    bilm_sizes,
-    find_checkpoint,
-    resolve_bilm,
-)
 from elmo_plugin.checkpoints.untrusted import read_weights, unpacked
 from elmo_plugin.checkpoints.vocabulary import WordLookup, in_order_of, read_words
 
@@ -71,5 +71,4 @@ __all__ = [
     "save_bilm",
     "unfinished_run",
     "unpacked",
-    "write_checkpoint",
 ]

@@ -100,7 +100,8 @@ def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str
 def allennlp_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMix]]:
     """Read the first of AllenNLP's own ELMos, its biLM and its mix, from an unpacked archive or the folder of a run.
 
-    Errors call the folder `name`. Returns `None` if the model has one of our ELMos, or none at all.
+    Errors call the folder `name`. Returns `None` if the model has one of our ELMos, or none at all. Raises
+    `ConfigurationError` if there is no mix beside the biLM.
     """
     path = _model_weights(folder)
     if path is None:
@@ -109,8 +110,15 @@ def allennlp_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMi
     if any(key.endswith(f"bilm.{EXTRA_STATE}") for key in weights):
         return None
     for bilm, checkpoint in _their_checkpoints(weights, path):
+        prefix = f"{bilm.removesuffix(BILM)}{MIX}."
+        names = [key for key in weights if key.startswith(f"{prefix}scalar_parameters.")]
+        if not names or f"{prefix}gamma" not in weights:
+            raise ConfigurationError(f"'{name}': expected a mix of layers at '{prefix}' beside its ELMo, got none")
+        by_layer = sorted(names, key=lambda key: int(key.rpartition(".")[2]))
+        # The weights do not show whether the mix normalizes the layers.
         do_layer_norm = any(value is True for value in _values(_config(folder), "do_layer_norm"))
-        return checkpoint, mix_beside(weights, bilm, do_layer_norm, name)
+        mix = SavedMix([float(weights[key]) for key in by_layer], float(weights[f"{prefix}gamma"]), do_layer_norm)
+        return checkpoint, mix
     return None
 
 
@@ -126,19 +134,6 @@ def allennlp_checkpoint(weights: Mapping[str, Any], prefix: str, options: BiLMOp
     its_own = {key: value for key, value in weights.items() if key.startswith(prefix) and not key.endswith(WORD_CACHE)}
     rows = allennlp_map(options.char_cnn, options.lstm, prefix)
     return Checkpoint(options, read_tensors(rows, its_own, f"'{name}'", lambda _, value: value))
-
-
-def mix_beside(weights: Mapping[str, Any], bilm: str, do_layer_norm: bool, name: str) -> SavedMix:
-    """Read the first mix beside the biLM called `bilm`. The weights do not show whether it normalizes the layers.
-
-    Raises `ConfigurationError` if there is no mix.
-    """
-    prefix = f"{bilm.removesuffix(BILM)}{MIX}."
-    names = [key for key in weights if key.startswith(f"{prefix}scalar_parameters.")]
-    if not names or f"{prefix}gamma" not in weights:
-        raise ConfigurationError(f"'{name}': expected a mix of layers at '{prefix}' beside its ELMo, got none")
-    by_layer = sorted(names, key=lambda key: int(key.rpartition(".")[2]))
-    return SavedMix([float(weights[key]) for key in by_layer], float(weights[f"{prefix}gamma"]), do_layer_norm)
 
 
 def _our_checkpoints(weights: Mapping[str, Any], path: Path) -> Iterator[tuple[str, Checkpoint]]:

@@ -83,10 +83,9 @@ class BilmTf(CheckpointFormat):
         """
         options_path, path = local_file(options_file, "options_file"), local_file(weight_file, "weight_file")
         if file_kind(options_path) is FileKind.HDF5:
-            are_swapped = file_kind(path) is FileKind.JSON
             raise ConfigurationError(
-                f"'options_file' {options_path}: expected a JSON text with the sizes, got an hdf5 file; "
-                + ("the two are swapped" if are_swapped else "it belongs under 'weight_file'")
+                f"'options_file' {options_path}: expected a JSON text with the sizes, got an hdf5 file; it belongs "
+                "under 'weight_file'"
             )
         options = read_options(options_path)
         try:

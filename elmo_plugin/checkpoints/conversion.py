@@ -26,7 +26,7 @@ SENTENCES_PER_BATCH = 64
 SOFTMAX, VOCABULARY, WARM_STATE = "softmax", "vocabulary", "warm state"
 FORMATS = {"native": (), "bilm-tf": (SOFTMAX,), "many-langs": (SOFTMAX, VOCABULARY, WARM_STATE), "hub": ()}
 """The formats that `convert` writes, each with the parts of a checkpoint that it has no place for."""
-FILE_SUFFIXES = (*HDF5_SUFFIXES, ".zip")
+FILE_SUFFIXES = (*HDF5_SUFFIXES, ".zip", ".gz")
 """Suffixes for which a folder would be read as a file."""
 
 
@@ -147,10 +147,6 @@ def _format(target: Path, to: Optional[str], dtype: str, license: Optional[str])
     """Return the format to write. Raises `ConfigurationError` if it cannot be written, or not to this target."""
     form = to or ("native" if target.suffix == SUFFIX else "bilm-tf")
     number_type(dtype, "dtype")
-    if form == "allennlp" or target.name.endswith(".tar.gz"):
-        raise ConfigurationError(
-            f"expected one of the formats {', '.join(FORMATS)}, got an archive, which `elmo-plugin train` writes"
-        )
     if form not in FORMATS:
         raise ConfigurationError(f"expected one of the formats {', '.join(FORMATS)}, got '{form}'")
     if form not in ("native", "hub") and dtype != "float32":

@@ -16,11 +16,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import (
-    BiLMOptions,
-    LstmOptions,
-    ManyLangsOptions,
-)
+from elmo_plugin.bilm import BiLMOptions, LstmOptions, ManyLangsOptions
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
 from elmo_plugin.checkpoints.files import Location, local_file, names_in
 from elmo_plugin.checkpoints.untrusted import check_numbers, check_sums, read_text, read_weights
@@ -139,19 +135,11 @@ def _read_options(folder: Path) -> BiLMOptions:
     encoder, embedder = config[ENCODER], config[EMBEDDER]
     lexicon = {"max_characters_per_token": embedder.get("max_characters_per_token")}
     if embedder.get("word_dim"):
-        words = folder / "word.dic"
-        lexicon |= {
-            "word_dim": embedder["word_dim"],
-            "words": parse_vocabulary(read_text(words, f"{words}"), f"{words}"),
-        }
+        lexicon |= {"word_dim": embedder["word_dim"], "words": _read_entries(folder / "word.dic")}
     if embedder.get("char_dim"):
-        characters = folder / "char.dic"
         sizes = {key: embedder[key] for key in ("activation", "filters", "n_highway") if key in embedder}
         char_cnn = {**sizes, "embedding": {"dim": embedder["char_dim"]}}
-        lexicon |= {
-            "char_cnn": char_cnn,
-            "characters": parse_vocabulary(read_text(characters, f"{characters}"), f"{characters}"),
-        }
+        lexicon |= {"char_cnn": char_cnn, "characters": _read_entries(folder / "char.dic")}
     # The keys of the LSTM are bilm-tf's. ELMoForManyLangs always adds a layer's input from the second layer on.
     lstm = {**encoder, "use_skip_connections": True}
     try:
@@ -215,6 +203,11 @@ def _sizes_to_theirs(sizes: ManyLangsOptions, lstm: LstmOptions) -> dict[str, An
         convolutions = {"activation": cnn.activation, "filters": cnn.filters, "n_highway": cnn.n_highway}
         embedder = {**convolutions, **embedder, "char_dim": cnn.embedding_dim}
     return {ENCODER: {"name": KINDS[ENCODER], **encoder}, EMBEDDER: {"name": KINDS[EMBEDDER], **embedder}}
+
+
+def _read_entries(path: Path) -> list[str]:
+    """Return the entries of a vocabulary file in the order of their ids."""
+    return parse_vocabulary(read_text(path, f"{path}"), f"{path}")
 
 
 def parse_vocabulary(text: str, name: str) -> list[str]:

@@ -13,12 +13,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import (
-    BiLMOptions,
-    CharCnnOptions,
-    LstmOptions,
-    ManyLangsOptions,
-)
+from elmo_plugin.bilm import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
 from elmo_plugin.text import N_CHARACTERS
 
 Shape = tuple[int, ...]
@@ -78,15 +73,8 @@ GATE_BIAS = Transform(
 class Row:
     """A row of a weight map: tensors of a file that hold the same numbers as tensors of a `BiLM`.
 
-    # Parameters
-
-    ours : `tuple[str, ...]`
-        Names in the state dict of `BiLM`.
-    theirs : `Mapping[str, Shape]`
-        Names and shapes in the file.
-    transform : `Transform`
-    optional : `bool`
-        Whether the tensors may be missing.
+    `ours` are names in the state dict of `BiLM`, `theirs` are names and shapes in the file. The tensors of an
+    `optional` row may be missing.
     """
 
     ours: tuple[str, ...]
@@ -110,14 +98,6 @@ OPTIONS = {
 """What a tensor's name shows about the option that decides whether it is read."""
 
 
-def check_unread(names: Iterable[str], rows: Iterable[Row], name: str) -> None:
-    """Raise `ConfigurationError` if a tensor is not in the weight map: the sizes are of another biLM."""
-    known = {key for row in rows for key in row.theirs}
-    for unread in sorted(names):
-        if unread not in known:
-            raise unread_error(unread, name)
-
-
 def unread_error(tensor: str, name: str) -> ConfigurationError:
     """Return the error for a tensor of the file `name` that the sizes do not describe."""
     option = next((option for pattern, option in OPTIONS.items() if re.search(pattern, tensor)), None)
@@ -137,21 +117,11 @@ def check_finite(values: Tensor, name: str) -> None:
 def read_tensors(
     rows: Iterable[Row], file: Mapping[str, Any], name: str, load: Callable[[str, Any], Tensor]
 ) -> dict[str, Tensor]:
-    """Return the state dict of a `BiLM` from the tensors of a file.
+    """Return the state dict of a `BiLM` from the tensors of a file, which errors call `name`.
 
-    # Parameters
-
-    rows : `Iterable[Row]`
-        The weight map of the format.
-    file : `Mapping[str, Any]`
-        The file's tensors by name: anything with a `shape`.
-    name : `str`
-        How errors name the file.
-    load : `Callable[[str, Any], Tensor]`
-        Returns a tensor, given its name and its value, which has the right shape.
-
-    Raises `ConfigurationError` for the first tensor that is missing, has another shape, or holds infinity or NaN, and
-    for a tensor that is not in the weight map.
+    The values of `file` are anything with a `shape`. `load` turns the name and the value of one of the right shape into
+    a tensor. Raises `ConfigurationError` for the first tensor that is missing, has another shape, or holds infinity or
+    NaN, and for a tensor that is not in the weight map.
     """
     rows = [row for row in rows if not row.optional or all(key in file for key in row.theirs)]
     for row in rows:
@@ -160,7 +130,10 @@ def read_tensors(
             if shape is None or tuple(shape) != expected:
                 got = "no such tensor" if shape is None else tuple(shape)
                 raise ConfigurationError(f"{name}, tensor '{key}': expected shape {expected}, got {got}")
-    check_unread(file, rows, name)
+    known = {key for row in rows for key in row.theirs}
+    unread = sorted(key for key in file if key not in known)
+    if unread:
+        raise unread_error(unread[0], name)
     state_dict: dict[str, Tensor] = {}
     for row in rows:
         values = []

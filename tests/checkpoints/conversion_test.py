@@ -123,8 +123,7 @@ def test_a_softmax_and_a_vocabulary_stay_when_a_warm_state_is_added(tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "arguments", "fact"),
     [
-        ("to", {"to": "allennlp"}, "elmo-plugin train"),
-        ("model.tar.gz", {}, "elmo-plugin train"),
+        ("model.tar.gz", {}, "model.tar.gz.* folder for the files of bilm-tf"),
         ("to", {"to": "onnx"}, "native, bilm-tf, many-langs, hub, got 'onnx'"),
         ("to", {"to": "native"}, r"to'.*\.safetensors"),
         ("144.zip", {"to": "many-langs"}, "144.zip'.* folder for the files of many-langs"),

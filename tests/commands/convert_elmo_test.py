@@ -84,15 +84,8 @@ def test_a_model_goes_back_to_elmo_for_many_langs_without_its_other_parts(
 
 
 def test_wrong_arguments_are_one_line_and_exit_code_one(bilm: BiLM, tmp_path: Path) -> None:
-    for arguments, fact in (
-        (["--dtype", "float16"], "'dtype'"),
-        (["--to", "native"], "safetensors"),
-        (["--to", "many-langs", "--warm-on", "text"], "'warm_on'"),
-        (["--to", "allennlp"], "elmo-plugin train"),
-        (["--to", "onnx"], "'onnx'"),
-    ):
-        with pytest.raises(SystemExit, match=f"^convert-elmo: .*{fact}"):
-            convert(tmp_path / "from", tmp_path / "to", *arguments)
+    with pytest.raises(SystemExit, match="^convert-elmo: .*'onnx'"):
+        convert(tmp_path / "from", tmp_path / "to", "--to", "onnx")
     with pytest.raises(SystemExit, match=r"^convert-elmo: .*nowhere.*holds no biLM"):
         convert(tmp_path / "nowhere", tmp_path / "to")
     assert not (tmp_path / "to").exists()
