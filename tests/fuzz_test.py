@@ -12,7 +12,7 @@ import pytest
 from allennlp.common.checks import ConfigurationError
 
 from tests.fuzz.attacks import ATTACKS
-from tests.fuzz.engine import Run, Target, fuzz
+from tests.fuzz.engine import Run, fuzz
 from tests.fuzz.targets import TARGETS
 
 SAMPLE = {"archive": 30, "native": 40, "pickle": 100}
@@ -101,6 +101,6 @@ def test_harm_is_found(harm: Callable[[], None], what: str, monkeypatch: pytest.
         return run
 
     third = int(Random("0/2").random() * 1000)
-    result = fuzz(Target(prepare), 4, seed=0)
+    result = fuzz(prepare, 4, seed=0)
     assert {finding.number for finding in result.findings} == {2}
     assert any(what in finding.what for finding in result.findings)

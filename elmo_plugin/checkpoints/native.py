@@ -26,7 +26,7 @@ FORMAT, VERSION = "elmo_plugin", "1"
 BILM, SOFTMAX = "bilm.", "softmax."
 NUMBER_TYPES = ("F32", "F16", "BF16", "F64", "I64", "I32", "I16", "I8", "U8")
 """The types of numbers that a file may hold, by the names of safetensors."""
-TEXTS = {"options", "softmax", "about", "vocabulary"}
+TEXTS = {"options", "softmax", "vocabulary"}
 """The metadata keys that have check sums."""
 
 
@@ -39,7 +39,6 @@ class Native(CheckpointFormat):
     - `format` and `version`
     - `options`, and `softmax`, its block of the config, as JSON
     - `vocabulary`, one word per line
-    - `about`: texts for readers, such as a licence, as JSON, which other programs may add
     - `sums`: the CRC-32 of each text and tensor, as JSON
 
     Registered as a `CheckpointFormat` with name `native`.

@@ -84,7 +84,7 @@ def test_a_model_goes_back_to_elmo_for_many_langs_without_its_other_parts(
 
 
 def test_wrong_arguments_are_one_line_and_exit_code_one(bilm: BiLM, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="^convert-elmo: .*'onnx'"):
+    with pytest.raises(SystemExit, match=r"^convert-elmo: .*'onnx'"):
         convert(tmp_path / "from", tmp_path / "to", "--to", "onnx")
     with pytest.raises(SystemExit, match=r"^convert-elmo: .*nowhere.*holds no biLM"):
         convert(tmp_path / "nowhere", tmp_path / "to")

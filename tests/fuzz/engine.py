@@ -28,13 +28,8 @@ MOST_MEMORY = 2**28
 """Bytes by which one input of at most 2**20 bytes may raise the peak of the process."""
 Run = Callable[[Random, Path], None]
 """Make an input from the random numbers, and feed it in an empty folder."""
-
-
-class Target(NamedTuple):
-    """What is fed: `prepare` makes the corpus in a folder, and returns what feeds one input."""
-
-    prepare: Callable[[Path], Run]
-    is_cheap: bool = False
+Target = Callable[[Path], Run]
+"""What is fed: make the corpus in a folder, and return what feeds one input."""
 
 
 class Finding(NamedTuple):
@@ -105,7 +100,7 @@ def _child(target: Target, end: int, seed: int, shared: Any, queue: Any) -> None
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as name:
         folder = Path(name)
         (folder / "corpus").mkdir()
-        run = target.prepare(folder / "corpus")
+        run = target(folder / "corpus")
         os.chdir(folder)
         file_utils.CACHE_DIRECTORY = tempfile.tempdir = str(folder)
         _forbid(folder)
