@@ -16,7 +16,7 @@ from elmo_plugin.bilm import (
     BiLMOptions,
     LstmOptions,
 )
-from elmo_plugin.bilm.character_level_encoder import WORDS_AT_ONCE
+from elmo_plugin.bilm.token_encoder import WORDS_AT_ONCE
 from elmo_plugin.text import BOUNDARIES
 
 STEP_ROWS = 32

@@ -10,13 +10,11 @@ A batch of sentences takes these steps in `BiLM.forward`:
 """
 
 from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, count_parameters, read_extra_state
-from elmo_plugin.bilm.character_encoder import CharacterEncoder
-from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
+from elmo_plugin.bilm.character_encoder import CharacterEncoder, CharCnn
 from elmo_plugin.bilm.contextualizer import reset_states
-from elmo_plugin.bilm.elmo_lstm import ElmoLstm
+from elmo_plugin.bilm.elmo_lstm import ElmoLstm, ProjectedLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
-from elmo_plugin.bilm.identity import identity
-from elmo_plugin.bilm.initial_state import CarriedState, InitialState, WarmState, ZeroState, warm_up
+from elmo_plugin.bilm.initial_state import CarriedState, InitialState, WarmState, ZeroState, identity, warm_up
 from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
 from elmo_plugin.bilm.precision import (
     CHOICES,
@@ -26,10 +24,8 @@ from elmo_plugin.bilm.precision import (
     precision_on,
     warn_of_fallback,
 )
-from elmo_plugin.bilm.projected_lstm import ProjectedLstm
 from elmo_plugin.bilm.sizes import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
-from elmo_plugin.bilm.token_encoder import TokenEncoder, add_boundaries
-from elmo_plugin.bilm.word_encoder import WordEncoder
+from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenEncoder, WordEncoder, add_boundaries
 
 __all__ = [
     "CHOICES",
@@ -37,6 +33,7 @@ __all__ = [
     "BiLMOptions",
     "BiLMOutput",
     "CarriedState",
+    "CharCnn",
     "CharCnnOptions",
     "CharacterEncoder",
     "CharacterLevelEncoder",

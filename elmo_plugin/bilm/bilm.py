@@ -9,16 +9,14 @@ from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
-from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
 from elmo_plugin.bilm.contextualizer import Contextualizer, StatelessContextualizer, build_contextualizer
 from elmo_plugin.bilm.elmo_lstm import ElmoLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
 from elmo_plugin.bilm.precision import FALLBACKS, check_precision, dtype_on, is_int8, precision_on, to_int8, undo_int8
 from elmo_plugin.bilm.sizes import BiLMOptions
-from elmo_plugin.bilm.token_encoder import TokenEncoder, TokenTable
+from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenEncoder, TokenTable, WordEncoder
 from elmo_plugin.bilm.word_cache import WordCache, fingerprint
-from elmo_plugin.bilm.word_encoder import WordEncoder
 from elmo_plugin.lstm import Int8Weight, LstmState
 
 

@@ -1,14 +1,15 @@
 """The character encoder: from the bytes of a word to its vector (Kim et al. 2015; Jozefowicz et al. 2016)."""
 
 from collections.abc import Sequence
+from typing import Optional
 
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Highway
 from torch import Tensor, nn
 
-from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
 from elmo_plugin.bilm.sizes import CharCnnOptions
+from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder
 from elmo_plugin.lstm import Linear, linear
 from elmo_plugin.text import (
     BEGIN_OF_SENTENCE,
@@ -21,27 +22,27 @@ from elmo_plugin.text import (
 )
 
 
-class CharacterEncoder(CharacterLevelEncoder):
-    """Encodes a word by convolutions over its characters, max-pooling, highway layers and a projection (ELMo §3.4).
+class CharCnn(nn.Module):
+    """Convolutions over the characters of a word, max-pooling, highway layers and a projection (ELMo §3.4).
 
     # Parameters
 
     options : `CharCnnOptions`
-    output_dim : `int`
-        The width of a word's vector (P). There is no projection if the channels of all filters add up to P.
-    n_characters, padding : `int`
-        The number of character ids and the id of a padding character. The defaults are for byte ids.
+    n_characters : `int`
+        The number of character ids.
+    padding : `int`
+        The id of a padding character.
+    output_dim : `Optional[int]`
+        The width of a word's vector. By default, or if it is the sum of all channels, there is no projection.
     """
 
     def __init__(
-        self, options: CharCnnOptions, output_dim: int, n_characters: int = N_CHARACTERS, padding: int = PADDING
+        self, options: CharCnnOptions, n_characters: int, padding: int, output_dim: Optional[int] = None
     ) -> None:
         super().__init__()
         self.options = options
-        self.output_dim = output_dim
         self.padding = padding
-        self._begin = boundary_ids(BEGIN_OF_SENTENCE, options.max_characters_per_token)
-        self._end = boundary_ids(END_OF_SENTENCE, options.max_characters_per_token)
+        self.output_dim = output_dim or options.n_filters
         self.char_embedding = nn.Embedding(n_characters, options.embedding_dim)
         self.convolutions = nn.ModuleList(
             Convolution(options.embedding_dim, channels, kernel_size=width) for width, channels in options.filters
@@ -51,7 +52,8 @@ class CharacterEncoder(CharacterLevelEncoder):
         self.highways._layers = nn.ModuleList(
             Linear(options.n_filters, 2 * options.n_filters) for _ in range(options.n_highway)
         )
-        self.projection = Linear(options.n_filters, output_dim) if options.n_filters != output_dim else None
+        has_projection = self.output_dim != options.n_filters
+        self.projection = Linear(options.n_filters, self.output_dim) if has_projection else None
         self.reset_parameters()
 
     @torch.no_grad()
@@ -80,6 +82,44 @@ class CharacterEncoder(CharacterLevelEncoder):
         if self.projection is not None:
             nn.init.normal_(self.projection.weight, std=self.options.n_filters**-0.5)
             nn.init.zeros_(self.projection.bias)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """Encode ids (N, C) as vectors (N, output dim), without the columns that are padding in all words.
+
+        One window of padding for the widest filter stays: max-pooling sees it, and further ones would equal it. An id 0
+        inside a word, which no indexer gives, is not padding for the convolutions.
+        """
+        present = (words > 0).any(dim=1, keepdim=True)  # (N, 1)
+        written = ((words != self.padding) & present).any(dim=0)  # (C,)
+        longest = int(written.nonzero().max()) + 1 if bool(written.any()) else 0
+        widest = max(width for width, _ in self.options.filters)
+        return self.encode(words[:, : longest + widest])
+
+    def encode(self, words: Tensor) -> Tensor:
+        """Encode each word: ids (N, C) to vectors (N, output dim)."""
+        characters = self.char_embedding(words)  # (N, C, character dim)
+        # bilm-tf has no mask here: padding characters are convolved like all others, and max-pooling sees them.
+        pooled = [self.activation(largest(convolution(characters))) for convolution in self.convolutions]
+        token = self.highways(torch.cat(pooled, dim=-1))  # (N, filters)
+        return token if self.projection is None else self.projection(token)  # (N, output dim)
+
+
+class CharacterEncoder(CharacterLevelEncoder, CharCnn):
+    """A `CharCnn` that reads the bytes of a word, the token encoder of bilm-tf's models.
+
+    It is a `CharCnn` instead of having one, because weight files name its parts `token_encoder.convolutions` and so on.
+
+    # Parameters
+
+    options : `CharCnnOptions`
+    output_dim : `int`
+        The width of a word's vector (P).
+    """
+
+    def __init__(self, options: CharCnnOptions, output_dim: int) -> None:
+        super().__init__(options, N_CHARACTERS, PADDING, output_dim)
+        self._begin = boundary_ids(BEGIN_OF_SENTENCE, options.max_characters_per_token)
+        self._end = boundary_ids(END_OF_SENTENCE, options.max_characters_per_token)
 
     @property
     def weight(self) -> Tensor:
@@ -120,24 +160,8 @@ class CharacterEncoder(CharacterLevelEncoder):
         return fit_width(ids, width)
 
     def encode_some(self, words: Tensor) -> Tensor:
-        """Encode ids (N, C) as vectors (N, P), without the columns that are padding in all words.
-
-        One window of padding for the widest filter stays: max-pooling sees it, and further ones would equal it. An id 0
-        inside a word, which no indexer gives, is not padding for the convolutions.
-        """
-        present = (words > 0).any(dim=1, keepdim=True)  # (N, 1)
-        written = ((words != self.padding) & present).any(dim=0)  # (C,)
-        longest = int(written.nonzero().max()) + 1 if bool(written.any()) else 0
-        widest = max(width for width, _ in self.options.filters)
-        return self.encode(words[:, : longest + widest])
-
-    def encode(self, words: Tensor) -> Tensor:
-        """Encode each word: ids (N, C) to vectors (N, P)."""
-        characters = self.char_embedding(words)  # (N, C, character dim)
-        # bilm-tf has no mask here: padding characters are convolved like all others, and max-pooling sees them.
-        pooled = [self.activation(largest(convolution(characters))) for convolution in self.convolutions]
-        token = self.highways(torch.cat(pooled, dim=-1))  # (N, filters)
-        return token if self.projection is None else self.projection(token)  # (N, P)
+        """Encode ids (N, C) as vectors (N, P)."""
+        return CharCnn.forward(self, words)
 
 
 class Convolution(nn.Conv1d):

@@ -1,8 +1,9 @@
-"""The state of the LSTMs before the first token of a sentence."""
+"""The state of the LSTMs before the first token of a sentence, and the identity of a biLM that starts from it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Optional
+from hashlib import blake2b
+from typing import Any, Optional
 
 import torch
 from allennlp.common import Registrable
@@ -10,7 +11,8 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm.bilm import BiLM
-from elmo_plugin.lstm import LstmState
+from elmo_plugin.bilm.precision import is_int8
+from elmo_plugin.lstm import LstmState, product_type
 
 
 class InitialState(ABC, Registrable):
@@ -142,8 +144,31 @@ def warm_up(bilm: BiLM, batches: Iterable[Tensor]) -> LstmState:
     return mean
 
 
+def identity(bilm: BiLM, initial_state: InitialState) -> dict[str, Any]:
+    """Return the sizes, weights, precision and initial state as JSON values.
+
+    The initial state must be the same for every sentence.
+    """
+    weights = [parameter for _, parameter in sorted(bilm.named_parameters())]
+    buffers = [buffer for _, buffer in sorted(bilm.lstm.named_buffers())]  # a contextualizer's, such as batch norm's
+    start = initial_state.before(bilm, 1, weights[0])
+    return {
+        "options": bilm.options.to_dict(),
+        "dtype": "int8" if is_int8(bilm) else str(product_type(weights[0])),
+        "weights": _digest([*weights, *buffers]),
+        "initial_state": f"{initial_state.name} {_digest(start)}",
+    }
+
+
 def _check_has_state(bilm: BiLM) -> None:
     if not bilm.contextualizer.has_state:
         raise ConfigurationError(
             f"'initial_state': expected 'zero', because the 'contextualizer' {type(bilm.lstm).__name__} has no state"
         )
+
+
+def _digest(tensors: Iterable[Tensor]) -> str:
+    digest = blake2b(digest_size=16)
+    for tensor in tensors:
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

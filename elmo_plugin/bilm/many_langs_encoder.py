@@ -8,9 +8,9 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from elmo_plugin.bilm.character_encoder import CharacterEncoder
-from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
+from elmo_plugin.bilm.character_encoder import CharCnn
 from elmo_plugin.bilm.sizes import ManyLangsOptions
+from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder
 from elmo_plugin.lstm import Linear
 from elmo_plugin.text import (
     BEGIN_OF_WORD,
@@ -41,12 +41,12 @@ class ManyLangsEncoder(CharacterLevelEncoder):
         self.word_vocabulary = {word: row for row, word in enumerate(options.words, start=1)}
         self.character_vocabulary = {character: row for row, character in enumerate(options.characters, start=1)}
         self.word_embedding: Optional[nn.Embedding] = None
-        self.characters: Optional[CharacterEncoder] = None
+        self.characters: Optional[CharCnn] = None
         if options.words:
             self.word_embedding = nn.Embedding(len(options.words) + 1, options.word_dim, padding_idx=0)
         if options.char_cnn is not None:
-            rows, padding = len(options.characters) + 1, self.character_vocabulary["<pad>"]
-            self.characters = CharacterEncoder(options.char_cnn, options.char_cnn.n_filters, rows, padding)
+            padding = self.character_vocabulary["<pad>"]
+            self.characters = CharCnn(options.char_cnn, len(options.characters) + 1, padding)
         self.projection = Linear(options.dim, output_dim)
 
     @property
@@ -84,5 +84,5 @@ class ManyLangsEncoder(CharacterLevelEncoder):
             parts.append(self.word_embedding(word_ids(spelled, self.word_vocabulary).to(device)))  # (N, word dim)
         if self.characters is not None:
             ids = character_ids(spelled, self.character_vocabulary, self.options.max_characters_per_token)  # (N, C)
-            parts.append(self.characters.encode_some(ids.to(device)))  # (N, filters)
+            parts.append(self.characters(ids.to(device)))  # (N, filters)
         return self.projection(torch.cat(parts, dim=-1))  # (N, P)

@@ -9,7 +9,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
-from elmo_plugin.bilm.projected_lstm import ProjectedLstm
+from elmo_plugin.bilm.elmo_lstm import ProjectedLstm
 from elmo_plugin.lstm import Int8Weight, Linear, has_int8, has_native_bfloat16, number_type
 
 logger = logging.getLogger(__name__)

@@ -1,11 +1,20 @@
 """The first layer of a biLM: token vectors from the ids of characters or words."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+WORDS_AT_ONCE = 256
+"""Words encoded at once, which bounds memory: at the original size a word's convolutions take 0.1 to 0.4 MB."""
+WORDS_AT_ONCE_ON_GPU = 4096
+"""The same on a GPU, which is faster with few large operations."""
+
+FEWEST_WORDS = 16
+"""Fewer words are padded to this number, because a CPU multiplies fewer rows by routines with other rounding errors."""
 
 
 class TokenTable(NamedTuple):
@@ -76,3 +85,84 @@ class TokenEncoder(nn.Module, ABC):
     def forward(self, ids: Tensor) -> Tensor:
         """Return the vector of each token (B, T, P)."""
         return self.look_up(ids).dense()
+
+
+class WordEncoder(TokenEncoder):
+    """An embedding of the words of a vocabulary file: its first line has the id 1, and 0 is the mask.
+
+    AllenNLP's `single_id` indexer gives these ids when its vocabulary is read from that file (`"oov_token": "<UNK>"`).
+
+    # Parameters
+
+    n_tokens_vocab : `int`
+        The number of lines of the vocabulary file (V).
+    output_dim : `int`
+        The width of a word's vector (P).
+    boundary_ids : `tuple[int, int]`
+        The ids of `<S>` and `</S>`.
+    """
+
+    input_dims = 2
+
+    def __init__(self, n_tokens_vocab: int, output_dim: int, boundary_ids: tuple[int, int] = (1, 2)) -> None:
+        super().__init__()
+        self.boundary_ids = boundary_ids
+        self.embedding = nn.Embedding(n_tokens_vocab + 1, output_dim, padding_idx=0)
+
+    @property
+    def weight(self) -> Tensor:
+        """Return the vectors of words."""
+        return self.embedding.weight
+
+    def boundaries(self, ids: Tensor) -> tuple[int, int]:
+        """Return the ids of `<S>` and `</S>`."""
+        return self.boundary_ids
+
+    def fit(self, ids: Tensor) -> Tensor:
+        """Return the ids (B, T) as they are."""
+        return ids
+
+    def mask(self, ids: Tensor) -> Tensor:
+        """Return the mask of the tokens (B, T)."""
+        return ids > 0
+
+    def look_up(self, ids: Tensor) -> TokenTable:
+        """Return the whole embedding and the ids (B, T). Raises `ValueError` for an id that has no row."""
+        highest = int(ids.max()) if ids.numel() else 0
+        if highest >= self.embedding.num_embeddings:
+            raise ValueError(
+                f"expected word ids up to {self.embedding.num_embeddings - 1}, got the id {highest}: read the text "
+                "with the vocabulary that the biLM was trained with; if that has no <UNK>, it must have every word"
+            )
+        return TokenTable(self.embedding.weight, ids)
+
+
+class CharacterLevelEncoder(TokenEncoder):
+    """Encodes a word from its ids (C,) alone. A word whose ids are all 0 is no token."""
+
+    input_dims = 3
+
+    @abstractmethod
+    def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """Return the ids of tokenized sentences, (B, T, C), without boundaries, padded with 0."""
+
+    @abstractmethod
+    def encode_some(self, words: Tensor) -> Tensor:
+        """Encode ids (N, C) as vectors (N, P), all at once."""
+
+    def mask(self, ids: Tensor) -> Tensor:
+        """Return where there is a token, (B, T)."""
+        return (ids > 0).any(dim=-1)
+
+    def look_up(self, ids: Tensor) -> TokenTable:
+        """Return the vectors (M, P) of the distinct words in ids (B, T, C), and the row of each token (B, T)."""
+        words, where = ids.flatten(0, 1).unique(dim=0, return_inverse=True)  # (M, C), (B·T,)
+        return TokenTable(self.encode_all(words), where.view(ids.shape[:2]))
+
+    def encode_all(self, words: Tensor) -> Tensor:
+        """Encode ids (M, C) as vectors (M, P), `WORDS_AT_ONCE` at a time."""
+        vectors = []
+        for some in words.split(WORDS_AT_ONCE if words.device.type == "cpu" else WORDS_AT_ONCE_ON_GPU):
+            added = some.new_zeros(max(0, FEWEST_WORDS - len(some)), some.size(1))
+            vectors.append(self.encode_some(torch.cat([some, added]))[: len(some)])
+        return torch.cat(vectors)

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo_plugin.bilm.character_level_encoder import CharacterLevelEncoder
-from elmo_plugin.bilm.token_encoder import TokenTable
+from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenTable
 from elmo_plugin.lstm import Versions, product_type
 
 CAPACITY = 32768

@@ -5,7 +5,7 @@ import torch
 from allennlp.nn.util import add_sentence_boundary_token_ids
 
 from elmo_plugin.bilm import CharacterEncoder, add_boundaries
-from elmo_plugin.bilm import character_level_encoder as module
+from elmo_plugin.bilm import token_encoder as module
 from elmo_plugin.bilm.character_encoder import Convolution, largest
 from elmo_plugin.text import batch_to_ids, boundary_ids, word_to_ids
 from tests.oracles import SENTENCES, options

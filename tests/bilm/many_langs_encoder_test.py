@@ -11,7 +11,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import TokenEmbedder
 
 from elmo_plugin.bilm import BiLM, BiLMOptions, ManyLangsEncoder
-from elmo_plugin.bilm import character_level_encoder as module
+from elmo_plugin.bilm import token_encoder as module
 from elmo_plugin.elmo import ElmoTokenEmbedder
 from elmo_plugin.text import batch_to_code_points, batch_to_ids
 from tests.many_langs_oracle import CHARACTERS, SENTENCES, WORDS, config, its_layers, write_folder

@@ -11,8 +11,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.models import Model
 from allennlp.predictors import Predictor
 
-from elmo_plugin.bilm import BiLM
-from elmo_plugin.bilm.word_encoder import WordEncoder
+from elmo_plugin.bilm import BiLM, WordEncoder
 from elmo_plugin.pretraining import BidirectionalLanguageModel
 from elmo_plugin.pretraining.softmax import WordVectorSoftmax
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, WordIds, vocabulary_of, words_of
