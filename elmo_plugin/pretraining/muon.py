@@ -65,7 +65,7 @@ class Muon(Optimizer):
         weight_decay: float = 0.1,
         adamw_weight_decay: float = 0.01,
     ) -> None:
-        at_least(0, lr=lr, weight_decay=weight_decay)  # AdamW checks its own
+        at_least(0, lr=lr, adamw_lr=adamw_lr, weight_decay=weight_decay, adamw_weight_decay=adamw_weight_decay)
         probability(momentum=momentum)
         matrices = list(MATRICES) if matrices is None else matrices
         orthogonal: list[nn.Parameter] = []

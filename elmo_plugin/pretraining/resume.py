@@ -71,6 +71,8 @@ class AtomicCheckpointer(Checkpointer):
         # With a count or an age of 0, each checkpoint would be removed as soon as it is saved.
         at_least_one = ("save_every_num_batches", "keep_most_recent_by_count", "keep_most_recent_by_age")
         at_least(1, **{key: kwargs.get(key) for key in at_least_one})
+        at_least(0, save_every_num_minutes=save_every_num_minutes)
+        at_least(0, save_every_num_seconds=kwargs.get("save_every_num_seconds"))
         super().__init__(serialization_dir, **kwargs)
         if save_every_num_minutes is not None:
             self._save_every_num_seconds = 60 * save_every_num_minutes

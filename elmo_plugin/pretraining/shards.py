@@ -173,6 +173,7 @@ class TextShardsReader(DatasetReader):
         serialization_dir: Optional[str] = None,
     ) -> None:
         at_least(1, max_sentence_length=max_sentence_length)
+        at_least(0, max_instances=max_instances)
         super().__init__(
             max_instances=max_instances,
             manual_distributed_sharding=True,

@@ -119,8 +119,7 @@ class BiLMVocabulary(Vocabulary):
         min_count : leave out words that occur less often
         max_size : the number of words to keep, including the marks; null keeps all
         """
-        at_least(1, min_count=min_count)
-        at_least(len(MARKS), max_size=max_size)
+        _check_sizes(min_count, max_size)
         return vocabulary_of(select_words(count_words(find_shards(files)), min_count, max_size))
 
     @classmethod
@@ -148,6 +147,7 @@ class BiLMVocabulary(Vocabulary):
         pretrained : the biLM: a path, a URL or a bundled name
         files, min_count, max_size : as in `from_text_shards`, for a biLM without a vocabulary
         """
+        _check_sizes(min_count, max_size)
         checkpoint = load_checkpoint(pretrained)
         if checkpoint.vocabulary is None:
             vocab = cls.from_text_shards(files, min_count, max_size)
@@ -174,6 +174,11 @@ class BiLMVocabulary(Vocabulary):
         source, checkpoint = self._read_from or (None, None)
         self._read_from = None
         return checkpoint if keys == {"pretrained": source} else None
+
+
+def _check_sizes(min_count: int, max_size: Optional[int]) -> None:
+    at_least(1, min_count=min_count)
+    at_least(len(MARKS), max_size=max_size)
 
 
 def _marks_first(words: list[str], place: Location) -> list[str]:
