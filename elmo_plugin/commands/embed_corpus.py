@@ -17,7 +17,7 @@ from allennlp.data import Tokenizer
 from tqdm import tqdm
 
 from elmo_plugin.bilm import CHOICES
-from elmo_plugin.checkpoints import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS, bundled_names
+from elmo_plugin.checkpoints import PUBLISHED_WEIGHTS, bilm_keys
 from elmo_plugin.commands.arguments import add_command, add_initial_state, count, device, new_file, word
 from elmo_plugin.commands.console import say_written
 from elmo_plugin.common import Stopped, on_stop_signal, stop
@@ -277,31 +277,18 @@ def _say(text: str) -> None:
 
 def _embedder(args: argparse.Namespace) -> Embedder:
     """Load the biLM and the mix that the arguments name."""
-    named = [f"--{name}" for name in ("mix", "bilm", "options-file") if getattr(args, name.replace("-", "_"))]
-    if args.weight_file and "--options-file" not in named:
-        named.append("--weight-file")
-    if len(named) > 1:
-        raise ConfigurationError(f"expected one option that names the biLM, got {' and '.join(named)}")
-    if bool(args.options_file) != bool(args.weight_file):
-        missing = "--weight-file" if args.options_file else "--options-file"
-        raise ConfigurationError(f"{missing} is missing: expected both files of a bilm-tf pair, or neither")
-    if args.mix in (*MIXES, *ALIASES, *bundled_names()):
-        instead = f"--bilm {args.mix}" if args.mix in bundled_names() else f"--{args.mix}"
-        raise ConfigurationError(f"--mix: expected the archive of a trained model, got {args.mix!r}; write {instead}")
     device = _cuda_device(args.cuda_device)
-    if args.mix or args.bilm:
-        mix = TRAINED if args.mix else args.layers
-        return load(args.mix or args.bilm, mix, args.precision, device, args.initial_state)
-    if not args.options_file:
+    if args.mix:
+        if args.bilm or args.options_file or args.weight_file:
+            raise ConfigurationError("expected --mix or another option that names the biLM, got both")
+        return load(args.mix, TRAINED, args.precision, device, args.initial_state)
+    keys = bilm_keys(args.bilm, args.options_file, args.weight_file)
+    if not args.bilm and not args.weight_file:
         _say(
             "without --bilm, the published original model with 93.6 million parameters is used: 374 MB from "
             f"{PUBLISHED_WEIGHTS}, cached in {CACHE_DIRECTORY}; --bilm english-tiny needs no download"
         )
-    pair = {
-        "options_file": args.options_file or PUBLISHED_OPTIONS,
-        "weight_file": args.weight_file or PUBLISHED_WEIGHTS,
-    }
-    return load_by_keys(pair, args.layers, args.precision, device, args.initial_state)
+    return load_by_keys(keys, args.layers, args.precision, device, args.initial_state)
 
 
 def _cuda_device(chosen: Optional[int]) -> int:

@@ -2,15 +2,13 @@
 
 import json
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from allennlp.common import Params
-from allennlp.data import DatasetReader, Instance, Token
-from allennlp.data.fields import LabelField, TextField
 
-from elmo_plugin.analysis import check_data, data_check_page
+from elmo_plugin.analysis import check_data
 from tests.models.configs import ELMO
 from tests.task_oracles import Config, allennlp, experiment, tagger, tags_reader
 
@@ -18,17 +16,6 @@ BILM = {"pretrained": "english-tiny"}
 LONG_WORD = "x" * 49
 
 Page = Callable[..., str]
-
-
-@DatasetReader.register("two_labels")
-class TwoLabels(DatasetReader):
-    """Reads lines of `text,label,source`."""
-
-    def _read(self, file_path: str) -> Iterator[Instance]:
-        for line in Path(file_path).read_text().splitlines():
-            text, label, source = line.split(",")
-            tokens = TextField([Token(word) for word in text.split()], {})
-            yield Instance({"tokens": tokens, "label": LabelField(label), "source": LabelField(source, "sources")})
 
 
 @pytest.fixture
@@ -110,15 +97,6 @@ def test_labels_that_the_encoding_cannot_express_cannot_be_trained(tmp_path: Pat
 def test_a_part_that_cannot_be_read_is_named(page: Page) -> None:
     found = to_do(page("1,a b\n2,c d", '1,"a\n2,b'))
     assert "Cannot train" in found[0] and "validation_data_path" in found[0] and "dev.csv" in found[0]
-
-
-def test_labels_of_different_fields_do_not_contradict_and_a_part_may_have_no_tokens(tmp_path: Path) -> None:
-    (tmp_path / "train.csv").write_text("a b,glad,web\na b,glad,web\n")
-    (tmp_path / "dev.csv").write_text(",glad,web\n")
-    paths = {f"{part}_data_path": str(tmp_path / f"{name}.csv") for part, name in (("train", "train"), ("test", "dev"))}
-    checked = check_data(Params({"dataset_reader": {"type": "two_labels"}, **paths}))
-    assert not any("different labels" in advice for advice in checked.advice)
-    assert "| test | 1 | 1 | 0 | 0 |" in data_check_page("config", checked)
 
 
 def test_memory_does_not_grow_with_a_corpus(tmp_path: Path) -> None:
