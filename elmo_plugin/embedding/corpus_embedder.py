@@ -4,6 +4,7 @@ For the output `vectors.hdf5`, the folder `vectors.hdf5.part` holds an unfinishe
 
     parts/000000000000-8a9ad57d0f3e6f2c.hdf5 …   the vectors of each window that is finished
     run.json                                     everything that the vectors depend on except the text
+    joining                                      an empty file, once all parts are complete
     lock                                         an empty file: locks on its bytes are held while a process works
 
 A part is named by its window's position and text, so it does not matter which process wrote it. Several processes share
@@ -34,7 +35,7 @@ from elmo_plugin.text import TOKENS_PER_BATCH
 
 PART = ".part"
 """The ending of the folder's name."""
-RUN, PARTS, LOCK = "run.json", "parts", "lock"
+RUN, PARTS, JOINING, LOCK = "run.json", "parts", "joining", "lock"
 OTHER_OUTPUT = "name another output, or delete it"
 WHOLE_FOLDER = 2**31
 """The byte of `lock` that is locked while the folder itself is changed. Lower bytes stand for processes."""
@@ -126,6 +127,7 @@ class CorpusEmbedder:
                     if share.size > 1:
                         with atomic_file(manifest) as partial:
                             partial.write_text(json.dumps(run), encoding="utf-8")
+                    (folder / JOINING).touch()
                     paths = [folder / PARTS / name for name in names]
                     bar = Tqdm.tqdm(paths, desc="writing", unit=" parts", disable=share.rank > 0)
                     file.join(bar, target, self.layout)
@@ -186,8 +188,12 @@ class CorpusEmbedder:
 
 
 def reject_existing(output: Path) -> None:
-    """Raise `ConfigurationError` if an output exists."""
+    """Raise `ConfigurationError` if an output exists, and remove the folder that a run killed at its end left."""
     if output.exists():
+        folder = output.with_name(f"{output.name}{PART}")
+        left = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
+        if left and (JOINING in left or left <= {RUN, LOCK}):
+            shutil.rmtree(folder)
         raise ConfigurationError(f"'{output}' exists already; {OTHER_OUTPUT}")
 
 
@@ -204,7 +210,7 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
     path = folder / RUN
     try:
         folder.mkdir(exist_ok=True)
-        if not path.exists() and {file.name for file in folder.iterdir()} - {LOCK, f"{RUN}.partial"}:
+        if not path.exists() and {file.name for file in folder.iterdir()} - {JOINING, LOCK, f"{RUN}.partial"}:
             raise ConfigurationError(f"'{folder}': expected the folder of an unfinished output, got other files")
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
     except OSError as error:

@@ -170,18 +170,6 @@ def test_train_ends_with_its_best_metrics_and_what_to_do_next(
         allennlp("train", tmp_path / "run", "-s", tmp_path / "again")
 
 
-def test_on_a_terminal_a_page_says_how_to_save_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["/bin/elmo-plugin", "probe-layers", "two words"])
-    for is_terminal in (False, True):
-        monkeypatch.setattr(sys.stdout, "isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
-        console.print_page("# Page\n", "page.md")
-        printed = capsys.readouterr()
-        assert printed.out == "# Page\n"
-        assert ("elmo-plugin probe-layers 'two words' > page.md" in printed.err) == is_terminal
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "options"),

@@ -228,13 +228,6 @@ def test_unknown_arguments_are_errors(folder: Path, keys: dict[str, Any], said: 
         load(**{"bilm": folder, **keys})
 
 
-def test_its_repr_shows_its_sizes_and_settings() -> None:
-    assert repr(load("english-tiny", "top")) == (
-        "Embedder('english-tiny', n_layers=2, dim=512, projection_dim=256, layer_dim=512, mix='last', "
-        "precision='float32', initial_state='zero', device='cpu')"
-    )
-
-
 def threads_after(embedder: Optional[Embedder], queue: Any) -> None:
     """Embed a sentence, and say how many threads there are."""
     if embedder is not None:
