@@ -4,9 +4,11 @@ import ast
 import configparser
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,19 @@ def test_without_allennlp_the_import_says_how_to_install_it(tmp_path: Path) -> N
     )
     last = result.stderr.splitlines()[-1]
     assert last.startswith("ModuleNotFoundError: ") and "pip install --no-deps allennlp==2.10.1" in last
+
+
+METADATA = "from setuptools.build_meta import prepare_metadata_for_build_wheel as prepare; prepare('.')"
+
+
+def test_the_program_and_the_architecture_of_spacy_are_installed(tmp_path: Path) -> None:
+    """If `dynamic` in pyproject.toml lacks a kind of entry point, setuptools ignores all of them."""
+    for name in ("pyproject.toml", "setup.cfg", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    subprocess.run([sys.executable, "-c", METADATA], cwd=tmp_path, capture_output=True, check=True)
+    (metadata,) = tmp_path.glob("*.dist-info")
+    installed = {entry.name for entry in Distribution.at(metadata).entry_points}
+    assert installed == {"elmo-plugin", "elmo_plugin.Elmo.v1"}
 
 
 def test_every_data_file_is_packed() -> None:
