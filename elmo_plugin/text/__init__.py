@@ -13,13 +13,13 @@ from elmo_plugin.text.byte_ids import (
 from elmo_plugin.text.code_points import (
     BEGIN_OF_WORD,
     BOUNDARY_WORDS,
+    ManyLangsIndexer,
     batch_to_code_points,
     character_ids,
     spellings,
     word_ids,
     word_to_code_points,
 )
-from elmo_plugin.text.indexers import ManyLangsIndexer
 from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
 from elmo_plugin.text.predictor_input import LineReader, instance_words, read_question, without_lone_surrogates
 from elmo_plugin.text.raw_text import SentenceSplitter, paragraphs, raw_text_form

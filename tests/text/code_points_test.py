@@ -12,7 +12,7 @@ from allennlp.data.fields import TextField
 from allennlp.data.instance import Instance
 from elmoformanylangs.elmo import read_list
 from elmoformanylangs.frontend import create_one_batch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo_plugin.text import ManyLangsIndexer, batch_to_code_points, word_to_code_points
@@ -32,6 +32,7 @@ def indexer(**keys: Any) -> TokenIndexer:
     return TokenIndexer.from_params(Params({"type": "elmo_many_langs", **keys}))
 
 
+@settings(max_examples=25)
 @given(st.lists(words, min_size=1, max_size=8))
 def test_ids_are_one_more_than_those_of_elmoformanylangs(sentence: list[str]) -> None:
     ours = spellings(batch_to_code_points([sentence], WIDTH)[0])

@@ -24,7 +24,3 @@ def test_a_batch_ends_where_the_next_sentence_would_be_one_token_too_many() -> N
 
 def test_a_sentence_beyond_the_limit_is_a_batch_of_its_own() -> None:
     assert list(length_batches([50, 1, 60, 0], tokens_per_batch=20)) == [[3, 1], [0], [2]]
-
-
-def test_no_sentences_give_no_batches() -> None:
-    assert list(length_batches([])) == []

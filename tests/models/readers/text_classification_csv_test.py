@@ -38,18 +38,13 @@ def read(path: Path, **keys: Any) -> list[tuple[str | None, str]]:
 
 
 def test_quoted_csv() -> None:
-    assert read(FIXTURES / "news.csv", text_columns=[1, 2]) == [
-        ("1", 'Rain again The river , they say , is " very " high .'),
-        ("2", "Cup final Two goals and a red card : it # 39;s over\\now ."),
-        ("3", "Bread dearer Wheat & lt;b&gt;up&lt;/b&gt ; 4.5 percent"),
-        ("1", ""),
-    ]
-
-
-def test_label_names() -> None:
     names = {"1": "World", "2": "Sports", "3": "Business"}
-    labels = [label for label, _ in read(FIXTURES / "news.csv", label_names=names, text_columns=[2])]
-    assert labels == ["World", "Sports", "Business", "World"]
+    assert read(FIXTURES / "news.csv", text_columns=[1, 2], label_names=names) == [
+        ("World", 'Rain again The river , they say , is " very " high .'),
+        ("Sports", "Cup final Two goals and a red card : it # 39;s over\\now ."),
+        ("Business", "Bread dearer Wheat & lt;b&gt;up&lt;/b&gt ; 4.5 percent"),
+        ("World", ""),
+    ]
 
 
 def test_header_and_quotes_that_are_text() -> None:
@@ -93,25 +88,19 @@ def test_what_looks_like_a_header_may_be_a_row_and_names_need_no_other_key(tmp_p
     assert read(written(tmp_path, f"rare,a new label\n{SPAM}" + "rare,another one of these texts\n"))[0][0] == "rare"
 
 
+@pytest.mark.parametrize("quote_char", ['"', None])
 @pytest.mark.parametrize(
     "content",
     [
-        b"x,a b\ny,c\n",
-        b"x,a b\ny,c",
-        b"x,a b\r\ny,c\r\n",
-        b"\xef\xbb\xbfx,a b\ny,c\n",
-        b'\xef\xbb\xbf"x",a b\ny,c\n',
+        b"\xef\xbb\xbfx,a b\r\ny,c\r\n",
         b"\n  \nx,a b\n\n \t\ny,c\n\n",
-        b" x ,a b\ny , c\n",
+        b" x ,a b\ny , c",
         gzip.compress(b"x,a b\ny,c\n", mtime=0),
     ],
 )
-@pytest.mark.parametrize("quote_char", ['"', None])
 def test_line_ends_byte_order_mark_and_blank_lines_change_nothing(
     tmp_path: Path, content: bytes, quote_char: str | None
 ) -> None:
-    if quote_char is None:
-        content = content.replace(b'"', b"")
     assert read(written(tmp_path, content), quote_char=quote_char) == [("x", "a b"), ("y", "c")]
 
 
@@ -149,15 +138,12 @@ def test_a_long_document_is_read_whole(tmp_path: Path) -> None:
         (f"Category,Message\n{SPAM}", {}, 1, ["'Category'", "'has_header' true"]),
         (SPAM, {"label_column": 1}, 1, ["'text_columns'", "is 'label_column' the text?"]),
         ("x,a\n", {"label_column": -3}, 1, ["'label_column' -3", "('x', 'a')"]),
-        ("label,text,text\n", {"text_columns": ["text"], "has_header": True}, 1, ["'text_columns' 'text'"]),
         ("\nlabel,text\nx,a\n", {"label_column": "class", "has_header": True}, 2, ["'label_column' 'class'"]),
         ("a,x\n", {"text_columns": [1], "label_column": -1}, 1, ["'text_columns' [1]", "'label_column' -1"]),
         ("x,a\n ,b\n", {}, 2, ["a label in 'label_column' 0"]),
         ("1,a\n3,b\n", {"label_names": {"1": "World", "2": "Sports"}}, 2, ["'label_names' (1, 2)", "'3'"]),
         ('x,a\ny,"b\nz,c\n', {}, 2, ["unexpected end of data", "'quote_char'"]),
-        ('x,a\n\ny,"b"c\n', {}, 3, ["not CSV", "'quote_char'"]),
         (b"x,a\ny,\xe9t\xe9\n", {}, 2, ["expected UTF-8 text, got byte 0xe9"]),
-        (b"x a\ny \xff\n", SENTIMENT, 2, ["expected UTF-8 text, got byte 0xff"]),
         ("", {}, None, []),
         ("label,text\n\n", {"has_header": True}, None, []),
         ("1\ta fine day\n", {}, 1, ["'text_columns'", r"if '\t' separates the columns, set 'delimiter'"]),
@@ -205,7 +191,6 @@ def test_max_instances_ends_the_reading(tmp_path: Path) -> None:
     assert read(path, max_instances=2) == [("x", "a"), ("x", "b")]
 
 
-@pytest.mark.parametrize("num_workers", [2, 5])
-def test_each_row_goes_to_one_worker(tmp_path: Path, num_workers: int) -> None:
+def test_each_row_goes_to_one_worker(tmp_path: Path) -> None:
     path = written(tmp_path, "".join(f"x,w{index}\n" for index in range(4)))
-    assert words_of_workers(reader, path, num_workers) == ["w0", "w1", "w2", "w3"]
+    assert words_of_workers(reader, path, 3) == ["w0", "w1", "w2", "w3"]
