@@ -177,21 +177,6 @@ def test_bfloat16_and_auto_are_bfloat16_where_it_is_native_and_float32_where_it_
     assert score(chosen, sentences(chosen, TRAIN)) == score(wanted, sentences(wanted, TRAIN))
 
 
-def test_a_run_resumes_on_a_processor_that_emulates_bfloat16(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first half runs on a processor with native bfloat16."""
-    model = language_model(precision="auto").train()
-    first, second, *_ = windows(tmp_path, model, TRAIN, streams=2, window=5)
-    monkeypatch.setattr(NATIVE, lambda: True)
-    model(**first)
-    resumed = language_model(precision="auto").train()
-    resumed.load_state_dict(model.state_dict())
-    resumed.restore_training_state(model.training_state())
-    rounded = model(**second)["loss"].item()
-    monkeypatch.setattr(NATIVE, lambda: False)
-    assert resumed(**second)["loss"].item() == pytest.approx(rounded, rel=0.01)
-    assert {part.dtype for part in resumed.carried[True]} == {torch.float32}
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

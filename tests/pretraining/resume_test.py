@@ -130,13 +130,6 @@ def test_a_checkpoint_is_due_at_an_epochs_end_by_batches_and_by_minutes(
     assert saved == expected
 
 
-def test_a_resumed_run_counts_batches_from_the_checkpoint(tmp_path: Path) -> None:
-    save(AtomicCheckpointer(tmp_path), 2, 10)
-    resumed = AtomicCheckpointer(tmp_path, save_every_num_batches=5)
-    resumed.load_checkpoint()
-    assert [ask(resumed, 2, batches) for batches in (11, 14, 15)] == [False, False, True]
-
-
 def test_keys_that_would_save_nothing_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="'keep_most_recent_by_count': expected 1 or more, got 0"):
         AtomicCheckpointer(tmp_path, keep_most_recent_by_count=0)

@@ -1,14 +1,13 @@
 """The sampled softmax: its sampler against expected counts, its loss against plain Python."""
 
 import math
-from itertools import accumulate, permutations
 
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.pretraining.sampled_softmax import LogUniformSample, SampledSoftmax, draw_log_uniform
+from elmo_plugin.pretraining.sampled_softmax import LogUniformSample, SampledSoftmax
 
 V, P, K = 50, 8, 12
 
@@ -74,27 +73,6 @@ def test_in_evaluation_the_loss_is_that_of_the_full_softmax_and_nothing_is_drawn
     torch.testing.assert_close(softmax(vectors, targets), wanted)
     torch.testing.assert_close(softmax.train().nll(vectors, targets), wanted)
     assert softmax.n_draws.item() == 0
-
-
-@pytest.mark.slow
-def test_samples_and_tries_are_distributed_as_when_words_are_drawn_one_by_one() -> None:
-    vocab_size, n_samples, n_draws = 5, 3, 6000
-    frequency: dict[tuple[int, ...], float] = {}
-    mean_tries = 0.0
-    for words in permutations(range(vocab_size), n_samples):
-        mass = [chances(vocab_size)[word] for word in words]
-        left = [1 - seen for seen in accumulate(mass[:-1], initial=0.0)]  # chance of a new word before each
-        frequency[words] = math.prod(m / rest for m, rest in zip(mass, left, strict=True))
-        mean_tries += frequency[words] * sum(1 / rest for rest in left)
-    generator = torch.Generator().manual_seed(5)
-    draws = [draw_log_uniform(vocab_size, n_samples, generator) for _ in range(n_draws)]
-    found = [tuple(draw.rows.tolist()) for draw in draws]
-    # Pearson's χ² of 60 sequences, all of them frequent enough: mean 59, standard deviation √118.
-    assert sum(frequency.values()) == pytest.approx(1) and min(frequency.values()) * n_draws > 5
-    distance = sum((found.count(words) - n_draws * chance) ** 2 / chance for words, chance in frequency.items())
-    assert distance / n_draws < 59 + 5 * math.sqrt(118)
-    tries = torch.tensor([draw.n_tries for draw in draws], dtype=torch.float64)
-    assert tries.mean().item() == pytest.approx(mean_tries, abs=5 * tries.std().item() / math.sqrt(n_draws))
 
 
 def test_a_state_dict_resumes_the_sequence_of_draws() -> None:

@@ -50,12 +50,6 @@ def test_a_single_pass_has_every_sentence_once_by_rising_length(tmp_path: Path, 
         assert len(batches) == 1 or max_tokens < 10_000
 
 
-def test_a_batch_is_as_large_as_it_may_be(tmp_path: Path) -> None:
-    batches = [sentences_of(batch) for batch in batches_of(write_shards(tmp_path), shuffle=False)]
-    for batch, following in pairwise(batches):
-        assert (len(batch) + 1) * (len(following[0]) + 1) > MAX_TOKENS
-
-
 def test_each_shuffled_pass_has_every_sentence_once_in_batches_of_similar_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

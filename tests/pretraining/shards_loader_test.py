@@ -1,7 +1,6 @@
 """Both data loaders of text shards: they resume a run, and name files that they cannot read."""
 
 import re
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from allennlp.common.checks import ConfigurationError
 from torch.utils._pytree import tree_leaves
 
 from elmo_plugin.pretraining import sentence_batches
-from tests.loader_oracles import LINES, WORDS, assert_equal, build_loader, through_a_file, write_shards
+from tests.loader_oracles import LINES, assert_equal, build_loader, through_a_file, write_shards
 
 EPOCHS = 4
 STREAMS = {"type": "unrolled_streams", "streams": 2, "window": 4}
@@ -46,18 +45,6 @@ def test_a_run_that_stopped_after_any_batch_continues_with_the_next_one(tmp_path
         assert batches[:behind] == [{}] * behind
         assert_equal(batches[behind:], undisturbed[behind:])
         assert resumed.state_dict() == states[-1]
-
-
-@LOADERS
-def test_a_position_inside_a_long_line_is_restored(tmp_path: Path, keys: dict[str, Any]) -> None:
-    path = write_shards(tmp_path, [" ".join(islice(cycle(WORDS[3:]), 200))])
-    undisturbed = list(build_loader(path, **keys))
-    loader = iter(stopped := build_loader(path, **keys))
-    for behind in range(1, len(undisturbed)):
-        assert_equal(next(loader), undisturbed[behind - 1])
-        resumed = build_loader(path, **keys)
-        resumed.load_state_dict(through_a_file(stopped.state_dict(), tmp_path / "state"))
-        assert_equal(list(resumed)[behind:], undisturbed[behind:])
 
 
 @pytest.mark.parametrize(

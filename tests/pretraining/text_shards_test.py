@@ -72,16 +72,3 @@ def test_workers_divide_the_instances(pattern: str, max_instances: Any, wanted: 
         made._set_worker_info(WorkerInfo(workers, number))
         found += [words(instance) for instance in made.read(pattern)]
     assert sorted(found) == sorted([line for line in LINES if line][:wanted])
-
-
-@pytest.mark.slow
-def test_worker_processes_read_each_sentence_once(pattern: str) -> None:
-    vocab = vocabulary_of(["<S>", "</S>", "<UNK>", *sorted({word for line in LINES for word in line.split()})])
-    loader = MultiProcessDataLoader(
-        reader(), pattern, batch_size=1, num_workers=2, max_instances_in_memory=2, start_method="fork"
-    )
-    loader.index_with(vocab)
-    for _ in range(2):
-        found = [batch["tokens"]["words"]["tokens"][0].tolist() for batch in loader]
-        sentences = [" ".join(vocab.get_token_from_index(index) for index in row) for row in found]
-        assert sorted(sentences) == sorted(line for line in LINES if line)
