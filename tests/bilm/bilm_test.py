@@ -3,7 +3,6 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import h5py
 import pytest
@@ -200,10 +199,3 @@ def test_the_ids_of_words_are_padded_and_one_beyond_the_vocabulary_names_its_wor
 def test_a_bilm_without_a_token_encoder_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="'char_cnn', 'lexicon' or 'n_tokens_vocab'"):
         BiLM(options(char_cnn=None))
-
-
-def test_masked_characters_learn_nothing() -> None:
-    bilm = lively(BiLM(options()))
-    weigh(bilm(IDS).layers).backward()
-    gradient: Any = bilm.token_encoder.char_embedding.weight.grad
-    assert not gradient[0].any() and gradient[261].any()

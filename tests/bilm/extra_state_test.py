@@ -55,22 +55,6 @@ def test_the_mean_of_different_descriptions_is_an_error_that_says_so() -> None:
         BiLM(options()).load_state_dict(mean)
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        torch.tensor([torch.nan]),
-        torch.zeros(8),
-        torch.zeros(0),
-        torch.tensor(1e9),
-        {"options": {}},
-    ],
-)
-def test_a_state_that_describes_nothing_is_an_error(state: Any) -> None:
-    bilm = BiLM(options())
-    with pytest.raises(ConfigurationError, match="_extra_state"):
-        bilm.load_state_dict({**bilm.state_dict(), "_extra_state": state})
-
-
 def test_allennlp_diff_compares_two_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = language_model(softmax={"type": "sampled", "n_samples": 4})
     torch.save(model.state_dict(), tmp_path / "one.th")

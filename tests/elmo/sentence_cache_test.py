@@ -342,9 +342,3 @@ def test_a_read_only_folder_is_read_and_where_none_can_be_created_there_is_no_ca
         (shelf / "cache").chmod(0o755)
         shelf.chmod(0o755)
     assert store(shelf / "cache").read([b"another"]) == [None]
-
-
-def test_a_file_that_is_not_lmdb_is_an_error_that_names_it(tmp_path: Path) -> None:
-    (tmp_path / "data.mdb").write_bytes(b"no LMDB" * 2000)
-    with pytest.raises(ConfigurationError, match=f"'{tmp_path}/data.mdb' is no LMDB file"):
-        open_store(tmp_path)
