@@ -79,16 +79,9 @@ def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str
     """Read the biLM called `source` from the weights in a serialization folder; `None` if it is not there.
 
     AllenNLP builds a model from its config before it loads the weights. Because of this function, the paths in the
-    config need not exist any more: an archive is self-contained.
-
-    # Parameters
-
-    serialization_dir : `Optional[str]`
-        The folder of the run, or the folder that AllenNLP unpacked an archive into.
-    source : `str`
-        The biLM's path, URL or name in the config.
-    name : `str`
-        The file to read: `weights.th` of an archive or `best.th` of a run.
+    config need not exist any more: an archive is self-contained. `serialization_dir` is the folder of a run, or the one
+    that AllenNLP unpacked an archive into, `source` the biLM's path, URL or name in the config, and `name` the file to
+    read: `weights.th` of an archive or `best.th` of a run.
     """
     path = Path(serialization_dir or "") / name
     if serialization_dir is None or not path.exists():

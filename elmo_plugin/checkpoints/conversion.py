@@ -90,14 +90,7 @@ def save_bilm(
     >>> save_bilm(bilm, Path("tuned.safetensors")).checkpoint.options == bilm.options  # doctest: +SKIP
     True
 
-    # Parameters
-
-    bilm : `BiLM`
-    vocabulary : `Optional[list[str]]`
-        The lines of its vocabulary, if it reads words.
-    target, to, dtype, license
-        See `write_checkpoint`.
-
+    `vocabulary` is the lines of its vocabulary, if it reads words; see `write_checkpoint` for the other arguments.
     Raises `ConfigurationError` if the files cannot be written, and for a biLM that the format cannot hold.
     """
     if bilm.precision_of_weights == "int8":

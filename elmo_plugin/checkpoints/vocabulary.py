@@ -43,18 +43,12 @@ def write_words(words: Iterable[str], path: Path) -> None:
 class WordLookup:
     """Look up the ids of words. The first line of the vocabulary has id 1; of a repeated word the last line counts.
 
-    bilm-tf's `Vocabulary` in `data.py` does the same, but masks unknown words if the file has no `<UNK>`.
+    bilm-tf's `Vocabulary` in `data.py` does the same, but masks unknown words if the file has no `<UNK>`. Errors call the
+    biLM `name`.
 
     >>> word_id = WordLookup(["<S>", "</S>", "<UNK>", "cat"], "my_bilm")
     >>> word_id("cat"), word_id("dog")
     (4, 3)
-
-    # Parameters
-
-    words : `Sequence[str]`
-        The lines of the vocabulary.
-    name : `str`
-        How errors name the biLM.
     """
 
     def __init__(self, words: Sequence[str], name: str) -> None:

@@ -1,12 +1,10 @@
 """The biLM that comes with the package: it is small, complete, and has learned English."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checkpoints import Checkpoint, build_bilm, bundled_folder, load_checkpoint
+from elmo_plugin.checkpoints import Checkpoint, build_bilm, load_checkpoint
 from elmo_plugin.pretraining import BidirectionalLanguageModel, TextShardsReader
 from elmo_plugin.pretraining.predictor import BiLMPredictor
 from elmo_plugin.pretraining.vocabulary import vocabulary_of
@@ -23,17 +21,6 @@ def predictor(checkpoint: Checkpoint) -> Predictor:
     assert checkpoint.vocabulary is not None
     model = BidirectionalLanguageModel(vocabulary_of(checkpoint.vocabulary), {"pretrained": "english-tiny"})
     return BiLMPredictor(model.eval(), TextShardsReader())
-
-
-def folder() -> Path:
-    found = bundled_folder("english-tiny")
-    assert found is not None
-    return found
-
-
-def test_it_is_a_file_of_at_most_twenty_megabytes_with_licence_and_card() -> None:
-    assert {path.name for path in folder().iterdir()} == {"english-tiny.safetensors", "LICENSE.md", "README.md"}
-    assert (folder() / "english-tiny.safetensors").stat().st_size <= 20_000_000
 
 
 def test_it_has_a_softmax_over_at_least_thirty_thousand_words(checkpoint: Checkpoint) -> None:

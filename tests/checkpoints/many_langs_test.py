@@ -184,11 +184,10 @@ def test_to_one_native_file_and_back_no_bit_is_lost(tmp_path: Path, sizes: dict[
     [
         (pretrained(), "the bytes of words"),
         (pretrained(char_cnn=None, n_tokens_vocab=12), "words by a vocabulary file"),
-        (many_langs_bilm(use_skip_connections=False), "'lstm.use_skip_connections'"),
         (many_langs_bilm(dim=8), "'lstm.projection_dim'"),
         (many_langs_bilm(words=["<oov>"]), "<pad>"),
     ],
-    ids=["bytes", "words", "no skip connections", "no projection", "no padding"],
+    ids=["bytes", "words", "no projection", "no padding"],
 )
 def test_a_bilm_that_it_could_not_run_is_rejected(tmp_path: Path, checkpoint: Checkpoint, fact: str) -> None:
     assert_not_written(checkpoint, tmp_path / "to", "many-langs has no place", fact)
