@@ -84,7 +84,7 @@ class Native(CheckpointFormat):
             return _read_metadata(file.metadata() or {}, path).options
 
     def write(self, checkpoint: Checkpoint, path: "PathLike[str]", dtype: torch.dtype = torch.float32) -> None:
-        """Write a checkpoint into one file, whose name ends with `.safetensors`. An existing file is replaced atomically.
+        """Write a checkpoint into one file `NAME.safetensors`. An existing file is replaced atomically.
 
         `torch.float16` and `torch.bfloat16` halve the size of the file, which is read as float32 again. Raises
         `ConfigurationError` if the file cannot be written.

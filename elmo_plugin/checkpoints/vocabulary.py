@@ -43,8 +43,8 @@ def write_words(words: Iterable[str], path: Path) -> None:
 class WordLookup:
     """Look up the ids of words. The first line of the vocabulary has id 1; of a repeated word the last line counts.
 
-    bilm-tf's `Vocabulary` in `data.py` does the same, but masks unknown words if the file has no `<UNK>`. Errors call the
-    biLM `name`.
+    bilm-tf's `Vocabulary` in `data.py` does the same, but masks unknown words if the file has no `<UNK>`.
+    Errors call the biLM `name`.
 
     >>> word_id = WordLookup(["<S>", "</S>", "<UNK>", "cat"], "my_bilm")
     >>> word_id("cat"), word_id("dog")
