@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> None:
     queries = list(map(find_query, args.query, args.word))
     text, senses = args.text, None
     if args.senses:
-        sentences = read_senses(args.text, ColumnTagsReader(max_instances=args.sentences))
+        sentences = read_senses(args.text, ColumnTagsReader(token_column=0, max_instances=args.sentences))
         text = [" ".join(sentence.tokens) for sentence in sentences]
         senses = {
             (line, position): sense

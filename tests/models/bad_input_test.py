@@ -72,7 +72,7 @@ def remove_the_weights(files: Config) -> None:
         (drop_the_projection, ["'options_file'", "options.json", "'lstm.projection_dim'"]),
         (overwrite("options_file", b'{"lstm": '), ["'options_file'", "options.json", "line 1"]),
         (overwrite("options_file", b'{"char_cnn": "\xdc"}'), ["'options_file'", "options.json", "0xdc"]),
-        (swap_the_files, ["'options_file'", "weights.hdf5", "swapped"]),
+        (swap_the_files, ["'options_file'", "weights.hdf5", "'weight_file'"]),
     ],
 )
 def test_an_error_names_the_damaged_file_and_the_cause(

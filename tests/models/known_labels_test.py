@@ -151,6 +151,5 @@ def test_all_unseen_labels_have_one_index_in_every_process() -> None:
 
 
 def test_a_namespace_without_labels_is_an_error_that_lists_the_namespaces() -> None:
-    namespace = "padded"
-    with pytest.raises(ConfigurationError, match=rf"'label_namespace' '{namespace}': .*'labels'.*'num_labels'"):
-        build_model(experiment(classifier(ELMO, label_namespace=namespace), csv_reader(), OPINIONS))
+    with pytest.raises(ConfigurationError, match=r"'label_namespace' 'padded': .*'labels'.*'num_labels'"):
+        build_model(experiment(classifier(ELMO, label_namespace="padded"), csv_reader(), OPINIONS))
