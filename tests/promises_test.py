@@ -116,7 +116,7 @@ def test_padding_changes_neither_the_loss_nor_a_gradient(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_a_frozen_part_gets_no_gradient_and_the_others_get_theirs(name: str, data: st.DataObject) -> None:
     """A part is a module or a parameter, as in the key `no_grad` of AllenNLP's trainer."""
