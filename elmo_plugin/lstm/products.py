@@ -49,7 +49,9 @@ SMALL = 2**22
 WORTH_PREPACKING = {torch.float32: 32, torch.bfloat16: 8}
 """The number of products from which it pays to prepack a weight for them alone."""
 USUAL_ROWS = 32
-"""The number of rows that oneDNN chooses its layout for."""
+"""The number of rows that oneDNN chooses its layout for, and the largest number that MKL multiplies."""
+PADDING = 16
+"""Numbers between the rows of a stacked weight: rows that are 2^n bytes apart replace each other in a CPU's cache."""
 BLOCK_ROWS = 256
 """The rows of a large weight that are multiplied by one value together. MKL needs twice the time for all at once."""
 
@@ -94,11 +96,13 @@ class SeparateProduct:
 class BatchedProduct:
     """A `Product` that multiplies both directions in one call, by copies of their weights (R, I, O)."""
 
-    def __init__(self, weights: Sequence[Tensor]) -> None:
+    def __init__(self, weights: Sequence[Tensor], rows: int) -> None:
         self.weights = weights
-        stacked = torch.stack([weight.detach() for weight in weights]).transpose(1, 2)  # (R, I, O)
-        # A weight is read along its longer side.
-        self._stacked = stacked.contiguous() if stacked.size(2) > stacked.size(1) else stacked
+        self._stacked = torch.stack([weight.detach() for weight in weights]).transpose(1, 2)  # (R, I, O)
+        directions, inputs, outputs = self._stacked.shape
+        if outputs > inputs:  # a weight is read along its longer side
+            padded = self._stacked.new_empty(directions, inputs, outputs + (PADDING if rows > 1 else 0))
+            self._stacked = padded[..., :outputs].copy_(self._stacked)
 
     def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
         """Return start + x Wᵀ; see `Product`."""
@@ -124,8 +128,9 @@ class LayerProducts(NamedTuple):
 def layer_products(layer: Sequence[LstmWeights], rows: int, times: int) -> LayerProducts:
     """Return the fastest products of a layer, without gradients, for `times` steps of at most `rows` sentences.
 
-    Two rows and more are multiplied by oneDNN, one row by MKL: small weights in both directions at once, large ones in
-    blocks, which needs no copy of them. Copies of frozen weights are kept until one of the weights changes.
+    Many rows are multiplied by oneDNN, one row by MKL: small weights in both directions at once, large ones in
+    blocks, which needs no copy of them. For a few rows and small weights, see `_rows_at_once`. Copies of frozen weights
+    are kept until one of the weights changes.
     """
     weights, first = [weight for each in layer for weight in each if weight is not None], layer[0].recurrent
     for weight in weights:
@@ -134,7 +139,8 @@ def layer_products(layer: Sequence[LstmWeights], rows: int, times: int) -> Layer
     versions = Versions(weights, product_type(first))
     kept = _kept.setdefault(first, {})
     products: LayerProducts
-    made_from, products = kept.get(rows == 1, (None, None))
+    chosen_by = rows == 1, rows <= USUAL_ROWS
+    made_from, products = kept.get(chosen_by, (None, None))
     if made_from != versions:
         # The products must not hold the weights themselves, or these would never be deleted.
         detached = [
@@ -143,7 +149,7 @@ def layer_products(layer: Sequence[LstmWeights], rows: int, times: int) -> Layer
         products = _layer_products(detached, rows, times, is_frozen=True)
         for key in [key for key, (others, _) in kept.items() if others != versions]:
             del kept[key]
-        kept[rows == 1] = versions, products
+        kept[chosen_by] = versions, products
     projection = products.projection
     if rows > 1 and projection is not None and _size(projection.weights[0]) > SMALL:
         # The copies of a large projection are made for this call alone.
@@ -178,10 +184,19 @@ def fastest_product(weights: Sequence[Tensor], rows: int, times: int) -> Product
 def _product(weights: Sequence[Tensor], rows: int, may_copy: bool, is_recurrent: bool = False) -> Product:
     dtype, first = product_type(weights[0]), weights[0]
     is_small_float32 = first.dtype == dtype == torch.float32 and _is_for_onednn(first) and _size(first) <= SMALL
-    if rows == 1 and may_copy and is_small_float32:
-        return BatchedProduct(weights)
+    if may_copy and is_small_float32 and rows <= _rows_at_once(first):
+        return BatchedProduct(weights, rows)
     functions = [_multiplier(weight, dtype, rows, may_copy, is_recurrent=is_recurrent) for weight in weights]
     return SeparateProduct(weights, functions, dtype)
+
+
+def _rows_at_once(weight: Tensor) -> int:
+    """Return the largest number of rows that MKL multiplies by a small weight (O, I) of both directions at once.
+
+    For more than one row, oneDNN is faster if the weight has more rows than columns and the processor has AVX-512.
+    """
+    has_avx2_only = torch.backends.cpu.get_cpu_capability() == "AVX2"
+    return USUAL_ROWS if has_avx2_only or weight.size(0) <= weight.size(1) else 1
 
 
 def _multiplier(

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from elmo_plugin.lstm import KERNELS, LstmClips, kernel_by_name, packed
+from elmo_plugin.lstm.oracle import reference
 from elmo_plugin.lstm.recurrence import Recurrence, TorchPointwise
-from elmo_plugin.lstm.reference import reference
 from tests.kernel_oracles import (
     DEVICE,
     UNCLIPPED,
