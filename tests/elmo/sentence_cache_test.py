@@ -323,7 +323,7 @@ def test_a_read_only_folder_is_read_and_where_none_can_be_created_there_is_no_ca
 
     def read() -> None:
         if not os.getuid():
-            for path in (shelf, *shelf.parents[:3]):
+            for path in (shelf, *shelf.parents[:4]):
                 path.chmod(0o755)
             os.setuid(65534)
         mine = store(shelf / "cache")
