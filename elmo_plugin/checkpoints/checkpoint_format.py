@@ -177,4 +177,5 @@ def _found_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
         got = f"a folder with {', '.join(names[:MOST_NAMES]) or 'nothing in it'}{more}"
     else:
         got = ADVICE.get(kind, kind.value)
-    raise ConfigurationError(f"'{name}' holds no biLM: expected {looked_for}; got {got}")
+    why = unfinished_run(name) or f"expected {looked_for}; got {got}"
+    raise ConfigurationError(f"'{name}' holds no biLM: {why}")

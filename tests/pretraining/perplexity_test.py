@@ -127,8 +127,8 @@ def test_an_unfinished_run_is_named_as_such(tmp_path: Path) -> None:
     for source in ("run/model.tar.gz", "run"):
         with pytest.raises(ConfigurationError, match=message):
             allennlp("evaluate", tmp_path / source, tmp_path / "heldout.txt")
-    with pytest.raises(ConfigurationError, match=message):
-        load_checkpoint(tmp_path / "run/model.tar.gz")
+        with pytest.raises(ConfigurationError, match=message):
+            load_checkpoint(tmp_path / source)
 
 
 @pytest.mark.parametrize(("weights", "where"), [(math.nan, "batch 1 of epoch 1"), (None, "the validation")])
