@@ -25,7 +25,7 @@ def token_lists(sentences: Any) -> list[list[str]]:
         tokens = list(sentence)
         for token in tokens:
             if not isinstance(token, str):
-                raise ConfigurationError(f"{expected} {_shortened(token)} among them")
+                raise ConfigurationError(f"{expected} {_shortened(token)} ({type(token).__name__}) in it")
         lists.append(tokens)
     return lists
 
