@@ -13,7 +13,7 @@ from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.common.plugins import import_plugins
 
-from elmo_plugin.analysis import keep_findings
+from elmo_plugin.analysis import read_layer_weights
 from elmo_plugin.common import atomic_file
 
 CONFIGS = Path(__file__).resolve().parents[1] / "training_configs"
@@ -131,7 +131,7 @@ def write_sample(run: Run, source: Path) -> None:
 def train(run: Run) -> None:
     """Train a run. Afterwards its folder has AllenNLP's files without the weights, and
 
-    - `layer_weights.json` and, for a classifier, `confusion.json` (see `elmo_plugin.analysis.keep_findings`);
+    - `layer_weights.json`, which reports read instead of the weights;
     - `grid.json`, written last: `task`, `variant`, `seed`, `fraction` and `metric`, whose best value is the score.
 
     Files of an unfinished run are deleted first.
@@ -143,7 +143,8 @@ def train(run: Run) -> None:
         write_sample(run, Path(Params.from_file(run.variant_file(), ext_vars=task)["train_data_path"]))
     file.write_text(config(run), encoding="utf-8")
     train_model(Params.from_file(file, ext_vars=task), folder, force=True, file_friendly_logging=True)
-    keep_findings(folder)
+    mixes = {place: mix._asdict() for place, mix in (read_layer_weights(folder) or {}).items()}
+    (folder / "layer_weights.json").write_text(json.dumps(mixes), encoding="utf-8")
     for file in [*folder.glob("*.th"), folder / "model.tar.gz"]:  # the weights of all runs are gigabytes
         file.unlink()
     _, *values = run

@@ -98,9 +98,6 @@ def test_a_run_writes_what_reports_read_and_no_weights(tmp_path: Path) -> None:
     place = {"task": "demo_reviews", "variant": "your_bilm", "seed": 3, "fraction": 0.1, "metric": "accuracy"}
     assert json.loads((run.path() / "grid.json").read_text()) == place
     metrics = json.loads((run.path() / "metrics.json").read_text())
-    confusion = json.loads((run.path() / "confusion.json").read_text())
-    assert [sum(row) for row in confusion["counts"]] == [5, 5]
-    assert (confusion["counts"][0][0] + confusion["counts"][1][1]) / 10 == metrics["best_validation_accuracy"]
     assert json.loads((run.path() / "layer_weights.json").read_text()).keys() == {"input", "output"}
     assert not [*tmp_path.rglob("*.th"), *tmp_path.rglob("*.tar.gz")]
     config = json.loads((run.path() / "config.json").read_text())

@@ -1,6 +1,7 @@
 """RUNS, LAYERS → PAGES: reports of finished runs, nearest neighbours in context, and probes of each layer."""
 
 from elmo_plugin.analysis.data_check import check_data
+from elmo_plugin.analysis.layer_weights import read_layer_weights
 from elmo_plugin.analysis.minimal_pairs import MinimalPair, PairAccuracy, pair_accuracies, read_pairs
 from elmo_plugin.analysis.nearest_contexts import (
     Found,
@@ -30,7 +31,7 @@ from elmo_plugin.analysis.probing import (
     tagging_task,
 )
 from elmo_plugin.analysis.pseudowords import pseudoword_task
-from elmo_plugin.analysis.report import Report, keep_findings, write_contexts, write_report
+from elmo_plugin.analysis.report import Report, write_contexts, write_report
 
 __all__ = [
     "Accuracies",
@@ -50,13 +51,13 @@ __all__ = [
     "find_query",
     "frequent_words",
     "frequent_words_page",
-    "keep_findings",
     "minimal_pairs_page",
     "neighbors_page",
     "pair_accuracies",
     "probe",
     "pseudoword_task",
     "random_twin",
+    "read_layer_weights",
     "read_pairs",
     "read_senses",
     "search",

@@ -22,12 +22,11 @@ Report on two runs only:
   elmo-plugin report-elmo runs/demo runs/bilm --output report
 
 The report shows the scores by task and variant, as the mean ± the standard
-deviation over seeds; the score by the size of the training data; the weights
-that the tasks learned for the layers of the biLM; learning curves; the F1 of
-each label; confusion matrices of classifiers; and the perplexity of pretraining
-runs. A section
-without data is left out. Runs that are unfinished or cannot be read are listed
-but not counted.
+deviation over seeds; the score by the size of the training data; the F1 of each
+label, of models with verbose_metrics; the weights that the tasks learned for
+the layers of the biLM, from best.th or model.tar.gz; learning curves; and the
+perplexity of pretraining runs. A section without data is left out. Runs that
+are unfinished or cannot be read are listed but not counted.
 
 A file grid.json in a run's folder gives its task, variant, seed and share of
 the training data, and optionally the commit of the code that trained it:
@@ -38,13 +37,6 @@ TASK/VARIANT-SEED, SEED must be the config's seed. Otherwise the folder of the
 training data names the task, and the folder of the run names the variant.
 --names says how the folders of your own are named; for runs/elmo/ner_seed1:
   elmo-plugin report-elmo runs --names VARIANT/TASK_seedSEED --output report
-
-Layer weights and confusion matrices are computed from the weights of a run,
-best.th or model.tar.gz: its classifier labels the validation data again. If a
-file classes.txt is beside that data, its lines name the classes 1, 2, … With
---keep, both are also written to small files in the run's folder,
-layer_weights.json and confusion.json. Later reports read those files, so the
-weights may be deleted.
 """
 
 
@@ -64,9 +56,6 @@ class ReportElmo(Subcommand):
         )
         subparser.add_argument("--output", metavar="FOLDER", type=Path, required=True, help="the folder to write to")
         subparser.add_argument(
-            "--keep", action="store_true", help="also write layer weights and confusion matrices to the runs' folders"
-        )
-        subparser.add_argument(
             "--names", metavar="FORM", help="where the end of a run's path has its TASK, VARIANT and SEED"
         )
         return subparser
@@ -74,7 +63,7 @@ class ReportElmo(Subcommand):
 
 def run(args: argparse.Namespace) -> None:
     """Write the report and say what was written."""
-    report = write_report(args.runs, args.output, args.keep, args.names)
+    report = write_report(args.runs, args.output, args.names)
     left_out = f", {len(report.uncounted)} not counted" if report.uncounted else ""
     what = f"{len(report.runs)} runs{left_out}; report.html, report.md and its {len(report.files) - 2} figures"
     page = shlex.quote(str(args.output / "report.html"))

@@ -38,7 +38,7 @@ class ElmoClassifier(Model):
     vocab : `Vocabulary`
     text : `EnhancedText`
         The task RNN with ELMo.
-    seq2vec_encoder, feedforward, dropout, label_namespace, initializer, num_labels
+    seq2vec_encoder, feedforward, dropout, label_namespace, initializer, num_labels, verbose_metrics
         As in `from_config`.
     """
 
@@ -54,6 +54,7 @@ class ElmoClassifier(Model):
         label_namespace: str = "labels",
         initializer: InitializerApplicator = InitializerApplicator(),  # noqa: B008
         num_labels: Optional[int] = None,
+        verbose_metrics: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(vocab, **kwargs)
@@ -77,7 +78,8 @@ class ElmoClassifier(Model):
         self.labels = KnownLabels(vocab, label_namespace, num_labels)
         self.classification = nn.Linear(pooled, self.labels.size)
         self.accuracy = CategoricalAccuracy()
-        self.macro_f1 = FBetaMeasure(average="macro", labels=[*range(self.labels.size)])
+        self.f1 = FBetaMeasure(labels=[*range(self.labels.size)])
+        self.verbose_metrics = verbose_metrics
         initializer(self)
 
     @classmethod
@@ -95,6 +97,7 @@ class ElmoClassifier(Model):
         label_namespace: str = "labels",
         initializer: InitializerApplicator = InitializerApplicator(),  # noqa: B008
         num_labels: Optional[int] = None,
+        verbose_metrics: bool = False,
         **kwargs: Any,
     ) -> "ElmoClassifier":
         """Build the classifier from the keys of a config.
@@ -125,10 +128,21 @@ class ElmoClassifier(Model):
         num_labels : `Optional[int]`
             The number of labels, for a reader with `skip_label_indexing`. The default is the size of the label
             namespace.
+        verbose_metrics : `bool`
+            Whether to report the F1 of each label as well as their mean.
         """
         text = EnhancedText.from_config(encoder, elmo, elmo_at, text_field_embedder, dropout, elmo_indexer)
         return cls(
-            vocab, text, seq2vec_encoder, feedforward, dropout, label_namespace, initializer, num_labels, **kwargs
+            vocab,
+            text,
+            seq2vec_encoder,
+            feedforward,
+            dropout,
+            label_namespace,
+            initializer,
+            num_labels,
+            verbose_metrics,
+            **kwargs,
         )
 
     def forward(
@@ -165,7 +179,7 @@ class ElmoClassifier(Model):
             self.accuracy(logits, gold)
             # Unseen labels form an extra class that is never predicted. Its F1 is not part of the mean.
             scores = nn.functional.pad(logits, (0, 1), value=-torch.inf)  # (B, labels + 1)
-            self.macro_f1(scores, label.where(known, self.labels.size))
+            self.f1(scores, label.where(known, self.labels.size))
         if metadata is not None:
             output["words"] = [each.get("words", []) for each in metadata]
         return output
@@ -184,8 +198,11 @@ class ElmoClassifier(Model):
         return [*self.get_metrics()]
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
-        """Return the accuracy and the F1 averaged over the labels."""
+        """Return the accuracy, the F1 averaged over the labels and, with `verbose_metrics`, the F1 of each label."""
         # FBetaMeasure raises an error before its first batch.
-        seen = self.macro_f1._true_sum is not None
-        macro_f1 = self.macro_f1.get_metric(reset)["fscore"] if seen else 0.0
-        return {"accuracy": self.accuracy.get_metric(reset), "macro_f1": macro_f1}
+        seen = self.f1._true_sum is not None
+        by_label = self.f1.get_metric(reset)["fscore"] if seen else [0.0] * self.labels.size
+        metrics = {"accuracy": self.accuracy.get_metric(reset), "macro_f1": sum(by_label) / len(by_label)}
+        if self.verbose_metrics:
+            metrics.update({f"f1-measure-{self.labels.name(index)}": f1 for index, f1 in enumerate(by_label)})
+        return metrics

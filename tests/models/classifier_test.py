@@ -72,21 +72,22 @@ def test_it_overfits_a_few_texts(tmp_path: Path) -> None:
     assert model.get_metrics(reset=True) == pytest.approx({"accuracy": 1.0, "macro_f1": 1.0})
 
 
-def test_accuracy_and_macro_f1_are_sklearns_over_batches() -> None:
+def test_accuracy_and_f1_are_sklearns_over_batches() -> None:
     model, _ = opinions_model()
     generator = torch.Generator().manual_seed(0)
     gold, logits = torch.randint(3, (23,), generator=generator), torch.randn(23, 3, generator=generator)
     logits[:, 2] = -10.0  # a label that is never predicted
     for part, scores in zip(gold.split(10), logits.split(10), strict=True):
         model.accuracy(scores, part)
-        model.macro_f1(scores, part)
+        model.f1(scores, part)
     predicted = logits.argmax(dim=-1)
-    assert model.get_metrics(reset=True) == pytest.approx(
-        {
-            "accuracy": accuracy_score(gold, predicted),
-            "macro_f1": f1_score(gold, predicted, labels=range(3), average="macro", zero_division=0.0),
-        }
-    )
+    f1 = f1_score(gold, predicted, labels=range(3), average=None, zero_division=0.0)
+    wanted = {"accuracy": accuracy_score(gold, predicted), "macro_f1": f1.mean()}
+    assert model.get_metrics() == pytest.approx(wanted)
+    model.verbose_metrics = True
+    by_label = {f"f1-measure-{model.labels.name(index)}": value for index, value in enumerate(f1)}
+    assert model.get_metrics(reset=True) == pytest.approx({**wanted, **by_label})
+    model.verbose_metrics = False
     assert model.get_metrics() == {"accuracy": 0.0, "macro_f1": 0.0}
 
 

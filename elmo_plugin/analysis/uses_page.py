@@ -1,0 +1,85 @@
+"""Draw the uses of words in a text, by the vectors of a layer in two dimensions."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Optional
+
+import numpy as np
+from matplotlib.figure import Figure
+from pandas import DataFrame
+from sklearn.decomposition import PCA
+
+from elmo_plugin.analysis.figure_page import WIDTH, Section, add_legend, page_files, styled
+from elmo_plugin.analysis.nearest_contexts import Found, Query, Uses
+
+Senses = Mapping[tuple[int, int], str]
+"""The sense of the token at a line, from 1, and a position."""
+
+
+@styled
+def render_uses(
+    queries: Sequence[Query], found: Sequence[Found], layer: int, k: int, senses: Optional[Senses]
+) -> dict[str, bytes]:
+    """Return the content of each file of the page, by name."""
+    about = (
+        f"Each dot is a use of the word, by its vector of layer {layer}; the star is the query. Dots that are near "
+        "each other have similar vectors, as far as two principal components can show. The uses that are nearest to "
+        "the query by cosine are numbered in the picture and listed in the table."
+    )
+    pairs = zip(queries, found, strict=True)
+    sections = [_section(query, each.uses, k, senses) for query, each in pairs if each.uses is not None]
+    return page_files("contexts", "Uses of words in context", about, sections)
+
+
+def _section(query: Query, uses: Uses, k: int, senses: Optional[Senses]) -> Section:
+    sentence = _marked(query.tokens, query.position)
+    if len(uses.neighbors) < 2:
+        return Section(query.word, f"{sentence} – fewer than two other sentences of the text contain this word.")
+    nearest = np.argsort([-use.cosine for use in uses.neighbors], kind="stable")[:k].tolist()
+    if senses is None:
+        labels = ["nearest" if i in nearest else "other uses" for i in range(len(uses.neighbors))]
+    else:
+        labels = [senses.get((use.line, use.position), "no sense") for use in uses.neighbors]
+    rows = [
+        {
+            "nearest": number,
+            "sentence": _marked(uses.neighbors[index].tokens, uses.neighbors[index].position),
+            "sense": labels[index],
+            "cosine": f"{uses.neighbors[index].cosine:.3f}",
+            "line": uses.neighbors[index].line,
+        }
+        for number, index in enumerate(nearest, 1)
+    ]
+    table = DataFrame(rows) if senses else DataFrame(rows).drop(columns="sense")
+    caption = f"{len(labels)} uses of {query.word} in two dimensions: {sentence}"
+    return Section(query.word, sentence, [table], {caption: _picture(uses.vectors, labels, nearest)})
+
+
+def _picture(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int]) -> Figure:
+    """Draw the uses of a word by the first two principal components of their vectors, in a colour per label.
+
+    `vectors` (1 + N, D) are those of the query and of N uses, which `labels` describe. The uses at the indices
+    `nearest` get the numbers 1, 2, …
+    """
+    components = PCA(2, random_state=0)
+    query, *points = components.fit_transform(vectors).tolist()  # (2,) each
+    figure = Figure(figsize=(WIDTH, WIDTH + 0.1 * len(set(labels))))
+    axis = figure.subplots()
+    for number, (label, count) in enumerate(Counter(labels).most_common()):
+        x, y = zip(*(point for point, each in zip(points, labels, strict=True) if each == label), strict=True)
+        marker = "os^Dv"[number // 6 % 5]  # there are six colours
+        axis.scatter(x, y, s=14, alpha=0.7, color=f"C{number % 6}", marker=marker, label=f"{label} ({count})")
+    axis.plot(*query, color="black", ls="", marker="*", ms=12, label="the query")
+    for number, index in enumerate(nearest, 1):
+        axis.annotate(str(number), points[index], textcoords="offset points", xytext=(3, 3))
+    first, second = 100 * components.explained_variance_ratio_
+    axis.set(xlabel=f"component 1: {first:.0f} % of the variance", ylabel=f"component 2: {second:.0f} %")
+    add_legend(figure, axis)
+    return figure
+
+
+def _marked(tokens: Sequence[str], position: int) -> str:
+    """Return the token in marks, and up to eight tokens before and after it."""
+    start, end = max(0, position - 8), position + 9
+    shown = [*tokens[start:position], f"«{tokens[position]}»", *tokens[position + 1 : end]]
+    return " ".join([*["…"] * (start > 0), *shown, *["…"] * (end < len(tokens))])
