@@ -18,23 +18,28 @@ from allennlp.common import Params
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.plugins import DEFAULT_PLUGINS, discover_plugins
+from allennlp.data.dataset_readers.dataset_utils.span_utils import InvalidTagSequence
 from tqdm import tqdm
 
 from elmo_plugin.compat import replace_once
 
+OLD_CONFIGS = "see docs/guides/old-configs.md"
 SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (ConfigurationError, ""),
     (OSError, ""),
     (tarfile.ReadError, ""),
     (RuntimeError, "(RUNTIME|STATIC) ERROR: "),  # jsonnet's messages about a config
     (TypeError, "Expected .* to be "),  # AllenNLP's message about a value of the wrong type
-    (ValueError, "overrides for |batch_size must be |Using AMP requires "),
+    (TypeError, r"(Model|DatasetReader)\.__init__\(\) got an unexpected keyword|'>=' not .* 'list' and 'int'"),
+    (ValueError, "overrides (for|dict) |batch_size must be |Using AMP requires "),
     (UnicodeDecodeError, ""),
+    (InvalidTagSequence, ""),
+    (IndexError, "index out of range in self"),
 )
 """Exceptions that a mistake in the user's input causes: the type, and a pattern for the start of the message."""
 HINTS = (
     (r"undefined external variable: (\w+)", r"set the environment variable: export \1=…"),
-    (r"^file \S+ not found$", "check the name; a relative path begins at the working directory"),
+    (r": file \S+ not found$", "check the name; a relative path begins at the working directory"),
     (r"is not empty. Specify --recover", "or replace it with --force"),
     (r"GPU but none is available", """add -o '{"trainer.cuda_device": -1}'"""),
     (r"metric_name must start with", "write validation_metric: '+accuracy' or '-loss'"),
@@ -43,8 +48,21 @@ HINTS = (
     (r"spacy-models", "name a predictor that needs no model of spaCy: --predictor elmo_tagger, or elmo_classifier"),
     (r"codec can't decode byte", "expected UTF-8; convert the file, for example with iconv -f WINDOWS-1252 -t UTF-8"),
     (r"not a gzip file", "expected the folder or the model.tar.gz that `train` wrote, then the data"),
+    # Keys from before AllenNLP 1.0, as in its NER config of 2019.
+    (
+        r""""data_loader" is required|TrainModel: .*iterator|data_loader\.type""",
+        f"the old 'iterator' is gone: {OLD_CONFIGS}",
+    ),
+    (r'"token_embedders" is required', f"put the embedders into token_embedders: {{ … }}: {OLD_CONFIGS}"),
+    (r"izerApplicator|(initial|regular)izer': expected an object", f"write {{ regexes: [[…]] }}: {OLD_CONFIGS}"),
+    (r"sorting_keys", f"it has names of fields now, and can be left out: {OLD_CONFIGS}"),
+    (r"'([\w.]*\.)?constraint_type'", f"it is 'label_encoding' now: {OLD_CONFIGS}"),
+    (r"'trainer\.num_serialized_models_to_keep'", f"it is in 'checkpointer' now: {OLD_CONFIGS}"),
+    (r"'list' and 'int'", f"'cuda_device' is one number, and several are in 'distributed': {OLD_CONFIGS}"),
+    (r"^IndexError", f"the embedding of 'character_encoding' needs a vocab_namespace: {OLD_CONFIGS}"),
+    (r"^InvalidTagSequence", f"such tags are no spans; a model with a CRF cannot predict them: {OLD_CONFIGS}"),
 )
-"""A pattern for a message of AllenNLP or jsonnet, and what to do about it. A hint may use groups of its pattern."""
+"""A pattern for the type and message of an error of AllenNLP or jsonnet, and what to do; a hint may use its groups."""
 LOGGED_RESULTS = ("allennlp.commands.checklist", "allennlp.commands.test_install")
 """The modules of the commands whose results AllenNLP only logs."""
 
@@ -139,14 +157,28 @@ def adapt_console() -> None:
     adapt()
 
 
+def is_users_mistake(error: BaseException) -> bool:
+    """Return whether one line explains the error."""
+    message = str(error).strip()
+    is_short = any(isinstance(error, each) and re.match(beginning, message) for each, beginning in SHORT)
+    is_missing_package = isinstance(error, ModuleNotFoundError) and error.name in sys.argv
+    return bool(message) and (is_short or is_missing_package)
+
+
+def with_hint(error: BaseException) -> str:
+    """Return the message of an error, and what to do about it."""
+    message = _with_path(error) if isinstance(error, TypeError) else str(error).strip()
+    for pattern, hint in HINTS:
+        if match := re.search(pattern, f"{type(error).__name__}: {message}"):
+            return f"{message.splitlines()[0].rstrip('.')}; {match.expand(hint)}"
+    return message
+
+
 def _install_hook() -> None:
     previous = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
-        message = str(error).strip()
-        is_short = any(isinstance(error, each) and re.match(beginning, message) for each, beginning in SHORT)
-        is_missing_package = isinstance(error, ModuleNotFoundError) and error.name in sys.argv
-        if not message or not (is_short or is_missing_package):
+        if not is_users_mistake(error):
             previous(kind, error, traceback)
             return
         uncaught = (kind, error, traceback)
@@ -154,12 +186,7 @@ def _install_hook() -> None:
         for handler in logging.getLogger().handlers:
             if isinstance(handler, logging.FileHandler):
                 handler.handle(record)
-        if isinstance(error, TypeError):
-            message = _with_path(message, error)
-        for pattern, hint in HINTS:
-            if match := re.search(pattern, message):
-                message = f"{message.splitlines()[0].rstrip('.')}; {match.expand(hint)}"
-                break
+        message = with_hint(error)
         print(f"{program()}: {message}", file=sys.stderr)
         # The causes say why a value fits no type of a `Union`.
         cause = error.__cause__ if message.startswith("Failed to construct argument") else None
@@ -170,12 +197,13 @@ def _install_hook() -> None:
     sys.excepthook = excepthook
 
 
-def _with_path(message: str, error: TypeError) -> str:
+def _with_path(error: TypeError) -> str:
     """Return AllenNLP's message about a value of the wrong type with the path of its key and the value.
 
     Both are in the variables of the innermost functions that read the config.
     """
-    expected = re.match(r"Expected (\w+) to be (.*?)\.?$", message)
+    message = str(error).strip()
+    expected = re.match(r"Expected ([\w.]+) to be (.*?)\.?$", message)
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     blocks = [frame.f_locals["params"] for frame in frames if isinstance(frame.f_locals.get("params"), Params)]
     if not expected or not blocks or "popped_params" not in frames[-1].f_locals:

@@ -4,6 +4,7 @@ import functools
 import inspect
 import json
 import shlex
+import shutil
 import sys
 from multiprocessing import active_children
 from os import PathLike
@@ -16,17 +17,23 @@ from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import SigTermReceived
 from allennlp.models.archival import CONFIG_NAME
+from allennlp.training import GradientDescentTrainer
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 from tqdm import tqdm
 
 from elmo_plugin.commands.arguments import refuse_folder
-from elmo_plugin.commands.console import is_command, program, say_written
-from elmo_plugin.common import Stopped, names_our_components, on_stop_signal
+from elmo_plugin.commands.console import OURS, is_command, is_users_mistake, program, say_written
+from elmo_plugin.common import Stopped, names_our_components, on_stop_signal, unknown_keys
 from elmo_plugin.compat import replace_once
 from elmo_plugin.pretraining import check_processes
 
 STOPS = {code: number for number in (SIGINT, SIGTERM) for code in (-number, 128 + number)}
 """The stop signal that each exit code of a process means."""
+GIVEN_TO_TRAINER = (
+    *("model", "serialization_dir", "data_loader", "validation_data_loader"),
+    *("local_rank", "world_size", "distributed"),
+)
+"""The arguments of AllenNLP's trainer that are no keys of its config."""
 PREDICTORS = {
     "elmo_tagger": "",
     "elmo_classifier": "",
@@ -49,6 +56,7 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     params, folder = given["params"], given["serialization_dir"]
     if not names_our_components(params.params):
         return original(**given)
+    _check_trainer(params.params.get("trainer"))
     # Each process of a distributed run imports anew what the config needs.
     given["include_package"] = ["elmo_plugin", *(given.get("include_package") or [])]
     train_now = functools.partial(original, **given)
@@ -63,6 +71,17 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_command():
             raise
         _stop(SIGINT if isinstance(error, KeyboardInterrupt) else SIGTERM, folder)
+
+
+def _check_trainer(trainer: Any) -> None:
+    """Raise `ConfigurationError` for a key that AllenNLP's trainer would ignore, such as `epochs`."""
+    if not isinstance(trainer, dict) or trainer.get("type", "gradient_descent") != "gradient_descent":
+        return
+    also_read = ("type", "run_sanity_checks")
+    keys = Params({key: value for key, value in trainer.items() if key not in also_read}, "trainer.")
+    build = GradientDescentTrainer.from_partial_objects
+    for message in unknown_keys(GradientDescentTrainer, build, keys, GIVEN_TO_TRAINER):
+        raise ConfigurationError(message)
 
 
 def _train_with_exact_resume(train_now: Any, folder: Union[str, PathLike[str]], is_distributed: bool) -> Any:
@@ -135,8 +154,15 @@ def _train_model_from_file(original: Any, *args: Any, **kwargs: Any) -> Any:
     if not is_command():
         return original(*args, **kwargs)
     refuse_folder(kwargs["parameter_filename"])
-    model = original(*args, **kwargs)
     folder = Path(kwargs["serialization_dir"])
+    is_new = not folder.exists()
+    try:
+        model = original(*args, **kwargs)
+    except Exception as error:
+        # AllenNLP would refuse the folder when the mistake is corrected.
+        if is_new and program() in OURS and is_users_mistake(error) and not any(folder.glob("*.th")):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
     if not kwargs["dry_run"] and names_our_components(json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))):
         say_trained(folder)
     return model

@@ -171,6 +171,18 @@ def test_train_ends_with_its_best_metrics_and_what_to_do_next(
         allennlp("train", tmp_path / "run", "-s", tmp_path / "again")
 
 
+@pytest.mark.usefixtures("command")
+@pytest.mark.parametrize("typo", [{"model.droput": 0.1}, {"train_data_path": "trian.conll"}, {"trainer.epochs": 1}])
+def test_a_mistake_leaves_no_folder_that_the_corrected_command_would_be_refused(
+    typo: dict[str, object], config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands.train, "is_command", lambda: True)
+    monkeypatch.setattr(commands.train, "program", lambda: "elmo-plugin")
+    with pytest.raises((ConfigurationError, FileNotFoundError), match=r"droput|trian|num_epochs"):
+        allennlp("train", config, "-s", tmp_path / "run", "-o", json.dumps(typo))
+    allennlp("train", config, "-s", tmp_path / "run")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "options"),
