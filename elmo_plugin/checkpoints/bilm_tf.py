@@ -2,7 +2,6 @@
 
 import json
 import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from io import BytesIO
@@ -34,8 +33,6 @@ from elmo_plugin.common import atomic_folder, read_json
 
 SUFFIXES = (".hdf5", ".h5")
 OPTIONS = "*options*.json"
-SUM = "crc32"
-"""The attribute of a dataset that holds the check sum of its numbers. HDF5's own sums do not cover addresses."""
 MOST_LEVELS = 10
 """The deepest path of a dataset. bilm-tf's have six parts."""
 MOST_OBJECTS = 10_000
@@ -61,12 +58,10 @@ class BilmTf(CheckpointFormat):
     looks_for = f"*.hdf5 with {OPTIONS}"
 
     def recognises(self, location: Location) -> bool:
-        """Return whether the name ends like an hdf5 file or the folder holds one."""
-        return any(name.endswith(SUFFIXES) for name in [fspath(location), *names_in(location)])
-
-    def is_complete(self, folder: Path) -> bool:
-        """Return whether the folder has options, too."""
-        return any(Path(name).match(OPTIONS) for name in names_in(folder))
+        """Return whether the name ends like an hdf5 file, or the folder holds one and its options."""
+        names = names_in(location)
+        has_pair = any(name.endswith(SUFFIXES) for name in names) and any(Path(name).match(OPTIONS) for name in names)
+        return fspath(location).endswith(SUFFIXES) or has_pair
 
     def read(self, location: Location) -> Checkpoint:
         """Read the options and the weights, and the vocabulary if it lies beside them."""
@@ -107,7 +102,7 @@ class BilmTf(CheckpointFormat):
         if checkpoint.options.many_langs is not None:
             raise ConfigurationError(
                 "the format bilm-tf has no place for the vocabularies of characters and words of ELMoForManyLangs; "
-                "use many-langs or native"
+                "use native"
             )
         target = Path(folder)
         written = VOCABULARY if checkpoint.vocabulary is not None else None
@@ -120,8 +115,7 @@ class BilmTf(CheckpointFormat):
         weights = BytesIO()  # on a full disk, HDF5 could not even close a file
         with h5py.File(weights, "w") as file:
             for name, value in write_tensors(bilm_tf_map(checkpoint.options), checkpoint.state_dict):
-                numbers = np.ascontiguousarray(value.numpy())
-                file.create_dataset(name, data=numbers).attrs[SUM] = zlib.crc32(numbers.data)
+                file.create_dataset(name, data=value.numpy(), fletcher32=True)
         with atomic_folder(target, last="weights.hdf5") as partial:
             (partial / "weights.hdf5").write_bytes(weights.getvalue())
             options = json.dumps(checkpoint.options.to_dict(), indent=2) + "\n"
@@ -225,10 +219,6 @@ def _read_weights(file: Mapping[str, h5py.Dataset], options: BiLMOptions, path: 
     def load(key: str, dataset: h5py.Dataset) -> Tensor:
         if dataset.dtype.kind != "f" or dataset.dtype.itemsize > 8:
             raise ConfigurationError(f"{name}, tensor '{key}': expected floats of 64 bits or less, got {dataset.dtype}")
-        values = dataset.astype(np.float32)[...]
-        stored = dataset.attrs.get(SUM)
-        if stored is not None and stored != zlib.crc32(np.ascontiguousarray(values).data):
-            raise ConfigurationError(f"{name}, tensor '{key}': the check sum does not match")
-        return torch.from_numpy(values)
+        return torch.from_numpy(dataset.astype(np.float32)[...])
 
     return Checkpoint(options, read_tensors(bilm_tf_map(options, one_cell), needed, name, load))

@@ -13,7 +13,7 @@ from elmo_plugin.checkpoints.allennlp import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS,
 from elmo_plugin.checkpoints.bilm_tf import BilmTf, read_options
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, load_checkpoint, load_sizes
 from elmo_plugin.checkpoints.files import Location, is_missing, local_file
-from elmo_plugin.checkpoints.vocabulary import matching_namespaces, with_task_vocabulary
+from elmo_plugin.checkpoints.vocabulary import with_task_vocabulary
 from elmo_plugin.checkpoints.weight_map import unread_error
 from elmo_plugin.common import check_value
 
@@ -130,13 +130,9 @@ def resolve_bilm(
     if "options" in keys:
         seed = keys.get("seed", 0)
         check_value("bilm.seed", seed, int)
-        bilm = BiLM.random(_options(keys), seed, kernel)
-        matching_namespaces(bilm.options, vocab)  # raises if no namespace fits
-        return bilm
-    checkpoint = _archived(keys, serialization_dir)
-    if checkpoint is not None:
-        matching_namespaces(checkpoint.options, vocab)  # `<S>` and `</S>` keep the ids that they had in training
-    else:
+        return BiLM.random(_options(keys), seed, kernel)
+    checkpoint = _archived(keys, serialization_dir)  # in which `<S>` and `</S>` keep the ids that they had in training
+    if checkpoint is None:
         checkpoint = _read(keys) if vocab is None else with_task_vocabulary(_read(keys), vocab)
     return build_bilm(checkpoint, kernel, _source(keys))
 

@@ -22,7 +22,7 @@ from elmo_plugin.checkpoints.files import (
     plain_location,
     unfinished_run,
 )
-from elmo_plugin.checkpoints.untrusted import is_tar_gz, is_torch_zip, unpacked
+from elmo_plugin.checkpoints.untrusted import is_tar_gz, unpacked
 
 MOST_NAMES = 10
 """The largest number of file names that an error lists."""
@@ -70,10 +70,6 @@ class CheckpointFormat(ABC, Registrable):
     def recognises(self, location: Location) -> bool:
         """Return whether a path or URL looks like this format, by its name or the names in the folder."""
 
-    def is_complete(self, folder: Path) -> bool:
-        """Return whether a folder that is recognized has all files that `read` needs."""
-        return True
-
     @abstractmethod
     def read(self, location: Location) -> Checkpoint:
         """Read a biLM. Raises `ConfigurationError` that names the file if it cannot be read."""
@@ -115,8 +111,7 @@ def _opened(location: Location) -> Iterator[tuple[CheckpointFormat, Location]]:
         return
     path = local_file(name, "pretrained")
     kind = file_kind(path)
-    is_state_dict = is_torch_zip(path) if kind is FileKind.ZIP else name.endswith(STATE_DICTS)
-    if kind is FileKind.TORCH or (is_state_dict and kind in (FileKind.ZIP, FileKind.OTHER)):
+    if kind is FileKind.TORCH or (kind in (FileKind.ZIP, FileKind.OTHER) and name.endswith(STATE_DICTS)):
         raise ConfigurationError(
             f"'{name}' holds no biLM: expected weights and their sizes, got a PyTorch file, which holds weights alone; "
             "name the folder that `train` wrote it in, or its model.tar.gz. A state dict of AllenNLP's `Elmo` "
@@ -128,21 +123,17 @@ def _opened(location: Location) -> Iterator[tuple[CheckpointFormat, Location]]:
 
 
 def _format_of(location: Location, name: str) -> Optional[CheckpointFormat]:
-    """Return the format that recognizes a location, the complete one if there are several; `None` if none does.
+    """Return the format that recognizes a location; `None` if none does.
 
-    Raises `ConfigurationError`, which calls the location `name`, if two are complete, or several are incomplete.
+    Raises `ConfigurationError`, which calls the location `name`, if several do.
     """
     available = CheckpointFormat.list_available()
     found = {key: form for key in available if (form := CheckpointFormat.by_name(key)()).recognises(location)}
     if len(found) > 1:
-        complete = {key: form for key, form in found.items() if form.is_complete(Path(location))}
-        if len(complete) != 1:
-            wanted = ", ".join(f"{found[key].looks_for} ({key})" for key in sorted(complete or found))
-            raise ConfigurationError(
-                f"'{name}': expected one biLM, got {'several' if complete else 'incomplete ones'}: {wanted}; "
-                "name one of the files, or move the others"
-            )
-        found = complete
+        wanted = ", ".join(f"{found[key].looks_for} ({key})" for key in sorted(found))
+        raise ConfigurationError(
+            f"'{name}': expected one biLM, got several: {wanted}; name one of the files, or move the others"
+        )
     return next(iter(found.values()), None)
 
 

@@ -17,15 +17,13 @@ from elmo_plugin.checkpoints.build import build_bilm, empty_bilm
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, load_checkpoint
 from elmo_plugin.checkpoints.files import Location
 from elmo_plugin.checkpoints.hub import write_hub_folder
-from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import SUFFIX, Native, check_target
 from elmo_plugin.lstm import number_type
 from elmo_plugin.text import TextFile, split_tokens
 
 SENTENCES_PER_BATCH = 64
-SOFTMAX, VOCABULARY, WARM_STATE = "softmax", "vocabulary", "warm state"
-FORMATS = {"native": (), "bilm-tf": (SOFTMAX,), "many-langs": (SOFTMAX, VOCABULARY, WARM_STATE), "hub": ()}
-"""The formats that `convert` writes, each with the parts of a checkpoint that it has no place for."""
+FORMATS = ("native", "bilm-tf", "hub")
+"""The formats that `convert` writes."""
 FILE_SUFFIXES = (*HDF5_SUFFIXES, ".zip", ".gz")
 """Suffixes for which a folder would be read as a file."""
 
@@ -60,8 +58,6 @@ def convert(
     Raises `ConfigurationError` for files that cannot be read or written, and for a biLM that the format cannot hold.
     """
     form = _format(target, to, dtype, license)
-    if warm_on is not None and WARM_STATE in FORMATS[form]:
-        raise ConfigurationError(f"'warm_on': the format {form} has no place for a warm state; use native or bilm-tf")
     with Tqdm.tqdm(total=2, desc="reading, then writing", unit=" steps") as progress:
         checkpoint = load_checkpoint(source)
         empty_bilm(checkpoint, source=source)  # raises if the weights do not fit the sizes
@@ -106,7 +102,7 @@ def write_checkpoint(
     dtype: str = "float32",
     license: Optional[str] = None,
 ) -> Conversion:
-    """Write a checkpoint in one of `FORMATS`, without the parts that the format has no place for.
+    """Write a checkpoint in one of `FORMATS`. `bilm-tf` has no place for the softmax.
 
     # Parameters
 
@@ -116,24 +112,23 @@ def write_checkpoint(
     to : `Optional[str]`
         One of `FORMATS`. The default is `native` if `target` ends with `.safetensors`, else `bilm-tf`.
     dtype : `str`
-        One of `elmo_plugin.lstm.NUMBER_TYPES`. Formats other than `native` and `hub` hold `float32` only.
+        One of `elmo_plugin.lstm.NUMBER_TYPES`; `float32` for `bilm-tf`.
     license : `Optional[str]`
         The licence in the model card of `hub`, such as `apache-2.0`; see `write_hub_folder`.
 
     Raises `ConfigurationError` if the files cannot be written, and for a biLM that the format cannot hold.
     """
     form, numbers = _format(target, to, dtype, license), number_type(dtype, "dtype")
-    if checkpoint.options.contextualizer is not None and form not in ("native", "hub"):
-        raise ConfigurationError(f"the format {form} holds LSTMs only, expected native or hub")
-    checkpoint, left_out = _without_misfits(checkpoint, form)
-    files = []
     if form == "native":
         Native().write(checkpoint, target, numbers)
-    elif form == "hub":
-        files = write_hub_folder(checkpoint, target, numbers, license)
-    else:
-        files = (BilmTf() if form == "bilm-tf" else ManyLangs()).write(checkpoint, target)
-    return Conversion(checkpoint, left_out, files)
+        return Conversion(checkpoint, [], [])
+    if form == "hub":
+        return Conversion(checkpoint, [], write_hub_folder(checkpoint, target, numbers, license))
+    if checkpoint.options.contextualizer is not None:
+        raise ConfigurationError("the format bilm-tf holds LSTMs only, expected native or hub")
+    left_out = [] if checkpoint.softmax is None else ["softmax"]
+    checkpoint = checkpoint._replace(softmax=None)
+    return Conversion(checkpoint, left_out, BilmTf().write(checkpoint, target))
 
 
 def _format(target: Path, to: Optional[str], dtype: str, license: Optional[str]) -> str:
@@ -142,8 +137,10 @@ def _format(target: Path, to: Optional[str], dtype: str, license: Optional[str])
     number_type(dtype, "dtype")
     if form not in FORMATS:
         raise ConfigurationError(f"expected one of the formats {', '.join(FORMATS)}, got '{form}'")
-    if form not in ("native", "hub") and dtype != "float32":
-        raise ConfigurationError(f"'dtype': expected float32 for the format {form}, got {dtype}; use the native format")
+    if form == "bilm-tf" and dtype != "float32":
+        raise ConfigurationError(
+            f"'dtype': expected float32 for the format bilm-tf, got {dtype}; use the native format"
+        )
     if form != "hub" and license is not None:
         raise ConfigurationError(f"'license': expected none, because the format {form} has no model card; use hub")
     if form == "native":
@@ -151,24 +148,6 @@ def _format(target: Path, to: Optional[str], dtype: str, license: Optional[str])
     elif target.suffix in FILE_SUFFIXES:
         raise ConfigurationError(f"'{target}': expected a folder for the files of {form}, got the name of a file")
     return form
-
-
-def _without_misfits(checkpoint: Checkpoint, form: str) -> tuple[Checkpoint, list[str]]:
-    """Leave out the parts of a checkpoint that a format has no place for, and return their names."""
-    parts = {
-        SOFTMAX: checkpoint.softmax is not None,
-        VOCABULARY: checkpoint.vocabulary is not None,
-        WARM_STATE: "warm_hidden" in checkpoint.state_dict,
-    }
-    left_out = [part for part in FORMATS[form] if parts[part]]
-    if SOFTMAX in left_out:
-        checkpoint = checkpoint._replace(softmax=None)
-    if VOCABULARY in left_out:
-        checkpoint = checkpoint._replace(vocabulary=None)
-    if WARM_STATE in left_out:
-        weights = {name: value for name, value in checkpoint.state_dict.items() if not name.startswith("warm_")}
-        checkpoint = checkpoint._replace(state_dict=weights)
-    return checkpoint, left_out
 
 
 def _with_warm_state(checkpoint: Checkpoint, text: Path) -> Checkpoint:

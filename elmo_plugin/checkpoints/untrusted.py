@@ -201,15 +201,6 @@ def is_tar_gz(path: Path) -> bool:
         return False
 
 
-def is_torch_zip(path: Path) -> bool:
-    """Return whether a zip file is one that `torch.save` writes."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(member.endswith("/data.pkl") for member in archive.namelist())
-    except Exception:  # a damaged zip file may raise anything
-        return False
-
-
 def read_weights(path: Path, name: str) -> dict[str, Any]:
     """Read the state dict in a PyTorch file, which errors call `name`. No code in it runs.
 

@@ -6,13 +6,11 @@ The word in line i has the id i and row i of the biLM's table of word vectors. R
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
 
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
-from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
 from elmo_plugin.checkpoints.untrusted import read_text
 from elmo_plugin.common import atomic_file
@@ -107,74 +105,29 @@ def in_order_of(words: list[str], checkpoint: Checkpoint) -> Checkpoint:
     return _with_boundary_ids(reordered, words.index(BEGIN) + 1, words.index(END) + 1)
 
 
-def matching_namespaces(options: BiLMOptions, vocab: Optional[Vocabulary]) -> list[str]:
-    """Return the namespaces of AllenNLP's vocabulary that are as large as a word-input biLM's, `tokens` first.
-
-    AllenNLP's name for unknown words may follow the words: it has no row, and the biLM rejects its id. For a biLM that
-    reads characters the list is empty. Raises `ConfigurationError` if no namespace has the right size.
-    """
-    if vocab is None or not options.reads_words:
-        return []
-    rows = options.n_tokens_vocab or 0
-    sizes = {namespace: vocab.get_vocab_size(namespace) for namespace in vocab.get_namespaces()}
-    matching = [
-        namespace
-        for namespace, size in sizes.items()
-        if size == rows + 1
-        or (size == rows + 2 and vocab.get_token_from_index(rows + 1, namespace) == vocab._oov_token)
-    ]
-    if sizes and not matching:
-        raise ConfigurationError(
-            f"'vocabulary': expected a namespace of {rows + 1} entries, the words that the biLM reads and the padding, "
-            f"got {sizes}; use the biLM's own vocabulary file (docs/guides/files.md)"
-        )
-    return sorted(matching, key=lambda namespace: (namespace != "tokens", namespace))
-
-
 def with_task_vocabulary(checkpoint: Checkpoint, vocab: Vocabulary) -> Checkpoint:
     """Check that AllenNLP's vocabulary gives each word of a word-input biLM the id that the biLM expects.
 
-    If the checkpoint has no vocabulary, the ids of `<S>` and `</S>` are looked up in AllenNLP's. Raises
-    `ConfigurationError` if the biLM would read ids as other words.
+    AllenNLP's name for unknown words may follow the words: it has no row, and the biLM rejects its id. If the
+    checkpoint has no vocabulary, the ids of `<S>` and `</S>` are looked up in AllenNLP's. Raises `ConfigurationError`
+    if no namespace has the words.
     """
-    namespaces = {name: _words(vocab, name) for name in matching_namespaces(checkpoint.options, vocab)}
-    if not namespaces:
+    rows, own, namespaces = checkpoint.options.n_tokens_vocab, checkpoint.vocabulary, list(vocab.get_namespaces())
+    if not checkpoint.options.reads_words or not namespaces:
         return checkpoint
-    first = next(iter(namespaces))
-    if checkpoint.vocabulary is None:
-        for words in namespaces.values():
-            if BEGIN in words and END in words:
-                return _with_boundary_ids(checkpoint, words.index(BEGIN) + 1, words.index(END) + 1)
-        raise ConfigurationError(
-            f"'vocabulary', namespace '{first}': expected the words that the biLM reads, including '{BEGIN}' and "
-            f"'{END}'; put a {VOCABULARY} beside the weights or use the biLM's own vocabulary file"
-        )
-    differences = [_first_difference(words, checkpoint.vocabulary) for words in namespaces.values()]
-    if None not in differences:
-        raise ConfigurationError(
-            f"'vocabulary', namespace '{first}', {differences[0]}; the biLM reads words, use its own vocabulary file, "
-            "see docs/guides/files.md"
-        )
-    return checkpoint
-
-
-def _words(vocab: Vocabulary, namespace: str) -> list[str]:
-    """Return the words in the order of their ids from 1 on, with `<UNK>` for AllenNLP's name for unknown words."""
-    index = vocab.get_index_to_token_vocabulary(namespace)
-    words = (index[id] for id in range(1, len(index)))
-    return [UNKNOWN if word == vocab._oov_token else word for word in words]
-
-
-def _first_difference(words: list[str], own: list[str]) -> Optional[str]:
-    """Describe the first id at which a namespace differs from the biLM's `own` words; `None` if it fits.
-
-    A name for unknown words may follow the words if the biLM's own have none.
-    """
-    for id, (word, expected) in enumerate(zip(words, own, strict=False), 1):
-        if word != expected:
-            return f"id {id}: expected {expected!r}, got {word!r}"
-    is_extra = len(words) > len(own) and UNKNOWN in own
-    return f"id {len(words)}: expected no word, got {words[-1]!r}" if is_extra else None
+    for namespace in namespaces:
+        index = vocab.get_index_to_token_vocabulary(namespace)
+        words = [index[id] for id in range(1, len(index))]
+        words = [UNKNOWN if word == vocab._oov_token else word for word in words]
+        if own is not None and words in (own, [*own, UNKNOWN]):
+            return checkpoint
+        if own is None and len(words) == rows and BEGIN in words and END in words:
+            return _with_boundary_ids(checkpoint, words.index(BEGIN) + 1, words.index(END) + 1)
+    raise ConfigurationError(
+        f"'vocabulary': expected a namespace with the {rows} words that the biLM reads, in their order and with "
+        f"'{BEGIN}' and '{END}', got {', '.join(sorted(namespaces))}; use the biLM's own vocabulary file, see "
+        "docs/guides/files.md"
+    )
 
 
 def _with_boundary_ids(checkpoint: Checkpoint, begin: int, end: int) -> Checkpoint:

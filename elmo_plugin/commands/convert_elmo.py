@@ -18,15 +18,13 @@ EXAMPLE = "elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm"
 MORE = """
 FROM may be in any format that elmo_plugin reads. TO is in one of these formats:
 
-  bilm-tf     a folder with options.json and weights.hdf5, which every ELMo tool
-              reads, and vocabulary.txt if the vocabulary is known; it cannot
-              hold the softmax over words
-  many-langs  a folder that ELMoForManyLangs reads, for a biLM that has the
-              vocabularies of that library; it holds only the weights
-  native      one file NAME.safetensors with everything: biLM, softmax,
-              vocabulary and warm state
-  hub         a folder to publish on the Hugging Face Hub: a native file,
-              config.json and a model card
+  bilm-tf  a folder with options.json and weights.hdf5, which every ELMo tool
+           reads, and vocabulary.txt if the vocabulary is known; it cannot
+           hold the softmax over words
+  native   one file NAME.safetensors with everything: biLM, softmax,
+           vocabulary and warm state
+  hub      a folder to publish on the Hugging Face Hub: a native file,
+           config.json and a model card
 
 Write one file of half the size, for a config with bilm: 'my_bilm.safetensors':
   elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm.safetensors \\
@@ -35,9 +33,8 @@ Write one file of half the size, for a config with bilm: 'my_bilm.safetensors':
 Convert the current state of a run that is still training:
   elmo-plugin convert-elmo runs/demo so_far.safetensors --force
 
-Convert a published model of ELMoForManyLangs to one file, and back:
+Convert a published model of ELMoForManyLangs to one file:
   elmo-plugin convert-elmo 144.zip english.safetensors
-  elmo-plugin convert-elmo english.safetensors 144 --to many-langs
 
 Publish a folder on the Hub, for configs with bilm: 'hf://USER/my_bilm':
   elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm --to hub \\

@@ -361,9 +361,8 @@ def save(
 
     elmo : an `Elmo`, or a biLM
     target : the file of the format `native`, or the folder for the files of another format
-    to : `native`, `bilm-tf`, `many-langs` or `hub`; `native` by default if the target ends with `.safetensors`, else
-        `bilm-tf`
-    dtype : the number type of the file: `float32`, `float16` or `bfloat16`; `bilm-tf` and `many-langs` have `float32`
+    to : `native`, `bilm-tf` or `hub`; `native` by default if the target ends with `.safetensors`, else `bilm-tf`
+    dtype : the number type of the file: `float32`, `float16` or `bfloat16`; `bilm-tf` has `float32`
     license : the licence in the model card of `hub`
     vocabulary : the lines of the vocabulary file, for a biLM that reads words
 

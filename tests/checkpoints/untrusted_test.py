@@ -26,14 +26,6 @@ def native(folder: Path, value: float) -> Path:
     return folder / "bilm.safetensors"
 
 
-def softmax(folder: Path, value: float) -> Path:
-    checkpoint = pretrained()
-    assert checkpoint.softmax is not None
-    checkpoint.softmax.state_dict["head.weight"][1] = value
-    Native().write(checkpoint, folder / "bilm.safetensors")
-    return folder / "bilm.safetensors"
-
-
 def bilm_tf(folder: Path, value: float) -> Path:
     BilmTf().write(pretrained()._replace(vocabulary=None), folder)
     with h5py.File(folder / "weights.hdf5", "r+") as file:
@@ -44,14 +36,6 @@ def bilm_tf(folder: Path, value: float) -> Path:
     return folder / "weights.hdf5"
 
 
-def many_langs(folder: Path, value: float) -> Path:
-    write_folder(folder / "144", config())
-    weights = torch.load(folder / "144/encoder.pkl")
-    weights["backward_layer_1.state_linearity.bias"][1] = value
-    torch.save(weights, folder / "144/encoder.pkl")
-    return folder / "144"
-
-
 def run(folder: Path, value: float) -> Path:
     weights = language_model_weights(pretrained())
     weights["bilm.lstm.forward_layers.0.bias"][1] = value
@@ -59,19 +43,10 @@ def run(folder: Path, value: float) -> Path:
     return folder
 
 
-def allennlp(folder: Path, value: float) -> Path:
-    embedder = ElmoTokenEmbedder(*write_files(folder / "pair", lively(BiLM(options()))))
-    next(embedder.parameters()).data[1] = value
-    return pack_elmo(folder / "model.tar.gz", embedder, str(folder / "pair/options.json"))
-
-
 NAMES: dict[Callable[[Path, float], Path], str] = {
     native: "bilm.token_encoder.projection.bias",
-    softmax: "softmax.head.weight",
     bilm_tf: "CNN_proj/b_proj",
-    many_langs: "encoder.backward_layer_1.state_linearity.bias",
     run: "bilm.lstm.forward_layers.0.bias",
-    allennlp: "_char_embedding_weights",
 }
 
 

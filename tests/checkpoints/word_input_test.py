@@ -14,36 +14,30 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 from allennlp.models.archival import load_archive
-from allennlp.modules import TokenEmbedder
 
 from elmo_plugin.bilm import BiLM, CarriedState
 from elmo_plugin.checkpoints import BilmTf, Native, build_bilm, convert, load_checkpoint
-from elmo_plugin.elmo import Elmo
+from elmo_plugin.elmo import ElmoTokenEmbedder, trained_elmo
 from elmo_plugin.embedding import load
 from tests.checkpoint_oracles import assert_rejected
 from tests.oracles import file_layers, options, tensorflow_file, write_json
-from tests.task_oracles import D, L, allennlp, experiment, lstm, tags_reader, text_tensors, train
+from tests.task_oracles import D, L, experiment, lstm, tags_reader, text_tensors, train
 
-ORDERS = {
-    "training": ["<S>", "</S>", "<UNK>", "the", "cat", "sat", "."],
-    "end first": ["</S>", "<S>", "<UNK>", "the", "cat", "sat", "."],
-    "anywhere": ["the", "<UNK>", "cat", "</S>", "sat", "<S>", "."],
-}
-SENTENCES = [["the", "cat", "sat", "."], ["a", "cat"], [], ["."]]
-"""`a` is in none of the vocabularies."""
-SIZES: dict[str, Any] = {"lstm": options().lstm.to_dict()}
+IN_TRAINING = ["<S>", "</S>", "<UNK>", "the", "cat", "sat", "."]
+ANYWHERE = ["the", "<UNK>", "cat", "</S>", "sat", "<S>", "."]
 WITHOUT_UNKNOWN = ["<S>", "</S>", ".", "cat", "sat", "the"]
 """A vocabulary as bilm-tf's `usage_token.py` writes it."""
+SENTENCES = [["the", "cat", "sat", "."], ["a", "cat"], [], ["."]]
+"""`a` is in none of the vocabularies."""
 
 
 def write_pair(folder: Path, words: list[str], vocabulary: str = "vocabulary.txt") -> Path:
     """A word-input biLM in bilm-tf's files, and its vocabulary beside it."""
     folder.mkdir(parents=True, exist_ok=True)
-    tensorflow_file(folder, {**SIZES, "n_tokens_vocab": len(words)}, len(words))
+    tensorflow_file(folder, {"lstm": options().lstm.to_dict(), "n_tokens_vocab": len(words)}, len(words))
     (folder / vocabulary).write_text("\n".join([*words, ""]), encoding="utf-8")
     return folder
 
@@ -71,35 +65,22 @@ def assert_cat_is_embedded(bilm: BiLM, folder: Path, words: list[str]) -> None:
     assert_embedded([layers.numpy()], folder, words, [["cat"]])
 
 
-@pytest.mark.parametrize(("name", "words"), [("vocabulary.txt", ORDERS["training"]), ("vocab.txt", ORDERS["anywhere"])])
-def test_load_looks_the_boundaries_up(tmp_path: Path, name: str, words: list[str]) -> None:
-    folder = write_pair(tmp_path, words, name)
-    assert_embedded(load(folder).embed(SENTENCES), folder, words)
-    assert_embedded(load(folder / "weights.hdf5").embed(SENTENCES), folder, words)
-
-
-def test_embed_corpus_looks_the_boundaries_up_and_names_an_unknown_word(tmp_path: Path) -> None:
-    words = ORDERS["anywhere"]
-    folder = write_pair(tmp_path / "bilm", words)
-    (tmp_path / "text").write_text("".join(f"{' '.join(sentence)}\n" for sentence in SENTENCES), encoding="utf-8")
-    pair = ("--options-file", folder / "options.json", "--weight-file", folder / "weights.hdf5")
-    allennlp("embed-corpus", tmp_path / "text", tmp_path / "out.hdf5", *pair)
-    with h5py.File(tmp_path / "out.hdf5", "r") as file:
-        assert_embedded([file[str(line)][...] for line in range(len(SENTENCES))], folder, words)
-    without = write_pair(tmp_path / "without", WITHOUT_UNKNOWN)
-    with pytest.raises(SystemExit, match=r"embed-corpus: .*'a'"):
-        allennlp("embed-corpus", tmp_path / "text", tmp_path / "none.hdf5", "--bilm", without)
-
-
-def test_the_boundaries_survive_conversions(tmp_path: Path) -> None:
-    words = ORDERS["anywhere"]
-    folder = write_pair(tmp_path / "bilm", words)
-    convert(folder, tmp_path / "native.safetensors")
-    assert_embedded(load(tmp_path / "native.safetensors").embed(SENTENCES), folder, words)
-    convert(tmp_path / "native.safetensors", tmp_path / "back")
-    assert_embedded(load(tmp_path / "back").embed(SENTENCES), folder, words)
+@pytest.mark.parametrize(("name", "words"), [("vocabulary.txt", IN_TRAINING), ("vocab.txt", ANYWHERE)])
+def test_the_boundaries_are_looked_up_and_survive_conversions(tmp_path: Path, name: str, words: list[str]) -> None:
+    folder, native = write_pair(tmp_path / "bilm", words, name), tmp_path / "native.safetensors"
+    convert(folder, native)
+    convert(native, tmp_path / "back")
+    for place in (folder, folder / "weights.hdf5", native, tmp_path / "back"):
+        assert_embedded(load(place).embed(SENTENCES), folder, words)
     (tmp_path / "back/vocabulary.txt").unlink()
     assert_cat_is_embedded(build_bilm(load_checkpoint(tmp_path / "back")), folder, words)
+
+
+def test_without_an_unknown_word_known_ones_are_embedded_and_others_are_named(tmp_path: Path) -> None:
+    folder = write_pair(tmp_path, WITHOUT_UNKNOWN)
+    assert_embedded(load(folder).embed([["the", "cat"]]), folder, WITHOUT_UNKNOWN, [["the", "cat"]])
+    with pytest.raises(ConfigurationError, match="'zebra'"):
+        load(folder).embed([["the", "cat"], ["the", "zebra"]])
 
 
 def task_vocabulary(folder: Path, words: list[str]) -> Path:
@@ -110,125 +91,77 @@ def task_vocabulary(folder: Path, words: list[str]) -> Path:
     return folder
 
 
-def from_files(folder: Path, oov_token: str = "<UNK>") -> Vocabulary:
-    return Vocabulary.from_files(str(folder), oov_token=oov_token)
-
-
-def embedder(vocab: Vocabulary, **keys: Any) -> TokenEmbedder:
-    keys = {"type": "elmo", "mix": "concatenate", "dropout": 0.0, **keys}
-    return TokenEmbedder.from_params(Params(keys), vocab=vocab)
-
-
 @torch.no_grad()
-def embedded(sentences: list[list[str]], vocab: Vocabulary, **keys: Any) -> list[np.ndarray]:
-    """Return the layers (L, T, D) of each sentence of a batch."""
-    ids = text_tensors(sentences, vocab)["tokens"]["tokens"]
-    vectors = embedder(vocab, **keys)(ids).unflatten(-1, (L, D))  # (B, T, L, D)
-    return [row[: len(sentence)].transpose(0, 1).numpy() for row, sentence in zip(vectors, sentences, strict=True)]
-
-
-def sources(folder: Path) -> list[dict[str, Any]]:
-    """The ways in which a config can name the pair in a folder."""
-    pair = {"options_file": str(folder / "options.json"), "weight_file": str(folder / "weights.hdf5")}
-    return [{"bilm": {"pretrained": str(folder)}}, pair]
-
-
 @pytest.mark.parametrize("beside", [True, False])
-def test_a_config_looks_them_up(tmp_path: Path, beside: bool) -> None:
-    """They are in the vocabulary file beside the weights, or else in AllenNLP's vocabulary."""
-    words = ORDERS["anywhere"]
-    folder = write_pair(tmp_path / "bilm", words)
+def test_a_config_looks_them_up_beside_the_weights_or_in_allennlps_vocabulary(tmp_path: Path, beside: bool) -> None:
+    folder = write_pair(tmp_path / "bilm", ANYWHERE)
     if not beside:
         (folder / "vocabulary.txt").unlink()
-    vocab = from_files(task_vocabulary(tmp_path / "vocabulary", words))
-    for keys in sources(folder):
-        assert_embedded(embedded(SENTENCES, vocab, **keys), folder, words)
+    vocab = Vocabulary.from_files(str(task_vocabulary(tmp_path / "vocabulary", ANYWHERE)), oov_token="<UNK>")
+    embedder = ElmoTokenEmbedder(bilm=str(folder), mix="concatenate", dropout=0.0, vocab=vocab)
+    vectors = embedder(text_tensors(SENTENCES, vocab)["tokens"]["tokens"]).unflatten(-1, (L, D))  # (B, T, L, D)
+    rows = zip(vectors, SENTENCES, strict=True)
+    layers = [row[: len(sentence)].transpose(0, 1).numpy() for row, sentence in rows]
+    assert_embedded(layers, folder, ANYWHERE)
 
 
-def test_a_vocabulary_of_the_same_size_in_another_order_is_an_error(tmp_path: Path) -> None:
-    folder = write_pair(tmp_path / "bilm", ORDERS["end first"])
-    vocab = from_files(task_vocabulary(tmp_path / "vocabulary", ORDERS["training"]))
-    for keys in sources(folder):
-        with pytest.raises(ConfigurationError, match=r"'tokens', id 1: .*'</S>'.*'<S>'"):
-            embedder(vocab, **keys)
+@pytest.mark.parametrize(
+    ("own", "words", "unknown"),
+    [
+        (ANYWHERE, IN_TRAINING, "<UNK>"),  # of the same size in another order
+        (IN_TRAINING, IN_TRAINING[:-1], "<UNK>"),
+        (WITHOUT_UNKNOWN, WITHOUT_UNKNOWN, "</S>"),  # every unknown word would be read as the end of a sentence
+    ],
+)
+def test_a_task_vocabulary_with_other_ids_is_an_error(
+    tmp_path: Path, own: list[str], words: list[str], unknown: str
+) -> None:
+    folder = write_pair(tmp_path / "bilm", own)
+    vocab = Vocabulary.from_files(str(task_vocabulary(tmp_path / "vocabulary", words)), oov_token=unknown)
+    with pytest.raises(ConfigurationError, match=rf"'vocabulary': .* {len(own)} words .* got tokens"):
+        ElmoTokenEmbedder(bilm=str(folder), vocab=vocab)
 
 
 def test_the_boundaries_survive_archives(tmp_path: Path) -> None:
     """This holds even if the weights and the vocabulary file no longer exist."""
-    words = ORDERS["anywhere"]
-    folder = write_pair(tmp_path / "bilm", words)
+    folder = write_pair(tmp_path / "bilm", ANYWHERE)
     (tmp_path / "data.txt").write_text("the O\ncat B-X\nsat O\n\na O\n. B-X\n", encoding="utf-8")
-    vocabulary = task_vocabulary(tmp_path / "vocabulary", words)
-    elmo = {"type": "elmo", "mix": "concatenate", "dropout": 0.0, "bilm": {"pretrained": str(folder)}}
-    model = {
-        "type": "simple_tagger",
-        "text_field_embedder": {"type": "basic", "token_embedders": {"elmo": elmo}},
-        "encoder": lstm(L * D),
-    }
+    vocabulary = task_vocabulary(tmp_path / "vocabulary", ANYWHERE)
+    elmo = {"type": "elmo", "mix": "concatenate", "dropout": 0.0, "bilm": str(folder)}
+    embedder = {"type": "basic", "token_embedders": {"elmo": elmo}}
+    model = {"type": "simple_tagger", "text_field_embedder": embedder, "encoder": lstm(L * D)}
     reader = tags_reader(token_indexers={"elmo": {"type": "single_id"}})
     config = experiment(model, reader, tmp_path / "data.txt")
-    config["vocabulary"] = {
-        "type": "extend",
-        "directory": str(vocabulary),
-        "oov_token": "<UNK>",
-        "min_count": {"tokens": 10**9},
-    }
-    train(config, tmp_path / "run")
+    own_words: dict[str, Any] = {"type": "extend", "directory": str(vocabulary), "oov_token": "<UNK>"}
+    train({**config, "vocabulary": {**own_words, "min_count": {"tokens": 10**9}}}, tmp_path / "run")
     shutil.copytree(folder, tmp_path / "kept")
     shutil.rmtree(folder)
     shutil.rmtree(vocabulary)
-    archive = load_archive(tmp_path / "run/model.tar.gz").model
-    (elmo_module,) = [module for module in archive.modules() if isinstance(module, Elmo)]
-    assert_cat_is_embedded(elmo_module.bilm, tmp_path / "kept", words)
+    elmo_module, _ = trained_elmo(load_archive(tmp_path / "run/model.tar.gz").model)
+    assert_cat_is_embedded(elmo_module.bilm, tmp_path / "kept", ANYWHERE)
 
 
-def test_a_vocabulary_that_is_not_as_long_as_the_table_is_rejected(tmp_path: Path) -> None:
-    words = ORDERS["training"][:-1]
-    folder = write_pair(tmp_path / "bilm", ORDERS["training"])
-    checkpoint = load_checkpoint(folder)
+def test_a_vocabulary_that_does_not_fit_the_table_is_rejected(tmp_path: Path) -> None:
+    folder = write_pair(tmp_path, IN_TRAINING)
+    checkpoint, words = load_checkpoint(folder), IN_TRAINING[:-1]
+    shutil.copy(folder / "vocabulary.txt", folder / "vocab.txt")
+    assert_rejected(folder, "vocab.txt", "vocabulary.txt")
+    (folder / "vocab.txt").unlink()
     (folder / "vocabulary.txt").write_text("\n".join(words), encoding="utf-8")
     assert_rejected(folder, folder / "vocabulary.txt", 7, len(words))
     Native().write(checkpoint._replace(vocabulary=words), tmp_path / "bilm.safetensors")
     assert_rejected(tmp_path / "bilm.safetensors", tmp_path / "bilm.safetensors", 7, len(words))
-
-
-def test_a_vocabulary_without_a_boundary_is_rejected(tmp_path: Path) -> None:
-    folder = write_pair(tmp_path, ["<S>", "other", *ORDERS["training"][2:]])
-    assert_rejected(folder, folder / "vocabulary.txt", "'</S>'")
-
-
-def test_two_vocabularies_are_rejected(tmp_path: Path) -> None:
-    folder = write_pair(tmp_path, ORDERS["end first"])
-    shutil.copy(folder / "vocabulary.txt", folder / "vocab.txt")
-    assert_rejected(folder, "vocab.txt", "vocabulary.txt")
+    (folder / "vocabulary.txt").write_text("\n".join(["<S>", "other", *IN_TRAINING[2:]]), encoding="utf-8")
+    assert_rejected(folder / "weights.hdf5", folder / "vocabulary.txt", "'</S>'")
 
 
 def test_a_written_pair_is_not_read_by_another_bilms_vocabulary(tmp_path: Path) -> None:
-    folder = write_pair(tmp_path / "bilm", ORDERS["end first"])
-    checkpoint = load_checkpoint(folder)
+    checkpoint = load_checkpoint(write_pair(tmp_path / "bilm", ANYWHERE))
     (tmp_path / "target").mkdir()
-    (tmp_path / "target/vocab.txt").write_text("\n".join(ORDERS["training"]), encoding="utf-8")
+    (tmp_path / "target/vocab.txt").write_text("\n".join(IN_TRAINING), encoding="utf-8")
     for written in (checkpoint, checkpoint._replace(vocabulary=None)):
         with pytest.raises(ConfigurationError, match=r"vocab\.txt"):
             BilmTf().write(written, tmp_path / "target")
-
-
-def test_without_an_unknown_word_known_ones_are_embedded_and_others_are_named(tmp_path: Path) -> None:
-    folder = write_pair(tmp_path / "bilm", WITHOUT_UNKNOWN)
-    convert(folder, tmp_path / "native.safetensors")
-    for location in (folder, tmp_path / "native.safetensors"):
-        assert_embedded(load(location).embed([["the", "cat"]]), folder, WITHOUT_UNKNOWN, [["the", "cat"]])
-        with pytest.raises(ConfigurationError, match="'zebra'"):
-            load(location).embed([["the", "cat"], ["the", "zebra"]])
-
-
-def test_a_word_that_stands_for_unknown_ones_is_an_error(tmp_path: Path) -> None:
-    """Otherwise every unknown word would be read as the end of a sentence."""
-    folder = write_pair(tmp_path / "bilm", WITHOUT_UNKNOWN)
-    vocab = from_files(task_vocabulary(tmp_path / "vocabulary", WITHOUT_UNKNOWN), "</S>")
-    for keys in sources(folder):
-        with pytest.raises(ConfigurationError, match="'</S>'"):
-            embedder(vocab, **keys)
 
 
 def test_golden_activations_of_the_original_on_words(tmp_path: Path) -> None:
@@ -239,8 +172,7 @@ def test_golden_activations_of_the_original_on_words(tmp_path: Path) -> None:
     if not os.environ.get("ELMO_FIXTURE"):
         pytest.skip("ELMO_FIXTURE names no folder with the golden activations of the TensorFlow original")
     fixture = Path(os.environ["ELMO_FIXTURE"])
-    lines = (fixture / "vocab_test.txt").read_text(encoding="utf-8").rstrip("\n").split("\n")
-    (tmp_path / "vocab.txt").write_bytes((fixture / "vocab_test.txt").read_bytes())
+    shutil.copy(fixture / "vocab_test.txt", tmp_path / "vocab.txt")
     sizes = json.loads((fixture / "options.json").read_text(encoding="utf-8"))
     write_json(tmp_path / "options.json", {"lstm": sizes["lstm"], "char_cnn": None})
     with h5py.File(tmp_path / "weights.hdf5", "w") as file:
@@ -248,9 +180,10 @@ def test_golden_activations_of_the_original_on_words(tmp_path: Path) -> None:
             with h5py.File(fixture / f"{name}.hdf5", "r") as original:
                 for part in source:
                     original.copy(part, file)
+    checkpoint, carried = load_checkpoint(tmp_path), CarriedState()
+    assert checkpoint.vocabulary is not None
+    bilm, ids = build_bilm(checkpoint), ids_of(checkpoint.vocabulary)
     texts = json.loads((fixture / "sentences.json").read_text(encoding="utf-8"))
-    bilm, carried = build_bilm(load_checkpoint(tmp_path)), CarriedState()
-    ids = ids_of(lines)
     for k, batch in enumerate(zip(*texts, strict=True)):
         sentences = [text.split() for text in batch]
         inputs = bilm.ids_of(sentences, ids.__getitem__)

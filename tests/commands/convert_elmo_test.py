@@ -7,9 +7,9 @@ from allennlp.commands import main
 from safetensors.torch import load_file
 
 from elmo_plugin.bilm import BiLM, count_parameters, warm_up
-from elmo_plugin.checkpoints import Native, build_bilm, load_checkpoint
+from elmo_plugin.checkpoints import build_bilm, load_checkpoint
 from elmo_plugin.text import batch_to_ids
-from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, pretrained
+from tests.checkpoint_oracles import WORDS, language_model_archive, pretrained
 from tests.commands.alone import run
 from tests.many_langs_oracle import config, write_folder
 from tests.oracles import lively, options, write_files
@@ -70,17 +70,6 @@ def test_a_model_of_elmo_for_many_langs_becomes_one_file_but_not_bilm_tfs(tmp_pa
     with pytest.raises(SystemExit, match=r"^convert-elmo: .*bilm-tf"):
         convert(tmp_path / "144", tmp_path / "to")
     assert not (tmp_path / "to").exists()
-
-
-def test_a_model_goes_back_to_elmo_for_many_langs_without_its_other_parts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checkpoint = pretrained(warm=True, char_cnn=None, lexicon=LEXICON)
-    Native().write(checkpoint, tmp_path / "my.safetensors")
-    convert(tmp_path / "my.safetensors", tmp_path / "144", "--to", "many-langs")
-    printed = capsys.readouterr().err
-    assert "without its softmax; without its vocabulary; without its warm state" in printed
-    assert "in char.dic, config.json, encoder.pkl, sizes.json, token_embedder.pkl, word.dic; " in printed
 
 
 def test_wrong_arguments_are_one_line_and_exit_code_one(bilm: BiLM, tmp_path: Path) -> None:

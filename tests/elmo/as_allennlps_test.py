@@ -17,7 +17,6 @@ from torch import Tensor
 import elmo_plugin
 from elmo_plugin.elmo import Elmo, ElmoTokenEmbedder, LastMix, SentenceCache
 from elmo_plugin.text import batch_to_code_points, batch_to_ids
-from tests.checkpoint_oracles import LEXICON, pretrained
 from tests.oracles import SENTENCES, options, write_files
 from tests.task_oracles import small_bilm
 
@@ -171,8 +170,6 @@ def test_allennlps_module_is_rejected_and_the_error_names_from_parts() -> None:
 def test_fewer_than_one_representation_is_an_error(files: tuple[str, str]) -> None:
     with pytest.raises(ConfigurationError, match=r"'num_output_representations': .* got 0"):
         Elmo(*files, 0)
-    with pytest.raises(ConfigurationError, match="'mixes'"):
-        Elmo.from_parts(small_bilm(), [])
 
 
 @pytest.mark.parametrize(
@@ -181,9 +178,7 @@ def test_fewer_than_one_representation_is_an_error(files: tuple[str, str]) -> No
         (batch_to_code_points(SENTENCES), r"from 0 to 261, got 0 to \d{6}"),
         (IDS + 262 - IDS.max(), "got 1 to 262"),
         (IDS.float(), r"torch\.float32"),
-        (IDS > 0, r"torch\.bool"),
         (WORD_IDS.expand(3, 2, 7), "expected 50 .* got 7 other ids"),  # (texts, sentences, words)
-        (torch.nn.functional.one_hot(WORD_IDS, 40), "expected 50 .* got 40 other ids"),
         (IDS[..., 0], r"shape \(2, 7\)"),
     ],
 )
@@ -255,17 +250,14 @@ def test_a_state_dict_with_the_names_of_earlier_archives_is_loaded(files: tuple[
     assert float(again.scalar_mix_1.gamma) == 3.0 and "mixes.1.gamma" in earlier
 
 
-@pytest.mark.parametrize("form", ["native", "bilm-tf", "many-langs"])
-def test_a_fine_tuned_elmo_is_saved_by_one_call(form: str, tmp_path: Path) -> None:
-    sizes = pretrained(char_cnn=None, lexicon=LEXICON).options if form == "many-langs" else options()
-    elmo = Elmo(bilm={"options": sizes.to_dict()}, requires_grad=True, dropout=0)
-    ids, source = elmo.bilm.ids_of(SENTENCES), "tuned.safetensors" if form == "native" else "tuned"
+def test_a_fine_tuned_elmo_is_saved_by_one_call(tmp_path: Path) -> None:
+    """`conversion_test` has the other formats."""
+    elmo = Elmo(bilm={"options": options().to_dict()}, requires_grad=True, dropout=0)
     optimizer = torch.optim.SGD(elmo.parameters(), lr=0.1)
-    elmo(ids).representations[0].square().sum().backward()
+    elmo(IDS).representations[0].square().sum().backward()
     optimizer.step()
-    elmo_plugin.save(elmo, str(tmp_path / source), to=form)
-    torch.testing.assert_close(Elmo(bilm=str(tmp_path / source)).layers(ids)[0], elmo.layers(ids)[0].detach())
-    assert all(weight.requires_grad for weight in elmo.bilm.parameters())
+    elmo_plugin.save(elmo, str(tmp_path / "tuned"))
+    torch.testing.assert_close(Elmo(bilm=str(tmp_path / "tuned")).layers(IDS)[0], elmo.layers(IDS)[0].detach())
 
 
 def test_the_callers_bilm_stays_as_it_is() -> None:

@@ -125,10 +125,3 @@ def test_kept_boundaries_are_warned_of(caplog: pytest.LogCaptureFixture) -> None
     built = embedder(bilm=RANDOM, keep_sentence_boundaries=True)
     assert built(batch_to_ids([["Two", "words"]])).shape[:2] == (1, 4)
     assert "AllenNLP's models take the text's own mask" in caplog.text
-
-
-def test_a_vocabulary_of_another_size_than_the_bilms_is_an_error() -> None:
-    params = {"type": "elmo", "bilm": {"options": options(char_cnn=None, n_tokens_vocab=9).to_dict()}}
-    vocab = Vocabulary({"tokens": {"one": 1, "two": 1}})
-    with pytest.raises(ConfigurationError, match=r"'vocabulary': .*10 entries.*\{'tokens': 4\}"):
-        TokenEmbedder.from_params(Params(params), vocab=vocab)

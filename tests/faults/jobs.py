@@ -14,10 +14,9 @@ import allennlp.__main__  # noqa: F401  (errors are short in the command only)
 from allennlp import commands
 from allennlp.common.plugins import import_plugins
 
-from elmo_plugin.checkpoints import Native, convert
+from elmo_plugin.checkpoints import convert
 from elmo_plugin.embedding import corpus
 from tests import killer  # noqa: F401  (registers `kill`)
-from tests.checkpoint_oracles import LEXICON, pretrained
 from tests.embedding_runs import write_text
 from tests.faults.processes import fork, wait
 from tests.oracles import options, write_files
@@ -139,7 +138,6 @@ def conversion(target: str, *options: str, replaces: bool = False) -> Job:
         write_files(folder / "bilm_tf", small_bilm())
         write_files(folder / "other", small_bilm(n_layers=1))
         convert(folder / "bilm_tf", folder / "bilm.safetensors")
-        Native().write(pretrained(char_cnn=None, lexicon=LEXICON), folder / "lexicon.safetensors")
         (folder / "text").write_text("The boat leaks .\nIt sinks\n")
 
     def before() -> None:
@@ -147,8 +145,6 @@ def conversion(target: str, *options: str, replaces: bool = False) -> Job:
             command("convert-elmo", "../inputs/other", target)
 
     source = "bilm_tf" if target.endswith(".safetensors") else "bilm.safetensors"
-    if "many-langs" in options:
-        source = "lexicon.safetensors"
     run = partial(command, "convert-elmo", f"../inputs/{source}", target, *options)
     forced = partial(run, "--force")
     return Job(inputs, forced if replaces else run, forced, before)
@@ -166,7 +162,6 @@ JOBS = {
     "embed-parquet-2": embedding("parquet", processes=2),
     "convert-bilm-tf": conversion("bilm"),
     "convert-bilm-tf-over": conversion("bilm", replaces=True),
-    "convert-many-langs": conversion("bilm", "--to", "many-langs"),
     "convert-hub": conversion("bilm", "--to", "hub"),
     "convert-native": conversion("bilm.safetensors"),
     "convert-native-over": conversion("bilm.safetensors", replaces=True),
