@@ -15,7 +15,7 @@ from allennlp.commands import parse_args
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.data import Batch, DatasetReader, Instance, Token, Vocabulary
-from allennlp.data.fields import ListField, TextField
+from allennlp.data.fields import TextField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
 from allennlp.models import Model
 from torch import Tensor
@@ -66,14 +66,6 @@ def text_field(words: Sequence[str]) -> TextField:
 def text_tensors(sentences: Sequence[Sequence[str]], vocab: Vocabulary) -> dict[str, dict[str, Tensor]]:
     """Return the tensors of sentences."""
     batch = Batch([Instance({"tokens": text_field(words)}) for words in sentences])
-    batch.index_instances(vocab)
-    return batch.as_tensor_dict()["tokens"]
-
-
-def paragraph_tensors(texts: Sequence[Sequence[Sequence[str]]], vocab: Vocabulary) -> dict[str, dict[str, Tensor]]:
-    """Return the tensors of texts of sentences, with one dimension more than `text_tensors`."""
-    fields = [ListField([text_field(words) for words in sentences]) for sentences in texts]
-    batch = Batch([Instance({"tokens": field}) for field in fields])
     batch.index_instances(vocab)
     return batch.as_tensor_dict()["tokens"]
 

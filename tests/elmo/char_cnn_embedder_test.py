@@ -36,24 +36,15 @@ def test_it_is_the_character_encoder_of_a_bilm(tmp_path: Path) -> None:
     wanted = theirs(IDS)["token_embedding"]  # (B, T + 2, P)
     for row, length in enumerate(MASK.sum(dim=1)):
         torch.testing.assert_close(cnn(IDS)[row, :length], wanted[row, 1 : length + 1], atol=1e-6, rtol=0)
-    assert cnn.get_output_dim() == 8
-
-
-def test_it_is_zero_where_there_is_no_token() -> None:
-    assert not trained_embedder()(IDS)[~MASK].any() and trained_embedder()(IDS)[MASK].all(dim=-1).any()
+    assert cnn.get_output_dim() == 8 and not cnn(IDS)[~MASK].any()
+    cnn(IDS).square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in cnn.parameters())
 
 
 def test_a_batch_of_empty_texts_and_more_dimensions_are_read() -> None:
     cnn = embedder()
     assert cnn(text_tensors([[], []], Vocabulary())["elmo"]["elmo_tokens"]).shape == (2, 0, 8)
     assert torch.equal(cnn(IDS.view(2, 2, *IDS.shape[1:])), cnn(IDS).view(2, 2, -1, 8))
-
-
-def test_every_parameter_is_trained_with_the_task() -> None:
-    cnn = embedder()
-    cnn(IDS).square().sum().backward()
-    assert all(parameter.requires_grad for parameter in cnn.parameters())
-    assert [name for name, parameter in cnn.named_parameters() if not parameter.grad.any()] == []
 
 
 def test_words_are_cut_to_max_characters_per_token() -> None:
@@ -65,8 +56,6 @@ def test_words_are_cut_to_max_characters_per_token() -> None:
     ("keys", "wanted"),
     [
         ({"filters": []}, r"'elmo_char_cnn': 'char_cnn\.filters': .*got \[\]"),
-        ({"activation": "gelu"}, r"'char_cnn\.activation': .*got 'gelu'"),
-        ({"embedding_dim": 0}, "'embedding_dim': expected 1 or more, got 0"),
         ({"filters": [[60, 4]]}, r"'char_cnn.filters': .*50, got 60"),
     ],
 )

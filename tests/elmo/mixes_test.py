@@ -103,16 +103,6 @@ def test_with_layer_norm_a_sentence_equals_allennlps_batch_of_one_in_any_batch()
     assert (together - theirs(list(layers), MASK))[MASK].abs().max() > 0.1  # AllenNLP's do differ from batch to batch
 
 
-def test_layer_norm_equals_bilm_tfs_without_the_boundaries() -> None:
-    layers = torch.randn(3, 1, 6, 8, generator=torch.Generator().manual_seed(0))  # with <S> and </S>
-    mask = torch.ones(1, 6, dtype=torch.bool)
-    ours, inner = ScalarMix(3, 8, do_layer_norm=True), layers[:, :, 1:-1]
-    centred = inner - inner.mean(dim=(2, 3), keepdim=True)
-    bilm_tfs = (centred / centred.square().mean(dim=(2, 3), keepdim=True).sqrt()).mean(dim=0)  # `weight_layers`
-    torch.testing.assert_close(ours(inner, mask[:, 1:-1]), bilm_tfs)
-    assert (ours(layers, mask)[:, 1:-1] - bilm_tfs).abs().max() > 0.01
-
-
 def test_with_layer_norm_a_sentence_without_tokens_or_without_spread_is_zero_and_not_nan() -> None:
     mask = torch.tensor([[False] * T, [True] * T])
     leaf = torch.full((L, 2, T, D), 2.0, requires_grad=True)

@@ -1,6 +1,5 @@
 """AllenNLP's own ELMo inside a trained model: its layers and its mix, for `load` and for the predictor."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +90,6 @@ def test_a_model_without_elmo_is_an_error(tmp_path: Path) -> None:
         Predictor.from_path(str(tmp_path / "run/model.tar.gz"), "elmo_embedder")
 
 
-@pytest.mark.parametrize("bilm", ["english-tiny", "weights.hdf5", "folder"])
-def test_a_bilm_instead_of_a_trained_model_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bilm: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    bilm_files(tmp_path / "folder")
-    shutil.copy(tmp_path / "folder/weights.hdf5", tmp_path)
-    with pytest.raises(ConfigurationError, match=f"'{bilm}': expected the archive.*mixes.*last"):
-        load(bilm, "trained")
+def test_a_bilm_instead_of_a_trained_model_is_an_error() -> None:
+    with pytest.raises(ConfigurationError, match=r"'english-tiny': expected the archive.*mixes.*last"):
+        load("english-tiny", "trained")
