@@ -20,7 +20,7 @@ from thinc.api import Model
 import elmo_plugin
 from elmo_plugin.integrations import ElmoComponent, elmo_v1, spacy_pipeline
 from elmo_plugin.text import length_batches
-from tests.checkpoints.word_input_test import ORDERS, write_pair
+from tests.checkpoints.word_input_test import ANYWHERE, write_pair
 from tests.task_oracles import D, L
 
 TEXTS = [["The", "ship", "sank", "."], ["A", "calm"], [], ["She", "sold", "\n", "the", "bakery", "."], [" "]]
@@ -180,7 +180,7 @@ def test_spacy_trains_a_config_and_what_it_saves_needs_no_other_file(
 
 
 def test_a_warm_state_and_a_vocabulary_are_saved_too(warm: str, tmp_path: Path) -> None:
-    write_pair(tmp_path / "words", ORDERS["anywhere"])
+    write_pair(tmp_path / "words", ANYWHERE)
     texts = docs([["the", "cat", "sat"], ["a", "dog"]])
     for bilm, state in ((warm, "warm"), (str(tmp_path / "words"), None)):
         model = elmo_v1(bilm, initial_state=state)
