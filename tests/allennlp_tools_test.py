@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from allennlp.common.checks import ConfigurationError
 from allennlp.data import TextFieldTensors, Vocabulary
-from allennlp.interpret.attackers import InputReduction
 from allennlp.interpret.influence_interpreters import InfluenceInterpreter
-from allennlp.interpret.saliency_interpreters import SimpleGradient
 from allennlp.models import load_archive
 from allennlp.models.heads import Head
 from allennlp.models.multitask import MultiTaskModel
@@ -130,15 +127,6 @@ def test_a_predictor_shows_the_insides_of_its_model(tagged: Run) -> None:
     shown = {each["name"].partition("(")[0]: each["output"] for each in internals.values()}
     assert {"Embedding", "Highway"} <= shown.keys() and json.dumps(internals)
     assert torch.tensor(shown["BiLM"][0]).shape == (3, 1, len(QUESTION["tokens"]) + 2, D)
-
-
-@pytest.mark.parametrize("name", ["bilm", "elmo_embedder"])
-def test_interpreters_say_that_they_need_a_label(name: str, bilm: Run, tagged: Run) -> None:
-    archive = (bilm if name == "bilm" else tagged).archive
-    predictor = Predictor.from_path(str(archive), name, import_plugins=False)
-    for ask in (SimpleGradient(predictor).saliency_interpret_from_json, InputReduction(predictor).attack_from_json):
-        with pytest.raises(ConfigurationError, match=f"got '{name}'"):
-            ask(QUESTION)
 
 
 def test_influences_on_a_bilm_need_the_kernel_with_second_derivatives(bilm: Run) -> None:

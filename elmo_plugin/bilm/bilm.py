@@ -73,7 +73,6 @@ class BiLM(nn.Module):
         else:
             self.lstm = build_contextualizer(options.contextualizer, width)
         self.word_cache = WordCache()
-        self.token_layer: Optional[nn.Module] = None
         self.register_buffer("warm_hidden", None)  # (n_layers, 2, 1, P)
         self.register_buffer("warm_cell", None)  # (n_layers, 2, 1, H)
 
@@ -176,9 +175,6 @@ class BiLM(nn.Module):
         mask = self.token_encoder.mask(bounded)  # (B, T + 2)
         words = self._look_up(bounded)
         tokens = words.dense() * mask.unsqueeze(-1)  # (B, T + 2, P)
-        if self.token_layer is not None:
-            tokens = self._through_token_layer(tokens, mask)
-            words = TokenTable.of(tokens)
         contextualize = self.contextualizer
         state = state or contextualize.zero_state(tokens.size(0), tokens)
         contextual, state = contextualize(words, mask, state)  # (B, T + 2, D) each
@@ -200,25 +196,6 @@ class BiLM(nn.Module):
     def zero_state(self, batch_size: int, like: Tensor) -> LstmState:
         """Return an all-zero state for a batch of `batch_size` sentences. Without LSTMs, it has no layers."""
         return self.contextualizer.zero_state(batch_size, like)
-
-    def expose_token_layer(self) -> nn.Module:
-        """Return a module whose output is the token layer (B, T, P) without `<S>` and `</S>`, for hooks.
-
-        The LSTMs read what the hooks return. From now on the biLM is slower, because it multiplies the vector of each
-        token, instead of each distinct word, by the input weights of the LSTMs.
-        """
-        self.token_layer = self.token_layer or TokenLayer()
-        return self.token_layer
-
-    def _through_token_layer(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Pass the vectors (B, T + 2, P) of all tokens except `<S>` and `</S>` through the token layer."""
-        assert self.token_layer is not None
-        # A sentence of n words has n + 2 tokens, so the mask of its words is the mask without its first two columns.
-        is_word = mask[:, 2:].unsqueeze(-1)  # (B, T, 1)
-        inner = tokens[:, 1:-1]  # (B, T, P)
-        shown = (inner * is_word).to(torch.promote_types(inner.dtype, torch.float32))  # NumPy has no bfloat16
-        replaced = torch.where(is_word, self.token_layer(shown).to(inner.dtype), inner)
-        return torch.cat([tokens[:, :1], replaced, tokens[:, -1:]], dim=1)  # (B, T + 2, P)
 
     def _look_up(self, ids: Tensor) -> TokenTable:
         """Look up word vectors: a frozen character-level encoder computes each word only once, and then caches it."""
@@ -263,16 +240,6 @@ class BiLM(nn.Module):
             raise ConfigurationError(
                 f"the biLM's '_extra_state' in the state dict: expected {self.options}, got {options}"
             )
-
-
-class TokenLayer(nn.Module):
-    """Returns the token layer of a biLM unchanged. It exists for hooks, such as those of AllenNLP's interpreters."""
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return the token vectors (B, T, P) as they are."""
-        if not isinstance(tokens, Tensor):  # AllenNLP's `hotflip` passes the ids of a whole vocabulary
-            raise ConfigurationError("'interpretable_layer': expected 'input', because a biLM embeds no vocabulary")
-        return tokens
 
 
 def count_parameters(options: BiLMOptions) -> int:

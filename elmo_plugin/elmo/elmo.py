@@ -285,7 +285,7 @@ class Elmo(nn.Module, Registrable):
     def layers(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return all layers (L, B, T + 2, D) of ids (B, T, ·), and their mask (B, T + 2). A carried state is updated.
 
-        Gradients reach the biLM if any of its parameters asks for them, or if its token layer is exposed.
+        Gradients reach the biLM if any of its parameters asks for them.
         """
         bilm, cache = self.bilm, self.sentence_cache
         is_trained = (self.training or torch.is_grad_enabled() or cache is not None) and bilm.is_trained
@@ -297,18 +297,10 @@ class Elmo(nn.Module, Registrable):
         if cache is not None and not is_trained:
             layers, mask = cache.layers(ids, bilm, self.initial_state)
         else:
-            with torch.set_grad_enabled(torch.is_grad_enabled() and (is_trained or bilm.token_layer is not None)):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and is_trained):
                 layers, mask, state = bilm(ids, self.initial_state.before(bilm, ids.size(0), bilm.weight))
             self.initial_state.after(state)
         return layers.to(self.output_like.dtype), mask
-
-    def expose_token_layer(self) -> nn.Module:
-        """Return a module whose output is the biLM's token layer (B, T, P), for hooks, and let gradients reach it.
-
-        From then on the sentence cache is not used, and even a frozen biLM computes gradients where they are enabled.
-        """
-        self.sentence_cache = None
-        return self.bilm.expose_token_layer()
 
     def _load_from_state_dict(
         self,

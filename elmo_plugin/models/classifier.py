@@ -33,13 +33,7 @@ class ElmoClassifier(Model):
     },
     ```
 
-    # Parameters
-
-    vocab : `Vocabulary`
-    text : `EnhancedText`
-        The task RNN with ELMo.
-    seq2vec_encoder, feedforward, dropout, label_namespace, initializer, num_labels, verbose_metrics
-        As in `from_config`.
+    `text` is the task RNN with ELMo; `from_config` explains the other parameters.
     """
 
     default_predictor = "elmo_classifier"
@@ -53,7 +47,6 @@ class ElmoClassifier(Model):
         dropout: float = 0.0,
         label_namespace: str = "labels",
         initializer: InitializerApplicator = InitializerApplicator(),  # noqa: B008
-        num_labels: Optional[int] = None,
         verbose_metrics: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -75,7 +68,7 @@ class ElmoClassifier(Model):
                 pooled, feedforward.get_input_dim(), "seq2vec encoder's output", "feedforward's input"
             )
             pooled = feedforward.get_output_dim()
-        self.labels = KnownLabels(vocab, label_namespace, num_labels)
+        self.labels = KnownLabels(vocab, label_namespace)
         self.classification = nn.Linear(pooled, self.labels.size)
         self.accuracy = CategoricalAccuracy()
         self.f1 = FBetaMeasure(labels=[*range(self.labels.size)])
@@ -96,7 +89,6 @@ class ElmoClassifier(Model):
         elmo_indexer: str = "elmo",
         label_namespace: str = "labels",
         initializer: InitializerApplicator = InitializerApplicator(),  # noqa: B008
-        num_labels: Optional[int] = None,
         verbose_metrics: bool = False,
         **kwargs: Any,
     ) -> "ElmoClassifier":
@@ -125,24 +117,12 @@ class ElmoClassifier(Model):
             The namespace of the labels in the vocabulary.
         initializer : `InitializerApplicator`
             Initializes the parameters, as in AllenNLP's models.
-        num_labels : `Optional[int]`
-            The number of labels, for a reader with `skip_label_indexing`. The default is the size of the label
-            namespace.
         verbose_metrics : `bool`
             Whether to report the F1 of each label as well as their mean.
         """
         text = EnhancedText.from_config(encoder, elmo, elmo_at, text_field_embedder, dropout, elmo_indexer)
         return cls(
-            vocab,
-            text,
-            seq2vec_encoder,
-            feedforward,
-            dropout,
-            label_namespace,
-            initializer,
-            num_labels,
-            verbose_metrics,
-            **kwargs,
+            vocab, text, seq2vec_encoder, feedforward, dropout, label_namespace, initializer, verbose_metrics, **kwargs
         )
 
     def forward(

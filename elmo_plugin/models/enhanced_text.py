@@ -22,12 +22,8 @@ class WholeInput(TextFieldEmbedder):
 
     AllenNLP's interpreters scale the output of the first `TextFieldEmbedder` of a model and compute its gradient.
 
-    # Parameters
-
-    elmo : `Optional[Elmo]`
-    text_field_embedder : `Optional[TextFieldEmbedder]`
-    elmo_indexer : `str`
-        As in `EnhancedText`. Both modules are its submodules, because archives store their parameters under its names.
+    The parameters are as in `EnhancedText`. Both modules are its submodules, because archives store their parameters
+    under its names.
     """
 
     def __init__(

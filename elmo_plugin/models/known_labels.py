@@ -1,7 +1,6 @@
 """The labels that a model can predict, and unseen labels: those in its data that were not in the training data."""
 
 import logging
-from typing import Optional
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -26,38 +25,30 @@ class KnownLabels:
     >>> labels.size, vocab.get_token_index("ugly", "labels"), labels.name(-1)
     (2, -1, '@@UNSEEN@@')
 
-    # Parameters
-
-    vocab : `Vocabulary`
-    namespace : `str`
-    size : `Optional[int]`
-        The number of labels if they are integers. The default is the size of the namespace.
-
     Raises `ConfigurationError` if there are no labels.
     """
 
-    def __init__(self, vocab: Vocabulary, namespace: str, size: Optional[int] = None) -> None:
+    def __init__(self, vocab: Vocabulary, namespace: str) -> None:
         self.namespace = namespace
         # A lookup would create a missing namespace, and AllenNLP cannot save an empty one.
         exists = namespace in vocab.get_namespaces()
         self._names = vocab.get_index_to_token_vocabulary(namespace) if exists else {}
-        self.size = len(self._names) if size is None else size
-        if self.size < 1 or (size is None and {*self._names.values()} <= {vocab._padding_token, vocab._oov_token}):
+        self.size = len(self._names)
+        if {*self._names.values()} <= {vocab._padding_token, vocab._oov_token}:
             raise ConfigurationError(
                 f"'label_namespace' {namespace!r}: expected labels in the vocabulary, got none (it has the namespaces "
-                f"{sorted(vocab.get_namespaces())}); for integer labels set 'num_labels'"
+                f"{sorted(vocab.get_namespaces())})"
             )
-        if exists:
-            vocab._token_to_index[namespace] = _Indices(vocab.get_token_to_index_vocabulary(namespace))
+        vocab._token_to_index[namespace] = _Indices(vocab.get_token_to_index_vocabulary(namespace))
         self._has_warned = False
 
     def name(self, index: int) -> str:
         """Return the name of the label with this index."""
-        return self._names.get(index, str(index)) if 0 <= index < self.size else UNSEEN
+        return self._names.get(index, UNSEEN)
 
     def are_known(self, indices: Tensor) -> BoolTensor:
         """Return which gold labels the model can predict, in the shape of `indices`."""
-        return (indices >= 0) & (indices < self.size)  # type: ignore[return-value]
+        return indices >= 0  # type: ignore[return-value]
 
     def check(self, indices: Tensor, training: bool) -> None:
         """Warn once if there is a gold label that the model cannot predict.

@@ -1,7 +1,6 @@
 """Predictors: tags, labels and ELMo vectors for raw text or tokens, as JSON or as instances of a dataset reader."""
 
 from abc import ABC, abstractmethod
-from copy import copy
 from typing import Any, Optional
 
 import numpy as np
@@ -14,7 +13,7 @@ from allennlp.models import Model
 from allennlp.predictors import Predictor
 from torch import nn
 
-from elmo_plugin.elmo import Elmo, trained_elmo
+from elmo_plugin.elmo import trained_elmo
 from elmo_plugin.models.enhanced_text import WholeInput
 from elmo_plugin.models.spans import TAGS_TO_SPANS, Spans
 from elmo_plugin.text import LineReader, SpacyBlankTokenizer, instance_words, read_question, without_lone_surrogates
@@ -58,45 +57,13 @@ class TextPredictor(Predictor, ABC):
 class LabelPredictor(TextPredictor):
     """Predict labels, which AllenNLP's interpreters explain and its attackers try to change.
 
-    # Parameters
-
-    language : `str`, optional (default = `"en"`)
-        The language of raw text, as in `SpacyBlankTokenizer`.
-    interpretable_layer : `str`, optional (default = `"input"`)
-        The layer whose gradients the interpreters use: `input`, the whole input `[x; ELMo]`, or `token_layer`, the
-        token layer of ELMo, whose vectors do not depend on the neighbouring words.
+    `language` is the language of raw text, as in `SpacyBlankTokenizer`.
     """
-
-    def __init__(
-        self, model: Model, dataset_reader: DatasetReader, language: str = "en", interpretable_layer: str = "input"
-    ) -> None:
-        super().__init__(model, dataset_reader, language)
-        if interpretable_layer not in ("input", "token_layer"):
-            expected = "expected 'input' or 'token_layer'"
-            raise ConfigurationError(f"'interpretable_layer': {expected}, got {interpretable_layer!r}")
-        self._layer: Optional[nn.Module] = next(
-            (part for part in model.modules() if isinstance(part, WholeInput)), None
-        )
-        if interpretable_layer == "token_layer":
-            elmo = next((part for part in model.modules() if isinstance(part, Elmo)), None)
-            if elmo is None:
-                raise ConfigurationError(
-                    f"'interpretable_layer': expected a model with ELMo, got a {type(model).__name__} without"
-                )
-            self._layer = elmo.expose_token_layer()
 
     def get_interpretable_layer(self) -> nn.Module:
         """Return the module whose output is explained. In AllenNLP's models it is the text field embedder."""
-        return super().get_interpretable_layer() if self._layer is None else self._layer
-
-    def get_interpretable_text_field_embedder(self) -> nn.Module:
-        """Return the module whose inputs tell AllenNLP which word pieces make up a token."""
-        # Our layers have one vector per token, so AllenNLP's hook gets a module that never runs.
-        return super().get_interpretable_text_field_embedder() if self._layer is None else nn.Identity()
-
-    @abstractmethod
-    def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
-        """Return the instance with the predictions of the model as gold labels."""
+        whole_input = next((part for part in self._model.modules() if isinstance(part, WholeInput)), None)
+        return whole_input or super().get_interpretable_layer()
 
 
 @Predictor.register("elmo_tagger")
@@ -110,7 +77,7 @@ class ElmoTaggerPredictor(LabelPredictor):
     predictor.predict_json({"sentence": "Greta sailed to Saint Orrin."})["spans"]
     ```
 
-    Registered as a `Predictor` with name `elmo_tagger`. See `LabelPredictor` for its parameters.
+    Registered as a `Predictor` with name `elmo_tagger`. `language` is as in `LabelPredictor`.
     """
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
@@ -119,20 +86,6 @@ class ElmoTaggerPredictor(LabelPredictor):
         nonempty = [_without(instance, "tags") for instance, words in zip(instances, sentences, strict=True) if words]
         outputs = iter(Predictor.predict_batch_instance(self, nonempty) if nonempty else [])
         return [self._answer(words, next(outputs) if words else {}) for words in sentences]
-
-    def get_gradients(self, instances: list[Instance]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """See `Predictor`. Raises `ConfigurationError` for a text without tokens."""
-        if not all(map(instance_words, instances)):
-            raise ConfigurationError(
-                "expected a text with tokens, got none; input reduction removes all tokens if no span is predicted"
-            )
-        return super().get_gradients(instances)
-
-    def json_to_labeled_instances(self, inputs: JsonDict) -> list[Instance]:
-        """See `Predictor`. Raises `ConfigurationError` for a text without tokens."""
-        if not self.words(inputs):
-            raise ConfigurationError(f"expected a text with tokens, got {inputs}")
-        return super().json_to_labeled_instances(inputs)
 
     def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
         """Return one instance per predicted span, in which all other tags are O and left out of the loss.
@@ -146,15 +99,12 @@ class ElmoTaggerPredictor(LabelPredictor):
             [tag if start <= index <= end else "O" for index, tag in enumerate(tags)]
             for _, (start, end) in (self._spans(tags) if has_outside else [])
         ]
-        attacked = getattr(instance.fields.get("tags"), "labels", None)
-        # Attackers look only at the first instance, so the span that they attack comes first while it is predicted.
-        spans.sort(key=lambda labels: labels != attacked)
         labeled = []
         for labels in spans or [tags]:
             new = instance.duplicate()
-            # Attackers compare fields, so the tags of an attacked text must refer to the same text field.
-            text = new["tokens"] if attacked is None else instance["tokens"]
-            new.add_field("tags", SequenceLabelField(labels, text, namespace), self._model.vocab)  # type: ignore[arg-type]
+            # Attackers compare fields, so the tags refer to the text field of the same instance.
+            field = SequenceLabelField(labels, instance["tokens"], namespace)  # type: ignore[arg-type]
+            new.add_field("tags", field, self._model.vocab)
             new.add_field("ignore_loss_on_o_tags", FlagField(bool(spans)), self._model.vocab)
             labeled.append(new)
         return labeled
@@ -207,7 +157,7 @@ class ElmoClassifierPredictor(LabelPredictor):
     predictor.predict_json({"sentence": "A quiet, funny film."})["label"]
     ```
 
-    Registered as a `Predictor` with name `elmo_classifier`. See `LabelPredictor` for its parameters.
+    Registered as a `Predictor` with name `elmo_classifier`. `language` is as in `LabelPredictor`.
     """
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
@@ -248,8 +198,7 @@ class ElmoEmbedderPredictor(TextPredictor):
     """Return the ELMo vectors of any model that contains ELMo, under the keys of the TensorFlow Hub module `elmo/3`.
 
     `word_emb` (T, P) is the token layer, `lstm_outputs1` … (T, D) are the LSTM layers, `elmo` (T, D) is the first mix
-    of the model, and `default` (D,) is the mean of `elmo` over the tokens, or zeros without tokens. Every token gets
-    its vectors, also those that the `max_sequence_length` of a classifier's reader would cut off.
+    of the model, and `default` (D,) is the mean of `elmo` over the tokens, or zeros without tokens.
 
     ```python
     predictor = Predictor.from_path("model.tar.gz", "elmo_embedder")
@@ -260,9 +209,6 @@ class ElmoEmbedderPredictor(TextPredictor):
     """
 
     def __init__(self, model: Model, dataset_reader: DatasetReader, language: str = "en") -> None:
-        if hasattr(dataset_reader, "_max_sequence_length"):
-            dataset_reader = copy(dataset_reader)
-            dataset_reader._max_sequence_length = None
         super().__init__(model, dataset_reader, language)
         self.elmo, self.mix = trained_elmo(model)
 
@@ -284,13 +230,6 @@ class ElmoEmbedderPredictor(TextPredictor):
             answer |= {f"lstm_outputs{depth}": layer for depth, layer in enumerate(lstm_layers, start=1)}
             answers.append({**answer, "elmo": elmo, "default": elmo.sum(dim=0) / max(len(words), 1)})
         return sanitize(answers)
-
-    def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
-        """Raise `ConfigurationError`, because interpreters explain labels and not vectors."""
-        raise ConfigurationError(
-            "AllenNLP's interpreters and attackers explain a predicted label: expected the predictor 'elmo_tagger' or "
-            "'elmo_classifier', got 'elmo_embedder'"
-        )
 
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         """Build the instance without the dataset reader, which may need more than a text for other models."""

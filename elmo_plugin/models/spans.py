@@ -16,27 +16,23 @@ Spans = list[tuple[str, tuple[int, int]]]
 
 
 class Scheme(NamedTuple):
-    """A coding scheme: one of AllenNLP's label encodings, perhaps with other letters, or read from right to left."""
+    """A coding scheme: one of AllenNLP's label encodings, perhaps with other letters."""
 
     encoding: str
     letters: dict[str, str]
     """The prefix of each tag, and the same prefix in the encoding."""
     needs: str = ""
     """The prefixes that a span of several tokens always has."""
-    mirrored: bool = False
 
 
 # IOB1 marks the first token of a span (B) only if it follows a span of the same type, BIO (IOB2) always. BIOUL also
-# marks the last token of a span and spans of one token (L and U; E and S in BIOES and BMES, and M for I in BMES). IOE1
-# and IOE2 mark the last token (E) where IOB1 and IOB2 mark the first.
+# marks the last token of a span and spans of one token (L and U; E and S in BIOES and BMES, and M for I in BMES).
 SCHEMES = {
     "BIO": Scheme("BIO", {"B": "B", "I": "I", "O": "O"}, "B"),
     "IOB1": Scheme("IOB1", {"B": "B", "I": "I", "O": "O"}),
     "BIOUL": Scheme("BIOUL", {"B": "B", "I": "I", "O": "O", "U": "U", "L": "L"}, "BL"),
     "BIOES": Scheme("BIOUL", {"B": "B", "I": "I", "O": "O", "E": "L", "S": "U"}, "BE"),
     "BMES": Scheme("BIOUL", {"B": "B", "M": "I", "E": "L", "S": "U", "O": "O"}, "BE"),
-    "IOE2": Scheme("BIO", {"I": "I", "O": "O", "E": "B"}, "E", mirrored=True),
-    "IOE1": Scheme("IOB1", {"I": "I", "O": "O", "E": "B"}, mirrored=True),
 }
 """The coding schemes that can be read, the ones that are most likely first."""
 OTHER_NAMES = {"IOB2": "BIO", "BILOU": "BIOUL", "BILUO": "BIOUL", "IOBES": "BIOES", "BMESO": "BMES"}
@@ -71,83 +67,72 @@ TAGS_TO_SPANS: dict[str, Callable[[list[str], list[str]], Spans]] = {
 def convert_tags(tags: list[str], scheme: str, target: str) -> list[str]:
     """Convert well-formed tags of `scheme` to `target`, BIO or BIOUL.
 
-    >>> convert_tags(["I-PER", "E-PER", "O"], "IOE2", "BIOUL")
-    ['B-PER', 'L-PER', 'O']
+    >>> convert_tags(["B-PER", "E-PER", "O"], "BIOES", "BIO")
+    ['B-PER', 'I-PER', 'O']
     """
     if scheme == target:
         return tags
-    encoding, letters, _, mirrored = SCHEMES[scheme]
-    tags = [letters[tag[0]] + tag[1:] for tag in (reversed(tags) if mirrored else tags)]
+    encoding, letters, _ = SCHEMES[scheme]
+    tags = [letters[tag[0]] + tag[1:] for tag in tags]
     bioul = tags if encoding == "BIOUL" else to_bioul(tags, encoding=encoding)
-    if mirrored:
-        bioul = [{"B": "L", "L": "B"}.get(tag[0], tag[0]) + tag[1:] for tag in reversed(bioul)]
     return bioul if target == "BIOUL" else bioul_to_bio(bioul)
 
 
 def first_invalid_tag(tags: list[str], scheme: str) -> Optional[int]:
     """Return the index of the first tag that `scheme` does not allow after the previous tags.
 
-    If the sentence ends inside a span, it is the index of the last tag. A mirrored scheme is checked from right to
-    left. IOB1 and IOE1 allow any order of tags, so only the form of a tag can be wrong.
+    If the sentence ends inside a span, it is the index of the last tag. IOB1 allows any order of tags, so only the form
+    of a tag can be wrong.
     """
-    encoding, letters, _, mirrored = SCHEMES[scheme]
-    order = range(len(tags))[:: -1 if mirrored else 1]
+    encoding, letters, _ = SCHEMES[scheme]
     previous = ("START", "")
-    for index in order:
-        prefix, _, entity = tags[index].partition("-")
-        if prefix not in letters or (prefix == "O" and tags[index] != "O"):
+    for index, tag in enumerate(tags):
+        prefix, _, entity = tag.partition("-")
+        if prefix not in letters or (prefix == "O" and tag != "O"):
             return index
         current = (letters[prefix], entity)
         if encoding != "IOB1" and not is_transition_allowed(encoding, *previous, *current):
             return index
         previous = current
-    return None if is_transition_allowed(encoding, *previous, "END", "") else order[-1]
+    return None if is_transition_allowed(encoding, *previous, "END", "") else len(tags) - 1
 
 
-def check_label_encoding(label_encoding: str, labels: Collection[str]) -> Optional[str]:
-    """Check that labels belong to their encoding.
+def check_label_encoding(label_encoding: str, labels: Collection[str]) -> None:
+    """Raise `ConfigurationError`, with the keys that fit, for an unknown encoding, and for labels of another one.
 
-    Raises `ConfigurationError` for an unknown encoding and for a label that begins with a letter that it does not have.
-    Returns a message about other labels that do not belong to it, such as I-X without B-X in BIO, or `None`: archives
-    of models with such labels exist. Both messages name the keys that fit the labels.
+    Labels are of another encoding even if they have the same letters: I-X without B-X is not BIO but IOB1, which
+    CoNLL-2003 uses.
     """
     own = {label for label in labels if not label.startswith("@@")}  # AllenNLP's own entries of a vocabulary
     if label_encoding not in TAGS_TO_SPANS:
-        expected = f"expected null or one of {[*TAGS_TO_SPANS]}, got {label_encoding!r}"
-        raise ConfigurationError(f"'label_encoding': {expected}; {_fitting_keys(own)}")
-    others = _misfits(own, label_encoding)
-    if label_encoding == "BMES":
-        others += sorted(own & {"O"})
-    if not others:
-        return None
-    message = (
-        f"'label_encoding' {label_encoding!r}: expected labels of this encoding, got {', '.join(others[:5])}; "
-        f"{_fitting_keys(own)}"
-    )
-    if any(label[:1] not in label_encoding for label in others):
-        raise ConfigurationError(message)
-    return message
+        expected, got = f"null or one of {[*TAGS_TO_SPANS]}", repr(label_encoding)
+    else:
+        others = _misfits(own, label_encoding)
+        if label_encoding == "BMES":  # which has no O in AllenNLP
+            others += sorted(own & {"O"})
+        if not others:
+            return
+        expected, got = f"labels of {label_encoding!r}", ", ".join(others[:5])
+    fitting = next((scheme for scheme in SCHEMES if not _misfits(own, scheme)), None)
+    if fitting is None:
+        advice = "set null for labels that encode no spans"
+    elif fitting in TAGS_TO_SPANS and not (fitting == "BMES" and "O" in own):
+        advice = f"the labels fit {fitting!r}"
+    else:
+        advice = (
+            f"the labels fit {fitting!r}: let 'column_tags' convert them, with 'coding_scheme' {fitting!r} and "
+            "'convert_to_coding_scheme' 'BIOUL', and set 'label_encoding' 'BIOUL'"
+        )
+    raise ConfigurationError(f"'label_encoding': expected {expected}, got {got}; {advice}")
 
 
 def _misfits(labels: set[str], scheme: str) -> list[str]:
     """Return the labels that are not tags of `scheme`, or else those of types without a prefix that it needs."""
-    _, letters, needs, _ = SCHEMES[scheme]
+    _, letters, needs = SCHEMES[scheme]
     others = {label for label in labels if label[:1] not in letters or label[1:2] not in ("", "-", "_")}
     in_spans = {label for label in labels - others if label != "O" and label[:1] not in "US"}
     lacking = {label for label in in_spans if not {each + label[1:] for each in needs} <= in_spans}
     return sorted(others) or sorted(lacking)
-
-
-def _fitting_keys(labels: set[str]) -> str:
-    """Return advice which keys fit the labels, for the end of an error."""
-    scheme = next((scheme for scheme in SCHEMES if not _misfits(labels, scheme)), None)
-    if scheme is None:
-        return "set null for labels that encode no spans"
-    if scheme in TAGS_TO_SPANS and not (scheme == "BMES" and "O" in labels):
-        return f"the labels fit {scheme!r}"
-    return f"the labels fit {scheme!r}: let 'column_tags' convert them, with 'coding_scheme' {scheme!r} and " + (
-        "'convert_to_coding_scheme' 'BIOUL', and set 'label_encoding' 'BIOUL'"
-    )
 
 
 SCORES = ("precision", "recall", "f1-measure")

@@ -1,12 +1,10 @@
 """A sequence tagger with ELMo: the NER system of the paper without its character CNN."""
 
-import logging
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
 import torch
 from allennlp.common import Lazy
-from allennlp.common.checks import ConfigurationError
 from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
 from allennlp.modules import ConditionalRandomField, Seq2SeqEncoder, TextFieldEmbedder, TimeDistributed
@@ -20,8 +18,6 @@ from elmo_plugin.elmo import Elmo
 from elmo_plugin.models.enhanced_text import PLACES, EnhancedText
 from elmo_plugin.models.known_labels import KnownLabels
 from elmo_plugin.models.spans import SpanF1, check_label_encoding
-
-logger = logging.getLogger(__name__)
 
 IMPOSSIBLE = -1e4
 """The score of an impossible tag. AllenNLP's CRF gives forbidden transitions the same score."""
@@ -42,13 +38,7 @@ class ElmoTagger(Model):
     },
     ```
 
-    # Parameters
-
-    vocab : `Vocabulary`
-    text : `EnhancedText`
-        The task RNN with ELMo.
-    crf, label_encoding, label_namespace, verbose_metrics, initializer
-        As in `from_config`.
+    `text` is the task RNN with ELMo; `from_config` explains the other parameters.
     """
 
     default_predictor = "elmo_tagger"
@@ -71,9 +61,8 @@ class ElmoTagger(Model):
         self.verbose_metrics = verbose_metrics
         self.labels = KnownLabels(vocab, label_namespace)
         labels = vocab.get_index_to_token_vocabulary(label_namespace)
-        self._wrong_labels = check_label_encoding(label_encoding, labels.values()) if label_encoding else None
-        if self._wrong_labels is not None:
-            logger.warning(self._wrong_labels)
+        if label_encoding is not None:
+            check_label_encoding(label_encoding, labels.values())
         self.tag_projection = TimeDistributed(nn.Linear(text.get_output_dim(), len(labels)))
         constraints = allowed_transitions(label_encoding, labels) if label_encoding else None
         self.crf = ConditionalRandomField(len(labels), constraints) if crf else None  # type: ignore[arg-type]
@@ -156,11 +145,7 @@ class ElmoTagger(Model):
         `logits` (B, T, labels), `mask` (B, T), `tags` (a list of label indices per sentence), and `loss`, the mean over
         sentences of the CRF's negative log likelihood, or of the mean cross entropy of a sentence's tokens. A gold
         label that is not in the training data counts as an error of the tagger, and is left out of the loss.
-
-        Raises `ConfigurationError` in training for labels that do not belong to the label encoding.
         """
-        if self._wrong_labels is not None and self.training and torch.is_grad_enabled():
-            raise ConfigurationError(self._wrong_labels)
         encoded, mask = self.text(tokens)
         logits = self.tag_projection(encoded)  # (B, T, labels)
         predicted = self._decode(logits, mask)

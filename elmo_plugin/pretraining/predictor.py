@@ -74,13 +74,6 @@ class BiLMPredictor(Predictor):
         answers = zip(sentences, unknown, scores["forward_log_probs"], scores["backward_log_probs"], strict=True)
         return [_answer(*answer) for answer in answers]
 
-    def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
-        """Raise `ConfigurationError`, because a language model predicts no label that an interpreter could explain."""
-        raise ConfigurationError(
-            "AllenNLP's interpreters and attackers explain a predicted label: expected the predictor of a tagger or a "
-            "classifier, got 'bilm'"
-        )
-
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         """Return an instance of the words. Raises `ConfigurationError` if both keys are missing."""
         question = read_question(json_dict)

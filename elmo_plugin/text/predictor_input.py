@@ -9,11 +9,6 @@ from allennlp.data.fields import TextField
 
 from elmo_plugin.common import parse_json
 
-MOST_TOKENS = 2**17
-"""The longest text of a predictor. A tagger on `english-tiny` takes 21 kB per token, 2.8 GB for such a text."""
-MOST_CHARACTERS = 32 * MOST_TOKENS
-"""The longest raw text, checked before it is tokenized."""
-
 
 class LineReader:
     """Read the lines of a predictor's input one after the other, and count them for errors."""
@@ -37,7 +32,7 @@ class LineReader:
 def read_question(question: Any) -> Union[str, list[str]]:
     """Return the text of `{"sentence": "…"}`, or the tokens of `{"tokens": [...]}` unchanged.
 
-    Raises `ConfigurationError` if neither key is present with a value of its type, and for a text that is too long.
+    Raises `ConfigurationError` if neither key is present with a value of its type.
 
     >>> read_question({"tokens": ["The", "boat"]})
     ['The', 'boat']
@@ -45,10 +40,8 @@ def read_question(question: Any) -> Union[str, list[str]]:
     keys = question if isinstance(question, dict) else {}
     tokens, sentence = keys.get("tokens"), keys.get("sentence")
     if isinstance(tokens, list) and all(isinstance(token, str) for token in tokens):
-        _check_length(len(tokens), MOST_TOKENS, "tokens")
         return tokens
     if tokens is None and isinstance(sentence, str):
-        _check_length(len(sentence), MOST_CHARACTERS, "characters")
         return without_lone_surrogates(sentence)
     raise ConfigurationError(
         f"expected 'sentence' (a string) or 'tokens' (a list of strings), got {str(question)[:200]}"
@@ -56,22 +49,13 @@ def read_question(question: Any) -> Union[str, list[str]]:
 
 
 def instance_words(instance: Instance) -> list[str]:
-    """Return the tokens in the field `tokens` of an instance.
-
-    Raises `ConfigurationError` if the instance has no such text field, and for a text that is too long.
-    """
+    """Return the tokens in the field `tokens` of an instance. Raises `ConfigurationError` if it has no such field."""
     field = instance.fields.get("tokens")
     if not isinstance(field, TextField):
         raise ConfigurationError(f"expected an instance with a text in its field 'tokens', got {[*instance.fields]}")
-    _check_length(len(field.tokens), MOST_TOKENS, "tokens")
     return [token.text or "" for token in field.tokens]
 
 
 def without_lone_surrogates(text: str) -> str:
     """Replace each lone surrogate by U+FFFD: JSON can contain them, but tokenizers cannot read them."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _check_length(length: int, most: int, unit: str) -> None:
-    if length > most:
-        raise ConfigurationError(f"expected a text of at most {most:,} {unit}, got {length:,}; split it into sentences")

@@ -15,14 +15,12 @@ from allennlp.data import DatasetReader, Instance, Vocabulary
 from allennlp.interpret.attackers import Hotflip, InputReduction
 from allennlp.interpret.saliency_interpreters import IntegratedGradient, SimpleGradient, SmoothGradient
 from allennlp.models import Model
-from allennlp.modules import TokenEmbedder
 from allennlp.nn.util import find_text_field_embedder
 from allennlp.predictors import Predictor
 from torch import Tensor, nn
 
 from elmo_plugin.models import ElmoTagger
 from tests.models.configs import ELMO, ELMO_ONLY, pooling, stock_tagger
-from tests.oracles import reference_elmo
 from tests.task_oracles import (
     OPINIONS,
     TOWNS,
@@ -34,7 +32,6 @@ from tests.task_oracles import (
     csv_reader,
     experiment,
     lstm,
-    small_bilm,
     tagger,
     tags_reader,
     word_embedder,
@@ -69,7 +66,6 @@ def experiment_of(make: Any, elmo: Any = ELMO, x: bool = True, elmo_at: Any = ("
     return experiment(classifier(elmo, **keys), csv_reader(), OPINIONS)
 
 
-LAST = {**ELMO, "mix": "last"}
 CRF = experiment_of(tagger)
 SOFTMAX = experiment_of(tagger, crf=False)
 CLASSIFIER = experiment_of(classifier)
@@ -138,70 +134,12 @@ def test_scores_are_the_gradients_times_the_inputs_of_each_token() -> None:
         assert answer == pytest.approx((scores / scores.sum()).tolist(), abs=1e-4)
 
 
-def test_the_token_layer_has_the_gradients_of_allennlps_elmo(tmp_path: Path) -> None:
-    elmo = {**bilm_files(tmp_path / "bilm"), "dropout": 0.0, "mix": "last"}
-    predictor = predictor_of(
-        experiment_of(tagger, elmo, x=False, elmo_at=["input"], crf=False), interpretable_layer="token_layer"
-    )
-    model = predictor._model
-    bilm = reference_elmo(tmp_path, small_bilm())._elmo_lstm
-    for instance in predictor.json_to_labeled_instances(QUESTION):
-        gradients, _ = predictor.get_gradients([instance])
-        ids = as_tensors([instance], model.vocab)["tokens"]["elmo"]["elmo_tokens"]
-        embedded = bilm._token_embedder(ids)
-        tokens = embedded["token_embedding"].detach().requires_grad_()  # (1, T + 2, P)
-        bilm._elmo_lstm.reset_states()
-        whole = bilm._elmo_lstm(tokens, embedded["mask"])[-1, :, 1:-1]  # (1, T, D)
-        (expected,) = torch.autograd.grad(loss_by_hand(model, whole, instance), tokens)
-        found = torch.tensor(gradients["grad_input_1"])
-        torch.testing.assert_close(found, expected[:, 1:-1], atol=2e-5, rtol=1e-3)
-    check_scores(predictor)
-
-
-def test_an_unknown_layer_and_a_model_without_elmo_are_rejected() -> None:
-    with pytest.raises(ConfigurationError, match=r"'interpretable_layer'.*'input' or 'token_layer'.*'top'"):
-        predictor_of(CRF, interpretable_layer="top")
-    baseline = experiment_of(tagger, None)
-    with pytest.raises(ConfigurationError, match=r"'interpretable_layer'.*ELMo"):
-        predictor_of(baseline, interpretable_layer="token_layer")
-    check_scores(predictor_of(baseline))
-
-
-def biased(label: str, bias: float, **keys: Any) -> Any:
-    """A tagger with a CRF that prefers one label."""
-    predictor = predictor_of(CRF, **keys)
-    with torch.no_grad():
-        predictor._model.tag_projection._module.bias[predictor._model.vocab.get_token_index(label, "labels")] += bias
-    return predictor
-
-
-def test_input_reduction_leaves_the_tokens_of_each_span() -> None:
-    predictor = biased("B-PER", 9, interpretable_layer="token_layer")
-    spans = predictor.predict_json(QUESTION)["spans"]
-    found = InputReduction(predictor).attack_from_json(QUESTION)
-    assert found["original"] == QUESTION["tokens"] and len(found["final"]) == len(spans) > 1
-    for left, span in zip(found["final"], spans, strict=True):
-        assert set(QUESTION["tokens"][span["start"] : span["end"]]) <= set(left) <= set(QUESTION["tokens"])
-    assert any(len(left) < T for left in found["final"])
-
-
 def test_input_reduction_leaves_what_the_label_needs() -> None:
     predictor = predictor_of(CLASSIFIER)
     found = InputReduction(predictor).attack_from_json(QUESTION)
     (left,) = found["final"]
     assert found["original"] == QUESTION["tokens"] and 0 < len(left) < T
     assert predictor.predict_json({"tokens": left})["label"] == predictor.predict_json(QUESTION)["label"]
-
-
-def test_a_text_without_tokens_or_spans_has_nothing_to_reduce() -> None:
-    predictor = biased("O", 99)
-    with pytest.raises(ConfigurationError, match="no span"):
-        InputReduction(predictor).attack_from_json(QUESTION)
-    for ask in (SimpleGradient(predictor).saliency_interpret_from_json, InputReduction(predictor).attack_from_json):
-        with pytest.raises(ConfigurationError, match="text with tokens"):
-            ask({"sentence": " "})
-    scores = SimpleGradient(predictor_of(CLASSIFIER)).saliency_interpret_from_json({"sentence": ""})
-    assert scores == {"instance_1": {"grad_input_1": [1.0]}}
 
 
 def labelled(instances: list[Instance]) -> list[Any]:
@@ -217,15 +155,12 @@ def test_each_predicted_span_is_an_instance() -> None:
     first, second = ["B-PER", "I-PER", "O", "O"], ["O", "O", "O", "B-LOC"]
     assert labelled(found) == [first, second]
     assert all(each["ignore_loss_on_o_tags"].flag_value for each in found) and "tags" not in instance
-    # The attacked span comes first, because attackers look no further.
-    assert labelled(predictor.predictions_to_labeled_instances(found[1], {"tags": tags})) == [second, first]
     (none,) = predictor.predictions_to_labeled_instances(instance, {"tags": ["O"] * T})
     assert labelled([none]) == [["O"] * T] and not none["ignore_loss_on_o_tags"].flag_value
 
 
-@pytest.mark.parametrize("config", [SOFTMAX, CLASSIFIER])
-def test_hotflip_swaps_words_until_the_prediction_changes(config: Config) -> None:
-    predictor = predictor_of(config)
+def test_hotflip_swaps_words_until_the_prediction_changes() -> None:
+    predictor = predictor_of(CLASSIFIER)
     labeled = predictor.json_to_labeled_instances(QUESTION)
     found = Hotflip(predictor).attack_from_json(QUESTION)
     assert found["original"] == QUESTION["tokens"] and len(found["final"]) == len(labeled)
@@ -241,44 +176,14 @@ def test_hotflip_without_word_ids_is_an_error_that_says_what_to_add() -> None:
     config["dataset_reader"]["token_indexers"] = ELMO_ONLY
     with pytest.raises(ConfigurationError, match=r"'single_id'.*ELMoTokenCharactersIndexer"):
         Hotflip(predictor_of(config)).attack_from_json(QUESTION)
-    with pytest.raises(ConfigurationError, match=r"'interpretable_layer'.*'input'"):
-        Hotflip(predictor_of(CLASSIFIER, interpretable_layer="token_layer")).attack_from_json(QUESTION)
 
 
 def test_where_nothing_changes_the_loss_scores_are_0_and_not_nan() -> None:
-    predictor = predictor_of(CLASSIFIER, interpretable_layer="token_layer")
+    predictor = predictor_of(CLASSIFIER)
     nn.init.zeros_(predictor._model.classification.weight)
     for interpreter in SALIENCY:
         for scores in interpreter(predictor).saliency_interpret_from_json(QUESTION).values():
             assert scores == {"grad_input_1": [0.0] * T}
-
-
-@TokenEmbedder.register("word_pieces_for_interpretation")
-class WordPieces(TokenEmbedder):
-    """Takes offsets, as the embedder of a transformer does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(X))
-
-    def get_output_dim(self) -> int:
-        return X
-
-    def forward(self, tokens: Tensor, offsets: Tensor) -> Tensor:
-        return tokens[:, ::2, None] * self.scale
-
-
-def test_vectors_of_tokens_are_not_taken_for_word_pieces() -> None:
-    """`[x; ELMo]` has one vector per token, whatever x is made of."""
-    config = experiment_of(tagger)
-    pieces = {"type": "word_pieces_for_interpretation"}
-    config["model"]["text_field_embedder"] = {"type": "basic", "token_embedders": {"tokens": pieces}}
-    predictor = predictor_of(config)
-    offsets = torch.arange(2 * T).view(1, T, 2)
-    ids = {"tokens": torch.arange(2 * T).unsqueeze(0).float(), "offsets": offsets}
-    whole = predictor._model.text.whole_input
-    whole.register_forward_pre_hook(lambda module, inputs: ({**inputs[0], "tokens": ids},))
-    check_scores(predictor)
 
 
 def test_the_whole_input_adds_no_weights_and_is_copied_with_its_model() -> None:
@@ -312,8 +217,3 @@ def test_models_of_allennlp_have_the_gradients_that_they_have_with_its_own_elmo(
         np.testing.assert_allclose(found["grad_input_1"], wanted["grad_input_1"], atol=1e-5, rtol=1e-3)
     check_scores(ours)
     InputReduction(ours).attack_from_json(QUESTION)
-
-
-@pytest.mark.parametrize("layer", ["input", "token_layer"])
-def test_models_of_allennlp_with_a_mix_without_parameters_have_gradients(layer: str) -> None:
-    check_scores(stock_predictor(LAST, interpretable_layer=layer))

@@ -156,16 +156,12 @@ def test_the_classifier_names_a_label_for_any_text(load: Any, kind: str) -> None
     assert same(predictor.predict_json({"tokens": cut}), answers[0])
 
 
-def test_the_reader_cuts_text_and_tokens_alike_and_vectors_are_never_cut(load: Any) -> None:
+def test_the_reader_cuts_text_and_tokens_alike(load: Any) -> None:
     kind, question = "classifier", {"sentence": "one two three four"}
     tokens = {"tokens": ["one", "two", "three", "four"]}
     classifier = load(kind, "elmo_classifier", max_sequence_length=3)
     cut = classifier.predict_json(question)
     assert cut["tokens"] == ["one", "two", "three"] and same(classifier.predict_json(tokens), cut)
-    embedder = load(kind, "elmo_embedder", max_sequence_length=3)
-    by_reader = embedder.predict_instance(embedder._dataset_reader.text_to_instance("one two three four"))
-    for answer in (embedder.predict_json(question), embedder.predict_json(tokens), by_reader):
-        assert len(answer["elmo"]) == 4
 
 
 def test_the_embedder_has_the_keys_and_shapes_of_tf_hub(load: Any) -> None:
@@ -280,19 +276,6 @@ def test_another_language_is_an_argument(trained_tagger: Path) -> None:
 def test_a_model_of_another_kind_is_named(load: Any, kind: str, name: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"{name.removeprefix('elmo_')}.*Elmo{kind.title()}"):
         load(kind, name)._answer(["Tove"], {})
-
-
-@pytest.mark.parametrize("kind", ["tagger", "classifier"])
-def test_a_text_that_is_too_long_is_an_error_that_says_how_long_it_may_be(
-    load: Any, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The error comes before memory is taken: for tokens, for characters, and for the many tokens of a short text."""
-    monkeypatch.setattr("elmo_plugin.text.predictor_input.MOST_TOKENS", 3)
-    monkeypatch.setattr("elmo_plugin.text.predictor_input.MOST_CHARACTERS", 9)
-    assert len(load(kind).predict_json({"tokens": ["a"] * 3})["tokens"]) == 3
-    for question, got in (({"tokens": ["a"] * 4}, 4), ({"sentence": "a b cdefgh"}, 10), ({"sentence": "a b c d"}, 4)):
-        with pytest.raises(ConfigurationError, match=rf"at most [39] .*got {got};"):
-            load(kind).predict_json(question)
 
 
 def test_it_answers_in_inference_mode(load: Any) -> None:
