@@ -12,9 +12,8 @@ from typing import NamedTuple, Optional, Union, cast
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
-from more_itertools import spy
 
-from elmo_plugin.text import WHITE_SPACE, JustTabsTokenizer, OpenText, TextFile
+from elmo_plugin.text import WHITE_SPACE, JustTabsTokenizer, TextFile
 
 CHARACTERS_IN_WINDOW = 2**18
 """The size of a window in characters: some 50,000 tokens, which are sorted by length together."""
@@ -58,16 +57,9 @@ class Window:
 
 
 def read_lines(lines: Iterable[str], name: str) -> Iterator[Row]:
-    """Read one sentence per line. Raises `ConfigurationError` for the columns of CoNLL-U."""
-    head, lines = spy(lines, 20)
-    content = [line for line in head if line.strip() and not line.startswith("#")][:2]
-    columns = {line.count("\t") for line in content}
-    if content and content[0].startswith(("1\t", "1-2\t")) and len(columns) == 1 and columns.pop() >= 3:
-        raise ConfigurationError(
-            f"{name}: expected one sentence per line, got numbered rows of columns; --split conll reads CoNLL-U, and "
-            "--id-column with --text-column reads a table"
-        )
-    yield from ((None, line.rstrip("\r\n")) for line in lines)
+    """Read one sentence per line."""
+    for line in lines:
+        yield None, line.rstrip("\r\n")
 
 
 def read_conll(lines: Iterable[str], name: str) -> Iterator[Row]:
@@ -168,16 +160,15 @@ class Corpus:
             if str(path) != "-" and (path.is_dir() or not path.exists()):
                 found = "a folder" if path.is_dir() else "a path that does not exist"
                 raise ConfigurationError(f"{path}: expected a text file, or - for standard input, got {found}")
-        self._files: list[Union[TextFile, OpenText]] = [TextFile(path) for path in paths]
-        if not paths:
-            self._files = [OpenText(cast(Iterable[str], text))]
+        self._files = [TextFile(path) for path in paths]
+        self._lines = [] if paths else cast(Iterable[str], text)
         self.tokenizer = tokenizer
         self._read_rows = read_rows
 
     @property
     def has_only_files(self) -> bool:
         """Return whether the text consists of files, which several processes can read."""
-        return all(isinstance(file, TextFile) and str(file.path) != "-" for file in self._files)
+        return bool(self._files) and all(str(file.path) != "-" for file in self._files)
 
     def windows(self) -> Iterator[Window]:
         """Yield windows of `CHARACTERS_IN_WINDOW`, or of one sentence that is longer; for an empty text, an empty one.
@@ -201,19 +192,16 @@ class Corpus:
 
     def share_read(self) -> Optional[float]:
         """Return the share of the files that was read so far, from 0 to 1, or `None` if their size is unknown."""
-        sizes = [
-            file.path.stat().st_size if isinstance(file, TextFile) and file.path.is_file() else 0
-            for file in self._files
-        ]
+        sizes = [file.path.stat().st_size if file.path.is_file() else 0 for file in self._files]
         if not self.has_only_files or not all(sizes):
             return None
         return sum(size * (file.share_read() or 0) for size, file in zip(sizes, self._files, strict=True)) / sum(sizes)
 
     def _rows(self) -> Iterator[Row]:
         seen: set[str] = set()
-        for file in self._files:
-            name = str(file.path) if isinstance(file, TextFile) else "text"
-            for id, text in self._read_rows(file.lines(), name):
+        sources = [(file.lines(), str(file.path)) for file in self._files] or [(iter(self._lines), "text")]
+        for lines, name in sources:
+            for id, text in self._read_rows(lines, name):
                 if id is not None and (not id or id in seen):
                     problem = f"{id!r} twice" if id else "an empty one"
                     raise ConfigurationError(f"{name}: expected an id of its own for each sentence, got {problem}")

@@ -1,7 +1,6 @@
 """The bidirectional language model: a biLM, and the softmax that its two directions share."""
 
 import ctypes
-import math
 import os
 import sys
 from contextlib import AbstractContextManager
@@ -14,7 +13,6 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
 from allennlp.modules import Seq2SeqEncoder
-from allennlp.training import GradientDescentTrainer
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import ElmoLstm, add_boundaries, check_precision, dtype_on, warn_of_fallback
@@ -22,7 +20,7 @@ from elmo_plugin.checkpoints import bilm_keys
 from elmo_plugin.common import probability
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining.causality import check_causality
-from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput, perplexity_of
+from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
 from elmo_plugin.pretraining.trainable_bilm import build_trainable_bilm, put_contextualizer, share_table
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, words_of
@@ -75,7 +73,7 @@ class BidirectionalLanguageModel(Model):
         Applied to the input of each LSTM layer and of the softmax (bilm-tf's `dropout`).
     share_embedding_softmax : `bool`
         Read and predict words with the same table of vectors. Only for a biLM that reads words.
-    contextualizer : `Optional[Union[Lazy[Seq2SeqEncoder], Seq2SeqEncoder]]`
+    contextualizer : `Optional[Lazy[Seq2SeqEncoder]]`
         Replaces the biLM's LSTMs, for whole sentences. It must pass the causality check.
     precision : `str`
         The number type of matrix products: `float32`; `bfloat16`, which falls back to float32 on a processor that would
@@ -93,7 +91,7 @@ class BidirectionalLanguageModel(Model):
         softmax: Optional[Lazy[LmSoftmax]] = None,
         dropout: float = 0.0,
         share_embedding_softmax: bool = False,
-        contextualizer: Optional[Union[Lazy[Seq2SeqEncoder], Seq2SeqEncoder]] = None,
+        contextualizer: Optional[Lazy[Seq2SeqEncoder]] = None,
         precision: str = "float32",
         kernel: str = "auto",
         serialization_dir: Optional[str] = None,
@@ -102,7 +100,7 @@ class BidirectionalLanguageModel(Model):
         self.precision = check_precision(precision, ["float32", "bfloat16", "auto"])
         probability(dropout=dropout)
         words = words_of(vocab)
-        self.bilm, checkpoint = build_trainable_bilm(vocab, words, bilm_keys(bilm), kernel, serialization_dir)
+        self.bilm, checkpoint = build_trainable_bilm(words, bilm_keys(bilm), kernel, serialization_dir)
         if contextualizer is not None:
             put_contextualizer(self.bilm, contextualizer)
         if isinstance(self.bilm.lstm, ElmoLstm):  # its directions never meet
@@ -255,30 +253,6 @@ class BidirectionalLanguageModel(Model):
             Predictions(forward[:, :-1][present], targets[:, 1:][present], present),
             Predictions(backward[:, 1:][present], targets[:, :-1][present], present),
         )
-
-
-def stop_if_diverged(
-    original: Any, trainer: GradientDescentTrainer, batch: dict[str, Any], for_training: bool
-) -> dict[str, Any]:
-    """Raise `ConfigurationError` if the perplexity of a batch of a language model is infinite or not a number.
-
-    Replaces the method `batch_outputs` of the trainer, which knows the number of the batch and the learning rate. Other
-    models are trained as before.
-    """
-    outputs: dict[str, Any] = original(trainer, batch, for_training)
-    if isinstance(trainer.model, BidirectionalLanguageModel) and "loss" in outputs:
-        nats = outputs["loss"].item() - (outputs["reg_loss"].item() if "reg_loss" in outputs else 0.0)
-        if not perplexity_of(nats) < math.inf:
-            epoch, done = trainer._epochs_completed + 1, trainer._batches_in_epoch_completed
-            where = f"batch {done + 1} of epoch {epoch}" if for_training else f"the validation of epoch {epoch}"
-            rates = ", ".join(
-                f"{rate:.3g}" for rate in sorted({group["lr"] for group in trainer.optimizer.param_groups})
-            )
-            raise ConfigurationError(
-                f"training diverged: the loss in {where} is {nats:.3g} at the learning rate {rates}; start again "
-                "with a lower rate, or with a smaller 'grad_norm'"
-            )
-    return outputs
 
 
 @cache

@@ -62,9 +62,8 @@ class SampledSoftmax(WordVectorSoftmax):
         at_least(0, seed=seed)
         self.n_samples = n_samples
         self.seed = seed
-        self.register_buffer("n_draws", torch.zeros((), dtype=torch.long))
-        self.register_state_dict_post_hook(_save_count_as_float)
-        self.register_load_state_dict_pre_hook(_load_count_from_float)
+        # A float, because AllenNLP averages the values of state dicts. It counts exactly up to 16 million.
+        self.register_buffer("n_draws", torch.zeros(()))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -97,18 +96,6 @@ class SampledSoftmax(WordVectorSoftmax):
         # torch's generator uses only 32 bits of its seed, so both numbers are mixed into them.
         (seed,) = np.random.SeedSequence(entropy).generate_state(1)
         return draw_log_uniform(self.vocab_size, self.n_samples, torch.Generator().manual_seed(int(seed)))
-
-
-def _save_count_as_float(softmax: SampledSoftmax, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    # AllenNLP averages the values of state dicts, which must be floating point for that.
-    state_dict[f"{prefix}n_draws"] = in_float64(state_dict[f"{prefix}n_draws"])
-
-
-def _load_count_from_float(softmax: SampledSoftmax, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    # A count that was too large for float16 is infinite. The sequence then starts again.
-    count = state_dict.get(f"{prefix}n_draws")
-    if count is not None:
-        state_dict[f"{prefix}n_draws"] = in_float64(count).nan_to_num(posinf=0.0).round().long()
 
 
 def log_uniform(rows: Tensor, vocab_size: int) -> Tensor:

@@ -152,10 +152,6 @@ class TextShardsReader(DatasetReader):
     token_indexers : `Dict[str, TokenIndexer]`, optional
         The default is `characters` (`ELMoTokenCharactersIndexer`), which a biLM reads, and `words`
         (`SingleIdTokenIndexer`), which it predicts.
-    shuffle : `bool`, optional (default = `False`)
-        Shuffle the sentences in constant memory, in the same order each time.
-    seed : `int`, optional (default = `0`)
-        The seed of that order.
     max_sentence_length : `Optional[int]`, optional (default = `400`)
         A longer sentence is split into instances of this many tokens, with a warning, so that no line can exhaust
         memory. Null never splits.
@@ -166,8 +162,6 @@ class TextShardsReader(DatasetReader):
     def __init__(
         self,
         token_indexers: Optional[dict[str, TokenIndexer]] = None,
-        shuffle: bool = False,
-        seed: int = 0,
         max_sentence_length: Optional[int] = 400,
         max_instances: Optional[int] = None,
         serialization_dir: Optional[str] = None,
@@ -184,8 +178,6 @@ class TextShardsReader(DatasetReader):
             "characters": ELMoTokenCharactersIndexer(),
             "words": SingleIdTokenIndexer(),
         }
-        self._shuffle = shuffle
-        self._seed = seed
         self._max_sentence_length = max_sentence_length
 
     def text_to_instance(self, tokens: Sequence[Union[str, Token]]) -> Instance:
@@ -198,7 +190,7 @@ class TextShardsReader(DatasetReader):
 
     def _read(self, file_path: str) -> Iterator[Instance]:
         logger.info("Reading text shards %s", file_path)
-        sentences = SentenceStream(find_shards(file_path), self._shuffle, self._seed).sentences(epoch=0)
+        sentences = SentenceStream(find_shards(file_path), shuffle=False).sentences(epoch=0)
         pieces = split_sentences((tokens for tokens, _ in sentences), self._max_sentence_length, file_path)
         for piece in self.shard_iterable(pieces):
             yield self.text_to_instance(piece)

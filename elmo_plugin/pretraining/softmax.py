@@ -173,9 +173,9 @@ class AdaptiveSoftmax(LmSoftmax):
                 f"'softmax.cutoffs': expected increasing numbers from 1 to {vocab_size - 1}, as the vocabulary has "
                 f"{vocab_size} words, got {cutoffs}"
             )
-        if div_value <= 0 or input_dim < div_value ** len(cutoffs):
+        if div_value < 1 or input_dim < div_value ** len(cutoffs):
             raise ConfigurationError(
-                f"'div_value': expected a number above 0 that leaves cluster {len(cutoffs)} at least 1 of {input_dim} "
+                f"'div_value': expected 1 or more, and what leaves cluster {len(cutoffs)} at least 1 of {input_dim} "
                 f"dimensions, got {div_value}"
             )
         self.div_value = div_value
@@ -232,15 +232,10 @@ def saved_softmax(checkpoint: Checkpoint, words: list[str], input_dim: int) -> L
         raise ConfigurationError(
             f"'bilm', the type of its softmax: expected one of {', '.join(choices)}, got {config.get('type')!r}"
         )
-
-    def build() -> LmSoftmax:
-        return LmSoftmax.from_params(Params({**deepcopy(config), "vocab_size": len(words), "input_dim": input_dim}))
-
     try:
-        with torch.device("meta"):  # no memory for weights that the file does not hold
-            build().load_state_dict({"_extra_state": description_to_tensor(config), **weights}, assign=True)
+        sizes = {"vocab_size": len(words), "input_dim": input_dim}
+        softmax = LmSoftmax.from_params(Params({**deepcopy(config), **sizes}))
+        softmax.load_state_dict({"_extra_state": softmax.get_extra_state(), **weights})
     except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:
         raise ConfigurationError(f"'bilm': expected a softmax whose config fits its weights, got {error}") from error
-    softmax = build()
-    softmax.load_state_dict({"_extra_state": softmax.get_extra_state(), **weights})
     return softmax

@@ -2,22 +2,21 @@
 
 from dataclasses import replace
 from os import fspath
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 import torch
 from allennlp.common import Lazy
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Vocabulary
 from allennlp.modules import Seq2SeqEncoder
 
 from elmo_plugin.bilm import BiLM, ElmoLstm, ManyLangsEncoder, WordEncoder
 from elmo_plugin.checkpoints import Checkpoint, build_bilm, find_checkpoint, in_order_of, resolve_bilm
 from elmo_plugin.pretraining.softmax import LmSoftmax
-from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, BiLMVocabulary
+from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID
 
 
 def build_trainable_bilm(
-    vocab: Vocabulary, words: list[str], keys: dict[str, Any], kernel: str, serialization_dir: Optional[str]
+    words: list[str], keys: dict[str, Any], kernel: str, serialization_dir: Optional[str]
 ) -> tuple[BiLM, Optional[Checkpoint]]:
     """Build the biLM that a config's `bilm` names, and return it with the checkpoint that it came from, if any.
 
@@ -35,8 +34,7 @@ def build_trainable_bilm(
             keys = {**keys, "options": {**options, "n_tokens_vocab": len(words)}}
         bilm = resolve_bilm(keys, kernel, serialization_dir)
     else:
-        checkpoint = vocab.take_checkpoint(keys) if isinstance(vocab, BiLMVocabulary) else None
-        checkpoint = checkpoint or find_checkpoint(keys, serialization_dir)
+        checkpoint = find_checkpoint(keys, serialization_dir)
         source = fspath(keys.get("pretrained") or keys["weight_file"])
         bilm = build_bilm(in_order_of(words, checkpoint), kernel, source)
     encoder = bilm.token_encoder
@@ -57,20 +55,17 @@ def build_trainable_bilm(
     return bilm, checkpoint
 
 
-def put_contextualizer(bilm: BiLM, contextualizer: Union[Lazy[Seq2SeqEncoder], Seq2SeqEncoder]) -> None:
+def put_contextualizer(bilm: BiLM, contextualizer: Lazy[Seq2SeqEncoder]) -> None:
     """Replace the LSTMs of a biLM by another contextualizer, whose config becomes part of the biLM's options.
 
     Raises `ConfigurationError` for an encoder of another input size.
     """
-    if isinstance(contextualizer, Lazy):
-        params = contextualizer._params
-        config = {"type": params} if isinstance(params, str) else params.as_dict(quiet=True)
-        try:
-            encoder = contextualizer.construct()
-        except ConfigurationError as error:
-            raise ConfigurationError(f"'contextualizer': {error}") from error
-    else:
-        encoder, config = contextualizer, None
+    params = contextualizer._params
+    config = {"type": params} if isinstance(params, str) else params.as_dict(quiet=True)
+    try:
+        encoder = contextualizer.construct()
+    except ConfigurationError as error:
+        raise ConfigurationError(f"'contextualizer': {error}") from error
     width, expected = encoder.get_input_dim(), bilm.options.lstm.projection_dim
     if width != expected:
         raise ConfigurationError(f"'contextualizer': expected input size {expected}, as in the biLM, got {width}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Optional, final
+from typing import Optional, final
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.data.vocabulary import DEFAULT_OOV_TOKEN, DEFAULT_PADDING_TOKEN, NAMESPACE_PADDING_FILE
 from torch import Tensor
 
-from elmo_plugin.checkpoints import Checkpoint, Location, load_checkpoint, local_file, read_words
+from elmo_plugin.checkpoints import Location, load_checkpoint, local_file, read_words
 from elmo_plugin.common import at_least, atomic_folder
 from elmo_plugin.pretraining.shards import find_shards, read_lines
 from elmo_plugin.text import split_tokens, word_to_ids
@@ -107,8 +107,6 @@ class BiLMVocabulary(Vocabulary):
     [1, 2, 3]
     """
 
-    _read_from: Optional[tuple[str, Checkpoint]] = None
-
     @classmethod
     def from_text_shards(cls, files: str, min_count: int = 1, max_size: Optional[int] = None) -> "BiLMVocabulary":
         """Count the words of text shards, and keep the most frequent ones.
@@ -148,32 +146,15 @@ class BiLMVocabulary(Vocabulary):
         files, min_count, max_size : as in `from_text_shards`, for a biLM without a vocabulary
         """
         _check_sizes(min_count, max_size)
-        checkpoint = load_checkpoint(pretrained)
-        if checkpoint.vocabulary is None:
-            vocab = cls.from_text_shards(files, min_count, max_size)
-        else:
-            words = _marks_first(checkpoint.vocabulary, pretrained)
-            vocab = vocabulary_of(words, f"'{pretrained}', its vocabulary with the marks first")
-        vocab.keep_checkpoint(pretrained, checkpoint)
-        return vocab
+        words = load_checkpoint(pretrained).vocabulary
+        if words is None:
+            return cls.from_text_shards(files, min_count, max_size)
+        return vocabulary_of(_marks_first(words, pretrained), f"'{pretrained}', its vocabulary with the marks first")
 
     def save_to_files(self, directory: str) -> None:
         """Write the words as AllenNLP does, but all files or none: after a kill, distributed training reads them."""
         with atomic_folder(Path(directory), last=NAMESPACE_PADDING_FILE) as partial:
             super().save_to_files(str(partial))
-
-    def keep_checkpoint(self, source: str, checkpoint: Checkpoint) -> None:
-        """Keep the checkpoint that the words were read from, and its source, for `take_checkpoint`."""
-        self._read_from = source, checkpoint
-
-    def take_checkpoint(self, keys: dict[str, Any]) -> Optional[Checkpoint]:
-        """Give away the checkpoint that the words were read from, if `keys` (a config's `bilm`) name the same one.
-
-        A checkpoint is thus read only once, and the vocabulary does not keep the weights in memory.
-        """
-        source, checkpoint = self._read_from or (None, None)
-        self._read_from = None
-        return checkpoint if keys == {"pretrained": source} else None
 
 
 def _check_sizes(min_count: int, max_size: Optional[int]) -> None:

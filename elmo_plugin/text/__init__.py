@@ -24,7 +24,7 @@ from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length
 from elmo_plugin.text.predictor_input import LineReader, instance_words, read_question, without_lone_surrogates
 from elmo_plugin.text.raw_text import SentenceSplitter, paragraphs, raw_text_form
 from elmo_plugin.text.sentences import token_lists
-from elmo_plugin.text.text_file import OpenText, TextFile
+from elmo_plugin.text.text_file import TextFile
 from elmo_plugin.text.tokenizer import AsciiSpacesTokenizer, JustTabsTokenizer, SpacyBlankTokenizer, as_tokens
 from elmo_plugin.text.white_space import WHITE_SPACE, split_tokens
 
@@ -42,7 +42,6 @@ __all__ = [
     "JustTabsTokenizer",
     "LineReader",
     "ManyLangsIndexer",
-    "OpenText",
     "SentenceSplitter",
     "SpacyBlankTokenizer",
     "TextFile",

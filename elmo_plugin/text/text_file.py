@@ -2,10 +2,9 @@
 
 import gzip
 import lzma
-import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from io import BufferedReader, RawIOBase
@@ -16,7 +15,6 @@ from allennlp.common.checks import ConfigurationError
 
 LONGEST_LINE = 2**26
 """The largest line in bytes. A compressed file of a kilobyte can hold a line that fills the memory."""
-NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 Unpacker = Callable[..., AbstractContextManager[Any]]
 
@@ -72,10 +70,6 @@ class TextFile:
                     "convert it, for example with iconv -f WINDOWS-1252 -t UTF-8"
                 )
                 raise ConfigurationError(f"{self._name}, line {number}: expected UTF-8 text, got {got}") from error
-            if number == 1 and not line.endswith("\n") and "\r" in line.rstrip("\r"):
-                raise ConfigurationError(
-                    f"{self._name}: expected lines that end with \\n or \\r\\n, got \\r alone, as of classic Mac OS"
-                )
             if "\0" in line:
                 raise ConfigurationError(f"{self._name}, line {number}: expected UTF-8 text, got a NUL character")
             yield line
@@ -99,40 +93,9 @@ class TextFile:
             raise ConfigurationError(f"{self._name}: cannot be read to its end ({error})") from error
 
 
-class OpenText:
-    """Read lines from an open file or any other iterable, with the methods of `TextFile`.
-
-    # Parameters
-
-    lines : `Iterable[str]`
-    """
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._lines = lines
-
-    def lines(self) -> Iterator[str]:
-        """Yield each line, without a byte order mark at its start.
-
-        Raises `ConfigurationError` for bytes, as from a file opened in binary mode, and for characters that a UTF-8
-        text file cannot hold: NUL and lone surrogates.
-        """
-        for number, line in enumerate(self._lines, 1):
-            if not isinstance(line, str):
-                raise ConfigurationError(f"line {number}: expected text, got {repr(line)[:100]}")
-            unwritable = NOT_TEXT.search(line)
-            if unwritable:
-                raise ConfigurationError(f"line {number}: expected UTF-8 text, got the character {unwritable[0]!r}")
-            yield line.removeprefix("\ufeff")
-
-    def share_read(self) -> None:
-        """Return `None`, because the number of lines is unknown."""
-
-
 @contextmanager
 def _standard_input() -> Iterator["BufferedReader[Any]"]:
     """Yield a buffered reader of the standard input, and leave the standard input open afterwards."""
-    if sys.stdin is None:  # as after `<&-` in a shell
-        raise OSError("it is closed")
     reader: BufferedReader[Any] = BufferedReader(cast(RawIOBase, sys.stdin.buffer))
     try:
         yield reader
