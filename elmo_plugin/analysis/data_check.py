@@ -1,6 +1,5 @@
-"""Check the data of a config before training: its labels, its texts, and whether the biLM and the model fit them."""
+"""Check the data of a config before training: its labels, its texts, and whether the model fits them."""
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,9 +13,6 @@ from allennlp.data import Batch, DatasetReader, Instance, Vocabulary
 from allennlp.data.fields import LabelField, MultiLabelField, SequenceLabelField, TextField
 from allennlp.models import Model
 
-from elmo_plugin.elmo import Elmo
-from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
-
 PARTS = ("train", "validation", "test")
 LONG = 400
 """Texts with more tokens than this are long. The memory of a batch grows with its longest text."""
@@ -26,8 +22,6 @@ MAX_BYTES = 48
 """`elmo_characters` reads this many bytes of a word in UTF-8 and cuts off the rest."""
 DEBRIS = re.compile(r"<br|</?[a-z]+>|&(?:#\d+|amp|lt|gt|quot|nbsp);|#39;|\ufffd", re.IGNORECASE)
 """A pattern for the traces of markup or of a wrong encoding in a text."""
-SCORED = 1000
-"""The number of training texts whose perplexity is measured."""
 MOST_COMPARED = 10**6
 """The number of distinct texts of a part that are kept, as hashes, to find repeated ones. They take about 150 MB."""
 
@@ -40,19 +34,13 @@ class Part:
     n_texts: int = 0
     n_tokens: int = 0
     longest: int = 0
-    n_long: int = 0
-    n_empty: int = 0
-    n_debris: int = 0
-    """The number of texts with traces of markup."""
-    n_repeated: int = 0
-    """The number of texts that are in train too."""
-    cut_words: set[str] = field(default_factory=set)
+    problems: Counter[str] = field(default_factory=Counter)
+    """The number of texts with each problem, in the words of the advice."""
     labels: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """The labels of each field with their counts."""
     compared: dict[int, Optional[tuple[str, ...]]] = field(default_factory=dict)
     """The hash of each distinct text, with the labels of its first occurrence, or `None` after it had others."""
     first_instances: list[Instance] = field(default_factory=list)
-    first_texts: list[list[str]] = field(default_factory=list)
 
     def add(self, instance: Instance, train: Optional["Part"]) -> None:
         """Count one text, and compare it with those of `train`."""
@@ -69,40 +57,32 @@ class Part:
         self.n_texts += 1
         self.n_tokens += len(tokens)
         self.longest = max(self.longest, len(tokens))
-        self.n_long += len(tokens) > LONG
-        self.n_empty += not any(tokens)
-        self.n_debris += bool(DEBRIS.search(" ".join(tokens)))
-        self.cut_words.update(word for word in tokens if len(word.encode("utf-8", "ignore")) > MAX_BYTES)
+        found = {
+            "are empty; delete them, or look for a broken line": not any(tokens),
+            f"have more than {LONG} tokens; split them, or make smaller batches": len(tokens) > LONG,
+            f"have words that are cut to {MAX_BYTES} bytes; look for missing spaces": any(
+                len(word.encode("utf-8", "ignore")) > MAX_BYTES for word in tokens
+            ),
+            "contain markup such as <br> or &#39;, or U+FFFD; clean them": DEBRIS.search(" ".join(tokens)) is not None,
+        }
         text = hash(tuple(tokens))
         if text in self.compared:
             if self.compared[text] != tuple(labels):
                 self.compared[text] = None
         elif len(self.compared) < MOST_COMPARED:
             self.compared[text] = tuple(labels)
-        self.n_repeated += train is not None and text in train.compared
+        if train is not None:
+            repeated = "are also in train, so scores will be too high; remove them from one of the two"
+            found[repeated] = text in train.compared
+        self.problems.update(problem for problem, is_there in found.items() if is_there)
         if len(self.first_instances) < 2:
             self.first_instances.append(instance)
-        if len(self.first_texts) < SCORED:
-            self.first_texts.append(tokens)
-
-
-class Fit(NamedTuple):
-    """How well a biLM predicts the first training texts."""
-
-    bilm: str
-    perplexity: float
-    """The perplexity of both directions together."""
-    unknown: float
-    """The share of tokens that are not in the biLM's vocabulary, from 0 to 1."""
-    texts: int
 
 
 class DataCheck(NamedTuple):
     """The data of a config, and what is wrong with them."""
 
     parts: list[Part]
-    fit: Optional[Fit]
-    """`None` without a biLM that has a softmax."""
     failures: list[str]
     """Why the config cannot train."""
     advice: list[str]
@@ -120,7 +100,7 @@ def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:
         Read only this many texts of each part.
     """
     parts: list[Part] = []
-    failures, fit = [], None
+    failures = []
     for name in PARTS:
         path = params.get(f"{name}_data_path", None)
         if path is not None:
@@ -132,11 +112,10 @@ def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:
         failures.append("'train_data_path': expected a path, got none")
     if parts and parts[0].name == "train":
         try:
-            model = _build(params, parts, sentences)
-            fit = _fit(model, parts[0].first_texts)
+            _try_model(params, parts, sentences)
         except Exception as error:  # and so may a model
             failures.append(f"'model': {_message(error)}")
-    return DataCheck(parts, fit, failures, [*_advice(parts, fit)])
+    return DataCheck(parts, failures, [*_advice(parts)])
 
 
 def _instances(name: str, params: Params, path: str, sentences: Optional[int]) -> Iterator[Instance]:
@@ -157,7 +136,7 @@ def _read(name: str, params: Params, path: str, sentences: Optional[int], train:
     return part
 
 
-def _build(params: Params, parts: Sequence[Part], sentences: Optional[int]) -> Model:
+def _try_model(params: Params, parts: Sequence[Part], sentences: Optional[int]) -> None:
     """Build the model as `elmo-plugin train` does, and compute the loss of the first two training texts."""
     keys = params.duplicate()
     # A vocabulary that is made of instances reads the data a second time.
@@ -169,47 +148,14 @@ def _build(params: Params, parts: Sequence[Part], sentences: Optional[int]) -> M
     batch = Batch(parts[0].first_instances)
     batch.index_instances(vocab)
     model(**batch.as_tensor_dict())
-    return model
 
 
-def _fit(model: Model, texts: Sequence[list[str]]) -> Optional[Fit]:
-    """Return how well the model's biLM predicts texts, or `None` without a biLM that has a softmax."""
-    source = next((part.bilm.source for part in model.modules() if isinstance(part, Elmo)), "")
-    if not source:
-        return None
-    try:
-        language_model = load_language_model(source)
-    except ConfigurationError:  # most weight files hold no softmax
-        return None
-    tokens = sum(len(text) + 1 for text in texts)
-    nats = -sentence_log_probabilities(language_model, texts).mean(axis=1).sum() / tokens
-    known = language_model.vocab.get_token_to_index_vocabulary("tokens")
-    words = [word for text in texts for word in text]
-    return Fit(source, math.exp(nats), sum(word not in known for word in words) / max(len(words), 1), len(texts))
-
-
-def _advice(parts: Sequence[Part], fit: Optional[Fit]) -> Iterator[str]:
-    """Yield what to do about texts, labels and the biLM."""
+def _advice(parts: Sequence[Part]) -> Iterator[str]:
+    """Yield what to do about texts and labels."""
     train = next((part for part in parts if part.name == "train"), None)
     for part in parts:
-        if part.n_empty:
-            yield f"{part.name}: {part.n_empty:,} texts are empty; delete them, or look for a broken line"
-        if part.n_long:
-            yield (
-                f"{part.name}: {part.n_long:,} texts have more than {LONG} tokens, the longest {part.longest:,}; split "
-                "them, or make smaller batches"
-            )
-        if part.cut_words:
-            words = _some([word[:60] for word in sorted(part.cut_words)])
-            count = f"{len(part.cut_words):,} words are cut to {MAX_BYTES} bytes"
-            yield f"{part.name}: {count} ({words}); look for missing spaces"
-        if part.n_debris:
-            yield f"{part.name}: {part.n_debris:,} texts contain markup such as <br> or &#39;, or U+FFFD; clean them"
-        if part.n_repeated:
-            yield (
-                f"{part.name}: {part.n_repeated:,} of {part.n_texts:,} texts are also in train, so scores will be too "
-                "high; remove them from one of the two"
-            )
+        for problem, count in part.problems.items():
+            yield f"{part.name}: {count:,} of {part.n_texts:,} texts {problem}"
         for name, counts in part.labels.items():
             new = [] if train is None else sorted(counts.keys() - train.labels.get(name, {}).keys())
             if new:
@@ -227,11 +173,6 @@ def _advice(parts: Sequence[Part], fit: Optional[Fit]) -> Iterator[str]:
         contradicting = sum(labels is None for labels in train.compared.values())
         if contradicting:
             yield f"train: {contradicting:,} texts occur with different labels; keep one label for each"
-    if fit is not None and fit.unknown > 0.1:
-        yield (
-            f"{fit.bilm}: {100 * fit.unknown:.0f} % of the words are not in its vocabulary; a biLM of this language "
-            "and domain, or one fine-tuned on these texts, may do better"
-        )
 
 
 def _message(error: Exception) -> str:

@@ -150,51 +150,26 @@ def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Se
         for index, array in embedder.by_length([tokens for _, tokens in lines]):
             for neighborhood in neighborhoods:
                 neighborhood.visit(*lines[index], array)
+        for neighborhood in neighborhoods:
+            neighborhood.forget_others()
     return [neighborhood.found() for neighborhood in neighborhoods]
 
 
-class _Nearest:
-    """The `k` nearest neighbours so far, one per key. Among equals, the earlier one in the text comes first."""
-
-    def __init__(self, k: int, left_out: str) -> None:
-        self._k = k
-        self._heap: list[tuple[float, int, int, str, Neighbor]] = []
-        self._keys = {left_out}
-
-    @property
-    def least(self) -> float:
-        """Return the cosine that a new neighbour must reach."""
-        return self._heap[0][0] if len(self._heap) == self._k else -np.inf
-
-    def offer(self, key: str, neighbor: Neighbor) -> None:
-        if key in self._keys:
-            return
-        entry = (neighbor.cosine, -neighbor.line, -neighbor.position, key, neighbor)
-        self._keys.add(key)
-        if len(self._heap) < self._k:
-            heapq.heappush(self._heap, entry)
-        else:
-            self._keys.remove(heapq.heappushpop(self._heap, entry)[3])
-
-    def sorted(self) -> list[Neighbor]:
-        return [entry[-1] for entry in sorted(self._heap, reverse=True)]
-
-
 class _Neighborhood:
-    """A query, the vectors (L, D) of its word, and the neighbours found so far."""
+    """A query, the vectors (L, D) of its word, and the neighbours, by their keys, and uses found so far."""
 
     def __init__(self, query: Query, vectors: np.ndarray, how: Search) -> None:
         self._query, self._how = query, how
         self._contextual, self._token = _unit(vectors[how.layer]), _unit(vectors[0])  # (D,)
-        self.in_context = _Nearest(how.k, left_out=" ".join(query.tokens))
-        self.context_free = _Nearest(how.k, left_out=query.word)
+        self._in_context: dict[str, Neighbor] = {}
+        self._context_free: dict[str, Neighbor] = {}
         self._uses: list[tuple[Neighbor, np.ndarray]] = []
 
     def found(self) -> Found:
         uses = sorted(self._uses, key=lambda use: (use[0].line, use[0].position))
         vectors = np.stack([self._contextual, *(vector for _, vector in uses)])  # (1 + N, D)
         kept = Uses([neighbor for neighbor, _ in uses], vectors) if self._how.uses else None
-        return Found(self.in_context.sorted(), self.context_free.sorted(), kept)
+        return Found([*self._in_context.values()], [*self._context_free.values()], kept)
 
     def can_use(self, tokens: Sequence[str]) -> bool:
         """Return whether a sentence can contain a neighbour."""
@@ -204,21 +179,37 @@ class _Neighborhood:
         """Compare the query with the tokens of a sentence, whose layers are (L, T, D)."""
         if not self.can_use(tokens):
             return
-        vectors = _unit(array[self._how.layer])  # (T, D)
-        cosines = vectors @ self._contextual  # (T,)
-        for position, token in enumerate(tokens if tokens != self._query.tokens else ()):
-            if token == self._query.word and len(self._uses) < self._how.uses:
-                neighbor = Neighbor(float(cosines[position]), line, tokens, position)
-                self._uses.append((neighbor, vectors[position].copy()))
-        if self._how.same_word:
-            cosines[[token != self._query.word for token in tokens]] = -np.inf
-        best = int(cosines.argmax())
-        self.in_context.offer(" ".join(tokens), Neighbor(float(cosines[best]), line, tokens, best))
+        is_word = np.array([token == self._query.word for token in tokens])
         if not self._how.same_word:
             similar = _unit(array[0]) @ self._token  # (T,)
-            for position in np.flatnonzero(similar >= self.context_free.least).tolist():
+            for position in np.flatnonzero(~is_word).tolist():
                 neighbor = Neighbor(float(similar[position]), line, tokens, position)
-                self.context_free.offer(tokens[position], neighbor)
+                self._context_free.setdefault(tokens[position], neighbor)
+        if tokens == self._query.tokens:
+            return
+        vectors = _unit(array[self._how.layer])  # (T, D)
+        cosines = vectors @ self._contextual  # (T,)
+        for position in np.flatnonzero(is_word)[: self._how.uses - len(self._uses)].tolist():
+            use = Neighbor(float(cosines[position]), line, tokens, position)
+            self._uses.append((use, vectors[position].copy()))
+        if self._how.same_word:
+            cosines[~is_word] = -np.inf
+        best = int(cosines.argmax())
+        self._in_context.setdefault(" ".join(tokens), Neighbor(float(cosines[best]), line, tokens, best))
+
+    def forget_others(self) -> None:
+        """Keep the nearest neighbours only, so that memory does not grow with the text."""
+        self._in_context = _nearest(self._in_context, self._how.k)
+        self._context_free = _nearest(self._context_free, self._how.k)
+
+
+def _nearest(found: dict[str, Neighbor], k: int) -> dict[str, Neighbor]:
+    """Return the `k` nearest neighbours, nearest first. Among equals, the earlier one in the text comes first."""
+
+    def order(item: tuple[str, Neighbor]) -> tuple[float, int, int]:
+        return item[1].cosine, -item[1].line, -item[1].position
+
+    return dict(heapq.nlargest(k, found.items(), key=order))
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

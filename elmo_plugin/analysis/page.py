@@ -83,7 +83,7 @@ def minimal_pairs_page(title: str, by_phenomenon: dict[str, PairAccuracy], overa
 
 
 def data_check_page(config: str, checked: DataCheck) -> str:
-    """Return the sizes of all parts, a table per field of labels, the biLM's perplexity, and what to do."""
+    """Return the sizes of all parts, a table per field of labels, and what to do."""
     sections = [f"# {plain(config)}"]
     rows = []
     for part in checked.parts:
@@ -102,12 +102,6 @@ def data_check_page(config: str, checked: DataCheck) -> str:
             f"## Labels: {plain(field)}",
             table(["label", *(part.name for part in checked.parts)], shown) + more,
         ]
-    if checked.fit:
-        sections.append(
-            f"## The biLM\n\nOn the first {checked.fit.texts:,} texts of train, {plain(checked.fit.bilm)} has a "
-            f"perplexity of {checked.fit.perplexity:.1f}; {100 * checked.fit.unknown:.1f} % of the words are not in "
-            "its vocabulary."
-        )
     listed = [*(f"**Cannot train.** {plain(text)}" for text in checked.failures), *map(plain, checked.advice)]
     to_do = "\n".join(f"{number}. {text}" for number, text in enumerate(listed, 1))
     return "\n\n".join([*sections, "## What to do", to_do or "Nothing: no problem was found."]) + "\n"

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from allennlp.common.checks import ConfigurationError
 from more_itertools import grouper, unique_everseen
@@ -21,48 +21,31 @@ DEV_EACH = 5
 """One sentence in this many is for evaluation, the others are for training."""
 
 
-class Pair(NamedTuple):
-    """Two words that become the two senses of their pseudoword."""
-
-    first: str
-    second: str
-
-    @property
-    def pseudoword(self) -> str:
-        """Return the token that replaces both words."""
-        return f"{self.first}-{self.second}"
-
-
 def pseudoword_task(text: Path, pairs: int, seed: int, sentences: Optional[int] = None) -> ProbingTask:
     """Return the task of telling which of two words a pseudoword replaced, by the nearest average.
 
     # Parameters
 
-    text : one tokenized sentence per line; read twice
+    text : one tokenized sentence per line
     pairs : the number of pseudowords
     seed : the seed for drawing the pairs
     sentences : how many lines of the text to read; `None` reads all
 
     Raises `ConfigurationError` if the text cannot be read or has too few words to pair.
     """
-    if str(text) == "-":
-        raise ConfigurationError("pseudowords: expected a file, because the text is read twice, got standard input")
-    drawn = draw_pairs(Counter(chain.from_iterable(_sentences(text, sentences))), pairs, seed)
+    tokenized = [split_tokens(line) for line in islice(TextFile(text).lines(), sentences)]
+    drawn = draw_pairs(Counter(chain.from_iterable(tokenized)), pairs, seed)
     if len(drawn) < pairs:
         raise ConfigurationError(
             f"{text}: expected {pairs} pairs of words that occur {MIN_COUNT} to {MAX_COUNT} times, got {len(drawn)}: "
             "use a longer text or fewer pairs"
         )
-    made = list(
-        unique_everseen(conflate(_sentences(text, sentences), drawn), key=lambda sentence: tuple(sentence.tokens))
-    )
-    if len(made) < DEV_EACH:
-        raise ConfigurationError(f"{text}: expected {DEV_EACH} or more sentences with a pseudoword, got {len(made)}")
+    made = list(unique_everseen(conflate(tokenized, drawn), key=lambda sentence: tuple(sentence.tokens)))
     train = [sentence for number, sentence in enumerate(made, 1) if number % DEV_EACH]
     return ProbingTask(train, made[DEV_EACH - 1 :: DEV_EACH], nearest_sense, str)
 
 
-def draw_pairs(counts: Mapping[str, int], pairs: int, seed: int) -> list[Pair]:
+def draw_pairs(counts: Mapping[str, int], pairs: int, seed: int) -> list[tuple[str, str]]:
     """Draw up to `pairs` pairs of lower-case words that occur about equally often; each word is in one pair."""
     draw = random.Random(seed)
     words = sorted(
@@ -70,19 +53,15 @@ def draw_pairs(counts: Mapping[str, int], pairs: int, seed: int) -> list[Pair]:
     )
     draw.shuffle(words)  # so that words with equal counts are paired by chance, not by the alphabet
     words.sort(key=counts.__getitem__)
-    neighbours = [Pair(*two) for two in grouper(words, 2, incomplete="ignore")]
-    similar = [pair for pair in neighbours if counts[pair.first] >= MIN_RATIO * counts[pair.second]]
+    neighbours = grouper(words, 2, incomplete="ignore")
+    similar = [(rarer, other) for rarer, other in neighbours if counts[rarer] >= MIN_RATIO * counts[other]]
     return draw.sample(similar, min(pairs, len(similar)))
 
 
-def conflate(sentences: Iterable[list[str]], pairs: Iterable[Pair]) -> Iterator[LabelledSentence]:
+def conflate(sentences: Iterable[list[str]], pairs: Iterable[tuple[str, str]]) -> Iterator[LabelledSentence]:
     """Yield the sentences that contain a word of a pair. Its pseudoword replaces the word, which becomes the label."""
-    pseudowords = {word: pair.pseudoword for pair in pairs for word in pair}
+    pseudowords = {word: "-".join(pair) for pair in pairs for word in pair}
     for tokens in sentences:
         labels = [token if token in pseudowords else None for token in tokens]
         if any(labels):
             yield LabelledSentence([pseudowords.get(token, token) for token in tokens], labels)
-
-
-def _sentences(text: Path, limit: Optional[int]) -> Iterator[list[str]]:
-    return (split_tokens(line) for line in islice(TextFile(text).lines(), limit))

@@ -23,11 +23,7 @@ class Report(NamedTuple):
 def write_report(paths: Sequence[Path], output: Path, names: Optional[str] = None) -> Report:
     """Write a report about all runs in or below `paths`: `report.md` with SVG files, and `report.html` in one file.
 
-    The same runs give the same bytes. All files are written to a temporary folder and renamed together.
-
-    ```python
-    write_report([Path("runs")], Path("report"))
-    ```
+    The same runs give the same bytes.
 
     # Parameters
 
@@ -35,8 +31,7 @@ def write_report(paths: Sequence[Path], output: Path, names: Optional[str] = Non
     output : the folder to write to
     names : where the end of a run's path has its TASK, VARIANT and SEED, such as `VARIANT/TASK_SEED`
 
-    Raises `ConfigurationError` if no run is finished, if the libraries of the `report` extra are not installed, or if
-    `output` cannot be written.
+    Raises `ConfigurationError` if no run is finished or the libraries of the `report` extra are not installed.
     """
     with _report_extra():
         from elmo_plugin.analysis.report_page import render
@@ -64,8 +59,7 @@ def write_contexts(
     k : how many of the nearest uses to number and to list
     senses : maps the line, from 1, and the position of a token to its sense
 
-    Returns the files. Raises `ConfigurationError` if the libraries of the `report` extra are not installed, or if
-    `output` cannot be written.
+    Returns the files. Raises `ConfigurationError` if the libraries of the `report` extra are not installed.
     """
     with _report_extra():
         from elmo_plugin.analysis.uses_page import render_uses

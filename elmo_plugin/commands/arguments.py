@@ -38,7 +38,7 @@ def add_command(
     )
     parser.register("type", None, word)
     parser.register("type", Path, lambda text: Path(word(text)))
-    parser.register("type", int, whole_number)
+    parser.register("type", int, whole_number())
     parser.set_defaults(func=partial(_run, name, run))
     return parser
 
@@ -50,6 +50,25 @@ def _run(name: str, run: Callable[[argparse.Namespace], None], args: argparse.Na
         if os.environ.get("ALLENNLP_DEBUG"):
             raise
         sys.exit(f"{name}: {error}")
+
+
+def whole_number(expected: str = "a whole number", least: int = -MOST, most: int = MOST) -> Callable[[str], int]:
+    """Return the type of an option: what is `expected` is a whole number from `least` to `most`."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = most + 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+        return number
+
+    return parse
+
+
+count = whole_number("a whole number of 1 or more", least=1)
+device = whole_number("-1 or the number of a GPU", least=-1)
 
 
 def add_bilm(subparser: argparse.ArgumentParser) -> None:
@@ -87,48 +106,8 @@ def refuse_folder(config: str) -> None:
         raise ConfigurationError(f"'{config}': expected a config, got a folder")
 
 
-def count(text: str) -> int:
-    """Return a whole number of 1 or more."""
-    number = whole_number(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
-    return number
-
-
-def device(text: str) -> int:
-    """Return the number of a GPU, or -1 for the processor."""
-    number = whole_number(text)
-    if number < -1:
-        raise argparse.ArgumentTypeError(f"expected -1 or the number of a GPU, got {number}")
-    return number
-
-
 def word(text: str) -> str:
     """Return the text unless it is empty."""
     if not text:
         raise argparse.ArgumentTypeError("expected a non-empty value, got ''")
     return text
-
-
-def separator(text: str) -> str:
-    r"""Return the separator of columns. `\t` is a tab, because a shell passes on both characters."""
-    return word(text).replace(r"\t", "\t")
-
-
-def new_file(text: str) -> Path:
-    """Return a path that can name a file, unlike `.` and `/`."""
-    path = Path(word(text))
-    if not path.name:
-        raise argparse.ArgumentTypeError(f"expected the name of a file, got {text!r}")
-    return path
-
-
-def whole_number(text: str) -> int:
-    """Return a whole number that fits into 64 bits."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = MOST + 1
-    if abs(number) > MOST:
-        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}")
-    return number

@@ -16,9 +16,8 @@ MORE = """
 This prints a Markdown page with the size of each part of the data, and with
 each label and its count. It finds labels that do not occur in train; texts that
 are repeated, empty, very long or full of markup; and words that are cut off. It
-builds the model and runs it on two texts. For a biLM with a softmax, it also
-measures the perplexity on the text. The page ends with a list of what to do.
-The exit code is 1 if the config cannot train.
+builds the model and runs it on two texts. The page ends with a list of what to
+do. The exit code is 1 if the config cannot train.
 
 Check another file, and only the first 1,000 texts of each part:
   elmo-plugin check-data config.jsonnet --sentences 1000 \\
@@ -33,11 +32,10 @@ class CheckData(Subcommand):
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
         subparser = add_command(parser, self.name, ABOUT, "CONFIG", EXAMPLE, MORE, run)
-        subparser.add_argument("config", metavar="CONFIG", help="a config of `elmo-plugin train`")
-        subparser.add_argument(
-            "-o", "--overrides", metavar="JSON", help="changes to the config, as in `elmo-plugin train`"
-        )
-        subparser.add_argument("--sentences", metavar="N", type=count, help="read the first N texts of each part")
+        add = subparser.add_argument
+        add("config", metavar="CONFIG", help="a config of `elmo-plugin train`")
+        add("-o", "--overrides", metavar="JSON", help="changes to the config, as in `elmo-plugin train`")
+        add("--sentences", metavar="N", type=count, help="read the first N texts of each part")
         return subparser
 
 

@@ -54,33 +54,20 @@ class ConvertElmo(Subcommand):
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
         subparser = add_command(parser, self.name, ABOUT, "FROM TO", EXAMPLE, MORE, run)
-        subparser.add_argument(
+        add = subparser.add_argument
+        add(
             "source",
             metavar="FROM",
-            help="a folder, a weight file, a zip file or a model.tar.gz, by path or URL, or the name of a bundled biLM",
+            help="a folder, weight file, zip file or model.tar.gz, by path, URL or bundled name",
         )
-        subparser.add_argument("target", metavar="TO", type=Path, help="NAME.safetensors, or a folder to write into")
-        subparser.add_argument(
-            "--to",
-            metavar="FORMAT",
-            help=f"{', '.join(FORMATS)}; the default is native if TO ends with .safetensors, else bilm-tf",
-        )
-        subparser.add_argument(
-            "--warm-on",
-            type=Path,
-            metavar="TEXT",
-            help="add a warm state, computed on a text with one tokenized sentence per line",
-        )
-        subparser.add_argument(
-            "--dtype",
-            choices=list(NUMBER_TYPES),
-            default="float32",
-            help="the number type in a native or hub file; readers convert it back to float32",
-        )
-        subparser.add_argument(
-            "--license", metavar="ID", help="the licence in the model card, such as apache-2.0 (default: unknown)"
-        )
-        subparser.add_argument("--force", action="store_true", help="replace existing files at TO")
+        add("target", metavar="TO", type=Path, help="NAME.safetensors, or a folder to write into")
+        formats = ", ".join(FORMATS)
+        add("--to", metavar="FORMAT", help=f"{formats} (default: native if TO ends with .safetensors, else bilm-tf)")
+        add("--warm-on", type=Path, metavar="TEXT", help="add a warm state, computed on a text of tokenized sentences")
+        types = "the number type in a native or hub file; readers convert it back to float32"
+        add("--dtype", choices=list(NUMBER_TYPES), default="float32", help=types)
+        add("--license", metavar="ID", help="the licence in the model card, such as apache-2.0 (default: unknown)")
+        add("--force", action="store_true", help="replace existing files at TO")
         return subparser
 
 

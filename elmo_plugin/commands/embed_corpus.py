@@ -5,8 +5,9 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from allennlp.commands.subcommand import Subcommand
@@ -18,7 +19,7 @@ from tqdm import tqdm
 
 from elmo_plugin.bilm import CHOICES
 from elmo_plugin.checkpoints import PUBLISHED_WEIGHTS, bilm_keys
-from elmo_plugin.commands.arguments import add_command, add_initial_state, count, device, new_file, word
+from elmo_plugin.commands.arguments import add_command, add_initial_state, count, device, word
 from elmo_plugin.commands.console import say_written
 from elmo_plugin.common import Stopped, on_stop_signal, stop
 from elmo_plugin.embedding import (
@@ -76,11 +77,8 @@ disk is full, the same command resumes it and embeds only the missing parts. At
 the end the parts are copied into the output, so the disk needs room for twice
 its size; Parquet keeps the parts.
 
-Tokens are separated by ASCII white space. With --split tab they are separated
-by tabs, as in the `plain` input of ELMoForManyLangs, so tokens may contain
-spaces or be empty. With --split spacy the text need not be tokenized. With
---split conll the tokens are the second column of CoNLL-U, as in the `conll`
-input of ELMoForManyLangs, and sentences end at empty lines.
+--split tab and --split conll read the inputs `plain` and `conll` of
+ELMoForManyLangs; with --split spacy the text need not be tokenized.
 
 Use four processes, which share OUTPUT.part; the last one writes the output:
   torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m elmo_plugin \\
@@ -106,18 +104,17 @@ class EmbedCorpus(Subcommand):
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
         subparser = add_command(parser, self.name, ABOUT, "INPUT [INPUT …] OUTPUT", EXAMPLE, MORE, run)
-        subparser.add_argument(
-            "input", metavar="INPUT", type=Path, nargs="+", help="a text, plain, .gz or .xz; - is stdin"
-        )
-        subparser.add_argument("output", metavar="OUTPUT", type=new_file, help="a path that does not exist yet")
+        add = subparser.add_argument
+        add("input", metavar="INPUT", type=Path, nargs="+", help="a text, plain, .gz or .xz; - is stdin")
+        add("output", metavar="OUTPUT", type=Path, help="a path that does not exist yet")
         _add_bilm(subparser)
-        _add_output(subparser)
-        _add_work(subparser)
+        _add_output(subparser.add_argument_group("output").add_argument)
+        _add_work(subparser.add_argument_group("computation").add_argument)
         return subparser
 
 
 def _add_bilm(subparser: argparse.ArgumentParser) -> None:
-    layers = subparser.add_argument_group("layers").add_mutually_exclusive_group()
+    add = subparser.add_argument_group("layers").add_mutually_exclusive_group().add_argument
     explained = {
         "all": "all layers, kept apart: (L, T, D) (default)",
         "last": "the last (top) layer",
@@ -126,8 +123,8 @@ def _add_bilm(subparser: argparse.ArgumentParser) -> None:
     }
     for mix in MIXES:
         names = [f"--{name}" for name in (mix, *(alias for alias in ALIASES if ALIASES[alias] == mix))]
-        layers.add_argument(*names, dest="layers", action="store_const", const=mix, default="all", help=explained[mix])
-    layers.add_argument("--mix", metavar="ARCHIVE", help="the biLM and the first mix of the model in an archive")
+        add(*names, dest="layers", action="store_const", const=mix, default="all", help=explained[mix])
+    add("--mix", metavar="ARCHIVE", help="the biLM and the first mix of the model in an archive")
     group = subparser.add_argument_group("biLM; without these, the published original is downloaded once, 374 MB")
     group.add_argument("--bilm", help="path or URL, in any format, or the name of a bundled biLM")
     group.add_argument("--options-file", metavar="FILE", help="path or URL of bilm-tf's options.json")
@@ -135,29 +132,21 @@ def _add_bilm(subparser: argparse.ArgumentParser) -> None:
     add_initial_state(group)
 
 
-def _add_output(subparser: argparse.ArgumentParser) -> None:
-    group = subparser.add_argument_group("output")
-    group.add_argument(
-        "--format",
-        choices=sorted(VectorFile.list_available()),
-        help="default: by the ending of OUTPUT: .hdf5, .h5, .npz, .parquet, or no ending for hdf5",
-    )
-    group.add_argument("--pool", action="store_true", help="write one vector per sentence, the mean over its tokens")
-    group.add_argument("--half", action="store_true", help="write 16-bit numbers instead of 32-bit ones")
-    group.add_argument("--compress", action="store_true", help="compress: slower, and most useful with --half")
-    group.add_argument(
-        "--use-sentence-keys",
-        action="store_true",
-        help="use sentences as keys of hdf5, with %%2F for /; a repeated sentence is stored once, an empty one never",
-    )
-    group.add_argument("--forget-sentences", action="store_true", help="write hdf5 without `sentence_to_index`")
-    group.add_argument("--vocab-path", metavar="PATH", help="ignored; the retired command wrote no vocabulary either")
+def _add_output(add: Callable[..., Any]) -> None:
+    formats = "default: by the ending of OUTPUT: .hdf5, .h5, .npz, .parquet, or no ending for hdf5"
+    add("--format", choices=sorted(VectorFile.list_available()), help=formats)
+    add("--pool", action="store_true", help="write one vector per sentence, the mean over its tokens")
+    add("--half", action="store_true", help="write 16-bit numbers instead of 32-bit ones")
+    add("--compress", action="store_true", help="compress: slower, and most useful with --half")
+    keys = "use sentences as keys of hdf5, with %%2F for /; a repeated sentence is stored once, an empty one never"
+    add("--use-sentence-keys", action="store_true", help=keys)
+    add("--forget-sentences", action="store_true", help="write hdf5 without `sentence_to_index`")
+    add("--vocab-path", metavar="PATH", help="ignored; the retired command wrote no vocabulary either")
 
 
-def _add_work(subparser: argparse.ArgumentParser) -> None:
-    group = subparser.add_argument_group("computation")
+def _add_work(add: Callable[..., Any]) -> None:
     splits = {"just_spaces": "space", **{SPLITS[split]: split for split in ("space", "tab", "spacy")}}
-    group.add_argument(
+    add(
         "--split",
         "--tokenizer",
         type=lambda name: splits.get(word(name), name),
@@ -165,33 +154,20 @@ def _add_work(subparser: argparse.ArgumentParser) -> None:
         default="space",
         help="split into tokens at white space (default), at tabs, or by spaCy's rules for English; or read CoNLL-U",
     )
-    group.add_argument("--id-column", metavar="COLUMN", help="read a table, and use the ids in this column as keys")
-    group.add_argument("--text-column", metavar="COLUMN", help="the column of the sentences")
-    group.add_argument(
-        "--tokens-per-batch",
-        metavar="N",
-        type=count,
-        default=TOKENS_PER_BATCH,
-        help=f"the largest number of tokens in a batch, padding included (default: {TOKENS_PER_BATCH})",
+    add("--id-column", metavar="COLUMN", help="read a table, and use the ids in this column as keys")
+    add("--text-column", metavar="COLUMN", help="the column of the sentences")
+    tokens = f"the largest number of tokens in a batch, padding included (default: {TOKENS_PER_BATCH})"
+    add("--tokens-per-batch", metavar="N", type=count, default=TOKENS_PER_BATCH, help=tokens)
+    sentences = "the largest number of sentences in a batch (default: any)"
+    add("--batch-size", metavar="N", type=count, help=sentences)
+    precision = (
+        "the number type to compute in; int8 saves memory on an x86 processor, and time on one without bfloat16; auto "
+        "is bfloat16 if the device computes it natively (default: float32)"
     )
-    group.add_argument(
-        "--batch-size", metavar="N", type=count, help="the largest number of sentences in a batch (default: any)"
-    )
-    group.add_argument(
-        "--precision",
-        choices=CHOICES,
-        default="float32",
-        help="the number type to compute in; int8 saves memory on an x86 processor, and time on one without "
-        "bfloat16; auto is bfloat16 if the device computes it natively (default: float32)",
-    )
-    group.add_argument(
-        "--cuda-device",
-        metavar="N",
-        type=device,
-        help="the number of a GPU, -1 for the processor (default: -1; under torchrun, a GPU of its own for each "
-        "process, if there are GPUs)",
-    )
-    group.add_argument("--file-friendly-logging", action="store_true", help="write each progress update on a new line")
+    add("--precision", choices=CHOICES, default="float32", help=precision)
+    gpu = "the number of a GPU, -1 for the processor (default: -1; under torchrun, a GPU of its own for each process)"
+    add("--cuda-device", metavar="N", type=device, help=gpu)
+    add("--file-friendly-logging", action="store_true", help="write each progress update on a new line")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -247,13 +223,7 @@ def _corpus(args: argparse.Namespace) -> Corpus:
 
 def _share() -> Share:
     """Return which of several processes this one is, from the variables that torchrun sets."""
-    size = os.environ.get("WORLD_SIZE", "1")
-    rank = os.environ.get("RANK", "0" if size == "1" else "")
-    if not (rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
-        raise ConfigurationError(
-            f"environment: expected a number in WORLD_SIZE and a smaller one in RANK, got {size!r} and {rank!r}"
-        )
-    return Share(int(rank), int(size))
+    return Share(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
 
 
 def _file(args: argparse.Namespace) -> VectorFile:

@@ -41,15 +41,12 @@ class MinimalPairs(Subcommand):
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
         subparser = add_command(parser, self.name, ABOUT, "BILM PAIRS", EXAMPLE, MORE, run)
-        subparser.add_argument("bilm", metavar="BILM", help="a biLM with its softmax")
-        subparser.add_argument("pairs", metavar="PAIRS", type=Path, help="JSON lines, plain, .gz or .xz; - is stdin")
-        subparser.add_argument("--by", metavar="KEY", default="linguistics_term", help="the key with the phenomenon")
-        subparser.add_argument(
-            "--split",
-            choices=list(SPLITS),
-            default="spacy",
-            help="split into tokens by spaCy's rules for English, or at white space",
-        )
+        add = subparser.add_argument
+        add("bilm", metavar="BILM", help="a biLM with its softmax")
+        add("pairs", metavar="PAIRS", type=Path, help="JSON lines, plain, .gz or .xz; - is stdin")
+        add("--by", metavar="KEY", default="linguistics_term", help="the key with the phenomenon")
+        split = "split into tokens by spaCy's rules for English, or at white space"
+        add("--split", choices=list(SPLITS), default="spacy", help=split)
         add_device(subparser)
         return subparser
 

@@ -69,38 +69,20 @@ class NearestContexts(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
-        subparser = add_command(
-            parser, self.name, ABOUT, "BILM TEXT [--query SENTENCE --word WORD]", EXAMPLE, MORE, run
-        )
+        usage = "BILM TEXT [--query SENTENCE --word WORD]"
+        subparser = add_command(parser, self.name, ABOUT, usage, EXAMPLE, MORE, run)
         add_bilm(subparser)
-        subparser.add_argument(
-            "text", metavar="TEXT", type=Path, help="one tokenized sentence per line, plain, .gz or .xz; - is stdin"
-        )
-        subparser.add_argument(
-            "--query",
-            metavar="SENTENCE",
-            action="append",
-            default=[],
-            help="a tokenized sentence; may be repeated (default: list frequent words)",
-        )
-        subparser.add_argument(
-            "--word",
-            action="append",
-            default=[],
-            help="one token of each query; WORD:2 is the second occurrence of WORD",
-        )
-        subparser.add_argument(
-            "--layer",
-            type=int,
-            metavar="N",
-            help="the layer to compare, 0 for the token layer (default: the top layer)",
-        )
-        subparser.add_argument("--k", type=count, default=10, help="the number of neighbours per query")
-        subparser.add_argument("--same-word", action="store_true", help="find only tokens with the query's word form")
-        subparser.add_argument(
-            "--draw", metavar="FOLDER", type=Path, help="also draw the uses of each word in two dimensions"
-        )
-        subparser.add_argument("--senses", action="store_true", help="TEXT has a token and its sense, or O, per line")
+        add = subparser.add_argument
+        add("text", metavar="TEXT", type=Path, help="one tokenized sentence per line, plain, .gz or .xz; - is stdin")
+        query = "a tokenized sentence; may be repeated (default: list frequent words)"
+        add("--query", metavar="SENTENCE", action="append", default=[], help=query)
+        word = "one token of each query; WORD:2 is the second occurrence of WORD"
+        add("--word", action="append", default=[], help=word)
+        add("--layer", type=int, metavar="N", help="the layer to compare, from 0, the token layer (default: the top)")
+        add("--k", type=count, default=10, help="the number of neighbours per query")
+        add("--same-word", action="store_true", help="find only tokens with the query's word form")
+        add("--draw", metavar="FOLDER", type=Path, help="also draw the uses of each word in two dimensions")
+        add("--senses", action="store_true", help="TEXT has a token and its sense, or O, per line")
         return subparser
 
 

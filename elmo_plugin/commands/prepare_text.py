@@ -12,8 +12,9 @@ from typing import Any, TextIO
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
+from more_itertools import unique_everseen
 
-from elmo_plugin.commands.arguments import add_command, count, new_file
+from elmo_plugin.commands.arguments import add_command, count, whole_number
 from elmo_plugin.commands.console import say_written
 from elmo_plugin.common import atomic_file
 from elmo_plugin.pretraining import find_shards
@@ -36,6 +37,7 @@ Another language, by spaCy's code (xx for one that spaCy does not know):
 """
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 HELDOUT = "heldout.txt.gz"
+percent = whole_number("a percentage from 1 to 99", least=1, most=99)
 BLOCK = 20
 """Sentences that stay together: each block goes to one shard, or to the held-out text, whole."""
 
@@ -47,18 +49,13 @@ class PrepareText(Subcommand):
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
         subparser = add_command(parser, self.name, ABOUT, "INPUT… OUTPUT", EXAMPLE, MORE, run)
-        subparser.add_argument(
-            "inputs", metavar="INPUT", nargs="+", help="raw text, plain, .gz or .xz: a path or a pattern; - is stdin"
-        )
-        subparser.add_argument(
-            "output", metavar="OUTPUT", type=new_file, help="a file, compressed by its suffix; or a folder of shards"
-        )
-        subparser.add_argument("--language", metavar="CODE", default="en", help="spaCy's code of the language")
-        subparser.add_argument("--shards", metavar="N", type=count, help="write N files of training text to a folder")
-        subparser.add_argument(
-            "--heldout", metavar="PERCENT", type=count, help="set this part of the sentences aside, in blocks of 20"
-        )
-        subparser.add_argument("--drop-duplicates", action="store_true", help="keep only the first of equal sentences")
+        add = subparser.add_argument
+        add("inputs", metavar="INPUT", nargs="+", help="raw text, plain, .gz or .xz: a path or a pattern; - is stdin")
+        add("output", metavar="OUTPUT", type=Path, help="a file, compressed by its suffix; or a folder of shards")
+        add("--language", metavar="CODE", default="en", help="spaCy's code of the language")
+        add("--shards", metavar="N", type=count, help="write N files of training text to a folder")
+        add("--heldout", metavar="PERCENT", type=percent, help="set this part of the sentences aside, in blocks of 20")
+        add("--drop-duplicates", action="store_true", help="keep only the first of equal sentences")
         return subparser
 
 
@@ -66,15 +63,13 @@ def run(args: argparse.Namespace) -> None:
     """Read, split and write the text."""
     if args.output.exists():
         raise ConfigurationError(f"{args.output} exists already: expected the name of a new file or folder")
-    if args.heldout is not None and args.heldout > 99:
-        raise ConfigurationError(f"--heldout: expected a percentage from 1 to 99, got {args.heldout}")
     files = [Path("-")] if args.inputs == ["-"] else [path for pattern in args.inputs for path in find_shards(pattern)]
     splitter = SentenceSplitter(args.language)
     blocks = (block for file in Tqdm.tqdm(files, desc="files") for block in paragraphs(TextFile(file).lines()))
     sentences = splitter.sentences(blocks)
     lines: Iterator[str] = (f"{' '.join(tokens)}\n" for tokens in sentences)
     if args.drop_duplicates:
-        lines = without_duplicates(lines)
+        lines = unique_everseen(lines, key=lambda line: blake2b(line.encode(), digest_size=16).digest())
     if args.shards is None and args.heldout is None:
         with atomic_file(args.output) as path, open_text(path, args.output.suffix) as file:
             n_sentences = sum(file.write(line) > 0 for line in lines)
@@ -115,13 +110,3 @@ def open_text(path: Path, suffix: str) -> TextIO:
     """Open a file to write UTF-8 text, compressed if `suffix` is .gz or .xz."""
     opened: TextIO = OPENERS.get(suffix, open)(path, "wt", encoding="utf-8", newline="\n")
     return opened
-
-
-def without_duplicates(lines: Iterable[str]) -> Iterator[str]:
-    """Yield each line once, by a digest of 16 bytes."""
-    seen = set()
-    for line in lines:
-        digest = blake2b(line.encode(), digest_size=16).digest()
-        if digest not in seen:
-            seen.add(digest)
-            yield line

@@ -14,7 +14,7 @@ from elmo_plugin.analysis import (
     sense_task,
     tagging_task,
 )
-from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bilm, separator
+from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bilm
 from elmo_plugin.commands.console import print_page
 from elmo_plugin.models import ColumnTagsReader
 
@@ -54,40 +54,26 @@ class ProbeLayers(Subcommand):
 
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
-        subparser = add_command(
-            parser, self.name, ABOUT, "BILM --tags|--senses|--pseudowords FILES", EXAMPLE, MORE, run
-        )
+        usage = "BILM --tags|--senses|--pseudowords FILES"
+        subparser = add_command(parser, self.name, ABOUT, usage, EXAMPLE, MORE, run)
         add_bilm(subparser)
         subparser.add_argument("--control", action="store_true", help="add a column for a biLM with random weights")
         subparser.add_argument("--seed", type=int, default=1, help="the seed of pseudowords and of random weights")
-        _add_task(subparser)
-        _add_columns(subparser)
+        subparser.add_argument("--pairs", type=count, default=100, metavar="N", help="the number of pseudowords")
+        add = subparser.add_argument_group("what to predict").add_mutually_exclusive_group(required=True).add_argument
+        add("--tags", nargs=2, metavar=("TRAIN", "DEV"), help="two files of columns")
+        add("--senses", nargs=2, metavar=("TRAIN", "DEV"), help="two files of columns; O means no sense")
+        add("--pseudowords", metavar="TEXT", type=Path, help="a text, one tokenized sentence per line")
+        add = subparser.add_argument_group("files of columns, as the reader `column_tags` reads them").add_argument
+        add("--conllu", action="store_true", help="read CoNLL-U: the columns FORM and UPOS")
+        token, tag = (
+            "the column of tokens, from 0 (default: 0, with --conllu 1)",
+            "the column of tags (default: -1, or 3)",
+        )
+        add("--token-column", type=int, metavar="N", help=token)
+        add("--tag-column", type=int, metavar="N", help=tag)
+        add("--delimiter", help=r"what separates columns, \t for a tab (default: white space; with --conllu a tab)")
         return subparser
-
-
-def _add_task(subparser: argparse.ArgumentParser) -> None:
-    group = subparser.add_argument_group("what to predict").add_mutually_exclusive_group(required=True)
-    files = {"nargs": 2, "metavar": ("TRAIN", "DEV")}
-    group.add_argument("--tags", **files, help="two files of columns")  # type: ignore[arg-type]
-    group.add_argument("--senses", **files, help="two files of columns; O means no sense")  # type: ignore[arg-type]
-    group.add_argument("--pseudowords", metavar="TEXT", type=Path, help="a text, one tokenized sentence per line")
-    subparser.add_argument("--pairs", type=count, default=100, metavar="N", help="the number of pseudowords")
-
-
-def _add_columns(subparser: argparse.ArgumentParser) -> None:
-    group = subparser.add_argument_group("files of columns, as the reader `column_tags` reads them")
-    group.add_argument("--conllu", action="store_true", help="read CoNLL-U: the columns FORM and UPOS")
-    group.add_argument(
-        "--token-column", type=int, metavar="N", help="the column of tokens, from 0 (default: 0, with --conllu 1)"
-    )
-    group.add_argument(
-        "--tag-column", type=int, metavar="N", help="the column of tags or senses (default: -1, with --conllu 3)"
-    )
-    group.add_argument(
-        "--delimiter",
-        type=separator,
-        help=r"the separator of columns, \t for a tab (default: spaces and tabs; with --conllu a tab)",
-    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -108,7 +94,7 @@ def _task(args: argparse.Namespace) -> tuple[ProbingTask, str]:
     reader = ColumnTagsReader(
         token_column=args.token_column,
         tag_column=args.tag_column,
-        delimiter=args.delimiter,
+        delimiter=args.delimiter and args.delimiter.replace(r"\t", "\t"),  # a shell passes on both characters
         conllu=args.conllu or None,
         max_instances=args.sentences,
     )

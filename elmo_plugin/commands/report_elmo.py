@@ -47,17 +47,16 @@ class ReportElmo(Subcommand):
     def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
         """Add the command's arguments to the parser."""
         subparser = add_command(parser, self.name, ABOUT, "RUN [RUN ...] --output FOLDER", EXAMPLE, MORE, run)
-        subparser.add_argument(
+        add = subparser.add_argument
+        add(
             "runs",
             metavar="RUN",
             type=Path,
             nargs="+",
-            help="a folder that `elmo-plugin train` wrote, or a folder of such folders",
+            help="a folder of `elmo-plugin train`, or a folder of such folders",
         )
-        subparser.add_argument("--output", metavar="FOLDER", type=Path, required=True, help="the folder to write to")
-        subparser.add_argument(
-            "--names", metavar="FORM", help="where the end of a run's path has its TASK, VARIANT and SEED"
-        )
+        add("--output", metavar="FOLDER", type=Path, required=True, help="the folder to write to")
+        add("--names", metavar="FORM", help="where the end of a run's path has its TASK, VARIANT and SEED")
         return subparser
 
 

@@ -28,6 +28,7 @@ vectors of an answer; the requests at the same time; and the bytes of all
 answers that are being sent, sending. With ALLENNLP_LOG_LEVEL=INFO each request
 writes a line to standard error. Ctrl-C or SIGTERM stops the server.
 """
+port = whole_number("a number from 0 to 65535", least=0, most=2**16 - 1)
 
 
 @Subcommand.register("serve-elmo")
@@ -38,36 +39,18 @@ class ServeElmo(Subcommand):
         """Add the command's arguments to the parser."""
         subparser = add_command(parser, self.name, ABOUT, "MODEL", EXAMPLE, MORE, run)
         add = subparser.add_argument
-        add(
-            "model", metavar="MODEL", help="the archive of a tagger or classifier, or a biLM: path, URL or bundled name"
-        )
-        add(
-            "--language-model",
-            metavar="BILM",
-            help="a biLM with its softmax, to score words with (default: the served biLM)",
-        )
+        add("model", metavar="MODEL", help="an archive of a tagger or classifier, or a biLM: path, URL or bundled name")
+        scorer = "a biLM with its softmax, to score words with (default: the served biLM)"
+        add("--language-model", metavar="BILM", help=scorer)
         add("--predictor", metavar="NAME", help="elmo_tagger or elmo_classifier, for AllenNLP's own models")
         add("--language", default="en", metavar="CODE", help="spaCy's code for the language of raw text")
         add_device(subparser)
         add("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 serves other machines, too")
         add("--port", type=port, default=8000, help="the port to listen on, 0 for a free one")
-        add(
-            "--allow-host",
-            metavar="NAME",
-            action="append",
-            default=[],
-            help="a host name that requests may use for the server; may be repeated",
-        )
+        names = "a host name that requests may use for the server; may be repeated"
+        add("--allow-host", metavar="NAME", action="append", default=[], help=names)
         add("--limit", metavar="NAME=N", action="append", default=[], help="change a limit; may be repeated")
         return subparser
-
-
-def port(text: str) -> int:
-    """Return the number of a port."""
-    number = whole_number(text)
-    if not 0 <= number < 2**16:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 to 65535, got {text!r}")
-    return number
 
 
 def run(args: argparse.Namespace) -> None:

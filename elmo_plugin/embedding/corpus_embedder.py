@@ -190,7 +190,7 @@ class CorpusEmbedder:
 def reject_existing(output: Path) -> None:
     """Raise `ConfigurationError` if an output exists, and remove the folder that a run killed at its end left."""
     if output.exists():
-        folder = output.with_name(f"{output.name}{PART}")
+        folder = Path(f"{output}{PART}")
         left = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
         if left and (JOINING in left or left <= {RUN, LOCK}):
             shutil.rmtree(folder)

@@ -12,8 +12,8 @@ from allennlp.training.util import evaluate
 
 from elmo_plugin.analysis import MinimalPair, PairAccuracy, pair_accuracies, read_pairs
 from elmo_plugin.pretraining import SentenceBatches, TextShardsReader, load_language_model, sentence_log_probabilities
+from tests.commands.alone import run
 from tests.serving_oracles import FILES
-from tests.task_oracles import allennlp
 
 SPLIT = WhitespaceTokenizer()
 
@@ -63,25 +63,19 @@ def test_pairs_of_blimp(tmp_path: Path) -> None:
     assert [found.phenomenon for found in read_pairs(path, SPLIT, "UID")] == ["a", ""]
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"sentence_good": "a"}'])
-def test_an_error_names_an_invalid_line(line: str, tmp_path: Path) -> None:
+def test_an_error_names_an_invalid_line(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
-    path.write_text("\n" + line, encoding="utf-8")
+    path.write_text('\n{"sentence_good": "a"}', encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"pairs\.jsonl, line 2: .*sentence_good"):
         read_pairs(path, SPLIT, "UID")
 
 
-def test_the_command_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_row_per_phenomenon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         {"sentence_good": "The men were here.", "sentence_bad": "The men was here.", "UID": "number"},
         {"sentence_good": "Same.", "sentence_bad": "Same.", "UID": "tie"},
     ]
-    path = tmp_path / "pairs.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    allennlp("minimal-pairs", "english-tiny", path, "--by", "UID")
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-3:] == [
-        "| number | 100.0 | 100.0 | 100.0 | 0 | 1 |",
-        "| tie | 50.0 | 50.0 | 50.0 | 1 | 1 |",
-        "| **all** | 75.0 | 75.0 | 75.0 | 1 | 2 |",
-    ]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    run("minimal-pairs", "english-tiny", tmp_path / "pairs.jsonl", "--by", "UID")
+    printed = capsys.readouterr().out
+    assert "| number | 100.0 |" in printed and "| tie | 50.0 |" in printed and "| **all** | 75.0 |" in printed

@@ -7,7 +7,7 @@ import pytest
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.analysis import LabelledSentence, probe, pseudoword_task, pseudowords
-from elmo_plugin.analysis.pseudowords import Pair, conflate, draw_pairs
+from elmo_plugin.analysis.pseudowords import conflate, draw_pairs
 from elmo_plugin.embedding import Embedder
 from tests.task_oracles import L
 
@@ -22,50 +22,27 @@ def test_pairs_are_about_equally_frequent_and_no_word_is_in_two_pairs() -> None:
     drawn = [draw_pairs(many, pairs=5, seed=seed) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert max(Counter(word for pair in drawn[0] for word in pair).values()) == 1
-    assert [len(draw_pairs(many, pairs=n, seed=0)) for n in (1, 8, 9)] == [1, 8, 8]
 
 
 def test_a_pair_becomes_one_token_and_the_label_is_the_original_word() -> None:
-    text = ["The door of the banana .", "Nothing .", "door door"]
-    found = conflate((line.split() for line in text), [Pair("banana", "door"), Pair("The", "cat")])
-    assert list(found) == [
-        LabelledSentence(
-            ["The-cat", "banana-door", "of", "the", "banana-door", "."], ["The", "door", None, None, "banana", None]
-        ),
-        LabelledSentence(["banana-door", "banana-door"], ["door", "door"]),
-    ]
-
-
-@pytest.fixture
-def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A text of 22 sentences, two of them repeated, with two words that never share a context."""
-    monkeypatch.setattr(pseudowords, "MIN_COUNT", 8)
-    monkeypatch.setattr(pseudowords, "MAX_COUNT", 12)
-    lines = [line for n in range(10) for line in (f"A{n} door creaks loudly", f"{n} , {n} , ripe banana")]
-    (tmp_path / "text").write_text("\n".join([*lines[:2], *lines]), encoding="utf-8")
-    return tmp_path / "text"
-
-
-def test_one_sentence_in_five_is_for_evaluation_and_none_is_in_both_parts(text: Path) -> None:
-    for seed in (1, 2):
-        task = pseudoword_task(text, pairs=2, seed=seed)
-        assert (len(task.train), len(task.dev)) == (16, 4)
-        assert not {tuple(s.tokens) for s in task.train} & {tuple(s.tokens) for s in task.dev}
-    with pytest.raises(ConfigurationError, match=r"text: expected 3 pairs .* 8 to 12 times, got 2"):
-        pseudoword_task(text, pairs=3, seed=1)
-    with pytest.raises(ConfigurationError, match="got 0"):
-        pseudoword_task(text, pairs=1, seed=1, sentences=3)
-    (text.parent / "short").write_text("door banana " * 9, encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=r"short: expected 5 or more sentences .*, got 1"):
-        pseudoword_task(text.parent / "short", pairs=1, seed=1)
-    with pytest.raises(ConfigurationError, match="standard input"):
-        pseudoword_task(Path("-"), pairs=1, seed=1)
+    text = ["The door of the banana .", "Nothing ."]
+    (found,) = conflate((line.split() for line in text), [("banana", "door")])
+    assert found == LabelledSentence(
+        ["The", "banana-door", "of", "the", "banana-door", "."], [None, "door", None, None, "banana", None]
+    )
 
 
 def test_contextual_layers_distinguish_the_words_and_the_token_layer_cannot(
-    text: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pseudowords, "draw_pairs", lambda *_: [Pair("door", "banana")])
-    found = probe(embedder, pseudoword_task(text, pairs=1, seed=1))
-    assert found.layers[0] == 50.0
-    assert found.layers[1:] == [100.0] * (L - 1)
+    """One sentence in five is for evaluation, and none is in both parts: the first two of the text are repeated."""
+    monkeypatch.setattr(pseudowords, "MIN_COUNT", 8)
+    monkeypatch.setattr(pseudowords, "draw_pairs", lambda *_: [("door", "banana")])
+    lines = [line for n in range(10) for line in (f"A{n} door creaks loudly", f"{n} , {n} , ripe banana")]
+    (tmp_path / "text").write_text("\n".join([*lines[:2], *lines]), encoding="utf-8")
+    task = pseudoword_task(tmp_path / "text", pairs=1, seed=1)
+    assert (len(task.train), len(task.dev)) == (16, 4)
+    assert not {tuple(s.tokens) for s in task.train} & {tuple(s.tokens) for s in task.dev}
+    assert probe(embedder, task).layers == [50.0] + [100.0] * (L - 1)
+    with pytest.raises(ConfigurationError, match=r"text: expected 3 pairs .* 8 to 500 times, got 1"):
+        pseudoword_task(tmp_path / "text", pairs=3, seed=1)

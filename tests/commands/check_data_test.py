@@ -9,11 +9,9 @@ import pytest
 from allennlp.common import Params
 
 from elmo_plugin.analysis import check_data
+from tests.commands.alone import run
 from tests.models.configs import ELMO
-from tests.task_oracles import Config, allennlp, experiment, tagger, tags_reader
-
-BILM = {"pretrained": "english-tiny"}
-LONG_WORD = "x" * 49
+from tests.task_oracles import Config, experiment, tagger, tags_reader
 
 Page = Callable[..., str]
 
@@ -22,10 +20,9 @@ Page = Callable[..., str]
 def page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Page:
     """Check a classifier on these rows of `label,text`, and return the page."""
 
-    def check(train: str, dev: str, *arguments: object, **model: object) -> str:
+    def check(train: str, dev: str, **model: object) -> str:
         (tmp_path / "train.csv").write_text(train, encoding="utf-8")
         (tmp_path / "dev.csv").write_text(dev, encoding="utf-8")
-        pool = {"type": "boe", "embedding_dim": 512, "averaged": True}
         config: Config = {
             "dataset_reader": {
                 "type": "text_classification_csv",
@@ -36,16 +33,16 @@ def page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Page:
             "validation_data_path": str(tmp_path / "dev.csv"),
             "model": {
                 "type": "elmo_classifier",
-                "elmo": {"bilm": BILM},
+                "elmo": {"bilm": "english-tiny"},
                 "elmo_at": ["input"],
                 "encoder": {"type": "pass_through", "input_dim": 512},
-                "seq2vec_encoder": pool,
+                "seq2vec_encoder": {"type": "boe", "embedding_dim": 512},
                 **model,
             },
         }
         (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
         try:
-            allennlp("check-data", tmp_path / "config.json", *arguments)
+            run("check-data", tmp_path / "config.json")
         except SystemExit as end:
             assert end.code == 1
         return capsys.readouterr().out
@@ -58,12 +55,12 @@ def to_do(page: str) -> list[str]:
 
 
 def test_each_fault_is_named(page: Page) -> None:
-    train = ["1,The ferry left .", "2,The ferry left .", f"1,{LONG_WORD} .", "1,Good<br />film", "2,a " + "b " * 400]
+    train = ["1,The ferry left .", "2,The ferry left .", f"1,{'x' * 49} .", "1,Good<br />film", "2,a " + "b " * 400]
     found = to_do(page("\n".join(train), "1,The ferry left .\n3,It returned ."))
     for fact in (
-        "1 texts have more than 400",
-        "1 words are cut",
-        "1 texts contain markup",
+        "1 of 5 texts have more than 400 tokens",
+        "1 of 5 texts have words that are cut",
+        "1 of 5 texts contain markup",
         "1 texts occur with different labels",
         "2 labels of 'label' have fewer than 5",
         "1 of 2 texts are also in train",
@@ -73,18 +70,16 @@ def test_each_fault_is_named(page: Page) -> None:
 
 
 def test_good_data_give_no_advice(page: Page) -> None:
-    rows = [f"{label},The {thing} went to the house and {way} ." for label, way in ((1, "back"), (2, "away"))
-            for thing in ("man", "woman", "child", "boy", "girl")]  # fmt: skip
-    checked = page("\n".join(rows), "1,He went to the door .\n2,She went to the window .")
+    train = "\n".join(f"{label},The {thing} went {label} times ." for label in (1, 2) for thing in "abcde")
+    checked = page(train, "1,He went to the door .\n2,She went to the window .")
     assert to_do(checked) == ["Nothing: no problem was found."]
     assert "| train | 10 | 10 |" in checked and "| 1 | 5 | 1 |" in checked
-    assert "english-tiny has a perplexity of" in checked
 
 
 def test_a_config_that_cannot_train_says_why(page: Page) -> None:
-    wrong_size = {"type": "lstm", "input_size": 7, "hidden_size": 3}
-    found = to_do(page("1,a b\n2,c d", "1,a\n2,b", encoder=wrong_size))
-    assert "Cannot train" in found[0] and "7" in found[0] and "512" in found[0]
+    found = to_do(page("1,a b\n2,c d", '1,"a\n2,b', encoder={"type": "lstm", "input_size": 7, "hidden_size": 3}))
+    assert "Cannot train" in found[0] and "validation_data_path" in found[0] and "dev.csv" in found[0]
+    assert "Cannot train" in found[1] and "7" in found[1] and "512" in found[1]
 
 
 def test_labels_that_the_encoding_cannot_express_cannot_be_trained(tmp_path: Path) -> None:
@@ -92,11 +87,6 @@ def test_labels_that_the_encoding_cannot_express_cannot_be_trained(tmp_path: Pat
     config = experiment(tagger(ELMO), tags_reader(coding_scheme=None), tmp_path / "ill.txt")
     (failure,) = check_data(Params(config)).failures
     assert "'label_encoding' 'BIO'" in failure and "'IOB1'" in failure
-
-
-def test_a_part_that_cannot_be_read_is_named(page: Page) -> None:
-    found = to_do(page("1,a b\n2,c d", '1,"a\n2,b'))
-    assert "Cannot train" in found[0] and "validation_data_path" in found[0] and "dev.csv" in found[0]
 
 
 def test_memory_does_not_grow_with_a_corpus(tmp_path: Path) -> None:

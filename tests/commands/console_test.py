@@ -41,60 +41,54 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("command")
-@pytest.mark.parametrize(("variables", "shown"), [({}, False), ({"ALLENNLP_LOG_LEVEL": "INFO"}, True)])
+@pytest.mark.parametrize("shown", [False, True])
 def test_messages_go_to_out_log_and_are_printed_only_on_request(
-    variables: dict[str, str],
-    shown: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    if shown:
+        monkeypatch.setenv("ALLENNLP_LOG_LEVEL", "INFO")
     console.adapt_console()
     allennlp_logging.prepare_global_logging(tmp_path)
     logging.getLogger("allennlp.common.params").info("a key")
     logging.getLogger("spacy").warning("a problem")
     logging.getLogger("allennlp.commands.test_install").info("a result")
-    logged = (tmp_path / "out.log").read_text(encoding="utf-8")
-    printed = capsys.readouterr()
+    logged, printed = (tmp_path / "out.log").read_text(encoding="utf-8"), capsys.readouterr()
     assert "a key" in logged and "a problem" in logged
     assert ("a key" in printed.out) == shown
-    assert "a result" in (printed.out if shown else printed.err)
-    assert "a problem" in (printed.out if shown else printed.err)
+    assert all(said in (printed.out if shown else printed.err) for said in ("a result", "a problem"))
 
 
 ERRORS = [
-    (ConfigurationError("(run) already exists and is not empty. Specify --recover"), ["--force"]),
-    (ConfigurationError("Experiment specified a GPU but none is available"), ['{"trainer.cuda_device": -1}']),
-    (ConfigurationError("metric_name must start with + or -"), ["'+accuracy'"]),
-    (FileNotFoundError("file trian.conll not found"), ["trian.conll", "working directory"]),
-    (tarfile.ReadError("not a gzip file"), ["model.tar.gz"]),
-    (RuntimeError("RUNTIME ERROR: undefined external variable: UD_EWT\n\tdata.libsonnet"), ["export UD_EWT="]),
-    (RuntimeError('STATIC ERROR: 1:9: expected token OPERATOR but got "."'), ["-o '{"]),
-    (ValueError("Using AMP requires a cuda device"), ["'use_amp'"]),
-    (OSError("/explosion/spacy-models/master/compatibility.json (NameResolutionError)"), ["--predictor elmo_tagger"]),
-    (UnicodeDecodeError("utf-8", b"caf\xe9", 3, 4, "unexpected end of data"), ["0xe9", "iconv"]),
-    (ModuleNotFoundError("No module named 'elmo_plugn'", name="elmo_plugn"), ["elmo_plugn"]),
+    (ConfigurationError("(run) already exists and is not empty. Specify --recover"), "--force"),
+    (ConfigurationError("Experiment specified a GPU but none is available"), '{"trainer.cuda_device": -1}'),
+    (ConfigurationError("metric_name must start with + or -"), "'+accuracy'"),
+    (FileNotFoundError("file trian.conll not found"), "working directory"),
+    (tarfile.ReadError("not a gzip file"), "model.tar.gz"),
+    (RuntimeError("RUNTIME ERROR: undefined external variable: UD_EWT\n\tdata.libsonnet"), "export UD_EWT="),
+    (RuntimeError('STATIC ERROR: 1:9: expected token OPERATOR but got "."'), "-o '{"),
+    (ValueError("Using AMP requires a cuda device"), "'use_amp'"),
+    (OSError("/explosion/spacy-models/master/compatibility.json"), "--predictor elmo_tagger"),
+    (UnicodeDecodeError("utf-8", b"caf\xe9", 3, 4, "unexpected end of data"), "iconv"),
+    (ModuleNotFoundError("No module named 'elmo_plugn'", name="elmo_plugn"), "elmo_plugn"),
 ]
 
 
 @pytest.mark.usefixtures("command")
-@pytest.mark.parametrize(("error", "facts"), ERRORS, ids=lambda value: type(value).__name__)
-def test_a_users_mistake_is_one_line(
-    error: Exception,
-    facts: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_a_users_mistake_is_one_line_and_other_errors_keep_their_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["allennlp", "train", "--include-package", "elmo_plugn"])
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
     console.adapt_console()
     allennlp_logging.prepare_global_logging(tmp_path)
-    sys.excepthook(type(error), error, None)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("allennlp: ") and all(fact in line for fact in facts), line
-    assert "Uncaught exception" in (tmp_path / "out.log").read_text(encoding="utf-8")
+    for error, fact in ERRORS:
+        sys.excepthook(type(error), error, None)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("allennlp: ") and fact in line
+    assert (tmp_path / "out.log").read_text(encoding="utf-8").count("Uncaught exception") == len(ERRORS)
+    for error in (ValueError("shape"), ModuleNotFoundError("No module named 'torch'", name="torch")):
+        sys.excepthook(type(error), error, None)
+        assert not capsys.readouterr().err.startswith("allennlp: ")
 
 
 @pytest.mark.usefixtures("command")
@@ -105,25 +99,6 @@ def test_a_value_of_the_wrong_type_is_named_with_its_path(tmp_path: Path, capsys
         train(config, tmp_path / "run")
     sys.excepthook(TypeError, caught.value, caught.tb)
     assert "'trainer.optimizer.lr': expected numeric, got '0.005'" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("command")
-@pytest.mark.parametrize("error", [ValueError("shape"), ModuleNotFoundError("No module named 'torch'", name="torch")])
-def test_other_errors_keep_their_traceback(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
-    console.adapt_console()
-    sys.excepthook(type(error), error, None)
-    assert not capsys.readouterr().err.startswith("allennlp: ")
-
-
-@pytest.mark.usefixtures("command")
-def test_the_retired_command_names_its_successor(capsys: pytest.CaptureFixture[str]) -> None:
-    console.adapt_console()
-    with pytest.raises(SystemExit) as ended:
-        allennlp("elmo", "sentences.txt", "vectors.hdf5", "--all")
-    assert ended.value.code == 2 and "elmo-plugin embed-corpus INPUT OUTPUT" in capsys.readouterr().err
 
 
 def test_debugging_shows_the_traceback_of_our_own_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,8 +139,7 @@ def test_train_ends_with_its_best_metrics_and_what_to_do_next(
     printed = capsys.readouterr()
     assert json.loads(printed.out) == {name: value for name, value in metrics.items() if name.startswith("best_")}
     written, following = printed.err.splitlines()[-2:]
-    size = (tmp_path / "run" / "model.tar.gz").stat().st_size
-    assert written.startswith(f"{tmp_path}/run/model.tar.gz: ") and f"{size / 1000:.1f}kB" in written
+    assert written.startswith(f"{tmp_path}/run/model.tar.gz: ")
     assert f"elmo-plugin predict {tmp_path}/run/model.tar.gz" in following
     with pytest.raises(ConfigurationError, match="expected a config, got a folder"):
         allennlp("train", tmp_path / "run", "-s", tmp_path / "again")
@@ -206,16 +180,6 @@ def test_a_config_is_trained_in_a_folder_without_a_list_of_plugins(
     assert (tmp_path / "run" / "out.log").read_text().count(" - INFO - ") > 10
 
 
-def test_each_process_of_a_distributed_run_includes_this_package(config: Path, tmp_path: Path) -> None:
-    given: dict[str, object] = {}
-
-    def train_model(params: Params, serialization_dir: str, include_package: object = None) -> None:
-        given["include_package"] = include_package
-
-    commands.train._train_model(train_model, Params.from_file(config), str(tmp_path), ["mine"])
-    assert given == {"include_package": ["elmo_plugin", "mine"]}
-
-
 def test_to_include_this_package_imports_none_of_its_modules_that_need_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     imported = []
     monkeypatch.setattr("importlib.import_module", lambda name: imported.append(name) or sys.modules[name])
@@ -224,20 +188,17 @@ def test_to_include_this_package_imports_none_of_its_modules_that_need_extras(mo
     assert imported == ["elmo_plugin"]
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
+def test_usage_names_the_program_that_was_called(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("allennlp.commands.import_plugins", lambda: None)
+    for path, name in (
         ("/bin/elmo-plugin", "elmo-plugin"),
         ("elmo_plugin/__main__.py", "python -m elmo_plugin"),
         ("/allennlp", "allennlp"),
-    ],
-)
-def test_usage_names_the_program_that_was_called(
-    path: str, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", [path, "embed-corpus"])
-    monkeypatch.setattr("allennlp.commands.import_plugins", lambda: None)
-    with pytest.raises(SystemExit):
-        main(prog=console.program())
-    assert f"usage: {name} embed-corpus INPUT" in capsys.readouterr().err
-    assert console.is_command() == (name != "allennlp")  # its script imports `allennlp.__main__`
+    ):
+        monkeypatch.setattr(sys, "argv", [path, "embed-corpus"])
+        with pytest.raises(SystemExit):
+            main(prog=console.program())
+        assert f"usage: {name} embed-corpus INPUT" in capsys.readouterr().err
+        assert console.is_command() == (name != "allennlp")  # its script imports `allennlp.__main__`

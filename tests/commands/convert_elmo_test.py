@@ -3,8 +3,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from allennlp.commands import main
-from safetensors.torch import load_file
 
 from elmo_plugin.bilm import BiLM, count_parameters, warm_up
 from elmo_plugin.checkpoints import build_bilm, load_checkpoint
@@ -26,12 +24,10 @@ def convert(*arguments: object) -> None:
     run("convert-elmo", *arguments)
 
 
-def test_weights_and_a_warm_state_are_written(bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_and_a_warm_state_are_written(bilm: BiLM, tmp_path: Path) -> None:
     sentences = ["The boat leaks .", "", "Wait"] * 50
-    (tmp_path / "text").write_text("\n".join(sentences) + "\n", encoding="utf-8")
-    arguments = ("convert-elmo", tmp_path / "from", tmp_path / "to", "--warm-on", tmp_path / "text")
-    monkeypatch.setattr("sys.argv", ["allennlp", *map(str, arguments)])
-    main()
+    (tmp_path / "text.gz").write_bytes(gzip.compress("\n".join(sentences).encode()))
+    convert(tmp_path / "from", tmp_path / "to", "--warm-on", tmp_path / "text.gz")
     copy = build_bilm(load_checkpoint(tmp_path / "to"))
     for name, value in bilm.named_parameters():
         assert torch.allclose(value, copy.state_dict()[name], atol=1e-6), name
@@ -42,26 +38,17 @@ def test_weights_and_a_warm_state_are_written(bilm: BiLM, tmp_path: Path, monkey
     assert expected.cell.abs().max() > 0.01
 
 
-def test_a_text_for_the_warm_state_may_be_compressed_and_needs_a_sentence(bilm: BiLM, tmp_path: Path) -> None:
-    (tmp_path / "text.gz").write_bytes(gzip.compress(b"The boat leaks .\n"))
-    convert(tmp_path / "from", tmp_path / "to", "--warm-on", tmp_path / "text.gz")
-    assert build_bilm(load_checkpoint(tmp_path / "to")).warm_state is not None
-    (tmp_path / "empty").touch()
-    for name in ("empty", "no_text"):
-        with pytest.raises(SystemExit, match=f"^convert-elmo: .*/{name}: "):
-            convert(tmp_path / "from", tmp_path / "other", "--warm-on", tmp_path / name)
-
-
 def test_a_language_model_becomes_one_file_of_half_the_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = language_model_archive(tmp_path / "model.tar.gz", pretrained())
-    convert(archive, tmp_path / "my.safetensors", "--dtype", "bfloat16")
-    copy = load_checkpoint(tmp_path / "my.safetensors")
+    for dtype in ("float32", "bfloat16"):
+        convert(archive, tmp_path / f"{dtype}.safetensors", "--dtype", dtype)
+    copy = load_checkpoint(tmp_path / "bfloat16.safetensors")
     assert copy.softmax is not None and copy.vocabulary == WORDS
-    assert load_file(tmp_path / "my.safetensors")["bilm.lstm.forward_layers.0.bias"].dtype == torch.bfloat16
+    sizes = [(tmp_path / f"{dtype}.safetensors").stat().st_size for dtype in ("float32", "bfloat16")]
+    assert sizes[1] < 0.8 * sizes[0]
     printed = capsys.readouterr().err
     parameters = f"2 layers, {count_parameters(pretrained().options):,} parameters"
-    for fact in (f"{tmp_path / 'my.safetensors'}: ", parameters, "its softmax; its vocabulary"):
-        assert fact in printed
+    assert parameters in printed and "its softmax; its vocabulary" in printed
 
 
 def test_a_model_of_elmo_for_many_langs_becomes_one_file_but_not_bilm_tfs(tmp_path: Path) -> None:
@@ -72,12 +59,22 @@ def test_a_model_of_elmo_for_many_langs_becomes_one_file_but_not_bilm_tfs(tmp_pa
     assert not (tmp_path / "to").exists()
 
 
-def test_wrong_arguments_are_one_line_and_exit_code_one(bilm: BiLM, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"^convert-elmo: .*'onnx'"):
-        convert(tmp_path / "from", tmp_path / "to", "--to", "onnx")
-    with pytest.raises(SystemExit, match=r"^convert-elmo: .*nowhere.*holds no biLM"):
-        convert(tmp_path / "nowhere", tmp_path / "to")
-    assert not (tmp_path / "to").exists()
+@pytest.mark.parametrize(
+    ("arguments", "fact"),
+    [
+        (["from", "to", "--to", "onnx"], "'onnx'"),
+        (["nowhere", "to"], "nowhere.*holds no biLM"),
+        (["from", "to", "--warm-on", "empty"], "empty: "),
+    ],
+)
+def test_an_error_is_one_line(
+    bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], fact: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty").touch()
+    with pytest.raises(SystemExit, match=f"^convert-elmo: .*{fact}"):
+        convert(*arguments)
+    assert not Path("to").exists()
 
 
 def test_existing_files_are_replaced_only_with_force(bilm: BiLM, tmp_path: Path) -> None:

@@ -50,20 +50,19 @@ def test_it_serves_until_a_signal(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "facts"),
+    ("arguments", "fact"),
     [
-        (("nowhere",), ("nowhere",)),
-        ((TAGGER, "--limit", "sentence=7"), ("'limit'", "sentences", "'sentence'")),
-        ((TAGGER, "--predictor", "bilm"), ("elmo_tagger.tar.gz",)),
-        ((TAGGER, "--language", "xyz"), ("'language'", "xyz")),
-        ((TAGGER, "--host", "192.0.2.1"), ("192.0.2.1",)),
+        (("nowhere",), "nowhere"),
+        ((TAGGER, "--limit", "sentence=7"), "'sentence'"),
+        ((TAGGER, "--language", "xyz"), "'language'"),
+        ((TAGGER, "--host", "192.0.2.1"), "192.0.2.1"),
     ],
 )
-def test_an_error_is_one_line(arguments: tuple[object, ...], facts: tuple[str, ...]) -> None:
+def test_an_error_is_one_line(arguments: tuple[object, ...], fact: str) -> None:
     with pytest.raises(SystemExit) as error:
         serve_elmo(*arguments, "--port", 0)
     text = str(error.value)
-    assert text.startswith("serve-elmo: ") and "\n" not in text and all(fact in text for fact in facts)
+    assert text.startswith("serve-elmo: ") and "\n" not in text and fact in text
 
 
 def test_a_port_in_use_is_reported_before_the_model_is_loaded() -> None:
