@@ -8,19 +8,15 @@ from unittest.mock import patch
 
 import torch
 from torch import distributed, multiprocessing
-from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import clip_grad_norm_
 
 from elmo_plugin.models.spans import SpanF1
 from elmo_plugin.pretraining import BidirectionalLanguageModel, sentence_batches
-from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
 from elmo_plugin.pretraining.sentence_batches import SENTENCES_IN_POOL
 from tests.language_model_oracles import language_model
 from tests.loader_oracles import WORDS, build_loader
 
 Job = Callable[..., Any]
 Config = dict[str, Any]
-CLIP = 0.05
 
 
 def in_two_processes(job: Job, folder: Path, *arguments: Any) -> list[Any]:
@@ -65,27 +61,6 @@ def read(data_path: str, keys: Config, n_batches: int = 0, pool: int = SENTENCES
             return {"batches": list(loader)}
         batches = list(islice((batch for _ in range(n_batches) for batch in loader), n_batches))
         return {"batches": batches, "state": loader.state_dict(), "length": len(loader)}
-
-
-def learn(data_path: str, loader: Config, model: Config) -> dict[str, Any]:
-    """Gradients of two windows one after the other, before and after clipping, and what was drawn for them."""
-    language = language_model(WORDS, **model).train()
-    wrapped = DistributedDataParallel(language) if distributed.is_initialized() else language
-    drawn: list[list[int]] = []
-    if isinstance(language.softmax, SampledSoftmax):
-        draw = language.softmax.draw
-
-        def watched() -> Any:
-            drawn.append((sample := draw()).rows.tolist())
-            return sample
-
-        language.softmax.draw = watched  # type: ignore[method-assign]
-    for batch in islice(build_loader(data_path, **loader), 2):
-        wrapped(**batch)["loss"].backward()
-    gradients = {name: parameter.grad.clone() for name, parameter in language.named_parameters()}
-    norm = float(clip_grad_norm_(language.parameters(), CLIP))
-    clipped = {name: parameter.grad for name, parameter in language.named_parameters()}
-    return {"gradients": gradients, "norm": norm, "clipped": clipped, "drawn": drawn}
 
 
 @torch.no_grad()

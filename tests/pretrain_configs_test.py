@@ -1,7 +1,6 @@
 """Every pretraining config: built, and some trained for one step, on a made-up text, with a shrunken model."""
 
 import json
-import random
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,9 @@ import pytest
 import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
-from allennlp.data import Vocabulary
-from allennlp.models import Model
 
 from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import load_checkpoint
-from elmo_plugin.pretraining.vocabulary import WordIds
 
 FOLDER = Path(__file__).parent.parent / "training_configs/pretrain"
 CONFIGS = sorted(FOLDER.rglob("*.jsonnet"))
@@ -114,29 +110,3 @@ def test_contextualizers_are_compared_with_as_many_weights(name: str) -> None:
 def test_a_config_asks_no_processor_for_what_it_may_not_have(path: Path) -> None:
     precision = params_of(path, Path("somewhere"))["model"]["precision"]
     assert precision == ("float32" if path.stem in ("bilm_original", "fine_tune") else "auto")
-
-
-@pytest.mark.parametrize("name", ["bilm_tiny", "bilm_words", "bilm_original"])
-def test_a_model_that_has_learned_nothing_knows_no_more_and_no_less(
-    name: str, text: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On words by Zipf's law its perplexity is near that of scores of zero: the size of the vocabulary, in `full`."""
-    params = params_of(FOLDER / f"{name}.jsonnet", text)
-    lstm = params["model"]["bilm"]["options"]["lstm"]
-    lstm["dim"] = min(lstm["dim"], 1024)  # the widths that scores depend on stay as they are
-    vocab = Vocabulary.from_params(Params(params["vocabulary"]))
-    model = Model.from_params(Params({**params["model"], "precision": "float32"}), vocab=vocab).eval()
-    words = [f"w{number}" for number in range(N_WORDS)]
-    draw = random.Random(0)
-    lines = [draw.choices(words, [1 / (row + 3) for row in range(N_WORDS)], k=15) for _ in range(8)]
-    found, nothing = [], torch.zeros(())
-    nll = model.softmax.nll
-    for factor in (nothing + 1, nothing):
-        monkeypatch.setattr(model.softmax, "nll", lambda vectors, *rest, factor=factor: nll(vectors * factor, *rest))
-        with torch.no_grad():
-            model(tokens=WordIds(vocab).of_sentences(lines))
-        found.append(model.get_metrics(reset=True)["perplexity"])
-    fresh, ignorant = found
-    assert ignorant / 1.5 < fresh < ignorant * 1.5
-    if params["model"]["softmax"]["type"] != "adaptive":
-        assert ignorant == pytest.approx(vocab.get_vocab_size() - 1, rel=1e-3)

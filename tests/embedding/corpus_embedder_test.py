@@ -70,25 +70,6 @@ def test_each_line_has_the_vectors_of_its_sentence_alone(folder: Path, pool: boo
     assert names(folder) == ["file"]
 
 
-def test_an_interrupted_run_is_resumed_to_the_same_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_text(folder / "text", 60)
-    embed(folder, "whole.npz", NpzFile())
-    with monkeypatch.context() as broken:
-        break_off(broken, 15)
-        with pytest.raises(KeyboardInterrupt):
-            embed(folder, "resumed.npz", NpzFile())
-    assert not (folder / "resumed.npz").exists() and (folder / "resumed.npz.part").exists()
-    batches: list[int] = []
-    vectors = Embedder._vectors
-    monkeypatch.setattr(Embedder, "_vectors", lambda self, s: batches.append(len(s)) or vectors(self, s))
-    counts = embed(folder, "resumed.npz", NpzFile())
-    resumed = len(batches)
-    assert counts == embed(folder, "again.npz", NpzFile())
-    assert 0 < resumed < len(batches) - resumed
-    assert (folder / "resumed.npz").read_bytes() == (folder / "whole.npz").read_bytes()
-    assert names(folder) == ["again.npz", "resumed.npz", "whole.npz"]
-
-
 def kill_at_part(folder: Path, number: int) -> None:
     """Embed the text, and die before a part gets its name. A forked process computes with one thread."""
     replace, parts = Path.replace, []

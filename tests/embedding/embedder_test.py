@@ -191,28 +191,6 @@ def test_a_pickle_and_a_deep_copy_give_equal_vectors_before_and_after_the_first_
 
 
 @pytest.mark.parametrize(
-    ("sentences", "said"),
-    [
-        ("Two words", "got the string 'Two words'"),
-        ([["One"], "Two words"], "sentence 1.*got the string 'Two words'"),
-        ([["One", 2]], "sentence 0.*got 2"),
-        (None, "got None"),
-    ],
-)
-def test_an_untokenised_sentence_is_an_error_that_names_its_index(folder: Path, sentences: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
-        load(folder).embed(sentences)
-
-
-def test_arrays_and_tuples_of_tokens_are_sentences(folder: Path) -> None:
-    (wanted,) = load(folder).embed([["Two", "words"]])
-    generator = ((word for word in words) for words in [["Two", "words"]])
-    for sentences in (np.array([["Two", "words"]]), [("Two", "words")], generator):
-        (found,) = load(folder).embed(sentences)  # type: ignore[arg-type]
-        np.testing.assert_array_equal(found, wanted)
-
-
-@pytest.mark.parametrize(
     ("keys", "said"),
     [
         ({"mix": "best"}, "'mix': .*trained.*'best'"),

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import spacy
-from allennlp.common.checks import ConfigurationError
 from spacy.language import Language
 from spacy.tokens import Doc
 
@@ -91,14 +90,3 @@ def test_a_saved_pipeline_gives_the_same_vectors(small: str, tmp_path: Path) -> 
     held = sum(path.stat().st_size for path in (tmp_path / "saved").rglob("*") if "elmo" in path.name)
     assert held == 0, "a saved pipeline holds no weights"
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(nlp))(TEXTS[0]).tensor, nlp(TEXTS[0]).tensor)
-
-
-def test_a_warm_start_is_a_key_that_a_saved_pipeline_keeps(tmp_path: Path, warm: str, small: str) -> None:
-    nlp = pipeline(warm, initial_state="warm")
-    nlp.to_disk(tmp_path / "saved")
-    for found in (nlp(TEXTS[0]), spacy.load(tmp_path / "saved")(TEXTS[0])):
-        (wanted,) = elmo_plugin.load(warm, "average", initial_state="warm").embed([words(found)])
-        np.testing.assert_array_equal(found.tensor, wanted)
-        assert not np.allclose(found.tensor, pipeline(warm)(TEXTS[0]).tensor, atol=1e-3)
-    with pytest.raises(ConfigurationError, match="holds no warm state"):
-        pipeline(small, initial_state="warm")

@@ -100,17 +100,6 @@ def test_fine_tuned_weights_are_those_of_the_archive_and_not_of_the_file(tmp_pat
         assert same(answers(loaded, config), answers(model, config))
 
 
-def test_a_model_with_the_same_bilm_twice_keeps_what_each_has_learned(tmp_path: Path) -> None:
-    files = bilm_files(tmp_path / "bilm")
-    indexers = {"first": {"type": "elmo_characters"}, "second": {"type": "elmo_characters"}}
-    embedders = {"first": {**files, "requires_grad": True}, "second": files}
-    config = experiment(stock_tagger(**embedders), tags_reader(token_indexers=indexers), TOWNS)
-    loaded = train_and_load(config, tmp_path / "run", tmp_path / "bilm")
-    first, second = bilms(loaded)
-    assert not torch.equal(first.lstm.forward_layers[0].bias, second.lstm.forward_layers[0].bias)
-    assert torch.equal(second.lstm.forward_layers[0].weight_hh, small_bilm().lstm.forward_layers[0].weight_hh)
-
-
 def test_a_warm_state_goes_with_the_weights(tmp_path: Path) -> None:
     bilm = warm_bilm()
     write_files(tmp_path / "bilm", bilm)

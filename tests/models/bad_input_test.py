@@ -1,6 +1,5 @@
 """Mistakes of users in configs and files, and the errors that they get."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,29 +33,9 @@ def error_of(config: Config, folder: Path) -> str:
     return str(caught.value)
 
 
-def overwrite(key: str, content: bytes) -> Callable[[Config], None]:
-    """Return what gives one of the files another content."""
-
-    def spoil(files: Config) -> None:
-        Path(files[key]).write_bytes(content)
-
-    return spoil
-
-
 def cut_in_half(files: Config) -> None:
     path = Path(files["weight_file"])
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def drop_the_projection(files: Config) -> None:
-    path = Path(files["options_file"])
-    content = json.loads(path.read_text(encoding="utf-8"))
-    del content["lstm"]["projection_dim"]
-    path.write_text(json.dumps(content), encoding="utf-8")
-
-
-def swap_the_files(files: Config) -> None:
-    files["options_file"], files["weight_file"] = files["weight_file"], files["options_file"]
 
 
 def remove_the_weights(files: Config) -> None:
@@ -68,11 +47,6 @@ def remove_the_weights(files: Config) -> None:
     [
         (remove_the_weights, ["'weight_file'", "weights.hdf5"]),
         (cut_in_half, ["'weight_file'", "weights.hdf5", "complete"]),
-        (overwrite("weight_file", b"not weights at all\n"), ["'weight_file'", "weights.hdf5", "complete"]),
-        (drop_the_projection, ["'options_file'", "options.json", "'lstm.projection_dim'"]),
-        (overwrite("options_file", b'{"lstm": '), ["'options_file'", "options.json", "line 1"]),
-        (overwrite("options_file", b'{"char_cnn": "\xdc"}'), ["'options_file'", "options.json", "0xdc"]),
-        (swap_the_files, ["'options_file'", "weights.hdf5", "'weight_file'"]),
     ],
 )
 def test_an_error_names_the_damaged_file_and_the_cause(

@@ -20,9 +20,6 @@ from tests.task_oracles import (
     classifier,
     csv_reader,
     experiment,
-    lstm,
-    train,
-    word_embedder,
 )
 
 X = 5
@@ -53,14 +50,6 @@ def test_it_pools_both_ends_of_the_rnn_from_two_mixes_of_one_pass() -> None:
     torch.testing.assert_close(output["logits"], logits)
     torch.testing.assert_close(output["probs"], logits.softmax(dim=-1))
     torch.testing.assert_close(output["loss"], torch.nn.functional.cross_entropy(logits, batch["label"]))
-
-
-def test_it_trains_with_elmo_at_the_output_alone(tmp_path: Path) -> None:
-    keys = {"elmo_at": "output", "encoder": lstm(X, type="gru"), "text_field_embedder": word_embedder(X)}
-    model = train(experiment(classifier(ELMO, **keys), csv_reader(), OPINIONS, num_epochs=1), tmp_path)
-    assert isinstance(model, ElmoClassifier) and model.text.elmo is not None
-    (mix,) = model.text.elmo.mixes
-    assert mix.scalar_parameters.any()
 
 
 def test_it_overfits_a_few_texts(tmp_path: Path) -> None:
@@ -105,8 +94,6 @@ def test_its_answer_names_the_best_label_and_gives_the_probability_of_each() -> 
     [
         ({"seq2vec_encoder": pooling(30)}, ["'seq2vec_encoder'", "28", "12 of the encoder", "16 of ELMo", "30"]),
         ({"feedforward": {"input_dim": 30, "num_layers": 1, "hidden_dims": 9, "activations": "tanh"}}, ["28 and 30"]),
-        ({"encoder": lstm(30)}, ["input_size'", "16", "30"]),
-        ({"elmo_at": ["outputs"]}, ["'elmo_at'", "['input', 'output']", "['outputs']"]),
     ],
 )
 def test_a_wrong_size_or_place_is_an_error_that_says_the_right_one(keys: Config, facts: list[str]) -> None:

@@ -21,7 +21,6 @@ from tests.task_oracles import (
     tagger,
     tags_reader,
     train,
-    word_embedder,
 )
 
 X = 5
@@ -32,21 +31,6 @@ def towns_model(**keys: Any) -> tuple[ElmoTagger, list[Instance]]:
     model, data = build_model(experiment(tagger(ELMO, **keys), reader, TOWNS))
     assert isinstance(model, ElmoTagger)
     return model, data
-
-
-@pytest.mark.parametrize(("elmo_at", "crf"), [(["input"], True), (["output"], False)])
-def test_it_trains_with_elmo_at_any_of_the_places(elmo_at: Any, crf: bool, tmp_path: Path) -> None:
-    encoder = lstm(X + D * ("input" in elmo_at))
-    keys = {"elmo_at": elmo_at, "encoder": encoder, "text_field_embedder": word_embedder(X), "crf": crf}
-    config = experiment(tagger(ELMO, **keys), tags_reader(), TOWNS, num_epochs=1)
-    before, _ = build_model(config)
-    model = train(config, tmp_path)
-    assert isinstance(model, ElmoTagger) and isinstance(before, ElmoTagger)
-    assert model.tag_projection._module.in_features == 12 + D * ("output" in elmo_at)
-    assert len(model.text.elmo.mixes) == len(elmo_at)
-    assert all(mix.scalar_parameters.any() for mix in model.text.elmo.mixes)
-    for name, parameter in before.text.elmo.bilm.named_parameters():
-        assert torch.equal(parameter, model.text.elmo.bilm.get_parameter(name))
 
 
 @pytest.mark.slow

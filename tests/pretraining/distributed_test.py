@@ -11,9 +11,9 @@ from allennlp.commands import train
 from allennlp.common import Params
 
 from elmo_plugin.pretraining.vocabulary import WordIds
-from tests.distributed_jobs import CLIP, evaluate, in_two_processes, learn, read, start_processes
+from tests.distributed_jobs import evaluate, in_two_processes, read, start_processes
 from tests.language_model_oracles import experiment, language_model
-from tests.loader_oracles import LINES, SENTENCES, WORDS, assert_equal, build_loader, id_of, write_shards
+from tests.loader_oracles import LINES, SENTENCES, WORDS, build_loader, id_of, write_shards
 
 Config = dict[str, Any]
 HALF: Config = {"type": "unrolled_streams", "streams": 2, "window": 4}
@@ -24,32 +24,6 @@ SOFTMAXES = {
     "sampled": {"type": "sampled", "n_samples": 5, "seed": 3},
     "adaptive": {"type": "adaptive", "cutoffs": [5, 12], "div_value": 2.0},
 }
-DIRECTIONS = ("forward", "backward")
-
-
-def stacked(first: Any, second: Any) -> Any:
-    """Put the windows of two processes together as one process would read them."""
-    windows = {
-        direction: {name: torch.cat([first[direction][name], second[direction][name]]) for name in first[direction]}
-        for direction in DIRECTIONS
-    }
-    assert first["first"] == second["first"]
-    return {**windows, "first": first["first"]}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shuffle", [True, False])
-def test_two_processes_have_the_windows_of_one_with_twice_the_streams(tmp_path: Path, shuffle: bool) -> None:
-    path = write_shards(tmp_path)
-    keys = {"shuffle": shuffle}
-    ranks = in_two_processes(read, tmp_path / "run", path, {**HALF, **keys}, 9)
-    alone = read(path, {**WHOLE, **keys}, 9)
-    assert len(alone["batches"]) >= 5
-    for first, second, both in zip(*(each["batches"] for each in (*ranks, alone)), strict=True):
-        assert_equal(stacked(first["windows"], second["windows"]), both["windows"])
-    if shuffle:
-        assert ranks[0]["state"] == ranks[1]["state"] == alone["state"]
-        assert ranks[0]["length"] == ranks[1]["length"] == alone["length"]
 
 
 @pytest.mark.slow
@@ -67,20 +41,6 @@ def test_two_processes_divide_shuffled_passes_and_resume_from_one_state(tmp_path
     assert sorted(sentences[: len(LINES)]) == sorted(sentences[len(LINES) : 2 * len(LINES)]) == wanted
     assert ranks[0]["state"] == ranks[1]["state"]
     assert ranks[0]["length"] == max(1, sum(len(each) + 1 for each in SENTENCES) // (2 * 21))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("softmax", ["sampled", "adaptive"])
-def test_two_processes_learn_what_one_with_twice_the_streams_does(tmp_path: Path, softmax: str) -> None:
-    path = write_shards(tmp_path)
-    model = {"softmax": SOFTMAXES[softmax], "dropout": 0.0}
-    alone = learn(path, WHOLE, model)
-    assert alone["norm"] > CLIP
-    for rank in in_two_processes(learn, tmp_path / "run", path, HALF, model):
-        assert rank["drawn"] == alone["drawn"] and bool(rank["drawn"]) == (softmax == "sampled")
-        assert rank["norm"] == pytest.approx(alone["norm"], abs=1e-6)
-        for clipped in ("gradients", "clipped"):
-            torch.testing.assert_close(rank[clipped], alone[clipped], atol=1e-6, rtol=0)
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ import torch
 from allennlp.common import Params
 
 from elmo_plugin.bilm import BiLM, BiLMOptions
-from elmo_plugin.text import batch_to_ids
 
 CONFIGS = Path(__file__).parents[2] / "training_configs/pretrain"
 SIZES = {"small": (1024, 128, 1), "medium": (2048, 256, 1), "original": (4096, 512, 2)}
@@ -44,16 +43,3 @@ def test_every_weight_is_counted(name: str) -> None:
     assert (bilm.options.lstm.cell_clip, bilm.options.lstm.projection_clip) == (3, 3)
     assert bilm.options.lstm.use_skip_connections
     assert sum(weight.numel() for weight in bilm.parameters()) == COUNTS[name] == count_by_hand(*SIZES[name])
-
-
-def test_each_shape_on_the_way_is_the_published_one() -> None:
-    cell, width, n_highway = SIZES["small"]
-    bilm = BiLM(options_of("small"))
-    with torch.no_grad():
-        output = bilm(batch_to_ids([["The", "ferry", "left"], ["Go"]]))
-    assert output.layers.shape == (3, 2, 3 + 2, 2 * width)  # (L, B, T, D), <S> and </S> in it
-    assert [tuple(part.shape) for part in output.state] == [(2, 2, 2, width), (2, 2, 2, cell)]
-    encoder = bilm.token_encoder
-    convolutions = [(conv.in_channels, conv.out_channels, *conv.kernel_size) for conv in encoder.convolutions]
-    assert convolutions == [(16, channels, window) for window, channels in FILTERS]
-    assert [layer.in_features for layer in encoder.highways._layers] == [2048] * n_highway

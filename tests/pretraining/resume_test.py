@@ -4,11 +4,8 @@ import json
 import os
 import pydoc
 import signal
-import threading
-import time
 from collections.abc import Callable
 from itertools import count
-from multiprocessing import active_children
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,13 +17,12 @@ from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.trainer import TrainerCheckpoint
-from torch import distributed
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from elmo_plugin.pretraining import AtomicCheckpointer, ExactResume, resume
 from elmo_plugin.pretraining.shards_loader import ShardsLoader
 from tests import killer  # noqa: F401  (registers `kill` and `stop`)
-from tests.distributed_jobs import context, in_two_processes, start_processes
+from tests.distributed_jobs import context, start_processes
 from tests.full_disk import disk_of
 from tests.pretraining_runs import BATCHES, LOADERS, config, differences, end_of, train
 
@@ -133,28 +129,6 @@ def test_a_checkpoint_is_due_at_an_epochs_end_by_batches_and_by_minutes(
 def test_keys_that_would_save_nothing_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="'keep_most_recent_by_count': expected 1 or more, got 0"):
         AtomicCheckpointer(tmp_path, keep_most_recent_by_count=0)
-
-
-def ask_with_a_clock_of_ones_own(folder: Path) -> tuple[list[bool], list[int]]:
-    """Ask in one of two processes, of which only the first is due to save."""
-    rank = distributed.get_rank()
-    checkpoints = AtomicCheckpointer(folder, save_every_num_minutes=10)
-    asked: list[int] = []
-    checkpoints.before_saving.append(lambda: asked.append(rank))
-    answers = [ask(checkpoints, 0, 1, is_primary=rank == 0)]
-    checkpoints._last_save_time -= 1000 * (rank == 0)
-    answers.append(ask(checkpoints, 0, 2, is_primary=rank == 0))
-    checkpoints._last_save_time -= 1000 * (rank == 1)
-    answers.append(ask(checkpoints, 0, 3, is_primary=rank == 0))
-    return answers, asked
-
-
-@pytest.mark.slow
-def test_the_first_process_decides_for_all(tmp_path: Path) -> None:
-    (tmp_path / "checkpoints").mkdir()
-    answers = in_two_processes(ask_with_a_clock_of_ones_own, tmp_path / "run", tmp_path / "checkpoints")
-    assert answers == [([False, True, False], [0]), ([False, True, False], [1])]
-    assert on_disk(tmp_path / "checkpoints") == both("e0_b2")
 
 
 class Stopped(Exception):
@@ -393,23 +367,3 @@ def test_two_processes_stop_after_the_same_batch_and_each_restores_its_own_state
         torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
     found, wanted = (json.loads((tmp_path / each / "metrics.json").read_text()) for each in ("run", "undisturbed"))
     assert found["training_loss"] == pytest.approx(wanted["training_loss"])
-
-
-@pytest.mark.slow
-def test_a_killed_process_is_named_and_the_others_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train_command.mp, "spawn", start_processes)
-    run = tmp_path / "run"
-
-    def kill_one() -> None:
-        while not list(run.glob("model_state_e0_b4*")):
-            time.sleep(0.01)
-        os.kill(sorted(process.pid or 0 for process in active_children())[1], signal.SIGKILL)
-
-    keys = of_two_processes(tmp_path)
-    keys["data_loader"]["batches_per_epoch"] = 10_000
-    thread = threading.Thread(target=kill_one)
-    thread.start()
-    with pytest.raises(SystemExit, match=r"process 1 .*SIGKILL.*recover"):
-        train(keys, run)
-    thread.join()
-    assert not active_children()

@@ -1,6 +1,5 @@
 """The softmaxes `full` and `adaptive`, and the properties of all three: gradients, memory, ties, autocast."""
 
-import copy
 from typing import Any
 from weakref import ref
 
@@ -58,25 +57,6 @@ def test_full_is_the_cross_entropy_of_all_scores_in_chunks_of_any_size(n_tokens:
     torch.testing.assert_close(gradients(found, *leaves), gradients(wanted, *leaves))
     with torch.no_grad():
         torch.testing.assert_close(softmax.nll(vectors, targets), wanted)
-
-
-@pytest.mark.parametrize(
-    "softmax",
-    [FullSoftmax(9, 4), SampledSoftmax(9, 4, 5), AdaptiveSoftmax(9, 4, [3, 6], 2.0)],
-    ids=lambda softmax: type(softmax).__name__,
-)
-def test_the_gradients_of_each_are_those_of_finite_differences(softmax: LmSoftmax) -> None:
-    softmax = lively(softmax).double()
-    vectors, targets = 3 * torch.randn(5, 4, dtype=torch.float64), torch.tensor([0, 2, 4, 5, 8])
-    vectors.requires_grad_()
-
-    def losses(vectors: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
-        same_draw = copy.deepcopy(dict(softmax.named_buffers()))
-        results = softmax(vectors, targets), softmax.nll(vectors, targets)
-        softmax.load_state_dict(same_draw, strict=False)
-        return results
-
-    assert torch.autograd.gradcheck(losses, (vectors, *softmax.parameters()))
 
 
 class TensorsMade(TorchDispatchMode):

@@ -21,7 +21,6 @@ from elmo_plugin.text import batch_to_ids
 from tests.language_model_oracles import (
     CHARACTERS,
     HELDOUT,
-    WORD_INPUT,
     Config,
     experiment,
     language_model,
@@ -183,14 +182,3 @@ def test_a_file_cannot_name_a_contextualizer_that_is_dangerous_or_of_another_siz
     options = BiLMOptions.from_dict({**CHARACTERS, "contextualizer": config})
     with pytest.raises(ConfigurationError, match=message):
         build_bilm(Checkpoint(options, {}))
-
-
-def test_a_model_of_words_goes_the_same_way(tmp_path: Path) -> None:
-    model = {"bilm": {"options": WORD_INPUT, "seed": 1}, "share_embedding_softmax": True}
-    run = pretrain(tmp_path, STREAMS, **model)
-    assert_evaluates_to_its_best(run)
-    ids = torch.tensor([[4, 7, 3], [5, 0, 0]])
-    elmo = embedder(run, "last")
-    found, wanted = elmo(ids), run.model.bilm(ids).layers[-1][:, 1:-1]
-    torch.testing.assert_close(found[0], wanted[0])
-    torch.testing.assert_close(found[1, 0], wanted[1, 0])

@@ -7,15 +7,11 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
-from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Instance, Vocabulary
-from allennlp.models import Model, load_archive
-from torch import Tensor, nn
 
 from elmo_plugin.checkpoints.vocabulary import write_words
-from elmo_plugin.pretraining.shards import TextShardsReader
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, select_words, vocabulary_of, words_of
 
 MARKS = ["<S>", "</S>", "<UNK>"]
@@ -35,28 +31,10 @@ def read(path: Path) -> list[str]:
     return words_of(BiLMVocabulary.from_bilm_tf(str(path)))
 
 
-def ids(vocab: Vocabulary) -> dict[str, int]:
-    """Return the id of each word."""
-    return dict(vocab.get_token_to_index_vocabulary("tokens"))
-
-
 def no_instances() -> Iterator[Instance]:
     """The instances that AllenNLP passes to a vocabulary, which must not be read."""
     raise AssertionError("the instances were read")
     yield
-
-
-@Model.register("word_counter")
-class WordCounter(Model):
-    """A model with one weight per word of its vocabulary."""
-
-    def __init__(self, vocab: Vocabulary) -> None:
-        super().__init__(vocab)
-        self.weight = nn.Parameter(Tensor(vocab.get_vocab_size()).zero_())
-
-    def forward(self, tokens: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-        """Return a loss that depends on the words of a batch."""
-        return {"loss": self.weight[tokens["words"]["tokens"]].mean()}
 
 
 @pytest.mark.parametrize(
@@ -137,25 +115,3 @@ def test_a_config_counts_text_shards_and_not_instances(tmp_path: Path) -> None:
     assert words_of(Vocabulary.from_params(Params(dict(config)), instances=no_instances())) == [*MARKS, "the", "cat"]
     with pytest.raises(ConfigurationError, match=r"'max_size'.* 2"):
         Vocabulary.from_params(Params({**config, "max_size": 2}), instances=no_instances())
-
-
-@pytest.mark.parametrize("type_", ["text_shards", "bilm-tf"])
-def test_an_archive_keeps_its_ids_when_the_training_files_are_gone(tmp_path: Path, type_: str) -> None:
-    pattern = corpus(tmp_path)
-    write_words([*MARKS, "zebra", "\u2028", "the"], tmp_path / "vocab")
-    source = {"files": str(pattern)} if type_ == "text_shards" else {"file": str(tmp_path / "vocab")}
-    config: dict[str, Any] = {
-        "dataset_reader": {"type": "text_shards"},
-        "vocabulary": {"type": type_, **source},
-        "train_data_path": str(pattern),
-        "model": {"type": "word_counter"},
-        "data_loader": {"batch_size": 2},
-        "trainer": {"num_epochs": 1, "optimizer": {"type": "sgd", "lr": 1.0}, "cuda_device": -1},
-    }
-    trained = train_model(Params(config), str(tmp_path / "run"))
-    for path in (*tmp_path.glob("*.txt"), tmp_path / "vocab"):
-        path.unlink()
-    archive = load_archive(tmp_path / "run" / "model.tar.gz")
-    assert ids(archive.model.vocab) == ids(trained.vocab)
-    assert words_of(archive.model.vocab)[:3] == MARKS and archive.model.vocab.get_token_index("never seen") == 3
-    assert isinstance(archive.dataset_reader, TextShardsReader)
