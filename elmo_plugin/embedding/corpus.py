@@ -3,12 +3,12 @@
 import csv
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, Optional, Union, cast
+from typing import Any, NamedTuple, Optional, Union, cast
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
@@ -50,9 +50,12 @@ class Window:
         """Return the name of each sentence in an output: its id, or else its number, counted from 0."""
         return list(map(str, self.ids or range(self.start, self.start + len(self.texts))))
 
-    def name(self) -> str:
-        """Return a name that identifies the window's texts and ids, and that sorts by `start`."""
-        digest = hashlib.blake2b(json.dumps([self.ids, self.texts]).encode(), digest_size=8)
+    def name(self, made_with: Mapping[str, Any]) -> str:
+        """Return a name that identifies the window's texts, its ids and what its vectors are made with.
+
+        It sorts by `start`.
+        """
+        digest = hashlib.blake2b(json.dumps([self.ids, self.texts, made_with]).encode(), digest_size=8)
         return f"{self.start:012}-{digest.hexdigest()}"
 
 

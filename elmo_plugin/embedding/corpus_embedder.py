@@ -6,10 +6,14 @@ For the output `vectors.hdf5`, the folder `vectors.hdf5.part` holds an unfinishe
     run.json                                     everything that the vectors depend on except the text
     joining                                      an empty file, once all parts are complete
     lock                                         an empty file: locks on its bytes are held while a process works
+    0-7d9f….partial                              what process 0 is writing, before it gets its name
 
-A part is named by its window's position and text, so it does not matter which process wrote it. Several processes share
-the folder; each writes every n-th window. The one that finds all parts complete joins them, and writes the manifest
-`vectors.hdf5.json`, by which a process that starts later knows that the output is complete.
+A part is named by its window's position, its text and `run.json`, so it does not matter which process wrote it. Several
+processes share the folder; each writes every n-th window. The one that finds all parts complete joins them, and writes
+the manifest `vectors.hdf5.json`, by which a process that starts later knows that the output is complete.
+
+Some shared folders have locks that other machines do not see. Then two processes may write the same part or join the
+parts at the same time. Each writes to a file of its own, so the output is that of one of them, and the other may fail.
 """
 
 import errno
@@ -21,6 +25,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
+from uuid import uuid4
 
 import numpy as np
 from allennlp.common import Tqdm
@@ -35,7 +40,7 @@ from elmo_plugin.text import TOKENS_PER_BATCH
 
 PART = ".part"
 """The ending of the folder's name."""
-RUN, PARTS, JOINING, LOCK = "run.json", "parts", "joining", "lock"
+RUN, PARTS, JOINING, LOCK, PARTIAL = "run.json", "parts", "joining", "lock", ".partial"
 OTHER_OUTPUT = "name another output, or delete it"
 WHOLE_FOLDER = 2**31
 """The byte of `lock` that is locked while the folder itself is changed. Lower bytes stand for processes."""
@@ -114,28 +119,38 @@ class CorpusEmbedder:
         run = {**self.run(), "file": file.to_params().as_dict(quiet=True), "tokenizer": type(corpus.tokenizer).__name__}
         run = json.loads(json.dumps(run))  # to compare it with what is read from a file, where tuples are lists
         folder = target.with_name(f"{target.name}{PART}")
-        with _part_folder(folder, run, share) as lock:
+        with _part_folder(folder, run, share) as (lock, partial):
             is_complete = is_begun_by_others and target.exists()
-            counts, names = self._write_parts(corpus, folder, file, share, is_complete)
+            counts, names = self._write_parts(corpus, folder, file, share, run, partial, is_complete)
             run["text"] = blake2b(json.dumps(names).encode(), digest_size=8).hexdigest()
             if is_complete:
                 check_made_with(str(target), json.loads(manifest.read_text(encoding="utf-8")), run, OTHER_OUTPUT)
                 shutil.rmtree(folder / PARTS)
                 return counts
             with _locked(lock, WHOLE_FOLDER), _resumable(folder):  # waits for a process that joins
-                if set(names) <= set(_part_names(folder)):  # or another process is at work, or has joined them
+                found, expected = set(_part_names(folder)), set(names)
+                if not found <= expected or (share.size == 1 and found < expected):
+                    raise ConfigurationError(f"'{folder}': another run, perhaps on another machine, has changed it")
+                if found == expected:  # or other processes are at work, or one has joined them
                     if share.size > 1:
-                        with atomic_file(manifest) as partial:
+                        with atomic_file(manifest, partial):
                             partial.write_text(json.dumps(run), encoding="utf-8")
                     (folder / JOINING).touch()
                     paths = [folder / PARTS / name for name in names]
                     bar = Tqdm.tqdm(paths, desc="writing", unit=" parts", disable=share.rank > 0)
-                    file.join(bar, target, self.layout)
+                    file.join(bar, target, partial, self.layout)
                     shutil.rmtree(folder / PARTS, ignore_errors=True)
         return counts
 
     def _write_parts(
-        self, corpus: Corpus, folder: Path, file: VectorFile, share: Share, is_complete: bool
+        self,
+        corpus: Corpus,
+        folder: Path,
+        file: VectorFile,
+        share: Share,
+        run: Mapping[str, Any],
+        partial: Path,
+        is_complete: bool,
     ) -> tuple[Counts, list[str]]:
         """Write the part of each window of a share that has none. Return the counts, and the names of all parts."""
         kept = {name.partition("-")[0]: name for name in _part_names(folder)}
@@ -143,7 +158,7 @@ class CorpusEmbedder:
         names: list[str] = []
         with Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True, disable=share.rank > 0) as bar:
             for number, window in enumerate(corpus.windows()):
-                name = f"{window.name()}{file.ending}"
+                name = f"{window.name(run)}{file.ending}"
                 names.append(name)
                 found = kept.pop(name.partition("-")[0], None)
                 if found not in (None, name):
@@ -158,7 +173,7 @@ class CorpusEmbedder:
                 if found or is_complete:
                     bar.initial = bar.n = tokens  # so that the bar shows the speed of this run
                     continue
-                with _resumable(folder), atomic_file(folder / PARTS / name) as partial:
+                with _resumable(folder), atomic_file(folder / PARTS / name, partial):
                     file.write_part(partial, window, self._arrays(window, bar), self.layout)
             bar.total = tokens
         if kept:
@@ -191,15 +206,17 @@ def reject_existing(output: Path) -> None:
     """Raise `ConfigurationError` if an output exists, and remove the folder that a run killed at its end left."""
     if output.exists():
         folder = Path(f"{output}{PART}")
-        left = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
-        if left and (JOINING in left or left <= {RUN, LOCK}):
-            shutil.rmtree(folder)
+        left = {path.name for path in folder.glob("*") if path.suffix != PARTIAL}
+        if JOINING in left or left <= {RUN, LOCK}:
+            shutil.rmtree(folder, ignore_errors=True)
         raise ConfigurationError(f"'{output}' exists already; {OTHER_OUTPUT}")
 
 
 @contextmanager
-def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator[int]:
-    """Make the folder of a run, or check that it belongs to this run. Yield the open lock file.
+def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator[tuple[int, Path]]:
+    """Make the folder of a run, or check that it belongs to this run.
+
+    Yield the open lock file, and the path of a file that no other process writes.
 
     Raises `ConfigurationError` for the parts of another run, for a folder in which the same process of another run is
     at work, and for a folder with other content. At the end the folder of a complete output is removed, and so is one
@@ -208,9 +225,11 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
     import fcntl  # does not exist on Windows
 
     path = folder / RUN
+    partial = folder / f"{share.rank}-{uuid4().hex}{PARTIAL}"
     try:
         folder.mkdir(exist_ok=True)
-        if not path.exists() and {file.name for file in folder.iterdir()} - {JOINING, LOCK, f"{RUN}.partial"}:
+        others = {file.name for file in folder.iterdir() if file.suffix != PARTIAL} - {JOINING, LOCK}
+        if others and not path.exists():
             raise ConfigurationError(f"'{folder}': expected the folder of an unfinished output, got other files")
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
     except OSError as error:
@@ -222,6 +241,8 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, share.rank)
         except (BlockingIOError, PermissionError) as error:
             raise ConfigurationError(f"'{folder}': another process is at work in this folder") from error
+        for left in folder.glob(f"{share.rank}-*{PARTIAL}"):
+            left.unlink(missing_ok=True)
         with _locked(lock, WHOLE_FOLDER):
             if _part_names(folder):
                 try:
@@ -230,11 +251,11 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
                     raise ConfigurationError(f"'{path}' is damaged; delete '{folder}' to start again") from error
                 check_made_with(str(folder), found, run, OTHER_OUTPUT)
             else:
-                with atomic_file(path) as partial:
+                with atomic_file(path, partial):
                     partial.write_text(json.dumps(run), encoding="utf-8")
                 (folder / PARTS).mkdir(exist_ok=True)
         is_ours = True
-        yield lock
+        yield lock, partial
     finally:
         os.close(lock)
         if is_ours and not _part_names(folder) and (share.size == 1 or not (folder / PARTS).exists()):
@@ -261,7 +282,7 @@ def _locked(lock: int, byte: int) -> Iterator[None]:
 def _part_names(folder: Path) -> list[str]:
     """Return the names of the finished parts, in the order of the text."""
     parts = folder / PARTS
-    return sorted(path.name for path in parts.iterdir() if path.suffix != ".partial") if parts.exists() else []
+    return sorted(path.name for path in parts.iterdir()) if parts.exists() else []
 
 
 @contextmanager

@@ -69,8 +69,11 @@ class VectorFile(ABC, Registrable):
         """Write a window's arrays to a new file. Equal windows make equal files."""
 
     @abstractmethod
-    def join(self, parts: Iterable[Path], target: Path, layout: Layout) -> None:
-        """Join the parts, given in the order of the text, into the output, which appears when it is complete."""
+    def join(self, parts: Iterable[Path], target: Path, temporary: Path, layout: Layout) -> None:
+        """Join the parts, given in the order of the text, into `target`, which appears when it is complete.
+
+        `temporary` is the path of an unfinished file, in the same file system.
+        """
 
 
 @VectorFile.register("hdf5")
@@ -115,10 +118,10 @@ class Hdf5File(VectorFile):
                     file, json.dumps({text: key for text, key in zip(window.texts, keys, strict=True) if text})
                 )
 
-    def join(self, parts: Iterable[Path], target: Path, layout: Layout) -> None:
+    def join(self, parts: Iterable[Path], target: Path, temporary: Path, layout: Layout) -> None:
         """Copy the datasets of all parts, as they are stored, into one file."""
         indices: list[str] = []
-        with atomic_file(target) as partial, _new_hdf5(partial) as (file, check_disk):
+        with atomic_file(target, temporary) as partial, _new_hdf5(partial) as (file, check_disk):
             for path in parts:
                 with h5py.File(path, locking=False) as part:
                     for key in part:
@@ -236,10 +239,10 @@ class NpzFile(VectorFile):
                     np.lib.format.write_array(file, stored, allow_pickle=False)
             archive.filelist.sort(key=lambda entry: position[entry.filename])
 
-    def join(self, parts: Iterable[Path], target: Path, layout: Layout) -> None:
+    def join(self, parts: Iterable[Path], target: Path, temporary: Path, layout: Layout) -> None:
         """Copy the entries of all parts into one archive with one directory."""
         entries: list[zipfile.ZipInfo] = []
-        with atomic_file(target) as partial, partial.open("wb") as joined:
+        with atomic_file(target, temporary) as partial, partial.open("wb") as joined:
             for path in parts:
                 with path.open("rb") as part, zipfile.ZipFile(part) as archive:
                     for entry in archive.infolist():
@@ -301,7 +304,7 @@ class ParquetFile(VectorFile):
             for group in groups:
                 writer.write_table(self._table(group, layout, schema))
 
-    def join(self, parts: Iterable[Path], target: Path, layout: Layout) -> None:
+    def join(self, parts: Iterable[Path], target: Path, temporary: Path, layout: Layout) -> None:
         """Rename the folder of the parts."""
         os.replace(next(iter(parts)).parent, target)
 

@@ -1,12 +1,14 @@
 """Embed a text to a file: the vectors of each sentence alone, in flat memory, and the same after any kill."""
 
 import errno
+import fcntl
 import gc
 import os
 import shutil
 import signal
 import tracemalloc
 import weakref
+from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -91,7 +93,7 @@ def test_a_killed_run_is_resumed_to_the_same_file(folder: Path) -> None:
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
-    assert [Path(name).suffix for name in parts(folder)] == [".hdf5", ".partial"]
+    assert [Path(name).suffix for name in parts(folder)] == [".hdf5"]
     embed(folder, "file", Hdf5File())
     assert (folder / "file").read_bytes() == (folder / "whole").read_bytes()
     assert names(folder) == ["file", "whole"]
@@ -226,6 +228,64 @@ def test_two_runs_of_one_output_at_once_are_an_error(folder: Path) -> None:
     assert process.exitcode == 0 and names(folder) == ["file"]
 
 
+def test_two_machines_that_do_not_see_each_others_locks_may_join_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one waits after a part while the other one joins all parts and removes them."""
+    monkeypatch.setattr(fcntl, "lockf", lambda *_: None)
+    write_text(folder / "text", 60)
+    embed(folder, "whole", Hdf5File())
+    embed(folder, "file", Hdf5File(), share=Share(0, 2))
+    context = get_context("fork")
+    at_work, go_on = context.Event(), context.Event()
+
+    class Waiting(Hdf5File):
+        def join(self, parts: Any, *arguments: Any) -> None:
+            def slowly() -> Iterator[Path]:
+                for path in parts:
+                    yield path
+                    at_work.set()
+                    go_on.wait(60)
+
+            super().join(slowly(), *arguments)
+
+    process = context.Process(target=embed, args=(folder, "file", Waiting()), kwargs={"share": Share(1, 2)})
+    process.start()
+    assert at_work.wait(60)
+    embed(folder, "file", Hdf5File(), share=Share(0, 2))
+    go_on.set()
+    process.join(60)
+    assert process.exitcode == 1  # an error: the parts are gone
+    assert (folder / "file").read_bytes() == (folder / "whole").read_bytes()
+
+
+@pytest.mark.parametrize("file", [Hdf5File(), ParquetFile()], ids=lambda file: file.ending)
+@pytest.mark.parametrize("change", ["other parts", "fewer parts"])
+def test_a_run_whose_folder_another_one_changes_is_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, file: VectorFile, change: str
+) -> None:
+    """As a run on another machine may do, whose locks are not seen here."""
+    write_text(folder / "text", 60)
+    with monkeypatch.context() as broken:
+        break_off(broken, 15)
+        with pytest.raises(KeyboardInterrupt):
+            embed(folder, "half", file, half=True)
+    write_part = type(file).write_part
+
+    def written(*arguments: Any) -> None:
+        write_part(*arguments)
+        if change == "fewer parts":
+            for path in (folder / "file.part/parts").iterdir():
+                path.unlink()
+        else:
+            shutil.copytree(folder / "half.part/parts", folder / "file.part/parts", dirs_exist_ok=True)
+
+    monkeypatch.setattr(type(file), "write_part", written)
+    with pytest.raises(ConfigurationError, match=r"file\.part': another run"):
+        embed(folder, "file", file)
+    assert not (folder / "file").exists()
+
+
 def test_an_existing_file_or_a_folder_with_other_content_is_kept(folder: Path) -> None:
     write_text(folder / "text", 5)
     (folder / "file").write_text("good")
@@ -272,7 +332,7 @@ def test_arrays_and_text_in_memory_do_not_grow_with_the_corpus(folder: Path, mon
             look()
             path.touch()
 
-        def join(self, parts: Any, target: Path, layout: Layout) -> None:
+        def join(self, parts: Any, target: Path, temporary: Path, layout: Layout) -> None:
             look()
             target.touch()
 

@@ -63,7 +63,7 @@ def test_windows_are_the_same_for_a_plain_file_a_compressed_one_standard_input_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def names(corpus: Corpus) -> list[str]:
-        return [window.name() for window in corpus.windows()]
+        return [window.name({}) for window in corpus.windows()]
 
     monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 2000)
     text = "".join(f"{'word ' * (number % 20)}\n" for number in range(300))

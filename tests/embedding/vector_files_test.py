@@ -62,9 +62,9 @@ def write(
     for rows in chunked(sentences, lines):
         names = [f"sp|{each.line}/a" for each in rows] if ids else None
         window = Window(rows[0].line, [each.text for each in rows], names, AsciiSpacesTokenizer())
-        parts.append(folder / f"{window.name()}{file.ending}")
+        parts.append(folder / f"{window.name({})}{file.ending}")
         file.write_part(parts[-1], window, ((i, rows[i].vectors) for i in reversed(range(len(rows)))), layout)
-    file.join(parts, path, layout)
+    file.join(parts, path, path.with_suffix(".partial"), layout)
     shutil.rmtree(folder, ignore_errors=True)
 
 
