@@ -23,8 +23,6 @@ METRICS = {
 }
 PAPER = ["sst5", "wnut17_ner", "ud_pos", "conll2000_chunking", "ag_news"]
 """The tasks for which all experiments of the paper are run by default."""
-PROGRAM = [sys.executable, "-m", "experiments.run"]
-"""The program that trains one run."""
 FRACTIONS = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 
@@ -147,7 +145,7 @@ def train(run: Run) -> tuple[Run, float]:
     run.path().parent.mkdir(parents=True, exist_ok=True)
     with run.path(".log").open("w") as log:
         process = subprocess.Popen(
-            [*PROGRAM, *map(str, run)],
+            run.command(),
             cwd=CONFIGS.parent,
             env={**os.environ, "OMP_NUM_THREADS": "1"},  # the tensors are too small for threads
             stdin=subprocess.PIPE,  # closes when this process ends, which ends the run

@@ -85,6 +85,10 @@ class Run(NamedTuple):
         """Return the config of the variant, which `config` extends."""
         return CONFIGS / f"variants/{self.variant}.jsonnet"
 
+    def command(self) -> list[str]:
+        """Return the command line of a process that trains the run."""
+        return [sys.executable, "-m", "experiments.run", *map(str, self)]
+
 
 def config(run: Run) -> str:
     """Return the run's config in jsonnet, which extends the variant's. The external variable TASK names the task.

@@ -1,0 +1,55 @@
+"""Print the results of the tools in one place."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.table import Table
+from experiments.grid import cell
+from experiments.why_elmo.tasks import FINE_TUNED, FRACTIONS, SEEDS, TASKS, ToolRun
+from experiments.why_elmo.training import HOUR
+
+
+def results(runs: Path, name: str) -> list[Any]:
+    """Return the results of the trainings of a tool, of which flair has two."""
+    files = {"flair": ["flair_forward", "flair_backward"], FINE_TUNED: ["bert"]}.get(name, [name])
+    paths = [runs / file / "result.json" for file in files]
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+
+def per_second(files: Sequence[Path], unit: str) -> str:
+    """Return how many sentences a second some files report in sum."""
+    facts = [json.loads(file.read_text()) for file in files if file.exists()]
+    seconds = sum(fact["cpu_seconds"] for fact in facts)
+    return f"{sum(fact[unit] for fact in facts) / seconds:,.0f}" if facts else ""
+
+
+def costs(runs: Path, name: str) -> list[str]:
+    """Return the cells of a tool: hours of training, megabytes, width, and sentences per second of processor time."""
+    found = results(runs, name)
+    hours = f"{sum(result['cpu_seconds'] for result in found) / HOUR:.2f}" if found else ""
+    megabytes = f"{sum(result['megabytes'] for result in found):.0f}" if found else ""
+    vectors = [runs / f"vectors/{name}/{task}.json" for task in TASKS]
+    trained = [ToolRun(runs / "tasks", task, name, seed).path() / "speed.json" for task in TASKS for seed in SEEDS]
+    return [hours, megabytes, per_second(vectors, "sentences"), per_second(trained, "sentences")]
+
+
+def lines(runs: Path, names: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of the tables."""
+    names = [*names, FINE_TUNED]
+    header = ["", "core-hours of training", "MB", "sentences/s, embedding", "sentences/s, training a task"]
+    yield from Table(
+        "Costs", "Processor time of one thread.", header, [[f"`{name}`", *costs(runs, name)] for name in names]
+    ).lines()
+    for fraction in FRACTIONS:
+        rows = [
+            [f"`{name}`"]
+            + [
+                cell([ToolRun(runs / "tasks", task, name, seed, fraction) for seed in SEEDS], "best_validation")
+                for task in TASKS
+            ]
+            for name in names
+        ]
+        remark = f"Seeds {', '.join(map(str, SEEDS))}: mean ± standard deviation, in percent."
+        yield from Table(f"{100 * fraction:g} % of the data", remark, ["", *(f"`{t}`" for t in TASKS)], rows).lines()
