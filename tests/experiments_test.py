@@ -18,6 +18,8 @@ from experiments import five_gram, grid
 from experiments import run as grid_run
 from experiments.grid import EXPERIMENTS, main
 from experiments.run import CONFIGS, TASKS, Run, Task, write_sample
+from experiments.why_elmo.table import lines
+from experiments.why_elmo.tasks import ToolRun
 from tests.task_oracles import D, L, bilm_files
 
 ROOT = CONFIGS.parent
@@ -170,3 +172,20 @@ def test_a_5_gram_scores_minimal_pairs_in_both_directions(tmp_path: Path, capsys
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
     five_gram.main([*map(str, (tmp_path, tmp_path, tmp_path / "vocabulary.txt", tmp_path / "pairs.jsonl"))])
     assert "| **all** | 50.0 | 25.0 | 25.0 | 1 | 2 |" in capsys.readouterr().out
+
+
+def test_the_table_of_tools_is_built_from_the_files_that_their_runs_leave(tmp_path: Path) -> None:
+    write = {
+        "bert/result.json": {"cpu_seconds": 5400, "megabytes": 31.4},
+        "vectors/bert/ud_pos.json": {"sentences": 3000, "cpu_seconds": 20.0, "dim": 256},
+    }
+    for seed, score in ((1, 0.9), (2, 0.92)):
+        run = ToolRun(tmp_path / "tasks", "ud_pos", "bert", seed)
+        write_score(run, score)
+        write[f"tasks/ud_pos/bert-{seed}/speed.json"] = {"sentences": 6000, "cpu_seconds": 60 * seed}
+    for name, content in write.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(content))
+    costs, scores, _ = (line for line in lines(tmp_path, ["bert"]) if line.startswith("| `bert` |"))
+    assert costs == "| `bert` | 1.50 | 31 | 150 | 67 |"
+    assert scores.startswith("| `bert` | 91.00 ± 1.41 (2 of 3 seeds) |  |")

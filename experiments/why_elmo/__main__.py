@@ -1,4 +1,4 @@
-"""Compare ELMo with what people would train instead.
+"""Compare ELMo with what people would train instead, on the same text.
 
 `train` trains each tool on the same text for the same processor time, one thread each. `vectors` writes the vectors of
 the tools whose training is complete for the sentences of the tasks, `tasks` trains a tagger or classifier on each file
@@ -6,10 +6,7 @@ of vectors, and `table` prints the results. Each command leaves out what is done
 
   export SST=… WNUT17=… UD_EWT=… CONLL2000=… LITBANK=…
   uv pip install --no-deps --target runs/why_elmo/packages gensim==4.4.0
-  uv run python -m experiments.why_elmo train runs/why_elmo --text TEXT
-  uv run python -m experiments.why_elmo vectors runs/why_elmo
-  uv run python -m experiments.why_elmo tasks runs/why_elmo
-  uv run python -m experiments.why_elmo table runs/why_elmo
+  uv run python -m experiments.why_elmo runs/why_elmo train vectors tasks table --text TEXT
 
 TEXT is a folder with text shards train-*.txt, heldout.txt and heldout_sample.txt, one tokenized sentence per line.
 """
@@ -17,11 +14,13 @@ TEXT is a folder with text shards train-*.txt, heldout.txt and heldout_sample.tx
 import argparse
 import importlib
 import os
-import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple, Optional
 
 from experiments import grid
@@ -84,50 +83,42 @@ def is_trained(args: argparse.Namespace, name: str) -> bool:
     return all(training(args, part).read("result") for part in parts)
 
 
-def start(args: argparse.Namespace, name: str) -> subprocess.Popen[bytes]:
-    """Start or resume the training of a tool in its own process, on one thread and at the lowest priority."""
+def child(args: argparse.Namespace, command: str, name: str) -> None:
+    """Run a command for one tool in its own process, on one thread and at the lowest priority."""
     folder = args.runs / name
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "experiments.why_elmo", "train", str(args.runs), "--text", str(args.text)]
-    return subprocess.Popen(
-        ["nice", "-n", "19", *command, "--tool", name],
+    line = [sys.executable, "-m", "experiments.why_elmo", str(args.runs), command, "--text", str(args.text)]
+    process = subprocess.Popen(
+        ["nice", "-n", "19", *line, "--tool", name],
         cwd=CONFIGS.parent,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.PIPE,  # closes when this process ends, which ends the training
+        stdin=subprocess.PIPE,  # closes when this process ends, which ends the child
         stdout=(folder / "log").open("a"),
         stderr=subprocess.STDOUT,
     )
+    print(time.strftime("%F %T"), command, name, "started as", process.pid, flush=True)
+    print(time.strftime("%F %T"), command, name, "ended with", process.wait(), flush=True)
 
 
-def train_all(args: argparse.Namespace) -> None:
-    """Train the tools without a result, `jobs` at a time. While the file `pause` exists, the trainings stand still."""
-    todo = [name for name, tool in TOOLS.items() if tool.train and not is_trained(args, name)]
-    running: dict[str, subprocess.Popen[bytes]] = {}
-    paused = False
-    while todo or running:
-        for name, process in list(running.items()):
-            if process.poll() is not None:
-                print(time.strftime("%F %T"), name, "ended with", process.returncode, flush=True)
-                del running[name]
-        while todo and len(running) < args.jobs and not paused:
-            name = todo.pop(0)
-            running[name] = start(args, name)
-            print(time.strftime("%F %T"), name, "started as", running[name].pid, flush=True)
-        if paused != args.pause.exists():
-            paused = not paused
-            for process in running.values():
-                process.send_signal(signal.SIGSTOP if paused else signal.SIGCONT)
-            print(time.strftime("%F %T"), "paused" if paused else "continued", flush=True)
+def children(args: argparse.Namespace, command: str, names: list[str]) -> None:
+    """Run a command for some tools, `jobs` at a time."""
+    with ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(partial(child, args, command), names))
+
+
+def stand_still(pause: Path) -> None:
+    """Stop the children of this process while a file exists."""
+    while True:
+        signal = "-STOP" if pause.exists() else "-CONT"
+        subprocess.run(["pkill", signal, "--parent", str(os.getpid())], check=False)
         time.sleep(2)
 
 
 def train(args: argparse.Namespace) -> None:
-    """Train one tool in this process, and write `result.json` when the training is complete; or train all tools."""
+    """Train all tools, or one tool in this process; `result.json` is written when a training is complete."""
     if args.tool is None:
-        return train_all(args)
-    end_with_parent()
-    run = training(args, args.tool)
-    tool = TOOLS[args.tool]
+        return children(args, "train", [name for name in TOOLS if TOOLS[name].train and not is_trained(args, name)])
+    tool, run = TOOLS[args.tool], training(args, args.tool)
     result = tool.call(tool.train or "", run)
     size = sum(path.stat().st_size for path in run.folder.glob(tool.file))
     facts = {"cpu_seconds": run.cpu_seconds(), "megabytes": size / 1e6, "calibration": run.read("calibration")}
@@ -135,22 +126,20 @@ def train(args: argparse.Namespace) -> None:
 
 
 def vectors(args: argparse.Namespace) -> None:
-    """Write the vectors of the tools that are trained."""
-    for name in NAMES:
-        folder = args.runs / "vectors" / name
-        todo = [task for task in TASKS if not (folder / f"{task}.json").exists()]
-        if todo and is_trained(args, name):
-            run = training(args, name)
-            run.folder.mkdir(exist_ok=True)
-            embed = TOOLS[name].call(TOOLS[name].embedder or "", run)
-            for task in todo:
-                print(name, task, write_vectors(embed, task, folder), flush=True)
+    """Write the vectors of all tools that are trained, or of one in this process."""
+    if args.tool is None:
+        return children(args, "vectors", [name for name in NAMES if is_trained(args, name)])
+    folder = args.runs / "vectors" / args.tool
+    todo = [task for task in TASKS if not (folder / f"{task}.json").exists()]
+    if todo:
+        embed = TOOLS[args.tool].call(TOOLS[args.tool].embedder or "", training(args, args.tool))
+        for task in todo:
+            print(task, write_vectors(embed, task, folder), flush=True)
 
 
 def tasks(args: argparse.Namespace) -> None:
-    """Train the tasks on the vectors that exist, and fine-tune BERT on them."""
+    """Train the tasks on the vectors that exist, and fine-tune BERT on them; or one task in this process."""
     if args.task:
-        end_with_parent()
         tool, task, seed, fraction = args.task
         return train_task(ToolRun(args.runs / "tasks", task, tool, int(seed), float(fraction)))
     runs = [
@@ -169,26 +158,31 @@ def table(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Parse the command line and call its function."""
+    """Parse the command line and call its functions."""
     parser = argparse.ArgumentParser(
         "python -m experiments.why_elmo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = {"train": train, "vectors": vectors, "tasks": tasks, "table": table}
-    parser.add_argument("command", choices=commands)
     parser.add_argument("runs", metavar="RUNS", type=Path, help="the folder for everything that is written")
+    parser.add_argument("commands", nargs="+", choices=commands)
     parser.add_argument("--text", type=Path, default=Path(), help="for `train`: the folder of the text")
     parser.add_argument(
         "--jobs", type=int, default=2, help="the number of processes at a time, one core each; default: 2"
     )
     parser.add_argument(
-        "--pause", type=Path, default=Path("PAUSE"), help="trainings stand still while this file exists"
+        "--pause", type=Path, default=Path("PAUSE"), help="processes stand still while this file exists"
     )
-    parser.add_argument("--tool", choices=TOOLS, help="train this tool in this process, as `train` does for each")
+    parser.add_argument("--tool", choices=TOOLS, help="train this tool, or write its vectors, in this process")
     parser.add_argument("--task", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.runs, args.text = args.runs.resolve(), args.text.resolve()
     sys.path.append(str(args.runs / PACKAGES))
-    commands[args.command](args)
+    if args.tool or args.task:
+        end_with_parent()
+    else:
+        Thread(target=stand_still, args=[args.pause], daemon=True).start()
+    for command in args.commands:
+        commands[command](args)
 
 
 if __name__ == "__main__":

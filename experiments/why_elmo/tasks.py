@@ -45,7 +45,7 @@ class ToolRun(Run):
     def command(self) -> list[str]:
         """Return the command line of a process that trains the run."""
         values = [self.variant, self.task, str(self.seed), str(self.fraction)]
-        return [sys.executable, "-m", "experiments.why_elmo", "tasks", str(self.tools), "--task", *values]
+        return [sys.executable, "-m", "experiments.why_elmo", str(self.tools), "tasks", "--task", *values]
 
 
 def train_task(run: ToolRun) -> None:

@@ -54,11 +54,11 @@ class Training(NamedTuple):
 
         def tick() -> None:
             while True:
+                time.sleep(5)
                 self.write("cpu_seconds", {**before, key: round(time.process_time() - start, 1)})
                 if stop and self.cpu_seconds() >= self.budget:
                     _thread.interrupt_main()
                     return
-                time.sleep(5)
 
         Thread(target=tick, daemon=True).start()
 

@@ -79,7 +79,7 @@ def train(
             learning_rate=1e-3,
             weight_decay=0.01,
             warmup_ratio=warmup,
-            save_steps=100,
+            save_steps=50,
             save_total_limit=2,
             logging_steps=50,
             report_to="none",
