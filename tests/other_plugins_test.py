@@ -59,8 +59,8 @@ for ours in (False, True):
         os._exit(0)
     assert os.waitpid(process, 0)[1] == 0, open(f"output-{ours}").read()
 """
-CHANGING = re.compile(r"\S*\d+:\d+\S*|\S+/s\b|\?it/s|0x\w+|/tmp/\w+|\['.*'\]")
-"""What differs between two runs: times, rates, addresses, temporary folders, and the registered names in an error."""
+CHANGING = re.compile(r"\S*\d+:\d+\S*|\S+/s\b|\?it/s|0x\w+|/tmp/\w+|\['.*'\]|/loky-[\w-]+")
+"""What differs between two runs: times, rates, addresses, temporary files, and the registered names in an error."""
 
 
 def lines_of(output: Path) -> list[str]:

@@ -18,8 +18,8 @@ def repair_workers() -> None:
 
     Symptom 1: with `start_method: "spawn"` (or `"forkserver"`), `RuntimeError: A SemLock created in a fork context is
     being shared with a process in a spawn context`. Cause: Python 3.11.5 checks that a lock has the context of the
-    process that gets it, and the loader creates the lock of the progress bar in the default context. Now both contexts
-    are the same.
+    process that gets it, and the loader creates the lock of the progress bar in the default context, which is fork
+    before Python 3.14. Now both contexts are the same.
 
     Symptom 2: training waits forever for a worker that was killed, for example because memory ran out. Cause: the
     loader waits for a queue that nobody closes. Now it looks at the exit codes of its workers each second while it

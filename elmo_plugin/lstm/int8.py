@@ -141,7 +141,9 @@ def _fbgemm() -> Iterator[None]:
     """Select FBGEMM among PyTorch's libraries for integer products while a weight is quantized.
 
     PyTorch 2.15 warns that a later release will have no quantized tensors. `has_int8` will be false there, until the
-    two products are written with `torch._int_mm` or with torchao's `Int8DynamicActivationInt8WeightConfig`.
+    two products call `torch.ops.onednn.qlinear_pointwise`, which takes plain integers. Today it is slower than FBGEMM
+    for few rows, and without AVX512-VNNI for any number. The other candidates are no replacement: without AVX512-VNNI
+    `torch._int_mm` overflows, and `torch._weight_int8pack_mm` is far slower than a product in float32.
     """
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = "fbgemm"

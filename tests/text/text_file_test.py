@@ -31,11 +31,11 @@ def test_every_line_is_read_with_its_end(tmp_path: Path, packing: str) -> None:
 def test_the_share_read_grows_to_one(tmp_path: Path, packing: str) -> None:
     path = tmp_path / f"text{packing}"
     draw = Random(0)
-    lines = "".join(f"{draw.random()}\n" for number in range(30_000))
+    lines = "".join(f"{draw.random()}\n" for number in range(60_000))
     path.write_bytes(PACKERS[packing](lines.encode()))
     file = TextFile(path)
     assert file.share_read() is None
-    shares = [file.share_read() or 0.0 for number, _ in enumerate(file.lines()) if number % 1000 == 0]
+    shares = [file.share_read() or 0.0 for number, _ in enumerate(file.lines()) if number % 2000 == 0]
     assert len(shares) == 30 and shares == sorted(shares)
     assert 0 < shares[0] < 0.3 and 0.3 < shares[15] < 0.8
     assert file.share_read() == 1
