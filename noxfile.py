@@ -1,7 +1,8 @@
-"""The test matrix: `uvx nox`. Each supported Python, the oldest and the newest torch, with and without allennlp-models.
+"""The test matrix: each supported Python, the oldest and the newest torch, transformers 4 and 5.
 
     uvx nox --list
-    uvx nox -t newest -- -m "not slow" tests/elmo        # what follows -- goes to pytest
+    uvx nox -s matrix -- -m "not slow" tests/elmo        # what follows -- goes to pytest
+    uvx nox -s matrix -t newest                          # with the newest torch
 
 An environment takes about 6 GB, which uv shares between those with the same torch.
 """
@@ -16,9 +17,12 @@ nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = True  # without it, a session that cannot run counts as passed
 
-PYTHONS = ["3.11", "3.12", "3.13"]
-TORCH = {"oldest": ["torch==2.6.0", "torchvision==0.21.0"], "newest": ["torch", "torchvision"]}
-"""The oldest torch is that of `install_requires` in setup.cfg."""
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+OLDEST_TORCH = {python: ["torch==2.6.0", "torchvision==0.21.0"] for python in PYTHONS}
+"""The oldest of `install_requires` in setup.cfg that has wheels for the Python."""
+OLDEST_TORCH["3.14"] = ["torch==2.9.0", "torchvision==0.24.0"]
+TRANSFORMERS = {"4": ["transformers==4.49.0"], "5": ["transformers>=5"]}
+"""The last one with which AllenNLP's own program starts, and the newest."""
 ALLENNLP = ["allennlp==2.10.1"]
 MODELS = ["allennlp-models==2.10.1"]
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -36,12 +40,16 @@ def install_allennlp(session: nox.Session, models: bool) -> None:
 
 
 @nox.session(python=PYTHONS)
-@nox.parametrize("models", [nox.param(False, id="alone"), nox.param(True, id="models")])
-@nox.parametrize("torch", [nox.param(name, id=name, tags=[name]) for name in TORCH])
-def matrix(session: nox.Session, torch: str, models: bool) -> None:
-    """Run the tests of this checkout."""
-    session.install(*TORCH[torch], *TOOLS, "-e", ".[models]" if models else ".")
-    install_allennlp(session, models)
+@nox.parametrize("transformers", [nox.param(name, id=f"transformers{name}") for name in TRANSFORMERS])
+@nox.parametrize("torch", [nox.param(name, id=name, tags=[name]) for name in ("oldest", "newest")])
+def matrix(session: nox.Session, torch: str, transformers: str) -> None:
+    """Run the tests of this checkout, with allennlp-models."""
+    tools = [
+        name for name in TOOLS if transformers == "4" or not name.startswith("flair")
+    ]  # flair needs transformers 4
+    torches = OLDEST_TORCH[session.python] if torch == "oldest" else ["torch", "torchvision"]
+    session.install(*torches, *TRANSFORMERS[transformers], *tools, "-e", ".[models]")
+    install_allennlp(session, models=True)
     session.run("pytest", *(session.posargs or ["-m", "not slow"]))
 
 
