@@ -175,17 +175,6 @@ def test_a_state_dict_describes_its_sizes_and_source() -> None:
         BiLM(options()).load_state_dict(bilm.state_dict())
 
 
-def test_a_bilm_of_words_reads_word_ids() -> None:
-    bilm = lively(BiLM(options(char_cnn=None, n_tokens_vocab=6)))
-    layers, mask, _ = bilm(torch.tensor([[4, 6, 0], [5, 3, 3]]))
-    assert layers.shape == (3, 2, 5, 16)
-    assert mask.tolist() == [[True] * 4 + [False], [True] * 5]
-    table = bilm.token_encoder.embedding.weight
-    assert torch.equal(layers[0, 0, :4, :8], table[[1, 4, 6, 2]])
-    with pytest.raises(ValueError, match="expected word ids up to 6, got the id 7"):
-        bilm(torch.tensor([[7]]))
-
-
 def test_the_ids_of_words_are_padded_and_one_beyond_the_vocabulary_names_its_word() -> None:
     bilm = BiLM(options(char_cnn=None, n_tokens_vocab=6))
     assert bilm.ids_of([["a", "bcd"], [], ["ef"]], len).tolist() == [[1, 3], [0, 0], [2, 0]]

@@ -34,8 +34,6 @@ def moving_average(values: list[Tensor]) -> Tensor:
 OPERATIONS: dict[str, Callable[[list[State]], State]] = {
     "mean": each(lambda values: torch.stack(values).mean(dim=0)),
     "moving average in bfloat16": each(moving_average),
-    "difference": each(lambda values: values[1] + (values[0] - values[1])),
-    "half": each(lambda values: values[0].half()),
 }
 
 

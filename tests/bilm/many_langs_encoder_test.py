@@ -1,20 +1,15 @@
 """The token encoder of ELMoForManyLangs in our biLM: the same vectors, cached or not, and errors for other ids."""
 
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
-from allennlp.modules import TokenEmbedder
 
 from elmo_plugin.bilm import BiLM, BiLMOptions, ManyLangsEncoder
-from elmo_plugin.bilm import token_encoder as module
-from elmo_plugin.elmo import ElmoTokenEmbedder
 from elmo_plugin.text import batch_to_code_points, batch_to_ids
-from tests.many_langs_oracle import CHARACTERS, SENTENCES, WORDS, config, its_layers, write_folder
+from tests.many_langs_oracle import CHARACTERS, SENTENCES, WORDS
 from tests.oracles import lively, options
 
 LEXICON: dict[str, Any] = {
@@ -35,22 +30,6 @@ def make_encoder(**changes: Any) -> ManyLangsEncoder:
     encoder = make_bilm(**changes).token_encoder
     assert isinstance(encoder, ManyLangsEncoder)
     return encoder
-
-
-@pytest.mark.parametrize("changes", [{}, {"word_dim": 0}, {"char_cnn": None}])
-def test_encoding_each_distinct_word_equals_encoding_every_token_with_gradients(
-    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "WORDS_AT_ONCE", 3)
-    encoder = make_encoder(**changes).double()
-    ids = encoder.batch_to_ids([*SENTENCES, ["cat", "cat", "zebra"]])
-    quick, plain = encoder(ids), encoder.encode_some(ids.flatten(0, 1)).unflatten(0, ids.shape[:2])
-    torch.testing.assert_close(quick, plain, rtol=0, atol=1e-12)
-    direction = torch.randn(quick.shape, generator=torch.Generator().manual_seed(1), dtype=torch.double)
-    parameters = list(encoder.parameters())
-    gradients = (torch.autograd.grad((answer * direction).sum(), parameters) for answer in (quick, plain))
-    for ours, wanted in zip(*gradients, strict=True):
-        torch.testing.assert_close(ours, wanted, rtol=1e-10, atol=1e-10)
 
 
 def test_a_frozen_encoder_caches_words_and_gives_the_same_layers() -> None:
@@ -85,14 +64,3 @@ def test_options_and_bilms_can_be_copied() -> None:
     ids = batch_to_code_points(SENTENCES, 14)
     assert torch.equal(pickle.loads(pickle.dumps(bilm))(ids).layers, bilm(ids).layers)
     assert "zebra" not in repr(bilm.options) and "日本語" not in repr(bilm.options)
-
-
-def test_an_embedder_built_from_a_folder_gives_the_vectors_of_elmoformanylangs(tmp_path: Path) -> None:
-    """By default, ELMoForManyLangs gives the mean of all layers, as the mix `average` does."""
-    write_folder(tmp_path, config())
-    keys = {"type": "elmo", "bilm": {"pretrained": str(tmp_path)}, "mix": {"type": "average"}, "dropout": 0.0}
-    embedder = TokenEmbedder.from_params(Params(keys))
-    assert isinstance(embedder, ElmoTokenEmbedder)
-    found = embedder(batch_to_code_points(SENTENCES))  # (B, T, D)
-    for row, layers in enumerate(its_layers(tmp_path, SENTENCES)):
-        torch.testing.assert_close(found[row, : layers.size(1)], layers.mean(dim=0), rtol=0, atol=1e-5)
