@@ -16,10 +16,11 @@ SIZES = [*(2**bits + step for bits in (0, 7, 8, 15, 16, 31, 32, 63, 64) for step
 WORDS = (
     *("NaN", "-Infinity", "1e999", "-1", "0", "true", "null", "1" * 5000, "\\ud800", "\\u0000", "{}", "[]", '""'),
     *("../../outside", "/etc/passwd", "/dev/zero", "/dev/stdin", "~", ".", "a" * 5000, "http://[", "file:///dev/zero"),
-    *("\0", "\r\n", "\n\n", "\ufeff", "\u2028", "\x85", "\x1a", "\t", '"', "'", "\\"),
-    *("é", "🙂", "%s%n", "$(id)", "-----"),
+    *("\0", "\r\n", "\n\n", "\ufeff", "\u2028", "\x85", "\x1a", "\t", '"', "'", "\\", "é", "🙂", "%s%n", "$(id)"),
 )
-NUMBERS = re.compile(rb"\d+")
+CHANGES = ("flip", "cut", "truncate", "repeat", "splice", "noise", "binary number", "decimal number", "word")
+LONGEST_JSON = 2**18
+"""Characters; a longer text is not changed further. One change makes it 101 times as long at most."""
 DEEP = "@deep"
 """A place in JSON for lists in lists, which `json.dumps` could not write."""
 
@@ -27,68 +28,32 @@ DEEP = "@deep"
 def mutate(random: Random, data: bytes, other: bytes = b"") -> bytes:
     """Return the bytes after one to four changes; `other` is what parts of are put in."""
     for _ in range(random.choice((1, 1, 2, 4))):
-        data = random.choice(BYTE_CHANGES)(random, data, other)
+        start = random.randrange(len(data) + 1)
+        end = min(len(data), start + random.choice((1, 2, 4, 8, 16, 100, 1000, len(data))))
+        old, new = data[start:end], b""
+        change = random.choice(CHANGES)
+        if change == "flip":
+            new = bytes([(old[:1] or b"\0")[0] ^ 1 << random.randrange(8)]) + old[1:]
+        elif change == "truncate":
+            end = len(data)
+        elif change == "repeat":
+            new = old * (random.choice((2, 3, 50)) if len(old) < 5000 else 1)
+        elif change == "splice":
+            first = random.randrange(len(other) + 1)
+            new = other[first : first + len(old)]
+        elif change == "noise":
+            new = random.randbytes(random.choice((1, 4, 40)))
+        elif change == "binary number":
+            width = random.choice((1, 2, 4, 8))
+            number = random.choice((*SIZES, len(data), start, random.randrange(2**16))) % 2 ** (8 * width)
+            new, end = number.to_bytes(width, random.choice(("little", "big"))), start + width
+        elif change == "decimal number" and (found := re.compile(rb"\d+").search(data, start)):
+            start, end = found.span()
+            new = str(random.choice((*SIZES, -1, 0.5, -0.0, 10**400))).encode()
+        elif change == "word":
+            new, end = random.choice(WORDS).encode(), random.choice((start, end))
+        data = data[:start] + new + data[end:]
     return data
-
-
-def _span(random: Random, data: bytes) -> tuple[int, int]:
-    start = random.randrange(len(data) + 1)
-    return start, min(len(data), start + random.choice((1, 2, 4, 8, 16, 100, 1000, len(data))))
-
-
-def _flip(random: Random, data: bytes, other: bytes) -> bytes:
-    at = random.randrange(max(len(data), 1))
-    return data[:at] + bytes([(data[at : at + 1] or b"\0")[0] ^ 1 << random.randrange(8)]) + data[at + 1 :]
-
-
-def _cut(random: Random, data: bytes, other: bytes) -> bytes:
-    start, end = _span(random, data)
-    return data[:start] + data[end:]
-
-
-def _truncate(random: Random, data: bytes, other: bytes) -> bytes:
-    return data[: random.randrange(len(data) + 1)]
-
-
-def _duplicate(random: Random, data: bytes, other: bytes) -> bytes:
-    start, end = _span(random, data)
-    return data[:end] + data[start:end] * random.choice((1, 2, 50)) + data[end:] if end - start < 5000 else data
-
-
-def _splice(random: Random, data: bytes, other: bytes) -> bytes:
-    (start, end), (first, last) = _span(random, data), _span(random, other)
-    return data[:start] + other[first:last] + data[end:]
-
-
-def _noise(random: Random, data: bytes, other: bytes) -> bytes:
-    start, end = _span(random, data)
-    return data[:start] + random.randbytes(random.choice((1, 4, 40))) + data[end:]
-
-
-def _binary_number(random: Random, data: bytes, other: bytes) -> bytes:
-    width = random.choice((1, 2, 4, 8))
-    at = random.randrange(len(data) + 1)
-    number = random.choice((*SIZES, len(data), at, random.randrange(2**16))) % 2 ** (8 * width)
-    return data[:at] + number.to_bytes(width, random.choice(("little", "big"))) + data[at + width :]
-
-
-def _decimal_number(random: Random, data: bytes, other: bytes) -> bytes:
-    found = list(NUMBERS.finditer(data[:100_000]))
-    if not found:
-        return data
-    span = random.choice(found).span()
-    number = str(random.choice((*SIZES, -1, 0.5, -0.0, 10**400))).encode()
-    return data[: span[0]] + number + data[span[1] :]
-
-
-def _word(random: Random, data: bytes, other: bytes) -> bytes:
-    start, end = _span(random, data)
-    return data[:start] + random.choice(WORDS).encode() + data[random.choice((start, end)) :]
-
-
-LONGEST_JSON = 2**18
-"""Characters; a longer text is not changed further. One change makes it 101 times as long at most."""
-BYTE_CHANGES = (_flip, _cut, _truncate, _duplicate, _splice, _noise, _binary_number, _decimal_number, _word)
 
 
 def mutate_json(random: Random, text: bytes, other: bytes = b"{}") -> bytes:
@@ -120,19 +85,16 @@ def _change_value(random: Random, holder: dict[str, Any], donor: Any) -> None:
         block[random.choice([*WORDS, str(key) + "x"])] = block.pop(key)
     elif kind == 2 and isinstance(block, list) and len(places) < 10_000:  # lists in lists grow fast
         block.extend(block[:] * random.choice((1, 3, 100)))
-    elif kind == 3:
-        other, other_key = random.choice(places[1:] or places)
-        block[key] = json.loads(json.dumps(other[other_key]))
-    elif kind == 4:
-        other, other_key = random.choice(list(_places({"": donor})))
+    elif kind in (3, 4):
+        other, other_key = random.choice((places[1:] or places) if kind == 3 else list(_places({"": donor})))
         block[key] = json.loads(json.dumps(other[other_key]))
     else:
+        size = random.choice(SIZES)
         block[key] = random.choice(
             (
                 *(None, True, False, "", [], {}, 0, -1, 0.5, 1e308, float("nan"), float("inf"), -0.0, "\ud800", "\0"),
-                *(random.choice(SIZES), -random.choice(SIZES), 10**400),
-                *(str(random.choice(SIZES)), random.choice(WORDS)),
-                *([random.choice(SIZES)] * 3, [[]], {"": None}, "word " * 1000, DEEP),
+                *(size, -size, str(size), 10**400, [size] * 3, [[]], {"": None}),
+                *(random.choice(WORDS), "word " * 1000, DEEP),
             )
         )
 
@@ -149,19 +111,15 @@ def _places(block: Any) -> Any:
 
 
 def mutate_files(random: Random, files: Files, others: list[Files]) -> Files:
-    """Return a folder in which one or two files are damaged, and sometimes a name."""
+    """Return a folder in which a file is damaged, missing or another one."""
     files, donor = dict(files), random.choice(others)
-    for _ in range(random.choice((1, 1, 1, 2))):
-        name = random.choice(list(files))
-        other = donor.get(name, random.choice(list(donor.values())))
-        if random.random() < 0.05:
-            del files[name]
-        elif random.random() < 0.05:
-            files[name] = other
-        else:
-            files[name] = mutate_content(random, files[name], other)
-        if not files:
-            break
+    name = random.choice(list(files))
+    other = donor.get(name, random.choice(list(donor.values())))
+    chance = random.random()
+    if chance < 0.05:
+        del files[name]
+    else:
+        files[name] = other if chance < 0.1 else mutate_content(random, files[name], other)
     return files
 
 
@@ -169,19 +127,13 @@ def mutate_content(random: Random, data: bytes, other: bytes) -> bytes:
     """Return a file that is damaged in a way that its format cannot notice at once."""
     if data[:1] in b"{[" and random.random() < 0.7:
         return mutate_json(random, data, other)
-    members = unzip(data) if data[:2] == b"PK" and random.random() < 0.8 else {}
-    if members:  # a pickle of torch
-        name = random.choice(list(members))
-        members[name] = mutate(random, members[name], random.choice(list(members.values())))
-        return zip_files(members)
+    if data[:2] == b"PK" and random.random() < 0.8:  # a pickle of torch
+        with suppress(Exception), zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = {info.filename: archive.read(info) for info in archive.infolist()}
+            name = random.choice(list(members))
+            members[name] = mutate(random, members[name], random.choice(list(members.values())))
+            return zip_files(members)
     return mutate(random, data, other)
-
-
-def unzip(data: bytes) -> Files:
-    """Return the members of a zip file, none of a damaged one."""
-    with suppress(Exception), zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return {info.filename: archive.read(info) for info in archive.infolist()}
-    return {}
 
 
 def zip_files(files: Files, compression: int = zipfile.ZIP_STORED) -> bytes:
@@ -213,16 +165,13 @@ def mutate_tar(random: Random, files: Files, others: list[Files]) -> bytes:
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for name, data in files.items():
             info = tarfile.TarInfo(name)
-            info.size = len(data)
+            info.size, info.mode = len(data), random.choice((0o644, 0, 0o7777))
             if random.random() < 0.05:
-                info.type = random.choice(
-                    (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, b"S", b"L")
-                )
+                kinds = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, b"S", b"L")
+                info.size, info.type = 0, random.choice(kinds)
                 info.linkname = random.choice(("../../outside", "/etc/passwd", "weights.th", name, "config.json"))
-                info.size = 0
             if random.random() < 0.05:
                 info.name = random.choice((f"../{name}", f"/tmp/{name}", f"./{name}", f"a/../../{name}", name * 40))
-            info.mode = random.choice((0o644, 0, 0o7777))
             archive.addfile(info, io.BytesIO(data) if info.size else None)
     data = stream.getvalue()
     return mutate(random, data) if random.random() < 0.3 else data

@@ -1,6 +1,5 @@
 """What is fed with damaged input: each format of checkpoints, vocabularies, and dataset readers."""
 
-import contextlib
 import gzip
 import io
 import json
@@ -138,35 +137,25 @@ def run_folders(folder: Path) -> list[Files]:
     """Return the run of a language model, and such a run with objects that are no tensors among its weights."""
     files = read_files(language_model_run(folder / "run", pretrained(**TINY)))
     weights = torch.load(io.BytesIO(files["best.th"]), weights_only=True)
+    folders, key = [files], "bilm.token_encoder.char_embedding.weight"
+    shape = weights[key].shape
     odd = [
-        torch.zeros(3).to_sparse(),
-        torch.zeros(2, 2, device="meta"),
-        torch.zeros(2, dtype=torch.complex64),
-        torch.tensor(True),
-        torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+        torch.zeros(shape).to_sparse(),
+        torch.zeros(shape, device="meta"),
+        torch.zeros(shape, dtype=torch.complex64),
+        torch.zeros(shape, dtype=torch.bool),
+        torch.quantize_per_tensor(torch.ones(shape), 0.1, 0, torch.qint8),
         torch.zeros(1).expand(10**9),
-        torch.nn.Parameter(torch.ones(2)),
+        torch.nn.Parameter(torch.ones(shape)),
         {"a": [1]},
         None,
-        "text",
         float("nan"),
     ]
-    folders = [files]
-    for number, value in enumerate(odd):
-        for key in Random(number).sample(sorted(weights), 2):
-            stream = io.BytesIO()
-            torch.save({**weights, key: _shaped(value, weights[key])}, stream)
-            folders.append({**files, "best.th": stream.getvalue()})
+    for value in odd:
+        stream = io.BytesIO()
+        torch.save({**weights, key: value}, stream)
+        folders.append({**files, "best.th": stream.getvalue()})
     return folders
-
-
-def _shaped(value: Any, like: torch.Tensor) -> Any:
-    """Return an odd tensor in the shape of a good one, where it can have it."""
-    with contextlib.suppress(RuntimeError, TypeError, NotImplementedError, AttributeError):
-        if value.layout != torch.strided:
-            return torch.zeros(like.shape).to_sparse()
-        return torch.zeros(like.shape, dtype=value.dtype, device=value.device)
-    return value
 
 
 def archives(folder: Path) -> list[Files]:
@@ -209,32 +198,41 @@ def feed_zip(folder: Path) -> Run:
     return run
 
 
-def set_text(metadata: dict[str, str], key: str, text: str) -> None:
+def native_files(folder: Path, *checkpoints: Checkpoint) -> list[bytes]:
+    """Return the content of native files."""
+    contents = []
+    for checkpoint in checkpoints:
+        Native().write(checkpoint, folder / "bilm.safetensors")
+        contents.append((folder / "bilm.safetensors").read_bytes())
+    return contents
+
+
+def header_of(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Return the header of a safetensors file, and its numbers."""
+    end = 8 + struct.unpack("<Q", data[:8])[0]
+    return json.loads(data[8:end]), data[end:]
+
+
+def set_text(header: dict[str, Any], key: str, text: bytes) -> None:
     """Change a text in the metadata of a native file, and its check sum."""
-    metadata[key] = text
-    sums = {**json.loads(metadata["sums"]), key: zlib.crc32(text.encode("utf-8", "surrogatepass"))}
-    metadata["sums"] = json.dumps(sums)
+    metadata = header["__metadata__"]
+    metadata[key] = text.decode("utf-8", "surrogatepass")
+    metadata["sums"] = json.dumps({**json.loads(metadata["sums"]), key: zlib.crc32(text)})
 
 
 def feed_native(folder: Path) -> Run:
     """Safetensors: lengths, header, metadata and numbers."""
-    corpus = []
-    for checkpoint in (pretrained(**TINY), pretrained(warm=True, **TINY, lexicon=LEXICON, char_cnn=None)):
-        Native().write(checkpoint, folder / "bilm.safetensors")
-        corpus.append((folder / "bilm.safetensors").read_bytes())
+    corpus = native_files(folder, pretrained(**TINY), pretrained(warm=True, **TINY, lexicon=LEXICON, char_cnn=None))
 
     def run(random: Random, folder: Path) -> None:
         data, other = random.choice(corpus), random.choice(corpus)
         if random.random() < 0.7:  # the header, without check sums in one of two
-            end = 8 + struct.unpack("<Q", data[:8])[0]
-            header = json.loads(data[8:end])
-            metadata = header["__metadata__"]
+            header, numbers = header_of(data)
             if random.random() < 0.5:
-                sizes = mutate_json(random, metadata["options"].encode())
-                set_text(metadata, "options", sizes.decode("utf-8", "surrogatepass"))
+                set_text(header, "options", mutate_json(random, header["__metadata__"]["options"].encode()))
             text = json.dumps(header).encode()
             text = mutate_json(random, text) if random.random() < 0.7 else text
-            data = struct.pack("<Q", len(text)) + text + data[end:]
+            data = struct.pack("<Q", len(text)) + text + numbers
         path = case(folder, {"bilm.safetensors": mutate(random, data, other) if random.random() < 0.5 else data})
         use(Native().read(path / "bilm.safetensors"))
 
@@ -247,35 +245,34 @@ CLASSES = ("subprocess.Popen", "os.system", "builtins.exec", "torch.hub.load", "
 
 def feed_language_model(folder: Path) -> Run:
     """Softmaxes and contextualizers that a safetensors file describes, perhaps by the name of any Python class."""
-    corpus = []
     checkpoint = pretrained(**TINY)
     width = checkpoint.options.lstm.projection_dim
-    for softmax in (FullSoftmax(len(WORDS), width), AdaptiveSoftmax(len(WORDS), width, [5], div_value=1.0)):
-        weights = {name: value for name, value in softmax.state_dict().items() if name != "_extra_state"}
-        saved = checkpoint._replace(softmax=SavedSoftmax(softmax.config, weights))
-        Native().write(saved, folder / "bilm.safetensors")
-        corpus.append((folder / "bilm.safetensors").read_bytes())
+    softmaxes = (FullSoftmax(len(WORDS), width), AdaptiveSoftmax(len(WORDS), width, [5], div_value=1.0))
+    saved = [
+        SavedSoftmax(each.config, {name: value for name, value in each.state_dict().items() if name != "_extra_state"})
+        for each in softmaxes
+    ]
+    corpus = native_files(folder, *(checkpoint._replace(softmax=softmax) for softmax in saved))
 
     def run(random: Random, folder: Path) -> None:
-        data = random.choice(corpus)
-        end = 8 + struct.unpack("<Q", data[:8])[0]
-        header = json.loads(data[8:end])
-        metadata = header["__metadata__"]
-        softmax, named = json.loads(metadata["softmax"]), random.choice(CLASSES)
+        header, numbers = header_of(random.choice(corpus))
+        softmax, named = json.loads(header["__metadata__"]["softmax"]), random.choice(CLASSES)
         if random.random() < 0.3:
             softmax[random.choice([*softmax, "args"])] = random.choice([named, [named], {"type": named}])
         text = json.dumps(softmax).encode()
-        text = mutate_json(random, text) if random.random() < 0.5 else text
-        set_text(metadata, "softmax", text.decode("utf-8", "surrogatepass"))
+        set_text(header, "softmax", mutate_json(random, text) if random.random() < 0.5 else text)
         if random.random() < 0.3:
             part = random.choice([named, [named], {"type": named}, {"_pretrained": {"archive_file": named}}])
-            encoder = random.choice([{"type": named}, {"type": "compose", "encoders": [part]}])
             feedforward = {"input_dim": width, "num_layers": 1, "hidden_dims": 2 * width, "activations": part}
-            encoder = random.choice([encoder, {"type": "feedforward", "feedforward": feedforward}])
-            sizes = {**json.loads(metadata["options"]), "contextualizer": encoder}
-            set_text(metadata, "options", json.dumps(sizes))
+            encoders: list[Any] = [
+                {"type": named},
+                {"type": "compose", "encoders": [part]},
+                {"type": "feedforward", "feedforward": feedforward},
+            ]
+            sizes = {**json.loads(header["__metadata__"]["options"]), "contextualizer": random.choice(encoders)}
+            set_text(header, "options", json.dumps(sizes).encode())
         text = json.dumps(header).encode()
-        path = case(folder, {"bilm.safetensors": struct.pack("<Q", len(text)) + text + data[end:]}) / "bilm.safetensors"
+        path = case(folder, {"bilm.safetensors": struct.pack("<Q", len(text)) + text + numbers}) / "bilm.safetensors"
         scores = sentence_log_probabilities(load_language_model(str(path)), [["the", "cat"]])
         assert np.isfinite(scores).all()
 
