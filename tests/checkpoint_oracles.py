@@ -3,7 +3,7 @@
 import json
 import tarfile
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 import torch
@@ -72,13 +72,12 @@ def language_model_run(folder: Path, checkpoint: Checkpoint, weights: str = "bes
     return folder
 
 
-def language_model_archive(path: Path, checkpoint: Checkpoint, without: Optional[str] = None) -> Path:
-    """Write a `model.tar.gz` of the Model `bilm`, like AllenNLP packs a run; one member may be left out."""
+def language_model_archive(path: Path, checkpoint: Checkpoint) -> Path:
+    """Write a `model.tar.gz` of the Model `bilm`, like AllenNLP packs a run."""
     run = language_model_run(path.parent / "packed", checkpoint, "weights.th")
     with tarfile.open(path, "w:gz") as archive:
         for name in ("config.json", "weights.th", "vocabulary"):
-            if name != without:
-                archive.add(run / name, arcname=name)
+            archive.add(run / name, arcname=name)
     return path
 
 

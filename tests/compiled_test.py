@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from allennlp.common import Params
-from allennlp.modules import Seq2SeqEncoder, TokenEmbedder
 from torch import Tensor, nn
 from torch.fx import GraphModule
 
@@ -73,14 +72,3 @@ def test_a_language_model_compiles() -> None:
     words = torch.tensor([[3, 4, 0], [1, 0, 0], [2, 5, 6]])
     tokens = {"characters": {"elmo_tokens": IDS}, "words": {"tokens": words}}
     check(language_model(softmax={"type": "sampled", "n_samples": 5}), lambda each: each(tokens=tokens)["loss"])
-
-
-@pytest.mark.slow
-def test_the_lstms_alone_and_the_character_encoder_alone_compile() -> None:
-    torch.manual_seed(0)
-    sizes = {"input_size": 5, "hidden_size": 3, "cell_size": 7, "num_layers": 2}
-    lstm = Seq2SeqEncoder.from_params(Params({"type": "elmo_lstm", **sizes}))
-    check(lstm, lambda each: each(torch.ones(2, 4, 5), torch.ones(2, 4, dtype=torch.bool)))
-    char_cnn = {"type": "elmo_char_cnn", "output_dim": 6, "filters": CHAR_CNN["filters"]}
-    encoder = TokenEmbedder.from_params(Params({**char_cnn, "max_characters_per_token": IDS.size(2)}))
-    check(encoder, lambda each: each(IDS))

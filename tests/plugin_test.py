@@ -1,13 +1,10 @@
 """The package as a plugin: quiet to import, found by `allennlp`, complete when packed."""
 
-import ast
 import configparser
-import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.metadata import Distribution
 from pathlib import Path
 
@@ -17,39 +14,23 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "elmo_plugin"
 
 IMPORTED = """
-import json, os, sys
+import os, sys
 from allennlp.common.plugins import import_plugins
 from allennlp.common.registrable import Registrable
 from allennlp.common.util import import_module_and_submodules
 
+def registered():
+    return {(base, name) for base, registry in Registrable._registry.items() for name in registry}
+
 import_plugins()  # what `.allennlp_plugins` in the working directory names
-found = [
-    [base.__name__, name]
-    for base, registry in Registrable._registry.items()
-    for name, (class_, _) in registry.items()
-    if class_.__module__.split(".")[0] == "elmo_plugin"
-]
+found = registered()
 os.chdir("/")
 for extra in ("fastapi", "flair", "matplotlib", "pandas", "pyarrow", "starlette", "uvicorn"):
     sys.modules[extra] = None  # not installed
 import_module_and_submodules("elmo_plugin")  # as `--include-package elmo_plugin`
 assert "wandb" not in sys.modules
-print(json.dumps(found))
+print(registered() - found)
 """
-
-
-def registrations_in_source() -> Iterator[tuple[str, str]]:
-    """`(base, name)` of each `@Base.register("name")` that stands above a class of the package."""
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for decorator in node.decorator_list if isinstance(node, ast.ClassDef) else ():
-                if (
-                    isinstance(decorator, ast.Call)
-                    and isinstance(decorator.func, ast.Attribute)
-                    and decorator.func.attr == "register"
-                    and isinstance(decorator.args[0], ast.Constant)
-                ):
-                    yield ast.unparse(decorator.func.value), str(decorator.args[0].value)
 
 
 @pytest.mark.slow
@@ -58,9 +39,7 @@ def test_allennlp_run_in_the_checkout_finds_everything_that_we_register_and_noth
     assert (ROOT / ".allennlp_plugins").read_text(encoding="utf-8").split() == ["elmo_plugin"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     result = subprocess.run([sys.executable, "-c", IMPORTED], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert (result.returncode, result.stderr) == (0, "")
-    declared, found = set(registrations_in_source()), {(base, name) for base, name in json.loads(result.stdout)}
-    assert declared and not sorted(declared - found)
+    assert (result.returncode, result.stderr, result.stdout) == (0, "", "set()\n")
 
 
 def test_without_allennlp_the_import_says_how_to_install_it(tmp_path: Path) -> None:

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.data import Vocabulary
-from allennlp.models import load_archive
 from allennlp.predictors import Predictor
 
 from elmo_plugin.checkpoints import load_checkpoint
-from elmo_plugin.elmo import Elmo
 from experiments.text_of import texts
 
 pytestmark = pytest.mark.slow  # three biLMs and ten classifiers are trained
@@ -135,14 +132,3 @@ def test_words_keep_the_ids_that_they_were_pretrained_with(trained: Path, tmp_pa
     assert vocab.get_vocab_size() == len(ids) + 1
     assert [vocab.get_token_index(word) for word in ("mayor", "cup")] == [ids["mayor"], ids["cup"]]
     assert vocab.get_token_index("Zebras") == ids["<UNK>"]
-
-
-@pytest.mark.parametrize("system", ["ag_news_words", "ag_news_characters"])
-def test_the_bilm_is_the_pretrained_one_and_stays_frozen(system: str, trained: Path, classifiers: Path) -> None:
-    pretrained = load_checkpoint(trained / system / "bilm").state_dict
-    model = load_archive(str(classifiers / system / "scalar/model.tar.gz")).model
-    (elmo,) = (module for module in model.modules() if isinstance(module, Elmo))
-    weights = elmo.bilm.state_dict()
-    for name, weight in pretrained.items():
-        if name != "_extra_state":
-            assert torch.equal(weights[name], weight), name

@@ -9,15 +9,13 @@ from collections.abc import Callable
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from elmo_plugin import Elmo, batch_to_ids, load
-from elmo_plugin.bilm import identity, precision
+from elmo_plugin.bilm import precision
 from elmo_plugin.lstm import Int8Weight, has_int8, linear
-from elmo_plugin.pretraining import BidirectionalLanguageModel
 
 pytestmark = pytest.mark.skipif(not has_int8(), reason="this processor has no products of int8")
 
@@ -136,20 +134,9 @@ def test_a_state_dict_goes_from_each_precision_to_the_other() -> None:
     assert torch.equal(rounded(ids).representations[0], expected)
 
 
-def test_int8_and_its_rounded_numbers_in_float32_have_different_identities() -> None:
-    rounded = elmo_of("int8")
-    exact = elmo_of("float32")
-    exact.load_state_dict(rounded.state_dict())
-    start = rounded.initial_state
-    assert identity(rounded.bilm, start) != identity(exact.bilm, start)
-    assert identity(rounded.bilm, start)["weights"] == identity(exact.bilm, start)["weights"]
-
-
 def test_training_rejects_int8() -> None:
     with pytest.raises(ConfigurationError, match=r"'precision'.*int8"):
         Elmo(bilm="english-tiny", requires_grad=True, precision="int8")
-    with pytest.raises(ConfigurationError, match=r"'precision'.*int8"):
-        BidirectionalLanguageModel(Vocabulary(), {"options": {}}, precision="int8")
 
 
 def test_a_fallback_from_int8_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

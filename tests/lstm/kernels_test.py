@@ -158,19 +158,6 @@ def test_second_derivatives_are_an_error(name: str) -> None:
     assert torch.autograd.grad(gradient.square().sum(), case.weights[1].recurrent)[0].any()
 
 
-def test_a_new_kernel_needs_only_the_signature(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel takes products, so the one that is registered here also runs without gradients, with any weights."""
-
-    def mine(*arguments: Any) -> Any:
-        return reference(*arguments)
-
-    monkeypatch.setitem(KERNELS, "mine", mine)
-    assert kernel_by_name("mine") is mine
-    case = in_float32(make_case([3, 1]))
-    with torch.no_grad():
-        torch.testing.assert_close(layer(mine, *case), layer(packed, *case), rtol=0, atol=1e-5)
-
-
 def test_kernels_are_found_by_name() -> None:
     assert all(kernel_by_name(name) is kernel for name, kernel in KERNELS.items())
     with pytest.raises(ValueError, match=r"auto, fused, packed, reference, got 'cudnn'"):

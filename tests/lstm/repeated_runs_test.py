@@ -1,24 +1,12 @@
-"""Repeated runs of each kernel and each product give the same bits: results, states and every gradient."""
+"""Repeated runs of each kernel give the same bits: results, states and every gradient."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import torch
-from torch import Tensor
 
-from elmo_plugin.lstm import KERNELS, LstmClips, fastest_product, linear
-from elmo_plugin.lstm.products import product, weight_gradient
+from elmo_plugin.lstm import KERNELS, LstmClips
 from tests.kernel_oracles import DEVICE, in_float32, layer, make_case, run
-
-TYPES = [torch.float32, torch.bfloat16]
-PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "linear": linear,
-    "prepacked": lambda values, weight: fastest_product([weight], len(values), 99)(values.unsqueeze(0)),
-    "not prepacked": lambda values, weight: fastest_product([weight], len(values), 1)(values.unsqueeze(0)),
-    "product": product,
-    "weight_gradient": lambda values, weight: weight_gradient(values, values + 1),
-}
-"""Each way to multiply, applied to values (N, I) and a weight (O, I)."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +19,7 @@ def several_threads() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["packed", "fused"])
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_kernel_gives_the_same_bits_again(name: str, dtype: torch.dtype) -> None:
     lengths, sizes = ([8, 5, 0, 1] * 4, (64, 96, 48))
     if name == "fused" and DEVICE == "cpu":  # Triton's interpreter, which is slow
@@ -42,12 +30,3 @@ def test_a_kernel_gives_the_same_bits_again(name: str, dtype: torch.dtype) -> No
         with torch.no_grad():
             assert torch.equal(*(layer(KERNELS[name], *case)[0] for _ in range(2)))
     torch.testing.assert_close(again._asdict(), first._asdict(), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("name", PRODUCTS)
-@pytest.mark.parametrize("dtype", TYPES)
-def test_a_product_gives_the_same_bits_again(name: str, dtype: torch.dtype) -> None:
-    generator = torch.Generator().manual_seed(0)
-    values, weight = (torch.randn(*shape, generator=generator).to(DEVICE, dtype) for shape in ((301, 160), (520, 160)))
-    for rows in (1, 2, 301):
-        assert torch.equal(*(PRODUCTS[name](values[:rows], weight) for _ in range(2)))
