@@ -1,9 +1,6 @@
 """A sample of `python -m tests.fuzz`, with the same inputs each time, and what the harness itself must find."""
 
 import mmap
-import os
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -51,16 +48,8 @@ def raise_another_error() -> None:
     raise KeyError("key")
 
 
-def crash() -> None:
-    os.abort()
-
-
 def write_outside() -> None:
     Path("/tmp/elmo_plugin-fuzz-outside").write_text("", encoding="utf-8")
-
-
-def start_a_program() -> None:
-    subprocess.run(["true"], check=True)
 
 
 def take_memory() -> None:
@@ -69,25 +58,16 @@ def take_memory() -> None:
             pages[start] = 1
 
 
-def run_on() -> None:
-    while True:
-        time.process_time()
-
-
 @pytest.mark.parametrize(
     ("harm", "what"),
     [
         (raise_another_error, "KeyError"),
         (take_memory, "bytes of memory"),
         (write_outside, "elmo_plugin-fuzz-outside"),
-        pytest.param(crash, "ended with -6", marks=pytest.mark.slow),
-        pytest.param(start_a_program, "subprocess.Popen", marks=pytest.mark.slow),
-        pytest.param(run_on, "more than", marks=pytest.mark.slow),
     ],
 )
-def test_harm_is_found(harm: Callable[[], None], what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_harm_is_found(harm: Callable[[], None], what: str) -> None:
     """The third of four inputs does it; the others are an answer and errors."""
-    monkeypatch.setattr("tests.fuzz.engine.MOST_SECONDS", 1.0)
     numbers: list[int] = []
 
     def prepare(folder: Path) -> Run:

@@ -9,8 +9,6 @@ import torch
 from allennlp.common import Params
 from allennlp.models import Model
 from allennlp.modules import Seq2SeqEncoder
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -116,25 +114,21 @@ def test_padding_changes_neither_the_loss_nor_a_gradient(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=3)
-@given(data=st.data())
-def test_a_frozen_part_gets_no_gradient_and_the_others_get_theirs(name: str, data: st.DataObject) -> None:
+def test_a_frozen_part_gets_no_gradient_and_the_others_get_theirs(name: str) -> None:
     """A part is a module or a parameter, as in the key `no_grad` of AllenNLP's trainer."""
     model, batch = models()[name]
     parameters = {name: each for name, each in model.named_parameters() if each.requires_grad}
-    parts = sorted({name.rsplit(".", cut)[0] for name in parameters for cut in (0, 1, 2)})
-    frozen = data.draw(st.lists(st.sampled_from(parts), min_size=1, max_size=4))
+    frozen = {"bilm": ["bilm.lstm", "softmax"]}.get(name, ["text.encoder", "text.elmo.bilm.token_encoder"])
     left = {name for name in parameters if not any(f"{name}.".startswith(f"{part}.") for part in frozen)}
     wanted = gradients(model, batch)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     try:
         for name, parameter in parameters.items():
             parameter.requires_grad_(name in left)
-        if left:
-            found = gradients(model, batch)
-            assert found.keys() == {"loss", *left}
-            torch.testing.assert_close(found, {key: wanted[key] for key in found}, rtol=1e-4, atol=1e-6)
-            torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1).step()
+        found = gradients(model, batch)
+        assert found.keys() == {"loss", *left} and left != parameters.keys()
+        torch.testing.assert_close(found, {key: wanted[key] for key in found}, rtol=1e-4, atol=1e-6)
+        torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1).step()
         assert left == {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
     finally:
         model.load_state_dict(before)

@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.common import at_least, check_value
+from elmo_plugin.common import check_value
 from elmo_plugin.text import N_CHARACTERS
 
 # Files from strangers have sizes too. These bounds keep a small file from asking for more than any machine holds.
@@ -18,6 +18,8 @@ MOST_LAYERS = 1000
 MOST_CHARACTERS = 10_000
 MOST_NUMBERS_OF_WORD = 2**20
 """The most numbers that the convolutions read and write for a word: 103,200 at the original size."""
+MOST_CLIP = 1e30
+"""The largest clip. Float32 cannot hold numbers above 3e38."""
 MOST_ROWS = 2**28
 """The most words and the largest width."""
 
@@ -209,7 +211,9 @@ class LstmOptions:
             projection_clip=read(lstm, "lstm.proj_clip", float, default=None) or None,
             use_skip_connections=read(lstm, "lstm.use_skip_connections", bool, default=False),
         )
-        at_least(0, **{"lstm.cell_clip": options.cell_clip, "lstm.proj_clip": options.projection_clip})
+        for key, clip in (("cell_clip", options.cell_clip), ("proj_clip", options.projection_clip)):
+            if clip is not None and not 0 <= clip <= MOST_CLIP:
+                raise ConfigurationError(f"'lstm.{key}': expected a number from 0 to {MOST_CLIP}, got {clip}")
         if options.projection_dim > options.cell_dim:
             # bilm-tf only projects down: its layers would have unequal widths.
             raise ConfigurationError(

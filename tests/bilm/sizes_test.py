@@ -132,6 +132,8 @@ def test_a_missing_key_is_named(path: str) -> None:
         ("lstm.projection_dim", 4097, "at most 'lstm.dim', 4096"),
         ("lstm.n_layers", 1001, "a whole number from 1 to 1,000"),
         ("lstm.proj_clip", float("nan"), "a number"),
+        ("lstm.cell_clip", 1e39, "a number from 0 to 1e+30"),
+        ("lstm.cell_clip", -3, "a number from 0 to 1e+30"),
         ("char_cnn.activation", "gelu", "relu or tanh"),
         ("char_cnn.n_characters", 256, "261 or 262"),
         ("char_cnn.max_characters_per_token", 2, "a whole number from 3 to"),

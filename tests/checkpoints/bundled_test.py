@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from allennlp.common.checks import ConfigurationError
 from torch import nn
 
 from elmo_plugin.checkpoints import Native, bundled_names, files, load_checkpoint, resolve_bilm
 from tests.checkpoint_oracles import assert_rejected, assert_same_checkpoint, assert_same_state, pretrained
 
 KEYS = {"pretrained": "english-tiny"}
-NAMES = "the bundled biLMs are: english-tiny, latin-tiny"
 
 
 @pytest.fixture(autouse=True)
@@ -41,14 +39,10 @@ def test_a_bundled_bilm_is_found_by_its_name(tmp_path: Path) -> None:
 def test_a_local_path_of_that_name_takes_precedence() -> None:
     Native().write(pretrained(n_layers=3), Path("english-tiny/mine.safetensors"))
     assert load_checkpoint("english-tiny").options.lstm.n_layers == 3
-    Path("latin-tiny").touch()
-    assert_rejected("latin-tiny", "an empty file")
 
 
 def test_an_error_lists_the_names() -> None:
-    assert_rejected("no_bilm", "'no_bilm' holds no biLM", NAMES)
-    with pytest.raises(ConfigurationError, match=NAMES):
-        resolve_bilm({"pretrained": "no_bilm"}, "auto", None)
+    assert_rejected("no_bilm", "'no_bilm' holds no biLM", "the bundled biLMs are: english-tiny, latin-tiny")
 
 
 @pytest.mark.parametrize("name", ["weights.th", "best.th"])

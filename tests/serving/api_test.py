@@ -111,10 +111,8 @@ def small(tagger: ServedModel) -> Iterator[Client]:
     [
         ("/tag", {}, 422, ("'sentences'",)),
         ("/tag", b"{", 422, ("character 1",)),
-        ("/tag", b"\xff", 400, ()),
         ("/tag", b"5", 422, ("Content-Type",)),
         ("/tag", {"sentences": ["One"], "sentence": "One"}, 422, ("'sentence'",)),
-        ("/tag", {"sentences": "One"}, 422, ("sentences",)),
         ("/tag", {"sentences": ["One", 5]}, 422, ("sentences[1]", "5")),
         ("/tag", {"sentences": ["One"] * 9}, 422, ("'sentences'", "8", "9")),
         ("/tag", {"sentences": ["", "w " * 21]}, 422, ("sentences[1]", "20", "21")),
