@@ -4,6 +4,7 @@ Sources: bilm-tf's `bilm/training.py`, whose variables `dump_weights` renames; E
 `modules/token_embedder.py` and `modules/elmo.py`; AllenNLP's `allennlp/modules/elmo.py`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -87,9 +88,23 @@ def _row(ours: str, theirs: str, shape: Shape, transform: Transform = SAME) -> R
     return Row((ours,), {theirs: shape}, transform)
 
 
+OPTIONS = {
+    r"high": "'n_highway'",
+    r"cnn_\d|conv": "'filters'",
+    r"Cell\d|_layers?[._]\d": "'n_layers'",
+    r"char_emb": "'char_cnn' or 'char_dim'",
+    r"embedding|word_emb": "'n_tokens_vocab' or 'word_dim'",
+}
+"""What a tensor's name shows about the option that decides whether it is read."""
+
+
 def unread_error(tensor: str, name: str) -> ConfigurationError:
     """Return the error for a tensor of the file `name` that the sizes do not describe."""
-    return ConfigurationError(f"{name}: expected only the tensors that its sizes describe, got '{tensor}' too")
+    option = next((option for pattern, option in OPTIONS.items() if re.search(pattern, tensor)), None)
+    check = "no option describes it" if option is None else f"check {option}"
+    if re.search(r"W_P_0$|proj", tensor):
+        check = "no projection between equal sizes is read, because no known trainer writes one"
+    return ConfigurationError(f"{name}: expected only the tensors of these sizes, got '{tensor}' too; {check}")
 
 
 def check_finite(values: Tensor, name: str) -> None:

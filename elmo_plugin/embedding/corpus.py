@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Optional, Union, cast
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
+from more_itertools import spy
 
 from elmo_plugin.text import WHITE_SPACE, JustTabsTokenizer, TextFile
 
@@ -60,7 +61,15 @@ class Window:
 
 
 def read_lines(lines: Iterable[str], name: str) -> Iterator[Row]:
-    """Read one sentence per line."""
+    """Read one sentence per line. Raises `ConfigurationError` for the columns of CoNLL-U."""
+    head, lines = spy(lines, 20)
+    content = [line for line in head if line.strip() and not line.startswith("#")][:2]
+    columns = {line.count("\t") for line in content}
+    if content and content[0].startswith(("1\t", "1-2\t")) and len(columns) == 1 and columns.pop() >= 3:
+        raise ConfigurationError(
+            f"{name}: expected one sentence per line, got numbered rows of columns; --split conll reads CoNLL-U, and "
+            "--id-column with --text-column reads a table"
+        )
     for line in lines:
         yield None, line.rstrip("\r\n")
 

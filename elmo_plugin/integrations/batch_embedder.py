@@ -12,7 +12,7 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.common import at_least
 from elmo_plugin.embedding import Embedder, load, use_one_thread_in_a_fork
-from elmo_plugin.integrations.shared import Tokenize, pooling_named, side_by_side, tokenized
+from elmo_plugin.integrations.shared import Tokenize, pooling_named, side_by_side, tokenized, versions_of_files
 
 Batch = MutableMapping[str, Any]
 """Columns of equal length, by their names."""
@@ -23,7 +23,7 @@ class BatchEmbedder:
     """Adds a column of vectors to a batch of columns. A row's vectors do not depend on the other rows.
 
     Each process loads the biLM at its first batch. A pickle holds the name of the biLM but not its weights, so that an
-    engine can send it to workers, and `datasets` can tell that a call repeats an earlier one with the same biLM.
+    engine can send it to workers, and `datasets` can tell that a call repeats an earlier one with the same files.
 
     # Parameters
 
@@ -109,7 +109,8 @@ class BatchEmbedder:
         return self._embedder
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_embedder": None, "_threads_set_in": None}
+        versions = versions_of_files(self._keys[0])
+        return {**self.__dict__, "_embedder": None, "_threads_set_in": None, "versions": versions}
 
 
 def _is_missing(row: object) -> bool:

@@ -7,7 +7,7 @@ from allennlp.common.checks import ConfigurationError
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from elmo_plugin.embedding import Embedder, load
-from elmo_plugin.integrations.shared import Texts, Tokenize, pooling_named, side_by_side, tokenized
+from elmo_plugin.integrations.shared import Texts, Tokenize, pooling_named, side_by_side, tokenized, versions_of_files
 
 
 @final
@@ -87,7 +87,8 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self._loaded[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_loaded": None}
+        # joblib's `Memory`, as in `make_pipeline(…, memory=…)`, recognizes a call by the pickle of the transformer.
+        return {**super().__getstate__(), "_loaded": None, "_versions": versions_of_files(self.bilm)}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -21,6 +21,18 @@ POOLINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"mean": mean, "max": 
 FILE = "bilm.safetensors"
 
 
+def versions_of_files(bilm: str) -> list[tuple[str, int, int]]:
+    """Return the name, size and time of each file of a biLM at a local path, or nothing for any other location.
+
+    Caches of other libraries recognize a call by the pickle of its objects. With these values in the pickle, they do
+    not take results that were computed before a file was replaced.
+    """
+    path = Path(bilm)
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    statuses = [(str(file.relative_to(path)), file.stat()) for file in files if file.is_file()]
+    return [(name, status.st_size, status.st_mtime_ns) for name, status in statuses]
+
+
 def side_by_side(embedder: Embedder) -> Embedder:
     """Return the same embedder, but with one vector per token for all layers too: (T, L · D) instead of (L, T, D)."""
     return Embedder(embedder.elmo, embedder.word_id, layers_apart=False)

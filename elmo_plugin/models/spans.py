@@ -16,23 +16,27 @@ Spans = list[tuple[str, tuple[int, int]]]
 
 
 class Scheme(NamedTuple):
-    """A coding scheme: one of AllenNLP's label encodings, perhaps with other letters."""
+    """A coding scheme: one of AllenNLP's label encodings, perhaps with other letters, or read from right to left."""
 
     encoding: str
     letters: dict[str, str]
     """The prefix of each tag, and the same prefix in the encoding."""
     needs: str = ""
     """The prefixes that a span of several tokens always has."""
+    mirrored: bool = False
 
 
 # IOB1 marks the first token of a span (B) only if it follows a span of the same type, BIO (IOB2) always. BIOUL also
-# marks the last token of a span and spans of one token (L and U; E and S in BIOES and BMES, and M for I in BMES).
+# marks the last token of a span and spans of one token (L and U; E and S in BIOES and BMES, and M for I in BMES). IOE1
+# and IOE2 mark the last token (E) where IOB1 and IOB2 mark the first.
 SCHEMES = {
     "BIO": Scheme("BIO", {"B": "B", "I": "I", "O": "O"}, "B"),
     "IOB1": Scheme("IOB1", {"B": "B", "I": "I", "O": "O"}),
     "BIOUL": Scheme("BIOUL", {"B": "B", "I": "I", "O": "O", "U": "U", "L": "L"}, "BL"),
     "BIOES": Scheme("BIOUL", {"B": "B", "I": "I", "O": "O", "E": "L", "S": "U"}, "BE"),
     "BMES": Scheme("BIOUL", {"B": "B", "M": "I", "E": "L", "S": "U", "O": "O"}, "BE"),
+    "IOE2": Scheme("BIO", {"I": "I", "O": "O", "E": "B"}, "E", mirrored=True),
+    "IOE1": Scheme("IOB1", {"I": "I", "O": "O", "E": "B"}, mirrored=True),
 }
 """The coding schemes that can be read, the ones that are most likely first."""
 OTHER_NAMES = {"IOB2": "BIO", "BILOU": "BIOUL", "BILUO": "BIOUL", "IOBES": "BIOES", "BMESO": "BMES"}
@@ -72,29 +76,32 @@ def convert_tags(tags: list[str], scheme: str, target: str) -> list[str]:
     """
     if scheme == target:
         return tags
-    encoding, letters, _ = SCHEMES[scheme]
-    tags = [letters[tag[0]] + tag[1:] for tag in tags]
+    encoding, letters, _, mirrored = SCHEMES[scheme]
+    tags = [letters[tag[0]] + tag[1:] for tag in (reversed(tags) if mirrored else tags)]
     bioul = tags if encoding == "BIOUL" else to_bioul(tags, encoding=encoding)
+    if mirrored:
+        bioul = [{"B": "L", "L": "B"}.get(tag[0], tag[0]) + tag[1:] for tag in reversed(bioul)]
     return bioul if target == "BIOUL" else bioul_to_bio(bioul)
 
 
 def first_invalid_tag(tags: list[str], scheme: str) -> Optional[int]:
     """Return the index of the first tag that `scheme` does not allow after the previous tags.
 
-    If the sentence ends inside a span, it is the index of the last tag. IOB1 allows any order of tags, so only the form
-    of a tag can be wrong.
+    If the sentence ends inside a span, it is the index of the last tag. A mirrored scheme is checked from right to
+    left. IOB1 and IOE1 allow any order of tags, so only the form of a tag can be wrong.
     """
-    encoding, letters, _ = SCHEMES[scheme]
+    encoding, letters, _, mirrored = SCHEMES[scheme]
+    order = range(len(tags))[:: -1 if mirrored else 1]
     previous = ("START", "")
-    for index, tag in enumerate(tags):
-        prefix, _, entity = tag.partition("-")
-        if prefix not in letters or (prefix == "O" and tag != "O"):
+    for index in order:
+        prefix, _, entity = tags[index].partition("-")
+        if prefix not in letters or (prefix == "O" and tags[index] != "O"):
             return index
         current = (letters[prefix], entity)
         if encoding != "IOB1" and not is_transition_allowed(encoding, *previous, *current):
             return index
         previous = current
-    return None if is_transition_allowed(encoding, *previous, "END", "") else len(tags) - 1
+    return None if is_transition_allowed(encoding, *previous, "END", "") else order[-1]
 
 
 def check_label_encoding(label_encoding: str, labels: Collection[str]) -> None:
@@ -128,7 +135,7 @@ def check_label_encoding(label_encoding: str, labels: Collection[str]) -> None:
 
 def _misfits(labels: set[str], scheme: str) -> list[str]:
     """Return the labels that are not tags of `scheme`, or else those of types without a prefix that it needs."""
-    _, letters, needs = SCHEMES[scheme]
+    _, letters, needs, _ = SCHEMES[scheme]
     others = {label for label in labels if label[:1] not in letters or label[1:2] not in ("", "-", "_")}
     in_spans = {label for label in labels - others if label != "O" and label[:1] not in "US"}
     lacking = {label for label in in_spans if not {each + label[1:] for each in needs} <= in_spans}

@@ -1,6 +1,7 @@
 """The bidirectional language model: a biLM, and the softmax that its two directions share."""
 
 import ctypes
+import math
 import os
 import sys
 from contextlib import AbstractContextManager
@@ -13,6 +14,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
 from allennlp.modules import Seq2SeqEncoder
+from allennlp.training import GradientDescentTrainer
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import ElmoLstm, add_boundaries, check_precision, dtype_on, warn_of_fallback
@@ -20,7 +22,7 @@ from elmo_plugin.checkpoints import bilm_keys
 from elmo_plugin.common import probability
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining.causality import check_causality
-from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
+from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput, perplexity_of
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
 from elmo_plugin.pretraining.trainable_bilm import build_trainable_bilm, put_contextualizer, share_table
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, words_of
@@ -253,6 +255,30 @@ class BidirectionalLanguageModel(Model):
             Predictions(forward[:, :-1][present], targets[:, 1:][present], present),
             Predictions(backward[:, 1:][present], targets[:, :-1][present], present),
         )
+
+
+def stop_if_diverged(
+    original: Any, trainer: GradientDescentTrainer, batch: dict[str, Any], for_training: bool
+) -> dict[str, Any]:
+    """Raise `ConfigurationError` if the perplexity of a batch of a language model is infinite or not a number.
+
+    Replaces the method `batch_outputs` of the trainer, which knows the number of the batch and the learning rate. Other
+    models are trained as before.
+    """
+    outputs: dict[str, Any] = original(trainer, batch, for_training)
+    if isinstance(trainer.model, BidirectionalLanguageModel) and "loss" in outputs:
+        nats = outputs["loss"].item() - (outputs["reg_loss"].item() if "reg_loss" in outputs else 0.0)
+        if not perplexity_of(nats) < math.inf:
+            epoch, done = trainer._epochs_completed + 1, trainer._batches_in_epoch_completed
+            where = f"batch {done + 1} of epoch {epoch}" if for_training else f"the validation of epoch {epoch}"
+            rates = ", ".join(
+                f"{rate:.3g}" for rate in sorted({group["lr"] for group in trainer.optimizer.param_groups})
+            )
+            raise ConfigurationError(
+                f"training diverged: the loss in {where} is {nats:.3g} at the learning rate {rates}; start again "
+                "with a lower rate, or with a smaller 'grad_norm'"
+            )
+    return outputs
 
 
 @cache

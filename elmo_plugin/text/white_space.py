@@ -5,6 +5,7 @@ included, so `" ".join(tokens)` has as many tokens as before if none of them con
 follow the same rule. `str.split`, and thus bilm-tf and AllenNLP's `just_spaces`, also split at Unicode's other spaces.
 """
 
+import logging
 import re
 
 WHITE_SPACE = " \t\n\r\f\v"
@@ -12,12 +13,25 @@ OTHER_SPACES = re.compile("[\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u20
 """The characters at which `str.split` splits and this package does not."""
 TOKEN = re.compile(f"[^{WHITE_SPACE}]+")
 
+logger = logging.getLogger(__name__)
+_has_warned = False
+
 
 def split_tokens(line: str) -> list[str]:
-    """Return the tokens of a line.
+    """Return the tokens of a line. Warn about the first line of which `str.split` makes another number of tokens.
 
     >>> split_tokens("It cost 2\u00a0000 crowns .\\n")
     ['It', 'cost', '2\\xa0000', 'crowns', '.']
     """
-    # Nearly all lines have no such character, and `str.split` is several times as fast.
-    return TOKEN.findall(line) if OTHER_SPACES.search(line) else line.split()
+    global _has_warned
+    if not OTHER_SPACES.search(line):  # nearly all lines; `str.split` is several times as fast
+        return line.split()
+    tokens = TOKEN.findall(line)
+    if not _has_warned and len(tokens) != len(line.split()):
+        _has_warned = True
+        logger.warning(
+            "%r is one token: only ASCII white space separates tokens here. Python's str.split, bilm-tf and AllenNLP's "
+            "just_spaces would split it. This is said only once; other tokens may contain such spaces too",
+            next(token for token in tokens if OTHER_SPACES.search(token))[:100],
+        )
+    return tokens

@@ -142,6 +142,20 @@ def test_every_way_in_which_h5py_writes_numbers_is_read(
 
 
 @pytest.mark.parametrize(
+    ("changes", "name", "option"),
+    [
+        ({"n_highway": 1}, "CNN_high_1/", "'n_highway'"),
+        ({"n_layers": 1}, "RNN_0/RNN/MultiRNNCell/Cell1/LSTMCell/", "'n_layers'"),
+    ],
+)
+def test_weights_that_the_options_do_not_describe_are_named_with_the_option(
+    folder: Path, changes: dict[str, Any], name: str, option: str
+) -> None:
+    write_json(folder / "options.json", options(**changes).to_dict())
+    assert_rejected(folder, folder / "weights.hdf5", f"'{name}", option)
+
+
+@pytest.mark.parametrize(
     ("changes", "name"),
     [
         ({"filters": [[1, 3], [2, 5]]}, "CNN_proj/W_proj"),

@@ -93,11 +93,13 @@ def test_tabs_separate_tokens_as_in_elmo_for_many_langs(tmp_path: Path) -> None:
     assert window.sentences == [Sentence("\ta\t", ["", "a", ""]), Sentence("", [])]
 
 
-def test_conll_is_read_as_by_elmo_for_many_langs(tmp_path: Path) -> None:
+def test_conll_is_read_as_by_elmo_for_many_langs_and_is_no_plain_text(tmp_path: Path) -> None:
     (tmp_path / "text").write_text(CONLL, encoding="utf-8")
     (window,) = Corpus(tmp_path / "text", JustTabsTokenizer(), read_conll).windows()
     _, wanted = read_conll_corpus(str(tmp_path / "text"))
     assert [sentence.tokens for sentence in window.sentences] == wanted == [["The", "ca", "n't"], ["New York"]]
+    with pytest.raises(ConfigurationError, match=r"text: expected one sentence per line.*--split conll"):
+        next(Corpus(tmp_path / "text", SPACES).windows())
     with pytest.raises(ConfigurationError, match=r"text, line 1: expected columns.*'One sentence"):
         (tmp_path / "text").write_text("One sentence .\n")
         next(Corpus(tmp_path / "text", JustTabsTokenizer(), read_conll).windows())

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import joblib
 import numpy as np
 import pandas
 import pyarrow
@@ -14,8 +15,9 @@ from allennlp.common.checks import ConfigurationError
 from datasets.fingerprint import Hasher
 
 import elmo_plugin
-from elmo_plugin.integrations import BatchEmbedder
-from tests.task_oracles import D
+from elmo_plugin.integrations import BatchEmbedder, ElmoVectorizer
+from tests.oracles import lively, write_files
+from tests.task_oracles import D, small_bilm
 
 TEXTS: list[Any] = ["The ship sank.", None, "", "A calm, bright morning!", float("nan"), pandas.NA]
 TOKENS: list[list[str]] = [["The", "ship", "sank", "."], [], [], ["A", "calm", ",", "bright", "morning", "!"], [], []]
@@ -67,6 +69,15 @@ def test_a_pickle_is_small_and_the_same_before_and_after_use(warm: str) -> None:
     assert Hasher.hash(embed) == mark == Hasher.hash(BatchEmbedder(**keys))
     assert Hasher.hash(BatchEmbedder(**{**keys, "mix": "last"})) != mark
     np.testing.assert_array_equal(pickle.loads(content)({"text": ["The ship"]})["elmo"][0], vector)
+
+
+def test_a_cache_does_not_take_vectors_of_files_that_were_replaced(small: str) -> None:
+    """`datasets` and joblib's `Memory`, as in scikit-learn's pipelines, compare pickles."""
+    marks = []
+    for scale in (1.0, 0.5):
+        write_files(Path(small), lively(small_bilm(), scale))
+        marks.append((Hasher.hash(BatchEmbedder(bilm=small)), joblib.hash(ElmoVectorizer(small))))
+    assert marks[0][0] != marks[1][0] and marks[0][1] != marks[1][1]
 
 
 def test_wrong_parameters_and_batches_are_errors(small: str) -> None:

@@ -1,9 +1,10 @@
 """Perplexity: the metrics of `allennlp evaluate` against values computed word by word, and how they are summed."""
 
+import functools
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 from unittest.mock import Mock
 
 import pytest
@@ -128,6 +129,29 @@ def test_an_unfinished_run_is_named_as_such(tmp_path: Path) -> None:
             allennlp("evaluate", tmp_path / source, tmp_path / "heldout.txt")
         with pytest.raises(ConfigurationError, match=message):
             load_checkpoint(tmp_path / source)
+
+
+@pytest.mark.parametrize(("weights", "where"), [(math.nan, "batch 1 of epoch 1"), (None, "the validation")])
+def test_a_run_that_diverges_ends_with_an_error_that_names_the_batch_and_the_learning_rate(
+    weights: Optional[float], where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = experiment(write_corpus(tmp_path), SENTENCE_BATCHES)
+    config["trainer"]["optimizer"] = {"type": "sgd", "lr": 0.25}
+    if weights is not None:
+        initialize = BidirectionalLanguageModel.__init__
+
+        def spoiled(self: BidirectionalLanguageModel, *args: Any, **kwargs: Any) -> None:
+            initialize(self, *args, **kwargs)
+            self.softmax.bias.data[:8] = weights
+
+        monkeypatch.setattr(BidirectionalLanguageModel, "__init__", functools.wraps(initialize)(spoiled))
+    else:  # the last step of an epoch makes the weights infinite
+        config["data_loader"]["batches_per_epoch"] = 1
+        config["trainer"]["optimizer"]["lr"] = 1e38
+    rate = "0.25" if weights is not None else r"1e\+38"
+    with pytest.raises(ConfigurationError, match=rf"diverged.*{where}.* at the learning rate {rate}"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run/model.tar.gz").exists()
 
 
 def test_counts_add_up_until_they_are_reset() -> None:

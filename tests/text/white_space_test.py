@@ -3,6 +3,7 @@
 import gzip
 from pathlib import Path
 
+import pytest
 from allennlp.common import Params
 from allennlp.data import DatasetReader
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from elmo_plugin.embedding import Corpus
 from elmo_plugin.pretraining import BiLMVocabulary
-from elmo_plugin.text import AsciiSpacesTokenizer, split_tokens
+from elmo_plugin.text import AsciiSpacesTokenizer, split_tokens, white_space
 
 ODD = ["2\u00a0000", "\u3000", "a\u2028b", "\x1c", "x\x85", "New\u202fYork"]
 
@@ -33,3 +34,13 @@ def test_every_reader_of_tokenized_text_finds_the_same_tokens(tmp_path: Path) ->
         assert [[token.text for token in instance["tokens"].tokens] for instance in read] == sentences
     counted = BiLMVocabulary.from_text_shards(str(tmp_path / "text.gz")).get_token_to_index_vocabulary()
     assert counted.keys() >= {*ODD, "\u00a0"}
+
+
+def test_a_token_that_other_tools_split_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(white_space, "_has_warned", False)
+    for line in ("no odd space", "2\u00a0000 crowns", "3\u00a0000 crowns"):
+        split_tokens(line)
+    (message,) = caplog.messages
+    assert r"'2\xa0000'" in message

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
+from operator import sub
 from os import fspath
 from typing import Any, NamedTuple, Optional, Union
 
@@ -20,10 +21,18 @@ logger = logging.getLogger(__name__)
 
 DOCUMENT = "-DOCSTART-"
 """The first token of the line that begins a document in CoNLL-2003. It stands after the index if there is one."""
+# CoNLL-U, "Words, Tokens and Empty Nodes": 1 is a word, 1-2 a multiword range, 8.1 an empty node.
+WORD_ID = re.compile(r"[0-9]+")
 OTHER_ID = re.compile(r"[0-9]+[-.][0-9]+")
-"""The id of a multiword range (1-2) or an empty node (8.1) in CoNLL-U, neither of which is a word."""
-FIRST_OF_CONLLU = re.compile(r"1(-[0-9]+)?(\t[^\t]*){9}")
-"""The first row of a sentence in CoNLL-U: an id and nine other columns."""
+CONLLU_WIDTH = 10
+SAMPLE = 10
+"""The number of sentences after which the reader checks that the token column holds tokens."""
+TAG = re.compile(r"O|[BIESLUM]-.+")
+HEADER = (
+    {"token", "tokens", "word", "words", "form", "text"},
+    {"tag", "tags", "label", "labels", "ner", "ner_tags", "pos"},
+)
+"""Names of the two columns in files with a header, in lower case."""
 
 
 class TaggedToken(NamedTuple):
@@ -53,17 +62,18 @@ class ColumnTagsReader(DatasetReader):
     in CoNLL-2009, with `"token_column": 1`. A file may be compressed (.gz or .xz), and may have Windows line ends, a
     byte order mark, and no line end at its end.
 
-    A line that begins with `#` and white space is a comment if it stands before the first token of a sentence, and
-    either has another number of columns than the tokens, or has an equals sign as a column or in the tag's column:
-    `# text = …`, `# id 31 domain=dev`. Any other `#` is a token or begins one, such as a hashtag.
+    A line that begins with `#` is a comment if it stands before the first token of a sentence, and either has another
+    number of columns than the tokens, or has an equals sign as a column or in the tag's column: `# text = …`,
+    `# id 31 domain=dev`. Any other `#` begins a token, such as a hashtag.
 
     Each `Instance` has the fields `tokens` (`TextField`), `tags` (`SequenceLabelField`, if there are tags) and
     `metadata` with the key `words`. A sentence without tokens gets one empty token, because no RNN reads a sequence of
     length 0.
 
     Raises `ConfigurationError` naming the file and the line for a line that is not UTF-8 text, a row with more or fewer
-    columns than the rows before, an empty token or tag, and a tag that `coding_scheme` does not allow there; and for a
-    file without a sentence.
+    columns than the rows before, an empty token or tag, and a tag that `coding_scheme` does not allow there; for a
+    token column that holds numbers, tags or underscores, unless `token_column` is given; and for a file without a
+    sentence.
 
     Registered as a `DatasetReader` with name `column_tags`. In a config:
 
@@ -85,15 +95,16 @@ class ColumnTagsReader(DatasetReader):
     conllu : `bool`, optional (default = `None`)
         Whether to read CoNLL-U: skip comments, multiword ranges (`1-2`) and empty nodes (`8.1`). `None` means false,
         and an error for a file that looks like CoNLL-U.
-    has_header : `bool`, optional (default = `False`)
-        Whether the first row holds the names of the columns.
+    has_header : `bool`, optional (default = `None`)
+        Whether the first row holds the names of the columns. `None` means false, and an error for a row that looks like
+        a header.
     coding_scheme : `str`, optional (default = `None`)
-        How the tags encode spans: `BIO` (also called IOB2), `IOB1`, `BIOUL` (BILOU), `BIOES` (IOBES) or `BMES`. The
-        tags are checked against it. `None` accepts any tags. For BIO tags in which some spans begin with I, use `IOB1`,
-        which reads both.
+        How the tags encode spans: `BIO` (also called IOB2), `IOB1`, `BIOUL` (BILOU), `BIOES` (IOBES), `BMES`, `IOE1` or
+        `IOE2`. The tags are checked against it. `None` accepts any tags. For BIO tags in which some spans begin with I,
+        use `IOB1`, which reads both.
     convert_to_coding_scheme : `str`, optional (default = `None`)
-        `BIO` or `BIOUL`, or `None` to keep the tags of the file. `elmo_tagger` needs it for `BIOES`, and for
-        `BMES` with O.
+        `BIO` or `BIOUL`, or `None` to keep the tags of the file. `elmo_tagger` needs it for `BIOES`, `IOE1` and `IOE2`,
+        and for `BMES` with O.
     token_indexers : `Dict[str, TokenIndexer]`, optional (default = `{"tokens": SingleIdTokenIndexer()}`)
         How tokens become ids; `elmo_characters` for ELMo.
     label_namespace : `str`, optional (default = `"labels"`)
@@ -108,7 +119,7 @@ class ColumnTagsReader(DatasetReader):
         tag_column: Optional[int] = None,
         delimiter: Optional[str] = None,
         conllu: Optional[bool] = None,
-        has_header: bool = False,
+        has_header: Optional[bool] = None,
         coding_scheme: Optional[str] = None,
         convert_to_coding_scheme: Optional[str] = None,
         token_indexers: Optional[dict[str, TokenIndexer]] = None,
@@ -131,6 +142,7 @@ class ColumnTagsReader(DatasetReader):
         self._delimiter = "\t" if conllu and delimiter is None else delimiter
         self._conllu = bool(conllu)
         self._may_be_conllu = conllu is None
+        self._may_be_another_column = token_column is None
         self._has_header = has_header
         self._coding_scheme = _scheme("coding_scheme", coding_scheme, SCHEMES)
         self._target_scheme = _scheme("convert_to_coding_scheme", convert_to_coding_scheme, TARGETS)
@@ -168,12 +180,13 @@ class ColumnTagsReader(DatasetReader):
 
     def _sentences(self, file_path: Location) -> Iterator[list[TaggedToken]]:
         """Yield each sentence. Every worker reads them all, so every worker reports what is wrong with the file."""
+        sample: list[list[TaggedToken]] = []
         first: Optional[Line] = None  # the row that says how many columns there are
         may_differ = not self._conllu and min(self._token_column, self._tag_column) >= 0
-        n_sentences = n_comments = 0
+        comments = 0
         for lines in self._blocks(file_path):
-            rows = self._without_comments(lines, first)
-            n_comments += len(lines) - len(rows)
+            rows = self._without_comments(file_path, lines, first)
+            comments += len(lines) - len(rows)
             if not rows:
                 continue
             is_header = first is None and self._has_header
@@ -182,19 +195,27 @@ class ColumnTagsReader(DatasetReader):
                 self._check_first_row(file_path, first)
             tokens = rows[1:] if is_header else rows
             sentence = [token for row in tokens for token in self._tagged_token(file_path, row, first)]
-            if sentence:
-                n_sentences += 1
-                yield sentence
-        if not n_sentences:
+            if not sentence:
+                continue
+            if len(sample) < SAMPLE:
+                sample.append(sentence)
+                if len(sample) == SAMPLE:
+                    self._check_tokens(file_path, sample)
+            yield sentence
+        if not sample:
             raise ConfigurationError(f"{fspath(file_path)}: expected sentences, one token per line, got none")
-        if n_comments:
-            logger.info("%s: %d comments are left out", fspath(file_path), n_comments)
+        if len(sample) < SAMPLE:
+            self._check_tokens(file_path, sample)
+        if comments:
+            logger.info("%s: %d comments are left out", fspath(file_path), comments)
 
     def _blocks(self, file_path: Location) -> Iterator[list[Line]]:
         """Yield the lines between blank lines and lines that begin a document, each split into columns."""
         block: list[Line] = []
         for number, line in enumerate(read_lines(file_path), 1):
             text = line.rstrip("\r\n")
+            if "\r" in text:
+                raise line_error(file_path, number, "a line that ends with \\n or \\r\\n", "\\r inside it")
             # The line that begins a document has spaces between its columns, whatever the delimiter.
             if not text.strip() or (DOCUMENT in text and DOCUMENT in split_tokens(text)[:2]):
                 if block:
@@ -206,16 +227,20 @@ class ColumnTagsReader(DatasetReader):
         if block:
             yield block
 
-    def _without_comments(self, lines: list[Line], first: Optional[Line]) -> list[Line]:
+    def _without_comments(self, file_path: Location, lines: list[Line], first: Optional[Line]) -> list[Line]:
         """Return the lines of a sentence without the comments before it, or with `conllu` without any comments."""
+        if not lines[0].text.startswith("#"):
+            return lines
         if self._conllu:
             return [line for line in lines if not line.text.startswith("#")]
-        is_comment = [line.text.startswith(("# ", "#\t")) for line in lines]
-        row = first if all(is_comment) else lines[-1]
-        for index, line in enumerate(lines):
-            tag = "".join(line.columns[self._tag_column :][:1])  # empty if there is no such column
-            has_columns_of_a_row = row is not None and len(line.columns) == len(row.columns)
-            if not is_comment[index] or (has_columns_of_a_row and "=" not in line.columns and "=" not in tag):
+        row = next((line for line in lines if not line.text.startswith("#")), first)
+        if row is None:  # all lines up to here begin with #, so the width is that of the first one that does not
+            blocks = (line for block in self._blocks(file_path) for line in block)
+            row = next((line for line in blocks if not line.text.startswith("#")), lines[-1])
+        for index, (_, text, columns) in enumerate(lines):
+            tag = "".join(columns[self._tag_column :][:1])  # empty if there is no such column
+            is_row = len(columns) == len(row.columns) and "=" not in columns and "=" not in tag
+            if is_row or not text.startswith("#"):
                 return lines[index:]
         return []
 
@@ -227,7 +252,14 @@ class ColumnTagsReader(DatasetReader):
             raise line_error(
                 file_path, number, expected, show_columns(columns) + delimiter_hint(columns, self._delimiter)
             )
-        if self._conllu and OTHER_ID.fullmatch(columns[0]):
+        is_other_id = OTHER_ID.fullmatch(columns[0]) is not None
+        if self._conllu and not is_other_id and not WORD_ID.fullmatch(columns[0]):
+            expected = "an id of CoNLL-U (1, 1-2 or 8.1) in the first column, or 'conllu' false for other formats"
+            raise line_error(file_path, number, expected, repr(columns[0]))
+        if is_other_id and self._may_be_conllu and self._token_column > 0 and len(columns) == CONLLU_WIDTH:
+            expected = "'conllu' true to skip what is not a word, or false for another format"
+            raise line_error(file_path, number, expected, f"the id {columns[0]!r}")
+        if self._conllu and is_other_id:
             return
         token, tag = columns[self._token_column], columns[self._tag_column].strip()
         if not token or not tag:
@@ -235,7 +267,7 @@ class ColumnTagsReader(DatasetReader):
         yield TaggedToken(number, token, tag)
 
     def _check_first_row(self, file_path: Location, row: Line) -> None:
-        """Check that both columns exist and differ, and that the row does not look like CoNLL-U by mistake.
+        """Check that both columns exist and differ, and that the row looks neither like CoNLL-U nor like a header.
 
         In a file split at the wrong delimiter, there is one column and each token would be its own tag.
         """
@@ -249,14 +281,39 @@ class ColumnTagsReader(DatasetReader):
             raise line_error(
                 file_path, number, expected, show_columns(columns) + delimiter_hint(columns, self._delimiter)
             )
-        if self._may_be_conllu and FIRST_OF_CONLLU.fullmatch(text):
+        is_conllu = text.count("\t") == CONLLU_WIDTH - 1 and re.match(r"1(-[0-9]+)?\t", text)
+        if is_conllu and self._may_be_conllu and self._token_column == 0:
             raise line_error(file_path, number, "'conllu' true, or false for another format", "what looks like CoNLL-U")
+        token, tag = columns[self._token_column].lower(), columns[self._tag_column].lower()
+        if self._has_header is None and token in HEADER[0] and tag in HEADER[1]:
+            got = f"what looks like a header, {show_columns(columns)}; set 'has_header' true, or false if it is a token"
+            raise line_error(file_path, number, "a token", got)
+
+    def _check_tokens(self, file_path: Location, sentences: list[list[TaggedToken]]) -> None:
+        """Check that the first sentences are made of tokens, unless the configuration names the column."""
+        tokens = [row.token for sentence in sentences for row in sentence]
+        if len(tokens) < 3 or not self._may_be_another_column:
+            return
+        got = None
+        numbers = [[int(row.token) for row in sentence] for sentence in sentences if all(map(str.isdecimal, tokens))]
+        if {step for sentence in numbers for step in map(sub, sentence[1:], sentence)} == {1}:
+            got = f"the numbers {', '.join(tokens[:3])}, …"
+        elif all(token == "_" for token in tokens):
+            got = "nothing but '_'"
+        elif all(map(TAG.fullmatch, tokens)) and any("-" in token for token in tokens):
+            got = f"tags ({', '.join(sorted({*tokens})[:3])}, …)"
+        elif len(sentences) > 2 and all(sentence[0].token == "#" for sentence in sentences):
+            got = "'#' at the beginning of each sentence (delete comments with as many columns as the rows)"
+        if got is not None:
+            got += f"; set 'token_column' to the column of the tokens, which may be {self._token_column} after all"
+            raise line_error(file_path, sentences[0][0].line, "tokens", got)
 
     def _check_tags(self, file_path: Location, sentence: list[TaggedToken]) -> None:
-        """Check that the tags are allowed by `coding_scheme`."""
         scheme = self._coding_scheme
+        if scheme is None:
+            return
         tags = [row.tag for row in sentence]
-        index = None if scheme is None else first_invalid_tag(tags, scheme)
+        index = first_invalid_tag(tags, scheme)
         if index is None:
             return
         before = repr(tags[index - 1]) if index > 0 else "the start"
@@ -265,7 +322,11 @@ class ColumnTagsReader(DatasetReader):
         fitting = next((other for other in SCHEMES if first_invalid_tag(tags, other) is None), None)
         if fitting is not None:
             got += f"; 'coding_scheme' {fitting} allows it"
-        raise line_error(file_path, sentence[index].line, f"a tag that 'coding_scheme' {scheme} allows there", got)
+        elif sentence[index].line == 1:
+            got += "; if it is a header, set 'has_header' true"
+        prefixes = ", ".join("O" if prefix == "O" else f"{prefix}-…" for prefix in SCHEMES[scheme].letters)
+        expected = f"a tag that 'coding_scheme' {scheme} ({prefixes}) allows there"
+        raise line_error(file_path, sentence[index].line, expected, got)
 
 
 def _scheme(key: str, value: Optional[str], choices: Collection[str]) -> Optional[str]:

@@ -26,11 +26,17 @@ logger = logging.getLogger(__name__)
 
 Column = Union[int, str]
 
-COLUMN_NAMES = {
-    *("category", "class", "class index", "label", "labels", "polarity", "rating", "sentiment", "stars", "target"),
-    *("comment", "content", "description", "document", "headline", "message", "review", "sentence", "text", "title"),
-}
+TEXT_NAMES = frozenset(
+    ("comment", "content", "description", "document", "headline", "message", "review", "sentence", "text", "title")
+)
+LABEL_NAMES = frozenset(
+    ("category", "class", "class index", "label", "labels", "polarity", "rating", "sentiment", "stars", "target")
+)
 """The names of columns in the headers of published data sets, in lower case."""
+SAMPLE = 100
+"""The number of rows after which the reader checks that the first row is no header, and that labels are labels."""
+ROWS_PER_LABEL = 5
+"""Labels are recognized by their repetition: a sample holds at most one of them in as many rows."""
 
 
 class Layout(NamedTuple):
@@ -40,6 +46,14 @@ class Layout(NamedTuple):
     width: int
     text: list[int]
     label: Optional[int]
+
+
+class LabelledText(NamedTuple):
+    """A text and its label, with the line number of the row."""
+
+    line: int
+    text: str
+    label: Optional[str]
 
 
 @DatasetReader.register("text_classification_csv")
@@ -57,8 +71,9 @@ class TextClassificationCsvReader(DatasetReader):
     the key `words`. An empty text gets one empty token, because no RNN reads a sequence of length 0.
 
     Raises `ConfigurationError` naming the file and the line for a line that is not UTF-8 text, a row with more or fewer
-    columns than the first row, a quote that is not closed, an unknown column or label, and a first row of well-known
-    names of columns; and for a file without rows.
+    columns than the first row, a quote that is not closed, and an unknown column or label; for a first row that looks
+    like the names of columns and for labels that look like texts, judged by the first 100 rows; and for a file without
+    rows.
 
     Registered as a `DatasetReader` with name `text_classification_csv`. In a config:
 
@@ -155,17 +170,17 @@ class TextClassificationCsvReader(DatasetReader):
 
     def _read(self, file_path: Location) -> Iterator[Instance]:
         logger.info("Reading labelled texts from %s", file_path)
-        for text, label in self.shard_iterable(self._rows(file_path)):
-            yield self.text_to_instance(text, label)
+        for row in self.shard_iterable(self._rows(file_path)):
+            yield self.text_to_instance(row.text, row.label)
 
-    def _rows(self, file_path: Location) -> Iterator[tuple[str, Optional[str]]]:
-        """Yield each text and its label. Every worker reads them all and reports what is wrong."""
+    def _rows(self, file_path: Location) -> Iterator[LabelledText]:
+        """Yield each text. Every worker reads them all, so every worker reports what is wrong with the file."""
         if self._quote_char is None:
             rows = plain_rows(file_path, self._delimiter, self._max_splits)
         else:
             rows = quoted_rows(file_path, self._delimiter, self._quote_char)
         layout = None
-        is_empty = True
+        sample: list[LabelledText] = []
         for line, columns in rows:
             if layout is None:
                 layout = self._layout(file_path, line, columns)
@@ -176,10 +191,16 @@ class TextClassificationCsvReader(DatasetReader):
                 raise line_error(file_path, line, f"{layout.width} columns, as in line {layout.line}", got)
             text = " ".join(columns[index] for index in layout.text)
             label = None if layout.label is None else self._label(file_path, line, columns[layout.label])
-            is_empty = False
-            yield text, label
-        if is_empty:
+            row = LabelledText(line, text, label)
+            if len(sample) < SAMPLE:
+                sample.append(row)
+                if len(sample) == SAMPLE:
+                    self._check_sample(file_path, sample)
+            yield row
+        if not sample:
             raise ConfigurationError(f"{fspath(file_path)}: expected one text per row, got no rows")
+        if len(sample) < SAMPLE:
+            self._check_sample(file_path, sample)
 
     def _layout(self, file_path: Location, line: int, first_row: list[str]) -> Layout:
         """Find the columns in the first row. Raises an error for a header of well-known names without `has_header`."""
@@ -206,10 +227,33 @@ class TextClassificationCsvReader(DatasetReader):
         if label in text:
             expected = f"'text_columns' {self._text_columns!r} without 'label_column' {self._label_column!r}"
             raise line_error(file_path, line, expected, show_columns(first_row))
-        read = text if label is None else [*text, label]
-        if self._has_header is None and {first_row[index].strip().lower() for index in read} <= COLUMN_NAMES:
+        names = [name.strip().lower() for name in first_row]
+        are_names = {names[index] for index in text} <= TEXT_NAMES and (label is None or names[label] in LABEL_NAMES)
+        if self._has_header is None and are_names:
             raise line_error(file_path, line, "a row, or 'has_header' true", f"the names of {show_columns(first_row)}")
         return Layout(line, len(first_row), text, label)
+
+    def _check_sample(self, file_path: Location, sample: list[LabelledText]) -> None:
+        """Check that the first row is no header, and that text and label are not swapped, unless a key says so.
+
+        Labels repeat, texts do not. A header has short names, and its label does not occur again.
+        """
+        first, *others = sample
+        texts, labels = {row.text for row in others}, {row.label for row in others}
+        n_repeated = len(others) // ROWS_PER_LABEL
+        if first.label is None or not n_repeated:
+            return
+        if len(labels) <= n_repeated and self._has_header is None and first.label not in labels:
+            longer = sum(len(row.text) > len(first.text) for row in others)
+            if len(first.text.split()) <= 3 and 2 * longer > len(others):
+                got = (
+                    f"{first.label!r} and {first.text!r}; set 'has_header' true if these are names of columns, or false"
+                )
+                raise line_error(file_path, first.line, "a label that other rows have too", got)
+        if self._text_columns is None and len(texts) <= n_repeated and 2 * len(labels) > len(others):
+            expected = "more texts than labels, or 'text_columns' with the columns of the text"
+            got = f"{len(texts)} texts and {len(labels)} labels in {len(sample)} rows; is 'label_column' the text?"
+            raise line_error(file_path, first.line, expected, got)
 
     def _label(self, file_path: Location, line: int, column: str) -> str:
         label = column.strip()

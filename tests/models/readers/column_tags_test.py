@@ -1,6 +1,7 @@
 import logging
 import lzma
 import pickle
+import random
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from allennlp.data.dataset_readers import Conll2003DatasetReader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elmo_plugin.models.readers import ColumnTagsReader
+from elmo_plugin.models.spans import TAGS_TO_SPANS
 from tests.models.readers.files import assert_rejected, words_of_workers, written
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "columns"
@@ -68,10 +71,13 @@ def test_conllu_has_neither_comments_nor_ranges_nor_empty_nodes() -> None:
     [
         # MultiCoNER: the comment has as many columns as the rows
         ("# id 31\tdomain=dev\n#a _ _ B-X\nb _ _ O\n\n# id 32\tdomain=dev\n# _ _ O\n", {}, ["#a/B-X b/O", "#/O"]),
+        ("# id 31\tdomain=dev\n#\tO\n# text\tO\n", TAB, ["#/O # text/O"]),
         # GermEval 2014: comments and an index
         ("#\thttps://a.b/c\t[2009]\n1\tEine\tO\tO\n2\tStadt\tB-X\tO\n", {"token_column": 1, "tag_column": 2, **TAB},
          ["Eine/O Stadt/B-X"]),
-        ("# This file has a licence\n# of its own\n\n#a X\n\n# X\n#b X\n", {}, ["#a/X", "#/X #b/X"]),
+        ("# text = # O\n# sent_id = 1\n# O\nO O\n", {}, ["#/O O/O"]),
+        ("# This file has a licence\n# of its own\n\n#a X\n\nb X\n", {}, ["#a/X", "b/X"]),
+        ("#a X\n#b X\n\n#c X\n", {}, ["#a/X #b/X", "#c/X"]),
         ("a X\n# X\n= X\n#b X\n", {}, ["a/X #/X =/X #b/X"]),
         ("# newdoc\n-DOCSTART- -X- O\n\n0 -DOCSTART- -X-\n\na b X\n", {}, ["a/X"]),
         # CoNLL-2009: a column more for each predicate
@@ -87,18 +93,32 @@ def test_comments_are_left_out_and_tokens_that_begin_with_a_hash_are_not(
     assert not n_comments or any(f"{n_comments} comments" in message or "own" in content for message in caplog.messages)
 
 
+INDEXED = "1 EU NNP B-ORG\n2 rejects VBZ O\n3 Germany NNP B-LOC\n\n"
+
+
 @pytest.mark.parametrize(
     ("content", "keys", "line", "facts"),
     [
+        (INDEXED, {}, 1, ["'token_column'", "1, 2, 3"]),
+        (f"# id 7\n{INDEXED}" * 12, {}, 2, ["'token_column'", "1, 2, 3"]),
+        ("O I\nO saw\nB-LOC Paris\n", {}, 1, ["'token_column'", "tags (B-LOC, O"]),
+        ("_ a O\n_ b O\n_ c O", {}, 1, ["'token_column'", "'_'"]),
+        ("# doc 1\na A O\n\n# doc 2\nb B O\n\n# doc 3\nc C O\n", {}, 1, ["'#' at the beginning of each sentence"]),
+        ("Word POS Tag\nEU NNP B-ORG\n", {}, 1, ["'has_header' true"]),
+        ("1\t" * 9 + "_\n1-2\t" + "a\t" * 8 + "_\n", {"token_column": 1}, 2, ["'conllu' true", "'1-2'"]),
         ("# sent_id = 1\n1\tI\tI\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n", {}, 2, ["'conllu' true"]),
         ("\na b X\n\nc X\n", {}, 4, ["3 columns", "line 2", "2 columns ('c', 'X')"]),
         ("a X\nb c X\n", {}, 2, ["2 columns", "line 1", "3 columns ('b', 'c', 'X')"]),
+        ("# a\n", {"tag_column": 3}, 1, ["'tag_column' 3", "('#', 'a')"]),
         ("a b X\n", {"tag_column": 3}, 1, ["'token_column' 0", "'tag_column' 3", "('a', 'b', 'X')"]),
         ("a X\n", TAB, 1, ["'tag_column' -1", r"'\t'", "('a X')", "if ' ' separates the columns, set 'delimiter'"]),
         ("EU,B-ORG\n", {}, 1, ["white space", "('EU,B-ORG')", "if ',' separates the columns, set 'delimiter'"]),
         ("a b\tX\nc\tX\n", {"delimiter": " "}, 2, [r"if '\t' separates the columns"]),
         ("a\tX\n\tX\n", TAB, 2, ["not empty", "('', 'X')"]),
+        ("a b c d\n", {"conllu": True, "delimiter": " "}, 1, ["'a'", "'conllu'"]),
         (b"a X\nb\xe9 X\n", {}, 2, ["expected UTF-8 text, got byte 0xe9", "iconv"]),
+        (b"a X\nb\rc Y\n", {}, 2, [r"\r"]),
+        (b"a X\rb Y\r\rc Z\r", {}, 1, [r"\r"]),
         ("-DOCSTART- O\n \n\n", {}, None, []),
         ("# a comment\n\n1-2\ta\t_\t_\n", {"conllu": True}, None, []),
     ],
@@ -109,19 +129,29 @@ def test_an_error_names_the_file_the_line_and_the_key(
     assert_rejected(reader(**keys), written(tmp_path, content), line, *facts)
 
 
+def test_numbers_may_be_tokens(tmp_path: Path) -> None:
+    assert read_text(tmp_path, "1 X\n2 X\n\n1 X\n3 X\n") == [["1/X", "2/X"], ["1/X", "3/X"]]
+    assert len(read_text(tmp_path, "1 X\n\n2 X\n\n3 X\n")) == 3
+
+
 CONLLU_LIKE = "1\ta\t_\t_\t_\t_\t_\t_\t_\tX\n"
 
 
 @pytest.mark.parametrize(
     ("content", "keys", "expected"),
     [
+        ("1 X\n2 X\n3 X\n", {"token_column": 0}, ["1/X 2/X 3/X"]),
+        ("O X\nB-a X\nO X\n", {"token_column": 0}, ["O/X B-a/X O/X"]),
+        ("_ X\n_ X\n_ X\n", {"token_column": 0}, ["_/X _/X _/X"]),
+        ("# X\na X\n\n# X\nb X\n\n# X\n", {"token_column": 0}, ["#/X a/X", "#/X b/X", "#/X"]),
+        ("text label\na X\n", {"has_header": False}, ["text/label a/X"]),
         ("text label\na X\n", {"has_header": True}, ["a/X"]),
+        ("Wort Klasse\n\na X\n", {"has_header": True}, ["a/X"]),
         (CONLLU_LIKE, {"conllu": False}, ["1/X"]),
+        (CONLLU_LIKE.replace("1", "8.1"), {"conllu": False, "token_column": 1}, ["a/X"]),
     ],
 )
-def test_a_header_is_skipped_and_what_looks_like_conllu_may_be_read(
-    content: str, keys: Any, expected: list[str], tmp_path: Path
-) -> None:
+def test_a_key_overrides_each_guess(content: str, keys: Any, expected: list[str], tmp_path: Path) -> None:
     assert [" ".join(each) for each in read_text(tmp_path, content, **keys)] == expected
 
 
@@ -139,7 +169,7 @@ def test_line_ends_byte_order_mark_blank_lines_and_compression_change_nothing(tm
 
 
 CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\t\n\r#\ufeff"), min_size=1)
-WORDS = CELLS.filter(lambda word: word != "-DOCSTART-")
+WORDS = CELLS.filter(lambda word: word != "-DOCSTART-" and word.lower() not in ("word", "_") and not word.isdecimal())
 
 
 @settings(max_examples=25)
@@ -157,8 +187,12 @@ SPANS = {
     "IOB1": "I-X I-X I-X B-X O I-Y I-X I-X",
     "BIO": "B-X I-X I-X B-X O B-Y B-X I-X",
     "IOB2": "B-X I-X I-X B-X O B-Y B-X I-X",
+    "IOE1": "I-X I-X E-X I-X O I-Y I-X I-X",
+    "IOE2": "I-X I-X E-X E-X O E-Y I-X E-X",
     "BIOUL": "B-X I-X L-X U-X O U-Y B-X L-X",
+    "BILOU": "B-X I-X L-X U-X O U-Y B-X L-X",
     "BIOES": "B-X I-X E-X S-X O S-Y B-X E-X",
+    "IOBES": "B-X I-X E-X S-X O S-Y B-X E-X",
     "BMES": "B-X M-X E-X S-X O S-Y B-X E-X",
 }
 
@@ -172,14 +206,36 @@ def test_every_scheme_is_read_checked_and_converted(tmp_path: Path, scheme: str)
         assert [tag for _, tag in tagged] == SPANS[target].split()
 
 
+@pytest.mark.parametrize("scheme", ["IOB1", "IOE1", "IOE2", "BIOES"])
+def test_random_spans_survive_each_scheme(scheme: str) -> None:
+    """Schemes are compared through the spans that AllenNLP reads off the converted tags."""
+    draw = random.Random(1)
+    begin = {"IOB1": "I", "IOE1": "I", "IOE2": "I", "BIOES": "B"}[scheme]
+    for _ in range(50):
+        tags, spans = list[str](), []
+        for kind, length in ((draw.choice("XY"), draw.randint(1, 3)) for _ in range(draw.randint(1, 4))):
+            spans.append((kind, (len(tags), len(tags) + length - 1)))
+            last = {"IOE2": "E", "BIOES": "E" if length > 1 else "S"}.get(scheme, "I")
+            tags += [f"{begin}-{kind}"] + [f"I-{kind}"] * (length - 1)
+            tags[-1] = f"{last}-{kind}"
+            if scheme in ("IOB1", "IOE1"):  # spans of one type that touch would be one span
+                tags.append("O")
+        for target in ("BIO", "BIOUL"):
+            converter = ColumnTagsReader(coding_scheme=scheme, convert_to_coding_scheme=target)
+            converted = converter.text_to_instance(["w"] * len(tags), tags)["tags"].labels
+            assert sorted(TAGS_TO_SPANS[target](converted, [])) == sorted(spans)
+
+
 @pytest.mark.parametrize(
     ("scheme", "tags", "line", "found"),
     [
         ("BIO", "O X-PER", 3, "'X-PER' between 'O' and the end of the sentence"),
         ("BIO", "O I-PER O", 3, "'I-PER' between 'O' and 'O'; 'coding_scheme' IOB1 allows it"),
         ("BIO", "S-PER O", 2, "'S-PER' between the start and 'O'; 'coding_scheme' BIOES allows it"),
+        ("IOB1", "I-PER L-PER", 3, "'L-PER' between 'I-PER' and the end of the sentence"),
         ("BIOUL", "O B-PER", 3, "'B-PER' between 'O' and the end of the sentence; 'coding_scheme' BIO allows it"),
         ("BMES", "B-PER E-LOC", 3, "'E-LOC' between 'B-PER' and the end of the sentence"),
+        ("IOE2", "I-PER O", 2, "'I-PER' between the start and 'O'; 'coding_scheme' IOB1 allows it"),
     ],
 )
 def test_a_tag_that_the_scheme_forbids_is_named(tmp_path: Path, scheme: str, tags: str, line: int, found: str) -> None:
@@ -213,10 +269,15 @@ def test_instances_from_words_tokens_and_nothing() -> None:
     assert empty.as_tensor_dict(empty.get_padding_lengths())["tokens"]["elmo"]["elmo_tokens"].shape == (1, 50)
 
 
+def test_max_instances_ends_the_reading(tmp_path: Path) -> None:
+    path = written(tmp_path, b"a X\n\nb X\n\nc X\n\n\xff\n")
+    assert [sentence(instance) for instance in reader(max_instances=2).read(path)] == [[("a", "X")], [("b", "X")]]
+
+
 def test_workers_neither_lose_nor_repeat_sentences(tmp_path: Path) -> None:
     path = written(tmp_path, "\n".join(f"w{index} X\n" for index in range(11)))
     wanted = sorted(f"w{index}" for index in range(11))
     assert words_of_workers(reader, path, 3) == wanted
-    loader = MultiProcessDataLoader(pickle.loads(pickle.dumps(reader())), path, batch_size=2, num_workers=2)
+    ours = pickle.loads(pickle.dumps(reader()))
+    loader = MultiProcessDataLoader(ours, path, batch_size=2, num_workers=2)
     assert sorted(word for instance in loader.iter_instances() for word in instance["metadata"]["words"]) == wanted
-    assert len([*reader(max_instances=2).read(path)]) == 2

@@ -19,6 +19,9 @@ FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "csv"
 SENTIMENT = {"delimiter": " ", "quote_char": None, "max_splits": 1, "tokenizer": "just_spaces"}
 
 
+SPAM = "".join(f"{'ham' if day % 3 else 'spam'},Go on to number {day} now\n" for day in range(12))
+
+
 def reader(**keys: Any) -> DatasetReader:
     return DatasetReader.from_params(Params({"type": "text_classification_csv", **keys}))
 
@@ -61,6 +64,11 @@ def test_a_label_then_the_rest_of_the_line() -> None:
     ]
 
 
+def test_without_labels(tmp_path: Path) -> None:
+    path = written(tmp_path, 'a b\n\n""\nc\n')
+    assert read(path, text_columns=[0], label_column=None) == [(None, "a b"), (None, ""), (None, "c")]
+
+
 def test_a_blank_before_a_quote_does_not_cut_the_text(tmp_path: Path) -> None:
     path = written(tmp_path, 'pos, "Good, ok"\nneg,  "Bad, ""no"""\npos, fine\n')
     assert read(path, tokenizer="just_spaces") == [("pos", "Good, ok"), ("neg", 'Bad, "no"'), ("pos", "fine")]
@@ -69,14 +77,15 @@ def test_a_blank_before_a_quote_does_not_cut_the_text(tmp_path: Path) -> None:
 def test_the_text_is_the_column_beside_the_label(tmp_path: Path) -> None:
     path = written(tmp_path, "a b,x\nc,y\n")
     assert read(path, label_column=1) == read(path, label_column=-1) == [("x", "a b"), ("y", "c")]
-    path = written(tmp_path, 'a b\n\n""\nc\n')
-    assert read(path, label_column=None) == [(None, "a b"), (None, ""), (None, "c")]
+    assert read(written(tmp_path, "a b\n"), label_column=None) == [(None, "a b")]
 
 
 def test_what_looks_like_a_header_may_be_a_row_and_names_need_no_other_key(tmp_path: Path) -> None:
-    path = written(tmp_path, "Category,Message\nham,Go on\n")
-    assert len(read(path, has_header=False)) == 2 and len(read(path, has_header=True)) == 1
-    assert read(path, text_columns=["Message"], label_column="Category") == [("ham", "Go on")]
+    path = written(tmp_path, f"Category,Message\n{SPAM}")
+    assert len(read(path, has_header=False)) == 13 and len(read(path, has_header=True)) == 12
+    assert len(read(path, text_columns=["Message"], label_column="Category")) == 12
+    assert len(read(written(tmp_path, SPAM), text_columns=[0], label_column=1)) == 12
+    assert read(written(tmp_path, f"rare,a new label\n{SPAM}" + "rare,another one of these texts\n"))[0][0] == "rare"
 
 
 @pytest.mark.parametrize("quote_char", ['"', None])
@@ -120,22 +129,27 @@ def test_a_long_document_is_read_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "keys", "line", "facts"),
     [
+        ("x,a\ny\n", {}, 2, ["2 columns", "line 1", "1 column ('y')"]),
         ('x,"a\nb"\n\ny,c,d\n', {}, 4, ["2 columns", "line 1", "('y', 'c', 'd')"]),
         ("x\n", {}, 1, ["one column beside 'label_column' 0", "1 column ('x')"]),
         ("1,a,b\n", {}, 1, ["'text_columns'", "3 columns ('1', 'a', 'b')"]),
         ('pos,"Good" ,x\n', {"text_columns": [1]}, 1, ["not CSV", "'quote_char'"]),
-        ("text,label\na,x\n", {}, 1, ["'has_header' true"]),
+        ("text,label\na,x\n", {"label_column": 1}, 1, ["'has_header' true"]),
+        (f"Category,Message\n{SPAM}", {}, 1, ["'Category'", "'has_header' true"]),
+        (SPAM, {"label_column": 1}, 1, ["'text_columns'", "is 'label_column' the text?"]),
         ("x,a\n", {"label_column": -3}, 1, ["'label_column' -3", "('x', 'a')"]),
         ("\nlabel,text\nx,a\n", {"label_column": "class", "has_header": True}, 2, ["'label_column' 'class'"]),
         ("a,x\n", {"text_columns": [1], "label_column": -1}, 1, ["'text_columns' [1]", "'label_column' -1"]),
         ("x,a\n ,b\n", {}, 2, ["a label in 'label_column' 0"]),
         ("1,a\n3,b\n", {"label_names": {"1": "World", "2": "Sports"}}, 2, ["'label_names' (1, 2)", "'3'"]),
         ('x,a\ny,"b\nz,c\n', {}, 2, ["unexpected end of data", "'quote_char'"]),
+        (b"x,a\ny,\xe9t\xe9\n", {}, 2, ["expected UTF-8 text, got byte 0xe9"]),
         ("", {}, None, []),
         ("label,text\n\n", {"has_header": True}, None, []),
         ("1\ta fine day\n", {}, 1, ["'text_columns'", r"if '\t' separates the columns, set 'delimiter'"]),
         ("1\ta day, fine\n0\tno day\n", {}, 2, [r"if '\t' separates the columns, set 'delimiter'"]),
         ("Class Index,Title,Description\n1,a,b\n", {"text_columns": [1, 2]}, 1, ["'Title'", "'has_header' true"]),
+        ("4 a b\n3\n", SENTIMENT, 2, ["('3')", "line 1"]),
     ],
 )
 def test_an_error_names_the_file_the_line_and_its_content(
@@ -170,6 +184,11 @@ def test_instances_from_text_tokens_and_nothing() -> None:
         instance.index_fields(Vocabulary.from_instances([instance]))
         tensors = instance.as_tensor_dict(instance.get_padding_lengths())
         assert tensors["tokens"]["elmo"]["elmo_tokens"].shape == (1, 50)
+
+
+def test_max_instances_ends_the_reading(tmp_path: Path) -> None:
+    path = written(tmp_path, b"x,a\nx,b\n\xff\n")
+    assert read(path, max_instances=2) == [("x", "a"), ("x", "b")]
 
 
 def test_each_row_goes_to_one_worker(tmp_path: Path) -> None:
