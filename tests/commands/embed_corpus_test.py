@@ -1,12 +1,8 @@
 """The command with each of its options. Each wrong use ends with one line and exit code 1."""
 
-import io
 import json
-import lzma
 import signal
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Optional
 
 import h5py
@@ -14,13 +10,10 @@ import numpy as np
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
-from elmoformanylangs.__main__ import read_conll_corpus, read_corpus
 
 from elmo_plugin.commands import embed_corpus
 from elmo_plugin.embedding import Embedder, corpus, load
-from tests import many_langs_oracle
 from tests.commands.alone import run
-from tests.full_disk import disk_of
 from tests.oracles import write_files
 from tests.serving_oracles import FILES
 from tests.task_oracles import D, L, small_bilm, warm_bilm
@@ -106,36 +99,13 @@ def test_each_way_to_split(folder: Path) -> None:
         assert_close(arrays(split), {"0": load(folder).embed([tokens])[0], "1": np.zeros((L, 0, D))})
 
 
-@pytest.mark.parametrize("split", ["tab", "conll"])
-def test_both_inputs_of_elmo_for_many_langs_give_its_layers(folder: Path, split: str) -> None:
-    """ELMoForManyLangs reads the same file. It carries its state to the next batch, so only the first is compared."""
-    many_langs_oracle.write_folder(folder / "many", many_langs_oracle.config())
-    sentences = [["The cat", "sat", "."], ["日本語", "🙂 "], ["one"]]
-    if split == "tab":
-        text = "".join("\t".join(words) + "\n" for words in sentences)
-    else:
-        blocks = [[f"{number}\t{word}\t_\t_" for number, word in enumerate(words, 1)] for words in sentences]
-        text = "\n\n".join("\n".join(["# a comment", *block]) for block in blocks)
-    (folder / "text").write_text(text, encoding="utf-8")
-    _, its_own = (read_corpus if split == "tab" else read_conll_corpus)("text")
-    assert its_own == sentences
-    run("embed-corpus", "text", "out.hdf5", "--bilm", "many", "--split", split)
-    for number, layers in enumerate(many_langs_oracle.its_layers(folder / "many", sentences)):
-        np.testing.assert_allclose(arrays()[str(number)], layers, atol=1e-5)
-    if split == "conll":
-        with pytest.raises(SystemExit, match=r"text: expected one sentence per line.*--split conll"):
-            run("embed-corpus", "text", "lines.hdf5", "--bilm", "many")
-
-
 def test_ids_of_several_tables_are_keys(folder: Path) -> None:
     for name, number in (("one.tsv", 0), ("two.tsv", 2)):
-        rows = [f"{number + row}\tP{number + row}\t{LINES[number + row]}\n" for row in (0, 1)]
-        (folder / name).write_text("".join(["row\taccession\ttext\n", *rows]))
+        rows = "".join(f"P{line}\t{LINES[line]}\n" for line in (number, number + 1))
+        (folder / name).write_text(f"accession\ttext\n{rows}")
     columns = ("--id-column", "accession", "--text-column", "text")
     run("embed-corpus", "one.tsv", "two.tsv", "out.hdf5", *BILM, *columns)
     assert_close(arrays(), {f"P{line}": vectors for line, vectors in wanted().items() if line != "4"})
-    with h5py.File("out.hdf5") as file:
-        assert json.loads(file["sentence_to_index"][0]) == {"The cat sat .": "P3", "and / or": "P2"}
 
 
 def test_the_options_of_the_retired_command_are_accepted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,16 +144,6 @@ def test_the_ending_chooses_the_format_unless_it_is_named(folder: Path) -> None:
         assert_close(dict(file), wanted())
 
 
-def test_standard_input_and_a_compressed_text_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (folder / "text").read_bytes()
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
-    run("embed-corpus", "-", "piped", *BILM)
-    (folder / "text.xz").write_bytes(lzma.compress(text))
-    run("embed-corpus", "text.xz", "unpacked", *BILM)
-    assert_close(arrays("piped"), wanted())
-    assert (folder / "piped").read_bytes() == (folder / "unpacked").read_bytes()
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -199,20 +159,6 @@ def test_an_error_is_one_line(folder: Path, arguments: list[str], said: str) -> 
     with pytest.raises(SystemExit, match=f"^embed-corpus: {said}"):
         run("embed-corpus", *arguments)
     assert not list(folder.glob("out*"))
-
-
-def test_after_a_full_disk_the_same_command_resumes_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First the disk is too small for a part, then for the output that joins the parts."""
-    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 500)
-    (folder / "text").write_text("The boat leaks and the boat sinks .\n" * 60, encoding="utf-8")
-    size = 60 * 8 * L * D * 4
-    for room in (size // 10, size // 2):  # a part takes a quarter
-        with pytest.raises(SystemExit, match=r"^embed-corpus: 'out' cannot be written: "), disk_of(room):
-            run("embed-corpus", "text", "out", *BILM)
-        assert not Path("out").exists()
-    assert sum(path.stat().st_size for path in Path("out.part/parts").iterdir()) >= size
-    run("embed-corpus", "text", "out", *BILM)
-    assert [path.name for path in folder.glob("out*")] == ["out"]
 
 
 def test_after_a_signal_the_same_command_resumes_the_run(

@@ -19,10 +19,6 @@ from tests.serving_oracles import FILES
 TAGGER = FILES / "elmo_tagger.tar.gz"
 
 
-def serve_elmo(*arguments: object) -> None:
-    run("serve-elmo", *arguments)
-
-
 def test_it_serves_until_a_signal(capsys: pytest.CaptureFixture[str]) -> None:
     found: dict[str, Any] = {}
 
@@ -42,7 +38,7 @@ def test_it_serves_until_a_signal(capsys: pytest.CaptureFixture[str]) -> None:
     user = threading.Thread(target=use)
     user.start()
     with pytest.raises(SystemExit) as end:
-        serve_elmo(TAGGER, "--port", 0, "--limit", "sentences=7")
+        run("serve-elmo", TAGGER, "--port", 0, "--limit", "sentences=7")
     user.join()
     assert end.value.code == 143 and found["limits"]["sentences"] == 7
     with pytest.raises(OSError):
@@ -60,7 +56,7 @@ def test_it_serves_until_a_signal(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_an_error_is_one_line(arguments: tuple[object, ...], fact: str) -> None:
     with pytest.raises(SystemExit) as error:
-        serve_elmo(*arguments, "--port", 0)
+        run("serve-elmo", *arguments, "--port", 0)
     text = str(error.value)
     assert text.startswith("serve-elmo: ") and "\n" not in text and fact in text
 
@@ -69,7 +65,7 @@ def test_a_port_in_use_is_reported_before_the_model_is_loaded() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(SystemExit, match=rf"^serve-elmo: 127\.0\.0\.1:{port}: .*--port"):
-            serve_elmo("nowhere", "--port", port)
+            run("serve-elmo", "nowhere", "--port", port)
 
 
 def test_without_the_extra_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,4 +73,4 @@ def test_without_the_extra_it_says_how_to_install_it(monkeypatch: pytest.MonkeyP
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
     with pytest.raises(SystemExit, match=r"^serve-elmo: fastapi .*elmo-plugin\[serve\]"):
-        serve_elmo(TAGGER)
+        run("serve-elmo", TAGGER)
