@@ -64,6 +64,11 @@ HINTS = (
 """A pattern for the type and message of an error of AllenNLP or jsonnet, and what to do; a hint may use its groups."""
 LOGGED_RESULTS = ("allennlp.commands.checklist", "allennlp.commands.test_install")
 """The modules of the commands whose results AllenNLP only logs."""
+NEEDLESS = re.compile(
+    "You provided a validation dataset but patience was set to None|Parameter local_rank for class|"
+    r"Worker \d+ completed its entire epoch|vocabulary serialization directory .* is not empty"
+)
+"""Warnings of AllenNLP about what the config says, or about what AllenNLP itself did."""
 
 
 OURS = ("elmo-plugin", "python -m elmo_plugin")
@@ -140,11 +145,16 @@ def adapt_console() -> None:
         if "ALLENNLP_LOG_LEVEL" not in os.environ:
             for handler in logging.getLogger().handlers:
                 if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.stderr):
-                    handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name in LOGGED_RESULTS)
+                    handler.addFilter(_is_shown)
                     handler.setStream(sys.stderr)  # AllenNLP logs to standard output, where results belong
 
     replace_once(allennlp_logging, "prepare_global_logging", prepare_global_logging)
     adapt()
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    is_warning = record.levelno >= logging.WARNING and not NEEDLESS.match(record.getMessage())
+    return is_warning or record.name in LOGGED_RESULTS
 
 
 def is_users_mistake(error: BaseException) -> bool:

@@ -250,7 +250,10 @@ def _embedder(args: argparse.Namespace) -> Embedder:
     device = _cuda_device(args.cuda_device)
     if args.mix:
         if args.bilm or args.options_file or args.weight_file:
-            raise ConfigurationError("expected --mix or another option that names the biLM, got both")
+            raise ConfigurationError(
+                "--mix: expected the archive of a trained model and no other option that names the biLM, got "
+                f"{args.mix!r} and another one; the layers of a biLM are --last, --average, --concatenate or --all"
+            )
         return load(args.mix, TRAINED, args.precision, device, args.initial_state)
     keys = bilm_keys(args.bilm, args.options_file, args.weight_file)
     if not args.bilm and not args.weight_file:
