@@ -16,7 +16,6 @@ Some shared folders have locks that other machines do not see. Then two processe
 parts at the same time. Each writes to a file of its own, so the output is that of one of them, and the other may fail.
 """
 
-import errno
 import json
 import os
 import shutil
@@ -245,11 +244,7 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
             left.unlink(missing_ok=True)
         with _locked(lock, WHOLE_FOLDER):
             if _part_names(folder):
-                try:
-                    found = json.loads(path.read_text(encoding="utf-8"))
-                except (OSError, ValueError) as error:
-                    raise ConfigurationError(f"'{path}' is damaged; delete '{folder}' to start again") from error
-                check_made_with(str(folder), found, run, OTHER_OUTPUT)
+                check_made_with(str(folder), json.loads(path.read_text(encoding="utf-8")), run, OTHER_OUTPUT)
             else:
                 with atomic_file(path, partial):
                     partial.write_text(json.dumps(run), encoding="utf-8")
@@ -259,12 +254,8 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
     finally:
         os.close(lock)
         if is_ours and not _part_names(folder) and (share.size == 1 or not (folder / PARTS).exists()):
-            try:
-                shutil.rmtree(folder)
-            except OSError as error:
-                # Another process has removed it or, on NFS, has the lock open, which therefore cannot be removed yet.
-                if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY):
-                    raise
+            # Another process may have removed it or, on NFS, have the lock open, which therefore cannot be removed yet.
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

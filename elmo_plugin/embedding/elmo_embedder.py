@@ -7,7 +7,6 @@ from typing import IO, Optional, Union
 
 import numpy as np
 import torch
-from allennlp.common.checks import ConfigurationError
 from more_itertools import chunked
 from torch import Tensor
 
@@ -20,7 +19,6 @@ from elmo_plugin.embedding.vector_files import Hdf5File
 from elmo_plugin.text import AsciiSpacesTokenizer, token_lists
 
 BATCH_SIZE = 64
-OUTPUT_FORMATS = ("all", "top", "average")
 
 
 class ElmoEmbedder:
@@ -101,11 +99,6 @@ class ElmoEmbedder:
         forget_sentences : leave `sentence_to_index` out
         use_sentence_keys : use sentences as keys, see `Hdf5File`; a repeated sentence is stored once
         """
-        if output_format not in OUTPUT_FORMATS:
-            expected = ", ".join(OUTPUT_FORMATS)
-            raise ConfigurationError(f"'output_format': expected one of {expected}, got {output_format!r}")
-        if isinstance(input_file, str | PathLike):
-            raise ConfigurationError(f"'input_file': expected an open file, got the path {str(input_file)!r}")
         at_least(1, batch_size=batch_size)
         work = CorpusEmbedder(self._embedder.with_mix(output_format), batch_size=batch_size)
         file = Hdf5File(use_sentence_keys=use_sentence_keys, forget_sentences=forget_sentences)

@@ -89,20 +89,12 @@ class Embedder:
         return Embedder(elmo, self.word_id, layers_apart=mix == "all")
 
     def __repr__(self) -> str:
-        """Return the biLM's source and sizes, and what the embedder computes."""
-        bilm, kind = self.elmo.bilm, type(self.elmo.mixes[0])
-        mix = next((name for name, mix in MIXES.items() if mix is kind and name != "all"), kind.__name__)
-        held: dict[str, Any] = {
-            "n_layers": bilm.options.lstm.n_layers,
-            "dim": bilm.options.lstm.cell_dim,
-            "projection_dim": bilm.options.lstm.projection_dim,
-            "layer_dim": bilm.options.layer_dim,
-            "mix": "all" if self._layers_apart else mix,
-            "precision": bilm.precision_of_weights,
-            "initial_state": self.elmo.initial_state.name,
-            "device": str(self.device),
-        }
-        return f"Embedder({bilm.source!r}, {', '.join(f'{name}={value!r}' for name, value in held.items())})"
+        """Return the biLM's source, and what the embedder computes."""
+        bilm, mix = self.elmo.bilm, type(self.elmo.mixes[0]).__name__
+        return (
+            f"Embedder({bilm.source!r}, shape={self.shape}, mix={mix}, precision={bilm.precision_of_weights!r}, "
+            f"initial_state={self.elmo.initial_state.name!r}, device='{self.device}')"
+        )
 
     @property
     def device(self) -> torch.device:

@@ -1,7 +1,6 @@
 """The formats that vectors are written in: hdf5, npz and Parquet."""
 
 import json
-import logging
 import os
 import re
 import zipfile
@@ -23,11 +22,7 @@ from elmo_plugin.common import atomic_file
 from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.text import BOUNDARIES
 
-logger = logging.getLogger(__name__)
-
 INDEX = "sentence_to_index"
-LONGEST_INDEX = 2**31 - 1
-"""The longest string, in bytes, that NumPy and therefore h5py can read."""
 ROWS_IN_CHUNK = 4096
 """Rows that hdf5 compresses together. It limits a chunk to 4 GB."""
 TOKENS_IN_GROUP = 8192
@@ -162,11 +157,7 @@ def sentence_key(text: str) -> str:
 
 
 def _write_index(file: h5py.File, index: str) -> None:
-    size = len(index.encode())
-    if size > LONGEST_INDEX:
-        logger.warning("'%s' is left out: it would have %d bytes, and hdf5 readers take at most 2 GB", INDEX, size)
-    else:
-        file.create_dataset(INDEX, data=[index], dtype=h5py.string_dtype())
+    file.create_dataset(INDEX, data=[index], dtype=h5py.string_dtype())
 
 
 class _Disk(FileIO):

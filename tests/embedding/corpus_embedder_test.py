@@ -295,11 +295,6 @@ def test_an_existing_file_or_a_folder_with_other_content_is_kept(folder: Path) -
     (folder / "other.part/thesis").touch()
     with pytest.raises(ConfigurationError, match=r"other\.part'.*got other files"):
         embed(folder, "other", NpzFile())
-    (folder / "damaged.part/parts").mkdir(parents=True)
-    (folder / "damaged.part/parts/0-0.npz").touch()
-    (folder / "damaged.part/run.json").write_text("{")
-    with pytest.raises(ConfigurationError, match=r"run\.json' is damaged"):
-        embed(folder, "damaged", NpzFile())
     assert (folder / "file").read_text() == "good" and (folder / "other.part/thesis").exists()
     with pytest.raises(ConfigurationError, match=r"no_folder/file.*No such file or directory"):
         embed(folder, "no_folder/file", NpzFile())

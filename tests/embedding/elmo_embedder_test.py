@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -87,17 +86,8 @@ def test_embed_file_writes_the_hdf5_of_the_original_and_of_embed_corpus(pair: tu
     assert Path("command.hdf5").read_bytes() == Path("out.hdf5").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((["a"], "out", "best"), "'output_format'.*'best'"),
-        ((Path("text"), "out"), "'input_file': expected an open file.*text"),
-    ],
-)
-def test_wrong_arguments_are_errors_and_keep_an_existing_file(
-    pair: tuple[str, str], arguments: tuple[Any, ...], said: str
-) -> None:
+def test_a_wrong_format_is_an_error_and_keeps_an_existing_file(pair: tuple[str, str]) -> None:
     Path("out").write_text("good")
-    with pytest.raises(ConfigurationError, match=said):
-        ElmoEmbedder(*pair).embed_file(*arguments)
+    with pytest.raises(ConfigurationError, match=r"'mix': .*'best'"):
+        ElmoEmbedder(*pair).embed_file(["a"], "out", "best")  # type: ignore[arg-type]
     assert Path("out").read_text() == "good"

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from more_itertools import chunked
 
-from elmo_plugin.embedding import Hdf5File, NpzFile, ParquetFile, VectorFile, sentence_key, vector_files
+from elmo_plugin.embedding import Hdf5File, NpzFile, ParquetFile, VectorFile, sentence_key
 from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.embedding.vector_files import Layout
 from elmo_plugin.text import AsciiSpacesTokenizer
@@ -124,16 +124,6 @@ def test_ids_are_the_keys_in_every_format(tmp_path: Path, file: VectorFile) -> N
 def test_a_key_decodes_to_its_sentence_and_is_not_a_path(sentence: str) -> None:
     key = sentence_key(sentence)
     assert unquote(key) == sentence and "/" not in key and key != "."
-
-
-def test_an_index_too_long_for_readers_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(vector_files, "LONGEST_INDEX", 80)
-    write(Hdf5File(), tmp_path / "file", embedded(LAYOUTS["all"]), LAYOUTS["all"])
-    with h5py.File(tmp_path / "file") as file:
-        assert len(file) == len(TEXTS) and "sentence_to_index" not in file
-    assert "sentence_to_index" in caplog.text
 
 
 @pytest.mark.parametrize("share", [0.001, 0.5, 0.999999])
