@@ -82,9 +82,12 @@ def leave_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     `huggingface_hub` keeps its sessions, so one that was made out of reach would stay so for the tests that follow.
     """
 
+    utils = huggingface_hub.utils
+    reset = utils.reset_sessions if hasattr(utils, "reset_sessions") else utils.close_session  # renamed in 1.0
+
     def leave() -> None:
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-        huggingface_hub.utils.reset_sessions()
+        reset()
 
     yield leave
-    huggingface_hub.utils.reset_sessions()
+    reset()

@@ -18,6 +18,8 @@ WITH_EXAMPLES = sorted(
 
 @pytest.mark.parametrize("module", WITH_EXAMPLES)
 def test_examples_run(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if module.endswith("flair_embeddings"):
+        pytest.importorskip("flair")
     monkeypatch.chdir(tmp_path)  # examples may write files
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     result = doctest.testmod(importlib.import_module(module), optionflags=options)

@@ -38,6 +38,12 @@ class Hub(BaseHTTPRequestHandler):
         there = self.folder / repository
         if not (there.is_dir() and "/" in repository) or "resolve" in repository:
             self.answer(404, b"", {"X-Error-Code": "RepoNotFound"})
+        elif "tree" in parts:  # which later releases than 0.36 ask for
+            entries = [
+                {"type": "file", "path": path.name, "size": path.stat().st_size, "oid": path.name}
+                for path in sorted(there.iterdir())
+            ]
+            self.answer(200, json.dumps(entries).encode(), {"Content-Type": "application/json"})
         elif parts[0] == "api":
             files = [{"rfilename": path.name} for path in sorted(there.iterdir())]
             about = {"id": repository, "sha": COMMIT, "siblings": files}
@@ -67,9 +73,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         monkeypatch.setattr(constants, "ENDPOINT", url)
-        monkeypatch.setattr(
-            file_download, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}"
-        )
+        for module in (constants, file_download):  # where huggingface_hub 1, and where earlier releases look for it
+            template = url + "/{repo_id}/resolve/{revision}/{filename}"
+            monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
         yield tmp_path / "hub"
         server.shutdown()
