@@ -26,6 +26,7 @@ from elmo_plugin.compat.initializers import (  # noqa: E402
 )
 from elmo_plugin.compat.interpret import repair_hotflip, repair_influence, repair_saliency  # noqa: E402
 from elmo_plugin.compat.libraries import (  # noqa: E402
+    import_rouge,
     repair_device_numbers,
     repair_extracted_archives,
     repair_half_precision,
@@ -40,7 +41,7 @@ from elmo_plugin.compat.libraries import (  # noqa: E402
 )
 from elmo_plugin.compat.metrics import check_validation_metrics  # noqa: E402
 from elmo_plugin.compat.patching import replace_once  # noqa: E402
-from elmo_plugin.compat.workers import repair_workers  # noqa: E402
+from elmo_plugin.compat.workers import repair_distributed_processes, repair_workers  # noqa: E402
 
 __all__ = ["apply_repairs", "replace_once"]
 
@@ -51,8 +52,10 @@ def apply_repairs() -> None:
     repair_reduce_on_plateau()
     repair_device_numbers()
     repair_workers()
+    repair_distributed_processes()
     repair_wandb_callback()
     repair_pretrained_transformers()
+    import_rouge()
     repair_token_ids_of_elmo()
     repair_extracted_archives()
     repair_moving_average()

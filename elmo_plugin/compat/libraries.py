@@ -1,10 +1,12 @@
 """Repairs of what newer PyTorch, transformers, wandb and Python break in AllenNLP, and of AllenNLP's own bugs."""
 
-import importlib
+import importlib.util
 import inspect
 import json
 import secrets
+import sys
 import tarfile
+import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -116,6 +118,25 @@ def repair_pretrained_transformers() -> None:
         PreTrainedTokenizerBase(add_special_tokens=False)
     except AttributeError:
         replace_once(cached_transformers, "get_tokenizer", get_tokenizer)
+
+
+def import_rouge() -> None:
+    """Let allennlp-models be imported beside setuptools 82 or later.
+
+    Symptom: `Plugin allennlp_models could not be loaded: No module named 'pkg_resources'`. Cause: `rouge`, which it
+    imports, finds its files with that module of setuptools, which was removed. Now `rouge` is imported here, with a
+    stand-in that no other package sees.
+    Guard: nothing happens if `pkg_resources` exists or `rouge` does not.
+    """
+    if importlib.util.find_spec("pkg_resources") is not None or importlib.util.find_spec("rouge") is None:
+        return
+    stand_in: Any = types.ModuleType("pkg_resources")
+    stand_in.resource_filename = lambda module, name: str(Path(sys.modules[module].__file__ or "").with_name(name))
+    sys.modules["pkg_resources"] = stand_in
+    try:
+        importlib.import_module("rouge")
+    finally:
+        del sys.modules["pkg_resources"]
 
 
 def repair_token_ids_of_elmo() -> None:

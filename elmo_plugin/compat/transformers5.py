@@ -20,7 +20,7 @@ class AdamW(torch.optim.AdamW):
 
     def __init__(self, *args: Any, correct_bias: bool = True, **kwargs: Any) -> None:
         if not correct_bias:
-            raise ValueError("'correct_bias': expected true, because transformers 5 has no AdamW of its own, got false")
+            raise ValueError("'correct_bias': expected true, because transformers has no AdamW since 4.50, got false")
         super().__init__(*args, **kwargs)
 
 

@@ -1,10 +1,12 @@
 """Each repair of `elmo_plugin.compat`, and how AllenNLP fails without it."""
 
 import copy
+import importlib.util
 import inspect
 import io
 import json
 import os
+import pickle
 import signal
 import sys
 import tarfile
@@ -14,7 +16,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import active_children
+from multiprocessing import active_children, resource_sharer
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from pickle import UnpicklingError
@@ -23,6 +25,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from allennlp.commands import train as train_command
 from allennlp.commands.train import train_model
 from allennlp.common import Params, cached_transformers
 from allennlp.common.checks import ConfigurationError, check_for_gpu
@@ -141,6 +144,11 @@ def test_reduce_on_plateau_of_allennlp_fails() -> None:
         build(ReduceOnPlateauLearningRateScheduler.__new__(ReduceOnPlateauLearningRateScheduler), optimizer)
 
 
+def test_a_process_of_a_distributed_run_imports_this_package_first() -> None:
+    given = pickle.dumps(train_command._train_worker)
+    assert b"elmo_plugin" in given and b"allennlp" not in given
+
+
 def spawning_loader(folder: Path) -> MultiProcessDataLoader:
     """Return a loader with one spawned worker, which makes batches."""
     data, reader = folder / "tagged.tsv", SequenceTaggingDatasetReader()
@@ -192,14 +200,21 @@ class KilledReader(DatasetReader):
         instance["tokens"].token_indexers = {"tokens": SingleIdTokenIndexer()}
 
 
-@pytest.mark.parametrize("kind", ["instances", "batches"])
-def test_a_killed_worker_is_an_error(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["instances", "batches", "a batch that is being handed over"])
+def test_a_killed_worker_is_an_error(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind.startswith("a batch"):
+
+        def detach(tensor: resource_sharer.DupFd) -> int:
+            time.sleep(1)
+            raise ConnectionResetError
+
+        monkeypatch.setattr(resource_sharer.DupFd, "detach", detach)
     loader = MultiProcessDataLoader(
         KilledReader(), "", batch_size=2, num_workers=2, max_instances_in_memory=2, start_method="fork"
     )
     loader.index_with(Vocabulary())
     with pytest.raises(RuntimeError, match=r"worker \(pid \d+\) is killed"):
-        list(loader if kind == "batches" else loader.iter_instances())
+        list(loader.iter_instances() if kind == "instances" else loader)
     assert not active_children()
 
 
@@ -260,6 +275,17 @@ def test_pretrained_transformer_of_allennlp_fails(bert: str, monkeypatch: pytest
     monkeypatch.setattr(cached_transformers, "get_tokenizer", original(cached_transformers, "get_tokenizer"))
     with pytest.raises(AttributeError, match="add_special_tokens conflicts with the method"):
         PretrainedTransformerTokenizer(bert)
+
+
+def test_rouge_is_imported_and_finds_its_files_without_pkg_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rouge", reason="allennlp-models is not installed; `make setup` installs it")
+    for name in ("pkg_resources", *(name for name in sys.modules if name.partition(".")[0] == "rouge")):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pkg_resources" else find_spec(name))
+    compat.libraries.import_rouge()
+    assert "pkg_resources" not in sys.modules
+    assert sys.modules["rouge"].Rouge(metrics=["rouge-l"], stemming=True).WORDNET_KEY_VALUE
 
 
 def test_token_ids_are_found_rejected_or_none_where_all_are_characters() -> None:
