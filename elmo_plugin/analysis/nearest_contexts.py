@@ -76,18 +76,14 @@ class Search(NamedTuple):
     uses: int = 0
 
 
-class FrequentWord(NamedTuple):
-    """A word of a text, a sentence with it, and how often it occurs in the text."""
-
-    word: str
-    sentence: list[str]
-    occurrences: int
+FrequentWord = tuple[str, list[str], int]
+"""A word of a text, a sentence with it, and how often it occurs in the text."""
 
 
 def frequent_words(corpus: Corpus, sentences: Optional[int] = None, words: int = 20) -> list[FrequentWord]:
     """Return the most frequent words of a text to search for: letters only, no stop word of English.
 
-    A word's sentence is the first one with it that is not long. Raises `ConfigurationError` if the text cannot be read.
+    A word's sentence is the first one with it that is not long.
     """
     counts: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
@@ -96,7 +92,7 @@ def frequent_words(corpus: Corpus, sentences: Optional[int] = None, words: int =
         for token in tokens if len(tokens) <= LONGEST_EXAMPLE else ():
             examples.setdefault(token, tokens)
     found = ((word, count) for word, count in counts.most_common() if word.isalpha() and word.lower() not in STOP_WORDS)
-    return [FrequentWord(word, examples[word], count) for word, count in islice(found, words) if word in examples]
+    return [(word, examples[word], count) for word, count in islice(found, words) if word in examples]
 
 
 def find_query(sentence: str, word: str) -> Query:

@@ -50,12 +50,10 @@ The ending of OUTPUT chooses the format:
            sentence: the layout of AllenNLP's retired command `elmo`
   npz      a file with one array per line, named by the line's number from 0
   parquet  a folder of Parquet files with one row per line: line, sentence,
-           tokens, and vectors, in one column per layer; pandas.read_parquet
-           and pyarrow read the folder as one table
+           tokens, and vectors, in one column per layer
 
 Arrays have the shape (L, T, D) for all layers, with the token layer first;
-(T, D) for one layer or the average; and (T, L*D) for all layers side by side.
-With --pool they have no T. An empty line keeps its number: its T is 0, or with
+with --pool they have no T. An empty line keeps its number: its T is 0, or with
 --pool its vectors are zeros. Several inputs are read as one text.
 
 Use ids instead of line numbers, from a table whose columns are separated by

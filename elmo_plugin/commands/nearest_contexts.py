@@ -40,22 +40,10 @@ Search for several words in one pass over the first 5000 lines of the text:
       --query "They went to the play ." --word play \\
       --query "He sat on the bank of the river ." --word bank
 
-Search for the second occurrence of a word in the sentence:
-  elmo-plugin nearest-contexts english-tiny novels.txt \\
-      --query "They play in a play ." --word play:2
-
-Find only sentences that contain the same word; the same sense comes first:
-  elmo-plugin nearest-contexts english-tiny novels.txt --same-word \\
-      --query "He sat on the bank ." --word bank
-
 Draw up to 1000 uses of the word in two dimensions (the first two principal
 components), with the nearest ones numbered, in plots/contexts.html and an SVG
-file. It needs the extra `report`:
-  elmo-plugin nearest-contexts english-tiny novels.txt --draw plots \\
-      --query "He sat on the bank ." --word bank
-
-Colour the uses by their senses, which TEXT gives: one token and its sense (or
-O) per line, and a blank line after each sentence:
+file. It needs the extra `report`. Here senses.txt also gives the senses for
+colours: one token and its sense (or O) per line, a blank line after a sentence:
   elmo-plugin nearest-contexts english-tiny senses.txt --senses --draw plots \\
       --query "He sat on the bank ." --word bank
 """

@@ -36,15 +36,12 @@ word that training lacks gets the most frequent sense of all words:
 
 Predict pseudowords, for a text without annotated senses. Pairs of words that
 are about equally frequent (50 to 500 times in the text) become one token, such
-as door-banana, and the layer must tell which of the two words it was. One
-sentence in five is for evaluation. This is easier than real senses, because two
-random words have less in common and often differ in part of speech:
+as door-banana, and the layer must tell which of the two words it was. This is
+easier than real senses:
   elmo-plugin probe-layers english-tiny --pseudowords novels.txt --control
 
---control adds a column for a biLM of the same sizes with random weights. It
-shows what can be predicted from spelling and from random functions of the
-context. Memory holds 4 * L * D bytes per labelled token, 12 kB at the original
-size.
+--control adds a column for a biLM of the same sizes with random weights.
+Memory holds 4 * L * D bytes per labelled token, 12 kB at the original size.
 """
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.analysis import Examples, LabelledSentence, ProbingTask, probe, random_twin, sense_task
+from elmo_plugin.analysis import Examples, LabelledSentence, probe, random_twin, sense_task
 from elmo_plugin.analysis.probing import embed_examples, linear, most_frequent, nearest_sense
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.embedding import Embedder, load
@@ -67,18 +67,17 @@ def test_examples_are_the_labelled_tokens_in_their_order(embedder: Embedder) -> 
     np.testing.assert_allclose(found.vectors, np.concatenate([first[:, [1, 3]], last], axis=1), atol=1e-6)
 
 
-def test_accuracy_is_measured_on_dev(embedder: Embedder) -> None:
-    """If dev swaps the labels of training, all predictions are wrong."""
-    train, dev = [LabelledSentence(["a", "b"], ["x", "y"])], [LabelledSentence(["a", "b"], ["y", "x"])]
-    assert probe(embedder, ProbingTask(train, dev, nearest_sense, str)) == (0.0, [0.0] * L, 2, 2)
-
-
-def test_senses_are_read_from_columns_and_words_are_lowercased(tmp_path: Path, embedder: Embedder) -> None:
+def test_senses_are_read_from_columns_words_are_lowercased_and_accuracy_is_measured_on_dev(
+    tmp_path: Path, embedder: Embedder
+) -> None:
     (tmp_path / "train").write_text("Bank\tbank%1\nlent\tO\n\nthe\tO\nbank\tbank%1\n", encoding="utf-8")
+    (tmp_path / "other").write_text("Bank\tbank%2\n", encoding="utf-8")
     (tmp_path / "none").write_text("Bank\tO\n", encoding="utf-8")
     task = sense_task(tmp_path / "train", tmp_path / "train", ColumnTagsReader())
     assert [sentence.labels for sentence in task.train] == [["bank%1", None], [None, "bank%1"]]
     assert probe(embedder, task) == (100.0, [100.0] * L, 2, 2)
+    task = sense_task(tmp_path / "train", tmp_path / "other", ColumnTagsReader())
+    assert probe(embedder, task) == (0.0, [0.0] * L, 2, 1)
     with pytest.raises(ConfigurationError, match="none: expected labels other than 'O'"):
         sense_task(tmp_path / "train", tmp_path / "none", ColumnTagsReader())
 

@@ -10,8 +10,7 @@ from allennlp.common import Params
 
 from elmo_plugin.analysis import check_data
 from tests.commands.alone import run
-from tests.models.configs import ELMO
-from tests.task_oracles import Config, experiment, tagger, tags_reader
+from tests.task_oracles import Config
 
 Page = Callable[..., str]
 
@@ -80,13 +79,6 @@ def test_a_config_that_cannot_train_says_why(page: Page) -> None:
     found = to_do(page("1,a b\n2,c d", '1,"a\n2,b', encoder={"type": "lstm", "input_size": 7, "hidden_size": 3}))
     assert "Cannot train" in found[0] and "validation_data_path" in found[0] and "dev.csv" in found[0]
     assert "Cannot train" in found[1] and "7" in found[1] and "512" in found[1]
-
-
-def test_labels_that_the_encoding_cannot_express_cannot_be_trained(tmp_path: Path) -> None:
-    (tmp_path / "ill.txt").write_text("Tove I-PER\nleft O\n\nin O\nQuill B-LOC\n")
-    config = experiment(tagger(ELMO), tags_reader(coding_scheme=None), tmp_path / "ill.txt")
-    (failure,) = check_data(Params(config)).failures
-    assert "'label_encoding' 'BIO'" in failure and "'IOB1'" in failure
 
 
 def test_memory_does_not_grow_with_a_corpus(tmp_path: Path) -> None:

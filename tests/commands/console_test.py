@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from allennlp.commands import ArgumentParserWithDefaults, main
-from allennlp.common import Params, util
+from allennlp.common import Params
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 
@@ -177,14 +177,6 @@ def test_a_config_is_trained_in_a_folder_without_a_list_of_plugins(
     messages = [line for line in result.stderr.splitlines() if line.startswith("20") and " - INFO - " in line]
     assert not [line for line in messages if "allennlp_models" not in line]  # which is imported before this package
     assert (tmp_path / "run" / "out.log").read_text().count(" - INFO - ") > 10
-
-
-def test_to_include_this_package_imports_none_of_its_modules_that_need_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    imported = []
-    monkeypatch.setattr("importlib.import_module", lambda name: imported.append(name) or sys.modules[name])
-    allennlps_own = util.import_module_and_submodules.__wrapped__  # which includes the package for the first time
-    allennlps_own("elmo_plugin")
-    assert imported == ["elmo_plugin"]
 
 
 def test_usage_names_the_program_that_was_called(
