@@ -13,6 +13,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
+from allennlp.commands import ArgumentParserWithDefaults
 from allennlp.common import Params
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
@@ -148,7 +149,16 @@ def adapt_console() -> None:
                     handler.addFilter(_is_shown)
                     handler.setStream(sys.stderr)  # AllenNLP logs to standard output, where results belong
 
+    def error(original: Any, parser: ArgumentParserWithDefaults, message: str) -> None:
+        if "invalid choice: 'elmo'" in message:
+            message = (
+                "the command 'elmo' was removed in AllenNLP 1.0; this one takes the same arguments: elmo-plugin "
+                "embed-corpus INPUT OUTPUT --all | --top | --average (add --format hdf5 unless OUTPUT ends in .hdf5)"
+            )
+        original(parser, message)
+
     replace_once(allennlp_logging, "prepare_global_logging", prepare_global_logging)
+    replace_once(ArgumentParserWithDefaults, "error", error)
     adapt()
 
 

@@ -102,6 +102,14 @@ def test_a_value_of_the_wrong_type_is_named_with_its_path(tmp_path: Path, capsys
     assert "'trainer.optimizer.lr': expected numeric, got '0.005'" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("command")
+def test_the_retired_command_names_its_successor(capsys: pytest.CaptureFixture[str]) -> None:
+    console.adapt_console()
+    with pytest.raises(SystemExit) as ended:
+        allennlp("elmo", "sentences.txt", "vectors.hdf5", "--all")
+    assert ended.value.code == 2 and "elmo-plugin embed-corpus INPUT OUTPUT" in capsys.readouterr().err
+
+
 def test_debugging_shows_the_traceback_of_our_own_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit, match="nowhere"):
         run("embed-corpus", "nowhere", "vectors.hdf5")
