@@ -9,7 +9,6 @@ from unittest.mock import patch
 import torch
 from torch import distributed, multiprocessing
 
-from elmo_plugin.models.spans import SpanF1
 from elmo_plugin.pretraining import BidirectionalLanguageModel, sentence_batches
 from elmo_plugin.pretraining.sentence_batches import SENTENCES_IN_POOL
 from tests.language_model_oracles import language_model
@@ -70,11 +69,3 @@ def evaluate(data_path: str, loader: Config, model: Config) -> dict[str, Any]:
     outputs = [language(**batch) for batch in build_loader(data_path, shuffle=False, **loader)]
     losses = [float(output["loss"]) for output in outputs if "loss" in output]
     return {"metrics": language.perplexity.get_metric(), "losses": losses, "n_batches": len(outputs)}
-
-
-def score_spans(labels: list[str], encoding: str, batches: list[list[Any]]) -> dict[str, float]:
-    """Scores of predicted and gold tags, from the batches of this process."""
-    metric = SpanF1(labels, encoding)
-    for predicted, gold in batches[distributed.get_rank()]:
-        metric(predicted, gold)
-    return metric.get_metric()

@@ -1,10 +1,9 @@
 """Tokens to arrays, compared with `Elmo.layers` of one sentence at a time and with AllenNLP's ELMo."""
 
 import copy
-import multiprocessing
 import pickle
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import pytest
@@ -204,32 +203,6 @@ def test_a_pickle_and_a_deep_copy_give_equal_vectors_before_and_after_the_first_
 def test_unknown_arguments_are_errors(folder: Path, keys: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         load(**{"bilm": folder, **keys})
-
-
-def threads_after(embedder: Optional[Embedder], queue: Any) -> None:
-    """Embed a sentence, and say how many threads there are."""
-    if embedder is not None:
-        embedder.embed([["Two", "words"]])
-    queue.put(torch.get_num_threads())
-
-
-def test_only_a_forked_process_that_embeds_has_one_thread(folder: Path) -> None:
-    """With more it would wait for ever for the threads of the process that forked it."""
-    before, embedder = torch.get_num_threads(), load(folder)
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    found = []
-    try:
-        torch.set_num_threads(2)
-        torch.randn(500, 500) @ torch.randn(500, 500)
-        for used in (embedder, None):
-            process = context.Process(target=threads_after, args=(used, queue))
-            process.start()
-            found.append(queue.get(timeout=60))
-            process.join()
-        assert found == [1, 2] and torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_pooling_of_no_tokens_gives_zeros() -> None:

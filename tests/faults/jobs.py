@@ -20,7 +20,7 @@ from tests import killer  # noqa: F401  (registers `kill`)
 from tests.embedding_runs import write_text
 from tests.faults.processes import fork, wait
 from tests.oracles import options, write_files
-from tests.pretraining_runs import config, train
+from tests.pretraining_runs import config
 from tests.task_oracles import TOWNS, experiment, small_bilm, tagger, tags_reader
 
 import_plugins()
@@ -77,20 +77,6 @@ def pretraining_inputs(folder: Path, **changes: Any) -> None:
     keys["data_loader"]["batches_per_epoch"] = 3
     keys["trainer"]["checkpointer"]["save_every_num_batches"] = 2
     keys["trainer"]["learning_rate_scheduler"]["warmup_steps"] = 1
-    (folder / "config.json").write_text(json.dumps(keys))
-
-
-def fine_tuning_inputs(folder: Path) -> None:
-    """One epoch of the same from a native file with softmax and vocabulary, and with a moving average."""
-    pretraining_inputs(folder)
-    keys = json.loads((folder / "config.json").read_text())
-    train(keys, folder / "run")
-    start = str(folder / "bilm.safetensors")
-    convert(folder / "run/model.tar.gz", Path(start))
-    pretraining_inputs(folder, num_epochs=1, moving_average={"type": "exponential", "decay": 0.9})
-    keys = json.loads((folder / "config.json").read_text())
-    keys["vocabulary"] = {"type": "pretrained_bilm", "pretrained": start, "files": "unused"}
-    keys["model"] |= {"bilm": {"pretrained": start}, "softmax": None}
     (folder / "config.json").write_text(json.dumps(keys))
 
 
@@ -153,7 +139,6 @@ def conversion(target: str, *options: str, replaces: bool = False) -> Job:
 JOBS = {
     "pretraining": training(pretraining_inputs),
     "pretraining-recover": training(pretraining_inputs, killed_after=4),
-    "fine-tuning": training(fine_tuning_inputs),
     "task": training(task_inputs),
     "embed-hdf5": embedding("hdf5"),
     "embed-npz": embedding("npz"),

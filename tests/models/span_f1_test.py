@@ -16,7 +16,7 @@ from allennlp.training.metrics import SpanBasedF1Measure
 from sklearn.metrics import precision_recall_fscore_support
 
 from elmo_plugin.models.spans import TAGS_TO_SPANS, SpanF1
-from tests.distributed_jobs import in_two_processes, score_spans, start_processes
+from tests.distributed_jobs import start_processes
 from tests.models.configs import ELMO
 from tests.task_oracles import TOWNS, experiment, tagger, tags_reader
 
@@ -74,20 +74,6 @@ def test_without_an_encoding_tokens_are_counted_as_scikit_learn_counts_them() ->
     for name, found in [("EVENT", ["EVENT"]), ("overall", labels[1:])]:
         wanted = precision_recall_fscore_support(gold, predicted, labels=found, average="micro")[:3]
         assert [scores[f"{key}-{name}"] for key in ("precision", "recall", "f1-measure")] == pytest.approx(wanted)
-
-
-@pytest.mark.slow
-def test_two_processes_with_unequal_shares_have_the_scores_of_one(tmp_path: Path) -> None:
-    encoding = "BIOUL"
-    predicted, gold = sentences(encoding, 1), sentences(encoding, 2)
-    # Batches of each process: as many, of other sizes.
-    shares = [[(0, 9), (9, 13)], [(13, 14), (14, 20)]]
-    batches = [[(predicted[slice(*share)], gold[slice(*share)]) for share in rank] for rank in shares]
-    ranks = in_two_processes(score_spans, tmp_path / "run", LABELS[encoding], encoding, batches)
-    wanted = theirs(encoding, predicted, gold)
-    assert len(wanted) > 3
-    for found in ranks:
-        assert found == pytest.approx(wanted)
 
 
 @pytest.mark.slow

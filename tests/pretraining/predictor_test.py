@@ -102,15 +102,11 @@ def test_other_questions_are_rejected(predictor: BiLMPredictor) -> None:
         predictor.load_line('{"sentence": fog}')
 
 
-def test_allennlp_predict_answers_a_file_line_by_line(archive: Path, predictor: BiLMPredictor, tmp_path: Path) -> None:
-    questions = tmp_path / "sentences.jsonl"
+def test_allennlp_predict_answers_questions_and_a_text(archive: Path, predictor: BiLMPredictor, tmp_path: Path) -> None:
+    questions, text = tmp_path / "sentences.jsonl", tmp_path / "text.txt"
     questions.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS), encoding="utf-8")
+    text.write_text("\n".join(HELDOUT) + "\n", encoding="utf-8")
     found = predict(archive, questions, "--predictor", "bilm", "--batch-size", 2)
     assert_same(found, [predictor.predict_json(question) for question in QUESTIONS])
-
-
-def test_allennlp_predict_reads_a_text_too(archive: Path, predictor: BiLMPredictor, tmp_path: Path) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("\n".join(HELDOUT) + "\n", encoding="utf-8")
     found = predict(archive, text, "--use-dataset-reader", "--batch-size", 4)
     assert_same(found, predictor.predict_batch_json([{"sentence": line} for line in HELDOUT]))

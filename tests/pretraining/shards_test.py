@@ -28,22 +28,6 @@ def one_pass(paths: list[Path], shuffle: bool = False, seed: int = 0, epoch: int
     return [tokens for tokens, _ in SentenceStream(paths, shuffle, seed).sentences(epoch)]
 
 
-@pytest.mark.parametrize("packing", PACKERS)
-def test_a_line_ends_at_a_newline_alone_and_a_token_at_ascii_white_space(tmp_path: Path, packing: str) -> None:
-    lines = {
-        "\ufeffthe cat\n": [["the", "cat"]],
-        "sat\r\n": [["sat"]],
-        "\n\n  \n\t\n": [],
-        "\ufeffcat\u2028sat\x85on\x0ba\x0cmat\rso\xa0it\n": [["cat\u2028sat\x85on", "a", "mat", "so\xa0it"]],
-        "  Gänge  \t 東京 😀 ": [["Gänge", "東京", "😀"]],
-    }
-    path = tmp_path / f"shard{packing}"
-    path.write_bytes(PACKERS[packing]("".join(lines).encode()))
-    sentences = [sentence for part in lines.values() for sentence in part]
-    assert one_pass([path]) == sentences
-    assert SentenceStream([path], shuffle=False).tokens_per_pass == sum(len(tokens) + 1 for tokens in sentences)
-
-
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_a_pass_can_be_resumed_at_each_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffle: bool) -> None:
     monkeypatch.setattr(shards, "BLOCK", 4)
@@ -57,14 +41,6 @@ def test_a_pass_can_be_resumed_at_each_position(tmp_path: Path, monkeypatch: pyt
     assert [position for _, position in whole] == [
         (behind, read) for behind, shard in enumerate(order) for read in range(1, lengths[shard] + 1)
     ]
-
-
-def test_without_shuffle_a_pass_reads_the_files_in_order(tmp_path: Path) -> None:
-    paths = numbered(tmp_path, 3, 2)
-    wanted = ["0 of 0", "1 of 0", "2 of 0", "0 of 1", "1 of 1"]
-    for epoch in (0, 1):
-        assert [" ".join(tokens) for tokens in one_pass(paths, epoch=epoch)] == wanted
-    assert [" ".join(tokens) for tokens in one_pass(paths[::-1])] == wanted[3:] + wanted[:3]
 
 
 def test_a_shuffled_pass_has_each_sentence_once_a_shard_at_a_time_block_by_block(

@@ -56,14 +56,6 @@ def test_a_tensor_has_the_ids_of_the_biLM_and_of_the_vocabulary(pattern: str) ->
     assert batch["characters"]["elmo_tokens"].equal(batch_to_ids([["the", "cat", "sat"], ["on"]]))
 
 
-def test_a_long_line_is_split_into_instances_and_no_token_is_lost(tmp_path: Path) -> None:
-    tokens = [str(number) for number in range(100_000)]
-    (tmp_path / "a.txt").write_text(" ".join(tokens) + "\nend\n", encoding="utf-8")
-    instances = [words(instance).split() for instance in reader().read(str(tmp_path / "a.txt"))]
-    assert [len(piece) for piece in instances] == [400] * 250 + [1]
-    assert [token for piece in instances for token in piece] == [*tokens, "end"]
-
-
 @pytest.mark.parametrize(("max_instances", "wanted", "workers"), [(None, 5, 1), (None, 5, 3), (3, 3, 2)])
 def test_workers_divide_the_instances(pattern: str, max_instances: Any, wanted: int, workers: int) -> None:
     found: list[str] = []
