@@ -73,6 +73,8 @@ def run(args: argparse.Namespace) -> None:
     if args.shards is None and args.heldout is None:
         with atomic_file(args.output) as path, open_text(path, args.output.suffix) as file:
             n_sentences = sum(file.write(line) > 0 for line in lines)
+            if not n_sentences:
+                raise ConfigurationError(f"{' '.join(args.inputs)}: expected text, got no sentences")
         written = f"{n_sentences:,} sentences"
         then = f"elmo-plugin embed-corpus {args.output} vectors.hdf5 --bilm english-tiny"
     else:

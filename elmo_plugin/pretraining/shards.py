@@ -40,8 +40,9 @@ def find_shards(pattern: str) -> list[Path]:
         folder = next(folder for folder in (Path(pattern), *Path(pattern).parents) if isdir(folder))
         names = sorted(entry.name for entry in folder.iterdir())
         listed = ", ".join(names[:5]) + ", …" * (len(names) > 5)
+        hint = f"; its files are '{Path(pattern, '*')}'" if folder == Path(pattern) else ""
         raise ConfigurationError(
-            f"'{pattern}' matches no file; the folder '{folder.absolute()}' contains {listed or 'nothing'}"
+            f"'{pattern}' matches no file; the folder '{folder.absolute()}' contains {listed or 'nothing'}{hint}"
         )
     return shards
 

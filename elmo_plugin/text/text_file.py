@@ -22,6 +22,15 @@ UNPACKERS: dict[str, Unpacker] = {".gz": gzip.open, ".xz": lzma.open}
 MAGIC: dict[bytes, Unpacker] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
 """The first bytes of compressed files. No UTF-8 text begins with them."""
 
+UTF_16 = "UTF-16 text; convert it with iconv -f UTF-16 -t UTF-8"
+OTHER_FILES = {
+    b"\xff\xfe": UTF_16,
+    b"\xfe\xff": UTF_16,
+    b"PK\x03\x04": "a zip file; unpack it first",
+    b"BZh91AY&SY": "a bzip2 file; unpack it first",
+}
+"""The first bytes of files that are given as texts, and what they are."""
+
 
 class TextFile:
     r"""Read a UTF-8 text file, plain or compressed.
@@ -58,6 +67,9 @@ class TextFile:
         that cannot be read, and for a line that is not UTF-8 text or longer than `LONGEST_LINE`.
         """
         for number, encoded in enumerate(self._encoded_lines(), 1):
+            for magic, kind in OTHER_FILES.items():
+                if number == 1 and encoded.startswith(magic):
+                    raise ConfigurationError(f"{self._name}: expected UTF-8 text, got {kind}")
             if len(encoded) > LONGEST_LINE:
                 raise ConfigurationError(
                     f"{self._name}, line {number}: expected at most {LONGEST_LINE:,} bytes, got more"

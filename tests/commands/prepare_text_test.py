@@ -54,11 +54,17 @@ def test_shards_and_heldout_text_share_no_sentence(tmp_path: Path) -> None:
 def test_an_error_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("raw.txt").write_text("One sentence.\n", encoding="utf-8")
+    Path("windows.txt").write_text("One sentence.\n", encoding="utf-16")
+    Path("blank.txt").write_text("\n \n", encoding="utf-8")
+    Path("folder").mkdir()
     for arguments, fact in (
+        (["windows.txt", "out.txt"], "iconv -f UTF-16"),
+        (["blank.txt", "out.txt"], "blank.txt: expected text"),
+        (["folder", "out.txt"], r"folder/\*"),
         (["nowhere*.txt", "out.txt"], "nowhere"),
         (["raw.txt", "raw.txt"], "exists already"),
         (["raw.txt", "out", "--heldout", 2], "1 sentences"),
     ):
         with pytest.raises(SystemExit, match=fact):
             run("prepare-text", *arguments)
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["raw.txt"]
+    assert {path.name for path in tmp_path.rglob("*.txt")} == {"blank.txt", "raw.txt", "windows.txt"}
