@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from allennlp.data import Vocabulary
 from allennlp.models import Model
 from allennlp.training.optimizers import Optimizer
 
-from experiments import five_gram, grid
+from experiments import grid
 from experiments import run as grid_run
 from experiments.grid import EXPERIMENTS, main
 from experiments.run import CONFIGS, TASKS, Run, Task, write_sample
@@ -27,11 +26,6 @@ DEMOS = {
     "demo": Task("f1-measure-overall", train=20, dev=5, epochs=1),
     "demo_reviews": Task("accuracy", train=20, dev=10, epochs=1, separator="\n"),
 }
-QUERY = """#!/bin/bash
-# In KenLM's place: the total of a sentence is minus the number of words from its last b to its end, that included.
-awk '{ total = 0; for (i = 1; i <= NF; i++) if ($i == "b") total = i - NF - 1
-       print "a=1 2 -0.5 Total: " total " OOV: 0" }'
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -156,18 +150,6 @@ def test_lambda_weighs_the_squares_of_the_mixes_weights_and_gamma_is_fixed_or_fa
 def test_every_condition_is_a_variant() -> None:
     conditions = {condition.variant for experiment in EXPERIMENTS.values() for condition in experiment.conditions}
     assert conditions <= {path.stem for path in (CONFIGS / "variants").glob("*.jsonnet")}
-
-
-def test_a_5_gram_scores_minimal_pairs_in_both_directions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # The first pair: forward -1 and -3, backward -3 and -1. The second: forward -3 and -2, backward -1 and -1.
-    sentences = ("a unheard b", "b a a", "b a")
-    (tmp_path / "query").write_text(QUERY)
-    (tmp_path / "query").chmod(0o755)
-    (tmp_path / "vocabulary.txt").write_text("a\nb\n")
-    rows = [{"sentence_good": good, "sentence_bad": bad} for good, bad in pairwise(sentences)]
-    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    five_gram.main([*map(str, (tmp_path, tmp_path, tmp_path / "vocabulary.txt", tmp_path / "pairs.jsonl"))])
-    assert "| **all** | 50.0 | 25.0 | 25.0 | 1 | 2 |" in capsys.readouterr().out
 
 
 def test_the_table_of_tools_is_built_from_the_files_that_their_runs_leave(tmp_path: Path) -> None:
