@@ -7,7 +7,7 @@ from allennlp.nn.util import add_sentence_boundary_token_ids
 from elmo_plugin.bilm import CharacterEncoder, add_boundaries
 from elmo_plugin.bilm import token_encoder as module
 from elmo_plugin.bilm.character_encoder import Convolution, largest
-from elmo_plugin.text import batch_to_ids, boundary_ids, word_to_ids
+from elmo_plugin.text import batch_to_ids
 from tests.oracles import SENTENCES, options
 
 
@@ -30,14 +30,6 @@ def test_convolve_and_largest_equal_torchs_convolution_and_maximum_with_gradient
         weights = torch.randn_like(found)
         for ours, theirs in zip(*(torch.autograd.grad(each, inputs, weights) for each in (found, wanted)), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
-
-
-def test_boundaries_and_mask_follow_the_models_own_width() -> None:
-    encoder = make_encoder(max_characters_per_token=20)
-    ids = encoder.fit(batch_to_ids([["one"], ["two", "a" * 99]]))
-    assert [mark.tolist() for mark in encoder.boundaries(ids)] == [boundary_ids(257, 20), boundary_ids(258, 20)]
-    assert encoder.mask(ids).tolist() == [[True, False], [True, True]]
-    assert ids[1, 1].tolist() == word_to_ids("a" * 99, 20)
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.checkpoints import BilmTf, Checkpoint, build_bilm, load_checkpoint
+from elmo_plugin.checkpoints import BilmTf, load_checkpoint
 from tests.checkpoint_oracles import WORDS, assert_rejected, assert_same_state, pretrained
-from tests.checkpoints.file_tools import contents, flipped
+from tests.checkpoints.file_tools import flipped
 from tests.oracles import lively, options, tensorflow_file, write_files, write_json
 
 BIAS = "CNN_high_0/b_carry"
@@ -89,31 +89,6 @@ def test_a_folder_without_one_pair_says_what_it_holds(folder: Path) -> None:
         (folder / name).unlink()
     assert_rejected(folder, f"'{folder}' holds no biLM", "got a folder with weights.hdf5")
     assert_rejected(folder / "weights.hdf5", f"'{folder / 'weights.hdf5'}'", "options.json")
-
-
-def test_what_is_built_knows_its_source_and_has_a_state_of_its_own(folder: Path) -> None:
-    checkpoint = load_checkpoint(folder)
-    bilm = build_bilm(checkpoint, source=folder)
-    assert bilm.source == str(folder)
-    before = checkpoint.state_dict["token_encoder.projection.bias"].clone()
-    with torch.no_grad():
-        for parameter in bilm.parameters():
-            parameter.add_(1.0)
-    assert torch.equal(checkpoint.state_dict["token_encoder.projection.bias"], before)
-    assert "_extra_state" not in checkpoint.state_dict
-
-
-def test_writing_that_fails_leaves_the_old_pair(folder: Path) -> None:
-    """The missing half of the weights is noticed after the first half is written."""
-    before, other = contents(folder), BiLM(options(n_layers=3))
-    broken = other.state_dict()
-    del broken["lstm.backward_layers.2.bias"]
-    with pytest.raises(KeyError):
-        BilmTf().write(Checkpoint(other.options, broken), folder)
-    assert contents(folder) == before
-    write_files(folder, other)
-    assert load_checkpoint(folder).options == other.options
-    assert contents(folder).keys() == before.keys()
 
 
 @pytest.mark.parametrize(
@@ -197,15 +172,6 @@ def test_a_pair_is_found_by_its_folder_or_by_its_weights(folder: Path) -> None:
         next(folder.glob("*options.json")).rename(folder / options_name)
         next(path for path in folder.glob("*.h*5") if path.stem != "vectors").rename(folder / weights)
         assert load_checkpoint(folder / location).options == options()
-
-
-def test_a_warm_state_of_another_size_or_half_of_one_is_rejected(folder: Path) -> None:
-    with h5py.File(folder / "weights.hdf5", "r+") as file:
-        file["warm_state/hidden"] = torch.zeros(2, 2, 1, 9).numpy()
-    assert_rejected(folder, "'warm_state/hidden'")
-    with h5py.File(folder / "weights.hdf5", "r+") as file:
-        file["warm_state/cell"] = torch.zeros(2, 2, 1, 24).numpy()
-    assert_rejected(folder, "'warm_state/hidden'", (2, 2, 1, 9), (2, 2, 1, 8))
 
 
 @pytest.fixture

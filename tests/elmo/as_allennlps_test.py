@@ -241,15 +241,6 @@ def test_a_state_dict_with_allennlps_embedder_is_loaded_into_ours(files: tuple[s
     torch.testing.assert_close(ours(IDS), theirs(IDS), atol=1e-5, rtol=0)
 
 
-def test_a_state_dict_with_the_names_of_earlier_archives_is_loaded(files: tuple[str, str]) -> None:
-    elmo = Elmo(*files, 2, dropout=0)
-    torch.nn.init.constant_(elmo.scalar_mix_1.gamma, 3.0)
-    earlier = {name.replace("scalar_mix_", "mixes."): value for name, value in elmo.state_dict().items()}
-    again = Elmo(*files, 2, dropout=0)
-    again.load_state_dict(earlier)
-    assert float(again.scalar_mix_1.gamma) == 3.0 and "mixes.1.gamma" in earlier
-
-
 def test_a_fine_tuned_elmo_is_saved_by_one_call(tmp_path: Path) -> None:
     """`conversion_test` has the other formats."""
     elmo = Elmo(bilm={"options": options().to_dict()}, requires_grad=True, dropout=0)

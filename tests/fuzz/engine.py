@@ -4,6 +4,7 @@ Input number n of a target depends on nothing but the seed and n, so that a find
 PyTorch writes a pickle in its old format differently each time, so that inputs made from one are not the same again.
 """
 
+import json
 import multiprocessing
 import os
 import resource
@@ -23,7 +24,7 @@ from allennlp.common.checks import ConfigurationError
 OURS = (ConfigurationError, FileNotFoundError)
 """The errors that hostile input may raise."""
 MOST_SECONDS = 10
-"""Of the processor, for one input. A process that makes no progress for six times as long is killed."""
+"""Of the processor, for one input. An input that takes six times as long by the clock ends the process."""
 MOST_MEMORY = 2**28
 """Bytes by which one input of at most 2**20 bytes may raise the peak of the process."""
 Run = Callable[[Random, Path], None]
@@ -59,41 +60,36 @@ class Forbidden(BaseException):
 
 def fuzz(target: Target, inputs: int, seed: int, first: int = 0) -> Result:
     """Feed the inputs from number `first` on. An input that ends the process is a finding; another one goes on."""
-    context = multiprocessing.get_context("fork")
-    shared = context.Array("d", 5)  # the next number, answers, errors, the slowest, the most memory
-    shared[0] = first
-    findings: dict[str, Finding] = {}
-    while shared[0] < first + inputs:
-        queue = context.SimpleQueue()
-        process = context.Process(target=_child, args=(target, first + inputs, seed, shared, queue))
-        process.start()
-        reason = _watch(process, shared, queue, findings)
-        if reason:
-            findings.setdefault(reason, Finding(int(shared[0]), reason))
-            shared[0] += 1
-    return Result(int(shared[1]), int(shared[2]), sorted(findings.values()), shared[3], int(shared[4]))
-
-
-def _watch(process: Any, shared: Any, queue: Any, findings: dict[str, Finding]) -> str:
-    """Wait for a child; return why it ended before its time, or nothing."""
-    last, since = -1.0, time.monotonic()
-    while True:
-        process.join(0.05)
-        has_ended = not process.is_alive()  # after which nothing more comes into the queue
-        while not queue.empty():
-            key, finding = queue.get()
-            findings.setdefault(key, finding)
-        if has_ended:
-            return "" if process.exitcode == 0 else f"the process ended with {process.exitcode}"
-        if shared[0] != last:
-            last, since = shared[0], time.monotonic()
-        elif time.monotonic() - since > 6 * MOST_SECONDS + 60:  # a minute for the corpus
-            process.kill()
+    outcomes: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        while len(outcomes) < inputs:
+            numbers = range(first + len(outcomes), first + inputs)
+            process = multiprocessing.get_context("fork").Process(target=_child, args=(target, numbers, seed, log))
+            process.start()
             process.join()
-            return "no progress"
+            outcomes = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+            if process.exitcode != 0:
+                what = f"the process ended with {process.exitcode}"
+                outcomes.append({"kind": what, "what": what, "seconds": 0.0, "memory": 0})
+                _write(log, outcomes[-1])
+    findings: dict[str, Finding] = {}
+    for number, outcome in enumerate(outcomes, first):
+        if outcome["memory"] > MOST_MEMORY:
+            outcome |= {"kind": f"memory {number}", "what": f"{outcome['memory']:,} bytes of memory"}
+        if outcome["what"]:
+            findings.setdefault(outcome["kind"], Finding(number, outcome["what"]))
+    kinds = [outcome["kind"] for outcome in outcomes]
+    slowest, memory = (max(outcome[key] for outcome in outcomes) for key in ("seconds", "memory"))
+    return Result(kinds.count("answer"), kinds.count("error"), sorted(findings.values()), slowest, memory)
 
 
-def _child(target: Target, end: int, seed: int, shared: Any, queue: Any) -> None:
+def _write(log: Path, outcome: dict[str, Any]) -> None:
+    with log.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(outcome) + "\n")
+
+
+def _child(target: Target, numbers: range, seed: int, log: Path) -> None:
     with open(os.devnull, "r+") as null:
         for stream in (0, 1, 2):
             os.dup2(null.fileno(), stream)
@@ -103,35 +99,32 @@ def _child(target: Target, end: int, seed: int, shared: Any, queue: Any) -> None
         run = target(folder / "corpus")
         os.chdir(folder)
         file_utils.CACHE_DIRECTORY = tempfile.tempdir = str(folder)
-        _forbid(folder)
+        _forbid(folder, log)
         signal.signal(signal.SIGPROF, _hang)
-        for number in range(int(shared[0]), end):
-            shared[0] = number
-            _feed(run, Random(f"{seed}/{number}"), number, folder, shared, queue)
-        shared[0] = end
+        for number in numbers:
+            _write(log, _outcome(run, Random(f"{seed}/{number}"), folder))
 
 
-def _feed(run: Run, random: Random, number: int, folder: Path, shared: Any, queue: Any) -> None:
-    before, begin = _peak(), time.process_time()
+def _outcome(run: Run, random: Random, folder: Path) -> dict[str, Any]:
+    """Feed an input. Return what it did, where if that is a finding, and its seconds and bytes."""
+    before, begin, what = _peak(), time.process_time(), ""
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS, 1)
+    signal.alarm(6 * MOST_SECONDS)  # ends the process
     try:
         run(random, folder)
-        shared[1] += 1
+        kind = "answer"
     except OURS:
-        shared[2] += 1
+        kind = "error"
     except BaseException as error:
         signal.setitimer(signal.ITIMER_PROF, 0)
         place = traceback.extract_tb(error.__traceback__)
         lines = [frame for frame in place if "elmo_plugin" in frame.filename] or place
-        key = f"{type(error).__name__} {lines[-1].filename}:{lines[-1].lineno} {place[-1].filename}:{place[-1].lineno}"
-        queue.put((key, Finding(number, "".join(traceback.format_exception(error))[-3000:])))
+        kind = f"{type(error).__name__} {lines[-1].filename}:{lines[-1].lineno} {place[-1].filename}:{place[-1].lineno}"
+        what = "".join(traceback.format_exception(error))[-3000:]
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    shared[3] = max(shared[3], time.process_time() - begin)
-    growth = _peak() - before
-    shared[4] = max(shared[4], growth)
-    if growth > MOST_MEMORY:
-        queue.put((f"memory {number}", Finding(number, f"{growth:,} bytes of memory")))
+        signal.alarm(0)
+    return {"kind": kind, "what": what, "seconds": time.process_time() - begin, "memory": _peak() - before}
 
 
 def _peak() -> int:
@@ -142,9 +135,9 @@ def _hang(*_: Any) -> None:
     raise Hang(f"more than {MOST_SECONDS} s")
 
 
-def _forbid(folder: Path) -> None:
+def _forbid(folder: Path, log: Path) -> None:
     """Let the process raise `Forbidden` when it writes outside its folder, starts a program or opens a connection."""
-    inside = (str(folder), "/dev/null", "/proc/self")
+    inside = (str(folder), os.path.realpath(log), "/dev/null", "/proc/self")
     writes = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
     never = {"os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "subprocess.Popen", "socket.connect"}
     never |= {"pickle.find_class", "urllib.Request"}
