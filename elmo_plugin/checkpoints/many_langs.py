@@ -6,7 +6,7 @@ Source: `Embedder.get_model` in `elmoformanylangs/elmo.py`, which reads the voca
 
 from os.path import isfile
 from pathlib import Path, PureWindowsPath
-from typing import Any, Optional
+from typing import Any
 
 from allennlp.common.checks import ConfigurationError
 
@@ -140,20 +140,11 @@ def parse_vocabulary(text: str, name: str) -> list[str]:
     """
     entries: dict[str, str] = {}
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
-        parsed = _parse_line(line)
-        if parsed is None:
+        *entry, id = line.strip().split("\t")
+        if len(entry) > 1 or not id.isdecimal():
             raise ConfigurationError(f"'{name}', line {number}: expected an entry, a tab and an id, got {line!r}")
-        entry, id = parsed
-        entries[id] = entry
+        entries[id] = entry[0] if entry else NAMELESS
     ids = [str(id) for id in range(number)]
     if entries.keys() != set(ids):
         raise ConfigurationError(f"'{name}': expected the ids 0 to {number - 1}, each once, in its {number} lines")
     return [entries[id] for id in ids]
-
-
-def _parse_line(line: str) -> Optional[tuple[str, str]]:
-    """Return the entry and the id of a line, or `None` if it has another form."""
-    *entry, id = line.strip().split("\t")
-    if len(entry) > 1 or not id.isdecimal():
-        return None
-    return entry[0] if entry else NAMELESS, id

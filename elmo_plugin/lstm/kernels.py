@@ -2,42 +2,28 @@
 
 import logging
 from functools import cache
-from typing import Optional
+from typing import Any
 
 from torch import Tensor
 
 from elmo_plugin.lstm.oracle import reference
 from elmo_plugin.lstm.recurrence import packed
-from elmo_plugin.lstm.types import Kernel, LstmClips, LstmState, Product
+from elmo_plugin.lstm.types import Kernel, LstmState
 
 logger = logging.getLogger(__name__)
 
 
-def auto(
-    gates: Tensor,
-    sizes: list[int],
-    recurrent: Product,
-    projection: Optional[Product],
-    state: LstmState,
-    clips: LstmClips,
-) -> tuple[Tensor, LstmState]:
+def auto(gates: Tensor, *arguments: Any, **named: Any) -> tuple[Tensor, LstmState]:
     """Run `fused` on a GPU if Triton can be imported, otherwise `packed`; see `Kernel`."""
     kernel = _fused_or_packed() if gates.device.type == "cuda" else packed
-    return kernel(gates, sizes, recurrent, projection, state, clips)
+    return kernel(gates, *arguments, **named)
 
 
-def fused(
-    gates: Tensor,
-    sizes: list[int],
-    recurrent: Product,
-    projection: Optional[Product],
-    state: LstmState,
-    clips: LstmClips,
-) -> tuple[Tensor, LstmState]:
+def fused(*arguments: Any, **named: Any) -> tuple[Tensor, LstmState]:
     """Run `lstm.triton.fused`, which imports Triton at the first call. Raises `ImportError` if Triton is missing."""
     from elmo_plugin.lstm.triton import fused
 
-    return fused(gates, sizes, recurrent, projection, state, clips)
+    return fused(*arguments, **named)
 
 
 KERNELS: dict[str, Kernel] = {"auto": auto, "fused": fused, "packed": packed, "reference": reference}
