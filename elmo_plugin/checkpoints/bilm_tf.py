@@ -77,11 +77,6 @@ class BilmTf(CheckpointFormat):
         Raises `ConfigurationError` if the options and the weights do not fit each other.
         """
         options_path, path = local_file(options_file, "options_file"), local_file(weight_file, "weight_file")
-        if file_kind(options_path) is FileKind.HDF5:
-            raise ConfigurationError(
-                f"'options_file' {options_path}: expected a JSON text with the sizes, got an hdf5 file; it belongs "
-                "under 'weight_file'"
-            )
         options = read_options(options_path)
         try:
             with h5py.File(path, "r", locking=False) as file:

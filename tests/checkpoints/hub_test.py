@@ -8,7 +8,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
-import huggingface_hub
 import pytest
 from allennlp.common.checks import ConfigurationError
 from huggingface_hub import ModelCard, constants, file_download
@@ -92,15 +91,6 @@ def test_a_repository_a_revision_of_it_and_a_file_in_it_are_read(hub: Path) -> N
     archive = shutil.make_archive(str(hub / "193"), "zip", hub / "user/model")
     shutil.move(archive, hub / "user/model")
     assert_same_checkpoint(load_checkpoint("hf://user/model/193.zip"), expected)
-
-
-def test_a_repository_that_was_downloaded_before_is_read_without_the_hub(
-    hub: Path, leave_hub: Callable[[], None]
-) -> None:
-    BilmTf().write(pretrained(), hub / "user/model")
-    huggingface_hub.snapshot_download("user/model")  # as `hf download user/model` does
-    leave_hub()
-    assert_same_checkpoint(load_checkpoint("hf://user/model"), load_checkpoint(hub / "user/model"))
 
 
 @pytest.mark.usefixtures("hub")
