@@ -8,9 +8,8 @@ import pytest
 from tests.oracles import write_files
 from tests.task_oracles import small_bilm, warm_bilm
 
-collect_ignore = (
-    [] if find_spec("flair") else ["flair_embeddings_test.py"]
-)  # flair cannot be installed with transformers 5
+# flair cannot be installed with transformers 5.
+collect_ignore = [] if find_spec("flair") else ["flair_embeddings_test.py"]
 
 
 @pytest.fixture
