@@ -18,7 +18,7 @@ nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = True  # without it, a session that cannot run counts as passed
 
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
-OLDEST_TORCH = {python: ["torch==2.6.0", "torchvision==0.21.0"] for python in PYTHONS}
+OLDEST_TORCH = {python: ["torch==2.7.0", "torchvision==0.22.0"] for python in PYTHONS}
 """The oldest of `install_requires` in setup.cfg that has wheels for the Python."""
 OLDEST_TORCH["3.14"] = ["torch==2.9.0", "torchvision==0.24.0"]
 TRANSFORMERS = {"4": ["transformers==4.49.0"], "5": ["transformers>=5"]}

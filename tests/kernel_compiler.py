@@ -20,6 +20,4 @@ def compile_kernel(name: str, clips: bool, cache: str) -> int:
     strides = [argument for argument in kernel.arg_names if argument.endswith("_stride")]
     known = floats | dict.fromkeys(["numbers", "width", *strides], "i32") | dict.fromkeys(constants, "constexpr")
     signature = {argument: known.get(argument, "*bf16") for argument in kernel.arg_names}
-    if triton.__version__ < "3.3":  # the Triton of torch 2.6 wants no constants in a signature
-        signature = {argument: kind for argument, kind in signature.items() if argument not in constants}
     return len(triton.compile(ASTSource(kernel, signature, constants), target=GPUTarget("cuda", 90, 32)).asm["cubin"])

@@ -27,7 +27,6 @@ from elmo_plugin.compat.initializers import (  # noqa: E402
 from elmo_plugin.compat.interpret import repair_hotflip, repair_influence, repair_saliency  # noqa: E402
 from elmo_plugin.compat.libraries import (  # noqa: E402
     import_rouge,
-    repair_device_numbers,
     repair_extracted_archives,
     repair_half_precision,
     repair_moving_average,
@@ -50,7 +49,6 @@ def apply_repairs() -> None:
     """Apply every repair of this package. Calling it again changes nothing."""
     trust_numpy_scalars()
     repair_reduce_on_plateau()
-    repair_device_numbers()
     repair_workers()
     repair_distributed_processes()
     repair_wandb_callback()

@@ -9,11 +9,11 @@ import tarfile
 import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 import numpy as np
 import torch
-from allennlp.common import cached_transformers, util
+from allennlp.common import cached_transformers
 from allennlp.models import archival
 from allennlp.models.multitask import MultiTaskModel
 from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
@@ -51,8 +51,8 @@ def repair_reduce_on_plateau() -> None:
     """Let the learning rate scheduler `reduce_on_plateau` be built. `verbose` is accepted and ignored.
 
     Symptom: `TypeError: ReduceLROnPlateau.__init__() got an unexpected keyword argument 'verbose'`. Cause: torch 2.7
-    removed the argument, and AllenNLP always passes it. Torch 2.6 warns about it, whatever its value.
-    Guard: none is needed; older versions of torch build the same scheduler.
+    removed the argument, and AllenNLP always passes it.
+    Guard: none is needed.
     """
 
     def build(original: Function, self: ReduceOnPlateauLearningRateScheduler, *args: Any, **kwargs: Any) -> None:
@@ -63,24 +63,6 @@ def repair_reduce_on_plateau() -> None:
         _PyTorchLearningRateSchedulerWithMetricsWrapper.__init__(self, scheduler)
 
     replace_once(ReduceOnPlateauLearningRateScheduler, "__init__", build)
-
-
-def repair_device_numbers() -> None:
-    """Let AllenNLP report that there is no GPU.
-
-    Symptom: `RuntimeError: Cannot access accelerator device when none is available` for `cuda_device: 0` on a machine
-    without a GPU. Cause: `torch.device(0)` raises in torch 2.6, before AllenNLP has counted the GPUs.
-    Guard: if torch returns a device, it is not changed.
-    """
-
-    def int_to_device(original: Function, device: Union[int, torch.device]) -> torch.device:
-        try:
-            found: torch.device = original(device)
-        except RuntimeError:
-            found = torch.device("cuda", device)  # type: ignore[arg-type]
-        return found
-
-    replace_once(util, "int_to_device", int_to_device)
 
 
 def repair_wandb_callback() -> None:

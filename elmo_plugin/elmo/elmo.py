@@ -281,7 +281,7 @@ class Elmo(nn.Module, Registrable):
         words = self.cached_words[word_inputs * needed]  # (…, T, C)
         return torch.where(needed.unsqueeze(-1), words, encoder.fit(inputs))
 
-    @torch.compiler.disable(reason="a biLM runs its own kernels")
+    @torch.compiler.disable  # a biLM runs its own kernels
     def layers(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return all layers (L, B, T + 2, D) of ids (B, T, ·), and their mask (B, T + 2). A carried state is updated.
 

@@ -301,7 +301,7 @@ def _has_onednn(dtype: torch.dtype) -> bool:
     return bool((found == 2).all())
 
 
-@torch.compiler.disable(reason="inductor cannot compile oneDNN's product with a weight that is not a constant")
+@torch.compiler.disable  # inductor cannot compile oneDNN's product with a weight that is not a constant
 def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """Compute `torch.nn.functional.linear`, autocast included: values (N, I), weight (O, I), bias (O,) to (N, O)."""
     dtype = product_type(weight)

@@ -124,7 +124,7 @@ class BidirectionalLanguageModel(Model):
         self.carried: dict[bool, LstmState] = {}
         """The state after the last window of streams, for training (True) and for evaluation (False)."""
 
-    @torch.compiler.disable(reason="a biLM runs its own kernels")
+    @torch.compiler.disable  # a biLM runs its own kernels
     def forward(
         self, tokens: Optional[TextFieldTensors] = None, windows: Optional[dict[str, Any]] = None
     ) -> dict[str, Tensor]:
