@@ -1,5 +1,6 @@
 """flair's two character language models, trained by its `LanguageModelTrainer`."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -65,9 +66,10 @@ def train(training: Training, forward: bool) -> dict[str, float]:
         training.folder / "run", sequence_length=100, mini_batch_size=20, checkpoint=True, num_workers=0, patience=10
     )
     model = LanguageModel.load_language_model(training.folder / "run/best-lm.pt")
+    losses = re.findall(r"end of split.* valid loss (\S+) ", (training.folder / "run/loss.txt").read_text())
     return {
         "weights": sum(parameter.numel() for parameter in model.parameters()),
-        "heldout_sample_loss": LanguageModel.load_checkpoint(checkpoint)["loss"],
+        "heldout_sample_loss": min(map(float, losses)),
     }
 
 

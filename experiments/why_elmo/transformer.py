@@ -56,7 +56,7 @@ def blocks(files: list[Path], pieces: PreTrainedTokenizerFast) -> torch.Tensor:
     ids: list[int] = []
     for file in files:
         for encoding in pieces(file.read_text(encoding="utf-8").splitlines())["input_ids"]:
-            ids += encoding[1:]  # sentences are separated by [SEP]
+            ids += encoding
     return torch.tensor(ids[: len(ids) // BLOCK * BLOCK]).view(-1, BLOCK)
 
 
