@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from experiments.run import CONFIGS, TASKS
 Embed = Callable[[list[list[str]]], list[np.ndarray]]
 """A function that returns the layers (L, T, D) of each sentence; tools without layers have L = 1."""
 SENTENCES_AT_A_TIME = 32
+SAMPLE = 200
 
 
 def key(ids: Tensor) -> str:
@@ -35,12 +37,19 @@ def key(ids: Tensor) -> str:
 
 @TokenEmbedder.register("vectors_of_file")
 class VectorsOfFile(TokenEmbedder):
-    """Embeds words by frozen vectors of a file, with a learned mix of their layers and dropout."""
+    """Embeds words by frozen vectors of a file, with a learned mix of their layers and dropout.
+
+    A layer is divided by the root mean square of its numbers in a sample of the sentences. With the same few steps of
+    training for all, a tool would otherwise be judged by the scale of its vectors, too.
+    """
 
     def __init__(self, file: str, dropout: float = 0.3) -> None:
         super().__init__()
         self.file = h5py.File(file, "r")
-        num_layers, _, self.dim = next(iter(self.file.values())).shape
+        sample = [sentence[:] for sentence in islice(self.file.values(), SAMPLE)]  # the digests are in random order
+        square = np.concatenate(sample, axis=1).astype(np.float32) ** 2  # (L, words, D)
+        self.scale = torch.from_numpy(square.mean(axis=(1, 2), keepdims=True) ** -0.5)  # (L, 1, 1)
+        num_layers, _, self.dim = square.shape
         self.mix = ScalarMix(num_layers)
         self.dropout = torch.nn.Dropout(dropout)
 
@@ -54,7 +63,7 @@ class VectorsOfFile(TokenEmbedder):
         layers = torch.zeros(self.mix.mixture_size, batch, words, self.dim)  # (L, B, T, D)
         for row, ids in enumerate(elmo_tokens):
             vectors = torch.from_numpy(self.file[key(ids)][:])  # (L, T', D)
-            layers[:, row, : vectors.size(1)] = vectors.float()
+            layers[:, row, : vectors.size(1)] = vectors.float() * self.scale
         mixed: Tensor = self.dropout(self.mix(list(layers)))
         return mixed
 
