@@ -1,6 +1,5 @@
 """Configs that several test files share, and what they do with models of them."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -8,7 +7,7 @@ from allennlp.data import Instance
 from allennlp.models import Model
 
 from tests.oracles import options
-from tests.task_oracles import Config, D, as_tensors, lstm, train
+from tests.task_oracles import Config, D, as_tensors, lstm
 
 ELMO: Config = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
 """A biLM with random weights."""
@@ -26,12 +25,6 @@ def stock_tagger(**elmo: Config) -> Config:
     embedders = {name: {"type": "elmo", "dropout": 0.0, **keys} for name, keys in elmo.items()}
     embedder = {"type": "basic", "token_embedders": embedders}
     return {"type": "simple_tagger", "text_field_embedder": embedder, "encoder": lstm(D * len(elmo))}
-
-
-def train_archive(config: Config, folder: Path) -> Path:
-    """Train a model and return its archive."""
-    train(config, folder)
-    return folder / "model.tar.gz"
 
 
 def learn_by_heart(model: Model, data: list[Instance], steps: int) -> dict[str, Any]:

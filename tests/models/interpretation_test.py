@@ -3,7 +3,6 @@
 import copy
 import json
 import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,19 +14,17 @@ from allennlp.data import DatasetReader, Instance, Vocabulary
 from allennlp.interpret.attackers import Hotflip, InputReduction
 from allennlp.interpret.saliency_interpreters import IntegratedGradient, SimpleGradient, SmoothGradient
 from allennlp.models import Model
-from allennlp.nn.util import find_text_field_embedder
 from allennlp.predictors import Predictor
 from torch import Tensor, nn
 
 from elmo_plugin.models import ElmoTagger
-from tests.models.configs import ELMO, ELMO_ONLY, pooling, stock_tagger
+from tests.models.configs import ELMO, ELMO_ONLY, pooling
 from tests.task_oracles import (
     OPINIONS,
     TOWNS,
     Config,
     D,
     as_tensors,
-    bilm_files,
     classifier,
     csv_reader,
     experiment,
@@ -192,28 +189,3 @@ def test_the_whole_input_adds_no_weights_and_is_copied_with_its_model() -> None:
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         embedder, elmo = twin.text.whole_input._embedders
         assert embedder is twin.text.text_field_embedder and elmo is twin.text.elmo is not model.text.elmo
-
-
-def stock_predictor(elmo: Config, **keys: Any) -> Any:
-    """The predictor of AllenNLP's own tagger on ELMo."""
-    model = {**stock_tagger(elmo=elmo), "label_encoding": "BIO"}
-    return predictor_of(experiment(model, tags_reader(token_indexers=ELMO_ONLY), TOWNS), **keys)
-
-
-def test_models_of_allennlp_have_the_gradients_that_they_have_with_its_own_elmo(tmp_path: Path) -> None:
-    files = bilm_files(tmp_path)
-    ours, theirs = (stock_predictor({"type": kind, **files}) for kind in ("elmo", "elmo_token_embedder"))
-    rest = {name: value for name, value in ours._model.state_dict().items() if "token_embedder_elmo" not in name}
-    theirs._model.load_state_dict(rest, strict=False)
-    inner: Any = find_text_field_embedder(theirs._model)
-    reset = inner.token_embedder_elmo._elmo._elmo_lstm._elmo_lstm.reset_states
-    inner.register_forward_pre_hook(lambda *_: reset())  # theirs carries states from text to text
-    one, other = (predictor.json_to_labeled_instances(QUESTION) for predictor in (ours, theirs))
-    assert labelled(one) == labelled(other)
-    for mine, yours in zip(one, other, strict=True):
-        found, wanted = (p.get_gradients([each])[0] for p, each in ((ours, mine), (theirs, yours)))
-        assert found.keys() == wanted.keys() == {"grad_input_1"}
-        assert np.abs(wanted["grad_input_1"]).sum() > 1e-3
-        np.testing.assert_allclose(found["grad_input_1"], wanted["grad_input_1"], atol=1e-5, rtol=1e-3)
-    check_scores(ours)
-    InputReduction(ours).attack_from_json(QUESTION)

@@ -20,7 +20,6 @@ from tests.task_oracles import (
     lstm,
     tagger,
     tags_reader,
-    train,
 )
 
 X = 5
@@ -63,21 +62,6 @@ def test_the_loss_is_the_mean_over_sentences(crf: bool) -> None:
         means = [cross_entropy(logits[live], tags[live]) for logits, tags, live in rows]
         wanted = sum(means) / 2
     torch.testing.assert_close(output["loss"], wanted)
-
-
-def test_l2_on_the_mixes_alone_is_the_papers_lambda(tmp_path: Path) -> None:
-    """λ pulls the weights of the mixes to zero, that is to the average, through the `regularizer` of any model."""
-    free = {**ELMO, "mix": {"type": "scalar", "initial_scalar_parameters": [2.0, -2.0, 1.0]}}
-    weights, losses = [], []
-    for name, alpha in (("free", 0.0), ("pulled", 5.0)):
-        penalty = {"regexes": [["scalar_parameters", {"type": "l2", "alpha": alpha}]]}
-        config = experiment(tagger(free, regularizer=penalty), tags_reader(), TOWNS, num_epochs=3)
-        model = train(config, tmp_path / name)
-        assert isinstance(model, ElmoTagger)
-        weights.append([float(mix.scalar_parameters.detach().norm()) for mix in model.text.elmo.mixes])
-        losses.append(torch.as_tensor(model.get_regularization_penalty()).item())
-    assert all(pulled < at_liberty - 0.05 for at_liberty, pulled in zip(*weights, strict=True))
-    assert losses[0] == 0.0 and losses[1] == pytest.approx(5.0 * sum(norm**2 for norm in weights[1]), rel=1e-4)
 
 
 @pytest.mark.parametrize(
