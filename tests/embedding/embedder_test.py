@@ -1,7 +1,11 @@
 """Tokens to arrays, compared with `Elmo.layers` of one sentence at a time and with AllenNLP's ELMo."""
 
+import asyncio
 import copy
 import pickle
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +207,30 @@ def test_a_pickle_and_a_deep_copy_give_equal_vectors_before_and_after_the_first_
 def test_unknown_arguments_are_errors(folder: Path, keys: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         load(**{"bilm": folder, **keys})
+
+
+def test_tasks_that_share_an_embedder_get_the_vectors_of_one_thread(folder: Path) -> None:
+    questions = [[f"Word{number % 7}{place}" for place in range(number % 5 + 1)] for number in range(12)]
+    alone, shared = load(folder), load(folder)
+    wanted = [alone.embed([question])[0] for question in questions]
+    barrier = threading.Barrier(8)
+
+    def ask(seed: int) -> dict[int, np.ndarray]:
+        barrier.wait()
+        order = random.Random(seed).sample(range(len(questions)), len(questions))
+        return {number: shared.embed([questions[number]])[0] for number in order}
+
+    async def ask_at_once() -> list[dict[int, np.ndarray]]:
+        return await asyncio.gather(*(asyncio.to_thread(ask, seed) for seed in range(8)))
+
+    with ThreadPoolExecutor(8) as threads:
+        loop = asyncio.new_event_loop()
+        loop.set_default_executor(threads)
+        answers = loop.run_until_complete(ask_at_once())
+        loop.close()
+    for answer in answers:
+        for number, vectors in answer.items():
+            np.testing.assert_allclose(vectors, wanted[number], atol=1e-6)
 
 
 def test_pooling_of_no_tokens_gives_zeros() -> None:

@@ -252,16 +252,20 @@ def contextualizer_of_many_layers(folder: Path) -> Path:
     return folder / "bilm.safetensors"
 
 
-def number_type_that_torch_lacks(folder: Path) -> Path:
-    """A tensor of 8 numbers is described as one of 64 numbers of 4 bits."""
-    Native().write(pretrained(), folder / "bilm.safetensors")
-    content = (folder / "bilm.safetensors").read_bytes()
-    end = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:end])
-    header["bilm.token_encoder.projection.bias"] |= {"dtype": "F4", "shape": [64]}
-    text = json.dumps(header).encode()
-    (folder / "bilm.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + content[end:])
-    return folder / "bilm.safetensors"
+def _of_type(dtype: str, bits: int) -> Callable[[Path], Path]:
+    """Describe a tensor of 8 numbers as one of another type, with as many numbers as fit."""
+
+    def write(folder: Path) -> Path:
+        Native().write(pretrained(), folder / "bilm.safetensors")
+        content = (folder / "bilm.safetensors").read_bytes()
+        end = 8 + int.from_bytes(content[:8], "little")
+        header = json.loads(content[8:end])
+        header["bilm.token_encoder.projection.bias"] |= {"dtype": dtype, "shape": [8 * 32 // bits]}
+        text = json.dumps(header).encode()
+        (folder / "bilm.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + content[end:])
+        return folder / "bilm.safetensors"
+
+    return write
 
 
 def hdf5_of_empty_datasets(folder: Path) -> Path:
@@ -337,12 +341,15 @@ ATTACKS: dict[str, Callable[[Path], Path]] = {
             vocabulary_that_is_a_pipe,
             vocabulary_of_zeros,
             contextualizer_of_many_layers,
-            number_type_that_torch_lacks,
             hdf5_of_empty_datasets,
             hdf5_of_an_empty_table,
         )
     },
     **{f"endless_{name}": _in_folder_of_many_langs(name) for name in ("word.dic", "sizes.json")},
+    **{
+        f"numbers_of_type_{dtype}": _of_type(dtype, bits)
+        for dtype, bits in (("BOOL", 8), ("C64", 64), ("F4", 4), ("F8_E8M0", 8))
+    },
     "hdf5_external": _hdf5_with(_external),
     "hdf5_virtual": _hdf5_with(_virtual),
     "hdf5_link": _hdf5_with(_link),
