@@ -338,7 +338,7 @@ READERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "conllu": ({"type": "column_tags", "conllu": True}, "columns/words.conllu"),
     "news": ({"type": "text_classification_csv", "text_columns": [1, 2]}, "csv/news.csv"),
-    "shards": ({"type": "text_shards", "shuffle": True, "max_sentence_length": 5}, "tasks/words.txt"),
+    "shards": ({"type": "text_shards", "max_sentence_length": 5}, "tasks/words.txt"),
 }
 
 
