@@ -95,7 +95,8 @@ def fingerprint(encoder: CharacterLevelEncoder) -> Optional[Versions]:
     for module in encoder.modules():
         if module._forward_hooks or module._forward_pre_hooks or "parametrizations" in module._modules:
             return None
-        tensors += [weight for weight in module._parameters.values() if weight is not None]
+        tensors += module._parameters.values()  # type: ignore[arg-type]
+    tensors = [tensor for tensor in tensors if tensor is not None]
     for tensor in tensors:
         if tensor.requires_grad or tensor.is_inference():
             return None
