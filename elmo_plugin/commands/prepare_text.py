@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     else:
         n_training, n_heldout = write_shards(lines, args.output, args.shards or 1, args.heldout or 0)
         written = f"{n_training:,} sentences to train on, {n_heldout:,} held out"
-        then = f"export LM_TRAIN='{args.output}/train-*' LM_HELDOUT={args.output / HELDOUT}"
+        then = f"export LM_TRAIN='{args.output}/train-*'" + f" LM_HELDOUT={args.output / HELDOUT}" * bool(args.heldout)
     say_written(args.output, written, then)
 
 

@@ -42,13 +42,15 @@ def test_languages_split_sentences(language: str, mark: str) -> None:
     assert [sentence[:2] for sentence in sentences] == [["Anna", "Lind"], ["Otto", "Berg"]]
 
 
-def test_shards_and_heldout_text_share_no_sentence(tmp_path: Path) -> None:
+def test_shards_and_heldout_text_share_no_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "raw.txt").write_text("".join(f"This is sentence {n}.\n\n" for n in range(400)), encoding="utf-8")
     run("prepare-text", tmp_path / "raw.txt", tmp_path / "corpus", "--shards", 2, "--heldout", 10)
     parts = {path.name: list(TextFile(path).lines()) for path in sorted((tmp_path / "corpus").iterdir())}
     assert [name[:11] for name in parts] == ["heldout.txt", "train-00000", "train-00001"]
     assert [len(lines) for lines in parts.values()] == [40, 180, 180]
     assert len({line for lines in parts.values() for line in lines}) == 400
+    run("prepare-text", tmp_path / "raw.txt", tmp_path / "all", "--shards", 2)
+    assert "LM_HELDOUT" not in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_an_error_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
