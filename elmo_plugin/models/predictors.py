@@ -11,10 +11,8 @@ from allennlp.data import DatasetReader, Instance, Token
 from allennlp.data.fields import FlagField, LabelField, SequenceLabelField, TextField
 from allennlp.models import Model
 from allennlp.predictors import Predictor
-from torch import nn
 
 from elmo_plugin.elmo import trained_elmo
-from elmo_plugin.models.enhanced_text import WholeInput
 from elmo_plugin.models.spans import TAGS_TO_SPANS, Spans
 from elmo_plugin.text import LineReader, SpacyBlankTokenizer, instance_words, read_question, without_lone_surrogates
 
@@ -54,20 +52,8 @@ class TextPredictor(Predictor, ABC):
         """Answer instances. Their gold labels are ignored."""
 
 
-class LabelPredictor(TextPredictor):
-    """Predict labels, which AllenNLP's interpreters explain and its attackers try to change.
-
-    `language` is the language of raw text, as in `SpacyBlankTokenizer`.
-    """
-
-    def get_interpretable_layer(self) -> nn.Module:
-        """Return the module whose output is explained. In AllenNLP's models it is the text field embedder."""
-        whole_input = next((part for part in self._model.modules() if isinstance(part, WholeInput)), None)
-        return whole_input or super().get_interpretable_layer()
-
-
 @Predictor.register("elmo_tagger")
-class ElmoTaggerPredictor(LabelPredictor):
+class ElmoTaggerPredictor(TextPredictor):
     """Predict `tokens`, `tags`, `probabilities` (one per token) and, if the tags encode spans, `spans`.
 
     A span has a `label`, a `text`, and the tokens `start` to `end`, exclusive.
@@ -77,7 +63,8 @@ class ElmoTaggerPredictor(LabelPredictor):
     predictor.predict_json({"sentence": "Greta sailed to Saint Orrin."})["spans"]
     ```
 
-    Registered as a `Predictor` with name `elmo_tagger`. `language` is as in `LabelPredictor`.
+    Registered as a `Predictor` with name `elmo_tagger`. `language` is the language of raw text, as in
+    `SpacyBlankTokenizer`.
     """
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
@@ -146,7 +133,7 @@ class ElmoTaggerPredictor(LabelPredictor):
 
 
 @Predictor.register("elmo_classifier")
-class ElmoClassifierPredictor(LabelPredictor):
+class ElmoClassifierPredictor(TextPredictor):
     """Predict `tokens`, `label`, `probabilities` (by label), and `probs` (the same in the order of the labels).
 
     The dataset reader tokenizes raw text. `{"tokens": [...]}` is used unchanged. The reader's `max_sequence_length`
@@ -157,7 +144,8 @@ class ElmoClassifierPredictor(LabelPredictor):
     predictor.predict_json({"sentence": "A quiet, funny film."})["label"]
     ```
 
-    Registered as a `Predictor` with name `elmo_classifier`. `language` is as in `LabelPredictor`.
+    Registered as a `Predictor` with name `elmo_classifier`. `language` is the language of raw text, as in
+    `SpacyBlankTokenizer`.
     """
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
