@@ -163,6 +163,8 @@ def _found_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
         got = (
             "a checkpoint of TensorFlow, which cannot be read; bilm-tf's `bin/dump_weights.py` writes its weights.hdf5"
         )
+    elif "model.tar.gz" in names:
+        got = f"a folder that holds it; name '{name}/model.tar.gz'"
     elif kind is FileKind.FOLDER:
         more = " …" if len(names) > MOST_NAMES else ""
         got = f"a folder with {', '.join(names[:MOST_NAMES]) or 'nothing in it'}{more}"

@@ -170,8 +170,12 @@ def test_a_tar_file_of_any_format_is_read(tmp_path: Path) -> None:
         assert_same_checkpoint(load_checkpoint(tmp_path / f"{name}.tar.gz"), load_checkpoint(tmp_path / name))
 
 
-def test_files_of_tensorflow_are_explained(tmp_path: Path) -> None:
-    for file, fact in (("hub/saved_model.pb", "TensorFlow Hub"), ("run/model.ckpt-9.index", "dump_weights")):
+def test_folders_of_another_kind_are_explained(tmp_path: Path) -> None:
+    for file, fact in (
+        ("hub/saved_model.pb", "TensorFlow Hub"),
+        ("run/model.ckpt-9.index", "dump_weights"),
+        ("archive/model.tar.gz", f"name '{tmp_path}/archive/model.tar.gz'"),
+    ):
         path = tmp_path / file
         path.parent.mkdir()
         path.touch()
