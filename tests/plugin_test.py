@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.oracles import needs_allennlp_alone
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "elmo_plugin"
 
@@ -34,6 +36,7 @@ print(registered() - found)
 
 
 @pytest.mark.slow
+@needs_allennlp_alone
 def test_allennlp_run_in_the_checkout_finds_everything_that_we_register_and_nothing_is_printed() -> None:
     """`.allennlp_plugins` imports the package but not its submodules, so `__init__` must import every package."""
     assert (ROOT / ".allennlp_plugins").read_text(encoding="utf-8").split() == ["elmo_plugin"]
