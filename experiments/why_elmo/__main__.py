@@ -35,7 +35,7 @@ PACKAGES = "packages"
 
 
 class Tool(NamedTuple):
-    """A tool: the module of this package, its functions, and the hours of processor time that its training gets.
+    """A tool: the module of this package, its functions, and its share of the processor time of a training.
 
     `file` is a pattern for the files that one needs to embed. `after` names the trainings of a tool with several.
     """
@@ -44,7 +44,7 @@ class Tool(NamedTuple):
     file: str
     train: Optional[str] = None
     embedder: Optional[str] = None
-    hours: float = 2.0
+    share: float = 1.0
     after: tuple[str, ...] = ()
 
     def call(self, function: str, run: Training) -> Any:
@@ -55,9 +55,9 @@ class Tool(NamedTuple):
 TOOLS = {
     "ours": Tool("ours", "run/model.tar.gz", "train", "embedder"),
     "bert": Tool("transformer", "model/*", "train_bert", "embedder"),
-    "flair_forward": Tool("flair_lm", "run/best-lm.pt", "train_forward", hours=1.0),
+    "flair_forward": Tool("flair_lm", "run/best-lm.pt", "train_forward", share=0.5),
     "fasttext": Tool("gensim_vectors", "vectors*", "train_fasttext", "embedder"),
-    "flair_backward": Tool("flair_lm", "run/best-lm.pt", "train_backward", hours=1.0),
+    "flair_backward": Tool("flair_lm", "run/best-lm.pt", "train_backward", share=0.5),
     "flair": Tool("flair_lm", "", None, "embedder", after=("flair_forward", "flair_backward")),
     "gpt": Tool("transformer", "model/*", "train_gpt", "embedder"),
     "spacy": Tool("spacy_tok2vec", "run/model-last.bin", "train", "embedder"),
@@ -73,7 +73,7 @@ NAMES = [name for name, tool in TOOLS.items() if tool.embedder]
 
 def training(args: argparse.Namespace, name: str) -> Training:
     """Return the training of a tool."""
-    return Training(args.runs / name, args.text, TOOLS[name].hours * HOUR)
+    return Training(args.runs / name, args.text, TOOLS[name].share * args.hours * HOUR)
 
 
 def is_trained(args: argparse.Namespace, name: str) -> bool:
@@ -88,8 +88,9 @@ def child(args: argparse.Namespace, command: str, name: str) -> None:
     folder = args.runs / name
     folder.mkdir(parents=True, exist_ok=True)
     line = [sys.executable, "-m", "experiments.why_elmo", str(args.runs), command, "--text", str(args.text)]
+    line += ["--hours", str(args.hours), "--tool", name]
     process = subprocess.Popen(
-        ["nice", "-n", "19", *line, "--tool", name],
+        ["nice", "-n", "19", *line],
         cwd=CONFIGS.parent,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,  # closes when this process ends, which ends the child
@@ -166,6 +167,7 @@ def main() -> None:
     parser.add_argument("runs", metavar="RUNS", type=Path, help="the folder for everything that is written")
     parser.add_argument("commands", nargs="+", choices=commands)
     parser.add_argument("--text", type=Path, default=Path(), help="for `train`: the folder of the text")
+    parser.add_argument("--hours", type=float, default=2, help="core-hours of a training; default: 2")
     parser.add_argument(
         "--jobs", type=int, default=2, help="the number of processes at a time, one core each; default: 2"
     )
