@@ -46,6 +46,10 @@ HINTS = (
     (r"Using AMP requires", "leave 'use_amp' out; 'precision' is the number type of a biLM on any device"),
     (r"STATIC ERROR: 1:", """--overrides takes JSON between single quotes: -o '{"trainer.num_epochs": 2}'"""),
     (r"spacy-models", "name a predictor that needs no model of spaCy: --predictor elmo_tagger, or elmo_classifier"),
+    (
+        r"codec can't decode byte 0xf[ef] in position 0",
+        "expected UTF-8; convert the file with iconv -f UTF-16 -t UTF-8",
+    ),
     (r"codec can't decode byte", "expected UTF-8; convert the file, for example with iconv -f WINDOWS-1252 -t UTF-8"),
     (r"not a gzip file", "expected the folder or the model.tar.gz that `train` wrote, then the data"),
     # Keys from before AllenNLP 1.0, as in its NER config of 2019.

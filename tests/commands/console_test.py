@@ -70,6 +70,7 @@ ERRORS = [
     (ValueError("Using AMP requires a cuda device"), "'use_amp'"),
     (OSError("/explosion/spacy-models/master/compatibility.json"), "--predictor elmo_tagger"),
     (UnicodeDecodeError("utf-8", b"caf\xe9", 3, 4, "unexpected end of data"), "iconv"),
+    (UnicodeDecodeError("utf-8", b"\xff\xfeA\0", 0, 1, "invalid start byte"), "iconv -f UTF-16"),
     (ModuleNotFoundError("No module named 'elmo_plugn'", name="elmo_plugn"), "elmo_plugn"),
 ]
 
