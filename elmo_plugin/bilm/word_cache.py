@@ -87,19 +87,21 @@ class WordCache:
 def fingerprint(encoder: CharacterLevelEncoder) -> Optional[Versions]:
     """Return a value that changes with everything that the vectors of an encoder depend on.
 
-    That is its parameters, their devices and types, autocast and `torch.inference_mode`.
+    That is its parameters and buffers, their devices and types, its modules, autocast and `torch.inference_mode`.
     Return `None` if vectors must not be cached: of weights that are trained or made in inference mode, of modules with
     hooks or parametrizations, whose effect is unknown, and in a replica of `DataParallel`, which lives for one batch.
     """
     tensors: list[Tensor] = []
+    parts: list[object] = []
     for module in encoder.modules():
         if module._forward_hooks or module._forward_pre_hooks or "parametrizations" in module._modules:
             return None
-        tensors += module._parameters.values()  # type: ignore[arg-type]
+        parts += [module, module.__dict__.get("activation")]
+        tensors += [*module._parameters.values(), *module._buffers.values()]  # type: ignore[list-item]
     tensors = [tensor for tensor in tensors if tensor is not None]
     for tensor in tensors:
         if tensor.requires_grad or tensor.is_inference():
             return None
     if not tensors:
         return None
-    return Versions(tensors, torch.is_inference_mode_enabled(), product_type(tensors[0]))
+    return Versions(tensors, torch.is_inference_mode_enabled(), product_type(tensors[0]), *parts)

@@ -67,9 +67,10 @@ class TextFile:
         that cannot be read, and for a line that is not UTF-8 text or longer than `LONGEST_LINE`.
         """
         for number, encoded in enumerate(self._encoded_lines(), 1):
-            for magic, kind in OTHER_FILES.items():
-                if number == 1 and encoded.startswith(magic):
-                    raise ConfigurationError(f"{self._name}: expected UTF-8 text, got {kind}")
+            if number == 1:
+                for magic, kind in OTHER_FILES.items():
+                    if encoded.startswith(magic):
+                        raise ConfigurationError(f"{self._name}: expected UTF-8 text, got {kind}")
             if len(encoded) > LONGEST_LINE:
                 raise ConfigurationError(
                     f"{self._name}, line {number}: expected at most {LONGEST_LINE:,} bytes, got more"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations, prune, weight_norm
+from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
 
 from elmo_plugin import Elmo, batch_to_ids
 from elmo_plugin.bilm import BiLM
@@ -19,9 +19,17 @@ IDS = batch_to_ids(SENTENCES)
 Wrap = Callable[[nn.Module, str], object]
 
 
+def old_spectral_norm(module: nn.Module, name: str) -> None:
+    """Apply the old `spectral_norm`, and estimate the norm as its first steps of training do."""
+    spectral_norm(module, name, n_power_iterations=15)
+    (hook,) = module._forward_pre_hooks.values()
+    hook(module, ())
+
+
 WRAPS: dict[str, Wrap] = {
     "prune": lambda module, name: prune.l1_unstructured(module, name, 0.3),
     "weight_norm": weight_norm,
+    "spectral_norm": old_spectral_norm,
     "parametrizations.spectral_norm": parametrizations.spectral_norm,
 }
 

@@ -65,7 +65,7 @@ def test_vectors_do_not_depend_on_what_was_read_before(read: list[list[list[str]
 
 @torch.no_grad()
 def write_in_place(encoder: CharacterEncoder) -> None:
-    encoder.projection.weight.mul_(1.5)  # type: ignore[union-attr]
+    encoder.char_embedding.weight.mul_(1.5)
 
 
 def load_others(encoder: CharacterEncoder) -> None:
@@ -80,7 +80,15 @@ def convert(encoder: CharacterEncoder) -> None:
     encoder.double()
 
 
-CHANGES = [write_in_place, load_others, replace_one, convert]
+def write_to_buffer(encoder: CharacterEncoder) -> None:
+    encoder.projection.weight_mask.zero_()  # type: ignore[union-attr]
+
+
+def replace_activation(encoder: CharacterEncoder) -> None:
+    encoder.activation = torch.sigmoid
+
+
+CHANGES = [write_in_place, load_others, replace_one, convert, write_to_buffer, replace_activation]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -88,6 +96,7 @@ def test_the_cache_is_cleared_when_what_the_vectors_depend_on_changes(
     change: Callable[[CharacterEncoder], None],
 ) -> None:
     encoder, cache, ids = make_encoder(), WordCache(), batch_to_ids(SENTENCES)
+    encoder.projection.register_buffer("weight_mask", torch.ones(3))  # type: ignore[union-attr]
     before = look_up(cache, encoder, ids)
     change(encoder)
     after = look_up(cache, encoder, ids)
