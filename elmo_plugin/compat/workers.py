@@ -64,6 +64,8 @@ def repair_workers() -> None:
                 except Empty:
                     _check(workers)
                 except ConnectionError:  # the worker was killed while it handed over the tensors of a batch
+                    for worker in workers:  # its connections end before it does
+                        worker.join(timeout=1)
                     _check(workers)
                     raise
 
