@@ -1,14 +1,12 @@
 """Embed a text to a file: the vectors of each sentence alone, in flat memory, and the same after any kill."""
 
 import errno
-import fcntl
 import gc
 import os
 import shutil
 import signal
 import tracemalloc
 import weakref
-from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -226,37 +224,6 @@ def test_two_runs_of_one_output_at_once_are_an_error(folder: Path) -> None:
     go_on.set()
     process.join(60)
     assert process.exitcode == 0 and names(folder) == ["file"]
-
-
-def test_two_machines_that_do_not_see_each_others_locks_may_join_at_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first one waits after a part while the other one joins all parts and removes them."""
-    monkeypatch.setattr(fcntl, "lockf", lambda *_: None)
-    write_text(folder / "text", 60)
-    embed(folder, "whole", Hdf5File())
-    embed(folder, "file", Hdf5File(), share=Share(0, 2))
-    context = get_context("fork")
-    at_work, go_on = context.Event(), context.Event()
-
-    class Waiting(Hdf5File):
-        def join(self, parts: Any, *arguments: Any) -> None:
-            def slowly() -> Iterator[Path]:
-                for path in parts:
-                    yield path
-                    at_work.set()
-                    go_on.wait(60)
-
-            super().join(slowly(), *arguments)
-
-    process = context.Process(target=embed, args=(folder, "file", Waiting()), kwargs={"share": Share(1, 2)})
-    process.start()
-    assert at_work.wait(60)
-    embed(folder, "file", Hdf5File(), share=Share(0, 2))
-    go_on.set()
-    process.join(60)
-    assert process.exitcode == 1  # an error: the parts are gone
-    assert (folder / "file").read_bytes() == (folder / "whole").read_bytes()
 
 
 @pytest.mark.parametrize("file", [Hdf5File(), ParquetFile()], ids=lambda file: file.ending)

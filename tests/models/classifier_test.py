@@ -1,4 +1,3 @@
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,13 +8,12 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from elmo_plugin.elmo import AverageMix, LastMix
 from elmo_plugin.models import ElmoClassifier
-from tests.models.configs import ELMO, learn_by_heart, pooling
+from tests.models.configs import ELMO, pooling
 from tests.task_oracles import (
     OPINIONS,
     Config,
     D,
     as_tensors,
-    bilm_files,
     build_model,
     classifier,
     csv_reader,
@@ -50,15 +48,6 @@ def test_it_pools_both_ends_of_the_rnn_from_two_mixes_of_one_pass() -> None:
     torch.testing.assert_close(output["logits"], logits)
     torch.testing.assert_close(output["probs"], logits.softmax(dim=-1))
     torch.testing.assert_close(output["loss"], torch.nn.functional.cross_entropy(logits, batch["label"]))
-
-
-def test_it_overfits_a_few_texts(tmp_path: Path) -> None:
-    elmo = {**bilm_files(tmp_path), "dropout": 0.0}
-    model, data = build_model(experiment(classifier(elmo), csv_reader(), OPINIONS))
-    learn_by_heart(model, data, steps=60)
-    answers = model.forward_on_instances(data)
-    assert [answer["label"] for answer in answers] == [instance["label"].label for instance in data]
-    assert model.get_metrics(reset=True) == pytest.approx({"accuracy": 1.0, "macro_f1": 1.0})
 
 
 def test_accuracy_and_f1_are_sklearns_over_batches() -> None:

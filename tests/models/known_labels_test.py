@@ -26,11 +26,9 @@ from tests.task_oracles import (
     classifier,
     csv_reader,
     experiment,
-    lstm,
     tagger,
     tags_reader,
     train,
-    word_embedder,
 )
 
 # `TOWNS` has no tags of LST and MISC.
@@ -132,14 +130,6 @@ def test_validation_data_may_hold_them_and_training_data_may_not(tmp_path: Path,
     config["vocabulary"] = {"type": "from_files", "directory": str(tmp_path / "run" / "vocabulary")}
     with pytest.raises(ConfigurationError, match=r"training data: .*'labels'.*check-data"):
         train(config, tmp_path / "other")
-
-
-def test_models_without_known_labels_keep_allennlps_error() -> None:
-    own = {"type": "simple_tagger", "text_field_embedder": word_embedder(5), "encoder": lstm(5)}
-    reader = tags_reader(token_indexers={"tokens": {"type": "single_id"}})
-    model, _ = build_model(experiment(own, reader, TOWNS))
-    with pytest.raises(KeyError):
-        model.vocab.get_token_index("B-MISC", "labels")
 
 
 def test_all_unseen_labels_have_one_index_in_every_process() -> None:

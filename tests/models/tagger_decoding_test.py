@@ -70,13 +70,6 @@ def test_span_scores_and_accuracy_are_those_counted_by_hand() -> None:
     )
 
 
-def test_verbose_metrics_has_scores_of_each_label() -> None:
-    model = own_tagger("BIO", True, LABELS["BIO"])
-    model.verbose_metrics = True
-    found = measure(model, [["B-X", "O", "B-Y"]], [["B-X", "B-Y", "O"]])
-    assert [round(found[f"f1-measure-{label}"], 6) for label in ("X", "Y", "overall")] == [1.0, 0.0, 0.5]
-
-
 def test_a_softmax_over_bioul_is_measured_though_its_sequences_are_broken() -> None:
     model = own_tagger("BIOUL", False, LABELS["BIOUL"])
     gold = [["B-X", "L-X", "O", "U-Y"], ["U-X", "O"]]

@@ -9,15 +9,12 @@ from torch.nn.functional import cross_entropy
 
 from elmo_plugin.models import ElmoTagger
 from elmo_plugin.models.spans import check_label_encoding
-from tests.models.configs import ELMO, learn_by_heart
+from tests.models.configs import ELMO
 from tests.task_oracles import (
     TOWNS,
-    D,
     as_tensors,
-    bilm_files,
     build_model,
     experiment,
-    lstm,
     tagger,
     tags_reader,
 )
@@ -30,17 +27,6 @@ def towns_model(**keys: Any) -> tuple[ElmoTagger, list[Instance]]:
     model, data = build_model(experiment(tagger(ELMO, **keys), reader, TOWNS))
     assert isinstance(model, ElmoTagger)
     return model, data
-
-
-@pytest.mark.slow
-def test_it_overfits_a_few_sentences(tmp_path: Path) -> None:
-    elmo = {**bilm_files(tmp_path), "dropout": 0.0}
-    model, data = build_model(experiment(tagger(elmo, encoder=lstm(D, 20)), tags_reader(), TOWNS))
-    batch = learn_by_heart(model, data, steps=80)
-    model(**batch)
-    assert model.get_metrics(reset=True) == pytest.approx(
-        {"accuracy": 1.0, "precision-overall": 1.0, "recall-overall": 1.0, "f1-measure-overall": 1.0}
-    )
 
 
 def test_probabilities_of_a_crf_leave_no_gradients_behind() -> None:

@@ -8,13 +8,12 @@ from typing import Any, Optional
 from unittest.mock import Mock
 
 import pytest
-import torch
 from allennlp.commands.evaluate import evaluate_from_archive
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import load_archive
 
 from elmo_plugin.checkpoints import convert, load_checkpoint
-from elmo_plugin.pretraining import BidirectionalLanguageModel, BidirectionalPerplexity
+from elmo_plugin.pretraining import BidirectionalLanguageModel
 from tests.language_model_oracles import (
     HELDOUT,
     WORD_INPUT,
@@ -83,19 +82,6 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_and_load(tmp_path_factory.mktemp("run"), "full")[0]
 
 
-def test_evaluate_prints_both_directions_and_the_rate_of_unknown_words(
-    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    heldout = archive.parents[1] / "heldout.txt"
-    allennlp("evaluate", archive, heldout)
-    printed = capsys.readouterr().out
-    found = json.loads(printed[printed.rindex("{\n") :])
-    assert {"forward_perplexity", "backward_perplexity", "oov_rate", "n_tokens"} <= set(found)
-    assert found["perplexity"] == pytest.approx(math.sqrt(found["forward_perplexity"] * found["backward_perplexity"]))
-    allennlp("evaluate", archive, heldout, "--output-file", tmp_path / "metrics.json")
-    assert json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8")) == pytest.approx(found)
-
-
 def test_evaluate_takes_a_bilm_without_an_archive_and_reads_long_sentences_whole(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -152,18 +138,3 @@ def test_a_run_that_diverges_ends_with_an_error_that_names_the_batch_and_the_lea
     with pytest.raises(ConfigurationError, match=rf"diverged.*{where}.* at the learning rate {rate}"):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run/model.tar.gz").exists()
-
-
-def test_counts_add_up_until_they_are_reset() -> None:
-    metric = BidirectionalPerplexity()
-    metric(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 1.0]), torch.tensor([False, True]))
-    metric(torch.tensor([3.0]), torch.tensor([2.0]), torch.tensor([True]))
-    wanted: dict[str, Any] = {
-        "perplexity": math.exp(1.5),
-        "forward_perplexity": math.exp(2.0),
-        "backward_perplexity": math.e,
-        "oov_rate": 2 / 3,
-        "n_tokens": 3,
-    }
-    assert metric.get_metric(reset=True) == pytest.approx(wanted)
-    assert metric.get_metric() == {}

@@ -62,17 +62,6 @@ def test_in_evaluation_the_loss_is_that_of_the_full_softmax_and_nothing_is_drawn
     assert softmax.n_draws.item() == 0
 
 
-def test_a_state_dict_resumes_the_sequence_of_draws() -> None:
-    vectors, targets = torch.randn(9, P), torch.arange(9)
-    softmax, resumed = sampled(), sampled()
-    losses = [softmax(vectors, targets) for _ in range(5)]
-    again = sampled()
-    assert all(torch.equal(again(vectors, targets), loss) for loss in losses[:2])
-    assert again.state_dict()["n_draws"].item() == 2
-    resumed.load_state_dict(again.state_dict())
-    assert all(torch.equal(resumed(vectors, targets), loss) for loss in losses[2:])
-
-
 def test_draws_differ_and_depend_on_the_seed_and_leave_torchs_generator_alone() -> None:
     softmaxes = [sampled(seed=seed) for seed in (0, 1, 2**32 + 7, 0)]
     torch.manual_seed(8)

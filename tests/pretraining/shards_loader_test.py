@@ -9,7 +9,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch.utils._pytree import tree_leaves
 
-from elmo_plugin.pretraining import sentence_batches
+from elmo_plugin.pretraining import sentence_batches, shards
 from tests.loader_oracles import LINES, assert_equal, build_loader, through_a_file, write_shards
 
 EPOCHS = 4
@@ -19,8 +19,9 @@ LOADERS = pytest.mark.parametrize("keys", [STREAMS, BATCHES], ids=["unrolled_str
 
 
 @pytest.fixture(autouse=True)
-def _small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_pools_and_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sentence_batches, "SENTENCES_IN_POOL", 4)
+    monkeypatch.setattr(shards, "BLOCK", 2)
 
 
 def epochs_of(loader: Any) -> list[Any]:

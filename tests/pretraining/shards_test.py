@@ -1,4 +1,4 @@
-"""Reading text shards: lines and tokens, resuming at every position of a pass, and errors that name the file."""
+"""Reading text shards: the order of a pass, patterns, and errors that name the file."""
 
 import gzip
 import lzma
@@ -28,21 +28,6 @@ def one_pass(paths: list[Path], shuffle: bool = False, seed: int = 0, epoch: int
     return [tokens for tokens, _ in SentenceStream(paths, shuffle, seed).sentences(epoch)]
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_a_pass_can_be_resumed_at_each_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffle: bool) -> None:
-    monkeypatch.setattr(shards, "BLOCK", 4)
-    lengths = [9, 1, 4, 8, 3]
-    paths = numbered(tmp_path, *lengths)
-    whole = list(SentenceStream(paths, shuffle, seed=5).sentences(2))
-    for done, (_, position) in enumerate(whole, 1):
-        assert list(SentenceStream(paths, shuffle, seed=5).sentences(2, position)) == whole[done:]
-    assert list(SentenceStream(paths, shuffle, seed=5).sentences(2, (0, 0))) == whole
-    order = [int(tokens[2]) for tokens, (_, read) in whole if read == 1]
-    assert [position for _, position in whole] == [
-        (behind, read) for behind, shard in enumerate(order) for read in range(1, lengths[shard] + 1)
-    ]
-
-
 def test_a_shuffled_pass_has_each_sentence_once_a_shard_at_a_time_block_by_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,20 +52,6 @@ def test_the_order_depends_only_on_the_seed_and_the_epoch(tmp_path: Path) -> Non
         assert other != first and sorted(other) == sorted(first)
         assert [tokens[2] for tokens in other[::6]] != [tokens[2] for tokens in first[::6]]
     assert others[0] != others[1]
-
-
-@pytest.mark.parametrize(
-    ("encoded", "facts"),
-    [
-        (b"\n \n\r\n\t", ": .*no tokens"),
-        ("a\nGänge\n".encode("latin-1"), ", line 2: .*0xe4"),
-    ],
-)
-def test_an_error_names_the_file_and_the_line(tmp_path: Path, encoded: bytes, facts: str) -> None:
-    path = tmp_path / "shard"
-    path.write_bytes(encoded)
-    with pytest.raises(ConfigurationError, match=f"{path}{facts}"):
-        one_pass([path])
 
 
 @pytest.mark.parametrize("packing", [".gz", ".xz"])

@@ -12,7 +12,8 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Instance, Vocabulary
 
 from elmo_plugin.checkpoints.vocabulary import write_words
-from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, select_words, vocabulary_of, words_of
+from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, WordIds, select_words, vocabulary_of, words_of
+from elmo_plugin.text import word_to_ids
 
 MARKS = ["<S>", "</S>", "<UNK>"]
 ODD = ["\u2028", "\x85", "\xa0", "\x1c", "#", "\ufeff", "😀", "a\u2029b", "UNK", "<unk>", "@@", '"', "\\n"]
@@ -103,6 +104,10 @@ def test_an_id_is_a_line_number_and_other_words_are_unknown() -> None:
     unknown = {"dog": 3, "The": 3, "<UNK>": 3, "@@UNKNOWN@@": 3}
     for word, index in {**named, **unknown}.items():
         assert vocab.get_token_index(word) == index
+    ids = WordIds(vocab)
+    for word, index in {**named, **unknown, "@@PADDING@@": 3, "a@@NEWLINE@@b": 3}.items():
+        assert ids.words([[word]], 2).tolist() == [[index, 0]]
+        assert ids.characters([[word]], 1)[0, 0].tolist() == word_to_ids(word)
     assert [vocab.get_token_from_index(index) for index in (0, 3)] == ["@@PADDING@@", "@@UNKNOWN@@"]
     assert vocab.is_padded("tokens")
 

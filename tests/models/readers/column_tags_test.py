@@ -1,7 +1,6 @@
 import logging
 import lzma
 import pickle
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ from allennlp.data.dataset_readers import Conll2003DatasetReader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo_plugin.models.readers import ColumnTagsReader
-from elmo_plugin.models.spans import TAGS_TO_SPANS
 from tests.models.readers.files import assert_rejected, words_of_workers, written
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "columns"
@@ -204,26 +201,6 @@ def test_every_scheme_is_read_checked_and_converted(tmp_path: Path, scheme: str)
     for target in ("BIO", "BIOUL"):
         (tagged,) = read(path, coding_scheme=scheme, convert_to_coding_scheme=target)
         assert [tag for _, tag in tagged] == SPANS[target].split()
-
-
-@pytest.mark.parametrize("scheme", ["IOB1", "IOE1", "IOE2", "BIOES"])
-def test_random_spans_survive_each_scheme(scheme: str) -> None:
-    """Schemes are compared through the spans that AllenNLP reads off the converted tags."""
-    draw = random.Random(1)
-    begin = {"IOB1": "I", "IOE1": "I", "IOE2": "I", "BIOES": "B"}[scheme]
-    for _ in range(50):
-        tags, spans = list[str](), []
-        for kind, length in ((draw.choice("XY"), draw.randint(1, 3)) for _ in range(draw.randint(1, 4))):
-            spans.append((kind, (len(tags), len(tags) + length - 1)))
-            last = {"IOE2": "E", "BIOES": "E" if length > 1 else "S"}.get(scheme, "I")
-            tags += [f"{begin}-{kind}"] + [f"I-{kind}"] * (length - 1)
-            tags[-1] = f"{last}-{kind}"
-            if scheme in ("IOB1", "IOE1"):  # spans of one type that touch would be one span
-                tags.append("O")
-        for target in ("BIO", "BIOUL"):
-            converter = ColumnTagsReader(coding_scheme=scheme, convert_to_coding_scheme=target)
-            converted = converter.text_to_instance(["w"] * len(tags), tags)["tags"].labels
-            assert sorted(TAGS_TO_SPANS[target](converted, [])) == sorted(spans)
 
 
 @pytest.mark.parametrize(
