@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 from allennlp.common import Params
 
-from tests.pages import INCLUDE, Page, blocks
+from tests.pages import Page, blocks
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -32,12 +32,6 @@ def test_complete_configs_are_jsonnet(page: Path, tmp_path: Path) -> None:
         if block.language == "jsonnet" and block.title is None and block.text.startswith("{"):
             (tmp_path / "config.jsonnet").write_text(block.text, encoding="utf-8")
             assert Params.from_file(tmp_path / "config.jsonnet").as_dict()
-
-
-def test_the_pages_use_every_example() -> None:
-    included = {name for page in DOCS.rglob("*.md") for name in INCLUDE.findall(page.read_text(encoding="utf-8"))}
-    examples = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("*/*")}
-    assert included == examples
 
 
 def hook(name: str) -> ModuleType:

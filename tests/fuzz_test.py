@@ -14,13 +14,11 @@ from tests.fuzz.targets import TARGETS
 
 SAMPLE = {"archive": 30, "native": 40, "pickle": 100}
 SLOW_SAMPLE = {
-    "options": 150,
-    "bilm-tf": 60,
+    "bilm-tf": 100,
     "language-model": 60,
     "many-langs": 60,
     "zip": 40,
     "run": 40,
-    "vocabulary": 300,
     "reader-conll2003": 200,
     "reader-news": 200,
     "reader-shards": 200,

@@ -60,9 +60,3 @@ def test_its_config_its_commands_and_its_python_run(checkout: Path, capsys: pyte
 @pytest.mark.parametrize("path", re.findall(r"\]\(([\w./-]+)\)", README))
 def test_the_files_that_it_links_to_exist(path: str) -> None:
     assert (ROOT / path).exists()
-
-
-def test_make_has_the_targets_that_it_names() -> None:
-    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert {"demo", "test", "check", "docs"} == set(re.findall(r"(?:^ {4}|`)make (\w+)", README, re.MULTILINE))
-    assert {"demo", "test", "check", "docs"} <= set(targets)

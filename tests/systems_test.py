@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 from allennlp.commands.train import train_model
 from allennlp.common import Params
-from allennlp.data import Vocabulary
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checkpoints import load_checkpoint
 from experiments.text_of import texts
 
 pytestmark = pytest.mark.slow  # three biLMs and ten classifiers are trained
@@ -119,16 +117,3 @@ def test_the_text_is_read_by_the_reader_of_the_task(trained: Path) -> None:
     assert news[:2] == ["Ferry late again , says mayor", 'Harrow " win " the cup']
     reviews = (trained / "imdb_characters/text.txt").read_text(encoding="utf-8").splitlines()
     assert len(reviews) == len(REVIEWS) and len(reviews[-1].split()) == 1500
-
-
-def test_words_keep_the_ids_that_they_were_pretrained_with(trained: Path, tmp_path: Path) -> None:
-    (trained / "other.csv").write_text('"1","Zebras unheard of by the mayor"\n"2","The cup"\n', encoding="utf-8")
-    path, other = SYSTEMS / "ag_news_words/scalar.jsonnet", {"train_data_path": str(trained / "other.csv")}
-    train(path, trained, tmp_path / "run", **other)
-    vocab = Vocabulary.from_files(str(tmp_path / "run/vocabulary"))
-    checkpoint = load_checkpoint(trained / "ag_news_words/bilm")
-    assert checkpoint.vocabulary is not None
-    ids = {word: line for line, word in enumerate(checkpoint.vocabulary, 1)}
-    assert vocab.get_vocab_size() == len(ids) + 1
-    assert [vocab.get_token_index(word) for word in ("mayor", "cup")] == [ids["mayor"], ids["cup"]]
-    assert vocab.get_token_index("Zebras") == ids["<UNK>"]

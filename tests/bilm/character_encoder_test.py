@@ -2,11 +2,9 @@
 
 import pytest
 import torch
-from allennlp.nn.util import add_sentence_boundary_token_ids
 
-from elmo_plugin.bilm import CharacterEncoder, add_boundaries
+from elmo_plugin.bilm import CharacterEncoder
 from elmo_plugin.bilm import token_encoder as module
-from elmo_plugin.bilm.character_encoder import Convolution, largest
 from elmo_plugin.text import batch_to_ids
 from tests.oracles import SENTENCES, options
 
@@ -16,20 +14,6 @@ def make_encoder(output_dim: int = 8, **changes: object) -> CharacterEncoder:
     assert char_cnn is not None
     torch.manual_seed(0)
     return CharacterEncoder(char_cnn, output_dim)
-
-
-def test_convolve_and_largest_equal_torchs_convolution_and_maximum_with_gradients() -> None:
-    for convolution in make_encoder().convolutions:
-        assert isinstance(convolution, Convolution)
-        characters = torch.randn(5, 12, convolution.in_channels, requires_grad=True)
-        inputs = (characters, convolution.weight, convolution.bias)
-        plain = torch.nn.Conv1d.forward(convolution, characters.transpose(1, 2))
-        found, wanted = convolution(characters), plain.transpose(1, 2)
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
-        found, wanted = largest(found), wanted.amax(dim=1)
-        weights = torch.randn_like(found)
-        for ours, theirs in zip(*(torch.autograd.grad(each, inputs, weights) for each in (found, wanted)), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
@@ -67,16 +51,6 @@ def test_encoding_each_distinct_word_trimmed_equals_encoding_every_token(
         torch.testing.assert_close(ours, wanted, rtol=1e-10, atol=1e-10)
 
 
-def test_a_word_is_convolved_once_per_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = make_encoder()
-    seen: list[torch.Size] = []
-    plain = encoder.encode
-    monkeypatch.setattr(encoder, "encode", lambda words: (seen.append(words.shape), plain(words))[1])
-    encoder(batch_to_ids([["boat"] * 9, ["boat", "sea"] * 4 + ["boat"]]))
-    widest = 3
-    assert seen == [torch.Size([module.FEWEST_WORDS, len("boat") + 2 + widest])]
-
-
 def test_a_words_vector_has_the_same_bits_beside_any_other_words() -> None:
     encoder = make_encoder(filters=[[1, 32], [2, 64], [3, 96]], embedding={"dim": 16}, output_dim=64)
     encoder.requires_grad_(False)
@@ -95,12 +69,3 @@ def test_vectors_are_the_same_with_and_without_gradients_and_autocast() -> None:
                 found = encoder(ids)
         assert found.dtype == wanted.dtype
         torch.testing.assert_close(found, wanted, rtol=0, atol=0.02 if enabled else 1e-6)
-
-
-@pytest.mark.parametrize("shape", [(3, 5), (3, 5, 4), (0, 3, 4), (3, 0)])
-def test_boundaries_are_those_of_allennlps_function(shape: tuple[int, ...]) -> None:
-    ids = torch.randint(0, 3, shape)
-    mask = ids > 0 if len(shape) == 2 else (ids > 0).any(dim=-1)
-    marks = (7, 8) if len(shape) == 2 else (torch.arange(4) + 7, torch.arange(4) + 20)
-    wanted, _ = add_sentence_boundary_token_ids(ids, mask, *marks)  # type: ignore[arg-type]
-    assert torch.equal(add_boundaries(ids, mask, *marks), wanted)

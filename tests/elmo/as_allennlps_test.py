@@ -165,11 +165,6 @@ def test_allennlps_module_is_rejected_and_the_error_names_from_parts() -> None:
         Elmo(None, None, 1, module=torch.nn.Linear(2, 2))
 
 
-def test_fewer_than_one_representation_is_an_error(files: tuple[str, str]) -> None:
-    with pytest.raises(ConfigurationError, match=r"'num_output_representations': .* got 0"):
-        Elmo(*files, 0)
-
-
 @pytest.mark.parametrize(
     ("ids", "said"),
     [

@@ -1,4 +1,3 @@
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +6,10 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch.nn.functional import cosine_similarity
 
-from elmo_plugin.elmo import AverageMix, Elmo, LastMix, LayerMix, ScalarMix
+from elmo_plugin.elmo import AverageMix, LastMix, LayerMix, ScalarMix
 from tests.elmo.small_elmo import IDS, MASK, own, sentences_run
 from tests.oracles import options
-from tests.task_oracles import D, L, bilm_files, build_elmo, random_elmo, small_bilm
+from tests.task_oracles import D, L, random_elmo, small_bilm
 
 
 def three_mixes() -> list[LayerMix]:
@@ -29,22 +28,6 @@ def test_each_output_is_its_own_mix_of_the_layers_without_the_boundaries() -> No
         torch.testing.assert_close(average[row, :length], layers[:, row, 1 : length + 1].mean(dim=0))
         assert torch.equal(last[row, :length], layers[2, row, 1 : length + 1])
     assert not any(values[~MASK].any() for values in found.representations)
-
-
-def train_steps(elmo: Elmo, optimizer: torch.optim.Optimizer, steps: int = 3) -> None:
-    for _ in range(steps):
-        optimizer.zero_grad()
-        sum(values.square().mean() for values in elmo(IDS).representations).backward()
-        optimizer.step()
-
-
-def test_a_frozen_bilm_gets_no_gradient_and_keeps_every_bit() -> None:
-    elmo = own()
-    before = copy.deepcopy(elmo.state_dict())
-    train_steps(elmo, torch.optim.AdamW(elmo.parameters(), lr=0.1, weight_decay=0.1))
-    assert all(parameter.grad is None and not parameter.requires_grad for parameter in elmo.bilm.parameters())
-    for name, value in elmo.state_dict().items():
-        assert torch.equal(value, before[name]) == name.startswith("bilm."), name
 
 
 def test_dropout_is_for_training_only() -> None:
@@ -109,12 +92,6 @@ def test_on_another_device_the_bilm_gets_the_type_that_precision_means_there() -
     assert types(own(precision="auto").to("meta").bilm) == types(own().to("meta").bilm) == {torch.float32}
     assert types(own(precision="bfloat16").double().to("meta").bilm) == {torch.float64}  # the user's own choice
     assert types(own(precision="bfloat16").to("meta", torch.float64).bilm) == {torch.float64}
-
-
-def test_warm_without_a_warm_state_is_an_error_when_it_is_built(tmp_path: Path) -> None:
-    files = bilm_files(tmp_path)
-    with pytest.raises(ConfigurationError, match=r"'initial_state': .*weights\.hdf5 holds no warm state"):
-        build_elmo(**files, initial_state="warm")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])

@@ -13,14 +13,12 @@ from torch import Tensor
 
 from elmo_plugin.checkpoints import Checkpoint, Native
 from elmo_plugin.elmo import ElmoEnhancedEncoder, ScalarMix
-from tests.elmo.small_elmo import sentences_run
 from tests.oracles import options
 from tests.task_oracles import (
     TOWNS,
     Config,
     D,
     L,
-    as_tensors,
     bilm_files,
     build_model,
     experiment,
@@ -162,23 +160,6 @@ def test_an_allennlp_model_trains_by_config_alone_and_its_archive_needs_no_files
     assert sizes_of(loaded.encoder) == (L, D)  # type: ignore[arg-type]
     for name, value in model.named_parameters():
         assert torch.equal(loaded.get_parameter(name), value)
-
-
-def test_in_allennlps_tagger_one_pass_of_the_bilm_serves_both_ends(tmp_path: Path) -> None:
-    files = bilm_files(tmp_path)
-    weights = {"input_mix": mix(INPUT_WEIGHTS), "output_mix": mix(OUTPUT_WEIGHTS)}
-    model, data = build_model(stock_tagger(files, {**SIZES, **weights}))
-    elmo = model.text_field_embedder.token_embedder_elmo.elmo
-    runs = sentences_run(elmo)
-    batch = as_tensors(data[:3], model.vocab)
-    logits = model(**batch)["logits"]
-    assert runs == [3]
-    ids, mask = batch["tokens"]["elmo"]["elmo_tokens"], batch["tokens"]["tokens"]["tokens"] > 0
-    layers = elmo.bilm(ids).layers[:, :, 1:-1] * mask.unsqueeze(-1)  # (L, B, T, D)
-    x = model.text_field_embedder.token_embedder_tokens(batch["tokens"]["tokens"]["tokens"])
-    hidden = model.encoder.encoder(torch.cat([x, by_hand(INPUT_WEIGHTS, layers)], dim=-1), mask)
-    joint = torch.cat([hidden, by_hand(OUTPUT_WEIGHTS, layers)], dim=-1)  # (B, T, 12 + D)
-    torch.testing.assert_close(logits, model.tag_projection_layer._module(joint))
 
 
 def sizes_of(encoder: ElmoEnhancedEncoder) -> tuple[int, int]:

@@ -49,12 +49,6 @@ def test_learned_function_is_a_feed_forward_network_over_all_layers_of_a_token()
     assert shapes == [(D, L * D), (D,), (D, D), (D,)]
 
 
-def test_an_unknown_mix_is_an_error_that_names_it() -> None:
-    assert type(build()) is ScalarMix  # the default
-    with pytest.raises(ConfigurationError, match=r"sclar not in acceptable choices.*'scalar'"):
-        build(type="sclar")
-
-
 def test_num_layers_is_the_old_name_of_num_elmo_layers() -> None:
     with pytest.warns(DeprecationWarning, match="num_elmo_layers"):
         mix = LayerMix.from_params(Params({"type": "average", "num_layers": L, "layer_dim": D}))

@@ -88,8 +88,3 @@ def test_a_model_without_elmo_is_an_error(tmp_path: Path) -> None:
         load(tmp_path / "run/model.tar.gz", "trained")
     with pytest.raises(ConfigurationError, match=r"ELMo.*SimpleTagger"):
         Predictor.from_path(str(tmp_path / "run/model.tar.gz"), "elmo_embedder")
-
-
-def test_a_bilm_instead_of_a_trained_model_is_an_error() -> None:
-    with pytest.raises(ConfigurationError, match=r"'english-tiny': expected the archive.*mixes.*last"):
-        load("english-tiny", "trained")

@@ -1,4 +1,4 @@
-"""What is fed with damaged input: each format of checkpoints, vocabularies, and dataset readers."""
+"""What is fed with damaged input: each format of checkpoints with all its files, and dataset readers."""
 
 import gzip
 import io
@@ -18,7 +18,7 @@ from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader
 
-from elmo_plugin.bilm import BiLM, BiLMOptions, CharacterLevelEncoder
+from elmo_plugin.bilm import BiLM, CharacterLevelEncoder
 from elmo_plugin.checkpoints import (
     AllenNlpArchive,
     BilmTf,
@@ -30,14 +30,9 @@ from elmo_plugin.checkpoints import (
     build_bilm,
     load_checkpoint,
     read_weights,
-    read_words,
 )
-from elmo_plugin.checkpoints.bilm_tf import read_options
-from elmo_plugin.checkpoints.many_langs import parse_vocabulary
-from elmo_plugin.checkpoints.vocabulary import write_words
 from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax
-from elmo_plugin.pretraining.vocabulary import BiLMVocabulary, vocabulary_of, words_of
 from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, language_model_run, pretrained
 from tests.fuzz.attacks import ATTACKS
 from tests.fuzz.engine import Run, Target
@@ -83,23 +78,6 @@ def use(checkpoint: Checkpoint, source: Path = Path()) -> None:
         ids = torch.ones(1, 2, dtype=torch.long)
     with torch.no_grad():
         assert bilm(ids).layers.size(0) == bilm.options.num_layers
-
-
-def feed_options(folder: Path) -> Run:
-    """`options.json`: what is read is written and read again the same."""
-    blocks = [options(), options(char_cnn=None, n_tokens_vocab=9), options(char_cnn=None, lexicon=LEXICON)]
-    contents = [sizes.to_dict() for sizes in blocks]
-    contents.append({**contents[0], "batch_size": 128, "dropout": 0.1, "all_clip_norm_val": 10.0})
-    corpus = [json.dumps(content).encode() for content in contents]
-
-    def run(random: Random, folder: Path) -> None:
-        change = mutate_json if random.random() < 0.8 else mutate
-        path = folder / "options.json"
-        path.write_bytes(change(random, random.choice(corpus), random.choice(corpus)))
-        sizes = read_options(path)
-        assert BiLMOptions.from_dict(sizes.to_dict()) == sizes
-
-    return run
 
 
 def feed_checkpoint(form: CheckpointFormat, write: Callable[[Path], list[Files]]) -> Target:
@@ -302,35 +280,6 @@ def feed_pickle(folder: Path) -> Run:
     return run
 
 
-def feed_vocabulary(folder: Path) -> Run:
-    """Vocabulary files of bilm-tf and of ELMoForManyLangs."""
-    corpus = [
-        "".join(f"{word}\n" for word in WORDS).encode(),
-        b"<S>\r\n</S>\r\n<UNK>\r\nthe\r\n",
-        b"\xef\xbb\xbf<S>\n</S>\n<UNK>\na",
-    ]
-    dictionary = "".join(f"{word}\t{number}\n" for number, word in enumerate(LEXICON["words"])).encode()
-
-    def run(random: Random, folder: Path) -> None:
-        path = folder / "vocabulary.txt"
-        kind = random.randrange(3)
-        data = mutate(random, dictionary if kind == 0 else random.choice(corpus), random.choice([*corpus, dictionary]))
-        path.write_bytes(data)
-        if kind == 0:
-            text = data.decode("utf-8", "replace")
-            assert len(parse_vocabulary(text, "word.dic")) == text.removesuffix("\n").count("\n") + 1
-        elif kind == 1:
-            words = read_words(path, "vocabulary.txt")
-            if not any(word.endswith("\r") for word in words):
-                write_words(words, path)
-                assert read_words(path, "vocabulary.txt") == words or not words or words[0].startswith("\ufeff")
-        else:
-            words = words_of(BiLMVocabulary.from_bilm_tf(str(path)))
-            assert words_of(vocabulary_of(words)) == words
-
-    return run
-
-
 READERS: dict[str, tuple[dict[str, Any], str]] = {
     "conll2003": (
         {"type": "column_tags", "coding_scheme": "IOB1", "convert_to_coding_scheme": "BIOUL"},
@@ -390,7 +339,6 @@ def feed_attack(attack: Callable[[Path], Path]) -> Target:
 
 TARGETS: dict[str, Target] = {
     **{f"attack-{name}": feed_attack(attack) for name, attack in ATTACKS.items()},
-    "options": feed_options,
     "bilm-tf": feed_checkpoint(BilmTf(), bilm_tf_folders),
     "native": feed_native,
     "language-model": feed_language_model,
@@ -399,6 +347,5 @@ TARGETS: dict[str, Target] = {
     "run": feed_checkpoint(AllenNlpArchive(), run_folders),
     "archive": feed_archive,
     "pickle": feed_pickle,
-    "vocabulary": feed_vocabulary,
     **{f"reader-{name}": feed_reader(*keys) for name, keys in READERS.items()},
 }

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from allennlp.common.checks import ConfigurationError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -132,11 +131,6 @@ def test_a_state_dict_goes_from_each_precision_to_the_other() -> None:
     torch.testing.assert_close(exact(ids).representations[0], expected, rtol=0, atol=2e-2)
     rounded.load_state_dict(exact.state_dict())
     assert torch.equal(rounded(ids).representations[0], expected)
-
-
-def test_training_rejects_int8() -> None:
-    with pytest.raises(ConfigurationError, match=r"'precision'.*int8"):
-        Elmo(bilm="english-tiny", requires_grad=True, precision="int8")
 
 
 def test_a_fallback_from_int8_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given, settings
 from torch import Tensor
 
-from elmo_plugin.lstm import KERNELS, LstmClips, kernel_by_name, packed
+from elmo_plugin.lstm import KERNELS, LstmClips, packed
 from elmo_plugin.lstm.oracle import reference
 from elmo_plugin.lstm.recurrence import Recurrence, TorchPointwise
 from tests.kernel_oracles import (
@@ -143,9 +143,3 @@ def test_second_derivatives_are_an_error(name: str) -> None:
         gradients(name)
     (gradient,) = gradients("reference")
     assert torch.autograd.grad(gradient.square().sum(), case.weights[1].recurrent)[0].any()
-
-
-def test_kernels_are_found_by_name() -> None:
-    assert all(kernel_by_name(name) is kernel for name, kernel in KERNELS.items())
-    with pytest.raises(ValueError, match=r"auto, fused, packed, reference, got 'cudnn'"):
-        kernel_by_name("cudnn")
