@@ -1,6 +1,5 @@
 """Tokens to arrays, compared with `Elmo.layers` of one sentence at a time and with AllenNLP's ELMo."""
 
-import asyncio
 import copy
 import pickle
 import random
@@ -209,7 +208,7 @@ def test_unknown_arguments_are_errors(folder: Path, keys: dict[str, Any], said: 
         load(**{"bilm": folder, **keys})
 
 
-def test_tasks_that_share_an_embedder_get_the_vectors_of_one_thread(folder: Path) -> None:
+def test_threads_that_share_an_embedder_get_the_vectors_of_one_thread(folder: Path) -> None:
     questions = [[f"Word{number % 7}{place}" for place in range(number % 5 + 1)] for number in range(12)]
     alone, shared = load(folder), load(folder)
     wanted = [alone.embed([question])[0] for question in questions]
@@ -220,14 +219,8 @@ def test_tasks_that_share_an_embedder_get_the_vectors_of_one_thread(folder: Path
         order = random.Random(seed).sample(range(len(questions)), len(questions))
         return {number: shared.embed([questions[number]])[0] for number in order}
 
-    async def ask_at_once() -> list[dict[int, np.ndarray]]:
-        return await asyncio.gather(*(asyncio.to_thread(ask, seed) for seed in range(8)))
-
     with ThreadPoolExecutor(8) as threads:
-        loop = asyncio.new_event_loop()
-        loop.set_default_executor(threads)
-        answers = loop.run_until_complete(ask_at_once())
-        loop.close()
+        answers = list(threads.map(ask, range(8)))
     for answer in answers:
         for number, vectors in answer.items():
             np.testing.assert_allclose(vectors, wanted[number], atol=1e-6)

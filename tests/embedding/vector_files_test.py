@@ -93,12 +93,6 @@ def test_hdf5_with_sentence_keys_has_each_sentence_once(tmp_path: Path) -> None:
                 np.testing.assert_array_equal(file[sentence_key(sentence.text)][()], sentence.vectors)
 
 
-def test_hdf5_may_have_no_index(tmp_path: Path) -> None:
-    write(Hdf5File(forget_sentences=True), tmp_path / "file", embedded(LAYOUTS["all"]), LAYOUTS["all"])
-    with h5py.File(tmp_path / "file") as file:
-        assert set(file) == set(map(str, range(len(TEXTS))))
-
-
 @pytest.mark.parametrize("file", [Hdf5File(), NpzFile(), ParquetFile()], ids=lambda file: file.ending)
 def test_ids_are_the_keys_in_every_format(tmp_path: Path, file: VectorFile) -> None:
     write(file, tmp_path / "file", embedded(LAYOUTS["all"]), LAYOUTS["all"], ids=True)

@@ -7,9 +7,6 @@ import pytest
 from allennlp.common.checks import ConfigurationError
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 
 import elmo_plugin
 from elmo_plugin.integrations import ElmoVectorizer, scikit_learn
@@ -72,13 +69,6 @@ def test_weights_are_loaded_once_and_again_when_a_parameter_changes(
     assert loaded == ["top"]
     found = vectorizer.set_params(mix="all", pooling="mean").transform(TEXTS)
     assert loaded == ["top", "all"] and found.shape == (len(TEXTS), L * D)
-
-
-def test_a_grid_search_over_the_mix_runs_through_a_pipeline(small: str) -> None:
-    pipeline = make_pipeline(ElmoVectorizer(small), LogisticRegression())
-    grid = {"elmovectorizer__mix": ["top", "all"]}
-    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(TOKENS, [0, 1, 0, 1])
-    assert search.predict(TOKENS).shape == (4,)
 
 
 def test_features_have_names_even_beside_other_columns(small: str) -> None:

@@ -60,16 +60,6 @@ def measure(model: ElmoTagger, gold: list[list[str]], predicted: list[list[str]]
     return model.get_metrics(reset=True)
 
 
-def test_span_scores_and_accuracy_are_those_counted_by_hand() -> None:
-    model = own_tagger("BIO", True, LABELS["BIO"])
-    gold = [["B-X", "I-X", "O", "B-Y"], ["O", "B-X", "I-X"], ["O", "O"]]
-    predicted = [["B-X", "I-X", "O", "B-X"], ["B-X", "B-X", "I-X"], ["O", "B-Y"]]
-    # Gold X(0-1), Y(3) · X(1-2) · none; predicted X(0-1), X(3) · X(0), X(1-2) · Y(1): 2 of 5 right, 2 of 3 found.
-    assert measure(model, gold, predicted) == pytest.approx(
-        {"accuracy": 6 / 9, "precision-overall": 2 / 5, "recall-overall": 2 / 3, "f1-measure-overall": 0.5}
-    )
-
-
 def test_a_softmax_over_bioul_is_measured_though_its_sequences_are_broken() -> None:
     model = own_tagger("BIOUL", False, LABELS["BIOUL"])
     gold = [["B-X", "L-X", "O", "U-Y"], ["U-X", "O"]]

@@ -1,18 +1,14 @@
-"""The predictor `bilm`: its log probabilities against values computed with NumPy from exported files."""
+"""The predictor `bilm`: its log probabilities against those worked out by hand, and AllenNLP's `predict`."""
 
 import json
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from allennlp.common.checks import ConfigurationError
 from allennlp.predictors import Predictor
-from numpy.typing import NDArray
 
 from elmo_plugin.pretraining import BidirectionalLanguageModel, BiLMPredictor
-from tests.language_model_oracles import HELDOUT, WORDS, Config, experiment, write_corpus
-from tests.oracles import file_layers, write_files
+from tests.language_model_oracles import HELDOUT, Config, experiment, nats_by_hand, perplexities, write_corpus
 from tests.task_oracles import allennlp, train
 
 QUESTIONS: list[Config] = [
@@ -43,25 +39,6 @@ def predictor(archive: Path) -> BiLMPredictor:
     return found
 
 
-def in_tensorflows_terms(model: Any, tokens: list[str], folder: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Compute log probabilities forward, of w₁ … wₙ </S>, and backward, of <S> w₁ … wₙ, from exported files."""
-    assert isinstance(model, BidirectionalLanguageModel)
-    write_files(folder, model.bilm)
-    forward, backward = np.split(file_layers(folder, tokens)[-1].numpy(), 2, axis=-1)  # (T + 2, P) each
-    rows = [0, *(WORDS.index(token) if token in WORDS else 2 for token in tokens), 1]  # (T + 2,)
-    state = {name: value.double().numpy() for name, value in model.softmax.state_dict().items() if name[0] != "_"}
-    found = []
-    for vectors, targets in ((forward[:-1], rows[1:]), (backward[1:], rows[:-1])):
-        odds = np.exp(vectors @ state["weight"].T + state["bias"])  # (T + 1, V)
-        found.append(np.log(odds / odds.sum(axis=1, keepdims=True))[np.arange(len(targets)), targets])
-    return found[0], found[1]
-
-
-def cut(question: Config) -> list[str]:
-    tokens = question.get("tokens")
-    return question["sentence"].split() if tokens is None else tokens
-
-
 def assert_same(found: list[Config], wanted: list[Config]) -> None:
     """Check that answers are equal, numbers up to rounding."""
     for answer, other in zip(found, wanted, strict=True):
@@ -78,20 +55,21 @@ def predict(archive: Path, text: Path, *options: object) -> list[Config]:
 
 
 @pytest.mark.parametrize("question", [QUESTIONS[1], QUESTIONS[2], QUESTIONS[4]])
-def test_each_direction_scores_each_word_as_the_exported_files_do(
-    predictor: BiLMPredictor, tmp_path: Path, question: Config
-) -> None:
-    tokens = cut(question)
+def test_each_direction_scores_each_word(predictor: BiLMPredictor, question: Config) -> None:
+    """Forward w₁ … wₙ </S>, and backward <S> w₁ … wₙ."""
+    tokens = question["tokens"] if "tokens" in question else question["sentence"].split()
     answer = predictor.predict_json(question)
-    forward, backward = in_tensorflows_terms(predictor._model, tokens, tmp_path)
+    model = predictor._model
+    assert isinstance(model, BidirectionalLanguageModel)
+    nats = nats_by_hand(model, tokens)
+    forward, backward = -nats.forward, -nats.backward[::-1]
     assert len(forward) == len(tokens) + 1
     assert answer.pop("tokens") == tokens
     assert answer.pop("unknown") == [token for token in tokens if token in ("whale", "東京")]
     assert answer.pop("forward_log_probs") == pytest.approx(forward, abs=1e-5)
     assert answer.pop("backward_log_probs") == pytest.approx(backward, abs=1e-5)
-    nats = -forward.mean(), -backward.mean()
-    names = ("forward_perplexity", "backward_perplexity", "perplexity")
-    wanted = dict(zip(names, np.exp([*nats, sum(nats) / 2]), strict=True))
+    wanted = perplexities([nats])
+    del wanted["n_tokens"]
     assert answer == pytest.approx(wanted, rel=1e-5)
 
 

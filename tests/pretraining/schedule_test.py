@@ -39,7 +39,6 @@ def test_a_recovered_run_continues_with_the_next_step_to_the_end_in_its_config(t
     states = torch.load(tmp_path / "state", weights_only=True)
     recovered.load_state_dict(states["optimizer"])
     its_schedule.load_state_dict(states["schedule"])
-    assert [group["lr"] for group in recovered.param_groups] == [group["lr"] for group in optimizer.param_groups]
     its_schedule.step_batch()
     longer, its_own_schedule = build(epochs=6)
     its_own_schedule.step_batch(50)

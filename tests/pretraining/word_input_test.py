@@ -82,17 +82,9 @@ def test_a_table_that_cannot_be_shared_is_rejected(keys: Config, message: str) -
         language_model(**keys)
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"n_tokens_vocab": 5}, rf"'bilm.options.n_tokens_vocab'.* {len(WORDS)}\D.* 5"),
-        ({"boundary_ids": [2, 1]}, r"'bilm'.*\(2, 1\)"),
-    ],
-    ids=["size", "boundaries of another order without the words"],
-)
-def test_options_of_another_vocabulary_are_rejected(changed: Config, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        language_model(bilm={"options": {**WORD_INPUT, **changed}})
+def test_boundaries_of_another_order_without_the_words_are_rejected() -> None:
+    with pytest.raises(ConfigurationError, match=r"'bilm'.*\(2, 1\)"):
+        language_model(bilm={"options": {**WORD_INPUT, "boundary_ids": [2, 1]}})
 
 
 def test_a_pretrained_table_of_other_words_is_rejected(tmp_path: Path) -> None:
