@@ -161,6 +161,17 @@ def as_tensors(instances: Sequence[Instance], vocab: Vocabulary) -> dict[str, An
     return batch.as_tensor_dict()
 
 
+def same(found: Any, wanted: Any) -> bool:
+    """Return whether two answers are equal, numbers up to rounding."""
+    if isinstance(wanted, float):
+        return bool(abs(found - wanted) < 1e-5)
+    if isinstance(wanted, dict):
+        return found.keys() == wanted.keys() and all(same(found[key], wanted[key]) for key in wanted)
+    if isinstance(wanted, list):
+        return len(found) == len(wanted) and all(map(same, found, wanted))
+    return bool(found == wanted)
+
+
 @cache
 def allennlp_parser() -> ArgumentParser:
     """Return AllenNLP's parser, which takes longer to build than most commands take to run."""

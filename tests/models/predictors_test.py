@@ -38,6 +38,7 @@ from tests.task_oracles import (
     experiment,
     lstm,
     opinions_as_json,
+    same,
     small_bilm,
     tagger,
     tags_reader,
@@ -82,17 +83,6 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return Predictor.by_name(name or model.default_predictor or "")(model, reader)
 
     return predictor
-
-
-def same(found: Any, wanted: Any) -> bool:
-    """Equal, with numbers equal up to rounding."""
-    if isinstance(wanted, float):
-        return bool(abs(found - wanted) < 1e-5)
-    if isinstance(wanted, dict):
-        return found.keys() == wanted.keys() and all(same(found[key], wanted[key]) for key in wanted)
-    if isinstance(wanted, list):
-        return len(found) == len(wanted) and all(map(same, found, wanted))
-    return bool(found == wanted)
 
 
 @pytest.mark.parametrize(
@@ -206,21 +196,6 @@ def test_the_embedder_reads_words_where_the_bilm_does(tmp_path: Path) -> None:
     assert empty["elmo"] == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "data"),
-    [("stock", "elmo_tagger", TOWNS), ("tagger", "elmo_embedder", TOWNS), ("classifier", "elmo_classifier", OPINIONS)],
-)
-def test_instances_of_the_reader_get_the_answers_of_json(load: Any, kind: str, name: str, data: Path) -> None:
-    predictor = load(kind, name)
-    instances = list(predictor._dataset_reader.read(data))
-    expected = predictor.predict_batch_json(
-        [{"tokens": [str(token) for token in each["tokens"]]} for each in instances]
-    )
-    assert len(expected) > 3 and all(answer["tokens"] for answer in expected)
-    assert same(predictor.predict_batch_instance(instances), expected)
-    assert same(predictor.predict_instance(instances[0]), expected[0])
-
-
 @pytest.mark.parametrize("use_reader", [True, False])
 def test_allennlp_predict_writes_the_predictors_answers(trained_tagger: Path, tmp_path: Path, use_reader: bool) -> None:
     odd = [{"tokens": ["\ud83d", "left"]}, {"sentence": "\ud83d left"}]  # lone surrogates
@@ -232,7 +207,10 @@ def test_allennlp_predict_writes_the_predictors_answers(trained_tagger: Path, tm
     found = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
     predictor = Predictor.from_archive(load_archive(trained_tagger))
     if use_reader:
-        wanted = predictor.predict_batch_instance(list(predictor._dataset_reader.read(TOWNS)))
+        instances = predictor._dataset_reader.read(TOWNS)
+        wanted = predictor.predict_batch_json(
+            [{"tokens": [str(token) for token in each["tokens"]]} for each in instances]
+        )
     else:
         wanted = predictor.predict_batch_json([*QUESTIONS, *odd])
         assert [answer["tokens"] for answer in wanted[-2:]] == [["\ud83d", "left"], ["\ufffd", "left"]]

@@ -9,7 +9,7 @@ from allennlp.predictors import Predictor
 
 from elmo_plugin.pretraining import BidirectionalLanguageModel, BiLMPredictor
 from tests.language_model_oracles import HELDOUT, Config, experiment, nats_by_hand, perplexities, write_corpus
-from tests.task_oracles import allennlp, train
+from tests.task_oracles import allennlp, same, train
 
 QUESTIONS: list[Config] = [
     {"sentence": "the gull left"},
@@ -37,14 +37,6 @@ def predictor(archive: Path) -> BiLMPredictor:
     found = Predictor.from_path(str(archive))
     assert isinstance(found, BiLMPredictor)
     return found
-
-
-def assert_same(found: list[Config], wanted: list[Config]) -> None:
-    """Check that answers are equal, numbers up to rounding."""
-    for answer, other in zip(found, wanted, strict=True):
-        assert answer.keys() == other.keys()
-        for key, value in other.items():
-            assert answer[key] == (value if key in ("tokens", "unknown") else pytest.approx(value, abs=1e-5)), key
 
 
 def predict(archive: Path, text: Path, *options: object) -> list[Config]:
@@ -85,6 +77,6 @@ def test_allennlp_predict_answers_questions_and_a_text(archive: Path, predictor:
     questions.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS), encoding="utf-8")
     text.write_text("\n".join(HELDOUT) + "\n", encoding="utf-8")
     found = predict(archive, questions, "--predictor", "bilm", "--batch-size", 2)
-    assert_same(found, [predictor.predict_json(question) for question in QUESTIONS])
+    assert same(found, [predictor.predict_json(question) for question in QUESTIONS])
     found = predict(archive, text, "--use-dataset-reader", "--batch-size", 4)
-    assert_same(found, predictor.predict_batch_json([{"sentence": line} for line in HELDOUT]))
+    assert same(found, predictor.predict_batch_json([{"sentence": line} for line in HELDOUT]))

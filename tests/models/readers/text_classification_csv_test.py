@@ -130,7 +130,6 @@ def test_a_long_document_is_read_whole(tmp_path: Path) -> None:
     ("content", "keys", "line", "facts"),
     [
         ("x,a\ny\n", {}, 2, ["2 columns", "line 1", "1 column ('y')"]),
-        ('x,"a\nb"\n\ny,c,d\n', {}, 4, ["2 columns", "line 1", "('y', 'c', 'd')"]),
         ("x\n", {}, 1, ["one column beside 'label_column' 0", "1 column ('x')"]),
         ("1,a,b\n", {}, 1, ["'text_columns'", "3 columns ('1', 'a', 'b')"]),
         ('pos,"Good" ,x\n', {"text_columns": [1]}, 1, ["not CSV", "'quote_char'"]),
@@ -145,11 +144,8 @@ def test_a_long_document_is_read_whole(tmp_path: Path) -> None:
         ('x,a\ny,"b\nz,c\n', {}, 2, ["unexpected end of data", "'quote_char'"]),
         (b"x,a\ny,\xe9t\xe9\n", {}, 2, ["expected UTF-8 text, got byte 0xe9"]),
         ("", {}, None, []),
-        ("label,text\n\n", {"has_header": True}, None, []),
         ("1\ta fine day\n", {}, 1, ["'text_columns'", r"if '\t' separates the columns, set 'delimiter'"]),
-        ("1\ta day, fine\n0\tno day\n", {}, 2, [r"if '\t' separates the columns, set 'delimiter'"]),
         ("Class Index,Title,Description\n1,a,b\n", {"text_columns": [1, 2]}, 1, ["'Title'", "'has_header' true"]),
-        ("4 a b\n3\n", SENTIMENT, 2, ["('3')", "line 1"]),
     ],
 )
 def test_an_error_names_the_file_the_line_and_its_content(
