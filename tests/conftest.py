@@ -91,3 +91,12 @@ def leave_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 
     yield leave
     reset()
+
+
+@pytest.fixture
+def golden() -> Path:
+    """AllenNLP's `allennlp/tests/fixtures/elmo`: a tiny bilm-tf model and the activations of TensorFlow."""
+    folder = os.environ.get("ELMO_FIXTURE")
+    if not folder:
+        pytest.skip("ELMO_FIXTURE names no folder with the golden activations of the TensorFlow original")
+    return Path(folder)

@@ -1,7 +1,7 @@
 """Two oracles: `allennlp.modules.elmo.Elmo` on files that we wrote, and the files read in TensorFlow's own terms."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -13,7 +13,7 @@ import transformers
 from allennlp.modules.elmo import Elmo as ReferenceElmo
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, BiLMOptions
+from elmo_plugin.bilm import BiLM, BiLMOptions, CarriedState
 from elmo_plugin.checkpoints import BilmTf, Checkpoint
 
 SENTENCES = [
@@ -111,6 +111,21 @@ def reference_parameters(reference: ReferenceElmo) -> dict[str, torch.nn.Paramet
             named[f"{ours}.bias"] = cell.state_linearity.bias
             named[f"{ours}.weight_hr"] = cell.state_projection.weight
     return named
+
+
+def assert_golden_activations(golden: Path, bilm: BiLM, to_ids: Callable[[list[list[str]]], Tensor]) -> None:
+    """Check ten batches of three sentences; the state is carried from each batch to the next."""
+    texts, carried = json.loads((golden / "sentences.json").read_text(encoding="utf-8")), CarriedState()
+    for k, batch in enumerate(zip(*texts, strict=True)):
+        sentences = [text.split() for text in batch]
+        with torch.no_grad():
+            output = bilm(to_ids(sentences), carried.before(bilm, len(sentences), next(bilm.parameters())))
+        carried.after(output.state)
+        for j, sentence in enumerate(sentences):
+            with h5py.File(golden / f"lm_embeddings_{j}.hdf5", "r") as file:
+                wanted = torch.tensor(file[str(k)][...])  # (2, T, P)
+            top = output.layers[-1, j, 1 : len(sentence) + 1]  # (T, D)
+            torch.testing.assert_close(torch.stack(top.chunk(2, dim=-1)), wanted, rtol=0, atol=1e-5)
 
 
 def tensorflow_file(folder: Path, options: dict[str, Any], vocabulary: int = 9, one_cell: bool = False) -> Path:

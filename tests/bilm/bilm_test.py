@@ -1,7 +1,6 @@
 """Parity: the same weights give AllenNLP's layers and gradients, and the activations of the TensorFlow original."""
 
 import json
-import os
 from pathlib import Path
 
 import h5py
@@ -11,12 +10,13 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import lstm_cell_with_projection
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, BiLMOptions, CarriedState
+from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.bilm.bilm import read_extra_state
 from elmo_plugin.checkpoints import build_bilm, load_checkpoint
 from elmo_plugin.text import batch_to_ids
 from tests.oracles import (
     SENTENCES,
+    assert_golden_activations,
     file_layers,
     lively,
     options,
@@ -93,31 +93,10 @@ def test_the_original_size_has_the_layers_of_the_reference(tmp_path: Path, monke
         torch.testing.assert_close(bilm(ids).layers, wanted, rtol=0, atol=1e-5)
 
 
-@pytest.fixture
-def golden() -> Path:
-    """AllenNLP's `allennlp/tests/fixtures/elmo`: a tiny bilm-tf model and the activations of TensorFlow."""
-    folder = os.environ.get("ELMO_FIXTURE")
-    if not folder:
-        pytest.skip("ELMO_FIXTURE names no folder with the golden activations of the TensorFlow original")
-    return Path(folder)
-
-
 @pytest.mark.parametrize("kernel", ["packed", "reference"])
 def test_golden_activations_of_the_tensorflow_original(golden: Path, kernel: str) -> None:
-    """Ten batches of three sentences; the state is carried from each batch to the next."""
-    texts = json.loads((golden / "sentences.json").read_text(encoding="utf-8"))
-    bilm, carried = build_bilm(load_checkpoint(golden / "lm_weights.hdf5"), kernel), CarriedState()
-    for k, batch in enumerate(zip(*texts, strict=True)):
-        sentences = [text.split() for text in batch]
-        ids = batch_to_ids(sentences)
-        with torch.no_grad():
-            output = bilm(ids, carried.before(bilm, len(sentences), next(bilm.parameters())))
-        carried.after(output.state)
-        for j, sentence in enumerate(sentences):
-            with h5py.File(golden / f"lm_embeddings_{j}.hdf5", "r") as file:
-                wanted = torch.tensor(file[str(k)][...])  # (2, T, P)
-            top = output.layers[-1, j, 1 : len(sentence) + 1]  # (T, D)
-            torch.testing.assert_close(torch.stack(top.chunk(2, dim=-1)), wanted, rtol=0, atol=1e-5)
+    bilm = build_bilm(load_checkpoint(golden / "lm_weights.hdf5"), kernel)
+    assert_golden_activations(golden, bilm, batch_to_ids)
 
 
 def test_the_oracle_computes_the_golden_activations(golden: Path) -> None:

@@ -135,25 +135,6 @@ def test_windows_in_reading_order_equal_the_text_and_each_direction_is_alone() -
     torch.testing.assert_close(torch.cat([forward, backward], dim=-1), whole)
 
 
-def test_the_vectors_of_repeated_words_have_the_gradient_of_each_occurrence() -> None:
-    lstm, where = make_lstm(), torch.tensor([[0, 1, 0], [2, 1, 0]])
-    vectors, mask = make_inputs(3, 5).requires_grad_(), torch.tensor([[True] * 3, [True, True, False]])
-    state = lstm.zero_state(2, vectors)
-    found = [
-        torch.autograd.grad(torch.stack(lstm(tokens, mask, state)[0]).square().sum(), [vectors, *lstm.parameters()])
-        for tokens in (TokenTable(vectors, where), vectors[where])
-    ]
-    torch.testing.assert_close(*found)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"kernel": "cudnn"}, "'kernel': expected one of"),
-        ({"hidden_size": 8}, "'hidden_size': expected at most 'cell_size', 7, got 8"),
-    ],
-)
-def test_invalid_sizes_are_rejected_by_the_keys_of_the_config(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError) as error:
-        make_lstm(**changes)
-    assert message in str(error.value)
+def test_a_hidden_size_above_the_cell_size_is_an_error() -> None:
+    with pytest.raises(ConfigurationError, match="'hidden_size': expected at most 'cell_size', 7, got 8"):
+        make_lstm(hidden_size=8)

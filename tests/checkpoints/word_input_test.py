@@ -5,7 +5,6 @@ are TensorFlow's.
 """
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,12 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 from allennlp.models.archival import load_archive
 
-from elmo_plugin.bilm import BiLM, CarriedState
+from elmo_plugin.bilm import BiLM
 from elmo_plugin.checkpoints import BilmTf, Native, build_bilm, convert, load_checkpoint
 from elmo_plugin.elmo import ElmoTokenEmbedder, trained_elmo
 from elmo_plugin.embedding import load
 from tests.checkpoint_oracles import assert_rejected
-from tests.oracles import file_layers, options, tensorflow_file, write_json
+from tests.oracles import assert_golden_activations, file_layers, options, tensorflow_file, write_json
 from tests.task_oracles import D, L, experiment, lstm, tags_reader, text_tensors, train
 
 IN_TRAINING = ["<S>", "</S>", "<UNK>", "the", "cat", "sat", "."]
@@ -164,34 +163,20 @@ def test_a_written_pair_is_not_read_by_another_bilms_vocabulary(tmp_path: Path) 
             BilmTf().write(written, tmp_path / "target")
 
 
-def test_golden_activations_of_the_original_on_words(tmp_path: Path) -> None:
-    """`test_bilm_token` of bilm-tf's `tests/test_model.py`: ten batches, the state carried from each to the next.
+def test_golden_activations_of_the_original_on_words(golden: Path, tmp_path: Path) -> None:
+    """`test_bilm_token` of bilm-tf's `tests/test_model.py`.
 
     The LSTMs of the fixture read its token embeddings, whose vocabulary is in no particular order.
     """
-    if not os.environ.get("ELMO_FIXTURE"):
-        pytest.skip("ELMO_FIXTURE names no folder with the golden activations of the TensorFlow original")
-    fixture = Path(os.environ["ELMO_FIXTURE"])
-    shutil.copy(fixture / "vocab_test.txt", tmp_path / "vocab.txt")
-    sizes = json.loads((fixture / "options.json").read_text(encoding="utf-8"))
+    shutil.copy(golden / "vocab_test.txt", tmp_path / "vocab.txt")
+    sizes = json.loads((golden / "options.json").read_text(encoding="utf-8"))
     write_json(tmp_path / "options.json", {"lstm": sizes["lstm"], "char_cnn": None})
     with h5py.File(tmp_path / "weights.hdf5", "w") as file:
         for name, source in (("lm_weights", ("RNN_0", "RNN_1")), ("elmo_token_embeddings", ("embedding",))):
-            with h5py.File(fixture / f"{name}.hdf5", "r") as original:
+            with h5py.File(golden / f"{name}.hdf5", "r") as original:
                 for part in source:
                     original.copy(part, file)
-    checkpoint, carried = load_checkpoint(tmp_path), CarriedState()
+    checkpoint = load_checkpoint(tmp_path)
     assert checkpoint.vocabulary is not None
     bilm, ids = build_bilm(checkpoint), ids_of(checkpoint.vocabulary)
-    texts = json.loads((fixture / "sentences.json").read_text(encoding="utf-8"))
-    for k, batch in enumerate(zip(*texts, strict=True)):
-        sentences = [text.split() for text in batch]
-        inputs = bilm.ids_of(sentences, ids.__getitem__)
-        with torch.no_grad():
-            output = bilm(inputs, carried.before(bilm, len(sentences), next(bilm.parameters())))
-        carried.after(output.state)
-        for j, sentence in enumerate(sentences):
-            with h5py.File(fixture / f"lm_embeddings_{j}.hdf5", "r") as file:
-                wanted = torch.tensor(file[str(k)][...])  # (2, T, P)
-            top = output.layers[-1, j, 1 : len(sentence) + 1]  # (T, D)
-            torch.testing.assert_close(torch.stack(top.chunk(2, dim=-1)), wanted, rtol=0, atol=1e-5)
+    assert_golden_activations(golden, bilm, lambda sentences: bilm.ids_of(sentences, ids.__getitem__))

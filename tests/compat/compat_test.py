@@ -24,7 +24,7 @@ import pytest
 import torch
 from allennlp.commands import train as train_command
 from allennlp.commands.train import train_model
-from allennlp.common import Params, cached_transformers
+from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader, Instance, Token, Vocabulary
 from allennlp.data.data_loaders import MultiProcessDataLoader
@@ -35,8 +35,7 @@ from allennlp.data.tokenizers import PretrainedTransformerTokenizer
 from allennlp.models import Model, SimpleTagger, archival
 from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
 from allennlp.nn import util as nn_util
-from allennlp.training.callbacks import WandBCallback
-from allennlp.training.learning_rate_schedulers import LearningRateScheduler, ReduceOnPlateauLearningRateScheduler
+from allennlp.training.learning_rate_schedulers import LearningRateScheduler
 from allennlp.training.moving_average import ExponentialMovingAverage
 from torch.optim import SGD
 
@@ -261,26 +260,6 @@ def test_a_function_that_was_imported_before_is_replaced_too(monkeypatch: pytest
     user.answer = owner.answer
     compat.replace_once(owner, "answer", lambda original: original() + 1)
     assert [module.answer() for module in (owner, user, other)] == [2, 2, 1]
-
-
-def test_repairs_are_idempotent() -> None:
-    places = [
-        (ReduceOnPlateauLearningRateScheduler, "__init__"),
-        (MultiProcessDataLoader, "_start_instance_workers"),
-        (WandBCallback, "on_start"),
-        (cached_transformers, "get_tokenizer"),
-        (nn_util, "get_token_ids_from_text_field_tensors"),
-        (BagOfEmbeddingsEncoder, "forward"),
-        (nn_util, "tiny_value_of_dtype"),
-    ]
-
-    def state() -> list[Any]:
-        repaired = [getattr(*place) for place in places]
-        return [repaired, set(torch.serialization.get_safe_globals()), list(warnings.filters)]
-
-    before = state()
-    compat.apply_repairs()
-    assert state() == before
 
 
 @pytest.fixture

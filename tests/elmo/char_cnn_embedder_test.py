@@ -1,10 +1,8 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from allennlp.common import Params
-from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 from allennlp.modules import TokenEmbedder
 
@@ -50,15 +48,3 @@ def test_a_batch_of_empty_texts_and_more_dimensions_are_read() -> None:
 def test_words_are_cut_to_max_characters_per_token() -> None:
     short = embedder(max_characters_per_token=12)
     torch.testing.assert_close(short(IDS), short(batch_to_ids(SENTENCES, 12)))
-
-
-@pytest.mark.parametrize(
-    ("keys", "wanted"),
-    [
-        ({"filters": []}, r"'elmo_char_cnn': 'char_cnn\.filters': .*got \[\]"),
-        ({"filters": [[60, 4]]}, r"'char_cnn.filters': .*50, got 60"),
-    ],
-)
-def test_impossible_sizes_are_an_error_that_names_the_key(keys: dict[str, Any], wanted: str) -> None:
-    with pytest.raises(ConfigurationError, match=wanted):
-        embedder(**keys)

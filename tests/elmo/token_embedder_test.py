@@ -31,14 +31,6 @@ def field_embedder(**embedders: dict[str, Any]) -> TextFieldEmbedder:
     return TextFieldEmbedder.from_params(Params({"type": "basic", "token_embedders": embedders}), vocab=VOCAB)
 
 
-def test_a_config_of_allennlps_embedder_only_needs_another_type(tmp_path: Path) -> None:
-    config = {**bilm_files(tmp_path), "dropout": 0.0, "vocab_to_cache": ["unused", "The", "cat", "sat", "."]}
-    theirs = TokenEmbedder.from_params(Params({"type": "elmo_token_embedder", **config}))
-    ours, ids = embedder(**config), IDS[:1, :4]
-    assert ours.get_output_dim() == theirs.get_output_dim()
-    torch.testing.assert_close(ours(ids), theirs(ids), atol=1e-5, rtol=0)
-
-
 def test_code_for_allennlps_class_only_needs_another_import(tmp_path: Path) -> None:
     files = bilm_files(tmp_path).values()
     for arguments in ((), (False, 0.0, True, 7, None, [0.2, -3.0, 1.0])):

@@ -1,13 +1,11 @@
 """The page: what it shows, that all text is escaped, and that it needs no script and no other server."""
 
-import math
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
-from elmo_plugin.serving.page import pieces, shade, word_rows
 from tests.serving_oracles import Client
 
 ATTACKS = ["\"'></title><script>alert(1)</script>", "{{ 7 * 7 }} <img src=x onerror=alert(1)>"]
@@ -47,8 +45,8 @@ def test_a_tagger_shows_spans_and_words(tagger_client: Client) -> None:
     (answer,) = tagger_client.answers("/tag", sentence)
     (scores,) = tagger_client.answers("/log-probabilities", sentence)
     shown = page(tagger_client, sentence=sentence)
-    for piece in pieces(answer):
-        assert f"{piece.text} {piece.label or ''}".strip() in shown.text
+    for span in answer["spans"]:
+        assert f"{' '.join(answer['tokens'][span['start'] : span['end']])} {span['label']}" in shown.text
     assert len(shown.named("mark")) == len(answer["spans"]) > 0
     assert f"{scores['forward_perplexity']:.1f} from the left" in shown.text
     assert shown.text.count("from the left") == len(scores["tokens"]) + 2  # </S> and the perplexity
@@ -79,23 +77,3 @@ def test_the_page_shows_an_error_for_a_wrong_request(tagger_client: Client, sent
     answer = tagger_client.get("/?" + urlencode({"sentence": sentence}))
     assert answer.status == status
     assert ('role="alert"' in answer.text) == (status != 200)
-
-
-def test_rows_and_pieces() -> None:
-    answer = {
-        "tokens": ["Greta", "Renner", "sailed", "to", "Orrin"],
-        "tags": ["B-PER", "L-PER", "O", "O", "U-LOC"],
-        "probabilities": [0.9, 0.5, 1.0, 1.0, 0.7],
-        "spans": [{"label": "PER", "start": 0, "end": 2}, {"label": "LOC", "start": 4, "end": 5}],
-    }
-    assert [tuple(piece) for piece in pieces(answer)] == [
-        ("Greta Renner", "PER", 0, 0.5),
-        ("sailed", None, 0, None),
-        ("to", None, 0, None),
-        ("Orrin", "LOC", 1, 0.7),
-    ]
-    scores = {"tokens": ["A"], "unknown": ["A"], "forward_log_probs": [-1, -9], "backward_log_probs": [-0.1, -4]}
-    begin, word, end = word_rows(scores)
-    assert (begin["left"], end["right"]) == (None, None) and word["unknown"]
-    assert math.isclose(word["left"], math.exp(-1)) and math.isclose(word["right"], math.exp(-4))
-    assert [shade(p) for p in (begin["right"], word["left"], word["right"], end["left"])] == [4, 3, 2, 0]
