@@ -9,7 +9,6 @@ import sys
 import pytest
 import torch
 
-from elmo_plugin.bilm import precision
 from elmo_plugin.bilm.precision import dtype_on, warn_of_fallback
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -45,15 +44,6 @@ def test_a_native_type_is_used_without_a_warning(
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "auto"])
 def test_a_processor_that_emulates_bfloat16_computes_in_float32(name: str) -> None:
     assert dtype_on(CPU, name) == torch.float32 and dtype_on(META, "bfloat16") == torch.bfloat16
-
-
-@EMULATED
-def test_a_fallback_from_bfloat16_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    precision._warn.cache_clear()
-    for name in ("auto", "float32", "bfloat16", "bfloat16"):
-        warn_of_fallback(CPU, name)
-    (message,) = caught(caplog)
-    assert "'precision'" in message and "float32" in message
 
 
 @pytest.mark.slow

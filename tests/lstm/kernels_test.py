@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import example, given, settings
-from torch import Tensor
 
 from elmo_plugin.lstm import KERNELS, LstmClips, packed
 from elmo_plugin.lstm.oracle import reference
-from elmo_plugin.lstm.recurrence import Recurrence, TorchPointwise
 from tests.kernel_oracles import (
     DEVICE,
     UNCLIPPED,
@@ -112,23 +110,6 @@ def test_autocast_to_bfloat16_rounds_only_the_products(name: str, projected: boo
         assert value.dtype == torch.float32
         assert torch.cosine_similarity(value.flatten(), right.flatten(), dim=0) > 0.99
         assert (value - right).norm() < 0.03 * right.norm()
-
-
-@pytest.mark.parametrize(("projected", "clips"), [(True, LstmClips(0.5, 0.4)), (False, UNCLIPPED)])
-def test_the_backward_pass_gives_the_gradient_of_the_forward_pass(projected: bool, clips: LstmClips) -> None:
-    case = make_case([4, 2, 1], sizes=(1, 3, 2), projected=projected, clips=clips)
-    sizes = [3, 2, 1, 1]  # sentences at each step
-    recurrent = [each.recurrent for each in case.weights]
-    projections = [each.projection for each in case.weights if each.projection is not None]
-    gates = torch.randn(2, sum(sizes), len(recurrent[0]), dtype=torch.float64, device=DEVICE, requires_grad=True)
-
-    def apply(*tensors: Tensor) -> Any:  # `gradcheck` would flatten a tuple of clips
-        return Recurrence.apply(sizes, clips, TorchPointwise(), *tensors)
-
-    outputs, _, cell = apply(gates, *case.state, *recurrent, *projections)
-    for values, bound in ((cell, clips.cell), (outputs, clips.projection if projected else None)):
-        assert bound is None or 0 < int((values.abs() == bound).sum()) < values.numel()
-    assert torch.autograd.gradcheck(apply, (gates, *case.state, *recurrent, *projections))
 
 
 @pytest.mark.parametrize("name", ["packed", FUSED])
