@@ -4,18 +4,20 @@ The package is imported before AllenNLP, which needs its repairs, so the command
 plugins, and with releases of transformers that the script `allennlp` cannot be imported with.
 """
 
+from elmo_plugin import __version__
 from elmo_plugin.commands import adapt_console, program
 
 
 def run() -> None:
     """Run one of the commands."""
     import allennlp.__main__  # noqa: F401  (sets up AllenNLP's logging)
-    from allennlp.commands import main
+    from allennlp import commands
     from allennlp.common.util import install_sigterm_handler
 
+    commands.__version__ = f"{__version__} (AllenNLP {commands.__version__})"  # what --version prints
     adapt_console()
     install_sigterm_handler()
-    main(prog=program())
+    commands.main(prog=program())
 
 
 if __name__ == "__main__":
