@@ -1,4 +1,4 @@
-"""The transformer against `elmo_plugin.load` and scikit-learn's own checks."""
+"""The transformer against `elmo_plugin.load`, alone and beside scikit-learn's own."""
 
 import pickle
 

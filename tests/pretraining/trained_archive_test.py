@@ -113,6 +113,8 @@ def test_fine_tuning_starts_where_training_ended(run: Run, tmp_path: Path, form:
         source = tmp_path / "bilm_tf"
         convert(run.archive, source)
     corpus = write_corpus(tmp_path)
+    with Path(corpus["train_data_path"]).open("a") as text:
+        text.write("words unheard-of\n")
     config = experiment(corpus, STREAMS)
     config["vocabulary"] = {"type": "pretrained_bilm", "pretrained": str(source), "files": corpus["train_data_path"]}
     config["model"] = {"type": "bilm", "bilm": {"pretrained": str(source)}, "dropout": 0.0}
