@@ -44,9 +44,8 @@ def install_allennlp(session: nox.Session, models: bool) -> None:
 @nox.parametrize("torch", [nox.param(name, id=name, tags=[name]) for name in ("oldest", "newest")])
 def matrix(session: nox.Session, torch: str, transformers: str) -> None:
     """Run the tests of this checkout, with allennlp-models."""
-    tools = [
-        name for name in TOOLS if transformers == "4" or not name.startswith("flair")
-    ]  # flair needs transformers 4
+    # flair needs transformers 4.
+    tools = [name for name in TOOLS if transformers == "4" or not name.startswith("flair")]
     torches = OLDEST_TORCH[session.python] if torch == "oldest" else ["torch", "torchvision"]
     session.install(*torches, *TRANSFORMERS[transformers], *tools, "-e", ".[models]")
     install_allennlp(session, models=True)

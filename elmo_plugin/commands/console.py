@@ -63,7 +63,10 @@ HINTS = (
     (r"'([\w.]*\.)?constraint_type'", f"it is 'label_encoding' now: {OLD_CONFIGS}"),
     (r"'trainer\.num_serialized_models_to_keep'", f"it is in 'checkpointer' now: {OLD_CONFIGS}"),
     (r"'list' and 'int'", f"'cuda_device' is one number, and several are in 'distributed': {OLD_CONFIGS}"),
-    (r"^IndexError", f"the embedding of 'character_encoding' needs a vocab_namespace: {OLD_CONFIGS}"),
+    (
+        r"^IndexError",
+        f"an id is beyond its embedding; that of 'character_encoding' needs a vocab_namespace: {OLD_CONFIGS}",
+    ),
     (r"^InvalidTagSequence", f"such tags are no spans; a model with a CRF cannot predict them: {OLD_CONFIGS}"),
 )
 """A pattern for the type and message of an error of AllenNLP or jsonnet, and what to do; a hint may use its groups."""

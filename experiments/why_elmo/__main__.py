@@ -20,7 +20,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any, NamedTuple, Optional
 
 from experiments import grid
@@ -107,14 +106,6 @@ def children(args: argparse.Namespace, command: str, names: list[str]) -> None:
         list(pool.map(partial(child, args, command), names))
 
 
-def stand_still(pause: Path) -> None:
-    """Stop the children of this process while a file exists."""
-    while True:
-        signal = "-STOP" if pause.exists() else "-CONT"
-        subprocess.run(["pkill", signal, "--parent", str(os.getpid())], check=False)
-        time.sleep(2)
-
-
 def train(args: argparse.Namespace) -> None:
     """Train all tools, or one tool in this process; `result.json` is written when a training is complete."""
     if args.tool is None:
@@ -171,9 +162,6 @@ def main() -> None:
     parser.add_argument(
         "--jobs", type=int, default=2, help="the number of processes at a time, one core each; default: 2"
     )
-    parser.add_argument(
-        "--pause", type=Path, default=Path("PAUSE"), help="processes stand still while this file exists"
-    )
     parser.add_argument("--tool", choices=TOOLS, help="train this tool, or write its vectors, in this process")
     parser.add_argument("--task", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -181,8 +169,6 @@ def main() -> None:
     sys.path.append(str(args.runs / PACKAGES))
     if args.tool or args.task:
         end_with_parent()
-    else:
-        Thread(target=stand_still, args=[args.pause], daemon=True).start()
     for command in args.commands:
         commands[command](args)
 
