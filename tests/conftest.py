@@ -41,14 +41,14 @@ def plugins_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def no_log_of_a_run() -> Iterator[None]:
-    """Take the log file of a run from AllenNLP's loggers after a test: it would be reopened where no folder is."""
+def no_handlers_of_a_run() -> Iterator[None]:
+    """Remove the handlers that a run leaves at AllenNLP's loggers: its folder is gone, and the captured output closed."""
     loggers = [logging.getLogger(), logging.getLogger("tqdm")]
     before = [handler for logger in loggers for handler in logger.handlers]
     yield
     for logger in loggers:
         for handler in [*logger.handlers]:
-            if isinstance(handler, logging.FileHandler) and handler not in before:
+            if isinstance(handler, logging.StreamHandler) and handler not in before:
                 logger.removeHandler(handler)
                 handler.close()
 
