@@ -42,7 +42,7 @@ def plugins_once() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_handlers_of_a_run() -> Iterator[None]:
-    """Remove the handlers that a run leaves at AllenNLP's loggers: its folder is gone, and the captured output closed."""
+    """Remove the handlers that a run leaves at AllenNLP's loggers: its folder is gone, the captured output closed."""
     loggers = [logging.getLogger(), logging.getLogger("tqdm")]
     before = [handler for logger in loggers for handler in logger.handlers]
     yield
