@@ -54,27 +54,9 @@ EXPERIMENTS = {
             Condition("all, λ = 0 (ELMo)", "elmo"),
         ],
     ),
-    "rate": Experiment(
-        "Table 2, with layer weights that learn 50 times as fast",
-        [
-            Condition("last layer", "last_layer"),
-            Condition("all, λ = 1", "fast_lambda_1"),
-            Condition("all, λ = 0.001", "fast_lambda_0.001"),
-            Condition("all, λ = 0", "fast_layer_weights"),
-        ],
-    ),
-    "token_layer": Experiment(
-        "ELMo without its token layer",
-        [ELMO, Condition("layers 1 and 2", "contextual_layers"), Condition("last layer", "last_layer")],
-    ),
     "places": Experiment(
         "Table 3: where ELMo is added",
         [Condition("input", "input_only"), Condition("both (ELMo)", "elmo"), Condition("output", "output_only")],
-    ),
-    "layer_norm": Experiment("Layer norm", [Condition("off (ELMo)", "elmo"), Condition("on", "layer_norm")]),
-    "gamma": Experiment(
-        "The scale γ of the mix",
-        [Condition("1", "fixed_gamma"), Condition("learned (ELMo)", "elmo"), Condition("learned fast", "fast_gamma")],
     ),
     "int8": Experiment("Weights of 8 bits", [Condition("float32 (ELMo)", "elmo"), Condition("int8", "int8")]),
     "dropout": Experiment("ELMo's dropout", [Condition("0.5 (ELMo)", "elmo"), Condition("0", "no_dropout")]),

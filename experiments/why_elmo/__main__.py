@@ -55,12 +55,11 @@ TOOLS = {
     "ours": Tool("ours", "run/model.tar.gz", "train", "embedder"),
     "bert": Tool("transformer", "model/*", "train_bert", "embedder"),
     "flair_forward": Tool("flair_lm", "run/best-lm.pt", "train_forward", share=0.5),
-    "fasttext": Tool("gensim_vectors", "vectors*", "train_fasttext", "embedder"),
+    "fasttext": Tool("gensim_fasttext", "vectors*", "train", "embedder"),
     "flair_backward": Tool("flair_lm", "run/best-lm.pt", "train_backward", share=0.5),
     "flair": Tool("flair_lm", "", None, "embedder", after=("flair_forward", "flair_backward")),
     "gpt": Tool("transformer", "model/*", "train_gpt", "embedder"),
     "spacy": Tool("spacy_tok2vec", "run/model-last.bin", "train", "embedder"),
-    "word2vec": Tool("gensim_vectors", "vectors*", "train_word2vec", "embedder"),
     "random": Tool("ours", "", None, "random_embedder"),
     "english_tiny": Tool("ours", "", None, "published_embedder"),
 }

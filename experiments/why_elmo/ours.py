@@ -11,6 +11,8 @@ from experiments.why_elmo.training import Training
 from experiments.why_elmo.vectors import Embed
 
 EPOCHS = 4
+WARM_UP = 0.06
+"""The share of the batches in which the learning rate rises, as for the transformers."""
 
 
 def train(training: Training) -> dict[str, float]:
@@ -31,7 +33,7 @@ def train(training: Training) -> dict[str, float]:
     steps = training.steps(train_steps)
     training.start_clock()
     if not training.read("run/metrics"):
-        train_steps(steps // EPOCHS, training.folder / "run", EPOCHS, warmup=200)
+        train_steps(steps // EPOCHS, training.folder / "run", EPOCHS, warmup=int(WARM_UP * steps))
     return {"heldout_sample_perplexity": training.read("run/metrics")["best_validation_perplexity"]}
 
 

@@ -1,24 +1,21 @@
-"""fastText and word2vec vectors, trained by gensim: skip-grams, one vector a word whatever its sentence."""
+"""fastText vectors, trained by gensim: skip-grams, one vector a word whatever its sentence."""
 
 import shutil
 from pathlib import Path
-from typing import Any, Union
 
 import numpy as np
-from gensim.models import FastText, KeyedVectors, Word2Vec
+from gensim.models import FastText
 from gensim.models.callbacks import CallbackAny2Vec
 from gensim.models.fasttext import FastTextKeyedVectors
 
 from experiments.why_elmo.training import Training
 from experiments.why_elmo.vectors import Embed
 
-SETTINGS = {"sg": 1, "vector_size": 300, "workers": 1, "seed": 1}
-"""Skip-grams of 300 dimensions, the size of published vectors; everything else is gensim's default."""
+SETTINGS = {"sg": 1, "vector_size": 300, "bucket": 200_000, "workers": 1, "seed": 1}
+"""Skip-grams of 300 dimensions, the size of published vectors. 6 M tokens have far fewer parts of words than the 2 M
+buckets of the default. Everything else is gensim's default."""
 RATE, LAST_RATE = 0.025, 0.0001
 """The learning rate falls linearly over all passes (gensim's defaults)."""
-BUCKETS = 200_000
-"""Buckets for fastText's parts of words, of which 6 M tokens have far fewer than the default of 2 M."""
-Vectors = Union[FastText, Word2Vec]
 
 
 class Save(CallbackAny2Vec):  # type: ignore[misc]
@@ -27,7 +24,7 @@ class Save(CallbackAny2Vec):  # type: ignore[misc]
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def on_epoch_end(self, model: Vectors) -> None:
+    def on_epoch_end(self, model: FastText) -> None:
         """Save the model to a folder whose name is the number of passes, then remove the folder before it."""
         done = passes(self.folder)
         partial = self.folder / "partial"
@@ -43,17 +40,17 @@ def passes(folder: Path) -> int:
     return max((int(path.name) for path in folder.glob("[0-9]*")), default=0)
 
 
-def train(training: Training, kind: type[Vectors], **sizes: Any) -> dict[str, float]:
+def train(training: Training) -> dict[str, float]:
     """Train vectors for as many passes over the text as fit in the budget."""
     text = training.folder / "text.txt"
     text.write_bytes(b"".join(shard.read_bytes() for shard in training.shards()))
 
-    def train_passes(total: int, folder: Path) -> Vectors:
+    def train_passes(total: int, folder: Path) -> FastText:
         done = passes(folder)
         if done:
-            model = kind.load(str(folder / f"{done}/model"))
+            model = FastText.load(str(folder / f"{done}/model"))
         else:
-            model = kind(**SETTINGS, **sizes)
+            model = FastText(**SETTINGS)
             model.build_vocab(corpus_file=str(text))
         model.train(
             corpus_file=str(text),
@@ -73,23 +70,7 @@ def train(training: Training, kind: type[Vectors], **sizes: Any) -> dict[str, fl
     return {"passes": total, "words": len(model.wv)}
 
 
-def train_fasttext(training: Training) -> dict[str, float]:
-    """Train fastText vectors."""
-    return train(training, FastText, bucket=BUCKETS)
-
-
-def train_word2vec(training: Training) -> dict[str, float]:
-    """Train word2vec vectors."""
-    return train(training, Word2Vec)
-
-
 def embedder(training: Training) -> Embed:
-    """Return a function that embeds words by their vectors. A word that word2vec does not know has zeros."""
-    vectors = KeyedVectors.load(str(training.folder / "vectors"))
-    known = vectors if isinstance(vectors, FastTextKeyedVectors) else vectors.key_to_index
-    zeros = np.zeros(vectors.vector_size, np.float32)
-
-    def embed(sentences: list[list[str]]) -> list[np.ndarray]:
-        return [np.stack([vectors[word] if word in known else zeros for word in words])[None] for words in sentences]
-
-    return embed
+    """Return a function that embeds words by their vectors; fastText has one for every word, by its parts."""
+    vectors = FastTextKeyedVectors.load(str(training.folder / "vectors"))
+    return lambda sentences: [np.stack([vectors[word] for word in words])[None] for words in sentences]

@@ -1,2 +1,0 @@
-// λ = 0.001 with a learning rate at which it has an effect.
-(import 'fast_layer_weights.jsonnet') { layer_weights_l2:: 0.001 }
