@@ -1,18 +1,25 @@
 """`torch.compile` around our modules: the products of oneDNN stay out of the compiled graphs, and the answers stay."""
 
 import copy
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from allennlp.common import Params
+from packaging.version import Version
 from torch import Tensor, nn
 from torch.fx import GraphModule
 
 from elmo_plugin import Elmo, batch_to_ids
 from tests.language_model_oracles import language_model
 from tests.oracles import options
+
+pytestmark = pytest.mark.skipif(
+    sys.version_info >= (3, 14) and Version(torch.__version__) < Version("2.10"),
+    reason="with Python 3.14 `torch.compile` needs PyTorch 2.10",
+)
 
 SENTENCES = [["Two", "words"], ["One"], ["Three", "more", "words"]]
 BILM = {"options": options().to_dict(), "seed": 1}

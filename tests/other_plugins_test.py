@@ -67,9 +67,10 @@ CHANGING = re.compile(r"\S*\d+:\d+\S*|\S+/s\b|\?it/s|0x\w+|/tmp/\w+|/loky-[\w-]+
 
 
 def lines_of(output: Path) -> list[str]:
-    """Return what was printed, without frames of tracebacks, progress bars, and the memory of the process."""
+    """Return what was printed, without frames, progress bars, memory, and the late words of Python's tracker of
+    semaphores."""
     lines = re.split(r"[\r\n]+", output.read_text().replace("in-True", "in-False"))
-    shown = [line for line in lines if line and not re.search(r"^  |\||memory", line)]
+    shown = [line for line in lines if line and not re.search(r"^  |\||memory|resource_tracker", line)]
     return [" ".join(CHANGING.sub("…", line).split()) for line in shown]
 
 
