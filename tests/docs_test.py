@@ -21,6 +21,8 @@ PAGES = sorted(
 @pytest.mark.usefixtures("checkout")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
 def test_a_page_runs_from_top_to_bottom(page: Path) -> None:
+    if page.stem == "integrations":
+        pytest.importorskip("flair")  # which needs transformers before 5
     running = Page(page)
     running.run()
     assert running.n_run

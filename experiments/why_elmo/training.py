@@ -3,6 +3,7 @@
 import _thread
 import json
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +61,8 @@ class Training(NamedTuple):
                     _thread.interrupt_main()
                     return
 
+        if stop:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
         Thread(target=tick, daemon=True).start()
 
     def steps(self, train: Callable[[int, Path], None], few: int = 4, many: int = 24) -> int:
