@@ -55,7 +55,7 @@ def draw(folders: Sequence[Path], output: Path) -> None:
     axes.set_xlabel("core-hours of training")
     axes.set_ylabel("mean score of the five tasks, %")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(output)
 
 
