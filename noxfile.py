@@ -27,7 +27,7 @@ ALLENNLP = ["allennlp==2.10.1"]
 MODELS = ["allennlp-models==2.10.1"]
 PROJECT = nox.project.load_toml("pyproject.toml")
 TOOLS = [name for name in nox.project.dependency_groups(PROJECT, "dev", "docs") if not name.startswith("allennlp")]
-SOURCE_TESTS = ["source_test.py", "docstrings_test.py", "documents_test.py", "docs_test.py", "readme_test.py"]
+SOURCE_TESTS = ["docstrings_test.py", "documents_test.py", "docs_test.py", "readme_test.py"]
 """Tests of the source and of the documentation, which an installed package does not have."""
 
 
