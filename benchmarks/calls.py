@@ -17,7 +17,7 @@ from elmo_plugin.elmo import ElmoTokenEmbedder
 from elmo_plugin.text import batch_to_ids
 
 PACKAGE = str(Path(elmo_plugin.__file__).parent)
-LOOP = "run_steps"
+LOOP = "TorchSteps.forward"
 """The function that loops over the time steps."""
 SENTENCE = ["The", "ship", "sailed", "from", "the", "old", "harbour", "at", "dawn", "."]
 
@@ -48,13 +48,13 @@ def count_calls(embedder: nn.Module, sentence: list[str]) -> Count:
         above, names = frame.f_back, []
         while above is not None:
             if ours(above):
-                names.append(above.f_code.co_name)
+                names.append(above.f_code.co_qualname)
             above = above.f_back
         if LOOP in names:
             in_steps += 1
             return
         calls[f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_qualname}"] += 1
-        if frame.f_code.co_name == LOOP:
+        if frame.f_code.co_qualname == LOOP:
             depths.append(len(names))
 
     sys.setprofile(watch)

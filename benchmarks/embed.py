@@ -23,7 +23,10 @@ ABOUT_MEMORY = "Memory in MiB: the peak with the model, and the peak beside the 
 PART = 5
 """Batch sizes are tried on every fifth sentence."""
 ALLENNLP_BATCHINGS = [Batching(32, "sentences"), Batching(64, "sentences")]
-OUR_BATCHINGS = [Batching(limit, "tokens") for limit in (1024, 2048, 4096, 8192)]
+OUR_BATCHINGS = {
+    "cpu": [Batching(limit, "tokens") for limit in (1024, 2048, 4096, 8192)],
+    "cuda": [Batching(limit, "tokens") for limit in (4096, 8192, 16384)],
+}
 
 Embedders = dict[System, Embedder]
 
@@ -38,7 +41,7 @@ def measure(settings: Settings) -> Iterator[Table]:
 def one_batch(settings: Settings) -> Table:
     """Embed the same batch with every kernel and precision and an empty word cache, and measure memory."""
     sentences = spread(settings.text.sentences, BATCH_SIZE)
-    ids = batch_to_ids(sentences).to(settings.device)  # (B, T, C)
+    ids = batch_to_ids(sentences)  # (B, T, C)
     embedders = load(all_systems(settings.device), settings)
     agreements = compare(embedders, ids)
     calls = cold_calls(embedders, ids) + limit_calls(settings, [sentences])
@@ -67,7 +70,7 @@ def corpus(settings: Settings) -> Table:
     best = {system.name: best_batching(system, embedder, part, settings) for system, embedder in embedders.items()}
     batches = {name: list(batching.split(sentences)) for name, batching in best.items()}
     largest = max(batches[OURS.name], key=lambda batch: sum(map(len, batch)))
-    agreements = compare(embedders, batch_to_ids(largest).to(settings.device))
+    agreements = compare(embedders, batch_to_ids(largest))
     calls = [
         corpus_call(system.name, embedder, batches[system.name], settings) for system, embedder in embedders.items()
     ]
@@ -94,7 +97,7 @@ def corpus(settings: Settings) -> Table:
 def one_sentence(settings: Settings) -> Table:
     """Embed a single sentence, with the word cache empty and with all its words cached."""
     sentence = one_of_length(settings.text.sentences, SENTENCE_LENGTH)
-    ids = batch_to_ids([sentence]).to(settings.device)  # (1, T, C)
+    ids = batch_to_ids([sentence])  # (1, T, C)
     embedders = load(default_systems(settings.device), settings)
     agreements = compare(embedders, ids)
     calls = cold_calls(embedders, ids)
@@ -142,7 +145,7 @@ def cold_calls(embedders: Embedders, ids: Tensor) -> list[Call]:
 
 def corpus_call(name: str, embedder: Embedder, batches: Sequence[Sentences], settings: Settings) -> Call:
     """Return a call that embeds these batches, starting with an empty word cache."""
-    ids = [batch_to_ids(batch).to(settings.device) for batch in batches]  # (B, T, C) each
+    ids = [batch_to_ids(batch) for batch in batches]  # (B, T, C) each
     return Call(name, partial(embed_all, embedder, ids), embedder.clear)
 
 
@@ -155,8 +158,9 @@ def limit_calls(settings: Settings, batches: Sequence[Sentences]) -> list[Call]:
 
 def best_batching(system: System, embedder: Embedder, part: Sentences, settings: Settings) -> Batching:
     """Return the fastest batch size of a system on these sentences."""
-    batchings = {str(each): each for each in (ALLENNLP_BATCHINGS if system == ALLENNLP else OUR_BATCHINGS)}
+    every = ALLENNLP_BATCHINGS if system == ALLENNLP else OUR_BATCHINGS[settings.device.type]
+    batchings = {str(each): each for each in every}
     calls = [corpus_call(name, embedder, list(each.split(part)), settings) for name, each in batchings.items()]
-    embedder.embed(batch_to_ids(part[:1]).to(settings.device))  # so that no size pays for the first call
+    embedder.embed(batch_to_ids(part[:1]))  # so that no size pays for the first call
     times = interleave(calls, 1, settings.device, warm_up=False)
     return batchings[min(times, key=lambda name: times[name].median)]

@@ -69,7 +69,7 @@ def time_against_tokens(settings: Settings) -> Iterator[Curve]:
     costs: dict[str, list[float]] = {name: [] for name in embedders}
     parts = corpus_parts(settings)
     for batches in parts:
-        ids = [batch_to_ids(batch).to(settings.device) for batch in batches]  # (B, T, C) each
+        ids = [batch_to_ids(batch) for batch in batches]  # (B, T, C) each
         calls = [Call(name, partial(embed_all, each, ids), each.clear) for name, each in embedders.items()]
         for name, times in interleave(calls, settings.long_repeats, settings.device).items():
             costs[name].append(times.median)

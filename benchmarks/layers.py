@@ -74,13 +74,15 @@ def batch_of(settings: Settings, size: int) -> Batch:
     mask = encoder.mask(bounded)  # (B, T + 2)
     tokens = encoder(bounded) * mask.unsqueeze(-1)  # (B, T + 2, P)
     (shapes,) = shapes_of([sentences])
-    return Batch(batch_to_ids(sentences).to(settings.device), bounded, tokens, mask, shapes)
+    return Batch(batch_to_ids(sentences), bounded, tokens, mask, shapes)
 
 
 def encoders(batch: Batch, settings: Settings) -> Iterator[Entry]:
     """Yield computations of the token vectors (1, B, T + 2, P) from characters, without a word cache."""
     theirs = AllenNlpEmbedder(settings.files, settings.device).elmo._elmo_lstm._token_embedder
-    yield Entry(ALLENNLP.name, "float32", lambda: theirs(batch.inner)["token_embedding"].unsqueeze(0))
+    yield Entry(
+        ALLENNLP.name, "float32", lambda: theirs(batch.inner.to(settings.device))["token_embedding"].unsqueeze(0)
+    )
     for precision in PRECISIONS:
         encoder = our_bilm(System(precision=precision), settings).token_encoder
         run = partial(lambda encoder: encoder(batch.bounded).unsqueeze(0), encoder)

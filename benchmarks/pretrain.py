@@ -13,6 +13,7 @@ import torch
 from allennlp.common import Params
 from allennlp.data import DataLoader, DatasetReader, Vocabulary
 from allennlp.models import Model
+from allennlp.nn.util import move_to_device
 from allennlp.training.optimizers import Optimizer
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -74,35 +75,41 @@ def steps(name: str, text: Path, peaks: dict[str, float], settings: Settings) ->
     """Train on batches of one kind, in each precision."""
     config = pretraining_config(settings.size, str(text))
     vocab = vocabulary(config["vocabulary"]["max_size"], settings)
-    batches = read_batches(config, LOADERS[name], vocab, text, settings.device)
+    batches = read_batches(config, LOADERS[name], vocab, text)
     tokens = sum(map(n_targets, batches))
     reference = run_of(config, vocab, batches, settings, precision="float32", kernel="reference")
     expected, work = loss_without_dropout(reference), floating_point_operations(reference)
     del reference
-    runs = {precision: run_of(config, vocab, batches, settings, precision=precision) for precision in PRECISIONS}
+    variants: dict[str, dict[str, Any]] = {precision: {"precision": precision} for precision in PRECISIONS}
+    softmax = config["model"]["softmax"].as_dict(quiet=True)
+    if softmax["type"] == "sampled":
+        sparse = {"precision": "bfloat16", "softmax": {**softmax, "sparse": True}}
+        variants["bfloat16, `sparse`"] = sparse
+    runs = {name: run_of(config, vocab, batches, settings, **keys) for name, keys in variants.items()}
+    precisions = {name: keys["precision"] for name, keys in variants.items()}
     differences = {
-        precision: check_loss(precision, loss_without_dropout(run), expected, TOLERANCES[precision])
-        for precision, run in runs.items()
+        name: check_loss(name, loss_without_dropout(run), expected, TOLERANCES[precisions[name]])
+        for name, run in runs.items()
     }
-    calls = [Call(precision, run.steps) for precision, run in runs.items()]
+    calls = [Call(name, run.steps) for name, run in runs.items()]
     times = interleave(calls, settings.long_repeats, settings.device)
-    softmax = runs["float32"].model.softmax
+    shared = runs["float32"].model.softmax
     return Table(
         f"A step of pretraining, {name}",
-        f"{tokens / len(batches):,.0f} tokens per step, V = {softmax.vocab_size:,}, softmax "
-        f"`{softmax.config['type']}`, {type(runs['float32'].optimizer).__name__}, {work / tokens / 1e6:,.0f} MFLOP per "
+        f"{tokens / len(batches):,.0f} tokens per step, V = {shared.vocab_size:,}, softmax "
+        f"`{shared.config['type']}`, {type(runs['float32'].optimizer).__name__}, {work / tokens / 1e6:,.0f} MFLOP per "
         f"token. The peak is the rate of a product of {PEAK_SIZES[settings.device.type]}² matrices. Rounds of "
         f"{len(batches)} steps: {settings.long_repeats}.",
         ["", "median of a round", "min–max", "× float32", "tokens/s", "share of the peak", "difference of the loss"],
         [
             [
-                precision,
+                name,
                 *time_cells(each, times["float32"]),
                 f"{tokens / each.median:,.0f}",
-                f"{work / each.median / peaks[precision]:.0%} of {peaks[precision] / 1e9:,.0f} GFLOP/s",
-                f"{differences[precision]:.1e}",
+                f"{work / each.median / peaks[precisions[name]]:.0%} of {peaks[precisions[name]] / 1e9:,.0f} GFLOP/s",
+                f"{differences[name]:.1e}",
             ]
-            for precision, each in times.items()
+            for name, each in times.items()
         ],
     )
 
@@ -113,14 +120,15 @@ def beside_allennlp(text: Path, settings: Settings) -> Table:
 
     config = pretraining_config(settings.size, str(text))
     vocab = vocabulary(config["vocabulary"]["max_size"], settings)
-    batches = read_batches(config, LOADERS["sentences"], vocab, text, settings.device)
+    batches = read_batches(config, LOADERS["sentences"], vocab, text)
     tokens = sum(map(n_targets, batches))
     n_samples = min(SAMPLES, vocab.get_vocab_size() // 2)
     softmax = {"type": "sampled", "n_samples": n_samples}
     ours = run_of(config, vocab, batches, settings, softmax=softmax, precision="float32")
+    moved = [move_to_device(batch, settings.device) for batch in batches]
     peer = Peer(ours.model, n_samples, config["model"]["dropout"]).to(settings.device).train()
     runs = {
-        "AllenNLP's `language_model`": Run(peer, peer_optimizer(peer, ours.optimizer.defaults["lr"]), batches),
+        "AllenNLP's `language_model`": Run(peer, peer_optimizer(peer, ours.optimizer.defaults["lr"]), moved),
         "ours, float32": ours,
     }
     baseline = next(iter(runs))
@@ -199,15 +207,12 @@ def vocabulary(size: int, settings: Settings) -> Vocabulary:
     return vocabulary_of(distinct_words(words, size))
 
 
-def read_batches(
-    config: Params, loader: dict[str, Any], vocab: Vocabulary, text: Path, device: torch.device
-) -> list[dict[str, Any]]:
-    """Read a few batches of the text, on the device."""
+def read_batches(config: Params, loader: dict[str, Any], vocab: Vocabulary, text: Path) -> list[dict[str, Any]]:
+    """Read a few batches of the text."""
     reader = DatasetReader.from_params(config["dataset_reader"].duplicate())
     keys = {**loader, "shuffle": True, "batches_per_epoch": BATCHES}
     batches = DataLoader.from_params(Params(keys), reader=reader, data_path=str(text))
     batches.index_with(vocab)
-    batches.set_target_device(device)
     return list(batches)
 
 

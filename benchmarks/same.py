@@ -62,7 +62,7 @@ def compare(embedder: Embedder, sentences: Sentences, device: torch.device) -> l
 def layers_of(embedder: Embedder, sentences: Sentences, device: torch.device) -> Layers:
     """Return the layers of sentences that are embedded as one batch, with an empty word cache."""
     embedder.clear()
-    layers = embedder.layers(batch_to_ids(sentences).to(device))  # (L, B, T + 2, D)
+    layers = embedder.layers(batch_to_ids(sentences))  # (L, B, T + 2, D)
     return [layers[:, row, : len(sentence) + 2] for row, sentence in enumerate(sentences)]
 
 

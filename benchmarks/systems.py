@@ -17,7 +17,7 @@ from elmo_plugin.lstm import KERNELS
 
 
 class Embedder(Protocol):
-    """A system with its weights loaded."""
+    """A system with its weights loaded. It takes ids on the CPU, where they are made."""
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return one vector per token, as a user gets them: (B, T, C) to (B, T, D)."""
@@ -62,17 +62,18 @@ class AllenNlpEmbedder:
     """AllenNLP's `Elmo` with one output and no dropout."""
 
     def __init__(self, files: Path, device: torch.device) -> None:
+        self.device = device
         self.elmo: Any = AllenNlpElmo(*weight_files(files).values(), 1, dropout=0.0).to(device).eval()
 
     @torch.no_grad()
     def embed(self, ids: Tensor) -> Tensor:
-        representation: Tensor = self.elmo(ids)["elmo_representations"][0]
+        representation: Tensor = self.elmo(ids.to(self.device))["elmo_representations"][0]
         return representation
 
     @torch.no_grad()
     def layers(self, ids: Tensor) -> Tensor:
         self.clear()
-        return torch.stack(self.elmo._elmo_lstm(ids)["activations"])
+        return torch.stack(self.elmo._elmo_lstm(ids.to(self.device))["activations"])
 
     def clear(self) -> None:
         clear(self.elmo)

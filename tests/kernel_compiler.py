@@ -2,22 +2,38 @@
 
 import os
 
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from elmo_plugin.lstm import triton as kernels
 
+WIDE = ("operand", "gates", "recurrent", "projection", "cell_output", "d_raw", "d_gates")
+"""The tensors that have the number type of products; the others have float32."""
 
-def compile_kernel(name: str, clips: bool, cache: str) -> int:
-    """Return the size of a kernel's machine code, with or without clips."""
+
+def compile_kernel(name: str, dtype: str, cache: str) -> int:
+    """Return the size of a kernel's machine code for an H100, for 32 sentences at the original size."""
     os.environ["TRITON_CACHE_DIR"] = cache
+    kernels._gpu = lambda _: (132, 232448, "tf32x3")  # type: ignore[assignment]
+    deepest = 4096 if name == "forward_steps" else 4 * 4096
+    plan = kernels.plan_of(torch.device("cuda"), 32, 4096, 512, deepest, getattr(torch, dtype))
+    constants = {
+        **{"CELL_CLIP": 3.0, "OUTPUT_CLIP": 3.0, "DIRECTIONS": 2, "H": 4096, "P": 512, "KEEP": True},
+        **{"PRECISION": plan.precision, "ROWS": plan.rows, "CELLS": plan.cells, "OUTPUTS": plan.outputs},
+        **{"DEPTH": plan.depth, "PARTS": plan.parts, "INTERPRETED": False},
+    }
     kernel = getattr(kernels, name)
-    constants = {"CLIP": 3.0 if clips else None, "TYPE": kernels.tl.float32, "BLOCK": kernels.BLOCK}
-    floats = dict.fromkeys(
-        ("gates", "before", "after", "activations", "output", "d_output", "d_hidden", "d_cell"), "*fp32"
-    )
-    strides = [argument for argument in kernel.arg_names if argument.endswith("_stride")]
-    known = floats | dict.fromkeys(["numbers", "width", *strides], "i32") | dict.fromkeys(constants, "constexpr")
-    signature = {argument: known.get(argument, "*bf16") for argument in kernel.arg_names}
-    return len(triton.compile(ASTSource(kernel, signature, constants), target=GPUTarget("cuda", 90, 32)).asm["cubin"])
+    constants = {key: value for key, value in constants.items() if key in kernel.arg_names}
+    known = {
+        **dict.fromkeys(constants, "constexpr"),
+        **dict.fromkeys(WIDE, "*fp32" if dtype == "float32" else "*bf16"),
+        **dict.fromkeys(["sizes", "arrivals"], "*i32"),
+        **dict.fromkeys(["tokens", "batch", "n_steps", "most"], "i32"),
+        **dict.fromkeys(["recurrent_stride", "projection_stride"], "i64"),
+    }
+    signature = {argument: known.get(argument, "*fp32") for argument in kernel.arg_names}
+    options = {"num_warps": plan.warps, "num_stages": plan.stages}
+    source = ASTSource(kernel, signature, constants)
+    return len(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["cubin"])

@@ -17,7 +17,7 @@ from elmo_plugin.bilm.precision import FALLBACKS, check_precision, dtype_on, is_
 from elmo_plugin.bilm.sizes import BiLMOptions
 from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenEncoder, TokenTable, WordEncoder
 from elmo_plugin.bilm.word_cache import WordCache, fingerprint
-from elmo_plugin.lstm import Int8Weight, LstmState
+from elmo_plugin.lstm import Int8Weight, LstmState, Versions
 
 
 class BiLMOutput(NamedTuple):
@@ -164,20 +164,23 @@ class BiLM(nn.Module):
 
         # Parameters
 
-        ids : `Tensor` (B, T, C) of characters, or (B, T) of words
+        ids : `Tensor` (B, T, C) of characters, or (B, T) of words, on any device
             Sentences without boundaries, padded with 0 on the right.
         state : `Optional[LstmState]`
             The state before each sentence; zeros by default.
         """
         if torch.jit.is_tracing() or torch.compiler.is_exporting():
             self.__prepare_scriptable__()
-        bounded = self.token_encoder.bounded(ids)  # (B, T + 2, ·)
-        mask = self.token_encoder.mask(bounded)  # (B, T + 2)
-        words = self._look_up(bounded)
+        encoder = self.token_encoder
+        made_by = fingerprint(encoder) if isinstance(encoder, CharacterLevelEncoder) and ids.numel() else None
+        bounded = encoder.bounded(ids.cpu())  # (B, T + 2, ·)
+        present = encoder.mask(bounded)  # (B, T + 2)
+        mask = present.to(self.weight.device, non_blocking=True)
+        words = self._look_up(bounded, made_by)
         tokens = words.dense() * mask.unsqueeze(-1)  # (B, T + 2, P)
         contextualize = self.contextualizer
         state = state or contextualize.zero_state(tokens.size(0), tokens)
-        contextual, state = contextualize(words, mask, state)  # (B, T + 2, D) each
+        contextual, state = contextualize(words, present, state)  # (B, T + 2, D) each
         layers = torch.stack([torch.cat([tokens, tokens], dim=-1).to(contextual[0].dtype), *contextual])
         return BiLMOutput(layers, mask, state)  # (L, B, T + 2, D)
 
@@ -197,20 +200,17 @@ class BiLM(nn.Module):
         """Return an all-zero state for a batch of `batch_size` sentences. Without LSTMs, it has no layers."""
         return self.contextualizer.zero_state(batch_size, like)
 
-    def _look_up(self, ids: Tensor) -> TokenTable:
+    def _look_up(self, ids: Tensor, made_by: Optional[Versions]) -> TokenTable:
         """Look up word vectors: a frozen character-level encoder computes each word only once, and then caches it."""
         encoder = self.token_encoder
-        if isinstance(encoder, CharacterLevelEncoder) and ids.numel():
-            made_by = fingerprint(encoder)
-            if made_by is not None:
-                return self.word_cache.look_up(encoder, ids, made_by)
+        if made_by is not None and isinstance(encoder, CharacterLevelEncoder):
+            return self.word_cache.look_up(encoder, ids, made_by)
         return TokenTable.of(encoder(ids))
 
     def ids_of(self, sentences: Sequence[Sequence[str]], word_id: Optional[Callable[[str], int]] = None) -> Tensor:
         """Return the ids of tokenized sentences: of characters (B, T, C), or of words (B, T), by `word_id`."""
-        device = self.weight.device
         if isinstance(self.token_encoder, CharacterLevelEncoder):
-            return self.token_encoder.batch_to_ids(sentences).to(device)
+            return self.token_encoder.batch_to_ids(sentences)
         vocab_size = self.options.n_tokens_vocab
         assert word_id is not None and vocab_size is not None
         rows = [[word_id(word) for word in words] for words in sentences]
@@ -224,7 +224,7 @@ class BiLM(nn.Module):
             raise ConfigurationError(f"expected one of the {vocab_size} words that the biLM reads, got {unknown[0]!r}")
         longest = max(map(len, rows), default=0)
         padded = [row + [0] * (longest - len(row)) for row in rows]
-        return torch.tensor(padded, dtype=torch.long, device=device).view(len(rows), longest)  # (B, T)
+        return torch.tensor(padded, dtype=torch.long).view(len(rows), longest)  # (B, T)
 
     def get_extra_state(self) -> Tensor:
         """Return the sizes and the source, so that a state dict needs no options file beside it."""

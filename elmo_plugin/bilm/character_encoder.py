@@ -139,7 +139,7 @@ class CharacterEncoder(CharacterLevelEncoder, CharCnn):
 
         Raises `ConfigurationError` for ids that are not byte ids, such as the word ids of several texts (B, texts, T).
         """
-        lowest, highest = map(int, ids.aminmax()) if ids.numel() else (0, 0)
+        lowest, highest = torch.stack(ids.aminmax()).tolist() if ids.numel() else (0, 0)
         if lowest < 0 or highest >= self.char_embedding.num_embeddings:
             raise ConfigurationError(
                 "the biLM reads bytes, as the indexer 'elmo_characters' gives them: expected ids from 0 to "

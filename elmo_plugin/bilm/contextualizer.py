@@ -74,6 +74,7 @@ class StatelessContextualizer:
     def __call__(self, words: TokenTable, mask: Tensor, state: LstmState) -> tuple[list[Tensor], LstmState]:
         """Return the last layer (B, T, 2P), and the state as it is."""
         reset_states(self.encoder)
+        mask = mask.to(words.vectors.device)
         present = mask.unsqueeze(-1)  # (B, T, 1)
         outputs = self.encoder(words.dense() * present, mask)  # (B, T, 2P) of the last layer, or (layers, B, T, 2P)
         last = outputs if outputs.dim() == 3 else outputs[-1]

@@ -31,6 +31,8 @@ The results take 24 MB at 4096 cells.
 
 From 32 MB on, `malloc` requests memory from the operating system each time, which takes longer than computing it.
 """
+TOKENS_PER_BLOCK_ON_GPU = 512
+"""The same on a GPU, where `unique` would have to be waited for, so that repeated words are multiplied again."""
 
 
 class ElmoLstm(Seq2SeqEncoder):
@@ -156,7 +158,7 @@ class ElmoLstm(Seq2SeqEncoder):
         # Parameters
 
         inputs : `Tensor` (B, T, I), or a `TokenTable`
-        mask : `Tensor` (B, T)
+        mask : `Tensor` (B, T), on any device
         state : `Optional[LstmState]` (n_layers, 2, B, P) and (n_layers, 2, B, H), forward before backward
             The state before each sentence; zeros by default.
 
@@ -173,11 +175,11 @@ class ElmoLstm(Seq2SeqEncoder):
                 f"'input_size': expected {table.vectors.size(-1)}, the width of the inputs, got {self.input_size}"
             )
         batch_size, steps = mask.shape
-        order = StepOrder.of(mask.sum(dim=1), steps)
+        order = StepOrder.of(mask.sum(dim=1), steps, table.vectors.device)
         where = table.where.flatten()[order.positions]  # (2, N)
         before = self.zero_state(batch_size, table.vectors) if state is None else state
         outputs, after = self._read(table.vectors, where, order, before)  # (2, N, P) each
-        directions = torch.arange(2, device=mask.device).unsqueeze(1)  # (2, 1)
+        directions = torch.arange(2, device=where.device).unsqueeze(1)  # (2, 1)
         halves = (2 * order.positions + directions).flatten()  # (2N,): the row of each output in (B·T·2, P)
         layers = []
         for values in outputs:
@@ -288,13 +290,15 @@ def _input_products(
     `TOKENS_PER_BLOCK` tokens, so memory does not grow with the text, and a word that occurs more than once in a block
     is multiplied only once.
     """
-    start, first = 0, 0
+    start, first, on_cpu = 0, 0, values.device.type == "cpu"
+    tokens_per_block = TOKENS_PER_BLOCK if on_cpu else TOKENS_PER_BLOCK_ON_GPU
     for step, end in enumerate([*accumulate(sizes)] or [0], 1):
-        if end - start >= TOKENS_PER_BLOCK or step >= len(sizes):
+        if end - start >= tokens_per_block or step >= len(sizes):
             gates = None
             for direction, multiply in enumerate(products.input):
-                if where is None:
-                    product, back = multiply(values[direction, start:end].to(products.dtype)), None  # (tokens, 4H)
+                if where is None or not on_cpu:
+                    some = values[direction, start:end] if where is None else values[where[direction, start:end]]
+                    product, back = multiply(some.to(products.dtype)), None  # (tokens, 4H)
                 else:
                     words, back = where[direction, start:end].unique(return_inverse=True)  # (words,), (tokens,)
                     product = multiply(values[words].to(products.dtype))  # (words, 4H)

@@ -13,6 +13,9 @@ WORDS_AT_ONCE = 256
 WORDS_AT_ONCE_ON_GPU = 4096
 """The same on a GPU, which is faster with few large operations."""
 
+MULTIPLIER = 6364136223846793005
+"""Of a polynomial hash of the characters: Knuth's, of his 64-bit linear congruential generator MMIX."""
+
 FEWEST_WORDS = 16
 """Fewer words are padded to this number, because a CPU multiplies fewer rows by routines with other rounding errors."""
 
@@ -49,8 +52,25 @@ def add_boundaries(ids: Tensor, mask: Tensor, begin: Any, end: Any) -> Tensor:
     return bounded
 
 
+def distinct_rows(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distinct rows (M, C) of ids (N, C), and the number of each row among them (N,).
+
+    Sorting a 64-bit hash of the rows is faster than sorting the rows, as `unique(dim=0)` does.
+    """
+    powers = torch.tensor([pow(MULTIPLIER, k, 2**63) for k in range(ids.size(1))]).to(ids.device, non_blocking=True)
+    hashes, where = (ids * powers).sum(dim=1).unique(return_inverse=True)  # (M,), (N,)
+    one_of_each = torch.empty_like(hashes).scatter_(0, where, torch.arange(len(ids), device=ids.device))
+    words = ids[one_of_each]  # (M, C)
+    if torch.equal(words[where], ids):
+        return words, where
+    return ids.unique(dim=0, return_inverse=True)  # two rows have the same hash
+
+
 class TokenEncoder(nn.Module, ABC):
-    """Computes token vectors from ids, without context."""
+    """Computes token vectors from ids, without context.
+
+    The ids may be on any device. On the CPU no GPU has to be waited for to know the lengths and the distinct words.
+    """
 
     input_dims: int
     """The number of dimensions of the ids: 3 for characters (B, T, C), 2 for words (B, T)."""
@@ -74,7 +94,7 @@ class TokenEncoder(nn.Module, ABC):
 
     @abstractmethod
     def look_up(self, ids: Tensor) -> TokenTable:
-        """Return a table of vectors (M, P) and the row of each token (B, T)."""
+        """Return a table of vectors (M, P) and the row of each token (B, T), on the device of the weights."""
 
     def bounded(self, ids: Tensor) -> Tensor:
         """Convert the ids of an indexer to this encoder's form, with `<S>` and `</S>` around each sentence."""
@@ -134,7 +154,7 @@ class WordEncoder(TokenEncoder):
                 f"expected word ids up to {self.embedding.num_embeddings - 1}, got the id {highest}: read the text "
                 "with the vocabulary that the biLM was trained with; if that has no <UNK>, it must have every word"
             )
-        return TokenTable(self.embedding.weight, ids)
+        return TokenTable(self.embedding.weight, ids.to(self.weight.device, non_blocking=True))
 
 
 class CharacterLevelEncoder(TokenEncoder):
@@ -156,7 +176,8 @@ class CharacterLevelEncoder(TokenEncoder):
 
     def look_up(self, ids: Tensor) -> TokenTable:
         """Return the vectors (M, P) of the distinct words in ids (B, T, C), and the row of each token (B, T)."""
-        words, where = ids.flatten(0, 1).unique(dim=0, return_inverse=True)  # (M, C), (B·T,)
+        words, where = distinct_rows(ids.flatten(0, 1))  # (M, C), (B·T,)
+        words, where = (each.to(self.weight.device, non_blocking=True) for each in (words, where))
         return TokenTable(self.encode_all(words), where.view(ids.shape[:2]))
 
     def encode_all(self, words: Tensor) -> Tensor:

@@ -50,11 +50,12 @@ class WordCache:
 
     @torch.no_grad()
     def look_up(self, encoder: CharacterLevelEncoder, ids: Tensor, made_by: Versions) -> TokenTable:
-        """Return the vectors of all cached words (M, P), and the row of each token, from ids (B, T, C).
+        """Return the vectors of all cached words (M, P), and the row of each token, from ids (B, T, C) on the CPU.
 
         `made_by` is the fingerprint of the encoder. The cache is cleared if it changed or if the cache is too full.
         """
-        characters = np.ascontiguousarray(ids.flatten(0, 1).to("cpu", torch.int32).numpy())  # (B·T, C)
+        characters = np.ascontiguousarray(ids.flatten(0, 1).to(torch.int32).numpy())  # (B·T, C)
+        device = encoder.weight.device
         words = [word.tobytes() for word in characters]
         with self._lock:
             new = self._new_words(words)
@@ -63,9 +64,10 @@ class WordCache:
                 new = self._new_words(words)
             self._made_by = made_by
             if new:
-                self._add(new, encoder.encode_all(ids.flatten(0, 1)[list(new.values())]))  # (new words, P)
+                new_ids = ids.flatten(0, 1)[list(new.values())].to(device, non_blocking=True)  # (new words, C)
+                self._add(new, encoder.encode_all(new_ids))
             assert self._vectors is not None
-            rows = torch.tensor([self._rows[word] for word in words], device=ids.device)  # (B·T,)
+            rows = torch.tensor([self._rows[word] for word in words]).to(device, non_blocking=True)  # (B·T,)
             return TokenTable(self._vectors, rows.view(ids.shape[:2]))
 
     def _new_words(self, words: list[bytes]) -> dict[bytes, int]:

@@ -80,7 +80,8 @@ class SentenceCache(FromParams):
             layers, mask, _ = bilm(some, initial_state.before(bilm, some.size(0), bilm.weight))
             return layers.to(self._dtype), mask
 
-        with torch.autocast(ids.device.type, enabled=False):
+        device = bilm.weight.device
+        with torch.autocast(device.type, enabled=False):
             store = self._store_of(bilm, initial_state)
             fitted = encoder.fit(ids)
             present = encoder.mask(fitted)  # (B, T)
@@ -106,8 +107,8 @@ class SentenceCache(FromParams):
         for row, (key, length) in enumerate(zip(keys, lengths.tolist(), strict=True)):
             stored = np.frombuffer(values[key] or b"", array.dtype)
             array[:, row, :length] = stored.reshape(sizes.num_layers, length, sizes.layer_dim)
-        mask = torch.arange(padded, device=ids.device) < lengths.unsqueeze(1)  # (B, T + 2)
-        return whole.to(ids.device).float(), mask
+        mask = torch.arange(padded, device=device) < lengths.to(device).unsqueeze(1)  # (B, T + 2)
+        return whole.to(device).float(), mask
 
     def _store_of(self, bilm: BiLM, initial_state: InitialState) -> Optional["SentenceStore"]:
         """Return the store after a check that this biLM made it, or `None` if no store can be opened.

@@ -326,7 +326,7 @@ def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Te
 
 def weight_gradient(d_outputs: Tensor, values: Tensor) -> Tensor:
     """Return the gradient (O, I) of a weight: dYᵀ X, from dY (N, O) and X (N, I)."""
-    if values.dtype != torch.float32 or not _is_for_onednn(values):  # in bfloat16 PyTorch uses oneDNN too
+    if values.dtype != torch.float32 or not _is_for_onednn(values) or not len(values):  # PyTorch uses it in bfloat16
         return d_outputs.t() @ values
     return product(values.t(), d_outputs.t()).t()  # oneDNN is slower with swapped operands if O > I
 

@@ -1,6 +1,6 @@
 """The order in which a recurrence reads the tokens of a batch: step by step, without padding."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -31,13 +31,20 @@ class StepOrder(NamedTuple):
     positions: Tensor
 
     @classmethod
-    def of(cls, lengths: Tensor, steps: int) -> "StepOrder":
-        """Order sentences of these lengths (B,) in a batch of `steps` columns."""
+    def of(cls, lengths: Tensor, steps: int, device: Optional[torch.device] = None) -> "StepOrder":
+        """Order sentences of these lengths (B,) in a batch of `steps` columns, with tensors on `device`.
+
+        It is computed on the CPU, so that a GPU has to be waited for at most once.
+        """
+        device, lengths = device or lengths.device, lengths.cpu()
         order = lengths.argsort(descending=True, stable=True)  # (B,)
         sorted_lengths = lengths[order]  # (B,)
-        step = torch.arange(steps, device=lengths.device).unsqueeze(1)  # (T, 1)
+        step = torch.arange(steps).unsqueeze(1)  # (T, 1)
         active = step < sorted_lengths  # (T, B)
         sizes = [size for size in active.sum(dim=1).tolist() if size]
         start = order * steps  # (B,)
         both = torch.stack([start + step, start + sorted_lengths - 1 - step])  # (2, T, B)
-        return cls(order, order.argsort(), sizes, both[:, active])
+        inverse, positions = order.argsort(), both[:, active]
+        if device.type != "cpu":
+            order, inverse, positions = (each.to(device, non_blocking=True) for each in (order, inverse, positions))
+        return cls(order, inverse, sizes, positions)

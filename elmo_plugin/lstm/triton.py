@@ -1,24 +1,30 @@
-"""The kernel `fused` for GPUs: one Triton kernel between two matrix products of the recurrence, instead of ten.
+"""The kernel `fused` for GPUs: all time steps of a layer in one launch of a Triton kernel, forward or backward.
 
-Each program computes `BLOCK` numbers of one direction of a step. The numbers of a direction must be contiguous; its
-distance from the other direction is a stride. The kernels use only `tl`, so that Triton's interpreter can run them
-without a GPU. Since they read both directions at once, they have run in that interpreter and have been compiled for a
-GPU, but have not run on one.
+A loop over the steps launches several small GPU kernels for each step, and the GPU waits for the launches. Here one
+program per multiprocessor stays for all steps. A step has phases, and no program begins a phase before all have ended
+the one before:
+
+    forward     i, f, g, o, c and o·tanh c, from R h    W (o·tanh c), in parts    h = clip(the sum of the parts)
+    backward    the gradient of W (o·tanh c)            those of c and the gates  that of the h before, in parts
+
+A part of a product is that with some of the columns: otherwise a product with few results would keep few programs busy.
+Parts are added in a fixed order, so the same batch has the same bits in every run.
+
+The kernels use only `tl`, so that Triton's interpreter can run them without a GPU, with one program.
 """
 
 from collections.abc import Sequence
-from typing import Any, Optional
+from functools import cache
+from typing import Any, NamedTuple, Optional
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from elmo_plugin.lstm.recurrence import packed
+from elmo_plugin.lstm.products import product_type
+from elmo_plugin.lstm.recurrence import Steps, packed
 from elmo_plugin.lstm.types import LstmClips, LstmState, Product
-
-BLOCK = 256
-"""The count of numbers that one program computes."""
 
 
 def fused(
@@ -29,193 +35,507 @@ def fused(
     state: LstmState,
     clips: LstmClips,
 ) -> tuple[Tensor, LstmState]:
-    """Run the recurrence with Triton kernels; see `Kernel`. State and outputs are float32, or float64.
+    """Run the recurrence with Triton kernels; see `Kernel`. State and outputs are float32.
+
+    A product of float32 is the sum of three products of TF32 (`tf32x3`), which has the errors of float32. With float64,
+    or without a projection, this is `packed`.
 
     Raises `ValueError` on a CPU, unless Triton's interpreter runs the kernels.
     """
-    if gates.device.type != "cuda" and isinstance(cell_forward, triton.runtime.JITFunction):
+    if gates.device.type != "cuda" and not INTERPRETED:
         raise ValueError(
             "kernel 'fused': expected a CUDA device, or TRITON_INTERPRET=1 before Triton is imported, got "
             f"'{gates.device}'"
         )
+    if projection is None or torch.float64 in (gates.dtype, state.cell.dtype):
+        return packed(gates, sizes, recurrent, projection, state, clips)
     with torch.cuda.device_of(gates):
-        return packed(gates, sizes, recurrent, projection, state, clips, TritonPointwise())
+        return packed(gates, sizes, recurrent, projection, state, clips, FusedSteps())
 
 
-class TritonPointwise:
-    """`Pointwise` with one Triton kernel per method."""
+class FusedSteps(Steps):
+    """`Steps` in one launch per pass. There must be a projection."""
 
-    def cell_forward(
+    def forward(
         self,
         gates: Tensor,
-        quarters: Sequence[Tensor],
-        before: Tensor,
-        after: Tensor,
-        cell_output: Tensor,
-        clip: Optional[float],
-        keep: bool,
-    ) -> None:
-        """Compute the cell and o·tanh c; see `Pointwise`."""
-        launch(cell_forward, after, clip, gates, before, after, cell_output)
+        sizes: list[int],
+        recurrent: Product,
+        projection: Optional[Product],
+        state: LstmState,
+        clips: LstmClips,
+        outputs: Tensor,
+        activations: Optional[Tensor] = None,
+        cells: Optional[Tensor] = None,
+    ) -> LstmState:
+        """Run the steps forward; see `Steps`."""
+        assert projection is not None
+        dtype = product_type(recurrent.weights[0])
+        by_recurrent, by_projection = _Pair.of(recurrent.weights, dtype), _Pair.of(projection.weights, dtype)
+        hidden, cell = (part.clone(memory_format=torch.contiguous_format) for part in state)  # (R, B, P), (R, B, H)
+        if not sizes:
+            return LstmState(hidden, cell)
+        directions, batch, width = hidden.shape
+        most, cell_dim = sizes[0], cell.size(2)
+        plan = plan_of(gates.device, most, cell_dim, width, cell_dim, dtype)
+        operand = hidden if dtype == hidden.dtype else hidden.to(dtype)  # h as the product reads it
+        cell_output = cell.new_empty(directions, most, cell_dim, dtype=dtype)
+        parts = hidden.new_empty(plan.parts, directions, most, width)
+        launch(
+            forward_steps,
+            plan,
+            [
+                *(gates.contiguous(), hidden, operand, cell, by_recurrent.first, by_projection.first),
+                *(cell_output, parts, outputs),
+                *((gates, cell) if activations is None or cells is None else (activations, cells)),
+            ],
+            sizes,
+            [by_recurrent.stride, by_projection.stride, gates.size(1), batch],
+            KEEP=activations is not None,
+            CELL_CLIP=clips.cell,
+            OUTPUT_CLIP=clips.projection,
+            DIRECTIONS=directions,
+            H=cell_dim,
+            P=width,
+        )
+        return LstmState(hidden, cell)
 
-    def output_backward(
-        self, d_output: Tensor, d_hidden: Tensor, output: Tensor, clip: Optional[float], d_raw: Tensor
-    ) -> None:
-        """Compute the gradient of the output before its clip; see `Pointwise`."""
-        launch(output_backward, output, clip, d_output, d_hidden, output, d_raw)
-
-    def cell_backward(
+    def backward(
         self,
+        sizes: list[int],
+        weights: Sequence[Tensor],
+        state: LstmState,
+        clips: LstmClips,
         activations: Tensor,
-        before: Tensor,
-        after: Tensor,
-        d_cell_output: Tensor,
-        d_cell: Tensor,
+        cells: Tensor,
+        outputs: Tensor,
+        d_outputs: Tensor,
+        d_state: LstmState,
         d_gates: Tensor,
-        clip: Optional[float],
-    ) -> None:
-        """Compute the gradients of the gates and of the cell before; see `Pointwise`."""
-        launch(cell_backward, after, clip, activations, before, after, d_cell_output, d_cell, d_gates)
+        d_raw: Tensor,
+    ) -> LstmState:
+        """Run the steps backward; see `Steps`."""
+        directions, batch, width = state.hidden.shape
+        dtype = d_gates.dtype
+        by_recurrent, by_projection = _Pair.of(weights[:directions], dtype), _Pair.of(weights[directions:], dtype)
+        d_hidden, d_cell = (part.clone(memory_format=torch.contiguous_format) for part in d_state)
+        if not sizes:
+            return LstmState(d_hidden, d_cell)
+        most, cell_dim = sizes[0], state.cell.size(2)
+        plan = plan_of(d_gates.device, most, cell_dim, width, 4 * cell_dim, dtype)
+        parts = d_hidden.new_empty(plan.parts, directions, most, width)
+        launch(
+            backward_steps,
+            plan,
+            [
+                *(d_outputs.contiguous(), outputs, d_hidden, d_cell, activations, cells, state.cell.contiguous()),
+                *(by_recurrent.first, by_projection.first, d_raw, d_gates, parts),
+            ],
+            sizes,
+            [by_recurrent.stride, by_projection.stride, d_gates.size(1), batch],
+            CELL_CLIP=clips.cell,
+            OUTPUT_CLIP=clips.projection,
+            DIRECTIONS=directions,
+            H=cell_dim,
+            P=width,
+        )
+        return LstmState(d_hidden, d_cell)
 
 
-def launch(kernel: Any, like: Tensor, clip: Optional[float], *arguments: Tensor) -> None:
-    """Run a kernel for each number of `like` (R, active, ·), in float64 if one of the tensors is, else in float32."""
-    precise = any(one.dtype == torch.float64 for one in arguments)
-    directions, rows, width = like.shape
-    grid = (triton.cdiv(rows * width, BLOCK), directions)
-    # A gradient of the outputs may have any strides, such as those of an expanded number.
-    arguments = tuple(one if one.stride()[1:] == (one.size(2), 1) else one.contiguous() for one in arguments)
-    strides = [one.stride(0) for one in arguments]
-    dtype = tl.float64 if precise else tl.float32
-    kernel[grid](*arguments, *strides, rows * width, width, CLIP=clip, TYPE=dtype, BLOCK=BLOCK)
+class _Pair(NamedTuple):
+    """The weights of all directions as one address and the distance to the next, in numbers, without a copy."""
+
+    first: Tensor
+    stride: int
+    others: list[Tensor]
+    """Kept alive until the kernel is launched."""
+
+    @classmethod
+    def of(cls, weights: Any, dtype: torch.dtype) -> "_Pair":
+        first, *others = (weight.detach().to(dtype).contiguous() for weight in weights)
+        stride = (others[0].data_ptr() - first.data_ptr()) // first.element_size() if others else 0
+        return cls(first, stride, others)
 
 
-@triton.jit(do_not_specialize=["numbers", "gates_stride", "before_stride", "after_stride", "cell_output_stride"])
-def cell_forward(
+class Plan(NamedTuple):
+    """The sizes of the tiles that a program computes at a time, and the number of programs.
+
+    rows, cells, outputs : of the batch, of H and of P
+    depth : numbers of each row of a product that are loaded together, `stages` times ahead
+    parts : into which the deepest product is divided
+    """
+
+    programs: int
+    rows: int
+    cells: int
+    outputs: int
+    depth: int
+    parts: int
+    stages: int
+    warps: int
+    precision: str
+
+
+def plan_of(device: torch.device, most: int, cell_dim: int, width: int, deepest: int, dtype: torch.dtype) -> Plan:
+    """Choose tiles for at most `most` sentences, so that every multiprocessor has a part of each weight to read.
+
+    Triton compiles the kernels for each plan, which takes seconds, so there are few: five for any `most`.
+    """
+    processors, memory, precision = _gpu(device)
+    size = dtype.itemsize
+    most = next((limit for limit in (16, 32, 64, 128) if most <= limit), 512)
+    rows = min(most, 128 if size == 4 else 64)
+    row_tiles = most // rows
+    cells = 64
+    while cells > 16 and 4 * 2 * triton.cdiv(cell_dim, cells) * row_tiles < 3 * processors:
+        cells //= 2
+    outputs, depth, parts = 64, 128 // size, 1
+    tiles = 2 * triton.cdiv(width, outputs) * row_tiles
+    while 2 * parts * tiles <= processors and deepest >= 4 * parts * depth:
+        parts *= 2
+    stages = max(1, min(4, memory // ((rows + 4 * cells) * depth * size) - 1))
+    programs = min(processors, max(2 * triton.cdiv(cell_dim, cells) * row_tiles, tiles * parts))
+    warps = 4 if size == 4 and rows == 32 else 8
+    return Plan(programs, rows, cells, outputs, depth, parts, stages, warps, precision)
+
+
+@cache
+def _gpu(device: torch.device) -> tuple[int, int, str]:
+    """Return the number of multiprocessors, the bytes of shared memory of each, and Triton's name of float32."""
+    if device.type != "cuda":  # the interpreter runs one program after the other, so none may wait for another
+        return 1, 2**16, "ieee"
+    properties = torch.cuda.get_device_properties(device)
+    memory = getattr(properties, "shared_memory_per_block_optin", 2**16)
+    return properties.multi_processor_count, memory, "tf32x3" if properties.major >= 8 else "ieee"
+
+
+def launch(
+    kernel: Any, plan: Plan, tensors: list[Tensor], sizes: list[int], numbers: list[int], **constants: Any
+) -> None:
+    """Run a kernel over all steps."""
+    device = tensors[0].device
+    steps = torch.tensor(sizes, dtype=torch.int32).to(device, non_blocking=True)  # (steps,)
+    arrivals = torch.zeros(1, dtype=torch.int32, device=device)
+    options = {} if INTERPRETED else {"num_warps": plan.warps, "num_stages": plan.stages, **COOPERATIVE}
+    kernel[(plan.programs,)](
+        *tensors,
+        steps,
+        arrivals,
+        *numbers,
+        len(sizes),
+        sizes[0],
+        **constants,
+        PRECISION=plan.precision,
+        ROWS=plan.rows,
+        CELLS=plan.cells,
+        OUTPUTS=plan.outputs,
+        DEPTH=plan.depth,
+        PARTS=plan.parts,
+        INTERPRETED=INTERPRETED,
+        **options,
+    )
+
+
+BLOCK: tl.constexpr = tl.constexpr(1024)
+"""The count of numbers that a program adds or clips at a time."""
+
+
+@triton.jit(do_not_specialize=["tokens", "batch", "n_steps", "most"])
+def forward_steps(
     gates: tl.tensor,
-    before: tl.tensor,
-    after: tl.tensor,
+    hidden: tl.tensor,
+    operand: tl.tensor,
+    cell: tl.tensor,
+    recurrent: tl.tensor,
+    projection: tl.tensor,
     cell_output: tl.tensor,
-    gates_stride: tl.tensor,
-    before_stride: tl.tensor,
-    after_stride: tl.tensor,
-    cell_output_stride: tl.tensor,
-    numbers: tl.tensor,
-    width: tl.tensor,
-    CLIP: tl.constexpr,
-    TYPE: tl.constexpr,
-    BLOCK: tl.constexpr,
-) -> None:
-    """Compute the activations, the cell and o·tanh c (active, H) from the pre-activations (active, 4H), in place."""
-    direction = tl.program_id(1).to(tl.int64)
-    gates += direction * gates_stride
-    before += direction * before_stride
-    after += direction * after_stride
-    cell_output += direction * cell_output_stride
-    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    here = n < numbers
-    first = n + 3 * (n // width) * width  # the positions of i in (active, 4H)
-    i = _sigmoid(_load(gates, first, here, TYPE))
-    f = _sigmoid(_load(gates, first + width, here, TYPE))
-    g = _tanh(_load(gates, first + 2 * width, here, TYPE))
-    o = _sigmoid(_load(gates, first + 3 * width, here, TYPE))
-    tl.store(gates + first, i, mask=here)
-    tl.store(gates + first + width, f, mask=here)
-    tl.store(gates + first + 2 * width, g, mask=here)
-    tl.store(gates + first + 3 * width, o, mask=here)
-    c = _clip(f * _load(before, n, here, TYPE) + i * g, CLIP, TYPE)
-    tl.store(after + n, c, mask=here)
-    tl.store(cell_output + n, o * _tanh(c), mask=here)
-
-
-@triton.jit(do_not_specialize=["numbers", "d_output_stride", "d_hidden_stride", "output_stride", "d_raw_stride"])
-def output_backward(
-    d_output: tl.tensor,
-    d_hidden: tl.tensor,
-    output: tl.tensor,
-    d_raw: tl.tensor,
-    d_output_stride: tl.tensor,
-    d_hidden_stride: tl.tensor,
-    output_stride: tl.tensor,
-    d_raw_stride: tl.tensor,
-    numbers: tl.tensor,
-    width: tl.tensor,
-    CLIP: tl.constexpr,
-    TYPE: tl.constexpr,
-    BLOCK: tl.constexpr,
-) -> None:
-    """Compute the gradient before the clip from the gradients of the output and of the next step, (active, P) each."""
-    direction = tl.program_id(1).to(tl.int64)
-    d_output += direction * d_output_stride
-    d_hidden += direction * d_hidden_stride
-    output += direction * output_stride
-    d_raw += direction * d_raw_stride
-    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    here = n < numbers
-    d_h = _load(d_output, n, here, TYPE) + _load(d_hidden, n, here, TYPE)
-    tl.store(d_raw + n, _stop_at_clip(d_h, _load(output, n, here, TYPE), CLIP, TYPE), mask=here)
-
-
-@triton.jit(
-    do_not_specialize=[
-        "numbers",
-        "activations_stride",
-        "before_stride",
-        "after_stride",
-        "d_cell_output_stride",
-        "d_cell_stride",
-        "d_gates_stride",
-    ]
-)
-def cell_backward(
+    parts: tl.tensor,
+    outputs: tl.tensor,
     activations: tl.tensor,
-    before: tl.tensor,
-    after: tl.tensor,
-    d_cell_output: tl.tensor,
-    d_cell: tl.tensor,
-    d_gates: tl.tensor,
-    activations_stride: tl.tensor,
-    before_stride: tl.tensor,
-    after_stride: tl.tensor,
-    d_cell_output_stride: tl.tensor,
-    d_cell_stride: tl.tensor,
-    d_gates_stride: tl.tensor,
-    numbers: tl.tensor,
-    width: tl.tensor,
-    CLIP: tl.constexpr,
-    TYPE: tl.constexpr,
-    BLOCK: tl.constexpr,
+    cells: tl.tensor,
+    sizes: tl.tensor,
+    arrivals: tl.tensor,
+    recurrent_stride: tl.tensor,
+    projection_stride: tl.tensor,
+    tokens: tl.tensor,
+    batch: tl.tensor,
+    n_steps: tl.tensor,
+    most: tl.tensor,
+    KEEP: tl.constexpr,
+    CELL_CLIP: tl.constexpr,
+    OUTPUT_CLIP: tl.constexpr,
+    DIRECTIONS: tl.constexpr,
+    H: tl.constexpr,
+    P: tl.constexpr,
+    PRECISION: tl.constexpr,
+    ROWS: tl.constexpr,
+    CELLS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    PARTS: tl.constexpr,
+    INTERPRETED: tl.constexpr,
 ) -> None:
-    """Compute the gradients of the gates (active, 4H) and of `before` from those of o·tanh c and of `after`."""
-    direction = tl.program_id(1).to(tl.int64)
-    activations += direction * activations_stride
-    before += direction * before_stride
-    after += direction * after_stride
-    d_cell_output += direction * d_cell_output_stride
-    d_cell += direction * d_cell_stride
-    d_gates += direction * d_gates_stride
-    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    here = n < numbers
-    first = n + 3 * (n // width) * width  # the positions of i in (active, 4H)
-    i = _load(activations, first, here, TYPE)
-    f = _load(activations, first + width, here, TYPE)
-    g = _load(activations, first + 2 * width, here, TYPE)
-    o = _load(activations, first + 3 * width, here, TYPE)
-    c = _load(after, n, here, TYPE)
-    tanh_c = _tanh(c)
-    d_h = _load(d_cell_output, n, here, TYPE)
-    d_c = _load(d_cell, n, here, TYPE) + d_h * o * (1 - tanh_c * tanh_c)
-    d_c = _stop_at_clip(d_c, c, CLIP, TYPE)
-    tl.store(d_gates + first, d_c * g * i * (1 - i), mask=here)
-    tl.store(d_gates + first + width, d_c * _load(before, n, here, TYPE) * f * (1 - f), mask=here)
-    tl.store(d_gates + first + 2 * width, d_c * i * (1 - g * g), mask=here)
-    tl.store(d_gates + first + 3 * width, d_h * tanh_c * o * (1 - o), mask=here)
-    tl.store(d_cell + n, d_c * f, mask=here)
+    """Compute h and c of every step, as `Steps.forward` says.
+
+    *Shape:* gates (R, tokens, 4H) · hidden, operand (R, batch, P) · cell (R, batch, H) · recurrent (4H, P) and
+    projection (P, H) of the first direction · cell_output (R, most, H) · parts (PARTS, R, most, P) · outputs (R,
+    tokens, P) · activations (R, tokens, 4H) · cells (R, tokens, H) · sizes (n_steps,) · arrivals (1,).
+    """
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    n_cell_tiles: tl.constexpr = (H + CELLS - 1) // CELLS
+    n_output_tiles: tl.constexpr = (P + OUTPUTS - 1) // OUTPUTS
+    part_depth: tl.constexpr = ((H + PARTS - 1) // PARTS + DEPTH - 1) // DEPTH * DEPTH
+    begin = tl.full((), 0, tl.int64)  # the tokens of the steps before
+    arrived = 0
+    for step in range(n_steps):
+        active = tl.load(sizes + step)
+        n_row_tiles = tl.cdiv(active, ROWS)
+        for tile in range(program, DIRECTIONS * n_cell_tiles * n_row_tiles, programs):
+            row = tile % n_row_tiles * ROWS + tl.arange(0, ROWS)
+            direction = (tile // n_row_tiles // n_cell_tiles).to(tl.int64)
+            column = tile // n_row_tiles % n_cell_tiles * CELLS + tl.arange(0, CELLS)
+            h = operand + (direction * batch + row[:, None]) * P
+            weight = recurrent + direction * recurrent_stride + column[:, None] * P
+            i = tl.zeros((ROWS, CELLS), tl.float32)
+            f = tl.zeros((ROWS, CELLS), tl.float32)
+            g = tl.zeros((ROWS, CELLS), tl.float32)
+            o = tl.zeros((ROWS, CELLS), tl.float32)
+            for start in range(0, P, DEPTH):
+                k = (start + tl.arange(0, DEPTH))[None, :]
+                x = tl.load(h + k, mask=(row[:, None] < active) & (k < P), other=0.0, cache_modifier=".cg")
+                here = (column[:, None] < H) & (k < P)
+                i = _multiply(x, tl.load(weight + k, mask=here, other=0.0), i, PRECISION, INTERPRETED)
+                f = _multiply(x, tl.load(weight + H * P + k, mask=here, other=0.0), f, PRECISION, INTERPRETED)
+                g = _multiply(x, tl.load(weight + 2 * H * P + k, mask=here, other=0.0), g, PRECISION, INTERPRETED)
+                o = _multiply(x, tl.load(weight + 3 * H * P + k, mask=here, other=0.0), o, PRECISION, INTERPRETED)
+            here = (row[:, None] < active) & (column[None, :] < H)
+            token = direction * tokens + begin + row[:, None]  # (ROWS, 1)
+            quarter = token * (4 * H) + column[None, :]
+            i = _sigmoid(i + tl.load(gates + quarter, mask=here, other=0.0).to(tl.float32))
+            f = _sigmoid(f + tl.load(gates + quarter + H, mask=here, other=0.0).to(tl.float32))
+            g = _tanh(g + tl.load(gates + quarter + 2 * H, mask=here, other=0.0).to(tl.float32))
+            o = _sigmoid(o + tl.load(gates + quarter + 3 * H, mask=here, other=0.0).to(tl.float32))
+            now = cell + (direction * batch + row[:, None]) * H + column[None, :]
+            c = _clip(f * tl.load(now, mask=here, other=0.0, cache_modifier=".cg") + i * g, CELL_CLIP)
+            tl.store(now, c, mask=here)
+            if KEEP:
+                tl.store(activations + quarter, i, mask=here)
+                tl.store(activations + quarter + H, f, mask=here)
+                tl.store(activations + quarter + 2 * H, g, mask=here)
+                tl.store(activations + quarter + 3 * H, o, mask=here)
+                tl.store(cells + token * H + column[None, :], c, mask=here)
+            tl.store(cell_output + (direction * most + row[:, None]) * H + column[None, :], o * _tanh(c), mask=here)
+        arrived = _wait_for_all(arrivals, arrived, programs)
+        for tile in range(program, DIRECTIONS * n_output_tiles * PARTS * n_row_tiles, programs):
+            row = tile % n_row_tiles * ROWS + tl.arange(0, ROWS)
+            part = tile // n_row_tiles % PARTS
+            column = tile // n_row_tiles // PARTS % n_output_tiles * OUTPUTS + tl.arange(0, OUTPUTS)
+            direction = (tile // n_row_tiles // PARTS // n_output_tiles).to(tl.int64)
+            x_row = cell_output + (direction * most + row[:, None]) * H
+            weight = projection + direction * projection_stride + column[:, None] * H
+            total = tl.zeros((ROWS, OUTPUTS), tl.float32)
+            for start in range(0, part_depth, DEPTH):
+                k = (part * part_depth + start + tl.arange(0, DEPTH))[None, :]
+                x = tl.load(x_row + k, mask=(row[:, None] < active) & (k < H), other=0.0, cache_modifier=".cg")
+                w = tl.load(weight + k, mask=(column[:, None] < P) & (k < H), other=0.0)
+                total = _multiply(x, w, total, PRECISION, INTERPRETED)
+            to = parts + ((part * DIRECTIONS + direction) * most + row[:, None]) * P + column[None, :]
+            tl.store(to, total, mask=(row[:, None] < active) & (column[None, :] < P))
+        arrived = _wait_for_all(arrivals, arrived, programs)
+        for start in range(program * BLOCK, DIRECTIONS * active * P, programs * BLOCK):
+            n = start + tl.arange(0, BLOCK)
+            direction = (n // (active * P)).to(tl.int64)
+            number = n % (active * P)  # the place in (active, P)
+            here = n < DIRECTIONS * active * P
+            total = _sum_of_parts(parts, direction, number, here, most, DIRECTIONS, P, PARTS)
+            total = _clip(total, OUTPUT_CLIP)
+            tl.store(outputs + (direction * tokens + begin) * P + number, total, mask=here)
+            tl.store(hidden + direction * batch * P + number, total, mask=here)
+            tl.store(operand + direction * batch * P + number, total, mask=here)
+        arrived = _wait_for_all(arrivals, arrived, programs)
+        begin += active
+
+
+@triton.jit(do_not_specialize=["tokens", "batch", "n_steps", "most"])
+def backward_steps(
+    d_outputs: tl.tensor,
+    outputs: tl.tensor,
+    d_hidden: tl.tensor,
+    d_cell: tl.tensor,
+    activations: tl.tensor,
+    cells: tl.tensor,
+    first_cell: tl.tensor,
+    recurrent: tl.tensor,
+    projection: tl.tensor,
+    d_raw: tl.tensor,
+    d_gates: tl.tensor,
+    parts: tl.tensor,
+    sizes: tl.tensor,
+    arrivals: tl.tensor,
+    recurrent_stride: tl.tensor,
+    projection_stride: tl.tensor,
+    tokens: tl.tensor,
+    batch: tl.tensor,
+    n_steps: tl.tensor,
+    most: tl.tensor,
+    CELL_CLIP: tl.constexpr,
+    OUTPUT_CLIP: tl.constexpr,
+    DIRECTIONS: tl.constexpr,
+    H: tl.constexpr,
+    P: tl.constexpr,
+    PRECISION: tl.constexpr,
+    ROWS: tl.constexpr,
+    CELLS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    PARTS: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+) -> None:
+    """Compute the gradients of every step, the last one first, as `Steps.backward` says.
+
+    *Shape:* d_outputs, outputs, d_raw (R, tokens, P) · d_hidden (R, batch, P) · d_cell, first_cell (R, batch, H) ·
+    activations, d_gates (R, tokens, 4H) · cells (R, tokens, H) · parts (PARTS, R, most, P); the rest as in
+    `forward_steps`.
+    """
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    n_cell_tiles: tl.constexpr = (H + CELLS - 1) // CELLS
+    n_output_tiles: tl.constexpr = (P + OUTPUTS - 1) // OUTPUTS
+    part_depth: tl.constexpr = ((4 * H + PARTS - 1) // PARTS + DEPTH - 1) // DEPTH * DEPTH
+    begin = tl.full((), 0, tl.int64) + tokens  # the tokens of this step and those before
+    later = 0  # the sentences of the step after this one
+    arrived = 0
+    for back in range(n_steps):
+        step = n_steps - 1 - back
+        active = tl.load(sizes + step)
+        begin -= active
+        n_row_tiles = tl.cdiv(active, ROWS)
+        for start in range(program * BLOCK, DIRECTIONS * active * P, programs * BLOCK):
+            n = start + tl.arange(0, BLOCK)
+            direction = (n // (active * P)).to(tl.int64)
+            number = n % (active * P)
+            here = n < DIRECTIONS * active * P
+            token = (direction * tokens + begin) * P + number
+            continues = number < later * P
+            at = d_hidden + direction * batch * P + number
+            d_h = tl.load(at, mask=here & (number >= later * P), other=0.0)
+            d_h += _sum_of_parts(parts, direction, number, here & continues, most, DIRECTIONS, P, PARTS)
+            d_h += tl.load(d_outputs + token, mask=here, other=0.0).to(tl.float32)
+            d_h = _stop_at_clip(d_h, tl.load(outputs + token, mask=here, other=0.0), OUTPUT_CLIP)
+            tl.store(d_raw + token, d_h, mask=here)
+        arrived = _wait_for_all(arrivals, arrived, programs)
+        for tile in range(program, DIRECTIONS * n_cell_tiles * n_row_tiles, programs):
+            row = tile % n_row_tiles * ROWS + tl.arange(0, ROWS)
+            direction = (tile // n_row_tiles // n_cell_tiles).to(tl.int64)
+            column = tile // n_row_tiles % n_cell_tiles * CELLS + tl.arange(0, CELLS)
+            token = direction * tokens + begin + row[:, None]  # (ROWS, 1)
+            weight = projection + direction * projection_stride + column[None, :]
+            d_h = tl.zeros((ROWS, CELLS), tl.float32)
+            for start in range(0, P, DEPTH):
+                k = start + tl.arange(0, DEPTH)
+                x_here = (row[:, None] < active) & (k[None, :] < P)
+                x = tl.load(d_raw + token * P + k[None, :], mask=x_here, other=0.0, cache_modifier=".cg")
+                w = tl.load(weight + k[:, None] * H, mask=(k[:, None] < P) & (column[None, :] < H), other=0.0)
+                d_h = _multiply_by_columns(x, w, d_h, PRECISION, INTERPRETED)
+            here = (row[:, None] < active) & (column[None, :] < H)
+            quarter = token * (4 * H) + column[None, :]
+            i = tl.load(activations + quarter, mask=here, other=0.0)
+            f = tl.load(activations + quarter + H, mask=here, other=0.0)
+            g = tl.load(activations + quarter + 2 * H, mask=here, other=0.0)
+            o = tl.load(activations + quarter + 3 * H, mask=here, other=0.0)
+            c = tl.load(cells + token * H + column[None, :], mask=here, other=0.0)
+            sentence = (direction * batch + row[:, None]) * H + column[None, :]
+            if step > 0:  # the tokens of the step before begin earlier by their number
+                past = token - tl.load(sizes + step - 1)
+                before = tl.load(cells + past * H + column[None, :], mask=here, other=0.0)
+            else:
+                before = tl.load(first_cell + sentence, mask=here, other=0.0)
+            tanh_c = _tanh(c)
+            d_c = tl.load(d_cell + sentence, mask=here, other=0.0, cache_modifier=".cg")
+            d_c = _stop_at_clip(d_c + d_h * o * (1 - tanh_c * tanh_c), c, CELL_CLIP)
+            tl.store(d_gates + quarter, d_c * g * i * (1 - i), mask=here)
+            tl.store(d_gates + quarter + H, d_c * before * f * (1 - f), mask=here)
+            tl.store(d_gates + quarter + 2 * H, d_c * i * (1 - g * g), mask=here)
+            tl.store(d_gates + quarter + 3 * H, d_h * tanh_c * o * (1 - o), mask=here)
+            tl.store(d_cell + sentence, d_c * f, mask=here)
+        arrived = _wait_for_all(arrivals, arrived, programs)
+        for tile in range(program, DIRECTIONS * n_output_tiles * PARTS * n_row_tiles, programs):
+            row = tile % n_row_tiles * ROWS + tl.arange(0, ROWS)
+            part = tile // n_row_tiles % PARTS
+            column = tile // n_row_tiles // PARTS % n_output_tiles * OUTPUTS + tl.arange(0, OUTPUTS)
+            direction = (tile // n_row_tiles // PARTS // n_output_tiles).to(tl.int64)
+            x_row = d_gates + (direction * tokens + begin + row[:, None]) * (4 * H)
+            weight = recurrent + direction * recurrent_stride + column[None, :]
+            total = tl.zeros((ROWS, OUTPUTS), tl.float32)
+            for start in range(0, part_depth, DEPTH):
+                k = part * part_depth + start + tl.arange(0, DEPTH)
+                x_here = (row[:, None] < active) & (k[None, :] < 4 * H)
+                x = tl.load(x_row + k[None, :], mask=x_here, other=0.0, cache_modifier=".cg")
+                w = tl.load(weight + k[:, None] * P, mask=(k[:, None] < 4 * H) & (column[None, :] < P), other=0.0)
+                total = _multiply_by_columns(x, w, total, PRECISION, INTERPRETED)
+            to = parts + ((part * DIRECTIONS + direction) * most + row[:, None]) * P + column[None, :]
+            tl.store(to, total, mask=(row[:, None] < active) & (column[None, :] < P))
+        arrived = _wait_for_all(arrivals, arrived, programs)
+        later = active
+    for start in range(program * BLOCK, DIRECTIONS * later * P, programs * BLOCK):
+        n = start + tl.arange(0, BLOCK)
+        direction = (n // (later * P)).to(tl.int64)
+        number = n % (later * P)
+        here = n < DIRECTIONS * later * P
+        total = _sum_of_parts(parts, direction, number, here, most, DIRECTIONS, P, PARTS)
+        tl.store(d_hidden + direction * batch * P + number, total, mask=here)
+
+
+INTERPRETED = not isinstance(forward_steps, triton.runtime.JITFunction)
+"""Whether Triton's interpreter runs the kernels."""
 
 
 @triton.jit
-def _load(values: tl.tensor, positions: tl.tensor, here: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
-    return tl.load(values + positions, mask=here, other=0.0).to(TYPE)
+def _wait_for_all(arrivals: tl.tensor, arrived: tl.tensor, programs: tl.tensor) -> tl.tensor:
+    """Wait until every program has come here, and return how many arrivals there were until then."""
+    arrived += programs
+    tl.debug_barrier()  # all threads of this program have written their results
+    tl.atomic_add(arrivals, 1, sem="acq_rel")
+    while tl.atomic_add(arrivals, 0, sem="acq_rel") < arrived:
+        pass
+    tl.debug_barrier()
+    return arrived
+
+
+@triton.jit
+def _multiply(
+    x: tl.tensor, rows: tl.tensor, start: tl.tensor, PRECISION: tl.constexpr, INTERPRETED: tl.constexpr
+) -> tl.tensor:
+    """Compute start + x Wᵀ from x (N, K) and rows of W (O, K)."""
+    return _multiply_by_columns(x, tl.trans(rows), start, PRECISION, INTERPRETED)
+
+
+@triton.jit
+def _multiply_by_columns(
+    x: tl.tensor, columns: tl.tensor, start: tl.tensor, PRECISION: tl.constexpr, INTERPRETED: tl.constexpr
+) -> tl.tensor:
+    """Compute start + x W from x (N, K) and columns of W (K, O)."""
+    if INTERPRETED:  # numpy, which it multiplies by, has no bfloat16
+        x, columns = x.to(tl.float32), columns.to(tl.float32)
+    return tl.dot(x, columns, start, input_precision=PRECISION)
+
+
+@triton.jit
+def _sum_of_parts(
+    parts: tl.tensor,
+    direction: tl.tensor,
+    number: tl.tensor,
+    here: tl.tensor,
+    most: tl.tensor,
+    DIRECTIONS: tl.constexpr,
+    P: tl.constexpr,
+    PARTS: tl.constexpr,
+) -> tl.tensor:
+    """Add the parts of a product at a place (active, P) of a direction."""
+    total = tl.zeros(number.shape, tl.float32)
+    for part in tl.static_range(PARTS):
+        at = parts + (part * DIRECTIONS + direction) * most * P + number
+        total += tl.load(at, mask=here, other=0.0, cache_modifier=".cg")
+    return total
 
 
 @triton.jit
@@ -235,16 +555,26 @@ def _tanh(x: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
-def _clip(x: tl.tensor, CLIP: tl.constexpr, TYPE: tl.constexpr) -> tl.tensor:
+def _clip(x: tl.tensor, CLIP: tl.constexpr) -> tl.tensor:
     if CLIP is not None:
-        bound = tl.full((), CLIP, TYPE)
-        x = tl.where(x > bound, bound, tl.where(x < -bound, -bound, x))
+        x = tl.where(x > CLIP, CLIP, tl.where(x < -CLIP, -CLIP, x))
     return x
 
 
 @triton.jit
-def _stop_at_clip(gradient: tl.tensor, clipped: tl.tensor, CLIP: tl.constexpr, TYPE: tl.constexpr) -> tl.tensor:
+def _stop_at_clip(gradient: tl.tensor, clipped: tl.tensor, CLIP: tl.constexpr) -> tl.tensor:
     """Return the gradient, set to zero where the clipped value is at its bound."""
     if CLIP is not None:
-        gradient = tl.where(tl.abs(clipped) < tl.full((), CLIP, TYPE), gradient, 0.0)
+        gradient = tl.where(tl.abs(clipped) < CLIP, gradient, 0.0)
     return gradient
+
+
+def _cooperative() -> dict[str, bool]:
+    """Return the option that starts all programs of a kernel together or none of them, from Triton 3.3 on."""
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    name = "launch_cooperative_grid"
+    return {name: True} if name in CUDAOptions.__dataclass_fields__ else {}
+
+
+COOPERATIVE = {} if INTERPRETED else _cooperative()

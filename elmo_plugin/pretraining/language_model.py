@@ -223,38 +223,50 @@ class BidirectionalLanguageModel(Model):
                 "carries no state from window to window; use 'sentence_batches'"
             )
         both = [windows["forward"], windows["backward"]]
-        ids = torch.cat([part["characters" if encoder.input_dims == 3 else "words"] for part in both])  # (2S, U, ·)
+        key = "characters" if encoder.input_dims == 3 else "words"
+        ids = torch.cat([part[key] for part in both]).cpu()  # (2S, U, ·)
         vectors = encoder(encoder.fit(ids)).to(self.bilm.weight.dtype).unflatten(0, (2, -1))  # (2, S, U, P)
-        present = torch.stack([part["targets"] > 0 for part in both])  # (2, S, U)
         carried = self.carried.get(self.training)
         if carried is None or bool(windows["first"]):
             carried = lstm.zero_state(vectors.size(1), vectors)
         # Both directions read the same sentences, so their windows have the same lengths.
+        present = both[0]["targets"].cpu() > 0  # (S, U)
         carried = LstmState(*(part.to(vectors.device) for part in carried))
-        outputs, state = lstm.read_windows(vectors, present[0].sum(dim=1), carried)  # (2, S, U, P)
+        outputs, state = lstm.read_windows(vectors, present.sum(dim=1), carried)  # (2, S, U, P)
         self.carried[self.training] = LstmState(*(part.detach() for part in state))
         forward, backward = (
-            Predictions(output[here], part["targets"][here], here)
-            for output, part, here in zip(outputs, both, present, strict=True)
+            select(output, part["targets"], present) for output, part in zip(outputs, both, strict=True)
         )
         return forward, backward
 
     def _predict_sentences(self, tokens: TextFieldTensors) -> tuple[Predictions, Predictions]:
         """Read whole sentences. The vector at a token predicts the next one in its direction, boundaries included."""
-        words = tokens["words"]["tokens"]  # (B, T)
+        words = tokens["words"]["tokens"].cpu()  # (B, T)
         targets = add_boundaries(words, words > 0, BEGIN_ID, END_ID)  # (B, T + 2)
         mask = targets > 0
         encoder = self.bilm.token_encoder
         ids = tokens["characters"]["elmo_tokens"] if encoder.input_dims == 3 else words  # (B, T, ·)
-        vectors = encoder(encoder.bounded(ids)) * mask.unsqueeze(-1)  # (B, T + 2, P)
-        vectors = vectors.to(next(self.bilm.lstm.parameters()).dtype)
-        outputs = self.bilm.lstm(vectors, mask)  # (B, T + 2, 2P) of the last layer, or (n_layers, B, T + 2, 2P)
+        vectors = encoder(encoder.bounded(ids.cpu()))  # (B, T + 2, P)
+        mask_there = mask.to(vectors.device, non_blocking=True)
+        vectors = (vectors * mask_there.unsqueeze(-1)).to(next(self.bilm.lstm.parameters()).dtype)
+        outputs = self.bilm.lstm(
+            vectors, mask if isinstance(self.bilm.lstm, ElmoLstm) else mask_there
+        )  # (B, T + 2, 2P) of the last layer, or (n_layers, B, T + 2, 2P)
         forward, backward = (outputs if outputs.dim() == 3 else outputs[-1]).chunk(2, dim=-1)  # (B, T + 2, P) each
         present = mask[:, 1:]  # (B, T + 1): all tokens but the first, or all but the last
         return (
-            Predictions(forward[:, :-1][present], targets[:, 1:][present], present),
-            Predictions(backward[:, 1:][present], targets[:, :-1][present], present),
+            select(forward[:, :-1], targets[:, 1:], present),
+            select(backward[:, 1:], targets[:, :-1], present),
         )
+
+
+def select(outputs: Tensor, targets: Tensor, present: Tensor) -> Predictions:
+    """Return the predictions where `present` (B, T), on the CPU, is True, on the device of `outputs` (B, T, P)."""
+    device = outputs.device
+    rows = present.flatten().nonzero().squeeze(1)  # (N,)
+    wanted = targets.flatten()[rows.to(targets.device)].to(device, non_blocking=True)
+    vectors = outputs.flatten(0, 1)[rows.to(device, non_blocking=True)]
+    return Predictions(vectors, wanted, present.to(device, non_blocking=True))
 
 
 def stop_if_diverged(

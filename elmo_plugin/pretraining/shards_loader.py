@@ -9,7 +9,6 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import is_distributed
 from allennlp.data import DataLoader, DatasetReader, Instance, TensorDict, Vocabulary
-from allennlp.nn.util import move_to_device
 from torch import distributed
 
 from elmo_plugin.common import check_made_with
@@ -68,7 +67,6 @@ class ShardsLoader(DataLoader, ABC):
         if shuffle and self.rank == 0 and (form := raw_text_form(read_lines(self.stream.shards[0]))):
             message = "%s looks %s: expected one tokenized sentence per line, as `elmo-plugin prepare-text` writes"
             logger.warning(message, self.stream.shards[0], form)
-        self.device: Optional[torch.device] = None
         self._batches: Optional[Iterator[TensorDict]] = None
         self._n_yielded = 0
         self._n_to_skip = 0
@@ -97,7 +95,7 @@ class ShardsLoader(DataLoader, ABC):
     def __iter__(self) -> Iterator[TensorDict]:
         """Yield one epoch. After `load_state_dict` it begins with empty batches, which the trainer skips."""
         if not self.endless:
-            yield from map(self._moved, self.read_batches(None))
+            yield from self.read_batches(None)
             return
         for _ in range(len(self)):
             if self._n_to_skip:
@@ -107,7 +105,7 @@ class ShardsLoader(DataLoader, ABC):
             if self._batches is None:
                 self._batches = self.read_batches(self._restored)
             self._n_yielded += 1
-            yield self._moved(next(self._batches))
+            yield next(self._batches)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position in the text, the number of batches before it, and the settings that both depend on."""
@@ -134,8 +132,7 @@ class ShardsLoader(DataLoader, ABC):
         self.word_ids = WordIds(vocab)
 
     def set_target_device(self, device: torch.device) -> None:
-        """Move batches to this device."""
-        self.device = device
+        """Do nothing: the language model looks words up on the CPU, and moves to its device what it needs there."""
 
     def _settings(self) -> dict[str, Any]:
         # The size of the text identifies it: to compare the content would take too long.
@@ -143,6 +140,3 @@ class ShardsLoader(DataLoader, ABC):
         text = {"files": len(shards), "bytes": sum(shard.stat().st_size for shard in shards)}
         epoch = {"batches_per_epoch": len(self)} if self.endless else {}
         return {**text, **epoch, "shuffle": self.endless, "seed": self.stream.seed, **self.sizes()}
-
-    def _moved(self, batch: TensorDict) -> TensorDict:
-        return batch if self.device is None else move_to_device(batch, self.device)
