@@ -52,7 +52,7 @@ def one_batch(settings: Settings) -> Table:
     return Table(
         f"One batch of {len(sentences)} sentences",
         f"{sum(map(len, sentences))} tokens, the longest sentence has {ids.size(1)}; the word cache is empty. "
-        f"Rounds: {settings.repeats}. {ABOUT_MEMORY} Kernels that do not run here: {absent}.",
+        f"Rounds: {settings.repeats}. {ABOUT_MEMORY} Kernels not measured: {absent}.",
         ["", *TIMES, AGREEMENT, *MEMORY],
         [
             [name, *time_cells(each, times[ALLENNLP.name]), str(agreements.get(name, "")), *memory.get(name, ["", ""])]

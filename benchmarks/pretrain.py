@@ -35,8 +35,9 @@ TOLERANCES = {"float32": 1e-5, "bfloat16": 1e-2}
 LOADERS: dict[str, dict[str, Any]] = {
     "windows": {"type": "unrolled_streams", "streams": 128, "window": 20},
     "sentences": {"type": "sentence_batches", "max_tokens": 2560, "max_sentence_length": 400},
+    "windows of three GPUs": {"type": "unrolled_streams", "streams": 384, "window": 20},
 }
-"""The published recipe, 128 streams cut every 20 words, and batches of whole sentences with as many tokens."""
+"""The published recipe, 128 streams cut every 20 words on each of three GPUs, and whole sentences of as many tokens."""
 PEAK_SIZES = {"cpu": 2048, "cuda": 8192}
 """The rows and columns of the product that measures the peak."""
 SAMPLES = 8192
@@ -65,16 +66,18 @@ def measure(settings: Settings) -> Iterator[Table]:
         text = Path(folder) / "text.txt"
         lines = (f"{' '.join(sentence)}\n" for sentence in settings.text.sentences)
         text.write_text("".join(lines), encoding="utf-8")
-        for name in LOADERS:
-            yield steps(name, text, peaks, settings)
+        config = pretraining_config(settings.size, str(text))
+        vocab = vocabulary(config["vocabulary"]["max_size"], settings)
+        for name in ("windows", "windows of three GPUs" if settings.device.type == "cuda" else "sentences"):
+            yield steps(name, text, config, vocab, peaks, settings)
         if find_spec("allennlp_models") is not None:
-            yield beside_allennlp(text, settings)
+            yield beside_allennlp(text, config, vocab, settings)
 
 
-def steps(name: str, text: Path, peaks: dict[str, float], settings: Settings) -> Table:
+def steps(
+    name: str, text: Path, config: Params, vocab: Vocabulary, peaks: dict[str, float], settings: Settings
+) -> Table:
     """Train on batches of one kind, in each precision."""
-    config = pretraining_config(settings.size, str(text))
-    vocab = vocabulary(config["vocabulary"]["max_size"], settings)
     batches = read_batches(config, LOADERS[name], vocab, text)
     tokens = sum(map(n_targets, batches))
     reference = run_of(config, vocab, batches, settings, precision="float32", kernel="reference")
@@ -114,12 +117,10 @@ def steps(name: str, text: Path, peaks: dict[str, float], settings: Settings) ->
     )
 
 
-def beside_allennlp(text: Path, settings: Settings) -> Table:
+def beside_allennlp(text: Path, config: Params, vocab: Vocabulary, settings: Settings) -> Table:
     """Train AllenNLP's language model and ours on the same whole sentences, both with a sampled softmax."""
     from benchmarks.peer import Peer, peer_optimizer
 
-    config = pretraining_config(settings.size, str(text))
-    vocab = vocabulary(config["vocabulary"]["max_size"], settings)
     batches = read_batches(config, LOADERS["sentences"], vocab, text)
     tokens = sum(map(n_targets, batches))
     n_samples = min(SAMPLES, vocab.get_vocab_size() // 2)
@@ -162,7 +163,10 @@ def run_of(
     model = Model.from_params(Params(block), vocab=vocab).to(settings.device).train()
     assert isinstance(model, BidirectionalLanguageModel)
     parameters = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    optimizer = Optimizer.from_params(config["trainer"]["optimizer"].duplicate(), model_parameters=parameters)
+    keys = config["trainer"]["optimizer"].duplicate()
+    if getattr(model.softmax, "sparse", False):  # the parameters with dense gradients are then updated together
+        keys["parameter_groups"] = [[["softmax.weight"], {}]]
+    optimizer = Optimizer.from_params(keys, model_parameters=parameters)
     return Run(model, optimizer, batches)
 
 

@@ -125,7 +125,8 @@ def default_systems(device: torch.device) -> list[System]:
 
 def all_systems(device: torch.device) -> list[System]:
     """Return AllenNLP, and ours with each kernel and precision that run on this device."""
-    ours = [System(kernel, precision) for precision in PRECISIONS for kernel in KERNELS]
+    kernels = KERNELS if device.type == "cpu" else ("auto", "packed")
+    ours = [System(kernel, precision) for precision in PRECISIONS for kernel in kernels]
     return [ALLENNLP, *(system for system in ours if runs(system, device)), *int8_systems(device)]
 
 
