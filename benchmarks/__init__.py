@@ -6,3 +6,5 @@
 Run them with `python -m benchmarks`. `epoch`, `load` and `serve` are commands of their own, such as
 `python -m benchmarks.load`. See docs/benchmarks.md.
 """
+
+import elmo_plugin  # noqa: F401  (before AllenNLP, which cannot be imported with every transformers)

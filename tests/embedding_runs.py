@@ -49,10 +49,10 @@ def break_off(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """From now on the biLM fails after so many batches."""
     vectors, left = Embedder._vectors, [after]
 
-    def failing(self: Embedder, sentences: Any) -> np.ndarray:
+    def failing(self: Embedder, sentences: Any, half: bool) -> np.ndarray:
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
-        return vectors(self, sentences)
+        return vectors(self, sentences, half)
 
     monkeypatch.setattr(Embedder, "_vectors", failing)

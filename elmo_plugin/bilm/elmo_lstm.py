@@ -31,7 +31,7 @@ The results take 24 MB at 4096 cells.
 
 From 32 MB on, `malloc` requests memory from the operating system each time, which takes longer than computing it.
 """
-TOKENS_PER_BLOCK_ON_GPU = 512
+TOKENS_PER_BLOCK_ON_GPU = 320
 """The same on a GPU, where `unique` would have to be waited for, so that repeated words are multiplied again."""
 
 

@@ -186,7 +186,8 @@ class CorpusEmbedder:
         # The vector of a cached word depends in its last bits on the words that were computed in the same batch.
         self._embedder.elmo.bilm.word_cache.clear()
         sentences = [sentence.tokens for sentence in window.sentences]
-        for index, array in self._embedder.by_length(sentences, self._tokens_per_batch, self._batch_size):
+        half = self.layout.dtype == "float16" and not self._pool
+        for index, array in self._embedder.by_length(sentences, self._tokens_per_batch, self._batch_size, half):
             yield index, mean(array) if self._pool else array
             bar.update(len(sentences[index]))
 

@@ -129,13 +129,20 @@ class Embedder:
         return [arrays[index] for index in range(len(arrays))]
 
     def by_length(
-        self, sentences: Sentences, tokens_per_batch: int = TOKENS_PER_BATCH, batch_size: Optional[int] = None
+        self,
+        sentences: Sentences,
+        tokens_per_batch: int = TOKENS_PER_BATCH,
+        batch_size: Optional[int] = None,
+        half: bool = False,
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the index and the array of each sentence, shortest first, with one batch in memory at a time."""
+        """Yield the index and the array of each sentence, shortest first, with one batch in memory at a time.
+
+        With `half`, the arrays are float16.
+        """
         sentences = token_lists(sentences)
         lengths = [len(sentence) for sentence in sentences]
         for indices in length_batches(lengths, tokens_per_batch, batch_size):
-            vectors = self._vectors([sentences[index] for index in indices])  # (B, T, width)
+            vectors = self._vectors([sentences[index] for index in indices], half)  # (B, T, width)
             for index, row in zip(indices, vectors, strict=True):
                 array = row[: lengths[index]]  # (T, width)
                 if self._layers_apart:
@@ -154,8 +161,9 @@ class Embedder:
         return output.representations[0], output.mask
 
     @torch.no_grad()
-    def _vectors(self, sentences: Sentences) -> np.ndarray:
-        return self.padded(sentences)[0].cpu().numpy()  # (B, T, width)
+    def _vectors(self, sentences: Sentences, half: bool) -> np.ndarray:
+        vectors = self.padded(sentences)[0]  # (B, T, width)
+        return (vectors.half() if half else vectors).cpu().numpy()
 
 
 def load(

@@ -289,17 +289,17 @@ def forward_steps(
     arrived = 0
     for step in range(n_steps):
         active = tl.load(sizes + step)
-        n_row_tiles = tl.cdiv(active, ROWS)
+        n_row_tiles = (active + ROWS - 1) // ROWS
         for tile in range(program, DIRECTIONS * n_cell_tiles * n_row_tiles, programs):
             row = tile % n_row_tiles * ROWS + tl.arange(0, ROWS)
             direction = (tile // n_row_tiles // n_cell_tiles).to(tl.int64)
             column = tile // n_row_tiles % n_cell_tiles * CELLS + tl.arange(0, CELLS)
             h = operand + (direction * batch + row[:, None]) * P
             weight = recurrent + direction * recurrent_stride + column[:, None] * P
-            i = tl.zeros((ROWS, CELLS), tl.float32)
-            f = tl.zeros((ROWS, CELLS), tl.float32)
-            g = tl.zeros((ROWS, CELLS), tl.float32)
-            o = tl.zeros((ROWS, CELLS), tl.float32)
+            i = tl.full((ROWS, CELLS), 0.0, tl.float32)
+            f = tl.full((ROWS, CELLS), 0.0, tl.float32)
+            g = tl.full((ROWS, CELLS), 0.0, tl.float32)
+            o = tl.full((ROWS, CELLS), 0.0, tl.float32)
             for start in range(0, P, DEPTH):
                 k = (start + tl.arange(0, DEPTH))[None, :]
                 x = tl.load(h + k, mask=(row[:, None] < active) & (k < P), other=0.0, cache_modifier=".cg")
@@ -333,7 +333,7 @@ def forward_steps(
             direction = (tile // n_row_tiles // PARTS // n_output_tiles).to(tl.int64)
             x_row = cell_output + (direction * most + row[:, None]) * H
             weight = projection + direction * projection_stride + column[:, None] * H
-            total = tl.zeros((ROWS, OUTPUTS), tl.float32)
+            total = tl.full((ROWS, OUTPUTS), 0.0, tl.float32)
             for start in range(0, part_depth, DEPTH):
                 k = (part * part_depth + start + tl.arange(0, DEPTH))[None, :]
                 x = tl.load(x_row + k, mask=(row[:, None] < active) & (k < H), other=0.0, cache_modifier=".cg")
@@ -408,7 +408,7 @@ def backward_steps(
         step = n_steps - 1 - back
         active = tl.load(sizes + step)
         begin -= active
-        n_row_tiles = tl.cdiv(active, ROWS)
+        n_row_tiles = (active + ROWS - 1) // ROWS
         for start in range(program * BLOCK, DIRECTIONS * active * P, programs * BLOCK):
             n = start + tl.arange(0, BLOCK)
             direction = (n // (active * P)).to(tl.int64)
@@ -429,7 +429,7 @@ def backward_steps(
             column = tile // n_row_tiles % n_cell_tiles * CELLS + tl.arange(0, CELLS)
             token = direction * tokens + begin + row[:, None]  # (ROWS, 1)
             weight = projection + direction * projection_stride + column[None, :]
-            d_h = tl.zeros((ROWS, CELLS), tl.float32)
+            d_h = tl.full((ROWS, CELLS), 0.0, tl.float32)
             for start in range(0, P, DEPTH):
                 k = start + tl.arange(0, DEPTH)
                 x_here = (row[:, None] < active) & (k[None, :] < P)
@@ -465,7 +465,7 @@ def backward_steps(
             direction = (tile // n_row_tiles // PARTS // n_output_tiles).to(tl.int64)
             x_row = d_gates + (direction * tokens + begin + row[:, None]) * (4 * H)
             weight = recurrent + direction * recurrent_stride + column[None, :]
-            total = tl.zeros((ROWS, OUTPUTS), tl.float32)
+            total = tl.full((ROWS, OUTPUTS), 0.0, tl.float32)
             for start in range(0, part_depth, DEPTH):
                 k = part * part_depth + start + tl.arange(0, DEPTH)
                 x_here = (row[:, None] < active) & (k[None, :] < 4 * H)
@@ -531,7 +531,7 @@ def _sum_of_parts(
     PARTS: tl.constexpr,
 ) -> tl.tensor:
     """Add the parts of a product at a place (active, P) of a direction."""
-    total = tl.zeros(number.shape, tl.float32)
+    total = tl.full(number.shape, 0.0, tl.float32)
     for part in tl.static_range(PARTS):
         at = parts + (part * DIRECTIONS + direction) * most * P + number
         total += tl.load(at, mask=here, other=0.0, cache_modifier=".cg")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from elmo_plugin.common import at_least
@@ -84,6 +84,12 @@ class SampledSoftmax(WordVectorSoftmax):
         """The config that builds this softmax."""
         options = {"n_samples": self.n_samples, "tokens_at_once": self.tokens_at_once, "seed": self.seed}
         return {"type": "sampled", **options, **({"sparse": True} if self.sparse else {})}
+
+    def tie(self, table: nn.Embedding) -> None:
+        """Use the table as the weight. Raises `ConfigurationError` with `sparse`."""
+        if self.sparse:
+            raise ConfigurationError("'softmax.sparse': expected false with 'share_embedding_softmax', got true")
+        super().tie(table)
 
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
         """Return the losses (N,) over the sample; in evaluation, `nll`."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
+import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
@@ -33,11 +34,13 @@ def token_lists(sentences: Any) -> list[list[str]]:
 def padded_ids(sentences: Any, word_to_ids: Callable[[str], list[int]], width: int) -> Tensor:
     """Return the ids of each word of tokenized sentences, (B, T, width), padded with 0 to the longest sentence."""
     lists = token_lists(sentences)
-    ids = torch.zeros(len(lists), max(map(len, lists), default=0), width, dtype=torch.long)  # (B, T, width)
-    for row, words in zip(ids, lists, strict=True):
-        if words:
-            row[: len(words)] = torch.tensor([word_to_ids(word) for word in words])
-    return ids
+    lengths = np.array([len(words) for words in lists], dtype=np.int64)  # (B,)
+    numbers: dict[str, int] = {}  # of the distinct words
+    tokens = [numbers.setdefault(word, len(numbers)) for words in lists for word in words]
+    ids = np.zeros((len(lists), lengths.max(initial=0), width), dtype=np.int64)  # (B, T, width)
+    if tokens:
+        ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.array([word_to_ids(word) for word in numbers])[tokens]
+    return torch.from_numpy(ids)
 
 
 def _shortened(value: object) -> str:

@@ -69,3 +69,15 @@ def test_vectors_are_the_same_with_and_without_gradients_and_autocast() -> None:
                 found = encoder(ids)
         assert found.dtype == wanted.dtype
         torch.testing.assert_close(found, wanted, rtol=0, atol=0.02 if enabled else 1e-6)
+
+
+@pytest.mark.parametrize("multiplier", [module.MULTIPLIER, 0])
+def test_distinct_words_are_found_even_if_their_hashes_are_equal(
+    multiplier: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the multiplier 0, the hash of a word is its first id, which all words share."""
+    monkeypatch.setattr(module, "MULTIPLIER", multiplier)
+    ids = batch_to_ids([["a", "b", "a", "", "ab"], ["b"]]).flatten(0, 1)  # (10, C), four of them padding
+    words, where = module.distinct_rows(ids)
+    assert len(words) == 5 and torch.equal(words[where], ids)
+    assert module.distinct_rows(ids[:0])[0].shape == (0, 50)

@@ -168,10 +168,10 @@ def test_after_a_signal_the_same_command_resumes_the_run(
     run("embed-corpus", "text", "whole.npz", *BILM)
     vectors, batches = Embedder._vectors, iter(range(100))
 
-    def signalled(self: Embedder, sentences: Any) -> np.ndarray:
+    def signalled(self: Embedder, sentences: Any, half: bool) -> np.ndarray:
         if next(batches) == 2:
             signal.raise_signal(signal.SIGTERM)
-        return vectors(self, sentences)
+        return vectors(self, sentences, half)
 
     monkeypatch.setattr(Embedder, "_vectors", signalled)
     with pytest.raises(SystemExit) as stopped:

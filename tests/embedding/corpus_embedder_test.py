@@ -193,7 +193,7 @@ def test_a_run_is_resumed_with_another_number_of_processes(folder: Path, monkeyp
     embed(folder, "file.npz", NpzFile(), share=Share(0, 2))  # and the other process never came
     batches: list[int] = []
     vectors = Embedder._vectors
-    monkeypatch.setattr(Embedder, "_vectors", lambda self, s: batches.append(len(s)) or vectors(self, s))
+    monkeypatch.setattr(Embedder, "_vectors", lambda self, s, half: batches.append(len(s)) or vectors(self, s, half))
     embed(folder, "file.npz", NpzFile())
     resumed = len(batches)
     embed(folder, "again.npz", NpzFile())
@@ -280,8 +280,8 @@ def test_arrays_and_text_in_memory_do_not_grow_with_the_corpus(folder: Path, mon
         gc.collect()
         tracemalloc.reset_peak()
 
-    def watched(self: Embedder, sentences: Any) -> np.ndarray:
-        alive.append(weakref.ref(array := vectors(self, sentences)))
+    def watched(self: Embedder, sentences: Any, half: bool) -> np.ndarray:
+        alive.append(weakref.ref(array := vectors(self, sentences, half)))
         look()
         return array
 

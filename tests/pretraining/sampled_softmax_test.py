@@ -75,3 +75,26 @@ def test_draws_differ_and_depend_on_the_seed_and_leave_torchs_generator_alone() 
 def test_a_sample_as_large_as_the_vocabulary_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match=f"'n_samples'.* 50, got {V}"):
         SampledSoftmax(V, P, V)
+
+
+def test_sparse_gradients_train_as_dense_ones_and_leave_other_words_alone() -> None:
+    def train(sparse: bool) -> SampledSoftmax:
+        torch.manual_seed(1)
+        softmax = SampledSoftmax(V, P, K, sparse=sparse)
+        optimizer = torch.optim.Adagrad(softmax.parameters(), lr=0.2)
+        for _ in range(3):
+            optimizer.zero_grad()
+            losses = [softmax(torch.randn(9, P), torch.randint(V, (9,))).mean() for _ in range(2)]
+            (losses[0] + losses[1]).backward()
+            optimizer.step()
+        assert softmax.weight.grad is not None and softmax.weight.grad.is_sparse == sparse
+        return softmax
+
+    dense, sparse = train(False), train(True)
+    torch.testing.assert_close(dense.state_dict()["weight"], sparse.state_dict()["weight"])
+    assert dense.config == {key: value for key, value in sparse.config.items() if key != "sparse"}
+
+
+def test_a_table_that_words_are_read_from_has_no_sparse_gradients() -> None:
+    with pytest.raises(ConfigurationError, match=r"'softmax\.sparse'.*'share_embedding_softmax'"):
+        SampledSoftmax(V, P, K, sparse=True).tie(torch.nn.Embedding(V + 1, P))
