@@ -187,7 +187,7 @@ def plan_of(device: torch.device, most: int, cell_dim: int, width: int, deepest:
     rows = min(most, 128 if size == 4 else 64)
     row_tiles = most // rows
     cells = 64
-    while cells > 16 and 4 * 2 * triton.cdiv(cell_dim, cells) * row_tiles < 3 * processors:
+    while cells > 16 and 2 * triton.cdiv(cell_dim, cells) * row_tiles < 0.75 * processors:
         cells //= 2
     outputs, depth, parts = 64, 128 // size, 1
     tiles = 2 * triton.cdiv(width, outputs) * row_tiles
@@ -206,7 +206,8 @@ def _gpu(device: torch.device) -> tuple[int, int, str]:
         return 1, 2**16, "ieee"
     properties = torch.cuda.get_device_properties(device)
     memory = getattr(properties, "shared_memory_per_block_optin", 2**16)
-    return properties.multi_processor_count, memory, "tf32x3" if properties.major >= 8 else "ieee"
+    has_tf32 = properties.major >= 8 and torch.version.hip is None
+    return properties.multi_processor_count, memory, "tf32x3" if has_tf32 else "ieee"
 
 
 def launch(
