@@ -43,7 +43,6 @@ TASKS = {
     "ag_news": Task("accuracy", train=1000, dev=2000, epochs=15, patience=5, separator="\n"),
     "litbank_events": Task("f1-measure-EVENT", train=5263, dev=935, epochs=4),
     "ud_parsing": Task("LAS", train=2000, dev=2001, epochs=15),
-    "ud_parsing_all": Task("LAS", train=12544, dev=2001, epochs=8),
 }
 
 

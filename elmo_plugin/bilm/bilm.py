@@ -17,7 +17,7 @@ from elmo_plugin.bilm.precision import FALLBACKS, check_precision, dtype_on, is_
 from elmo_plugin.bilm.sizes import BiLMOptions
 from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenEncoder, TokenTable, WordEncoder
 from elmo_plugin.bilm.word_cache import WordCache, fingerprint
-from elmo_plugin.lstm import Int8Weight, LstmState, Versions
+from elmo_plugin.lstm import Int8Weight, LstmState
 
 
 class BiLMOutput(NamedTuple):
@@ -171,12 +171,10 @@ class BiLM(nn.Module):
         """
         if torch.jit.is_tracing() or torch.compiler.is_exporting():
             self.__prepare_scriptable__()
-        encoder = self.token_encoder
-        made_by = fingerprint(encoder) if isinstance(encoder, CharacterLevelEncoder) and ids.numel() else None
-        bounded = encoder.bounded(ids.cpu())  # (B, T + 2, ·)
-        present = encoder.mask(bounded)  # (B, T + 2)
+        bounded = self.token_encoder.bounded(ids.cpu())  # (B, T + 2, ·)
+        present = self.token_encoder.mask(bounded)  # (B, T + 2)
         mask = present.to(self.weight.device, non_blocking=True)
-        words = self._look_up(bounded, made_by)
+        words = self._look_up(bounded)
         tokens = words.dense() * mask.unsqueeze(-1)  # (B, T + 2, P)
         contextualize = self.contextualizer
         state = state or contextualize.zero_state(tokens.size(0), tokens)
@@ -200,11 +198,13 @@ class BiLM(nn.Module):
         """Return an all-zero state for a batch of `batch_size` sentences. Without LSTMs, it has no layers."""
         return self.contextualizer.zero_state(batch_size, like)
 
-    def _look_up(self, ids: Tensor, made_by: Optional[Versions]) -> TokenTable:
+    def _look_up(self, ids: Tensor) -> TokenTable:
         """Look up word vectors: a frozen character-level encoder computes each word only once, and then caches it."""
         encoder = self.token_encoder
-        if made_by is not None and isinstance(encoder, CharacterLevelEncoder):
-            return self.word_cache.look_up(encoder, ids, made_by)
+        if isinstance(encoder, CharacterLevelEncoder) and ids.numel():
+            made_by = fingerprint(encoder)
+            if made_by is not None:
+                return self.word_cache.look_up(encoder, ids, made_by)
         return TokenTable.of(encoder(ids))
 
     def ids_of(self, sentences: Sequence[Sequence[str]], word_id: Optional[Callable[[str], int]] = None) -> Tensor:

@@ -57,7 +57,7 @@ def distinct_rows(ids: Tensor) -> tuple[Tensor, Tensor]:
 
     Sorting a 64-bit hash of the rows is faster than sorting the rows, as `unique(dim=0)` does.
     """
-    powers = torch.tensor([pow(MULTIPLIER, k, 2**63) for k in range(ids.size(1))]).to(ids.device, non_blocking=True)
+    powers = torch.tensor([pow(MULTIPLIER, k, 2**63) for k in range(ids.size(1))], device=ids.device)  # (C,)
     hashes, where = (ids * powers).sum(dim=1).unique(return_inverse=True)  # (M,), (N,)
     one_of_each = torch.empty_like(hashes).scatter_(0, where, torch.arange(len(ids), device=ids.device))
     words = ids[one_of_each]  # (M, C)

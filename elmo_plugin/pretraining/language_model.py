@@ -247,11 +247,10 @@ class BidirectionalLanguageModel(Model):
         encoder = self.bilm.token_encoder
         ids = tokens["characters"]["elmo_tokens"] if encoder.input_dims == 3 else words  # (B, T, ·)
         vectors = encoder(encoder.bounded(ids.cpu()))  # (B, T + 2, P)
-        mask_there = mask.to(vectors.device, non_blocking=True)
-        vectors = (vectors * mask_there.unsqueeze(-1)).to(next(self.bilm.lstm.parameters()).dtype)
-        outputs = self.bilm.lstm(
-            vectors, mask if isinstance(self.bilm.lstm, ElmoLstm) else mask_there
-        )  # (B, T + 2, 2P) of the last layer, or (n_layers, B, T + 2, 2P)
+        moved = mask.to(vectors.device, non_blocking=True)
+        vectors = (vectors * moved.unsqueeze(-1)).to(next(self.bilm.lstm.parameters()).dtype)
+        readable = mask if isinstance(self.bilm.lstm, ElmoLstm) else moved  # it needs the lengths there
+        outputs = self.bilm.lstm(vectors, readable)  # (B, T + 2, 2P) of the last layer, or (n_layers, B, T + 2, 2P)
         forward, backward = (outputs if outputs.dim() == 3 else outputs[-1]).chunk(2, dim=-1)  # (B, T + 2, P) each
         present = mask[:, 1:]  # (B, T + 1): all tokens but the first, or all but the last
         return (

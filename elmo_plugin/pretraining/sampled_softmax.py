@@ -48,7 +48,7 @@ class SampledSoftmax(WordVectorSoftmax):
         and a state dict, which contains n, resumes the sequence.
     sparse : `bool`
         Give the word vectors a sparse gradient, as `sparse` of AllenNLP's `embedding` does: with a large vocabulary a
-        step takes half the time on a GPU. For optimizers that accept it, such as `adagrad`, in one process. With
+        step on a GPU takes a third less time (docs/benchmarks.md). For optimizers that accept it, such as `adagrad`, in one process. With
         `grad_norm` it needs PyTorch 2.14.
     """
 
@@ -81,9 +81,9 @@ class SampledSoftmax(WordVectorSoftmax):
 
     @property
     def config(self) -> dict[str, Any]:
-        """The config that builds this softmax."""
+        """The config that builds this softmax, without `sparse`, which not every optimizer accepts."""
         options = {"n_samples": self.n_samples, "tokens_at_once": self.tokens_at_once, "seed": self.seed}
-        return {"type": "sampled", **options, **({"sparse": True} if self.sparse else {})}
+        return {"type": "sampled", **options}
 
     def tie(self, table: nn.Embedding) -> None:
         """Use the table as the weight. Raises `ConfigurationError` with `sparse`."""

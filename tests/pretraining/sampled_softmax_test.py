@@ -92,7 +92,7 @@ def test_sparse_gradients_train_as_dense_ones_and_leave_other_words_alone() -> N
 
     dense, sparse = train(False), train(True)
     torch.testing.assert_close(dense.state_dict()["weight"], sparse.state_dict()["weight"])
-    assert dense.config == {key: value for key, value in sparse.config.items() if key != "sparse"}
+    assert dense.config == sparse.config  # a checkpoint may be fine-tuned by another optimizer
 
 
 def test_a_table_that_words_are_read_from_has_no_sparse_gradients() -> None:

@@ -1,6 +1,4 @@
 // The task that the environment variable TASK names, for configs that extend any task (../variants).
-local ud_parsing = (import '../models/biaffine_parser.jsonnet') { data:: (import 'data.libsonnet').ud_dependencies };
-
 {
   ag_news: import '../classify/ag_news.jsonnet',
   conll2000_chunking: import '../tag/conll2000_chunking.jsonnet',
@@ -10,8 +8,7 @@ local ud_parsing = (import '../models/biaffine_parser.jsonnet') { data:: (import
   imdb: import '../classify/imdb.jsonnet',
   litbank_events: import '../tag/litbank_events.jsonnet',
   sst5: import '../classify/sst5.jsonnet',
-  ud_parsing: ud_parsing,
-  ud_parsing_all: ud_parsing,  // the same; experiments/run.py gives it more sentences
+  ud_parsing: (import '../models/biaffine_parser.jsonnet') { data:: (import 'data.libsonnet').ud_dependencies },
   ud_pos: import '../tag/ud_pos.jsonnet',
   wnut17_ner: import '../tag/wnut17_ner.jsonnet',
 }[std.extVar('TASK')]
