@@ -287,8 +287,8 @@ def _input_products(
     """Yield W x + b (2, tokens, 4H) of tokens in step order, and their `sizes`, without gradients.
 
     The tokens are `values` (2, N, I), or the rows `where` (2, N) of `values` (M, I). Blocks have about
-    `TOKENS_PER_BLOCK` tokens, so memory does not grow with the text. On a CPU a word that occurs more than once in a block
-    is multiplied only once.
+    `TOKENS_PER_BLOCK` tokens, so memory does not grow with the text. On a CPU a word that occurs more than once in a
+    block is multiplied only once.
     """
     start, first, on_cpu = 0, 0, values.device.type == "cpu"
     tokens_per_block = TOKENS_PER_BLOCK if on_cpu else TOKENS_PER_BLOCK_ON_GPU
