@@ -140,6 +140,7 @@ def tasks(args: argparse.Namespace) -> None:
         for name in [*NAMES, FINE_TUNED]
         for task in TASKS
     ]
+    runs.sort(key=lambda run: run.variant == FINE_TUNED)  # a run of fine-tuning takes ten times as long
     grid.train_all([run for run in runs if run.is_possible()], args.jobs)
 
 
