@@ -16,7 +16,7 @@ from experiments import grid
 from experiments import run as grid_run
 from experiments.grid import EXPERIMENTS, main
 from experiments.run import CONFIGS, TASKS, Run, Task, write_sample
-from experiments.why_elmo.table import lines
+from experiments.why_elmo.table import facts, lines
 from experiments.why_elmo.tasks import ToolRun
 from tests.task_oracles import D, L, bilm_files
 
@@ -163,3 +163,10 @@ def test_the_table_of_tools_is_built_from_the_files_that_their_runs_leave(tmp_pa
     costs, scores, _ = (line for line in lines(tmp_path, ["bert"]) if line.startswith("| `bert` |"))
     assert costs == "| `bert` | 1.50 | 31 | 150 | 67 |"
     assert scores.startswith("| `bert` | 91.00 ± 1.41 (2 of 3 seeds) |  |")
+    *others, last = facts(tmp_path, ["bert"])
+    assert others[1:] == [
+        {"vectors": "bert", "task": "ud_pos", **write["vectors/bert/ud_pos.json"]},
+        {"run": "bert", "task": "ud_pos", "fraction": 1, "seed": 1, "score": 90, "sentences": 6000, "cpu_seconds": 60},
+    ]
+    assert others[0] == {"training": "bert", **write["bert/result.json"]}
+    assert (last["seed"], last["score"]) == (2, 92)

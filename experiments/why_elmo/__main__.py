@@ -2,7 +2,8 @@
 
 `train` trains each tool on the same text for the same processor time, one thread each. `vectors` writes the vectors of
 the tools whose training is complete for the sentences of the tasks, `tasks` trains a tagger or classifier on each file
-of vectors, and `table` prints the results. Each command leaves out what is done; a killed one continues.
+of vectors, `table` prints the results, and `results` prints all that was measured as lines of JSON.
+Each command leaves out what is done; a killed one continues.
 
   export SST=… WNUT17=… UD_EWT=… CONLL2000=… LITBANK=…
   uv pip install --no-deps --target runs/why_elmo/packages gensim==4.4.0
@@ -13,6 +14,7 @@ TEXT is a folder with text shards train-*.txt, heldout.txt and heldout_sample.tx
 
 import argparse
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -24,7 +26,7 @@ from typing import Any, NamedTuple, Optional
 
 from experiments import grid
 from experiments.run import CONFIGS, end_with_parent
-from experiments.why_elmo.table import lines
+from experiments.why_elmo.table import facts, lines
 from experiments.why_elmo.tasks import FINE_TUNED, FRACTIONS, SEEDS, TASKS, ToolRun, train_task
 from experiments.why_elmo.training import HOUR, Training
 from experiments.why_elmo.vectors import write_vectors
@@ -149,12 +151,17 @@ def table(args: argparse.Namespace) -> None:
     print(*lines(args.runs, NAMES), sep="\n")
 
 
+def results(args: argparse.Namespace) -> None:
+    """Print all that was measured, as lines of JSON."""
+    print(*map(json.dumps, facts(args.runs, NAMES)), sep="\n")
+
+
 def main() -> None:
     """Parse the command line and call its functions."""
     parser = argparse.ArgumentParser(
         "python -m experiments.why_elmo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = {"train": train, "vectors": vectors, "tasks": tasks, "table": table}
+    commands = {"train": train, "vectors": vectors, "tasks": tasks, "table": table, "results": results}
     parser.add_argument("runs", metavar="RUNS", type=Path, help="the folder for everything that is written")
     parser.add_argument("commands", nargs="+", choices=commands)
     parser.add_argument("--text", type=Path, default=Path(), help="for `train`: the folder of the text")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,20 @@ def costs(runs: Path, name: str) -> list[str]:
     vectors = [runs / f"vectors/{name}/{task}.json" for task in TASKS]
     trained = [ToolRun(runs / "tasks", task, name, seed).path() / "speed.json" for task in TASKS for seed in SEEDS]
     return [hours, megabytes, per_second(vectors, "sentences"), per_second(trained, "sentences")]
+
+
+def facts(runs: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield all that was measured: of each training, of each file of vectors, and of each run of a task."""
+    for path in sorted(runs.glob("*/result.json")):
+        yield {"training": path.parent.name, **json.loads(path.read_text())}
+    for path in sorted(runs.glob("vectors/*/*.json")):
+        yield {"vectors": path.parent.name, "task": path.stem, **json.loads(path.read_text())}
+    for name in [*names, FINE_TUNED]:
+        for task, fraction, seed in product(TASKS, FRACTIONS, SEEDS):
+            run = ToolRun(runs / "tasks", task, name, seed, fraction)
+            if (score := run.score()) is not None:
+                speed = json.loads((run.path() / "speed.json").read_text())
+                yield {"run": name, "task": task, "fraction": fraction, "seed": seed, "score": score, **speed}
 
 
 def lines(runs: Path, names: Sequence[str]) -> Iterator[str]:
