@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Optional
 from experiments import grid
 from experiments.run import CONFIGS, end_with_parent
 from experiments.why_elmo.table import facts, lines
-from experiments.why_elmo.tasks import FINE_TUNED, FRACTIONS, SEEDS, TASKS, ToolRun, train_task
+from experiments.why_elmo.tasks import FINE_TUNED, FRACTIONS, SEEDS, TASKS, TOGETHER, ToolRun, train_task
 from experiments.why_elmo.training import HOUR, Training
 from experiments.why_elmo.vectors import write_vectors
 
@@ -139,7 +139,7 @@ def tasks(args: argparse.Namespace) -> None:
         ToolRun(args.runs / "tasks", task, name, seed, fraction)
         for seed in SEEDS
         for fraction in FRACTIONS
-        for name in [*NAMES, FINE_TUNED]
+        for name in [*NAMES, TOGETHER, FINE_TUNED]
         for task in TASKS
     ]
     runs.sort(key=lambda run: run.variant == FINE_TUNED)  # a run of fine-tuning takes ten times as long

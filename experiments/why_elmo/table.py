@@ -1,39 +1,42 @@
 """Print the results of the tools in one place."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from benchmarks.table import Table
 from experiments.grid import cell
-from experiments.why_elmo.tasks import FINE_TUNED, FRACTIONS, SEEDS, TASKS, ToolRun
+from experiments.why_elmo.tasks import FINE_TUNED, FRACTIONS, SEEDS, TASKS, TOGETHER, ToolRun
 from experiments.why_elmo.training import HOUR
 
 
 def results(runs: Path, name: str) -> list[Any]:
-    """Return the results of the trainings of a tool, of which flair has two."""
-    files = {"flair": ["flair_forward", "flair_backward"], FINE_TUNED: ["bert"]}.get(name, [name])
+    """Return the results of the trainings behind some vectors, of which flair has two."""
+    files = {"flair": ["flair_forward", "flair_backward"], FINE_TUNED: ["bert"]}.get(name, name.split("+"))
     paths = [runs / file / "result.json" for file in files]
     return [json.loads(path.read_text()) for path in paths if path.exists()]
 
 
-def per_second(files: Sequence[Path], unit: str) -> str:
-    """Return how many sentences a second some files report in sum."""
-    facts = [json.loads(file.read_text()) for file in files if file.exists()]
-    seconds = sum(fact["cpu_seconds"] for fact in facts)
-    return f"{sum(fact[unit] for fact in facts) / seconds:,.0f}" if facts else ""
+def measured(files: Iterable[Path]) -> dict[str, float]:
+    """Return the sentences and the seconds of processor time that some files report, each in sum."""
+    found = [json.loads(file.read_text()) for file in files if file.exists()]
+    return {key: sum(facts[key] for facts in found) for key in ("sentences", "cpu_seconds")}
 
 
 def costs(runs: Path, name: str) -> list[str]:
-    """Return the cells of a tool: hours of training, megabytes, width, and sentences per second of processor time."""
+    """Return the cells of a tool: hours of training, megabytes, and sentences per second of processor time."""
     found = results(runs, name)
     hours = f"{sum(result['cpu_seconds'] for result in found) / HOUR:.2f}" if found else ""
     megabytes = f"{sum(result['megabytes'] for result in found):.0f}" if found else ""
-    vectors = [runs / f"vectors/{name}/{task}.json" for task in TASKS]
-    trained = [ToolRun(runs / "tasks", task, name, seed).path() / "speed.json" for task in TASKS for seed in SEEDS]
-    return [hours, megabytes, per_second(vectors, "sentences"), per_second(trained, "sentences")]
+    embedding = [measured(runs / f"vectors/{tool}/{task}.json" for task in TASKS) for tool in name.split("+")]
+    training = [measured(ToolRun(runs / "tasks", t, name, s).path() / "speed.json" for t in TASKS for s in SEEDS)]
+    speeds = [
+        f"{parts[0]['sentences'] / seconds:,.0f}" if (seconds := sum(part["cpu_seconds"] for part in parts)) else ""
+        for parts in (embedding, training)
+    ]
+    return [hours, megabytes, *speeds]
 
 
 def facts(runs: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -42,7 +45,7 @@ def facts(runs: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield {"training": path.parent.name, **json.loads(path.read_text())}
     for path in sorted(runs.glob("vectors/*/*.json")):
         yield {"vectors": path.parent.name, "task": path.stem, **json.loads(path.read_text())}
-    for name in [*names, FINE_TUNED]:
+    for name in [*names, TOGETHER, FINE_TUNED]:
         for task, fraction, seed in product(TASKS, FRACTIONS, SEEDS):
             run = ToolRun(runs / "tasks", task, name, seed, fraction)
             if (score := run.score()) is not None:
@@ -52,7 +55,7 @@ def facts(runs: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 def lines(runs: Path, names: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the tables."""
-    names = [*names, FINE_TUNED]
+    names = [*names, TOGETHER, FINE_TUNED]
     header = ["", "core-hours of training", "MB", "sentences/s, embedding", "sentences/s, training a task"]
     yield from Table(
         "Costs", "Processor time of one thread.", header, [[f"`{name}`", *costs(runs, name)] for name in names]

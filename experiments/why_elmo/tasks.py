@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from experiments.run import CONFIGS, Run, train
 from experiments.run import TASKS as TASKS_OF_GRID
@@ -15,26 +14,27 @@ SEEDS = (1, 2, 3)
 FRACTIONS = (1.0, 0.1)
 FINE_TUNED = "bert_fine_tuned"
 """The name of BERT as it is usually used: all its weights are trained on the task."""
+TOGETHER = "ours+fasttext"
+"""The name of the vectors of two tools, one after the other, as in the paper (GloVe and ELMo)."""
 
 
 class ToolRun(Run):
-    """A run of `experiments.grid` whose variant is a tool."""
+    """A run of `experiments.grid` whose variant is a tool, or several with `+` between their names."""
 
     @property
     def tools(self) -> Path:
         """The folder of all that `experiments.why_elmo` writes."""
         return self.runs.parent
 
-    def facts(self) -> Any:
-        """Return what was measured when the vectors were written, or `None` before."""
-        path = self.tools / f"vectors/{self.variant}/{self.task}.json"
-        return json.loads(path.read_text()) if path.exists() else None
+    def vectors(self) -> dict[str, Path]:
+        """Return the file of vectors of each tool. A file with the suffix `.json` says what was measured with them."""
+        return {tool: self.tools / f"vectors/{tool}/{self.task}.h5" for tool in self.variant.split("+")}
 
     def is_possible(self) -> bool:
         """Return whether the vectors are written or, for fine-tuning, whether BERT is trained."""
         if self.variant == FINE_TUNED:
             return (self.tools / "bert/result.json").exists()
-        return self.facts() is not None
+        return all(file.with_suffix(".json").exists() for file in self.vectors().values())
 
     def variant_file(self) -> Path:
         """Return the config with the vectors of a file, or the one whose data BERT is fine-tuned on."""
@@ -56,8 +56,11 @@ def train_task(run: ToolRun) -> None:
 
         fine_tune(run, run.tools / "bert/model")
     else:
-        os.environ["VECTORS"] = str(run.tools / "vectors" / run.variant)
-        os.environ["VECTORS_DIM"] = str(run.facts()["dim"])
+        vectors = {
+            tool: {"file": str(file), "dim": json.loads(file.with_suffix(".json").read_text())["dim"]}
+            for tool, file in run.vectors().items()
+        }
+        os.environ["VECTORS"] = json.dumps(vectors)
         train(run)
     epochs = json.loads((run.path() / "metrics.json").read_text())["epoch"] + 1
     speed = {"sentences": epochs * TASKS_OF_GRID[run.task].train, "cpu_seconds": time.process_time() - start}

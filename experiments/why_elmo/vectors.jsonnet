@@ -1,12 +1,12 @@
-// Any task with a biLSTM over the frozen vectors of a file and nothing else. VECTORS: the folder of a tool's files.
+// Any task with a biLSTM over frozen vectors of files and nothing else. VECTORS: { tool: { file, dim } }.
 (import '../../training_configs/lib/task.libsonnet') {
-  local file = std.extVar('VECTORS') + '/' + std.extVar('TASK') + '.h5',
   bilm:: null,
-  x:: {
-    tokens: {
+  x:: std.mapWithKey(
+    function(tool, vectors) {
       indexer: { type: 'elmo_characters' },
-      embedder: { type: 'vectors_of_file', file: file },
-      dim: std.parseInt(std.extVar('VECTORS_DIM')),
+      embedder: { type: 'vectors_of_file', file: vectors.file },
+      dim: vectors.dim,
     },
-  },
+    std.parseJson(std.extVar('VECTORS')),
+  ),
 }
