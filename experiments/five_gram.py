@@ -12,7 +12,7 @@ from typing import Optional
 import numpy as np
 from allennlp.data import Tokenizer
 
-from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs
+from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs, score_pairs
 
 UNKNOWN = "UNKNOWN-WORD"
 """The word that `benchmarks/kenlm.sh` writes for one that is not in the vocabulary."""
@@ -61,7 +61,8 @@ def main(arguments: Optional[list[str]] = None) -> None:
     args = parse(arguments)
     pairs = read_pairs(args.pairs, Tokenizer.by_name("spacy_blank")(), "linguistics_term")
     vocabulary = set(args.vocabulary.read_text(encoding="utf-8").split("\n"))
-    print(minimal_pairs_page(f"5-gram on {args.pairs}", *pair_accuracies(partial(score, args, vocabulary), pairs)))
+    scores = score_pairs(partial(score, args, vocabulary), pairs)
+    print(minimal_pairs_page(f"5-gram on {args.pairs}", *pair_accuracies(pairs, scores)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,14 @@
 
 from elmo_plugin.analysis.data_check import check_data
 from elmo_plugin.analysis.layer_weights import read_layer_weights
-from elmo_plugin.analysis.minimal_pairs import MinimalPair, PairAccuracy, pair_accuracies, read_pairs
+from elmo_plugin.analysis.minimal_pairs import (
+    MinimalPair,
+    PairAccuracy,
+    pair_accuracies,
+    read_pairs,
+    score_pairs,
+    write_scores,
+)
 from elmo_plugin.analysis.nearest_contexts import (
     Found,
     Neighbor,
@@ -60,9 +67,11 @@ __all__ = [
     "read_layer_weights",
     "read_pairs",
     "read_senses",
+    "score_pairs",
     "search",
     "sense_task",
     "tagging_task",
     "write_contexts",
     "write_report",
+    "write_scores",
 ]

@@ -1,19 +1,17 @@
 """Minimal pairs: does a language model give a grammatical sentence more probability than an ungrammatical one?"""
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
 
-from elmo_plugin.common import parse_json
-from elmo_plugin.text import (
-    TextFile,
-    without_lone_surrogates,
-)
+from elmo_plugin.common import atomic_file, parse_json
+from elmo_plugin.text import TextFile, without_lone_surrogates
 
 ROUNDING = 1e-4
 """Log probabilities that differ by less than this, in nats, are a tie: float32 sums have errors of this size."""
@@ -28,6 +26,8 @@ class MinimalPair(NamedTuple):
     good: list[str]
     bad: list[str]
     phenomenon: str
+    row: Optional[dict[str, Any]] = None
+    """The JSON object of the file."""
 
 
 class PairAccuracy(NamedTuple):
@@ -65,34 +65,47 @@ def read_pairs(path: Path, tokenizer: Tokenizer, key: str) -> list[MinimalPair]:
             ) from error
         good, bad = ([token.ensure_text() for token in tokenizer.tokenize(text)] for text in texts)
         phenomenon = row.get(key)
-        pairs.append(MinimalPair(good, bad, "" if phenomenon is None else str(phenomenon)))
+        pairs.append(MinimalPair(good, bad, "" if phenomenon is None else str(phenomenon), row))
     if not pairs:
         raise ConfigurationError(f"{path}: expected pairs of sentences, got none")
     return pairs
 
 
-def pair_accuracies(score: Score, pairs: Sequence[MinimalPair]) -> tuple[dict[str, PairAccuracy], PairAccuracy]:
-    """Return the accuracy of each phenomenon, in alphabetical order, and of all pairs together.
+def score_pairs(score: Score, pairs: Sequence[MinimalPair]) -> np.ndarray:
+    """Return the log probabilities (N, 2, 2) of N pairs: first the grammatical sentence, forward and backward.
 
-    A pair is right if its grammatical sentence has the higher log probability: forward, backward, or in sum (Warstadt
-    et al. 2020, §4, for the forward direction). Each distinct sentence is scored once.
+    Each distinct sentence is scored once.
     """
     sentences = list({tuple(words) for pair in pairs for words in (pair.good, pair.bad)})
     scores = dict(zip(sentences, score(sentences), strict=True))
-    verdicts = []
-    for pair in pairs:
-        difference = scores[tuple(pair.good)] - scores[tuple(pair.bad)]  # (2,)
-        row = np.array([*difference, difference.sum()])  # (3,)
-        verdicts.append(np.where(np.abs(row) < ROUNDING, 0.5, row > 0))  # (3,): right 1, tie 0.5, wrong 0
+    return np.array([[scores[tuple(pair.good)], scores[tuple(pair.bad)]] for pair in pairs])
+
+
+def write_scores(path: Path, pairs: Sequence[MinimalPair], scores: np.ndarray) -> None:
+    """Write each pair as a line of JSON: the keys of its file and the log probabilities (N, 2, 2), in nats."""
+    with atomic_file(path) as partial, partial.open("w", encoding="utf-8") as file:
+        for pair, (good, bad) in zip(pairs, scores.tolist(), strict=True):
+            found = {"forward_good": good[0], "forward_bad": bad[0], "backward_good": good[1], "backward_bad": bad[1]}
+            file.write(json.dumps({**(pair.row or {}), **found}) + "\n")
+
+
+def pair_accuracies(pairs: Sequence[MinimalPair], scores: np.ndarray) -> tuple[dict[str, PairAccuracy], PairAccuracy]:
+    """Return the accuracy of each phenomenon, in alphabetical order, and of all pairs together.
+
+    A pair is right if its grammatical sentence has the higher log probability: forward, backward, or in sum (Warstadt
+    et al. 2020, §4, for the forward direction). Log probabilities (N, 2, 2) are those of `score_pairs`.
+    """
+    differences = scores[:, 0] - scores[:, 1]  # (N, 2)
+    rows = np.column_stack([differences, differences.sum(axis=1)])  # (N, 3)
+    verdicts = np.where(np.abs(rows) < ROUNDING, 0.5, rows > 0)  # (N, 3): right 1, tie 0.5, wrong 0
     by_phenomenon = defaultdict(list)
     for pair, verdict in zip(pairs, verdicts, strict=True):
         by_phenomenon[pair.phenomenon].append(verdict)
-    named = {name: _accuracy(by_phenomenon[name]) for name in sorted(by_phenomenon) if name}
+    named = {name: _accuracy(np.stack(by_phenomenon[name])) for name in sorted(by_phenomenon) if name}
     return named, _accuracy(verdicts)
 
 
-def _accuracy(verdicts: Sequence[np.ndarray]) -> PairAccuracy:
-    """Return the accuracy of N pairs from their verdicts (3,)."""
-    stacked = np.stack(verdicts)  # (N, 3)
-    forward, backward, both = 100 * stacked.mean(axis=0)
-    return PairAccuracy(forward, backward, both, int((stacked[:, 2] == 0.5).sum()), len(stacked))
+def _accuracy(verdicts: np.ndarray) -> PairAccuracy:
+    """Return the accuracy of N pairs from their verdicts (N, 3)."""
+    forward, backward, both = 100 * verdicts.mean(axis=0)
+    return PairAccuracy(forward, backward, both, int((verdicts[:, 2] == 0.5).sum()), len(verdicts))

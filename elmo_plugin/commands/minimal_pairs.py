@@ -7,7 +7,7 @@ from pathlib import Path
 from allennlp.commands.subcommand import Subcommand
 from allennlp.data import Tokenizer
 
-from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs
+from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs, score_pairs, write_scores
 from elmo_plugin.commands.arguments import add_command, add_device
 from elmo_plugin.commands.console import print_page
 from elmo_plugin.embedding import find_device
@@ -28,6 +28,10 @@ Read tokenized text, and take the phenomenon from another key:
   elmo-plugin minimal-pairs runs/bilm/model.tar.gz pairs.jsonl \\
       --split space --by UID
 
+Write PAIRS again, with forward_good, forward_bad, backward_good and backward_bad,
+the log probabilities of both sentences in nats:
+  elmo-plugin minimal-pairs english-tiny blimp.jsonl --scores scored.jsonl
+
 The biLM must have its softmax: a bundled name, a .safetensors file that
 `convert-elmo` wrote, or an archive or run of the model `bilm`.
 """
@@ -47,13 +51,17 @@ class MinimalPairs(Subcommand):
         add("--by", metavar="KEY", default="linguistics_term", help="the key with the phenomenon")
         split = "split into tokens by spaCy's rules for English, or at white space"
         add("--split", choices=list(SPLITS), default="spacy", help=split)
+        add("--scores", metavar="FILE", type=Path, help="also write the log probabilities of each pair")
         add_device(subparser)
         return subparser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Score the pairs and print the accuracies."""
+    """Score the pairs, write the scores and print the accuracies."""
     pairs = read_pairs(args.pairs, Tokenizer.by_name(SPLITS[args.split])(), args.by)
     model = load_language_model(args.bilm).to(find_device(args.cuda_device))
-    by_phenomenon, overall = pair_accuracies(partial(sentence_log_probabilities, model), pairs)
+    scores = score_pairs(partial(sentence_log_probabilities, model), pairs)
+    if args.scores:
+        write_scores(args.scores, pairs, scores)
+    by_phenomenon, overall = pair_accuracies(pairs, scores)
     print_page(minimal_pairs_page(f"{args.bilm} on {args.pairs}", by_phenomenon, overall), "pairs.md")

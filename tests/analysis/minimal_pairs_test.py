@@ -10,7 +10,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import WhitespaceTokenizer
 from allennlp.training.util import evaluate
 
-from elmo_plugin.analysis import MinimalPair, PairAccuracy, pair_accuracies, read_pairs
+from elmo_plugin.analysis import MinimalPair, PairAccuracy, pair_accuracies, read_pairs, score_pairs
 from elmo_plugin.pretraining import SentenceBatches, TextShardsReader, load_language_model, sentence_log_probabilities
 from tests.commands.alone import run
 from tests.serving_oracles import FILES
@@ -30,7 +30,8 @@ def test_accuracies_of_pairs_counted_by_hand() -> None:
         pair("b", "c", "y"),  # right in each
         pair("e", "a"),  # wrong, right, wrong; no phenomenon
     ]
-    named, overall = pair_accuracies(lambda rows: np.array([by_sentence[row[0]] for row in rows]), pairs)
+    scores = score_pairs(lambda rows: np.array([by_sentence[row[0]] for row in rows]), pairs)
+    named, overall = pair_accuracies(pairs, scores)
     assert named == {"x": PairAccuracy(75, 25, 25, 1, 2), "y": PairAccuracy(100, 100, 100, 0, 1)}
     assert overall == PairAccuracy(62.5, 62.5, 37.5, 1, 4)
 
@@ -57,8 +58,8 @@ def test_pairs_of_blimp(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n\n".join(map(json.dumps, rows)), encoding="utf-8")
     assert read_pairs(path, SPLIT, "linguistics_term") == [
-        pair("She laughs .", "She laugh .", "agreement"),
-        pair("\ufffd x", ""),
+        pair("She laughs .", "She laugh .", "agreement")._replace(row=rows[0]),
+        pair("\ufffd x", "")._replace(row=rows[1]),
     ]
     assert [found.phenomenon for found in read_pairs(path, SPLIT, "UID")] == ["a", ""]
 
@@ -76,6 +77,14 @@ def test_the_command_prints_a_row_per_phenomenon(tmp_path: Path, capsys: pytest.
         {"sentence_good": "Same.", "sentence_bad": "Same.", "UID": "tie"},
     ]
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    run("minimal-pairs", "english-tiny", tmp_path / "pairs.jsonl", "--by", "UID")
+    run("minimal-pairs", "english-tiny", tmp_path / "pairs.jsonl", "--by", "UID", "--scores", tmp_path / "scored.jsonl")
     printed = capsys.readouterr().out
     assert "| number | 100.0 |" in printed and "| tie | 50.0 |" in printed and "| **all** | 75.0 |" in printed
+    scored = [json.loads(line) for line in (tmp_path / "scored.jsonl").read_text(encoding="utf-8").splitlines()]
+    model = load_language_model("english-tiny")
+    for row, line in zip(rows, scored, strict=True):
+        texts = [row["sentence_good"], row["sentence_bad"]]
+        good, bad = sentence_log_probabilities(model, [text.replace(".", " .").split() for text in texts])
+        names = ["forward_good", "backward_good", "forward_bad", "backward_bad"]
+        assert [line.pop(name) for name in names] == pytest.approx([*good, *bad], rel=1e-5)
+        assert line == row
