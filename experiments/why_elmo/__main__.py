@@ -139,7 +139,7 @@ def tasks(args: argparse.Namespace) -> None:
         ToolRun(args.runs / "tasks", task, name, seed, fraction)
         for seed in SEEDS
         for fraction in FRACTIONS
-        for name in [*NAMES, TOGETHER, FINE_TUNED]
+        for name in [*NAMES, *TOGETHER, FINE_TUNED]
         for task in TASKS
     ]
     runs.sort(key=lambda run: run.variant == FINE_TUNED)  # a run of fine-tuning takes ten times as long

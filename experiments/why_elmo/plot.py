@@ -41,7 +41,7 @@ def draw(folders: Sequence[Path], output: Path) -> None:
     """Draw a line for each tool, with a point for each folder of runs, and a level for random weights."""
     matplotlib.rcParams["svg.fonttype"] = "none"
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    for name in [*NAMES, TOGETHER, FINE_TUNED]:
+    for name in [*NAMES, *TOGETHER, FINE_TUNED]:
         points = [(hours(runs, name), found) for runs in folders if (found := score(runs, name)) is not None]
         if not points:
             continue

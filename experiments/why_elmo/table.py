@@ -45,7 +45,7 @@ def facts(runs: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield {"training": path.parent.name, **json.loads(path.read_text())}
     for path in sorted(runs.glob("vectors/*/*.json")):
         yield {"vectors": path.parent.name, "task": path.stem, **json.loads(path.read_text())}
-    for name in [*names, TOGETHER, FINE_TUNED]:
+    for name in [*names, *TOGETHER, FINE_TUNED]:
         for task, fraction, seed in product(TASKS, FRACTIONS, SEEDS):
             run = ToolRun(runs / "tasks", task, name, seed, fraction)
             if (score := run.score()) is not None:
@@ -55,7 +55,8 @@ def facts(runs: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 def lines(runs: Path, names: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the tables."""
-    names = [*names, TOGETHER, FINE_TUNED]
+    together = [name for name in TOGETHER if ToolRun(runs / "tasks", TASKS[0], name, SEEDS[0]).is_possible()]
+    names = [*names, *together, FINE_TUNED]
     header = ["", "core-hours of training", "MB", "sentences/s, embedding", "sentences/s, training a task"]
     yield from Table(
         "Costs", "Processor time of one thread.", header, [[f"`{name}`", *costs(runs, name)] for name in names]

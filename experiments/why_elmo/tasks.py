@@ -14,8 +14,8 @@ SEEDS = (1, 2, 3)
 FRACTIONS = (1.0, 0.1)
 FINE_TUNED = "bert_fine_tuned"
 """The name of BERT as it is usually used: all its weights are trained on the task."""
-TOGETHER = "ours+fasttext"
-"""The name of the vectors of two tools, one after the other, as in the paper (GloVe and ELMo)."""
+TOGETHER = ("ours+fasttext", "english_tiny+fasttext")
+"""The vectors of two tools, one after the other, as in the paper (GloVe and ELMo)."""
 
 
 class ToolRun(Run):
