@@ -13,10 +13,10 @@ from experiments.why_elmo.training import HOUR
 
 
 def results(runs: Path, name: str) -> list[Any]:
-    """Return the results of the trainings behind some vectors, of which flair has two."""
+    """Return the results of the trainings behind some vectors, of which flair has two; none if one is missing."""
     files = {"flair": ["flair_forward", "flair_backward"], FINE_TUNED: ["bert"]}.get(name, name.split("+"))
     paths = [runs / file / "result.json" for file in files]
-    return [json.loads(path.read_text()) for path in paths if path.exists()]
+    return [json.loads(path.read_text()) for path in paths] if all(path.exists() for path in paths) else []
 
 
 def measured(files: Iterable[Path]) -> dict[str, float]:
