@@ -31,10 +31,11 @@ def score(runs: Path, name: str) -> Optional[float]:
 
 
 def hours(runs: Path, name: str) -> float:
-    """Return the core-hours of the training of a tool."""
-    if name == "english_tiny":
-        return ENGLISH_TINY_HOURS
-    return sum(result["cpu_seconds"] for result in results(runs, name)) / HOUR
+    """Return the core-hours of the training of a tool, or of several."""
+    return sum(
+        ENGLISH_TINY_HOURS if tool == "english_tiny" else sum(r["cpu_seconds"] for r in results(runs, tool)) / HOUR
+        for tool in name.split("+")
+    )
 
 
 def draw(folders: Sequence[Path], output: Path) -> None:
