@@ -4,12 +4,16 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from benchmarks.table import Table
 from experiments.grid import cell
 from experiments.why_elmo.tasks import FINE_TUNED, FRACTIONS, SEEDS, TASKS, TOGETHER, ToolRun
 from experiments.why_elmo.training import HOUR
+
+COSTS = ["core-hours of training", "MB", "sentences/s, embedding", "sentences/s, training a task"]
+"""The headers of `costs`. Hours and seconds are processor time of one thread."""
 
 
 def results(runs: Path, name: str) -> list[Any]:
@@ -53,22 +57,25 @@ def facts(runs: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
                 yield {"run": name, "task": task, "fraction": fraction, "seed": seed, "score": score, **speed}
 
 
+def scores(runs: Path, name: str, fraction: float) -> list[str]:
+    """Return the cells of the scores of a tool: of each task, and their mean if no task is missing."""
+    by_task = [[ToolRun(runs / "tasks", task, name, seed, fraction) for seed in SEEDS] for task in TASKS]
+    found = [[score for run in of_task if (score := run.score()) is not None] for of_task in by_task]
+    return [
+        *(cell(of_task, "best_validation") for of_task in by_task),
+        f"{mean(map(mean, found)):.2f}" if all(found) else "",
+    ]
+
+
 def lines(runs: Path, names: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the tables."""
+    """Yield the lines of the tables, one for each fraction of the data; the first also has the costs."""
     together = [name for name in TOGETHER if ToolRun(runs / "tasks", TASKS[0], name, SEEDS[0]).is_possible()]
-    names = [*names, *together, FINE_TUNED]
-    header = ["", "core-hours of training", "MB", "sentences/s, embedding", "sentences/s, training a task"]
-    yield from Table(
-        "Costs", "Processor time of one thread.", header, [[f"`{name}`", *costs(runs, name)] for name in names]
-    ).lines()
+    remark = f"Mean ± standard deviation over the seeds {', '.join(map(str, SEEDS))}, in percent."
     for fraction in FRACTIONS:
+        is_first = fraction == FRACTIONS[0]
+        header = ["", *(f"`{task}`" for task in TASKS), "mean", *(COSTS if is_first else [])]
         rows = [
-            [f"`{name}`"]
-            + [
-                cell([ToolRun(runs / "tasks", task, name, seed, fraction) for seed in SEEDS], "best_validation")
-                for task in TASKS
-            ]
-            for name in names
+            [f"`{name}`", *scores(runs, name, fraction), *(costs(runs, name) if is_first else [])]
+            for name in [*names, *together, FINE_TUNED]
         ]
-        remark = f"Seeds {', '.join(map(str, SEEDS))}: mean ± standard deviation, in percent."
-        yield from Table(f"{100 * fraction:g} % of the data", remark, ["", *(f"`{t}`" for t in TASKS)], rows).lines()
+        yield from Table(f"{100 * fraction:g} % of the data", remark, header, rows).lines()
