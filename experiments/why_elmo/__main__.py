@@ -88,7 +88,7 @@ def child(args: argparse.Namespace, command: str, name: str) -> None:
     folder = args.runs / name
     folder.mkdir(parents=True, exist_ok=True)
     line = [sys.executable, "-m", "experiments.why_elmo", str(args.runs), command, "--text", str(args.text)]
-    line += ["--hours", str(args.hours), "--tool", name]
+    line += ["--hours", str(args.hours), "--tool", name, "--child"]
     process = subprocess.Popen(
         ["nice", "-n", "19", *line],
         cwd=CONFIGS.parent,
@@ -171,10 +171,11 @@ def main() -> None:
     )
     parser.add_argument("--tool", choices=TOOLS, help="train this tool, or write its vectors, in this process")
     parser.add_argument("--task", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.runs, args.text = args.runs.resolve(), args.text.resolve()
     sys.path.append(str(args.runs / PACKAGES))
-    if args.tool or args.task:
+    if args.child or args.task:
         end_with_parent()
     for command in args.commands:
         commands[command](args)
