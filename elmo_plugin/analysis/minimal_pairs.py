@@ -4,7 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import numpy as np
 from allennlp.common.checks import ConfigurationError
@@ -26,7 +26,7 @@ class MinimalPair(NamedTuple):
     good: list[str]
     bad: list[str]
     phenomenon: str
-    row: Optional[dict[str, Any]] = None
+    row: dict[str, Any]
     """The JSON object of the file."""
 
 
@@ -86,7 +86,7 @@ def write_scores(path: Path, pairs: Sequence[MinimalPair], scores: np.ndarray) -
     with atomic_file(path) as partial, partial.open("w", encoding="utf-8") as file:
         for pair, (good, bad) in zip(pairs, scores.tolist(), strict=True):
             found = {"forward_good": good[0], "forward_bad": bad[0], "backward_good": good[1], "backward_bad": bad[1]}
-            file.write(json.dumps({**(pair.row or {}), **found}) + "\n")
+            file.write(json.dumps({**pair.row, **found}) + "\n")
 
 
 def pair_accuracies(pairs: Sequence[MinimalPair], scores: np.ndarray) -> tuple[dict[str, PairAccuracy], PairAccuracy]:

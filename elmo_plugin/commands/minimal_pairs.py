@@ -57,11 +57,11 @@ class MinimalPairs(Subcommand):
 
 
 def run(args: argparse.Namespace) -> None:
-    """Score the pairs, write the scores and print the accuracies."""
+    """Score the pairs, print the accuracies and write the scores."""
     pairs = read_pairs(args.pairs, Tokenizer.by_name(SPLITS[args.split])(), args.by)
     model = load_language_model(args.bilm).to(find_device(args.cuda_device))
     scores = score_pairs(partial(sentence_log_probabilities, model), pairs)
-    if args.scores:
-        write_scores(args.scores, pairs, scores)
     by_phenomenon, overall = pair_accuracies(pairs, scores)
     print_page(minimal_pairs_page(f"{args.bilm} on {args.pairs}", by_phenomenon, overall), "pairs.md")
+    if args.scores:
+        write_scores(args.scores, pairs, scores)

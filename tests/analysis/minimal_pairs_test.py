@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +19,8 @@ from tests.serving_oracles import FILES
 SPLIT = WhitespaceTokenizer()
 
 
-def pair(good: str, bad: str, phenomenon: str = "") -> MinimalPair:
-    return MinimalPair(good.split(), bad.split(), phenomenon)
+def pair(good: str, bad: str, phenomenon: str = "", row: Any = None) -> MinimalPair:
+    return MinimalPair(good.split(), bad.split(), phenomenon, row)
 
 
 def test_accuracies_of_pairs_counted_by_hand() -> None:
@@ -58,8 +59,8 @@ def test_pairs_of_blimp(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n\n".join(map(json.dumps, rows)), encoding="utf-8")
     assert read_pairs(path, SPLIT, "linguistics_term") == [
-        pair("She laughs .", "She laugh .", "agreement")._replace(row=rows[0]),
-        pair("\ufffd x", "")._replace(row=rows[1]),
+        pair("She laughs .", "She laugh .", "agreement", rows[0]),
+        pair("\ufffd x", "", row=rows[1]),
     ]
     assert [found.phenomenon for found in read_pairs(path, SPLIT, "UID")] == ["a", ""]
 
