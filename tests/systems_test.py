@@ -13,7 +13,7 @@ from allennlp.predictors import Predictor
 
 from experiments.text_of import texts
 
-pytestmark = pytest.mark.slow  # three biLMs and ten classifiers are trained
+pytestmark = pytest.mark.slow  # three biLMs and their classifiers are trained
 
 ROOT = Path(__file__).parent.parent
 SYSTEMS = ROOT / "training_configs/systems"
