@@ -69,7 +69,7 @@ def evaluate(config: str, override_keys: frozenset[str], variables: frozenset[st
 @pytest.mark.parametrize("document", ["training_configs/README.md", "docs/results.md"])
 def test_each_command_exists_and_has_all_variables_that_it_needs(document: str, tmp_path: Path) -> None:
     calls = calls_of(document, tmp_path)
-    assert len(calls) >= 10
+    assert calls
     for call in calls:
         run, program, *arguments = call.arguments
         assert run == "run"
