@@ -66,10 +66,10 @@ def evaluate(config: str, override_keys: frozenset[str], variables: frozenset[st
     Params.from_file(ROOT / config, dict.fromkeys(override_keys, 1), ext_vars)
 
 
-@pytest.mark.parametrize("document", ["training_configs/README.md", "docs/results.md"])
-def test_each_command_exists_and_has_all_variables_that_it_needs(document: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("document", "least"), [("training_configs/README.md", 2), ("docs/results.md", 30)])
+def test_each_command_exists_and_has_all_variables_that_it_needs(document: str, least: int, tmp_path: Path) -> None:
     calls = calls_of(document, tmp_path)
-    assert calls
+    assert len(calls) >= least
     for call in calls:
         run, program, *arguments = call.arguments
         assert run == "run"
