@@ -1,6 +1,6 @@
 """Draw the mean score of the tasks against the time of training.
 
-uv run python -m experiments.why_elmo.plot docs/images/why_elmo.svg runs/why_elmo_half runs/why_elmo
+uv run python -m experiments.why_elmo.plot docs/images/why_elmo.svg runs/why_elmo runs/why_elmo_2h --more-text runs/why_elmo_24m
 """
 
 import argparse
@@ -38,19 +38,27 @@ def hours(runs: Path, name: str) -> float:
     )
 
 
-def draw(folders: Sequence[Path], output: Path) -> None:
-    """Draw a line for each tool, with a point for each folder of runs, and a level for random weights."""
+def points(folders: Sequence[Path], name: str) -> list[tuple[float, float]]:
+    """Return the hours and the mean score of a tool in each folder of runs that has both."""
+    return [(hours(runs, name), found) for runs in folders if (found := score(runs, name)) is not None]
+
+
+def draw(folders: Sequence[Path], more_text: Sequence[Path], output: Path) -> None:
+    """Draw a line for each tool, with a point for each folder of runs, and a level for random weights.
+
+    Runs on more text are empty circles, which no line joins.
+    """
     matplotlib.rcParams["svg.fonttype"] = "none"
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     for name in [*NAMES, *TOGETHER, FINE_TUNED]:
-        points = [(hours(runs, name), found) for runs in folders if (found := score(runs, name)) is not None]
-        if not points:
-            continue
+        line, circles = points(folders, name), points(more_text, name)
         if name == "random":
-            axes.axhline(points[-1][1], color="gray", linestyle="dotted")
-            axes.text(1, points[-1][1], name, transform=axes.get_yaxis_transform(), ha="right", va="bottom")
+            axes.axhline(line[-1][1], color="gray", linestyle="dotted")
+            axes.text(1, line[-1][1], name, transform=axes.get_yaxis_transform(), ha="right", va="bottom")
             continue
-        axes.plot(*zip(*points, strict=True), marker="o", label=name)
+        color = axes.plot([], [], marker="o", label=name)[0].get_color()  # for the legend
+        axes.plot([x for x, _ in line], [y for _, y in line], marker="o", color=color)
+        axes.plot([x for x, _ in circles], [y for _, y in circles], "o", color=color, fillstyle="none")
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("core-hours of training")
@@ -65,8 +73,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, help="the image; its suffix is its format")
     parser.add_argument("runs", type=Path, nargs="+", help="folders of `python -m experiments.why_elmo`")
+    parser.add_argument("--more-text", type=Path, nargs="+", default=[], help="such folders with more text")
     args = parser.parse_args()
-    draw(args.runs, args.output)
+    draw(args.runs, args.more_text, args.output)
 
 
 if __name__ == "__main__":
