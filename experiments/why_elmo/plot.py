@@ -1,6 +1,7 @@
 """Draw the mean score of the tasks against the time of training.
 
-uv run python -m experiments.why_elmo.plot docs/images/why_elmo.svg runs/why_elmo runs/why_elmo_2h --more-text runs/why_elmo_24m
+uv run python -m experiments.why_elmo.plot docs/images/why_elmo.svg runs/why_elmo runs/why_elmo_2h \\
+    --more-text runs/why_elmo_24m
 """
 
 import argparse
