@@ -53,6 +53,8 @@ def draw(folders: Sequence[Path], more_text: Sequence[Path], output: Path) -> No
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     for name in [*NAMES, *TOGETHER, FINE_TUNED]:
         line, circles = points(folders, name), points(more_text, name)
+        if not line and not circles:
+            continue
         if name == "random":
             axes.axhline(line[-1][1], color="gray", linestyle="dotted")
             axes.text(1, line[-1][1], name, transform=axes.get_yaxis_transform(), ha="right", va="bottom")
