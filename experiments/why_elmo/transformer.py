@@ -1,9 +1,11 @@
 """BERT and GPT-2 of the size of `english-tiny`, trained by transformers' own `Trainer` on word pieces of the text.
 
 The recipe is that of transformers' examples `run_mlm.py` and `run_clm.py`: the text is joined and cut into blocks. The
-learning rate is higher than theirs, because a small model is trained from scratch.
+learning rate is higher than theirs, because a small model is trained from scratch. It rises for 6 % of the steps, and
+for BERT for `MASKED_WARMUP` at least: with 38 its loss stayed on a plateau.
 """
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,7 @@ from experiments.why_elmo.vectors import Embed
 
 WORD_PIECES = 12000
 BLOCK = 128
+MASKED_WARMUP = 173
 SPECIAL = {
     name: f"[{name[:-6].upper()}]" for name in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 }
@@ -68,7 +71,7 @@ def train(
     heldout = [{"input_ids": block} for block in blocks([training.text / "heldout_sample.txt"], pieces)]
     untrained = {name: value.clone() for name, value in model.state_dict().items()}
 
-    def trainer(steps: int, folder: Path, warmup: float = 0.0) -> Trainer:
+    def trainer(steps: int, folder: Path, warmup: int = 0) -> Trainer:
         arguments = TrainingArguments(
             str(folder),
             use_cpu=True,
@@ -78,7 +81,7 @@ def train(
             bf16=True,
             learning_rate=1e-3,
             weight_decay=0.01,
-            warmup_ratio=warmup,
+            warmup_steps=warmup,
             save_steps=50,
             save_total_limit=2,
             logging_steps=50,
@@ -96,7 +99,7 @@ def train(
     steps = training.steps(train_steps)
     training.start_clock()
     folder = training.folder / "run"
-    training_run = trainer(steps, folder, warmup=0.06)
+    training_run = trainer(steps, folder, max(math.ceil(0.06 * steps), MASKED_WARMUP if masked else 0))
     training_run.train(resume_from_checkpoint=any(folder.glob("checkpoint-*")))
     training_run.save_model(str(training.folder / "model"))
     pieces.save_pretrained(training.folder / "model")
