@@ -14,7 +14,7 @@ from allennlp.common import Params
 
 from benchmarks import __main__ as benchmarks
 from benchmarks import epoch, serve
-from experiments import five_gram, grid, litbank, senseval, text_of
+from experiments import five_gram, grid, litbank, senseval, text_of, widen
 from tests.task_oracles import allennlp_parser
 
 ROOT = Path(__file__).parent.parent
@@ -32,6 +32,7 @@ PARSERS = {
     "experiments.litbank": litbank.parse,
     "experiments.senseval": senseval.parse,
     "experiments.text_of": text_of.parse,
+    "experiments.widen": widen.parse,
 }
 
 

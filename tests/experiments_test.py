@@ -12,12 +12,15 @@ from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.models import Model
 
+from elmo_plugin.checkpoints import build_bilm, load_checkpoint
+from elmo_plugin.text import batch_to_ids
 from experiments import grid
 from experiments import run as grid_run
 from experiments.grid import EXPERIMENTS, main
 from experiments.run import CONFIGS, TASKS, Run, Task, write_sample
 from experiments.why_elmo.table import facts, lines
 from experiments.why_elmo.tasks import ToolRun
+from experiments.widen import widened
 from tests.task_oracles import D, L, bilm_files
 
 ROOT = CONFIGS.parent
@@ -169,3 +172,12 @@ def test_the_table_of_tools_is_built_from_the_files_that_their_runs_leave(tmp_pa
     ]
     assert others[0] == {"training": "bert", **write["bert/result.json"]}
     assert (last["seed"], last["score"]) == (2, 92)
+
+
+def test_a_bilm_with_more_cells_computes_the_same(tmp_path: Path) -> None:
+    small = load_checkpoint(tmp_path / "bilm")
+    wide = widened(small, small.options.lstm.cell_dim + 3)
+    assert wide.options.lstm.cell_dim == small.options.lstm.cell_dim + 3
+    ids = batch_to_ids([["A", "few", "words"], ["One"]])
+    for layer, expected in zip(*(build_bilm(checkpoint)(ids).layers for checkpoint in (wide, small)), strict=True):
+        torch.testing.assert_close(layer, expected)
