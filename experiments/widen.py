@@ -29,14 +29,14 @@ def parse(arguments: Optional[list[str]] = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def widened(checkpoint: Checkpoint, cells: int, seed: int = 1) -> Checkpoint:
+def widened(checkpoint: Checkpoint, cells: int) -> Checkpoint:
     """Return a biLM whose LSTMs have `cells` cells, with the softmax and vocabulary of `checkpoint`.
 
     The weights into a new cell are those into one old cell plus or minus those into another, divided by √2, which keeps
     their size; its biases are those of the first. Net2Net (Chen et al. 2016) copies cells and divides what they put
     out; two copies need noise to learn different things.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(1)
     options = checkpoint.options.to_dict()
     old, options["lstm"]["dim"] = options["lstm"]["dim"], cells
     new = cells - old
