@@ -1,58 +1,66 @@
-"""Draw the mean score of the tasks against the time of training.
+"""Draw the mean score of the tasks against the time of training, from files of what `results` prints.
 
-uv run python -m experiments.why_elmo.plot docs/images/why_elmo.svg runs/why_elmo runs/why_elmo_2h \\
-    --more-text runs/why_elmo_24m
+results=experiments/why_elmo/results
+uv run python -m experiments.why_elmo.plot docs/images/why_elmo.svg $results/6m.jsonl $results/6m_2h.jsonl \\
+    --more-text $results/24m.jsonl
 """
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Optional
+from typing import Any, Optional
 
 import matplotlib
 import matplotlib.pyplot as plt
 
 from experiments.why_elmo.__main__ import NAMES
-from experiments.why_elmo.table import results
-from experiments.why_elmo.tasks import FINE_TUNED, SEEDS, TASKS, TOGETHER, ToolRun
+from experiments.why_elmo.table import trainings
+from experiments.why_elmo.tasks import FINE_TUNED, TASKS, TOGETHER
 from experiments.why_elmo.training import HOUR
 
 ENGLISH_TINY_HOURS = 8
 """Core-hours of the training of `english-tiny` (docs/guides/pretrain.md)."""
+Facts = list[dict[str, Any]]
+"""All that was measured in one folder of runs: the lines of a file of results."""
 
 
-def score(runs: Path, name: str) -> Optional[float]:
+def read(path: str) -> Facts:
+    """Read a file of results."""
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def score(facts: Facts, name: str) -> Optional[float]:
     """Return the mean score of the tasks in percent, or `None` unless every task was trained with some seed."""
-    found = [
-        [s for seed in SEEDS if (s := ToolRun(runs / "tasks", task, name, seed).score("best_validation")) is not None]
-        for task in TASKS
-    ]
+    runs = [fact for fact in facts if fact.get("run") == name and fact["fraction"] == 1]
+    found = [[run["score"] for run in runs if run["task"] == task] for task in TASKS]
     return mean(map(mean, found)) if all(found) else None
 
 
-def hours(runs: Path, name: str) -> float:
+def hours(facts: Facts, name: str) -> float:
     """Return the core-hours of the training of a tool, or of several."""
+    seconds = {fact["training"]: fact["cpu_seconds"] for fact in facts if "training" in fact}
     return sum(
-        ENGLISH_TINY_HOURS if tool == "english_tiny" else sum(r["cpu_seconds"] for r in results(runs, tool)) / HOUR
+        ENGLISH_TINY_HOURS if tool == "english_tiny" else sum(seconds.get(part, 0) for part in trainings(tool)) / HOUR
         for tool in name.split("+")
     )
 
 
-def points(folders: Sequence[Path], name: str) -> list[tuple[float, float]]:
-    """Return the hours and the mean score of a tool in each folder of runs that has both."""
-    return [(hours(runs, name), found) for runs in folders if (found := score(runs, name)) is not None]
+def points(files: Sequence[Facts], name: str) -> list[tuple[float, float]]:
+    """Return the hours and the mean score of a tool in each file of results that has both."""
+    return [(hours(facts, name), found) for facts in files if (found := score(facts, name)) is not None]
 
 
-def draw(folders: Sequence[Path], more_text: Sequence[Path], output: Path) -> None:
-    """Draw a line for each tool, with a point for each folder of runs, and a level for random weights.
+def draw(files: Sequence[Facts], more_text: Sequence[Facts], output: Path) -> None:
+    """Draw a line for each tool, with a point for each file of results, and a level for random weights.
 
     Runs on more text are empty circles, which no line joins.
     """
     matplotlib.rcParams["svg.fonttype"] = "none"
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     for name in [*NAMES, *TOGETHER, FINE_TUNED]:
-        line, circles = points(folders, name), points(more_text, name)
+        line, circles = points(files, name), points(more_text, name)
         if not line and not circles:
             continue
         if name == "random":
@@ -75,10 +83,10 @@ def main() -> None:
     """Parse the command line and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, help="the image; its suffix is its format")
-    parser.add_argument("runs", type=Path, nargs="+", help="folders of `python -m experiments.why_elmo`")
-    parser.add_argument("--more-text", type=Path, nargs="+", default=[], help="such folders with more text")
+    parser.add_argument("results", type=read, nargs="+", help="files of `python -m experiments.why_elmo RUNS results`")
+    parser.add_argument("--more-text", type=read, nargs="+", default=[], help="such files of runs with more text")
     args = parser.parse_args()
-    draw(args.runs, args.more_text, args.output)
+    draw(args.results, args.more_text, args.output)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,14 @@ COSTS = ["core-hours of training", "MB", "sentences/s, embedding", "sentences/s,
 """The headers of `costs`. Hours and seconds are processor time of one thread."""
 
 
+def trainings(name: str) -> list[str]:
+    """Return the names of the trainings behind some vectors, of which flair has two."""
+    return {"flair": ["flair_forward", "flair_backward"], FINE_TUNED: ["bert"]}.get(name, name.split("+"))
+
+
 def results(runs: Path, name: str) -> list[Any]:
-    """Return the results of the trainings behind some vectors, of which flair has two; none if one is missing."""
-    files = {"flair": ["flair_forward", "flair_backward"], FINE_TUNED: ["bert"]}.get(name, name.split("+"))
-    paths = [runs / file / "result.json" for file in files]
+    """Return the results of the trainings behind some vectors; none if one is missing."""
+    paths = [runs / training / "result.json" for training in trainings(name)]
     return [json.loads(path.read_text()) for path in paths] if all(path.exists() for path in paths) else []
 
 
