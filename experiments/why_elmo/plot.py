@@ -1,4 +1,4 @@
-"""Draw the mean score of the tasks against the time of training, from files of what `results` prints.
+"""Draw the mean score of the tasks against the time of training, from the files of `results`.
 
 results=experiments/why_elmo/results
 uv run python -m experiments.why_elmo.plot docs/images/why_elmo.svg $results/6m.jsonl $results/6m_2h.jsonl \\
