@@ -95,14 +95,15 @@ def steps(
         for name, run in runs.items()
     }
     calls = [Call(name, run.steps) for name, run in runs.items()]
-    times = interleave(calls, settings.long_repeats, settings.device)
+    rounds = settings.repeats if settings.device.type == "cuda" else settings.long_repeats  # on a GPU they are short
+    times = interleave(calls, rounds, settings.device)
     shared = runs["float32"].model.softmax
     return Table(
         f"A step of pretraining, {name}",
         f"{tokens / len(batches):,.0f} tokens per step, V = {shared.vocab_size:,}, softmax "
         f"`{shared.config['type']}`, {type(runs['float32'].optimizer).__name__}, {work / tokens / 1e6:,.0f} MFLOP per "
         f"token. The peak is the rate of a product of {PEAK_SIZES[settings.device.type]}² matrices. Rounds of "
-        f"{len(batches)} steps: {settings.long_repeats}.",
+        f"{len(batches)} steps: {rounds}.",
         ["", "median of a round", "min–max", "× float32", "tokens/s", "share of the peak", "difference of the loss"],
         [
             [

@@ -87,13 +87,14 @@ class CharCnn(nn.Module):
         """Encode ids (N, C) as vectors (N, output dim), without the columns that are padding in all words.
 
         One window of padding for the widest filter stays: max-pooling sees it, and further ones would equal it. An id 0
-        inside a word, which no indexer gives, is not padding for the convolutions.
+        inside a word, which no indexer gives, is not padding for the convolutions. With ids on the CPU a GPU need not
+        be waited for.
         """
         present = (words > 0).any(dim=1, keepdim=True)  # (N, 1)
         written = ((words != self.padding) & present).any(dim=0)  # (C,)
         longest = int(written.nonzero().max()) + 1 if bool(written.any()) else 0
         widest = max(width for width, _ in self.options.filters)
-        return self.encode(words[:, : longest + widest])
+        return self.encode(words[:, : longest + widest].to(self.char_embedding.weight.device, non_blocking=True))
 
     def encode(self, words: Tensor) -> Tensor:
         """Encode each word: ids (N, C) to vectors (N, output dim)."""

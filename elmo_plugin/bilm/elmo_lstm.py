@@ -200,7 +200,7 @@ class ElmoLstm(Seq2SeqEncoder):
         state (n_layers, 2, S, P) and (n_layers, 2, S, H).
         """
         _, streams, steps, _ = windows.shape
-        order = StepOrder.of(lengths, steps)
+        order = StepOrder.of(lengths, steps, windows.device)
         forward = order.positions[0]  # (N,)
         rows = torch.stack([forward, forward + streams * steps])  # (2, N)
         outputs, after = self._read(windows.flatten(0, 2), rows, order, state)

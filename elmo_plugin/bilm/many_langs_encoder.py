@@ -78,7 +78,7 @@ class ManyLangsEncoder(CharacterLevelEncoder):
 
     def encode_some(self, words: Tensor) -> Tensor:
         """Encode code points (N, C − 1) as vectors (N, P)."""
-        spelled, device = spellings(words), words.device
+        spelled, device = spellings(words), self.weight.device
         parts = []
         if self.word_embedding is not None:
             parts.append(self.word_embedding(word_ids(spelled, self.word_vocabulary).to(device)))  # (N, word dim)

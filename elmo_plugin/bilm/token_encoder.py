@@ -177,13 +177,13 @@ class CharacterLevelEncoder(TokenEncoder):
     def look_up(self, ids: Tensor) -> TokenTable:
         """Return the vectors (M, P) of the distinct words in ids (B, T, C), and the row of each token (B, T)."""
         words, where = distinct_rows(ids.flatten(0, 1))  # (M, C), (B·T,)
-        words, where = (each.to(self.weight.device, non_blocking=True) for each in (words, where))
-        return TokenTable(self.encode_all(words), where.view(ids.shape[:2]))
+        vectors = self.encode_all(words)  # (M, P)
+        return TokenTable(vectors, where.view(ids.shape[:2]).to(vectors.device, non_blocking=True))
 
     def encode_all(self, words: Tensor) -> Tensor:
         """Encode ids (M, C) as vectors (M, P), `WORDS_AT_ONCE` at a time."""
         vectors = []
-        for some in words.split(WORDS_AT_ONCE if words.device.type == "cpu" else WORDS_AT_ONCE_ON_GPU):
+        for some in words.split(WORDS_AT_ONCE if self.weight.device.type == "cpu" else WORDS_AT_ONCE_ON_GPU):
             added = some.new_zeros(max(0, FEWEST_WORDS - len(some)), some.size(1))
             vectors.append(self.encode_some(torch.cat([some, added]))[: len(some)])
         return torch.cat(vectors)

@@ -64,7 +64,7 @@ class WordCache:
                 new = self._new_words(words)
             self._made_by = made_by
             if new:
-                new_ids = ids.flatten(0, 1)[list(new.values())].to(device, non_blocking=True)  # (new words, C)
+                new_ids = ids.flatten(0, 1)[list(new.values())]  # (new words, C)
                 self._add(new, encoder.encode_all(new_ids))
             assert self._vectors is not None
             rows = torch.tensor([self._rows[word] for word in words]).to(device, non_blocking=True)  # (B·T,)

@@ -264,7 +264,7 @@ def select(outputs: Tensor, targets: Tensor, present: Tensor) -> Predictions:
     device = outputs.device
     rows = present.flatten().nonzero().squeeze(1)  # (N,)
     wanted = targets.flatten()[rows.to(targets.device)].to(device, non_blocking=True)
-    vectors = outputs.flatten(0, 1)[rows.to(device, non_blocking=True)]
+    vectors = outputs.flatten(0, 1).index_select(0, rows.to(device, non_blocking=True))
     return Predictions(vectors, wanted, present.to(device, non_blocking=True))
 
 

@@ -137,7 +137,7 @@ def draw_log_uniform(vocab_size: int, n_samples: int, generator: torch.Generator
     first_try = np.empty(vocab_size, np.int64)  # of each word that was drawn; the others are not read
     is_first = np.empty(0, bool)  # (tries,)
     # This many tries are usually enough. If not, more are appended, so the sample does not depend on the number.
-    n_tries = 4 * n_samples
+    n_tries = 2 * n_samples
     while is_first.sum() < n_samples:
         uniform = torch.rand(n_tries, dtype=torch.float64, generator=generator)  # (n_tries,)
         drawn = torch.expm1(uniform * math.log(vocab_size + 1)).long()  # (n_tries,): ⌊(V + 1)ᵘ⌋ - 1
