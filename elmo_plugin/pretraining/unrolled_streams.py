@@ -114,9 +114,9 @@ class UnrolledStreams(ShardsLoader):
 
     def _to_ids(self, windows: list[list[Step]]) -> dict[str, Any]:
         batch: dict[str, Any] = {}
+        columns = [list(zip(*window, strict=True)) or [()] * 4 for window in windows]  # of each window
         for column, direction in ((0, "forward"), (2, "backward")):
-            inputs = [[step[column] for step in window] for window in windows]
-            targets = [[step[column + 1] for step in window] for window in windows]
+            inputs, targets = ([each[place] for each in columns] for place in (column, column + 1))
             batch[direction] = {
                 "characters": self.word_ids.characters(inputs, self.window),  # (S, U, C)
                 "words": self.word_ids.words(inputs, self.window),  # (S, U)

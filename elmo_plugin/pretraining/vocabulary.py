@@ -211,21 +211,21 @@ class WordIds:
 
     def words(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
         """Return the vocabulary ids (B, T) of B rows of at most T = `width` words, padded with 0."""
-        ids = torch.zeros(len(rows), width, dtype=torch.long)  # (B, T)
-        for target, row in zip(ids, rows, strict=True):
+        ids: list[int] = []
+        for row in rows:
             # `or`: the padding token of AllenNLP has id 0, but in a text it is an unknown word.
-            known = [self._index.get(word) or self._unknown for word in row]
-            target[: len(row)] = torch.tensor(known, dtype=torch.long)
-        return ids
+            ids += [self._index.get(word) or self._unknown for word in row]
+            ids += [0] * (width - len(row))
+        return torch.tensor(ids, dtype=torch.long).view(len(rows), width)
 
     def characters(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
         """Return the character ids (B, T, C) of B rows of at most T = `width` words, padded with 0."""
-        ids = np.zeros((len(rows), width, MAX_CHARACTERS), dtype=np.int64)  # (B, T, C)
-        for target, row in zip(ids, rows, strict=True):
-            if row:
-                of_words = b"".join(map(self._character_ids, row))
-                target[: len(row)] = np.frombuffer(of_words, np.int16).reshape(len(row), MAX_CHARACTERS)
-        return torch.from_numpy(ids)
+        ids = bytearray()
+        for row in rows:
+            ids += b"".join(map(self._character_ids, row))
+            ids += bytes(2 * MAX_CHARACTERS * (width - len(row)))
+        shape = len(rows), width, MAX_CHARACTERS
+        return torch.from_numpy(np.frombuffer(ids, np.int16).astype(np.int64).reshape(shape))  # (B, T, C)
 
 
 def _character_ids(word: str) -> bytes:
