@@ -48,7 +48,7 @@ class SampledSoftmax(WordVectorSoftmax):
         and a state dict, which contains n, resumes the sequence.
     sparse : `bool`
         Give the word vectors a sparse gradient, as `sparse` of AllenNLP's `embedding` does: with a large vocabulary a
-        step on a GPU takes a third less time (docs/benchmarks.md). For optimizers that accept it, such as `adagrad`,
+        step on a GPU takes a little less time (docs/benchmarks.md). For optimizers that accept it, such as `adagrad`,
         in one process. With `grad_norm` it needs PyTorch 2.14.
     """
 
