@@ -136,7 +136,7 @@ def draw_log_uniform(vocab_size: int, n_samples: int, generator: torch.Generator
     tries = np.empty(0, np.int64)
     first_try = np.empty(vocab_size, np.int64)  # of each word that was drawn; the others are not read
     is_first = np.empty(0, bool)  # (tries,)
-    # This many tries are usually enough. If not, more are appended, so the sample does not depend on the number.
+    # Enough for the published vocabulary. If not, more tries are appended, so the sample does not depend on the number.
     n_tries = 2 * n_samples
     while is_first.sum() < n_samples:
         uniform = torch.rand(n_tries, dtype=torch.float64, generator=generator)  # (n_tries,)
