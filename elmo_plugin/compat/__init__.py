@@ -10,7 +10,7 @@ declare; `TensorCache` cannot read its own files with torch 2.6 or later; `hf://
 `docs/guides/allennlp-tools.md` lists which of AllenNLP's tools work with the models of this package.
 """
 
-from elmo_plugin.compat.transformers5 import restore_removed_names
+from elmo_plugin.compat.removed_names import restore_removed_names
 
 restore_removed_names()  # AllenNLP imports two of them
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Union
 
-import spacy
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import Token, Tokenizer
 
@@ -45,7 +44,6 @@ class SpacyBlankTokenizer(Tokenizer):
             raise ConfigurationError(
                 f"'language': expected a language that spaCy can tokenize, got {language!r}: {error}"
             ) from error
-        self._has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         """Pickle only the language code, because the rules of some languages hold functions that do not pickle."""
@@ -68,8 +66,11 @@ class SpacyBlankTokenizer(Tokenizer):
         ]
 
     def _load_rules(self) -> None:
+        import spacy  # takes half as long as PyTorch
+
         # The pipeline itself rejects texts of more than a million characters, a limit meant for parsers.
         pipeline = spacy.blank(self._language)
+        self._has_rules = isinstance(pipeline.tokenizer, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
         self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
 
 
