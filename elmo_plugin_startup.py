@@ -56,7 +56,22 @@ if os.environ.get("ELMO_PLUGIN_STARTUP") != "off" and "allennlp" not in sys.modu
 
 
 def run() -> None:
-    """Run the program `elmo-plugin`."""
+    """Run the program `elmo-plugin`. It answers help and mistakes in options before it imports torch and AllenNLP."""
+    import importlib.util
+
+    # The package without its `__init__.py`, so that its commands can be imported first.
+    spec = importlib.util.find_spec("elmo_plugin")
+    sys.modules["elmo_plugin"] = package = importlib.util.module_from_spec(spec)  # type: ignore
+    try:
+        from elmo_plugin.commands.command_line import answer
+
+        answer("elmo-plugin", sys.argv[1:])
+        spec.loader.exec_module(package)  # type: ignore
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except ModuleNotFoundError as error:
+        sys.exit(f"elmo-plugin: {error}")
+
     from elmo_plugin.__main__ import run
 
     run()

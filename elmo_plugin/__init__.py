@@ -35,7 +35,6 @@ with postponed_imports():
         analysis,
         bilm,
         checkpoints,
-        commands,
         elmo,
         embedding,
         integrations,
@@ -43,6 +42,7 @@ with postponed_imports():
         pretraining,
         text,
     )
+    from elmo_plugin.commands import register  # noqa: F401  (gives AllenNLP the commands)
     from elmo_plugin.elmo import Elmo, save
     from elmo_plugin.embedding import ElmoEmbedder, load
     from elmo_plugin.text import batch_to_ids

@@ -8,6 +8,7 @@ import builtins
 import pkgutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 POSTPONED = ("cached_path", "nltk", "scipy", "sklearn", "spacy", "tensorboardX", "torchvision", "transformers")
@@ -16,8 +17,8 @@ POSTPONED = ("cached_path", "nltk", "scipy", "sklearn", "spacy", "tensorboardX",
 class Postponed:
     """Stands for a module, a class or a function in the namespace of a module of AllenNLP, and imports it when used.
 
-    It can be called, indexed, subclassed, written in an annotation and used in `isinstance`, which is all that AllenNLP
-    does with what it imports of `POSTPONED`.
+    It can be called, indexed, compared with a function, subclassed, written in an annotation and used in `isinstance`,
+    which is all that AllenNLP does with what it imports of `POSTPONED`.
     """
 
     def __init__(self, path: str) -> None:
@@ -34,7 +35,13 @@ class Postponed:
         return Postponed(f"{self._path}.{name}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call what it stands for."""
         return self._found()(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, FunctionType) and bool(self._found() == other))
+
+    __hash__ = object.__hash__  # a key of `typing`'s caches
 
     def __getitem__(self, key: Any) -> Any:
         return self._found()[key]

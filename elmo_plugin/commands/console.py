@@ -1,5 +1,6 @@
 """What the command line prints: warnings, results, errors without a traceback, and what to do next."""
 
+import argparse
 import json
 import logging
 import os
@@ -21,7 +22,9 @@ from allennlp.common.plugins import DEFAULT_PLUGINS, discover_plugins
 from allennlp.data.dataset_readers.dataset_utils.span_utils import InvalidTagSequence
 from tqdm import tqdm
 
+from elmo_plugin.commands.command_line import REMOVED
 from elmo_plugin.compat import replace_once
+from elmo_plugin.embedding import Embedder, load
 
 OLD_CONFIGS = "see docs/guides/old-configs.md"
 SHORT: tuple[tuple[type[BaseException], str], ...] = (
@@ -118,6 +121,17 @@ def config_at(path: Path) -> Any:
         return None
 
 
+def load_bilm(args: argparse.Namespace) -> Embedder:
+    """Load the biLM that the arguments name, to embed with all of its layers."""
+    return load(args.bilm, "all", cuda_device=args.cuda_device, initial_state=args.initial_state)
+
+
+def refuse_folder(config: str) -> None:
+    """Raise `ConfigurationError` if the path of a config is a folder: jsonnet would abort the process."""
+    if Path(config).is_dir():
+        raise ConfigurationError(f"'{config}': expected a config, got a folder")
+
+
 def say_written(path: Path, what: str, then: str) -> None:
     """Say what the file or folder `path` holds and how large it is, and name the next command."""
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
@@ -157,12 +171,8 @@ def adapt_console() -> None:
                     handler.setStream(sys.stderr)  # AllenNLP logs to standard output, where results belong
 
     def error(original: Any, parser: ArgumentParserWithDefaults, message: str) -> None:
-        if "invalid choice: 'elmo'" in message:
-            message = (
-                "the command 'elmo' was removed in AllenNLP 1.0; this one takes the same arguments: elmo-plugin "
-                "embed-corpus INPUT OUTPUT --all | --top | --average (add --format hdf5 unless OUTPUT ends in .hdf5)"
-            )
-        original(parser, message)
+        removed = (REMOVED[name] for name in REMOVED if f"invalid choice: '{name}'" in message)
+        original(parser, next(removed, message))
 
     replace_once(allennlp_logging, "prepare_global_logging", prepare_global_logging)
     replace_once(ArgumentParserWithDefaults, "error", error)

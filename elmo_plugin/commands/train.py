@@ -21,8 +21,7 @@ from allennlp.training import GradientDescentTrainer
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 from tqdm import tqdm
 
-from elmo_plugin.commands.arguments import refuse_folder
-from elmo_plugin.commands.console import OURS, is_command, is_users_mistake, program, say_written
+from elmo_plugin.commands.console import OURS, is_command, is_users_mistake, program, refuse_folder, say_written
 from elmo_plugin.common import Stopped, names_our_components, on_stop_signal, unknown_keys
 from elmo_plugin.compat import replace_once
 from elmo_plugin.pretraining import check_processes
