@@ -20,7 +20,6 @@ from elmo_plugin import commands
 from elmo_plugin.commands import console
 from tests.commands.alone import run
 from tests.elmo.small_elmo import RANDOM
-from tests.oracles import needs_allennlp_alone
 from tests.task_oracles import TOWNS, allennlp, experiment, lstm, tagger, tags_reader, train, word_embedder
 
 
@@ -172,7 +171,7 @@ def test_a_mistake_leaves_no_folder_that_the_corrected_command_would_be_refused(
     ("program", "options"),
     [
         ("elmo_plugin", ["-o", '{"distributed": {"cuda_devices": [-1, -1]}}']),
-        pytest.param("allennlp", ["--include-package", "elmo_plugin"], marks=needs_allennlp_alone),
+        ("allennlp", ["--include-package", "elmo_plugin"]),
     ],
 )
 def test_a_config_is_trained_in_a_folder_without_a_list_of_plugins(
