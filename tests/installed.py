@@ -4,8 +4,8 @@
     python3 tests/installed.py --keep     # uses the one that is there
 
 It runs, from empty folders outside the checkout: the README's Python, and the first page of the documentation, whole, in
-both orders of imports; AllenNLP's own program with `--include-package` and with `.allennlp_plugins`; and each extra. It
-needs nothing but Python. `make installed` runs it.
+both orders of imports; AllenNLP's own program with `--include-package` and with `.allennlp_plugins`; and each extra. At
+the end an uninstall must leave nothing. It needs nothing but Python. `make installed` runs it.
 """
 
 import importlib.util
@@ -60,6 +60,9 @@ def main() -> None:
         first_page(typist, Path(folder, "first page"))
         allennlps_program(typist, Path(folder, "allennlp"))
         extras(typist, Path(folder, "extras"), wheel)
+        typist.type(home, "pip uninstall --quiet --yes elmo-plugin")
+        left = [*ENVIRONMENT.rglob("*elmo_plugin*")]
+        assert not [path for path in left if WHEELS not in path.parents], left
     print("\nEverything that the documentation shows works as installed.")
 
 
