@@ -3,9 +3,9 @@
     python3 tests/installed.py            # makes the environment in .venv-installed/, anew
     python3 tests/installed.py --keep     # uses the one that is there
 
-It runs, from empty folders outside the checkout: the README's Python, and the first page of the documentation, whole, in
-both orders of imports; AllenNLP's own program with `--include-package` and with `.allennlp_plugins`; and each extra. At
-the end an uninstall must leave nothing. It needs nothing but Python. `make installed` runs it.
+It runs, from empty folders outside the checkout: the README's Python, and the first page of the documentation, whole,
+in both orders of imports; AllenNLP's own program with `--include-package` and with `.allennlp_plugins`; and each extra.
+At the end an uninstall must leave nothing. It needs nothing but Python. `make installed` runs it.
 """
 
 import importlib.util
