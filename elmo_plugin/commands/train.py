@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+import logging
 import shlex
 import shutil
 import sys
@@ -25,7 +26,10 @@ from elmo_plugin.commands.arguments import refuse_folder
 from elmo_plugin.commands.console import OURS, is_command, is_users_mistake, program, say_written
 from elmo_plugin.common import Stopped, names_our_components, on_stop_signal, unknown_keys
 from elmo_plugin.compat import replace_once
+from elmo_plugin.models import doubtful_columns
 from elmo_plugin.pretraining import check_processes
+
+logger = logging.getLogger(__name__)
 
 STOPS = {code: number for number in (SIGINT, SIGTERM) for code in (-number, 128 + number)}
 """The stop signal that each exit code of a process means."""
@@ -57,6 +61,8 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     if not names_our_components(params.params):
         return original(**given)
     _check_trainer(params.params.get("trainer"))
+    for doubt in doubtful_columns(params.params):
+        logger.warning("%s", doubt)
     # Each process of a distributed run imports anew what the config needs.
     given["include_package"] = ["elmo_plugin", *(given.get("include_package") or [])]
     train_now = functools.partial(original, **given)
