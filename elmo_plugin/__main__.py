@@ -6,6 +6,7 @@ plugins, and with releases of transformers that the script `allennlp` cannot be 
 
 from elmo_plugin import __version__
 from elmo_plugin.commands import adapt_console, program
+from elmo_plugin.compat import replace_name
 
 
 def run() -> None:
@@ -14,7 +15,7 @@ def run() -> None:
     from allennlp import commands
     from allennlp.common.util import install_sigterm_handler
 
-    commands.__version__ = f"{__version__} (AllenNLP {commands.__version__})"  # what --version prints
+    replace_name(commands, "__version__", f"{__version__} (AllenNLP {commands.__version__})")  # what --version prints
     adapt_console()
     install_sigterm_handler()
     commands.main(prog=program())

@@ -21,7 +21,7 @@ from allennlp.common.plugins import DEFAULT_PLUGINS, discover_plugins
 from allennlp.data.dataset_readers.dataset_utils.span_utils import InvalidTagSequence
 from tqdm import tqdm
 
-from elmo_plugin.compat import replace_once
+from elmo_plugin.compat import replace_name, replace_once
 
 OLD_CONFIGS = "see docs/guides/old-configs.md"
 SHORT: tuple[tuple[type[BaseException], str], ...] = (
@@ -100,7 +100,11 @@ def is_command() -> bool:
 
 def other_plugins() -> set[str]:
     """Return the plugins that this command of AllenNLP's also loads. Their output and their errors stay as they are."""
-    included = {value for option, value in pairwise(sys.argv) if option == "--include-package"}
+    included = set()
+    for argument, following in pairwise([*sys.argv, ""]):
+        option, has_value, value = argument.partition("=")
+        if len(option) > 2 and "--include-package".startswith(option):  # argparse accepts abbreviations
+            included.add(value if has_value else following)
     ours_and_allennlps = (__name__.partition(".")[0], *DEFAULT_PLUGINS)
     return {name for name in {*discover_plugins(), *included} if name.partition(".")[0] not in ours_and_allennlps}
 
@@ -211,7 +215,7 @@ def _install_hook() -> None:
             print(f"  {type(cause).__name__}: {cause}", file=sys.stderr)
             cause = cause.__cause__
 
-    sys.excepthook = excepthook
+    replace_name(sys, "excepthook", excepthook)
 
 
 def _with_path(error: TypeError) -> str:

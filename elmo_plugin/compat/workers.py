@@ -11,7 +11,7 @@ from allennlp.commands import train
 from allennlp.data.data_loaders import multiprocess_data_loader
 from allennlp.data.data_loaders.multiprocess_data_loader import MultiProcessDataLoader
 
-from elmo_plugin.compat.patching import Function, replace_once
+from elmo_plugin.compat.patching import Function, replace_name, replace_once
 
 _allennlps_train_worker = train._train_worker
 
@@ -24,7 +24,7 @@ def repair_distributed_processes() -> None:
     function that it runs, which is AllenNLP's. Now it runs `train_worker`, which is of this package.
     Guard: none is needed; the function does the same.
     """
-    train._train_worker = train_worker
+    replace_name(train, "_train_worker", train_worker)
 
 
 def train_worker(*args: Any, **kwargs: Any) -> Any:
@@ -50,11 +50,11 @@ def repair_workers() -> None:
     is_finalizing = sys.is_finalizing
 
     def start_workers(original: Function, self: MultiProcessDataLoader, queue: Any, ctx: Any) -> Any:
-        multiprocess_data_loader.mp = ctx  # the original calls `mp.RLock()`
+        replace_name(multiprocess_data_loader, "mp", ctx)  # the original calls `mp.RLock()`
         try:
             workers, pipes = original(self, queue, ctx)
         finally:
-            multiprocess_data_loader.mp = torch.multiprocessing
+            replace_name(multiprocess_data_loader, "mp", torch.multiprocessing)
         wait = queue.get
 
         def get() -> Any:

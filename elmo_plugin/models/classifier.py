@@ -146,7 +146,8 @@ class ElmoClassifier(Model):
         is not in the training data counts as an error of the classifier, and is left out of the loss.
         """
         encoded, mask = self.text(tokens)
-        pooled = self.dropout(self.seq2vec_encoder(encoded, mask))  # (B, pooled)
+        # `boe` averages in float32, also after `half()`.
+        pooled = self.dropout(self.seq2vec_encoder(encoded, mask).to(encoded.dtype))  # (B, pooled)
         hidden = self.feedforward(pooled) if self.feedforward else pooled
         logits = self.classification(hidden)  # (B, labels)
         output: dict[str, Any] = {"logits": logits, "probs": logits.softmax(dim=-1)}

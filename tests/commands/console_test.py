@@ -128,6 +128,12 @@ def test_other_plugins_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "argv", ["allennlp", "train", "--include-package", "mine.models"])
     Path(".allennlp_plugins").write_text("elmo_plugin\nother\n")
     assert console.other_plugins() == {"other", "mine.models"}
+    Path(".allennlp_plugins").unlink()
+    for argument in ("--include-package=theirs", "--include-pack=theirs", "--inc=theirs"):
+        monkeypatch.setattr(sys, "argv", ["allennlp", "train", argument])
+        assert console.other_plugins() == {"theirs"}, argument
+    monkeypatch.setattr(sys, "argv", ["allennlp", "train", "--inc", "theirs", "--include-package"])
+    assert console.other_plugins() - {""} == {"theirs"}
 
 
 @pytest.fixture
