@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import pytest
@@ -89,7 +90,7 @@ def test_sigterm_ends_a_run_with_one_line_that_says_how_to_continue(
 def test_a_full_disk_leaves_the_old_config(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("old")
     with disk_of(8), pytest.raises(ConfigurationError, match=r"config\.json'.*File too large"):
-        Params({"model": "x" * 50}).to_file(str(tmp_path / "config.json"))
+        commands.train._ConfigOfRun({"model": "x" * 50}).to_file(str(tmp_path / "config.json"))
     assert (tmp_path / "config.json").read_text() == "old"
 
 
@@ -101,3 +102,56 @@ def test_the_vocabulary_of_a_bilm_is_whole_or_cannot_be_read(tmp_path: Path) -> 
     vocabulary.save_to_files(str(tmp_path / "vocabulary"))
     vocabulary.save_to_files(str(tmp_path / "vocabulary"))  # as `--recover` does
     assert len(list((tmp_path / "vocabulary").iterdir())) == 2 + (tmp_path / "vocabulary/.lock").exists()
+
+
+@pytest.mark.parametrize("kind", ["model_state", "training_state", "missing"])
+def test_a_checkpoint_that_was_cut_off_is_left_out(kind: str, tmp_path: Path) -> None:
+    keys = config(checkpointer={"type": "default"})
+    train(keys, tmp_path / "run")
+    wanted = end_of(tmp_path / "run")
+    model, training = (tmp_path / "run" / f"{name}_state_e2_b0.th" for name in ("model", "training"))
+    broken = model if kind == "model_state" else training
+    if kind == "missing":
+        broken.unlink()
+    else:
+        broken.write_bytes(broken.read_bytes()[:1000])
+    train(keys, tmp_path / "run", recover=True)
+    assert f"'{broken}' is cut off or missing" in (tmp_path / "run" / "out.log").read_text()
+    assert differences(end_of(tmp_path / "run"), wanted) == []
+    assert torch.load(broken)
+
+
+def test_without_a_complete_checkpoint_the_error_names_the_file(tmp_path: Path) -> None:
+    keys = config(checkpointer={"type": "default", "keep_most_recent_by_count": 1})
+    train(keys, tmp_path / "run")
+    newest = tmp_path / "run" / "model_state_e2_b0.th"
+    newest.unlink()  # `best.th` is another name of this file
+    newest.write_bytes(b"")
+    with pytest.raises(ConfigurationError, match=f"'{newest}'.*--force"):
+        train(keys, tmp_path / "run", recover=True)
+    assert newest.exists()
+
+
+def test_an_error_from_a_complete_checkpoint_is_not_hidden(tmp_path: Path) -> None:
+    keys = config(checkpointer={"type": "default"})
+    train(keys, tmp_path / "run")
+    torch.save(tmp_path, tmp_path / "run" / "training_state_e2_b0.th")  # a path is no type that `torch.load` may read
+    with pytest.raises(UnpicklingError):
+        train(keys, tmp_path / "run", recover=True)
+
+
+@pytest.mark.parametrize(("key", "value"), [("grad_norm", None), ("num_epochs", "3"), ("patience", 1.5)])
+def test_a_value_that_the_trainer_cannot_use_is_named(key: str, value: object, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=rf"'trainer\.{key}': expected .*got {json.dumps(value)}"):
+        train(config(**{key: value}), tmp_path / "run")
+
+
+def test_a_killed_run_has_its_whole_config_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(self: Any, params_file: str, *args: Any, **kwargs: Any) -> None:
+        Path(params_file).write_text("{")
+        raise Stopped
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(Params, "to_file", stop)
+        train(config(), tmp_path / "run")
+    assert not (tmp_path / "run" / "config.json").exists()

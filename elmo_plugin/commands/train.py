@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from elmo_plugin.commands.arguments import refuse_folder
 from elmo_plugin.commands.console import OURS, config_at, is_command, is_users_mistake, program, say_written
-from elmo_plugin.common import Stopped, atomic_file, names_our_components, on_stop_signal, unknown_keys
+from elmo_plugin.common import Stopped, atomic_file, check_keys, names_our_components, on_stop_signal, unknown_keys
 from elmo_plugin.compat import replace_once
 from elmo_plugin.models import doubtful_columns
 from elmo_plugin.pretraining import check_processes
@@ -89,7 +89,7 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _check_trainer(trainer: Any) -> None:
-    """Raise `ConfigurationError` for a key that AllenNLP's trainer would ignore, such as `epochs`."""
+    """Raise `ConfigurationError` for a key that AllenNLP's trainer would ignore, or a value that it cannot use."""
     if not isinstance(trainer, dict) or trainer.get("type", "gradient_descent") != "gradient_descent":
         return
     also_read = ("type", "run_sanity_checks")
@@ -97,6 +97,7 @@ def _check_trainer(trainer: Any) -> None:
     build = GradientDescentTrainer.from_partial_objects
     for message in unknown_keys(GradientDescentTrainer, build, keys, GIVEN_TO_TRAINER):
         raise ConfigurationError(message)
+    check_keys(GradientDescentTrainer, build, keys)
 
 
 def _train_with_exact_resume(train_now: Any, folder: Union[str, PathLike[str]], is_distributed: bool) -> Any:

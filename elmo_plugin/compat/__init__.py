@@ -26,6 +26,7 @@ from elmo_plugin.compat.initializers import (  # noqa: E402
 from elmo_plugin.compat.interpret import repair_hotflip, repair_influence, repair_saliency  # noqa: E402
 from elmo_plugin.compat.libraries import (  # noqa: E402
     import_rouge,
+    repair_cut_off_checkpoints,
     repair_extracted_archives,
     repair_half_precision,
     repair_moving_average,
@@ -60,6 +61,7 @@ def apply_repairs() -> None:
     repair_half_precision()
     repair_multitask()
     repair_recovery_after_the_last_epoch()
+    repair_cut_off_checkpoints()
     check_keys_of_components()
     repair_pretrained_modules()
     check_validation_metrics()

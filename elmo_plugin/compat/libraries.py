@@ -3,10 +3,12 @@
 import importlib.util
 import inspect
 import json
+import logging
 import secrets
 import sys
 import tarfile
 import types
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
@@ -14,11 +16,13 @@ from typing import Any, Optional
 import numpy as np
 import torch
 from allennlp.common import cached_transformers
+from allennlp.common.checks import ConfigurationError
 from allennlp.models import archival
 from allennlp.models.multitask import MultiTaskModel
 from allennlp.nn import util as nn_util
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks.wandb import WandBCallback
+from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.learning_rate_schedulers.learning_rate_scheduler import (
     _PyTorchLearningRateSchedulerWithMetricsWrapper,
 )
@@ -28,6 +32,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from elmo_plugin.compat.patching import Function, replace_name, replace_once
+
+logger = logging.getLogger(__name__)
 
 
 def trust_numpy_scalars() -> None:
@@ -193,6 +199,44 @@ def repair_recovery_after_the_last_epoch() -> None:
         return metrics, epoch
 
     replace_once(GradientDescentTrainer, "_try_train", try_train)
+
+
+def repair_cut_off_checkpoints() -> None:
+    """Let `--recover` continue from the newest checkpoint that is complete.
+
+    Symptom: `[Errno 22] Invalid argument`, `PytorchStreamReader failed …` or `EOFError`, without the name of a file,
+    after a run was killed, or the disk was full, while a checkpoint was written. Cause: AllenNLP writes its two files
+    under their final names, one after the other, and reads only the newest. Now the newest is left out with a warning,
+    and removed, because AllenNLP does not write a file that exists.
+    Guard: a checkpoint that can be read is read as before. An error from a file that is complete is still raised.
+    """
+
+    def load_checkpoint(original: Function, self: Checkpointer) -> Any:
+        try:
+            return original(self)
+        except Exception as error:  # torch raises errors of many types
+            points = sorted(self._find_all_checkpoints(), reverse=True)
+            cut_off = []
+            for point in points:
+                paths = map(Path, (self._model_state_path(*point), self._training_state_path(*point)))
+                broken = next((path for path in paths if not (path.is_file() and zipfile.is_zipfile(path))), None)
+                if broken is None:
+                    break
+                cut_off.append(broken)
+            if not cut_off:
+                raise
+            if len(cut_off) == len(points):
+                expected = "expected a complete file, got one that is cut off or missing"
+                raise ConfigurationError(
+                    f"'{cut_off[0]}': {expected}, and there is no checkpoint before it; start again with --force"
+                ) from error
+            for point, broken in zip(points, cut_off, strict=False):
+                logger.warning("'%s' is cut off or missing; the run continues from the checkpoint before", broken)
+                if self._is_primary:
+                    self._remove_checkpoint(*point)
+            return original(self)
+
+    replace_once(Checkpointer, "load_checkpoint", load_checkpoint)
 
 
 def repair_half_precision() -> None:

@@ -35,6 +35,7 @@ REPLACED = {
     "allennlp.nn.util.get_token_ids_from_text_field_tensors": ALWAYS,
     "allennlp.nn.util.tiny_value_of_dtype": ALWAYS,
     "allennlp.training.callbacks.wandb.WandBCallback.on_start": ALWAYS,
+    "allennlp.training.checkpointer.Checkpointer.load_checkpoint": ALWAYS,
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._try_train": ALWAYS,
     "allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers.ReduceOnPlateauLearningRateScheduler.__init__": ALWAYS,  # noqa: E501
     "allennlp.training.moving_average.MovingAverage.load_state_dict": ALWAYS,

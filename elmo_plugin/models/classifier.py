@@ -68,7 +68,7 @@ class ElmoClassifier(Model):
                 pooled, feedforward.get_input_dim(), "seq2vec encoder's output", "feedforward's input"
             )
             pooled = feedforward.get_output_dim()
-        self.labels = KnownLabels(vocab, label_namespace)
+        self.labels = KnownLabels(vocab, label_namespace, ["classification"])
         self.classification = nn.Linear(pooled, self.labels.size)
         self.accuracy = CategoricalAccuracy()
         self.f1 = FBetaMeasure(labels=[*range(self.labels.size)])
