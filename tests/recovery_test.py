@@ -1,4 +1,4 @@
-"""Runs of task models that were killed and recovered: they have no `exact_resume`, but the checkpointer `atomic`."""
+"""Runs of task models that were killed and recovered: with and without `exact_resume` and the checkpointer `atomic`."""
 
 import json
 from pathlib import Path
@@ -10,14 +10,14 @@ import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import SigTermReceived
-from allennlp.training import GradientDescentTrainer
+from allennlp.training import GradientDescentTrainer, TrainerCallback
 
 from elmo_plugin import commands
 from elmo_plugin.pretraining.vocabulary import MARKS, vocabulary_of
 from tests.full_disk import disk_of
 from tests.oracles import options
 from tests.pretraining_runs import differences
-from tests.task_oracles import TOWNS, experiment, tagger, tags_reader, train
+from tests.task_oracles import OPINIONS, TOWNS, classifier, csv_reader, experiment, tagger, tags_reader, train
 
 
 class Stopped(BaseException):
@@ -155,3 +155,68 @@ def test_a_killed_run_has_its_whole_config_or_none(tmp_path: Path, monkeypatch: 
         patch.setattr(Params, "to_file", stop)
         train(config(), tmp_path / "run")
     assert not (tmp_path / "run" / "config.json").exists()
+
+
+@TrainerCallback.register("kill_after")
+class KillAfter(TrainerCallback):
+    """Stands for a kill after a number of batches. Registered as a `TrainerCallback` with name `kill_after`."""
+
+    left = 0
+
+    def on_batch(self, *args: Any, is_training: bool, **kwargs: Any) -> None:
+        """Count the batches of training."""
+        KillAfter.left -= is_training
+        if KillAfter.left == 0:
+            raise Stopped
+
+
+BUCKETS = {"batch_sampler": {"type": "bucket", "batch_size": 2, "sorting_keys": ["tokens"]}}
+
+
+@pytest.mark.parametrize("kind", ["tagger", "classifier"])
+@pytest.mark.parametrize("loader", [{"type": "simple", "batch_size": 2, "shuffle": True}, BUCKETS])
+def test_a_task_that_was_killed_ends_with_the_same_weights(
+    kind: str, loader: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With dropout, and with a data loader that shuffles the data, `bucket` also those of the validation."""
+    elmo = {"bilm": {"options": options().to_dict(), "seed": 0}}
+    made = (tagger(elmo, dropout=0.3), tags_reader(), TOWNS), (classifier(elmo, dropout=0.3), csv_reader(), OPINIONS)
+    exact = {
+        "callbacks": ["kill_after", "exact_resume"],
+        "checkpointer": {"type": "atomic", "save_every_num_batches": 1},
+    }
+    keys = experiment(*made[kind == "classifier"], num_epochs=3, **exact)
+    keys["data_loader"] = loader
+    if "shuffle" in loader:  # in place
+        keys["validation_data_loader"] = {**loader, "shuffle": False}
+    wanted_model = train(keys, tmp_path / "undisturbed")
+    wanted = end_of(tmp_path / "undisturbed")
+    for number, batches in enumerate((2, 5)):
+        monkeypatch.setattr(KillAfter, "left", batches)
+        with pytest.raises(Stopped):
+            train(keys, tmp_path / "run", recover=number > 0)
+    model = train(keys, tmp_path / "run", recover=True)
+    assert differences(dict(model.state_dict()), dict(wanted_model.state_dict())) == []
+    found = end_of(tmp_path / "run")
+    assert differences(found["best"], wanted["best"]) == []
+    kept = {name for name in wanted["metrics"] if "validation" in name or name == "training_loss"}
+    assert [found["metrics"][name] for name in sorted(kept)] == [wanted["metrics"][name] for name in sorted(kept)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data_loader": {"batch_size": 2, "num_workers": 1}}, r"'data_loader\.num_workers': expected 0"),
+        ({"trainer": {"checkpointer": {"type": "default"}}}, "'trainer.checkpointer': expected 'atomic'"),
+        ({"model": {"elmo": {"initial_state": "carried"}}}, "'model': expected no state"),
+        ({"model": {"encoder": {"stateful": True}}}, "'model': expected no state"),
+    ],
+)
+def test_what_cannot_be_resumed_exactly_is_named(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    keys = config(callbacks=["exact_resume"])
+    for block, change in changes.items():
+        for key, value in change.items():
+            both = isinstance(value, dict) and block == "model"
+            keys[block][key] = {**keys[block][key], **value} if both else value
+    with pytest.raises(ConfigurationError, match=message):
+        train(keys, tmp_path / "run")
