@@ -283,6 +283,11 @@ class ExactResume(TrainerCallback):
         if not isinstance(trainer._checkpointer, AtomicCheckpointer):
             got = type(trainer._checkpointer).__name__
             raise ConfigurationError(f"'trainer.checkpointer': expected 'atomic' for 'exact_resume', got {got}")
+        if self._is_language_model and not self._has_position:
+            expected = "'unrolled_streams' or 'sentence_batches'"
+            raise ConfigurationError(
+                f"'data_loader': expected {expected} for 'exact_resume', got {type(loader).__name__}"
+            )
         if self._has_position and not loader.endless:
             raise ConfigurationError("'data_loader.shuffle': expected true for 'exact_resume', got false")
         if getattr(loader, "num_workers", 0):  # workers order the data by generators of their own
