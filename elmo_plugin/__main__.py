@@ -6,6 +6,7 @@ plugins, and with releases of transformers that the script `allennlp` cannot be 
 
 from elmo_plugin import __version__
 from elmo_plugin.commands.console import adapt_console, program
+from elmo_plugin.compat import replace_name
 from elmo_plugin.postponed_imports import postponed_imports
 
 
@@ -15,7 +16,7 @@ def run() -> None:
     from allennlp import commands
     from allennlp.common.util import import_module_and_submodules, install_sigterm_handler
 
-    commands.__version__ = f"{__version__} (AllenNLP {commands.__version__})"  # what --version prints
+    replace_name(commands, "__version__", f"{__version__} (AllenNLP {commands.__version__})")  # what --version prints
     adapt_console()
     install_sigterm_handler()
     with postponed_imports():  # what AllenNLP would import first, and wholly

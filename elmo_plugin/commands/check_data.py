@@ -10,10 +10,11 @@ ABOUT = "Check the data of a config before training."
 EXAMPLE = "elmo-plugin check-data config.jsonnet"
 MORE = """
 This prints a Markdown page with the size of each part of the data, and with
-each label and its count. It finds labels that do not occur in train; texts that
-are repeated, empty, very long or full of markup; and words that are cut off. It
-builds the model and runs it on two texts. The page ends with a list of what to
-do. The exit code is 1 if the config cannot train.
+each label and its count. It finds columns that look like others than the config
+says; labels that do not occur in train; texts that are repeated, empty, very
+long or full of markup; and words that are cut off. It builds
+the model and runs it on two texts. The page ends with a list of what to do. The
+exit code is 1 if the config cannot train.
 
 Check another file, and only the first 1,000 texts of each part:
   elmo-plugin check-data config.jsonnet --sentences 1000 \\

@@ -20,10 +20,11 @@ from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.plugins import DEFAULT_PLUGINS, discover_plugins
 from allennlp.data.dataset_readers.dataset_utils.span_utils import InvalidTagSequence
+from allennlp.modules.token_embedders import TokenCharactersEncoder
 from tqdm import tqdm
 
 from elmo_plugin.commands.command_line import REMOVED
-from elmo_plugin.compat import replace_once
+from elmo_plugin.compat import replace_name, replace_once
 from elmo_plugin.embedding import Embedder, load
 
 OLD_CONFIGS = "see docs/guides/old-configs.md"
@@ -37,7 +38,6 @@ SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (ValueError, "overrides (for|dict) |batch_size must be |Using AMP requires "),
     (UnicodeDecodeError, ""),
     (InvalidTagSequence, ""),
-    (IndexError, "index out of range in self"),
 )
 """Exceptions that a mistake in the user's input causes: the type, and a pattern for the start of the message."""
 HINTS = (
@@ -67,8 +67,9 @@ HINTS = (
     (r"'trainer\.num_serialized_models_to_keep'", f"it is in 'checkpointer' now: {OLD_CONFIGS}"),
     (r"'list' and 'int'", f"'cuda_device' is one number, and several are in 'distributed': {OLD_CONFIGS}"),
     (
-        r"^IndexError",
-        f"an id is beyond its embedding; that of 'character_encoding' needs a vocab_namespace: {OLD_CONFIGS}",
+        r"Incompatible sizes found for parameter",
+        "a layer of another size, as for new labels, starts anew with prevent_regexes: ['tag_projection', 'crf', "
+        "'classification'] beside the 'regexes' of 'initializer'",
     ),
     (r"^InvalidTagSequence", f"such tags are no spans; a model with a CRF cannot predict them: {OLD_CONFIGS}"),
 )
@@ -103,7 +104,11 @@ def is_command() -> bool:
 
 def other_plugins() -> set[str]:
     """Return the plugins that this command of AllenNLP's also loads. Their output and their errors stay as they are."""
-    included = {value for option, value in pairwise(sys.argv) if option == "--include-package"}
+    included = set()
+    for argument, following in pairwise([*sys.argv, ""]):
+        option, has_value, value = argument.partition("=")
+        if len(option) > 2 and "--include-package".startswith(option):  # argparse accepts abbreviations
+            included.add(value if has_value else following)
     ours_and_allennlps = (__name__.partition(".")[0], *DEFAULT_PLUGINS)
     return {name for name in {*discover_plugins(), *included} if name.partition(".")[0] not in ours_and_allennlps}
 
@@ -189,16 +194,24 @@ def is_users_mistake(error: BaseException) -> bool:
     message = str(error).strip()
     is_short = any(isinstance(error, each) and re.match(beginning, message) for each, beginning in SHORT)
     is_missing_package = isinstance(error, ModuleNotFoundError) and error.name in sys.argv
-    return bool(message) and (is_short or is_missing_package)
+    return bool(message) and (is_short or is_missing_package or _is_about_characters(error))
 
 
 def with_hint(error: BaseException) -> str:
     """Return the message of an error, and what to do about it."""
+    if _is_about_characters(error):
+        return f"{error}: 'character_encoding' needs a vocab_namespace for its embedding; {OLD_CONFIGS}"
     message = _with_path(error) if isinstance(error, TypeError) else str(error).strip()
     for pattern, hint in HINTS:
         if match := re.search(pattern, f"{type(error).__name__}: {message}"):
             return f"{message.splitlines()[0].rstrip('.')}; {match.expand(hint)}"
     return message
+
+
+def _is_about_characters(error: BaseException) -> bool:
+    """Return whether an index is beyond an embedding of characters. One beyond any other keeps its traceback."""
+    parts = (frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__))
+    return isinstance(error, IndexError) and any(isinstance(part, TokenCharactersEncoder) for part in parts)
 
 
 def _install_hook() -> None:
@@ -221,7 +234,7 @@ def _install_hook() -> None:
             print(f"  {type(cause).__name__}: {cause}", file=sys.stderr)
             cause = cause.__cause__
 
-    sys.excepthook = excepthook
+    replace_name(sys, "excepthook", excepthook)
 
 
 def _with_path(error: TypeError) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from allennlp.commands import ArgumentParserWithDefaults, main
 from allennlp.common import Params
 from allennlp.common import logging as allennlp_logging
@@ -127,6 +128,19 @@ def test_other_plugins_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "argv", ["allennlp", "train", "--include-package", "mine.models"])
     Path(".allennlp_plugins").write_text("elmo_plugin\nother\n")
     assert console.other_plugins() == {"other", "mine.models"}
+    Path(".allennlp_plugins").unlink()
+    for argument in ("--include-package=theirs", "--include-pack=theirs", "--inc=theirs"):
+        monkeypatch.setattr(sys, "argv", ["allennlp", "train", argument])
+        assert console.other_plugins() == {"theirs"}, argument
+    monkeypatch.setattr(sys, "argv", ["allennlp", "train", "--inc", "theirs", "--include-package"])
+    assert console.other_plugins() - {""} == {"theirs"}
+
+
+def test_an_index_beyond_an_unknown_embedding_keeps_its_traceback() -> None:
+    """The hint about old configs is for embeddings of characters only; `old_configs_test` has one."""
+    with pytest.raises(IndexError, match="out of range") as caught:
+        torch.nn.Embedding(2, 2)(torch.tensor([5]))
+    assert not console.is_users_mistake(caught.value) and console.with_hint(caught.value) == str(caught.value)
 
 
 @pytest.fixture
