@@ -21,6 +21,7 @@ from allennlp.common.plugins import DEFAULT_PLUGINS, discover_plugins
 from allennlp.data.dataset_readers.dataset_utils.span_utils import InvalidTagSequence
 from tqdm import tqdm
 
+from elmo_plugin.common import printable
 from elmo_plugin.compat import replace_once
 
 OLD_CONFIGS = "see docs/guides/old-configs.md"
@@ -204,11 +205,11 @@ def _install_hook() -> None:
             if isinstance(handler, logging.FileHandler):
                 handler.handle(record)
         message = with_hint(error)
-        print(f"{program()}: {message}", file=sys.stderr)
+        print(f"{program()}: {printable(message)}", file=sys.stderr)
         # The causes say why a value fits no type of a `Union`.
         cause = error.__cause__ if message.startswith("Failed to construct argument") else None
         while cause is not None:
-            print(f"  {type(cause).__name__}: {cause}", file=sys.stderr)
+            print(f"  {type(cause).__name__}: {printable(str(cause))}", file=sys.stderr)
             cause = cause.__cause__
 
     sys.excepthook = excepthook
