@@ -45,6 +45,7 @@ from tests.fuzz.mutations import (
     mutate_tar,
     mutate_zip,
 )
+from tests.fuzz.text_attacks import TEXT_ATTACKS
 from tests.many_langs_oracle import config as many_langs_config
 from tests.many_langs_oracle import write_folder
 from tests.oracles import lively, options, tensorflow_file, write_files
@@ -342,8 +343,30 @@ def feed_attack(attack: Callable[[Path], Path]) -> Target:
     return prepare
 
 
+def feed_text(attack: Callable[[Path], Callable[[], object]]) -> Target:
+    """A hostile text; it is answered or rejected by its name, and nothing may be left behind."""
+
+    def prepare(folder: Path) -> Run:
+        use = attack(folder)
+
+        def run(random: Random, folder: Path) -> None:
+            before = set(folder.rglob("*"))
+            try:
+                use()
+            except ConfigurationError as error:
+                assert str(folder) in str(error), error
+                raise
+            finally:
+                assert set(folder.rglob("*")) == before
+
+        return run
+
+    return prepare
+
+
 TARGETS: dict[str, Target] = {
     **{f"attack-{name}": feed_attack(attack) for name, attack in ATTACKS.items()},
+    **{f"attack-{name}": feed_text(attack) for name, attack in TEXT_ATTACKS.items()},
     "bilm-tf": feed_checkpoint(BilmTf(), bilm_tf_folders),
     "native": feed_native,
     "language-model": feed_language_model,

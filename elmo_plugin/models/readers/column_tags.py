@@ -15,7 +15,7 @@ from allennlp.data.token_indexers import SingleIdTokenIndexer
 from elmo_plugin.common import at_least
 from elmo_plugin.models.readers.rows import Location, delimiter_hint, line_error, read_lines, show_columns
 from elmo_plugin.models.spans import OTHER_NAMES, SCHEMES, TARGETS, convert_tags, first_invalid_tag
-from elmo_plugin.text import as_tokens, split_tokens
+from elmo_plugin.text import LONGEST_SENTENCE, as_tokens, split_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -212,6 +212,7 @@ class ColumnTagsReader(DatasetReader):
     def _blocks(self, file_path: Location) -> Iterator[list[Line]]:
         """Yield the lines between blank lines and lines that begin a document, each split into columns."""
         block: list[Line] = []
+        size = 0
         for number, line in enumerate(read_lines(file_path), 1):
             text = line.rstrip("\r\n")
             if "\r" in text:
@@ -220,8 +221,13 @@ class ColumnTagsReader(DatasetReader):
             if not text.strip() or (DOCUMENT in text and DOCUMENT in split_tokens(text)[:2]):
                 if block:
                     yield block
-                block = []
+                block, size = [], 0
             else:
+                size += len(line)
+                if size > LONGEST_SENTENCE:
+                    raise line_error(
+                        file_path, number, "a blank line after each sentence", f"none in {size:,} characters"
+                    )
                 columns = split_tokens(text) if self._delimiter is None else text.split(self._delimiter)
                 block.append(Line(number, text, columns))
         if block:
