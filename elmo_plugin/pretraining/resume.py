@@ -184,9 +184,8 @@ class AtomicCheckpointer(Checkpointer):
             with atomic_file(Path(path), partial), open(partial, "wb") as file:
                 torch.save(state, file)
         except ConfigurationError as error:
-            raise ConfigurationError(
-                f"{error}; earlier checkpoints are complete: free space and use --recover"
-            ) from error
+            left = "earlier checkpoints are complete" if self._find_all_checkpoints() else "there is no checkpoint yet"
+            raise ConfigurationError(f"{error}; {left}: free space and use --recover") from error
 
     def _find_all_checkpoints(self) -> set[Point]:
         return self._points("training") & self._points("model")
