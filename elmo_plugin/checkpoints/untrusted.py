@@ -206,7 +206,7 @@ def _unpack_tar(stream: gzip.GzipFile, path: Path, folder: Path, name: str) -> N
             long_name = (content.rstrip(b"\0") if member.type == LONG_NAME else found[1] if found else b"").decode()
             continue
         inner, long_name = Path(long_name or member.name), ""
-        total += LEAST_MEMBER * len(inner.parents)
+        total += LEAST_MEMBER * inner.as_posix().count("/")
         is_left_out = inner.as_posix().startswith(PACKED) and not inner.name.endswith(OPTIONS_FILE)
         is_inside = not inner.is_absolute() and ".." not in inner.parts and len(inner.parts) <= MOST_FOLDERS
         if member.type in REGULAR and is_inside and not is_left_out:

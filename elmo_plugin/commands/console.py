@@ -30,6 +30,7 @@ SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (OSError, ""),
     (tarfile.ReadError, ""),
     (RuntimeError, "(RUNTIME|STATIC) ERROR: "),  # jsonnet's messages about a config
+    (RuntimeError, "config file .* does not exist, unable to archive"),  # the folder of a run was deleted
     (TypeError, "Expected .* to be "),  # AllenNLP's message about a value of the wrong type
     (TypeError, r"(Model|DatasetReader)\.__init__\(\) got an unexpected keyword|'>=' not .* 'list' and 'int'"),
     (ValueError, "overrides (for|dict) |batch_size must be |Using AMP requires "),

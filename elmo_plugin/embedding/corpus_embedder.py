@@ -16,7 +16,6 @@ Some shared folders have locks that other machines do not see. Then two processe
 parts at the same time. Each writes to a file of its own, so the output is that of one of them, and the other may fail.
 """
 
-import errno
 import json
 import os
 import shutil
@@ -256,12 +255,8 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
     finally:
         os.close(lock)
         if is_ours and not _part_names(folder) and (share.size == 1 or not (folder / PARTS).exists()):
-            try:
-                shutil.rmtree(folder)
-            except OSError as error:
-                # Another process has removed it or, on NFS, has the lock open, which therefore cannot be removed yet.
-                if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY):
-                    raise
+            # Another process may have removed it or, on NFS, have the lock open, which then cannot be removed yet.
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
