@@ -145,8 +145,8 @@ def parse_vocabulary(text: str, name: str) -> list[str]:
         if len(entry) > 1 or not id.isdecimal():
             raise ConfigurationError(f"'{name}', line {number}: expected an entry, a tab and an id, got {line!r}")
         entries[id] = entry[0] if entry else NAMELESS
-    found = [entries.get(str(id)) for id in range(len(lines))]
-    if len(entries) < len(lines) or None in found:
+    found = [entries[id] for id in map(str, range(len(lines))) if id in entries]
+    if not len(found) == len(entries) == len(lines):
         raise ConfigurationError(
             f"'{name}': expected the ids 0 to {len(lines) - 1}, each once, in its {len(lines)} lines"
         )

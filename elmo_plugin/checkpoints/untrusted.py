@@ -306,7 +306,7 @@ def _check_pickle(stream: IO[bytes]) -> None:
     Only texts and names may be used twice. A list or tuple that holds another one twice, which holds a third one twice,
     and so on, takes exponential time to hash, compare or print.
     """
-    texts, previous = set(), ""
+    texts, previous = set[Any](), ""
     for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
         if not OPCODES.fullmatch(opcode.name) or (opcode.name == "GLOBAL" and argument not in GLOBALS):
             what = f"'{argument}'" if opcode.name == "GLOBAL" else opcode.name

@@ -121,7 +121,7 @@ class SentenceCache(FromParams):
             expected = {**identity(bilm, initial_state), "precision": self.precision}
             self._store = open_store(self.path)
             if self._store is not None:
-                made_with = json.loads(self._store.claim(json.dumps(expected).encode()))
+                made_with = self._store.claim(json.dumps(expected).encode())
                 check_made_with(str(self.path), made_with, expected, "name another folder, or delete this one")
             self._versions = versions
         return self._store

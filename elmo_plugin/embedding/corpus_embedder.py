@@ -123,7 +123,7 @@ class CorpusEmbedder:
             counts, names = self._write_parts(corpus, folder, file, share, run, partial, is_complete)
             run["text"] = blake2b(json.dumps(names).encode(), digest_size=8).hexdigest()
             if is_complete:
-                check_made_with(str(target), json.loads(manifest.read_text(encoding="utf-8")), run, OTHER_OUTPUT)
+                check_made_with(str(target), manifest, run, OTHER_OUTPUT)
                 shutil.rmtree(folder / PARTS)
                 return counts
             with _locked(lock, WHOLE_FOLDER), _resumable(folder):  # waits for a process that joins
@@ -245,7 +245,7 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
             left.unlink(missing_ok=True)
         with _locked(lock, WHOLE_FOLDER):
             if _part_names(folder):
-                check_made_with(str(folder), json.loads(path.read_text(encoding="utf-8")), run, OTHER_OUTPUT)
+                check_made_with(str(folder), path, run, OTHER_OUTPUT)
             else:
                 with atomic_file(path, partial):
                     partial.write_text(json.dumps(run), encoding="utf-8")
