@@ -26,7 +26,7 @@ from elmo_plugin.checkpoints.files import (
     plain_location,
     reading_error,
 )
-from elmo_plugin.checkpoints.untrusted import check_numbers
+from elmo_plugin.checkpoints.untrusted import check_numbers, printable_errors
 from elmo_plugin.checkpoints.vocabulary import VOCABULARIES, VOCABULARY, read_words, with_vocabulary, write_words
 from elmo_plugin.checkpoints.weight_map import bilm_tf_map, read_tensors, write_tensors
 from elmo_plugin.common import atomic_folder, read_json
@@ -71,6 +71,7 @@ class BilmTf(CheckpointFormat):
         """Read only the options file."""
         return read_options(local_file(_pair(plain_location(location))[0], "options_file"))
 
+    @printable_errors()
     def read_pair(self, options_file: Location, weight_file: Location) -> Checkpoint:
         """Read an options file and a weight file, and the vocabulary if it lies beside the weights.
 

@@ -77,6 +77,7 @@ def local_file(location: Location, key: str) -> Path:
     name = plain_location(location)
     try:
         # The Hub's files are kept in the Hub's own cache, which `hf download` uses too, and not in AllenNLP's.
+        # A local path needs no cache, whose folder cannot be made in a home that is read-only.
         path = hub_file(name) if name.startswith(HUB) else Path(name if exists(name) else cached_path(name))
     except Exception as error:  # each kind of URL is downloaded with another library, which has errors of its own
         why = "there is no such file" if str(error) == name else " ".join(str(error).split())

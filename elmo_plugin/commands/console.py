@@ -24,6 +24,7 @@ from allennlp.modules.token_embedders import TokenCharactersEncoder
 from tqdm import tqdm
 
 from elmo_plugin.commands.command_line import REMOVED
+from elmo_plugin.common import printable
 from elmo_plugin.compat import replace_name, replace_once
 from elmo_plugin.embedding import Embedder, load
 
@@ -33,6 +34,7 @@ SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (OSError, ""),
     (tarfile.ReadError, ""),
     (RuntimeError, "(RUNTIME|STATIC) ERROR: "),  # jsonnet's messages about a config
+    (RuntimeError, "config file .* does not exist, unable to archive"),  # the folder of a run was deleted
     (TypeError, "Expected .* to be "),  # AllenNLP's message about a value of the wrong type
     (TypeError, r"(Model|DatasetReader)\.__init__\(\) got an unexpected keyword|'>=' not .* 'list' and 'int'"),
     (ValueError, "overrides (for|dict) |batch_size must be |Using AMP requires "),
@@ -227,11 +229,11 @@ def _install_hook() -> None:
             if isinstance(handler, logging.FileHandler):
                 handler.handle(record)
         message = with_hint(error)
-        print(f"{program()}: {message}", file=sys.stderr)
+        print(f"{program()}: {printable(message)}", file=sys.stderr)
         # The causes say why a value fits no type of a `Union`.
         cause = error.__cause__ if message.startswith("Failed to construct argument") else None
         while cause is not None:
-            print(f"  {type(cause).__name__}: {cause}", file=sys.stderr)
+            print(f"  {type(cause).__name__}: {printable(str(cause))}", file=sys.stderr)
             cause = cause.__cause__
 
     replace_name(sys, "excepthook", excepthook)

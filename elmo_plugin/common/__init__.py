@@ -15,6 +15,7 @@ from elmo_plugin.common.config_keys import (
 )
 from elmo_plugin.common.json_text import parse_json, read_json
 from elmo_plugin.common.made_with import check_made_with
+from elmo_plugin.common.printable import printable
 from elmo_plugin.common.stop_signals import Stopped, on_stop_signal, stop
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "names_our_components",
     "on_stop_signal",
     "parse_json",
+    "printable",
     "probability",
     "read_json",
     "stop",

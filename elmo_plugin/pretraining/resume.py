@@ -87,6 +87,7 @@ class AtomicCheckpointer(Checkpointer):
         self.restored_metrics: dict[str, Any] = {}
         """The metrics of training in the checkpoint that this run resumes."""
         self._batches_of_last_save: Optional[int] = None
+        self._saved_at = time.monotonic()  # AllenNLP uses the time of day, which may be set back
 
     def maybe_save_checkpoint(
         self, trainer: Trainer, num_epochs_completed: int, num_batches_in_epoch_completed: int
@@ -135,7 +136,7 @@ class AtomicCheckpointer(Checkpointer):
             state.trainer_state["training_metrics"] = self.training_metrics
             self._write(state.trainer_state, self._training_state_path(*point))
             self._write(state.model_state, self._model_state_path(*point))
-        # AllenNLP's method finds both files written, notes the time and removes old checkpoints.
+        # AllenNLP's method finds both files written and removes old checkpoints.
         super().save_checkpoint(trainer)
 
     def load_checkpoint(self) -> Optional[TrainerCheckpoint]:
@@ -154,7 +155,7 @@ class AtomicCheckpointer(Checkpointer):
         if self._batches_of_last_save is None:  # the first batch of this run, or after the checkpoint that it resumes
             self._batches_of_last_save = total - 1
         seconds, every = self._save_every_num_seconds, self._save_every_num_batches
-        return (seconds is not None and time.time() - self._last_save_time >= seconds) or (
+        return (seconds is not None and time.monotonic() - self._saved_at >= seconds) or (
             every is not None and total - self._batches_of_last_save >= every
         )
 
@@ -164,6 +165,7 @@ class AtomicCheckpointer(Checkpointer):
         if is_due or stop_signal:
             self._batches_of_last_save = trainer._total_batches_completed
             self.save_checkpoint(trainer)
+            self._saved_at = time.monotonic()
         if stop_signal:
             if is_distributed():  # the first process is still saving
                 distributed.barrier()
@@ -186,9 +188,8 @@ class AtomicCheckpointer(Checkpointer):
             with atomic_file(Path(path), partial), open(partial, "wb") as file:
                 torch.save(state, file)
         except ConfigurationError as error:
-            raise ConfigurationError(
-                f"{error}; earlier checkpoints are complete: free space and use --recover"
-            ) from error
+            left = "earlier checkpoints are complete" if self._find_all_checkpoints() else "there is no checkpoint yet"
+            raise ConfigurationError(f"{error}; {left}: free space and use --recover") from error
 
     def _find_all_checkpoints(self) -> set[Point]:
         return self._points("training") & self._points("model")

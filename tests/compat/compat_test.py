@@ -5,7 +5,6 @@ import importlib.util
 import io
 import json
 import os
-import pickle
 import signal
 import sys
 import tarfile
@@ -23,7 +22,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from allennlp.commands import train as train_command
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
@@ -111,11 +109,6 @@ def test_reduce_on_plateau_reduces_quietly() -> None:
         for metric in (3.0, 2.0, 2.0):
             scheduler.step(metric)
     assert optimizer.param_groups[0]["lr"] == 0.25
-
-
-def test_a_process_of_a_distributed_run_imports_this_package_first() -> None:
-    given = pickle.dumps(train_command._train_worker)
-    assert b"elmo_plugin" in given and b"allennlp" not in given
 
 
 def spawning_loader(folder: Path) -> MultiProcessDataLoader:

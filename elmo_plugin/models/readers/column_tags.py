@@ -24,7 +24,7 @@ from elmo_plugin.models.readers.rows import (
     show_columns,
 )
 from elmo_plugin.models.spans import OTHER_NAMES, SCHEMES, TARGETS, convert_tags, first_invalid_tag
-from elmo_plugin.text import as_tokens, split_tokens
+from elmo_plugin.text import LONGEST_SENTENCE, as_tokens, split_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -223,6 +223,7 @@ class ColumnTagsReader(DatasetReader):
         It ends at a blank line, at a row of empty cells and at a line that begins a document.
         """
         block: list[Line] = []
+        size = 0
         for number, line in enumerate(read_lines(file_path), 1):
             text = line.rstrip("\r\n")
             if "\r" in text:
@@ -232,8 +233,13 @@ class ColumnTagsReader(DatasetReader):
             if not any(map(str.strip, columns)) or (DOCUMENT in text and DOCUMENT in split_tokens(text)[:2]):
                 if block:
                     yield block
-                block = []
+                block, size = [], 0
             else:
+                size += len(line)
+                if size > LONGEST_SENTENCE:
+                    raise line_error(
+                        file_path, number, "a blank line after each sentence", f"none in {size:,} characters"
+                    )
                 block.append(Line(number, text, columns))
         if block:
             yield block

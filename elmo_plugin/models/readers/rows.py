@@ -9,16 +9,13 @@ from typing import Optional, Union
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
 
-from elmo_plugin.text import TextFile
+from elmo_plugin.text import LONGEST_LINE, TextFile
 
 Location = Union[str, "PathLike[str]"]
 Rows = Iterator[tuple[int, list[str]]]
 """Line numbers, from 1, with the columns of a row."""
 Column = Union[int, str]
 """A column: its number from 0, or from the end with negative numbers, or its name in the header."""
-
-FIELD_SIZE_LIMIT = 2**26
-"""The longest field of a CSV file, in characters. Python's own limit is 131,072."""
 
 
 def read_lines(file_path: Location) -> Iterator[str]:
@@ -32,7 +29,7 @@ def quoted_rows(file_path: Location, delimiter: str, quote_char: str) -> Rows:
     Blanks before a field are skipped: otherwise a quote after a blank would be text, and the delimiters in the quoted
     field would separate columns.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), FIELD_SIZE_LIMIT))  # applies to the whole process
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))  # of the whole process; Python's own is 131,072
     last = ""
 
     def lines() -> Iterator[str]:
