@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from allennlp.commands.train import train_model
 from allennlp.common import Lazy, Params
+from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
 import elmo_plugin
@@ -74,6 +75,12 @@ def cache_of_two_precisions() -> None:
         Elmo(bilm="english-tiny", sentence_cache=cache)(elmo_plugin.batch_to_ids([["one"]]))
 
 
+def evaluated_with(overrides: dict[str, Any]) -> None:
+    """Load a trained model with overrides."""
+    train()
+    load_archive("run", overrides=overrides)
+
+
 def exported(name: str, text: str, replacement: str) -> None:
     """Load the files of `english-tiny` after a replacement in one of them."""
     run_command("elmo-plugin convert-elmo english-tiny folder")
@@ -116,6 +123,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "expected shape": lambda: exported("options.json", '"projection_dim": 256', '"projection_dim": 128'),
     "holds no warm state": lambda: elmo_plugin.load("english-tiny", initial_state="warm"),
     "expected the archive of a trained model": lambda: elmo_plugin.load("english-tiny", mix="trained"),
+    "leave this key out of the overrides": lambda: evaluated_with({"model.elmo.bilm": "other"}),
     "was made with": cache_of_two_precisions,
     "exists already": lambda: (Path("v.npz").touch(), embed("v.npz")),
     "expected a name that ends in": lambda: embed("vectors.csv"),

@@ -10,6 +10,7 @@ from elmo_plugin.checkpoints.allennlp import (
     allennlp_checkpoint,
     allennlp_elmo,
     archived_checkpoint,
+    reject_override,
 )
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.build import (
@@ -54,6 +55,7 @@ __all__ = [
     "allennlp_checkpoint",
     "allennlp_elmo",
     "archived_checkpoint",
+    "reject_override",
     "bilm_keys",
     "bilm_sizes",
     "build_bilm",

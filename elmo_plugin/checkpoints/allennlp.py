@@ -90,6 +90,26 @@ def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str
     return next((checkpoint for found, checkpoint in checkpoints if found == source), None)
 
 
+def reject_override(serialization_dir: Optional[str], key: str, value: Any) -> None:
+    """Raise `ConfigurationError` if the config of a trained model has another value of a key that its weights decide.
+
+    AllenNLP builds a model from the config with the overrides, and then loads all weights of the archive or run. So an
+    override of the biLM, or of the first weights of a mix, would have no effect.
+    """
+    folder = Path(serialization_dir or "")
+    is_trained = any((folder / name).exists() for name in (ARCHIVED_WEIGHTS, TRAINING_WEIGHTS))
+    if serialization_dir is None or not is_trained or not (folder / CONFIG).exists():
+        return
+    keys = ("bilm", "pretrained", "weight_file") if key == "bilm" else (key,)
+    values = [found for each in keys for found in _values(_config(folder), each)]
+    if value not in values:
+        found = " or ".join(sorted({repr(each) for each in values if not isinstance(each, Mapping)})) or "none"
+        raise ConfigurationError(
+            f"'{key}': expected {found}, as the model was trained with, got {value!r}: the weights of a trained model "
+            "include its ELMo, so leave this key out of the overrides; another biLM needs a training of its own"
+        )
+
+
 def allennlp_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMix]]:
     """Read the first of AllenNLP's own ELMos, its biLM and its mix, from an unpacked archive or the folder of a run.
 
