@@ -113,6 +113,9 @@ MISTAKES: dict[str, Callable[[], object]] = {
     ),
     "as in line 1, got": lambda: train(**reader_with("a b\nc d e\n")),
     "expected a list of tokens": lambda: elmo_plugin.load("english-tiny").embed(["Two words"]),
+    "got padding before a token": lambda: Elmo(bilm="english-tiny")(
+        elmo_plugin.batch_to_ids([["Two", "words"], ["One"]]).flip(1)
+    ),
     "expected 'sentence' (a string) or 'tokens'": lambda: read_question({"text": "Hi"}),
     "expected UTF-8 text, got": lambda: train(**reader_with("a\tO\n\x00\tO\n")),
     "matches no file": lambda: pretrain("nowhere-*.txt"),

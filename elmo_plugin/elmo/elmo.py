@@ -390,7 +390,9 @@ def build_part(key: str, kind: Any, part: Union[str, Lazy[Part]], **sizes: int) 
 
 
 def reject_override_of_mix(
-    serialization_dir: Optional[str], mix: Union[str, Lazy[Any], None], scalar_mix_parameters: Optional[list[float]] = None
+    serialization_dir: Optional[str],
+    mix: Union[str, Lazy[Any], None],
+    scalar_mix_parameters: Optional[list[float]] = None,
 ) -> None:
     """Raise `ConfigurationError` for first weights of a mix if the weights of a trained model hold others."""
     params = mix._params if isinstance(mix, Lazy) else None

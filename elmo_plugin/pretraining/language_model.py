@@ -17,7 +17,7 @@ from allennlp.modules import Seq2SeqEncoder
 from allennlp.training import GradientDescentTrainer
 from torch import Tensor, nn
 
-from elmo_plugin.bilm import ElmoLstm, add_boundaries, check_precision, dtype_on, warn_of_fallback
+from elmo_plugin.bilm import ElmoLstm, add_boundaries, check_padding, check_precision, dtype_on, warn_of_fallback
 from elmo_plugin.checkpoints import bilm_keys
 from elmo_plugin.common import probability
 from elmo_plugin.lstm import LstmState
@@ -231,6 +231,7 @@ class BidirectionalLanguageModel(Model):
             carried = lstm.zero_state(vectors.size(1), vectors)
         # Both directions read the same sentences, so their windows have the same lengths.
         present = both[0]["targets"].cpu() > 0  # (S, U)
+        check_padding(present, "the targets of a window")
         carried = LstmState(*(part.to(vectors.device) for part in carried))
         outputs, state = lstm.read_windows(vectors, present.sum(dim=1), carried)  # (2, S, U, P)
         self.carried[self.training] = LstmState(*(part.detach() for part in state))
