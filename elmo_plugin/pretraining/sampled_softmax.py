@@ -53,6 +53,7 @@ class SampledSoftmax(WordVectorSoftmax):
     """
 
     exact = False
+    row_is_rank = True
     n_draws: Tensor
 
     def __init__(

@@ -36,6 +36,8 @@ class LmSoftmax(nn.Module, ABC, Registrable):
     default_implementation = "full"
     exact: bool = True
     """Whether `forward` returns `nll` in training too, so that perplexity can be computed from training losses."""
+    row_is_rank: bool = False
+    """Whether the row of a word stands for its rank by count, so that a vocabulary in another order does harm."""
 
     def __init__(self, vocab_size: int, input_dim: int) -> None:
         super().__init__()
@@ -165,6 +167,8 @@ class AdaptiveSoftmax(LmSoftmax):
     div_value : `float`
         Cluster i, counted from 1, has vectors of P / `div_value`ⁱ dimensions.
     """
+
+    row_is_rank = True
 
     def __init__(self, vocab_size: int, input_dim: int, cutoffs: list[int], div_value: float = 4.0) -> None:
         super().__init__(vocab_size, input_dim)

@@ -94,7 +94,7 @@ def test_a_tagger_on_a_stack_trains_and_what_it_saves_needs_no_other_file(warm: 
 
 def characters() -> Dictionary:
     dictionary = Dictionary()
-    for character in sorted(set(" ".join(map(" ".join, TEXTS)))) + ["\n"]:
+    for character in [*sorted(set(" ".join(map(" ".join, TEXTS)))), "\n"]:
         dictionary.add_item(character)
     return dictionary
 
