@@ -10,7 +10,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules.seq2seq_encoders import GruSeq2SeqEncoder
 from torch import Tensor
 
-from elmo_plugin import Elmo, batch_to_ids, load
+from elmo_plugin import Elmo, batch_to_ids
 from elmo_plugin.bilm import BiLM, BiLMOptions, ElmoLstm, LstmOptions
 from elmo_plugin.elmo import ElmoCharCnnEmbedder, ElmoEnhancedEncoder, ElmoTokenEmbedder
 from tests.language_model_oracles import language_model
@@ -94,8 +94,3 @@ def test_models_of_tasks_reject_it() -> None:
     }
     with pytest.raises(ConfigurationError, match="padding before a token"):
         model(**batch)
-
-
-def test_sentences_padded_with_empty_tokens_are_rejected() -> None:
-    with pytest.raises(ConfigurationError, match=r"sentence 1: expected tokens without padding, got ''"):
-        load("english-tiny").embed([["Two", "words"], ["One", ""]])

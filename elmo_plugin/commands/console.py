@@ -11,7 +11,7 @@ import warnings
 from itertools import pairwise
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any
+from typing import Any, Optional
 
 from allennlp.commands import ArgumentParserWithDefaults
 from allennlp.common import Params
@@ -118,11 +118,11 @@ def config_at(path: Path) -> Any:
         return None
 
 
-def say_written(path: Path, what: str, then: str) -> None:
-    """Say what the file or folder `path` holds and how large it is, and name the next command."""
+def say_written(path: Path, what: str, then: Optional[str]) -> None:
+    """Say what the file or folder `path` holds and how large it is, and name the next command, if there is one."""
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     size = tqdm.format_sizeof(sum(file.stat().st_size for file in files), "B")
-    print(f"{path}: {what}; {size}\nnext: {then}", file=sys.stderr)
+    print(f"{path}: {what}; {size}" + (f"\nnext: {then}" if then else ""), file=sys.stderr)
 
 
 def print_page(page: str, name: str) -> None:

@@ -1,6 +1,7 @@
 """The command `elmo-plugin embed-corpus`: embed a text and write the vectors to disk."""
 
 import argparse
+import inspect
 import json
 import os
 import shlex
@@ -87,12 +88,6 @@ SPLITS = {"space": "ascii_spaces", "tab": "just_tabs", "spacy": "spacy_blank", "
 """The tokenizer for each value of --split. The name of the tokenizer is accepted, too."""
 ENDINGS = {"": "hdf5", ".h5": "hdf5"}
 """The formats of endings that are not themselves the name of a format."""
-READING = {
-    ".hdf5": "import h5py; print(next(iter(h5py.File({}).items()), None))",
-    ".npz": "import numpy; print(next(iter(numpy.load({}).items()), None))",
-    ".parquet": "import pyarrow.parquet as parquet; print(parquet.read_table({}).schema)",
-}
-"""Python that shows the first vectors of an output, or its columns, by the ending of its part files."""
 
 
 @Subcommand.register("embed-corpus")
@@ -203,8 +198,8 @@ def _embed(args: argparse.Namespace) -> None:
         print(f"{args.output}, process {share.rank + 1} of {share.size}: {what}", file=sys.stderr)
     else:
         path = json.dumps(str(args.output), ensure_ascii=False)  # double quotes need no escape in the shell's quotes
-        code = READING[file.ending].format(path)
-        say_written(args.output, what, f"python -c {shlex.quote(code)}")
+        then = f"python -c {shlex.quote(file.reading.format(path))}" if file.reading else None
+        say_written(args.output, what, then)
 
 
 def _corpus(args: argparse.Namespace) -> Corpus:
@@ -230,11 +225,12 @@ def _file(args: argparse.Namespace) -> VectorFile:
     if chosen not in VectorFile.list_available():
         known = ", ".join(f".{name}" for name in ["h5", *VectorFile.list_available()])
         raise ConfigurationError(f"'{args.output}': expected a name that ends in {known}, or --format, got '{ending}'")
-    keys = {name: True for name in ("use_sentence_keys", "forget_sentences") if getattr(args, name)}
-    if chosen != "hdf5" and keys:
-        named = " and ".join(f"--{name.replace('_', '-')}" for name in keys)
-        raise ConfigurationError(f"{named}: expected the format hdf5, got {chosen}")
-    return VectorFile.by_name(chosen)(args.compress, **keys)
+    keys = {name: True for name in ("compress", "use_sentence_keys", "forget_sentences") if getattr(args, name)}
+    kind = VectorFile.by_name(chosen)
+    unknown = [f"--{name.replace('_', '-')}" for name in keys if name not in inspect.signature(kind).parameters]
+    if unknown:
+        raise ConfigurationError(f"{' and '.join(unknown)}: expected a format that has it, such as hdf5, got {chosen}")
+    return kind(**keys)
 
 
 def _say(text: str) -> None:

@@ -123,15 +123,8 @@ class Embedder:
         """Return the array of each tokenized sentence, in float32.
 
         *Shape:* (L, T, D) for all layers, the token layer first, or (T, width) for a mix; T is 0 for an empty sentence.
-        Raises `ConfigurationError` naming the first sentence that is not a list of strings, or that is padded with
-        empty ones.
+        Raises `ConfigurationError` naming the first sentence that is not a list of strings.
         """
-        sentences = token_lists(sentences)
-        for index, tokens in enumerate(sentences):
-            if tokens and not (tokens[0] and tokens[-1]):
-                raise ConfigurationError(
-                    f"sentence {index}: expected tokens without padding, got '' at an end: {tokens!r:.100}"
-                )
         arrays = {index: array.copy() for index, array in self.by_length(sentences)}
         return [arrays[index] for index in range(len(arrays))]
 
