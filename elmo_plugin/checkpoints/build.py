@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, Optional, Union
 
 import torch
@@ -216,5 +217,8 @@ def _read(keys: dict[str, Any]) -> Checkpoint:
     if "pretrained" in keys:
         return load_checkpoint(keys["pretrained"])
     if "options_file" in keys:
-        return BilmTf().read_pair(keys["options_file"], keys["weight_file"])
+        weights = keys["weight_file"]
+        if fspath(weights).endswith((".tar.gz", ".tgz")) or Path(weights).is_dir():
+            return load_checkpoint(weights, keys["options_file"])
+        return BilmTf().read_pair(keys["options_file"], weights)
     return BilmTf().read(keys["weight_file"])

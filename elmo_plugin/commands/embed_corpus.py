@@ -243,12 +243,12 @@ def _embedder(args: argparse.Namespace) -> Embedder:
     """Load the biLM and the mix that the arguments name."""
     device = _cuda_device(args.cuda_device)
     if args.mix:
-        if args.bilm or args.options_file or args.weight_file:
+        if args.bilm or args.weight_file:
             raise ConfigurationError(
                 "--mix: expected the archive of a trained model and no other option that names the biLM, got "
                 f"{args.mix!r} and another one; the layers of a biLM are --last, --average, --concatenate or --all"
             )
-        return load(args.mix, TRAINED, args.precision, device, args.initial_state)
+        return load(args.mix, TRAINED, args.precision, device, args.initial_state, options_file=args.options_file)
     keys = bilm_keys(args.bilm, args.options_file, args.weight_file)
     if not args.bilm and not args.weight_file:
         _say(
