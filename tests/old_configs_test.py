@@ -13,9 +13,8 @@ from allennlp.common import Params
 from elmo_plugin.commands import console
 from tests.pages import blocks
 
-pytest.importorskip(
-    "allennlp_models.pair_classification", reason="allennlp-models is not installed; `make setup` installs it"
-)
+for name in ("tagging", "pair_classification"):
+    pytest.importorskip(f"allennlp_models.{name}", reason="allennlp-models is not installed; `make setup` installs it")
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/guides/old-configs.md"
 SENTENCES = """-DOCSTART- -X- -X- O

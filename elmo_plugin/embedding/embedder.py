@@ -285,8 +285,10 @@ def _initial_state(name: Optional[str]) -> Optional[InitialState]:
         return None
     state = InitialState.by_name(name)() if name in InitialState.list_available() else None
     if state is None or not state.same_for_every_sentence:
-        why = ", with which a sentence's vectors depend on the sentences before it" if name == "carried" else ""
-        raise ConfigurationError(f"'initial_state': expected 'zero' or 'warm', got {name!r}{why}")
+        why = ", with which vectors depend on earlier sentences; `elmo_plugin.Elmo(bilm=…, initial_state='carried')` has it"
+        raise ConfigurationError(
+            f"'initial_state': expected 'zero' or 'warm', got {name!r}{why if name == 'carried' else ''}"
+        )
     return state
 
 
