@@ -64,7 +64,7 @@ HINTS = (
     (r"'trainer\.num_serialized_models_to_keep'", f"it is in 'checkpointer' now: {OLD_CONFIGS}"),
     (r"'lazy'", f"readers read as the data loader asks: leave it out: {OLD_CONFIGS}"),
     (r'"matrix_attention" is required', f"'similarity_function' is 'matrix_attention' now: {OLD_CONFIGS}"),
-    (r"^elmo_token_embedder_multilang", f"it is gone; 'elmo' reads one biLM: {OLD_CONFIGS}"),
+    (r"elmo_token_embedder_multilang not in", f"it is gone; 'elmo' reads one biLM: {OLD_CONFIGS}"),
     (r"'list' and 'int'", f"'cuda_device' is one number, and several are in 'distributed': {OLD_CONFIGS}"),
     (
         r"^IndexError",

@@ -51,8 +51,8 @@ def trust_numpy_scalars() -> None:
 def say_where_elmo_embedder_is() -> None:
     """Name the import that replaces `allennlp.commands.elmo`, which AllenNLP 1.0 removed.
 
-    Symptom: `No module named 'allennlp.commands.elmo'`, in code that was written for AllenNLP 0.9. The error has the same
-    type.
+    Symptom: `No module named 'allennlp.commands.elmo'`, in code that was written for AllenNLP 0.9. Cause: AllenNLP 1.0
+    removed the module. The error has the same type and says what to write.
     Guard: a module of this name that exists is found before.
     """
     if not any(isinstance(finder, _RemovedCommand) for finder in sys.meta_path):

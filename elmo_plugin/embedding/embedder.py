@@ -285,7 +285,9 @@ def _initial_state(name: Optional[str]) -> Optional[InitialState]:
         return None
     state = InitialState.by_name(name)() if name in InitialState.list_available() else None
     if state is None or not state.same_for_every_sentence:
-        why = ", with which vectors depend on earlier sentences; `elmo_plugin.Elmo(bilm=…, initial_state='carried')` has it"
+        why = (
+            ", with which vectors depend on earlier sentences; use `elmo_plugin.Elmo(bilm=…, initial_state='carried')`"
+        )
         raise ConfigurationError(
             f"'initial_state': expected 'zero' or 'warm', got {name!r}{why if name == 'carried' else ''}"
         )
