@@ -13,7 +13,8 @@ from allennlp.common import Params
 from elmo_plugin.commands import console
 from tests.pages import blocks
 
-pytest.importorskip("allennlp_models.tagging", reason="allennlp-models is not installed; `make setup` installs it")
+for name in ("tagging", "pair_classification"):
+    pytest.importorskip(f"allennlp_models.{name}", reason="allennlp-models is not installed; `make setup` installs it")
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/guides/old-configs.md"
 SENTENCES = """-DOCSTART- -X- -X- O
@@ -73,6 +74,25 @@ def key_of_trainer(config: dict[str, Any]) -> None:
     config["trainer"]["num_serialized_models_to_keep"] = 3
 
 
+def lazy(config: dict[str, Any]) -> None:
+    config["dataset_reader"]["lazy"] = True
+
+
+def similarity_function(config: dict[str, Any]) -> None:
+    encoder, embedder = config["model"]["encoder"], config["model"]["text_field_embedder"]
+    layer = {"input_dim": 10, "num_layers": 1, "hidden_dims": 5, "activations": "relu"}
+    config["model"] = {
+        **{"type": "esim", "text_field_embedder": embedder, "encoder": encoder, "inference_encoder": encoder},
+        **{"similarity_function": {"type": "dot_product"}, "projection_feedforward": layer},
+        **{"output_feedforward": layer, "output_logit": layer},
+    }
+
+
+def multilang(config: dict[str, Any]) -> None:
+    embedders = config["model"]["text_field_embedder"]["token_embedders"]
+    embedders["elmo"] = {"type": "elmo_token_embedder_multilang", "options_files": {}, "weight_files": {}}
+
+
 def cuda_device(config: dict[str, Any]) -> None:
     config["trainer"]["cuda_device"] = [-1]
 
@@ -97,6 +117,9 @@ def no_crf(config: dict[str, Any]) -> None:
         (constraint_type, "got an unexpected keyword argument 'constraint_type'"),
         (vocab_namespace, "index out of range in self"),
         (key_of_trainer, "'trainer.num_serialized_models_to_keep': expected a key"),
+        (lazy, "unexpected keyword argument 'lazy'"),
+        (similarity_function, 'key "matrix_attention" is required'),
+        (multilang, "elmo_token_embedder_multilang not in acceptable choices"),
         (cuda_device, "'>=' not supported between instances of 'list' and 'int'"),
         (no_crf, "B-PER"),
     ],

@@ -25,11 +25,19 @@ from elmo_plugin.bilm.precision import (
     warn_of_fallback,
 )
 from elmo_plugin.bilm.sizes import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
-from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenEncoder, WordEncoder, add_boundaries
+from elmo_plugin.bilm.token_encoder import (
+    IDS,
+    CharacterLevelEncoder,
+    TokenEncoder,
+    WordEncoder,
+    add_boundaries,
+    check_padding,
+)
 
 __all__ = [
     "CHOICES",
     "CONTEXTUALIZERS",
+    "IDS",
     "BiLM",
     "BiLMOptions",
     "BiLMOutput",
@@ -49,6 +57,7 @@ __all__ = [
     "WordEncoder",
     "ZeroState",
     "add_boundaries",
+    "check_padding",
     "check_precision",
     "count_parameters",
     "description_to_tensor",

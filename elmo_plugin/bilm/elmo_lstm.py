@@ -10,7 +10,7 @@ from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.sizes import LstmOptions
-from elmo_plugin.bilm.token_encoder import TokenTable
+from elmo_plugin.bilm.token_encoder import TokenTable, check_padding
 from elmo_plugin.common import at_least, probability
 from elmo_plugin.lstm import (
     DifferentiableProduct,
@@ -160,6 +160,7 @@ class ElmoLstm(Seq2SeqEncoder):
 
         inputs : `Tensor` (B, T, I), or a `TokenTable`
         mask : `Tensor` (B, T), on any device
+            Padding is at the end of a row.
         state : `Optional[LstmState]` (n_layers, 2, B, P) and (n_layers, 2, B, H), forward before backward
             The state before each sentence; zeros by default.
 
@@ -176,6 +177,8 @@ class ElmoLstm(Seq2SeqEncoder):
                 f"'input_size': expected {table.vectors.size(-1)}, the width of the inputs, got {self.input_size}"
             )
         batch_size, steps = mask.shape
+        mask = mask.cpu()
+        check_padding(mask, "the mask of 'elmo_lstm'")
         order = StepOrder.of(mask.sum(dim=1), steps, table.vectors.device)
         where = table.where.flatten()[order.positions]  # (2, N)
         before = self.zero_state(batch_size, table.vectors) if state is None else state

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -16,6 +17,8 @@ WORDS_AT_ONCE_ON_GPU = 4096
 MULTIPLIER = 6364136223846793005
 """Of a polynomial hash of the characters: Knuth's, of his 64-bit linear congruential generator MMIX."""
 
+IDS = "the ids of ELMo's tokens"
+"""What errors call the ids of a batch."""
 FEWEST_WORDS = 16
 """Fewer words are padded to this number, because a CPU multiplies fewer rows by routines with other rounding errors."""
 
@@ -40,12 +43,23 @@ class TokenTable(NamedTuple):
         return self.vectors[self.where]
 
 
+def check_padding(mask: Tensor, name: str) -> None:
+    """Raise `ConfigurationError`, which calls the rows `name`, if a row of a mask (B, T) has padding before a token."""
+    wrong = (mask[:, 1:] > mask[:, :-1]).any(dim=1).nonzero()  # (rows, 1)
+    if len(wrong):
+        raise ConfigurationError(
+            f"{name}: expected padding only at the end of a row, got padding before a token in row {int(wrong[0])}; "
+            "`batch_to_ids` pads so, and Keras with padding='post'"
+        )
+
+
 def add_boundaries(ids: Tensor, mask: Tensor, begin: Any, end: Any) -> Tensor:
     """Put the ids of `<S>` and `</S>` around each sentence: (B, T, ·) with mask (B, T) to (B, T + 2, ·).
 
     The result equals AllenNLP's `add_sentence_boundary_token_ids`, which copies the ids of one sentence after the other
-    and needs up to 2B launches on a GPU.
+    and needs up to 2B launches on a GPU. Raises `ConfigurationError` for padding before a token.
     """
+    check_padding(mask, IDS)
     bounded = functional.pad(ids, (0, 0) * (ids.dim() - 2) + (1, 1))
     bounded[:, 0] = begin
     bounded[torch.arange(len(ids), device=ids.device), mask.sum(dim=1) + 1] = end

@@ -10,6 +10,7 @@ from elmo_plugin.checkpoints.allennlp import (
     allennlp_checkpoint,
     allennlp_elmo,
     archived_checkpoint,
+    reject_override,
 )
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.build import (
@@ -67,6 +68,7 @@ __all__ = [
     "local_file",
     "read_weights",
     "read_words",
+    "reject_override",
     "resolve_bilm",
     "save_bilm",
     "unfinished_run",

@@ -70,10 +70,20 @@ class AllenNlpArchive(CheckpointFormat):
 
     def read(self, location: Location) -> Checkpoint:
         """Read only the biLM of the model. Raises `ConfigurationError` if there are more or none."""
+        return self._read(location, None)
+
+    def read_with(self, location: Location, options_file: Location) -> Checkpoint:
+        """Read AllenNLP's own ELMo with the sizes in another file than the one that its config names."""
+        return self._read(location, read_options(local_file(options_file, OPTIONS_FILE)))
+
+    def _read(self, location: Location, options: Optional[BiLMOptions]) -> Checkpoint:
         folder = local_file(location, "pretrained")
         path = _model_weights(folder) or folder / TRAINING_WEIGHTS
         weights = read_weights(path, f"{path}")
-        found = [*_our_checkpoints(weights, path), *_their_checkpoints(weights, path)]
+        ours = list(_our_checkpoints(weights, path))
+        if ours and options is not None:
+            raise ConfigurationError(f"'options_file': expected none for '{fspath(location)}', which holds its sizes")
+        found = [*ours, *_their_checkpoints(weights, path, options)]
         if len(found) != 1:
             sources = ", ".join(source for source, _ in found) or "none"
             raise ConfigurationError(f"'{fspath(location)}': expected a model with one biLM inside, got {sources}")
@@ -96,11 +106,34 @@ def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str
     return next((checkpoint for found, checkpoint in checkpoints if found == source), None)
 
 
-def allennlp_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMix]]:
+def reject_override(serialization_dir: Optional[str], key: str, value: Any) -> None:
+    """Raise `ConfigurationError` if the config of a trained model has another value of a key that its weights decide.
+
+    AllenNLP builds a model from the config with the overrides, and then loads all weights of the archive or run. So an
+    override of the biLM, or of the first weights of a mix, would have no effect.
+    """
+    folder = Path(serialization_dir or "")
+    is_trained = any((folder / name).exists() for name in (ARCHIVED_WEIGHTS, TRAINING_WEIGHTS))
+    if serialization_dir is None or not is_trained or not (folder / CONFIG).exists():
+        return
+    keys = ("bilm", "pretrained", "weight_file") if key == "bilm" else (key,)
+    values = [found for each in keys for found in _values(_config(folder), each)]
+    if value not in values:
+        found = " or ".join(sorted({repr(each) for each in values if not isinstance(each, Mapping)})) or "none"
+        raise ConfigurationError(
+            f"'{key}': expected {found}, as the model was trained with, got {value!r}: the weights of a trained model "
+            "include its ELMo, so leave this key out of the overrides; another biLM needs a training of its own"
+        )
+
+
+def allennlp_elmo(
+    folder: Path, name: str, options_file: Optional[Location] = None
+) -> Optional[tuple[Checkpoint, SavedMix]]:
     """Read the first of AllenNLP's own ELMos, its biLM and its mix, from an unpacked archive or the folder of a run.
 
-    Errors call the folder `name`. Returns `None` if the model has one of our ELMos, or none at all. Raises
-    `ConfigurationError` if there is no mix beside the biLM.
+    `options_file` has its sizes, instead of the file that the config names. Errors call the folder `name`. Returns
+    `None` if the model has one of our ELMos, or none at all. Raises `ConfigurationError` if there is no mix beside the
+    biLM.
     """
     path = _model_weights(folder)
     if path is None:
@@ -108,7 +141,8 @@ def allennlp_elmo(folder: Path, name: str) -> Optional[tuple[Checkpoint, SavedMi
     weights = read_weights(path, f"{name}/{path.name}")
     if any(key.endswith(f"bilm.{EXTRA_STATE}") for key in weights):
         return None
-    for bilm, checkpoint in _their_checkpoints(weights, path):
+    options = None if options_file is None else read_options(local_file(options_file, OPTIONS_FILE))
+    for bilm, checkpoint in _their_checkpoints(weights, path, options):
         prefix = f"{bilm.removesuffix(BILM)}{MIX}."
         names = [key for key in weights if key.startswith(f"{prefix}scalar_parameters.")]
         if not names or f"{prefix}gamma" not in weights:
@@ -179,15 +213,17 @@ def _below(prefix: str, weights: Mapping[str, Any], path: Path) -> dict[str, Ten
     return found
 
 
-def _their_checkpoints(weights: Mapping[str, Any], path: Path) -> Iterator[tuple[str, Checkpoint]]:
+def _their_checkpoints(
+    weights: Mapping[str, Any], path: Path, given: Optional[BiLMOptions]
+) -> Iterator[tuple[str, Checkpoint]]:
     """Yield the name and the checkpoint of each of AllenNLP's own `_ElmoBiLm` in the weights of a model.
 
-    The config and the packed files lie beside the weights. Raises `ConfigurationError` if the sizes cannot be read or
-    do not fit the weights.
+    The sizes are `given`, or in the packed files or the config beside the weights. Raises `ConfigurationError` if they
+    cannot be read or do not fit the weights.
     """
     for key in weights:
         if key.endswith(f"{BILM}.{MARK}"):
-            options = _read_sizes(path.parent)
+            options = given or _read_sizes(path.parent)
             check_numbers(options, path.stat().st_size, f"{path}")
             prefix = key.removesuffix(MARK)
             yield prefix.removesuffix("."), allennlp_checkpoint(weights, prefix, options, f"{path}")
@@ -203,7 +239,14 @@ def _read_sizes(folder: Path) -> BiLMOptions:
         raise ConfigurationError(
             f"'{folder / CONFIG}': expected one '{OPTIONS_FILE}' with the sizes of its ELMo, got {got}"
         )
-    return read_options(local_file(found[0], OPTIONS_FILE))
+    try:
+        path = local_file(found[0], OPTIONS_FILE)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"{error}; the options file of this ELMo may be elsewhere today: name it as 'options_file', and this model "
+            "as 'weight_file'"
+        ) from error
+    return read_options(path)
 
 
 def _config(folder: Path) -> Any:

@@ -71,6 +71,10 @@ class BilmTf(CheckpointFormat):
         """Read only the options file."""
         return read_options(local_file(_pair(plain_location(location))[0], "options_file"))
 
+    def read_with(self, location: Location, options_file: Location) -> Checkpoint:
+        """Read the weights at a location, or in a folder, with another options file."""
+        return self.read_pair(options_file, _pair(plain_location(location))[1])
+
     @printable_errors()
     def read_pair(self, options_file: Location, weight_file: Location) -> Checkpoint:
         """Read an options file and a weight file, and the vocabulary if it lies beside the weights.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, Optional, Union
 
 import torch
@@ -9,7 +10,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
 from elmo_plugin.bilm import BiLM, BiLMOptions
-from elmo_plugin.checkpoints.allennlp import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS, archived_checkpoint
+from elmo_plugin.checkpoints.allennlp import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS, archived_checkpoint, reject_override
 from elmo_plugin.checkpoints.bilm_tf import BilmTf, read_options
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, load_checkpoint, load_sizes
 from elmo_plugin.checkpoints.files import Location, is_missing, local_file
@@ -132,6 +133,8 @@ def resolve_bilm(
     if "options" in keys:
         seed = keys.get("seed", 0)
         check_value("bilm.seed", seed, int)
+        if "seed" in keys:
+            reject_override(serialization_dir, "seed", seed)
         return BiLM.random(_options(keys), seed, kernel)
     checkpoint = _archived(keys, serialization_dir)  # in which `<S>` and `</S>` keep the ids that they had in training
     if checkpoint is None:
@@ -205,6 +208,7 @@ def _source(keys: dict[str, Any]) -> str:
 def _archived(keys: dict[str, Any], serialization_dir: Optional[str]) -> Optional[Checkpoint]:
     """Read the biLM from an archive, or from a run if its original files no longer exist; `None` otherwise."""
     source = _source(keys)
+    reject_override(serialization_dir, "bilm", source)
     archived = archived_checkpoint(serialization_dir, source, ARCHIVED_WEIGHTS)
     if archived is None and is_missing(source):
         archived = archived_checkpoint(serialization_dir, source, TRAINING_WEIGHTS)
@@ -215,5 +219,8 @@ def _read(keys: dict[str, Any]) -> Checkpoint:
     if "pretrained" in keys:
         return load_checkpoint(keys["pretrained"])
     if "options_file" in keys:
-        return BilmTf().read_pair(keys["options_file"], keys["weight_file"])
+        weights = keys["weight_file"]
+        if fspath(weights).endswith((".tar.gz", ".tgz")) or Path(weights).is_dir():
+            return load_checkpoint(weights, keys["options_file"])
+        return BilmTf().read_pair(keys["options_file"], weights)
     return BilmTf().read(keys["weight_file"])

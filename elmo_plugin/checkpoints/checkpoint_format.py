@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from os import fspath
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Optional
 
@@ -74,19 +75,24 @@ class CheckpointFormat(ABC, Registrable):
     def read(self, location: Location) -> Checkpoint:
         """Read a biLM. Raises `ConfigurationError` that names the file if it cannot be read."""
 
+    def read_with(self, location: Location, options_file: Location) -> Checkpoint:
+        """Read a biLM with the sizes in an options file. Raises `ConfigurationError` if the files hold its sizes."""
+        raise ConfigurationError(f"'options_file': expected none for '{fspath(location)}', which holds its sizes")
+
     def read_sizes(self, location: Location) -> BiLMOptions:
         """Read the sizes of a biLM, without its weights if the format allows that."""
         return self.read(location).options
 
 
 @printable_errors()
-def load_checkpoint(location: Location) -> Checkpoint:
+def load_checkpoint(location: Location, options_file: Optional[Location] = None) -> Checkpoint:
     """Read a biLM in any format: a file, a folder, a zip file or `.tar.gz` of either, or the name of a bundled biLM.
 
+    `options_file` has the sizes for weights without them: those of AllenNLP's own ELMo in an archive, and bilm-tf's.
     Raises `ConfigurationError` if no format recognizes the location.
     """
     with _opened(location) as (form, place):
-        return form.read(place)
+        return form.read(place) if options_file is None else form.read_with(place, options_file)
 
 
 @printable_errors()

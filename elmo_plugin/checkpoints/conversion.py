@@ -43,6 +43,7 @@ def convert(
     to: Optional[str] = None,
     dtype: str = "float32",
     license: Optional[str] = None,
+    options_file: Optional[Location] = None,
 ) -> Conversion:
     """Read a biLM in any format and write it in one of `FORMATS`.
 
@@ -50,6 +51,8 @@ def convert(
 
     source : `Location`
         A path or URL in any format, or the name of a bundled biLM.
+    options_file : `Optional[Location]`
+        The sizes, for weights that come without them.
     warm_on : `Optional[Path]`
         A text to compute the warm state on, one tokenized sentence per line: a plain, `.gz` or `.xz` file, or `-`.
     target, to, dtype, license
@@ -59,7 +62,7 @@ def convert(
     """
     form = _format(target, to, dtype, license)
     with Tqdm.tqdm(total=2, desc="reading, then writing", unit=" steps") as progress:
-        checkpoint = load_checkpoint(source)
+        checkpoint = load_checkpoint(source, options_file)
         empty_bilm(checkpoint, source=source)  # raises if the weights do not fit the sizes
         progress.update()
         if warm_on is not None:

@@ -12,7 +12,7 @@ import warnings
 from itertools import pairwise
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any
+from typing import Any, Optional
 
 from allennlp.commands import ArgumentParserWithDefaults
 from allennlp.common import Params
@@ -67,6 +67,9 @@ HINTS = (
     (r"sorting_keys", f"it has names of fields now, and can be left out: {OLD_CONFIGS}"),
     (r"'([\w.]*\.)?constraint_type'", f"it is 'label_encoding' now: {OLD_CONFIGS}"),
     (r"'trainer\.num_serialized_models_to_keep'", f"it is in 'checkpointer' now: {OLD_CONFIGS}"),
+    (r"'lazy'", f"readers read as the data loader asks: leave it out: {OLD_CONFIGS}"),
+    (r'"matrix_attention" is required', f"'similarity_function' is 'matrix_attention' now: {OLD_CONFIGS}"),
+    (r"elmo_token_embedder_multilang not in", f"it is gone; 'elmo' reads one biLM: {OLD_CONFIGS}"),
     (r"'list' and 'int'", f"'cuda_device' is one number, and several are in 'distributed': {OLD_CONFIGS}"),
     (
         r"Incompatible sizes found for parameter",
@@ -139,11 +142,11 @@ def refuse_folder(config: str) -> None:
         raise ConfigurationError(f"'{config}': expected a config, got a folder")
 
 
-def say_written(path: Path, what: str, then: str) -> None:
-    """Say what the file or folder `path` holds and how large it is, and name the next command."""
+def say_written(path: Path, what: str, then: Optional[str]) -> None:
+    """Say what the file or folder `path` holds and how large it is, and name the next command, if there is one."""
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     size = tqdm.format_sizeof(sum(file.stat().st_size for file in files), "B")
-    print(f"{path}: {what}; {size}\nnext: {then}", file=sys.stderr)
+    print(f"{path}: {what}; {size}" + (f"\nnext: {then}" if then else ""), file=sys.stderr)
 
 
 def print_page(page: str, name: str) -> None:

@@ -50,6 +50,7 @@ def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
         metavar="FROM",
         help="a folder, weight file, zip file or model.tar.gz, by path, URL or bundled name",
     )
+    add("--options-file", metavar="FILE", help="bilm-tf's options.json, if that of FROM is elsewhere today")
     add("target", metavar="TO", type=Path, help="NAME.safetensors, or a folder to write into")
     add(
         "--to",
@@ -75,7 +76,9 @@ def run(args: argparse.Namespace) -> None:
     target: Path = args.target
     if not args.force and (any(target.iterdir()) if target.is_dir() else target.exists()):
         raise ConfigurationError(f"'{target}' exists already; name another target, or replace it with --force")
-    checkpoint, left_out, files = convert(args.source, target, args.warm_on, args.to, args.dtype, args.license)
+    checkpoint, left_out, files = convert(
+        args.source, target, args.warm_on, args.to, args.dtype, args.license, args.options_file
+    )
     options = checkpoint.options
     parts = [f"a biLM of {options.lstm.n_layers} layers, {count_parameters(options):,} parameters"]
     parts += ["its softmax"] if checkpoint.softmax is not None else []

@@ -1,6 +1,7 @@
 """The command `elmo-plugin embed-corpus`: embed a text and write the vectors to disk."""
 
 import argparse
+import inspect
 import json
 import os
 import shlex
@@ -62,12 +63,6 @@ SPLITS = {"space": "ascii_spaces", "tab": "just_tabs", "spacy": "spacy_blank", "
 """The tokenizer for each value of --split. The name of the tokenizer is accepted, too."""
 ENDINGS = {"": "hdf5", ".h5": "hdf5"}
 """The formats of endings that are not themselves the name of a format."""
-READING = {
-    ".hdf5": "import h5py; print(next(iter(h5py.File({}).items()), None))",
-    ".npz": "import numpy; print(next(iter(numpy.load({}).items()), None))",
-    ".parquet": "import pyarrow.parquet as parquet; print(parquet.read_table({}).schema)",
-}
-"""Python that shows the first vectors of an output, or its columns, by the ending of its part files."""
 
 
 def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
@@ -183,8 +178,8 @@ def _embed(args: argparse.Namespace) -> None:
         print(f"{args.output}, process {share.rank + 1} of {share.size}: {what}", file=sys.stderr)
     else:
         path = json.dumps(str(args.output), ensure_ascii=False)  # double quotes need no escape in the shell's quotes
-        code = READING[file.ending].format(path)
-        say_written(args.output, what, f"python -c {shlex.quote(code)}")
+        then = f"python -c {shlex.quote(file.reading.format(path))}" if file.reading else None
+        say_written(args.output, what, then)
 
 
 def _corpus(args: argparse.Namespace) -> "Corpus":
@@ -219,11 +214,12 @@ def _file(args: argparse.Namespace) -> "VectorFile":
             f"'{args.output}': expected a name that ends in .h5 or in the name of a format ({known}), or --format, got "
             f"'{ending}'"
         )
-    keys = {name: True for name in ("use_sentence_keys", "forget_sentences") if getattr(args, name)}
-    if chosen != "hdf5" and keys:
-        named = " and ".join(f"--{name.replace('_', '-')}" for name in keys)
-        raise ConfigurationError(f"{named}: expected the format hdf5, got {chosen}")
-    return VectorFile.by_name(chosen)(args.compress, **keys)
+    keys = {name: True for name in ("compress", "use_sentence_keys", "forget_sentences") if getattr(args, name)}
+    kind = VectorFile.by_name(chosen)
+    unknown = [f"--{name.replace('_', '-')}" for name in keys if name not in inspect.signature(kind).parameters]
+    if unknown:
+        raise ConfigurationError(f"{' and '.join(unknown)}: expected a format that has it, such as hdf5, got {chosen}")
+    return kind(**keys)
 
 
 def _say(text: str) -> None:
@@ -242,12 +238,12 @@ def _embedder(args: argparse.Namespace) -> "Embedder":
 
     device = _cuda_device(args)
     if args.mix:
-        if args.bilm or args.options_file or args.weight_file:
+        if args.bilm or args.weight_file:
             raise ConfigurationError(
                 "--mix: expected the archive of a trained model and no other option that names the biLM, got "
                 f"{args.mix!r} and another one; the layers of a biLM are --last, --average, --concatenate or --all"
             )
-        return load(args.mix, TRAINED, args.precision, device, args.initial_state)
+        return load(args.mix, TRAINED, args.precision, device, args.initial_state, options_file=args.options_file)
     keys = bilm_keys(args.bilm, args.options_file, args.weight_file)
     if not args.bilm and not args.weight_file:
         _say(

@@ -1,35 +1,45 @@
-"""Atomic writes: after a kill or on a full disk, a file has its old content or its new content, never a part of it."""
+"""Atomic writes: after a kill or on a full disk, a file has its old content or its new content, never a part of it.
+
+Two processes may write one file at once: each writes a temporary file of its own, and the last one to finish gives the
+file its content. A temporary file is locked while its process lives; the next write into the folder removes the others,
+which killed processes left.
+"""
 
 import filecmp
 import os
+import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Optional
 
 from allennlp.common.checks import ConfigurationError
+
+TEMPORARY = re.compile(r".*\.[0-9a-f]{12}\.partial")
+"""The names of temporary files and folders."""
 
 
 @contextmanager
 def atomic_file(target: Path, temporary: Optional[Path] = None) -> Iterator[Path]:
     """Give a temporary path to write to; at the end it is flushed to the disk and renamed to `target`.
 
-    The temporary file is `temporary`, or else `target` with `.partial` appended, so that the next attempt overwrites
-    what a killed one left. It is removed after an error. Missing folders are created. Raises `ConfigurationError` that
-    names `target` if the file cannot be written, for example because the disk is full.
+    The temporary file is a new one beside `target`, or else `temporary`, which no other process may write. It is
+    removed after an error. Missing folders are created. Raises `ConfigurationError` that names `target` if the file
+    cannot be written, for example because the disk is full.
     """
-    partial = temporary or target.with_name(f"{target.name}.partial")
     with _named_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            yield partial
-            _flush(partial)
-            partial.replace(target)
-            _flush(target.parent)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
+        with nullcontext(temporary) if temporary else _temporary(target.parent, target.name) as partial:
+            try:
+                yield partial
+                _flush(partial)
+                partial.replace(target)
+                _flush(target.parent)
+            except BaseException:
+                partial.unlink(missing_ok=True)
+                raise
 
 
 @contextmanager
@@ -38,29 +48,65 @@ def atomic_folder(target: Path, last: str) -> Iterator[Path]:
 
     Readers need the file `last`. It is removed before the other files are moved, and is moved after them, so a kill
     never leaves a mix of old and new files that looks complete. If `target` already holds the same files, they are left
-    alone.
+    alone. Of two processes, one moves its files after the other.
 
-    `target` is created if it does not exist. The temporary folder is `.partial` inside it, and the next attempt removes
-    what a killed one left. Raises `ConfigurationError` that names `target` if the files cannot be written, for example
-    because the disk is full.
+    `target` is created if it does not exist; the temporary folder is a new one inside it. Raises `ConfigurationError`
+    that names `target` if the files cannot be written, for example because the disk is full.
     """
-    partial = target / ".partial"
     with _named_errors(target):
-        if partial.exists():
-            shutil.rmtree(partial)
-        partial.mkdir(parents=True)
+        target.mkdir(parents=True, exist_ok=True)
+        with _temporary(target) as partial:
+            try:
+                yield partial
+                files = sorted(partial.iterdir(), key=lambda file: (file.name == last, file.name))
+                with _locked(target):
+                    if not all(_same_content(file, target / file.name) for file in files):
+                        for file in files:
+                            _flush(file)
+                        (target / last).unlink(missing_ok=True)
+                        for file in files:
+                            file.replace(target / file.name)
+                        _flush(target)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _temporary(folder: Path, file: Optional[str] = None) -> Iterator[Path]:
+    """Make a temporary file for the `file` of a folder, or a folder in it, and lock it until the end.
+
+    First remove what killed processes have left in the folder. If the file system has no locks, it stays.
+    """
+    for left in [path for path in folder.iterdir() if TEMPORARY.fullmatch(path.name)]:
+        with suppress(OSError), _locked(left, wait=False) as is_locked:
+            if is_locked:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+    while True:
+        path = folder / f"{file or ''}.{token_hex(6)}.partial"
+        path.mkdir() if file is None else path.touch(exist_ok=False)
+        with ExitStack() as stack:
+            with suppress(FileNotFoundError):  # another process has removed it before it was locked
+                stack.enter_context(_locked(path))
+            if path.exists():
+                yield path
+                return
+
+
+@contextmanager
+def _locked(path: Path, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of a file or folder. Yield false if another process has it, or if the file system has no locks."""
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # NFS locks only what may be written
+    try:
         try:
-            yield partial
-            files = sorted(partial.iterdir(), key=lambda file: (file.name == last, file.name))
-            if not all(_same_content(file, target / file.name) for file in files):
-                for file in files:
-                    _flush(file)
-                (target / last).unlink(missing_ok=True)
-                for file in files:
-                    file.replace(target / file.name)
-                _flush(target)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            import fcntl  # does not exist on Windows
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            is_locked = True
+        except (ImportError, OSError):
+            is_locked = False
+        yield is_locked
+    finally:
+        os.close(descriptor)
 
 
 def _same_content(new: Path, old: Path) -> bool:

@@ -36,6 +36,7 @@ from elmo_plugin.compat.libraries import (  # noqa: E402
     repair_reduce_on_plateau,
     repair_token_ids_of_elmo,
     repair_wandb_callback,
+    say_where_elmo_embedder_is,
     trust_numpy_scalars,
 )
 from elmo_plugin.compat.metrics import check_validation_metrics  # noqa: E402
@@ -54,6 +55,7 @@ def apply_repairs() -> None:
     repair_wandb_callback()
     repair_pretrained_transformers()
     import_rouge()
+    say_where_elmo_embedder_is()
     repair_token_ids_of_elmo()
     repair_extracted_archives()
     repair_moving_average()

@@ -10,6 +10,7 @@ import tarfile
 import types
 import zipfile
 from collections.abc import Mapping
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any, Optional
 
@@ -50,6 +51,30 @@ def trust_numpy_scalars() -> None:
     dtypes = {type(np.dtype(code)) for code in "?bhilqBHILQefd"}
     torch.serialization.add_safe_globals([(rebuild_scalar, module) for module in modules])
     torch.serialization.add_safe_globals([np.dtype, *dtypes])
+
+
+def say_where_elmo_embedder_is() -> None:
+    """Name the import that replaces `allennlp.commands.elmo`, which AllenNLP 1.0 removed.
+
+    Symptom: `No module named 'allennlp.commands.elmo'`, in code that was written for AllenNLP 0.9. Cause: AllenNLP 1.0
+    removed the module. The error has the same type and says what to write.
+    Guard: a module of this name that exists is found before.
+    """
+    if not any(isinstance(finder, _RemovedCommand) for finder in sys.meta_path):
+        sys.meta_path.append(_RemovedCommand())
+
+
+class _RemovedCommand(MetaPathFinder):
+    """Finds no module, but explains where one is."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        """Raise `ModuleNotFoundError` for `allennlp.commands.elmo`."""
+        if fullname == "allennlp.commands.elmo":
+            raise ModuleNotFoundError(
+                f"No module named '{fullname}': AllenNLP 1.0 removed it; write `from elmo_plugin import ElmoEmbedder, "
+                "batch_to_ids`",
+                name=fullname,
+            )
 
 
 def repair_reduce_on_plateau() -> None:

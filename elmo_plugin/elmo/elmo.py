@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Optional, TypeVar, Union, cast
 
 import torch
-from allennlp.common import Lazy, Registrable
+from allennlp.common import Lazy, Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 from torch import Tensor, nn
@@ -18,7 +18,15 @@ from elmo_plugin.bilm import (
     ZeroState,
     warn_of_fallback,
 )
-from elmo_plugin.checkpoints import BILM, Conversion, allennlp_checkpoint, bilm_keys, resolve_bilm, save_bilm
+from elmo_plugin.checkpoints import (
+    BILM,
+    Conversion,
+    allennlp_checkpoint,
+    bilm_keys,
+    reject_override,
+    resolve_bilm,
+    save_bilm,
+)
 from elmo_plugin.common import at_least, probability
 from elmo_plugin.elmo.mixes import LayerMix, ScalarMix
 from elmo_plugin.elmo.sentence_cache import SentenceCache
@@ -148,6 +156,7 @@ class Elmo(nn.Module, Registrable):
             raise ConfigurationError(
                 "'mix': expected 'do_layer_norm' and 'scalar_mix_parameters' inside it, got them beside it"
             )
+        reject_override_of_mix(serialization_dir, mix, scalar_mix_parameters)
         mixes = [build_part(key, LayerMix, mix, **sizes) for _ in range(num_output_representations)]
         state = None if initial_state is None else build_part("initial_state", InitialState, initial_state)
         if sentence_cache is None or isinstance(sentence_cache, str | PathLike):
@@ -379,6 +388,20 @@ def build_part(key: str, kind: Any, part: Union[str, Lazy[Part]], **sizes: int) 
         return lazy.construct(**sizes)
     except ConfigurationError as error:
         raise ConfigurationError(f"'{key}': {error}") from error
+
+
+def reject_override_of_mix(
+    serialization_dir: Optional[str],
+    mix: Union[str, Lazy[Any], None],
+    scalar_mix_parameters: Optional[list[float]] = None,
+) -> None:
+    """Raise `ConfigurationError` for first weights of a mix if the weights of a trained model hold others."""
+    params = mix._params if isinstance(mix, Lazy) else None
+    first = params.get("initial_scalar_parameters") if isinstance(params, Params) else None
+    given = {"scalar_mix_parameters": scalar_mix_parameters, "initial_scalar_parameters": first}
+    for key, value in given.items():
+        if value is not None:
+            reject_override(serialization_dir, key, value)
 
 
 def rename(state_dict: dict[str, Any], old: str, new: str) -> None:

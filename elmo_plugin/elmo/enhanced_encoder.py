@@ -9,9 +9,10 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
+from elmo_plugin.bilm import check_padding
 from elmo_plugin.checkpoints import bilm_sizes
 from elmo_plugin.common import at_least, probability
-from elmo_plugin.elmo.elmo import build_part
+from elmo_plugin.elmo.elmo import build_part, reject_override_of_mix
 from elmo_plugin.elmo.mixes import LayerMix, ScalarMix
 
 
@@ -116,6 +117,8 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
             )
         at_least(1, num_elmo_layers=num_elmo_layers, layer_dim=layer_dim)
         parts = {"num_elmo_layers": num_elmo_layers, "layer_dim": layer_dim}
+        for mix in (input_mix, output_mix):
+            reject_override_of_mix(serialization_dir, mix)
         at_input = None if input_mix is None else build_part("input_mix", LayerMix, input_mix, **parts)
         at_output = None if output_mix is None else build_part("output_mix", LayerMix, output_mix, **parts)
         return cls(encoder, num_elmo_layers, layer_dim, at_input, at_output, dropout, layers_at)
@@ -133,7 +136,12 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
         return self.output_mix is None and self.encoder.is_bidirectional()
 
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
-        """Encode inputs (B, T, L · D + x) with their mask (B, T): return (B, T, h + ELMo_out)."""
+        """Encode inputs (B, T, L · D + x) with their mask (B, T), padded on the right: return (B, T, h + ELMo_out).
+
+        Raises `ConfigurationError` for padding before a token, which task RNNs would read.
+        """
+        if not torch.compiler.is_compiling():
+            check_padding(mask, "the mask of 'elmo_enhanced'")
         if inputs.size(-1) != self.get_input_dim():
             raise ConfigurationError(
                 f"the input of 'elmo_enhanced': expected vectors of width {self.get_input_dim()} "

@@ -18,7 +18,7 @@ from allennlp.common import FromParams
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLM, InitialState, identity
+from elmo_plugin.bilm import IDS, BiLM, InitialState, check_padding, identity
 from elmo_plugin.common import check_made_with
 from elmo_plugin.lstm import Versions, number_type
 from elmo_plugin.text import BOUNDARIES
@@ -85,8 +85,8 @@ class SentenceCache(FromParams):
             store = self._store_of(bilm, initial_state)
             fitted = encoder.fit(ids)
             present = encoder.mask(fitted)  # (B, T)
-            # No indexer puts padding before a token. The key of such a sentence would leave out its last tokens.
-            if store is None or bool((present[:, 1:] > present[:, :-1]).any()):
+            check_padding(present, IDS)
+            if store is None:
                 layers, mask = run(ids)
                 return layers.float(), mask
             lengths = present.sum(dim=1)  # (B,)

@@ -173,6 +173,7 @@ def load(
     cuda_device: int = -1,
     initial_state: Optional[str] = None,
     device: Optional[str] = None,
+    options_file: Optional[Location] = None,
 ) -> Embedder:
     """Load a biLM to embed sentences with. The embedder can be copied, and pickled for other processes.
 
@@ -187,6 +188,8 @@ def load(
     initial_state : the state before each sentence: `zero` (the default), or `warm`, which `convert-elmo --warm-on`
         stored in the file; with `trained` the default is the model's own
     device : a device by PyTorch's name, instead of `cuda_device`: `mps` for the GPU of a Mac
+    options_file : the options of bilm-tf, for weights that come without them, such as an archive of AllenNLP 0.8 whose
+        own options file is gone
 
     Raises `ConfigurationError` for files that cannot be read, for a file without the requested state, and for unknown
     values.
@@ -198,8 +201,11 @@ def load(
     if not isinstance(bilm, str | PathLike):
         raise ConfigurationError(f"'bilm': expected a path, a URL or the name of a bundled biLM, got {bilm!r}")
     if mix == TRAINED:
-        return _load_trained(bilm, precision, find_device(cuda_device, device), initial_state)
-    return load_by_keys({"pretrained": fspath(bilm)}, mix, precision, cuda_device, initial_state, device)
+        return _load_trained(bilm, precision, find_device(cuda_device, device), initial_state, options_file)
+    keys = {"pretrained": fspath(bilm)}
+    if options_file is not None:
+        keys = {"options_file": fspath(options_file), "weight_file": fspath(bilm)}
+    return load_by_keys(keys, mix, precision, cuda_device, initial_state, device)
 
 
 def load_by_keys(
@@ -229,7 +235,13 @@ def mix_name(mix: str, others: Sequence[str] = ()) -> str:
     return name
 
 
-def _load_trained(archive: Location, precision: str, device: torch.device, initial_state: Optional[str]) -> Embedder:
+def _load_trained(
+    archive: Location,
+    precision: str,
+    device: torch.device,
+    initial_state: Optional[str],
+    options_file: Optional[Location],
+) -> Embedder:
     """Load the biLM and the first mix of the first ELMo in a model, ours or AllenNLP's own."""
     state = _initial_state(initial_state)
     if bundled_folder(archive) is not None:
@@ -237,7 +249,7 @@ def _load_trained(archive: Location, precision: str, device: torch.device, initi
     path = local_file(archive, "bilm")
     try:
         with nullcontext(path) if path.is_dir() else extracted_archive(path) as folder:
-            elmo, mix, word_id = _trained(Path(folder), fspath(archive))
+            elmo, mix, word_id = _trained(Path(folder), fspath(archive), options_file)
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise _no_archive(archive, str(error)) from error
     state = state or elmo.initial_state
@@ -246,10 +258,10 @@ def _load_trained(archive: Location, precision: str, device: torch.device, initi
     return Embedder(chosen.to(device), word_id, layers_apart=False)
 
 
-def _trained(folder: Path, name: str) -> tuple[Elmo, LayerMix, Optional[WordId]]:
+def _trained(folder: Path, name: str, options_file: Optional[Location]) -> tuple[Elmo, LayerMix, Optional[WordId]]:
     """Return the ELMo of a model, its mix, and the function from words to ids."""
     # AllenNLP's own ELMo is read from the archive alone. AllenNLP would need its original weight file to load it.
-    theirs = allennlp_elmo(folder, name)
+    theirs = allennlp_elmo(folder, name, options_file)
     if theirs is not None:
         elmo = elmo_of(*theirs, source=name)
         return elmo, elmo.mixes[0], None
@@ -273,8 +285,12 @@ def _initial_state(name: Optional[str]) -> Optional[InitialState]:
         return None
     state = InitialState.by_name(name)() if name in InitialState.list_available() else None
     if state is None or not state.same_for_every_sentence:
-        why = ", with which a sentence's vectors depend on the sentences before it" if name == "carried" else ""
-        raise ConfigurationError(f"'initial_state': expected 'zero' or 'warm', got {name!r}{why}")
+        why = (
+            ", with which vectors depend on earlier sentences; use `elmo_plugin.Elmo(bilm=…, initial_state='carried')`"
+        )
+        raise ConfigurationError(
+            f"'initial_state': expected 'zero' or 'warm', got {name!r}{why if name == 'carried' else ''}"
+        )
     return state
 
 

@@ -58,6 +58,8 @@ class VectorFile(ABC, Registrable):
 
     ending: ClassVar[str]
     """The ending of the names of parts."""
+    reading: ClassVar[Optional[str]] = None
+    """Python that shows the first vectors of an output, with `{}` for its path in double quotes."""
 
     @abstractmethod
     def write_part(self, path: Path, window: Window, arrays: Arrays, layout: Layout) -> None:
@@ -75,9 +77,9 @@ class VectorFile(ABC, Registrable):
 class Hdf5File(VectorFile):
     """Holds one dataset per sentence, in the layout of AllenNLP's retired command `allennlp elmo`.
 
-    The key of a dataset is the number of its line, counted from 0, or `sentence_key` of its id. For an empty line, T is
-    0. `sentence_to_index` is a JSON string with the key of each sentence; for a repeated sentence it is the last key.
-    It is in memory while the parts are joined.
+    The key of a dataset is the number of its line, counted from 0, or `sentence_key` of its id; h5py iterates over the
+    keys in the order of the text. For an empty line, T is 0. `sentence_to_index` is a JSON string with the key of each
+    sentence; for a repeated sentence it is the last key. It is in memory while the parts are joined.
 
     Registered as a `VectorFile` with name `hdf5`.
 
@@ -93,6 +95,7 @@ class Hdf5File(VectorFile):
     """
 
     ending = ".hdf5"
+    reading = "import h5py; print(next(iter(h5py.File({}).items()), None))"
 
     def __init__(self, compress: bool = False, use_sentence_keys: bool = False, forget_sentences: bool = False) -> None:
         self._compress = compress
@@ -100,7 +103,7 @@ class Hdf5File(VectorFile):
         self._has_index = not (use_sentence_keys or forget_sentences)
 
     def write_part(self, path: Path, window: Window, arrays: Arrays, layout: Layout) -> None:
-        """Write a window's arrays, and the part of the index that is about them."""
+        """Write a window's arrays, and the text and the key of each line."""
         keys = list(map(sentence_key, window.texts if self._use_sentence_keys else window.keys))
         with _new_hdf5(path) as (file, check_disk):
             for index, array in arrays:
@@ -108,10 +111,7 @@ class Hdf5File(VectorFile):
                     data = array.astype(layout.dtype)
                     file.create_dataset(keys[index], data=data, **self._storage(data.shape, layout))
                 check_disk()
-            if self._has_index:
-                _write_index(
-                    file, json.dumps({text: key for text, key in zip(window.texts, keys, strict=True) if text})
-                )
+            _write_index(file, json.dumps([*zip(window.texts, keys, strict=True)]))
 
     def join(self, parts: Iterable[Path], target: Path, temporary: Path, layout: Layout) -> None:
         """Copy the datasets of all parts, as they are stored, into one file."""
@@ -119,12 +119,12 @@ class Hdf5File(VectorFile):
         with atomic_file(target, temporary) as partial, _new_hdf5(partial) as (file, check_disk):
             for path in parts:
                 with h5py.File(path, locking=False) as part:
-                    for key in part:
-                        if key == INDEX:
-                            indices.append(part[key].asstr()[0][1:-1])
-                        elif key not in file:
+                    lines = json.loads(part[INDEX][0])
+                    for _, key in lines:
+                        if key in part and key not in file:
                             part.copy(key, file)
                         check_disk()
+                    indices.append(json.dumps({text: key for text, key in lines if text})[1:-1])
             if self._has_index:
                 # Texts may repeat: JSON readers take the last of equal keys.
                 _write_index(file, f"{{{', '.join(filter(None, indices))}}}")
@@ -146,13 +146,14 @@ def sentence_key(text: str) -> str:
     """Return the key of a sentence or an id in an hdf5 file. `urllib.parse.unquote` turns it back.
 
     The key is the text, except for what hdf5 reads as a path: `/` is written `%2F`, and the text `.` is `%2E`. So that
-    no two texts share a key, `%` before two hexadecimal digits is written `%25`.
+    no two texts share a key, `%` before two hexadecimal digits is written `%25`, and `sentence_to_index`, the name of
+    the index, is `%73entence_to_index`.
 
     >>> sentence_key("and / or")
     'and %2F or'
     """
-    if text == ".":
-        return "%2E"
+    if text in (".", INDEX):
+        return f"%{ord(text[0]):X}{text[1:]}"
     return re.sub("%(?=[0-9A-Fa-f]{2})", "%25", text).replace("/", "%2F")
 
 
@@ -192,7 +193,7 @@ class _Disk(FileIO):
 def _new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
     """Yield a new hdf5 file, and a function that raises the `OSError` of an earlier write, such as of a full disk."""
     with _Disk(path, "w+") as disk:
-        with h5py.File(disk, "w") as file:
+        with h5py.File(disk, "w", track_order=True) as file:
             yield file, disk.check
         disk.check()
 
@@ -213,6 +214,7 @@ class NpzFile(VectorFile):
     """
 
     ending = ".npz"
+    reading = "import numpy; print(next(iter(numpy.load({}).items()), None))"
 
     def __init__(self, compress: bool = False) -> None:
         self._compression = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
@@ -272,6 +274,7 @@ class ParquetFile(VectorFile):
     """
 
     ending = ".parquet"
+    reading = "import pyarrow.parquet as parquet; print(parquet.read_table({}).schema)"
 
     def __init__(self, compress: bool = False) -> None:
         try:

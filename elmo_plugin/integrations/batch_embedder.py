@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from copy import copy
 from typing import Any, Optional, final
 
@@ -14,8 +14,8 @@ from elmo_plugin.common import at_least
 from elmo_plugin.embedding import Embedder, load, use_one_thread_in_a_fork
 from elmo_plugin.integrations.shared import Tokenize, pooling_named, side_by_side, tokenized, versions_of_files
 
-Batch = MutableMapping[str, Any]
-"""Columns of equal length, by their names."""
+Batch = Any
+"""Columns of equal length, by their names: a mapping, a DataFrame, or a `Table` of pyarrow."""
 
 
 @final
@@ -77,6 +77,8 @@ class BatchEmbedder:
 
     def __call__(self, batch: Batch) -> Batch:
         """Return a copy of the batch with the column of vectors."""
+        if type(batch).__module__.startswith("pyarrow."):
+            return self._with_arrow_column(batch)
         if not hasattr(batch, "keys"):
             raise ConfigurationError(
                 f"expected a batch of columns, such as a dict or a DataFrame, got a {type(batch).__name__}"
@@ -98,6 +100,19 @@ class BatchEmbedder:
         embedded = copy(batch)
         embedded[self.output_column] = [pool(array) for array in self._loaded().embed(sentences)]
         return embedded
+
+    def _with_arrow_column(self, table: Any) -> Any:
+        """Return a table of pyarrow with the column of vectors."""
+        import pyarrow
+
+        vectors = self({name: table.column(name) for name in table.column_names})[self.output_column]
+        kind = pyarrow.list_(pyarrow.float32())
+        if self.pooling is None:
+            vectors, kind = [list(array) for array in vectors], pyarrow.list_(kind)
+        column = pyarrow.array(vectors, type=kind)
+        if self.output_column in table.column_names:
+            return table.set_column(table.column_names.index(self.output_column), self.output_column, column)
+        return table.append_column(self.output_column, column)
 
     def _loaded(self) -> Embedder:
         if self.num_threads is not None and self._threads_set_in != os.getpid():

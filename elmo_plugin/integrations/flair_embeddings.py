@@ -6,12 +6,13 @@ from typing import Any, Optional, final
 
 import flair
 import torch
+from allennlp.common.checks import ConfigurationError
 from flair.data import Sentence
 from flair.embeddings import TokenEmbeddings
 from flair.embeddings.base import register_embeddings
 
 from elmo_plugin.checkpoints import bilm_keys
-from elmo_plugin.embedding import load_by_keys
+from elmo_plugin.embedding import ALIASES, MIXES, load_by_keys
 from elmo_plugin.integrations.shared import bilm_to_bytes, load_bytes, side_by_side
 
 
@@ -36,6 +37,9 @@ class ElmoEmbeddings(TokenEmbeddings):
         As in `elmo_plugin.load`.
     saved_bilm : `Optional[bytes]`
         The biLM from a saved flair model, instead of the files.
+    name : `Optional[str]`
+        The name under which flair keeps the vectors, which also decides where they stand among other embeddings'. By
+        default it says everything that they depend on.
 
     Raises `ConfigurationError` for values that `load` rejects.
 
@@ -54,7 +58,11 @@ class ElmoEmbeddings(TokenEmbeddings):
         precision: str = "float32",
         initial_state: Optional[str] = None,
         saved_bilm: Optional[bytes] = None,
+        name: Optional[str] = None,
     ) -> None:
+        modes = [*ALIASES, *MIXES]
+        if embedding_mode not in modes:
+            raise ConfigurationError(f"'embedding_mode': expected one of {', '.join(modes)}, got {embedding_mode!r}")
         if saved_bilm is None:
             in_files = options_file is not None or weight_file is not None
             keys = bilm_keys(None if in_files else model, options_file, weight_file)
@@ -63,12 +71,12 @@ class ElmoEmbeddings(TokenEmbeddings):
             embedder = load_bytes(saved_bilm, model, embedding_mode, precision, initial_state)
         # flair keeps the vectors of a token by name, so the name stands for everything that they depend on.
         digest = blake2b(json.dumps(embedder.identity()).encode(), digest_size=8).hexdigest()
-        self.name = f"elmo-{embedding_mode}-{digest}"
+        self.name = name or f"elmo-{embedding_mode}-{digest}"
         self.static_embeddings = True
         super().__init__()
         self._embedder = side_by_side(embedder)
         self._params: dict[str, Any] = {
-            "model": model,
+            "model": embedder.elmo.bilm.source,
             "embedding_mode": embedding_mode,
             "precision": precision,
             "initial_state": initial_state,
@@ -89,8 +97,11 @@ class ElmoEmbeddings(TokenEmbeddings):
                 token.set_embedding(self.name, vector)
 
     def to_params(self) -> dict[str, Any]:
-        """Return the arguments that build the same embeddings, for flair to save."""
-        return {**self._params, "saved_bilm": bilm_to_bytes(self._embedder)}
+        """Return the arguments that build the same embeddings, for flair to save.
+
+        `StackedEmbeddings` changes the name, and concatenates the vectors of a token in the order of the names.
+        """
+        return {**self._params, "name": self.name, "saved_bilm": bilm_to_bytes(self._embedder)}
 
     @classmethod
     def from_params(cls, params: dict[str, Any]) -> "ElmoEmbeddings":

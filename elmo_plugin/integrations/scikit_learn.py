@@ -66,7 +66,8 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         axes = getattr(X, "ndim", 1)
         if axes != 1:
             raise ConfigurationError(
-                f"X: expected a list of texts or of lists of tokens, got a {type(X).__name__} of {axes} axes"
+                f"X: expected a list of texts or of lists of tokens, got a {type(X).__name__} of {axes} axes; a "
+                '`ColumnTransformer` gives one column if it is named without brackets: "text" instead of ["text"]'
             )
         sentences = tokenized(X, self.tokenizer)
         vectors = np.empty((len(sentences), self._n_features_out), dtype=np.float32)  # (B, D)

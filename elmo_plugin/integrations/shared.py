@@ -55,6 +55,8 @@ def tokenized(texts: Iterable[object], tokenizer: Optional[Tokenize] = None) -> 
     tokenize = tokenizer or (lambda text: [token.ensure_text() for token in _spacys_rules().tokenize(text)])
     sentences: list[Sequence[str]] = []
     for index, row in enumerate(texts):
+        if isinstance(row, bytes):
+            raise ConfigurationError(f"row {index}: expected a text, got bytes; decode them: {row[:50]!r}.decode()")
         if isinstance(row, str):
             sentences.append(tokenize(str(row)))  # spaCy needs a plain `str` instead of NumPy's
         elif isinstance(row, Sequence | np.ndarray):

@@ -17,7 +17,7 @@ from allennlp.modules import Seq2SeqEncoder
 from allennlp.training import GradientDescentTrainer
 from torch import Tensor, nn
 
-from elmo_plugin.bilm import ElmoLstm, add_boundaries, check_precision, dtype_on, warn_of_fallback
+from elmo_plugin.bilm import ElmoLstm, add_boundaries, check_padding, check_precision, dtype_on, warn_of_fallback
 from elmo_plugin.checkpoints import bilm_keys
 from elmo_plugin.common import probability
 from elmo_plugin.lstm import LstmState, outside_of_graphs
@@ -26,6 +26,7 @@ from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughp
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
 from elmo_plugin.pretraining.trainable_bilm import build_trainable_bilm, put_contextualizer, share_table
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, words_of
+from elmo_plugin.pretraining.word_order import WordOrder
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Parameters of `mallopt`, from glibc's `malloc.h`."""
@@ -119,6 +120,7 @@ class BidirectionalLanguageModel(Model):
             self.softmax = FullSoftmax(len(words), input_dim)
         if share_embedding_softmax:
             share_table(self.bilm, self.softmax, is_new=checkpoint is None)
+        self.word_order = WordOrder(vocab) if self.softmax.row_is_rank else None
         self.perplexity = BidirectionalPerplexity()
         self.throughput = Throughput()
         self.carried: dict[bool, LstmState] = {}
@@ -155,6 +157,8 @@ class BidirectionalLanguageModel(Model):
                 self.perplexity(*losses, forward.targets == UNKNOWN_ID)  # type: ignore[call-arg]
         if self.training:
             self.throughput.add(forward.targets.numel())
+            if self.word_order is not None:
+                self.word_order.add(forward.targets - 1, self.softmax.config["type"])
         output: dict[str, Tensor] = {}
         # One of several processes may have an empty batch, which AllenNLP leaves out of the mean loss.
         if forward.targets.numel():
@@ -231,6 +235,7 @@ class BidirectionalLanguageModel(Model):
             carried = lstm.zero_state(vectors.size(1), vectors)
         # Both directions read the same sentences, so their windows have the same lengths.
         present = both[0]["targets"].cpu() > 0  # (S, U)
+        check_padding(present, "the targets of a window")
         carried = LstmState(*(part.to(vectors.device) for part in carried))
         outputs, state = lstm.read_windows(vectors, present.sum(dim=1), carried)  # (2, S, U, P)
         self.carried[self.training] = LstmState(*(part.detach() for part in state))

@@ -182,10 +182,8 @@ class AtomicCheckpointer(Checkpointer):
         return is_due, stop_signal
 
     def _write(self, state: State, path: str) -> None:
-        # All checkpoints use the same temporary name, so that the next save overwrites what a killed run has left.
-        partial = Path(self._serialization_dir, f"checkpoint_of_{self._rank}.partial")
         try:
-            with atomic_file(Path(path), partial), open(partial, "wb") as file:
+            with atomic_file(Path(path)) as partial, partial.open("wb") as file:
                 torch.save(state, file)
         except ConfigurationError as error:
             left = "earlier checkpoints are complete" if self._find_all_checkpoints() else "there is no checkpoint yet"

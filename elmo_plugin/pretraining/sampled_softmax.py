@@ -1,7 +1,7 @@
 """The softmax that the published biLM was trained with, over the target and a sample of other words."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ class SampledSoftmax(WordVectorSoftmax):
         V and P.
     n_samples : `int`
         K, less than V.
-    tokens_at_once : `int`
+    tokens_at_once : `Optional[int]`
         As in `full`, for evaluation.
     seed : `int`
         The n-th draw depends on `seed` and n alone. All processes of a distributed run therefore draw the same words,
@@ -53,6 +53,7 @@ class SampledSoftmax(WordVectorSoftmax):
     """
 
     exact = False
+    row_is_rank = True
     n_draws: Tensor
 
     def __init__(
@@ -60,7 +61,7 @@ class SampledSoftmax(WordVectorSoftmax):
         vocab_size: int,
         input_dim: int,
         n_samples: int = 8192,
-        tokens_at_once: int = 512,
+        tokens_at_once: Optional[int] = None,
         seed: int = 0,
         sparse: bool = False,
     ) -> None:
@@ -105,7 +106,7 @@ class SampledSoftmax(WordVectorSoftmax):
         offset = self.bias[both] - expected_count.log().to(self.bias)  # (N + K,)
         right = (vectors * weight[:n_tokens]).sum(dim=1) + offset[:n_tokens]  # (N,)
         drawn = linear(vectors, weight[n_tokens:]) + offset[n_tokens:]  # (N, K)
-        drawn = drawn.masked_fill(targets.unsqueeze(1) == rows, -math.inf)
+        drawn = drawn.masked_fill_(targets.unsqueeze(1) == rows, -math.inf)
         scores = torch.cat([right.unsqueeze(1), drawn], dim=1)  # (N, 1 + K)
         return F.cross_entropy(scores, torch.zeros_like(targets), reduction="none")  # (N,)
 

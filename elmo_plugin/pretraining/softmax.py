@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from copy import deepcopy
 from functools import partial
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from allennlp.common import Params, Registrable
@@ -17,6 +17,9 @@ from elmo_plugin.bilm import description_to_tensor
 from elmo_plugin.checkpoints import Checkpoint
 from elmo_plugin.common import at_least
 from elmo_plugin.lstm import linear, with_linear
+
+MOST_SCORES = 2**24
+"""Scores that a softmax computes at once by default: 64 MB in float32."""
 
 
 class LmSoftmax(nn.Module, ABC, Registrable):
@@ -36,6 +39,8 @@ class LmSoftmax(nn.Module, ABC, Registrable):
     default_implementation = "full"
     exact: bool = True
     """Whether `forward` returns `nll` in training too, so that perplexity can be computed from training losses."""
+    row_is_rank: bool = False
+    """Whether the row of a word stands for its rank by count, so that a vocabulary in another order does harm."""
 
     def __init__(self, vocab_size: int, input_dim: int) -> None:
         super().__init__()
@@ -78,15 +83,16 @@ class WordVectorSoftmax(LmSoftmax):
 
     vocab_size, input_dim : `int`
         V and P.
-    tokens_at_once : `int`
+    tokens_at_once : `Optional[int]`
         The number of tokens that `nll` scores at once. Scores are recomputed for the gradients, so they take at most
-        about 3 · `tokens_at_once` · V floats of memory.
+        about 3 · `tokens_at_once` · V floats of memory. By default it is 512, or with more than 32,768 words as many
+        as have `MOST_SCORES` scores, which keeps this memory below 0.2 GB.
     """
 
-    def __init__(self, vocab_size: int, input_dim: int, tokens_at_once: int = 512) -> None:
+    def __init__(self, vocab_size: int, input_dim: int, tokens_at_once: Optional[int] = None) -> None:
         super().__init__(vocab_size, input_dim)
         at_least(1, tokens_at_once=tokens_at_once)
-        self.tokens_at_once = tokens_at_once
+        self.tokens_at_once = tokens_at_once or max(1, min(512, MOST_SCORES // vocab_size))
         self.weight: Tensor = nn.Parameter(torch.randn(vocab_size, input_dim) / math.sqrt(input_dim))  # (V, P)
         self.bias = nn.Parameter(torch.zeros(vocab_size))  # (V,)
 
@@ -165,6 +171,8 @@ class AdaptiveSoftmax(LmSoftmax):
     div_value : `float`
         Cluster i, counted from 1, has vectors of P / `div_value`ⁱ dimensions.
     """
+
+    row_is_rank = True
 
     def __init__(self, vocab_size: int, input_dim: int, cutoffs: list[int], div_value: float = 4.0) -> None:
         super().__init__(vocab_size, input_dim)

@@ -140,6 +140,11 @@ class Guard:
             answer.headers["connection"] = "close"
             await answer(scope, receive, send)
             return
+        if headers.get("content-encoding", "identity") != "identity":
+            await error_answer(415, f"expected JSON, got a body in the encoding {headers['content-encoding']!r}")(
+                scope, receive, send
+            )
+            return
         has_arrived, size, start = False, 0, None
 
         async def receive_some() -> Message:

@@ -81,7 +81,7 @@ def write_vectors(embed: Embed, task: str, folder: Path) -> dict[str, Any]:
     """Write TASK.h5 and then TASK.json, which is returned: how many sentences, and the time of embedding them."""
     folder.mkdir(parents=True, exist_ok=True)
     number, seconds = 0, 0.0
-    with atomic_file(folder / f"{task}.h5") as partial, h5py.File(partial, "w") as file:
+    with atomic_file(folder / f"{task}.h5") as partial, h5py.File(partial, "w", locking=False) as file:
         for some in chunked(sentences(task), SENTENCES_AT_A_TIME):
             start = time.process_time()
             layers = embed(some)

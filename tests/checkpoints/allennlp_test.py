@@ -6,9 +6,11 @@ from typing import Any, Optional
 
 import pytest
 import torch
+from allennlp.common.checks import ConfigurationError
 from allennlp.modules.token_embedders import ElmoTokenEmbedder
 from torch import Tensor, nn
 
+import elmo_plugin
 from elmo_plugin.bilm import BiLM, BiLMOptions, warm_up
 from elmo_plugin.checkpoints import archived_checkpoint, build_bilm, load_checkpoint
 from elmo_plugin.text import batch_to_ids
@@ -159,6 +161,23 @@ def test_its_layers_are_those_of_the_trained_model(
     if not is_packed:
         (tmp_path / "packed/weights.th").rename(tmp_path / "packed/best.th")
         assert_same_layers(build_bilm(load_checkpoint(tmp_path / "packed")), embedder)
+
+
+def test_the_options_of_an_old_archive_may_be_another_file(tmp_path: Path, embedder: ElmoTokenEmbedder) -> None:
+    path = str(pack_elmo(tmp_path / "model.tar.gz", embedder, "/gone/options.json"))
+    sizes = str(tmp_path / "pair/options.json")
+    with pytest.raises(ConfigurationError, match=r"'/gone/options\.json'.* 'options_file', and this model as 'weight"):
+        load_checkpoint(path)
+    assert_same_layers(build_bilm(load_checkpoint(path, sizes)), embedder)
+    assert_same_layers(elmo_plugin.Elmo(sizes, path).bilm, embedder)
+    assert_same_layers(elmo_plugin.Elmo(sizes, str(tmp_path / "packed")).bilm, embedder)
+    assert_same_layers(elmo_plugin.load(path, options_file=sizes).elmo.bilm, embedder)
+    trained = elmo_plugin.load(path, "trained", options_file=sizes)
+    assert_same_layers(trained.elmo.bilm, embedder)
+    with pytest.raises(ConfigurationError, match="'options_file': expected none"):
+        load_checkpoint(write_archive(tmp_path / "ours.tar.gz", make_weights(elmo=make_bilm())), sizes)
+    with pytest.raises(ConfigurationError, match="'options_file': expected none"):
+        load_checkpoint("english-tiny", sizes)
 
 
 def test_sizes_that_cannot_be_read_or_do_not_fit_are_named(tmp_path: Path, embedder: ElmoTokenEmbedder) -> None:

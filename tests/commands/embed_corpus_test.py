@@ -3,6 +3,7 @@
 import json
 import signal
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Optional
 
@@ -14,7 +15,9 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin import embedding
 from elmo_plugin.commands import embed_corpus
-from elmo_plugin.embedding import Embedder, corpus, load
+from elmo_plugin.embedding import Embedder, VectorFile, corpus, load
+from elmo_plugin.embedding.corpus import Window
+from elmo_plugin.embedding.vector_files import Arrays, Layout
 from tests.commands.alone import run
 from tests.oracles import write_files
 from tests.serving_oracles import FILES
@@ -63,6 +66,34 @@ def test_it_writes_the_layout_of_the_retired_command_and_says_what(
     with h5py.File("out.hdf5") as file:
         index = json.loads(file["sentence_to_index"][0])
     assert index == {"The cat sat .": "3", "and / or": "2", "Don't": "4"}
+
+
+class LinesFile(VectorFile):
+    """A format of somebody else: one line of numbers for each sentence."""
+
+    ending = ".lines"
+
+    def write_part(self, path: Path, window: Window, arrays: Arrays, layout: Layout) -> None:
+        by_index = dict(arrays)
+        path.write_text("".join(f"{by_index[index].mean()}\n" for index in sorted(by_index)), encoding="utf-8")
+
+    def join(self, parts: Iterable[Path], target: Path, temporary: Path, layout: Layout) -> None:
+        temporary.write_text("".join(part.read_text(encoding="utf-8") for part in parts), encoding="utf-8")
+        temporary.replace(target)
+
+    def _to_params(self) -> dict[str, Any]:
+        return {"type": "lines"}
+
+
+def test_a_format_that_another_package_registers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    VectorFile.register("lines", exist_ok=True)(LinesFile)
+    run("embed-corpus", "text", "out.lines", *BILM, "--average", "--pool")
+    means = np.loadtxt("out.lines")
+    np.testing.assert_allclose(means[2], wanted("average")["2"].mean(), atol=1e-6)
+    assert len(means) == len(LINES) and "next:" not in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="--compress and --forget-sentences: expected a format that has it"):
+        run("embed-corpus", "text", "other.lines", *BILM, "--compress", "--forget-sentences")
+    del VectorFile._registry[VectorFile]["lines"]
 
 
 def test_each_choice_of_layers(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """`elmo-plugin prepare-text`: raw text to tokenized sentences."""
 
 import gzip
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,20 @@ def test_an_error_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: py
         with pytest.raises(SystemExit, match=fact):
             run("prepare-text", *arguments)
     assert {path.name for path in tmp_path.rglob("*.txt")} == {"blank.txt", "raw.txt", "windows.txt"}
+
+
+def test_two_runs_at_once_write_what_one_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text.txt").write_text("It rained .\n\n" * 300, encoding="utf-8")
+    sentences = SentenceSplitter.sentences
+
+    def with_another_run(splitter: SentenceSplitter, blocks: Iterable[str]) -> Iterator[list[str]]:
+        for number, sentence in enumerate(sentences(splitter, blocks)):
+            if number == 200:
+                monkeypatch.undo()
+                run("prepare-text", tmp_path / "text.txt", tmp_path / "output.txt")
+            yield sentence
+
+    monkeypatch.setattr(SentenceSplitter, "sentences", with_another_run)
+    run("prepare-text", tmp_path / "text.txt", tmp_path / "output.txt")
+    assert (tmp_path / "output.txt").read_text(encoding="utf-8") == "It rained .\n" * 300
+    assert len(list(tmp_path.iterdir())) == 2

@@ -2,12 +2,16 @@
 
 import inspect
 import os
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 import torch
+from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
+from allennlp.data import Vocabulary
+from allennlp.models import Model
 from allennlp.modules.elmo import Elmo as ReferenceElmo
 from allennlp.modules.elmo import batch_to_ids as reference_batch_to_ids
 from allennlp.modules.token_embedders import ElmoTokenEmbedder as ReferenceEmbedder
@@ -263,3 +267,44 @@ def test_parts_may_be_named_as_in_a_config(files: tuple[str, str]) -> None:
     for key, part in (("mix", LastMix(3, 8)), ("sentence_cache", SentenceCache("cache"))):
         with pytest.raises(ConfigurationError, match=f"'{key}': .*{type(part).__name__}.*from_parts"):
             Elmo(*files, 1, **{key: part})
+
+
+@pytest.mark.parametrize("named", [{"type": "elmo"}, {}])
+def test_a_model_of_allennlps_takes_ours_in_the_place_of_its_own_elmo(
+    named: dict[str, str], files: tuple[str, str]
+) -> None:
+    """The model `bcn` of allennlp-models has a parameter `elmo: Elmo`."""
+    pytest.importorskip("allennlp_models.classification")
+    vocab = Vocabulary()
+    for label in ("bad", "good"):
+        vocab.add_token_to_namespace(label, "labels")
+    width, size = small_bilm().options.layer_dim, 4
+    lstm = {"type": "lstm", "hidden_size": size, "bidirectional": True}
+    linear = {"num_layers": 1, "activations": "linear"}
+    keys = {
+        "type": "bcn",
+        "text_field_embedder": {"token_embedders": {"tokens": {"type": "embedding", "embedding_dim": 6}}},
+        "embedding_dropout": 0.0,
+        "pre_encode_feedforward": {**linear, "input_dim": 6 + width, "hidden_dims": 5},
+        "encoder": {**lstm, "input_size": 5},
+        "integrator": {**lstm, "input_size": 6 * size},
+        "integrator_dropout": 0.0,
+        "output_layer": {**linear, "input_dim": 4 * (2 * size + width), "hidden_dims": 2},
+        "use_input_elmo": True,
+        "use_integrator_output_elmo": True,
+    }
+    pair = {"options_file": files[0], "weight_file": files[1]}
+    given = pair if named else {"bilm": files[1]}
+    scores = []
+    for elmo in ({**named, **given}, pair):
+        torch.manual_seed(1)
+        both = {"num_output_representations": 2, "dropout": 0.0}
+        model = Model.from_params(Params(deepcopy({**keys, "elmo": {**elmo, **both}})), vocab=vocab).eval()
+        assert isinstance(model._elmo, Elmo if elmo is not pair else ReferenceElmo)
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                torch.nn.init.constant_(parameter, 0.1)
+        tokens = {"tokens": {"tokens": torch.ones(2, 7, dtype=torch.long)}, "elmo": {"elmo_tokens": IDS}}
+        tokens["tokens"]["tokens"][0, 3:] = 0
+        scores.append(model(tokens)["logits"])
+    torch.testing.assert_close(*scores, atol=1e-5, rtol=0)

@@ -68,16 +68,6 @@ def test_padding_and_the_width_of_ids_are_no_part_of_a_sentence(tmp_path: Path) 
     assert mask.tolist() == [[True] * 3 + [False] * 4] and not layers[:, :, 3:].any()
 
 
-def test_a_sentence_with_a_token_after_padding_is_not_cached(tmp_path: Path) -> None:
-    gap = IDS[:2].clone()
-    gap[0, 1] = 0
-    filled = gap.clone()
-    filled[0, 3] = IDS[1, 0]  # the same tokens before the gap, and the same number of tokens
-    elmo = cached(tmp_path)
-    for ids in (gap, filled):
-        assert same_to_the_bit(elmo.layers(ids), own().layers(ids))
-
-
 def test_float16_is_close_needs_half_the_space_and_gives_the_same_layers_each_time(tmp_path: Path) -> None:
     ids = batch_to_ids([[f"w{i}", f"v{i}", "and", "so", "on"] for i in range(300)])
     wanted, _ = own().layers(ids)

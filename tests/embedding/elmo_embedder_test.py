@@ -1,5 +1,6 @@
 """The retired `ElmoEmbedder`, compared with what its code did: AllenNLP's biLM from zeros, and its hdf5 layout."""
 
+import importlib
 import json
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import _ElmoBiLm
 from allennlp.nn.util import remove_sentence_boundaries
 
-from elmo_plugin import ElmoEmbedder, batch_to_ids, load
+from elmo_plugin import Elmo, ElmoEmbedder, batch_to_ids, load
 from tests.oracles import SENTENCES, write_files
 from tests.task_oracles import D, L, allennlp, small_bilm
 
@@ -91,3 +92,12 @@ def test_a_wrong_format_is_an_error_and_keeps_an_existing_file(pair: tuple[str, 
     with pytest.raises(ConfigurationError, match=r"'mix': .*'best'"):
         ElmoEmbedder(*pair).embed_file(["a"], "out", "best")  # type: ignore[arg-type]
     assert Path("out").read_text() == "good"
+
+
+def test_the_retired_import_and_the_carried_state_say_where_to_go(tmp_path: Path) -> None:
+    with pytest.raises(ModuleNotFoundError, match="from elmo_plugin import ElmoEmbedder") as raised:
+        importlib.import_module("allennlp.commands.elmo")
+    assert raised.value.name == "allennlp.commands.elmo"
+    with pytest.raises(ConfigurationError, match=r"'carried'.*elmo_plugin\.Elmo\(bilm=…, initial_state='carried'\)"):
+        ElmoEmbedder(*write_files(tmp_path, small_bilm()), initial_state="carried")
+    assert Elmo(bilm=str(tmp_path), initial_state="carried").initial_state.name == "carried"

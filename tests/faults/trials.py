@@ -26,7 +26,7 @@ CACHE = "data.mdb"
 NOT_COMPARED = (".log", ".lock", "lock.mdb")
 CHANGING = re.compile(rf".*\.th|.*/metrics.*\.json|.*{CACHE}")
 """Files that hold another content in the course of a job; the others are complete once they have their name."""
-UNFINISHED = re.compile(r".*\.part(/.*)?|(.*/)?(\.partial\b.*|.*\.partial)")
+UNFINISHED = re.compile(r".*\.(part|partial)(/.*)?")
 ALLENNLPS = re.compile(r"run/(metrics.*\.json|meta\.json|best\.th|model\.tar\.gz|vocabulary/.*)")
 """Files that AllenNLP writes under their final names. A run that is continued writes them again."""
 QUOTED = re.compile(r"'([^'\n]+)'")

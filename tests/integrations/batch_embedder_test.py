@@ -91,8 +91,25 @@ def test_wrong_parameters_and_batches_are_errors(small: str) -> None:
         BatchEmbedder(num_threads=0)
     with pytest.raises(ConfigurationError, match=r"'text': .*'a boat'.*batched=True"):
         BatchEmbedder(bilm=small)({"text": "a boat"})
-    with pytest.raises(ConfigurationError, match="Table"):
-        BatchEmbedder(bilm=small)(pyarrow.table({"text": ["a"]}))
+    with pytest.raises(ConfigurationError, match=r"'input_column': .*'body'.*'text'"):
+        BatchEmbedder(bilm=small)(pyarrow.table({"body": ["a"]}))
+    with pytest.raises(ConfigurationError, match=r"got a list"):
+        BatchEmbedder(bilm=small)(["a"])
+    with pytest.raises(ConfigurationError, match=r"row 1: expected a text, got bytes"):
+        BatchEmbedder(bilm=small)({"text": ["a", b"b"]})
+
+
+@pytest.mark.parametrize("pooling", ["mean", None])
+def test_tables_of_arrow_get_a_column_as_ray_and_datasets_pass_them(small: str, pooling: str | None) -> None:
+    embed = BatchEmbedder(bilm=small, pooling=pooling)
+    texts = ["Two words", None, "One"]
+    wanted = [array.tolist() for array in embed({"text": texts})["elmo"]]
+    table = embed(pyarrow.table({"text": texts, "n": [1, 2, 3]}))
+    assert table.column_names == ["text", "n", "elmo"] and table.column("elmo").to_pylist() == wanted
+    assert embed(table).column("elmo").to_pylist() == wanted  # which is there already
+    assert embed(table.slice(0, 0)).column("elmo").type == table.column("elmo").type
+    rows = datasets.Dataset.from_dict({"text": texts}).with_format("arrow")
+    assert rows.map(embed, batched=True).with_format(None)["elmo"][:] == wanted
 
 
 def test_datasets_maps_it_in_forked_processes_and_reuses_the_result(small: str, tmp_path: Path) -> None:

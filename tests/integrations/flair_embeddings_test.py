@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -9,9 +10,21 @@ import flair
 import numpy as np
 import pytest
 import torch
-from flair.data import Corpus, Sentence
-from flair.embeddings import ELMoEmbeddings, OneHotEmbeddings, StackedEmbeddings
-from flair.models import SequenceTagger
+from allennlp.common.checks import ConfigurationError
+from flair.data import Corpus, Dictionary, Sentence
+from flair.embeddings import (
+    CharacterEmbeddings,
+    DocumentCNNEmbeddings,
+    DocumentEmbeddings,
+    DocumentPoolEmbeddings,
+    DocumentRNNEmbeddings,
+    ELMoEmbeddings,
+    FlairEmbeddings,
+    OneHotEmbeddings,
+    StackedEmbeddings,
+    TokenEmbeddings,
+)
+from flair.models import LanguageModel, SequenceTagger, TextClassifier
 from flair.trainers import ModelTrainer
 
 import elmo_plugin
@@ -77,6 +90,88 @@ def test_a_tagger_on_a_stack_trains_and_what_it_saves_needs_no_other_file(warm: 
         loaded.predict(other, embedding_storage_mode="cpu", return_probabilities_for_all_classes=True)
         np.testing.assert_array_equal(vectors(one), vectors(other))
         assert probabilities(one) == probabilities(other)
+
+
+def characters() -> Dictionary:
+    dictionary = Dictionary()
+    for character in [*sorted(set(" ".join(map(" ".join, TEXTS)))), "\n"]:
+        dictionary.add_item(character)
+    return dictionary
+
+
+def character_lm(seed: int) -> FlairEmbeddings:
+    torch.manual_seed(seed)
+    return FlairEmbeddings(LanguageModel(characters(), is_forward_lm=True, hidden_size=3, nlayers=1))
+
+
+STACKS: dict[str, Callable[[str], list[TokenEmbeddings]]] = {
+    "elmo first": lambda bilm: [ElmoEmbeddings(bilm, embedding_mode="top"), character_lm(0)],
+    "elmo last": lambda bilm: [character_lm(0), ElmoEmbeddings(bilm)],
+    "elmo between": lambda bilm: [character_lm(0), ElmoEmbeddings(bilm), CharacterEmbeddings(characters(), 3)],
+    "modes of one biLM": lambda bilm: [
+        ElmoEmbeddings(bilm, embedding_mode=mode) for mode in ("top", "all", "average", "last")
+    ],
+    "precisions and states": lambda bilm: [
+        ElmoEmbeddings(bilm, precision="int8"),
+        ElmoEmbeddings(bilm, initial_state="warm"),
+        ElmoEmbeddings(bilm, precision="bfloat16"),
+        ElmoEmbeddings(bilm, name="my own name"),
+    ],
+    "more than ten": lambda bilm: [character_lm(seed) for seed in range(10)] + [ElmoEmbeddings(bilm), character_lm(10)],
+    "stacks in a stack": lambda bilm: [
+        StackedEmbeddings([character_lm(0), ElmoEmbeddings(bilm)]),
+        StackedEmbeddings([ElmoEmbeddings(bilm, embedding_mode="top"), character_lm(1)]),
+    ],
+}
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_loaded_tagger_reads_the_vectors_of_a_token_in_the_same_order(stack: str, warm: str, tmp_path: Path) -> None:
+    """flair concatenates them in the order of the embeddings' names."""
+    tagger = SequenceTagger(
+        embeddings=StackedEmbeddings(STACKS[stack](warm)),
+        tag_dictionary=Corpus(train=sentences(), sample_missing_splits=False).make_label_dictionary("ner", False),
+        tag_type="ner",
+        hidden_size=8,
+    )
+    tagger.eval().save(tmp_path / "model.pt")
+    loaded = SequenceTagger.load(tmp_path / "model.pt")
+    loaded.save(tmp_path / "again.pt")
+    again = SequenceTagger.load(tmp_path / "again.pt")
+    for one, *others in zip(sentences(), sentences(), sentences(), strict=True):
+        tagger.predict(one, embedding_storage_mode="cpu", return_probabilities_for_all_classes=True)
+        for model, other in zip((loaded, again), others, strict=True):
+            model.predict(other, embedding_storage_mode="cpu", return_probabilities_for_all_classes=True)
+            np.testing.assert_array_equal(vectors(other), vectors(one))
+            assert probabilities(other) == probabilities(one)
+
+
+@pytest.mark.parametrize(
+    "document", [DocumentPoolEmbeddings, DocumentRNNEmbeddings, DocumentCNNEmbeddings], ids=lambda each: each.__name__
+)
+@pytest.mark.parametrize("stack", ["elmo first", "elmo last", "modes of one biLM"])
+def test_a_loaded_classifier_reads_the_same_document_vectors(
+    document: Callable[[list[TokenEmbeddings]], DocumentEmbeddings], stack: str, warm: str, tmp_path: Path
+) -> None:
+    labels = Dictionary(add_unk=False)
+    for label in ("trade", "travel"):
+        labels.add_item(label)
+    classifier = TextClassifier(document(STACKS[stack](warm)), label_type="topic", label_dictionary=labels)
+    classifier.save(tmp_path / "model.pt")
+    loaded = TextClassifier.load(tmp_path / "model.pt")
+    for one, other in zip(sentences(), sentences(), strict=True):
+        for model, sentence in ((classifier.eval(), one), (loaded.eval(), other)):
+            model.predict(sentence, embedding_storage_mode="cpu", return_probabilities_for_all_classes=True)
+        np.testing.assert_allclose(other.embedding, one.embedding, atol=1e-7)
+        assert other.embedding.any()
+        np.testing.assert_allclose([label.score for label in other.labels], [label.score for label in one.labels])
+
+
+def test_what_is_saved_names_the_file_and_an_unknown_mode_is_rejected(small: str) -> None:
+    files = {"options_file": f"{small}/options.json", "weight_file": f"{small}/weights.hdf5"}
+    assert ElmoEmbeddings(**files).to_params()["model"] == files["weight_file"]
+    with pytest.raises(ConfigurationError, match=r"'embedding_mode': expected one of .*\btop\b.*, got 'middle'"):
+        ElmoEmbeddings(small, embedding_mode="middle")
 
 
 def test_other_files_or_settings_never_leave_their_vectors_on_a_sentence(small: str, warm: str, tmp_path: Path) -> None:

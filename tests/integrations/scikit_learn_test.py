@@ -83,7 +83,9 @@ def test_features_have_names_even_beside_other_columns(small: str) -> None:
     ("texts", "found"),
     [
         ("A lone text.", "got 'A lone text.'"),
-        (np.array(TEXTS)[:, None], "got a ndarray of 2 axes"),
+        (np.array(TEXTS)[:, None], r"got a ndarray of 2 axes; .*\"text\" instead of \[\"text\"\]"),
+        ([b"A text"], "row 0: expected a text, got bytes"),
+        (np.array([b"A text"]), "row 0: expected a text, got bytes"),
         (["A text", float("nan")], "row 1: .*nan"),
         (["A text", None], "row 1: .*None"),
     ],

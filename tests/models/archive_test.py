@@ -16,7 +16,7 @@ from allennlp.training.util import evaluate
 
 from elmo_plugin.bilm import BiLM
 from tests.models.configs import ELMO_ONLY, stock_tagger
-from tests.oracles import options, write_files
+from tests.oracles import lively, options, write_files
 from tests.task_oracles import (
     OPINIONS,
     TOWNS,
@@ -128,6 +128,27 @@ FILES = ("options_file", "weight_file")
 def test_an_archive_of_another_source_does_not_stand_in_for_a_wrong_path(trained_tagger: Path) -> None:
     with pytest.raises(ConfigurationError, match="'/no/such/file'"):
         load_archive(trained_tagger, overrides={f"model.elmo.{key}": "/no/such/file" for key in FILES})
+
+
+@pytest.mark.parametrize("place", ["an archive", "a run"])
+@pytest.mark.parametrize("other", ["model.elmo.bilm", "model.elmo.mix", "model.elmo.scalar_mix_parameters"])
+def test_an_override_that_the_weights_of_a_model_undo_is_rejected(place: str, other: str, tmp_path: Path) -> None:
+    write_files(tmp_path / "bilm", small_bilm())
+    write_files(tmp_path / "other", lively(small_bilm(), scale=0.5))
+    first = tagger({"bilm": str(tmp_path / "bilm")})
+    train(experiment(first, tags_reader(), TOWNS), tmp_path / "run")
+    model = tmp_path / "run" / "model.tar.gz" if place == "an archive" else tmp_path / "run"
+    value, key = {
+        "model.elmo.bilm": (str(tmp_path / "other"), "bilm"),
+        "model.elmo.scalar_mix_parameters": ([1.0, 0.0, 0.0], "scalar_mix_parameters"),
+        "model.elmo.mix": (
+            {"type": "scalar", "initial_scalar_parameters": [1.0, 0.0, 0.0]},
+            "initial_scalar_parameters",
+        ),
+    }[other]
+    with pytest.raises(ConfigurationError, match=f"'{key}': .*leave this key out"):
+        load_archive(model, overrides={other: value})
+    load_archive(model, overrides={"model.elmo.bilm": str(tmp_path / "bilm"), "model.elmo.dropout": 0.1})
 
 
 def go_on(config: Config, folder: Path) -> Model:

@@ -56,6 +56,11 @@ def test_a_request_with_two_lengths_is_rejected_and_its_connection_closed(small:
     assert answer.startswith(b"HTTP/1.1 400 ") and b"Transfer-Encoding" in answer
 
 
+def test_a_compressed_request_is_415(small: Client) -> None:
+    answer = small.raw(HEAD, b"Content-Encoding: gzip\r\nContent-Length: 22\r\n\r\n", BODY)
+    assert answer.startswith(b"HTTP/1.1 415 ") and b"'gzip'" in answer
+
+
 @pytest.fixture
 def may_answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """No model answers before this is set."""

@@ -323,9 +323,10 @@ class ColumnTagsReader(DatasetReader):
         before = repr(tags[index - 1]) if index > 0 else "the start"
         after = repr(tags[index + 1]) if index + 1 < len(tags) else "the end of the sentence"
         got = f"{tags[index]!r} between {before} and {after}"
-        fitting = next((other for other in SCHEMES if first_invalid_tag(tags, other) is None), None)
-        if fitting is not None:
-            got += f"; 'coding_scheme' {fitting} allows it"
+        fitting = [other for other in SCHEMES if first_invalid_tag(tags, other) is None]
+        if fitting:  # BIOES and BMES differ in the middle of a span alone
+            fitting = [other for other in fitting if SCHEMES[other][::3] == SCHEMES[fitting[0]][::3]]
+            got += f"; 'coding_scheme' {' or '.join(fitting)} allows it"
         elif sentence[index].line == 1:
             got += "; if it is a header, set 'has_header' true"
         prefixes = ", ".join("O" if prefix == "O" else f"{prefix}-…" for prefix in SCHEMES[scheme].letters)

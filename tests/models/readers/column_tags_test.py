@@ -191,7 +191,7 @@ def test_every_scheme_is_read_checked_and_converted(tmp_path: Path, scheme: str)
     [
         ("BIO", "O X-PER", 3, "'X-PER' between 'O' and the end of the sentence"),
         ("BIO", "O I-PER O", 3, "'I-PER' between 'O' and 'O'; 'coding_scheme' IOB1 allows it"),
-        ("BIO", "S-PER O", 2, "'S-PER' between the start and 'O'; 'coding_scheme' BIOES allows it"),
+        ("BIO", "S-PER O", 2, "'S-PER' between the start and 'O'; 'coding_scheme' BIOES or BMES allows it"),
         ("IOB1", "I-PER L-PER", 3, "'L-PER' between 'I-PER' and the end of the sentence"),
         ("BIOUL", "O B-PER", 3, "'B-PER' between 'O' and the end of the sentence; 'coding_scheme' BIO allows it"),
         ("BMES", "B-PER E-LOC", 3, "'E-LOC' between 'B-PER' and the end of the sentence"),
