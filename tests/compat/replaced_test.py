@@ -9,7 +9,6 @@ import pytest
 
 from elmo_plugin import compat
 from elmo_plugin.compat import REPLACED, replaced
-from tests.oracles import needs_allennlp_alone
 
 SCRIPT = """
 import contextlib, importlib, inspect, io, json, pkgutil, sys, types
@@ -67,7 +66,6 @@ print(json.dumps([imported, changed()]))
 """
 
 
-@needs_allennlp_alone
 def test_the_list_has_everything_that_is_replaced(tmp_path: Path) -> None:
     home = Path(__file__).resolve().parents[2]
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(home), "HOME": str(tmp_path)}
