@@ -1,5 +1,6 @@
 """What the command line prints: warnings, results, errors without a traceback, and what to do next."""
 
+import argparse
 import json
 import logging
 import os
@@ -165,6 +166,10 @@ def adapt_console() -> None:
                 "the command 'elmo' was removed in AllenNLP 1.0; this one takes the same arguments: elmo-plugin "
                 "embed-corpus INPUT OUTPUT --all | --top | --average (add --format hdf5 unless OUTPUT ends in .hdf5)"
             )
+        if message.startswith("unrecognized arguments"):  # argparse leaves it to the main program to say so
+            for action in parser._actions:
+                commands = action.choices if isinstance(action, argparse._SubParsersAction) else {}
+                parser = next((commands[name] for name in sys.argv[1:] if name in commands), parser)
         original(parser, message)
 
     replace_once(allennlp_logging, "prepare_global_logging", prepare_global_logging)
