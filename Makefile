@@ -2,7 +2,7 @@
 # Run make from this folder, or `make -C` it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lint test slow docs check setup
+.PHONY: help demo lint test slow docs installed flair check setup
 
 # The uv on PATH if it runs (a pyenv shim may not), else one of our own.
 UV := $(if $(shell uv --version 2>/dev/null),uv,.tools/uv/bin/uv)
@@ -42,9 +42,16 @@ slow: setup  ## the slow tests: whole pages of the documentation, kills, benchma
 docs: setup  ## the documentation site, in site/; a broken link fails
 	$(RUN) mkdocs build --quiet --site-dir site
 
-check: lint test slow docs  ## everything that CI checks
+installed:  ## what the documentation shows, in an environment that pip makes from the wheel as the README says
+	python3 tests/installed.py $(ARGS)
 
-setup: $(filter .tools/%,$(UV))  ## only the environment, in .venv/, as pyproject.toml and setup.cfg describe it
+flair: $(filter .tools/%,$(UV))  ## the tests with flair, which needs transformers 4, in an environment of their own
+	UV_PROJECT_ENVIRONMENT=.venv-flair $(UV) sync --no-default-groups --group test --extra flair $(COMPILE)
+	.venv-flair/bin/pytest -n 0 tests/integrations/flair_embeddings_test.py tests/docs_test.py -k "flair or integrations"
+
+check: lint test slow docs flair installed  ## everything that CI checks
+
+setup: $(filter .tools/%,$(UV))  ## only the environment, in .venv/, as pyproject.toml describes it
 	$(UV) sync --all-groups $(COMPILE)
 	@mkdir -p .venv/nltk_data/tokenizers/punkt  # or allennlp-models downloads it at import, which nothing here uses
 

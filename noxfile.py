@@ -1,8 +1,9 @@
-"""The test matrix: each supported Python, the oldest and the newest torch, transformers 4 and 5.
+"""The test matrix: each supported Python, the oldest and the newest torch, transformers 4 and 5; the lower bounds.
 
     uvx nox --list
     uvx nox -s matrix -- -m "not slow" tests/elmo        # what follows -- goes to pytest
     uvx nox -s matrix -t newest                          # with the newest torch
+    uvx nox -s oldest                                    # with the lower bound of every dependency
 
 An environment takes about 6 GB, which uv shares between those with the same torch.
 """
@@ -22,11 +23,13 @@ OLDEST_TORCH = {python: ["torch==2.7.0", "torchvision==0.22.0"] for python in PY
 """The oldest of `install_requires` in setup.cfg that has wheels for the Python."""
 OLDEST_TORCH["3.14"] = ["torch==2.9.0", "torchvision==0.24.0"]
 TRANSFORMERS = {"4": ["transformers==4.49.0"], "5": ["transformers>=5"]}
-"""The last one with which AllenNLP's own program starts, and the newest."""
+"""The last one with all names that AllenNLP imports, which flair needs, and the newest."""
 ALLENNLP = ["allennlp==2.10.1"]
 MODELS = ["allennlp-models==2.10.1"]
 PROJECT = nox.project.load_toml("pyproject.toml")
-TOOLS = [name for name in nox.project.dependency_groups(PROJECT, "dev", "docs") if not name.startswith("allennlp")]
+OURS = ("allennlp", "elmo-plugin")
+TOOLS = [name for name in nox.project.dependency_groups(PROJECT, "dev", "docs") if not name.startswith(OURS)]
+EXTRAS = "models,parquet,report,serve"
 SOURCE_TESTS = ["docstrings_test.py", "documents_test.py", "docs_test.py", "readme_test.py"]
 """Tests of the source and of the documentation, which an installed package does not have."""
 
@@ -43,11 +46,19 @@ def install_allennlp(session: nox.Session, models: bool) -> None:
 @nox.parametrize("transformers", [nox.param(name, id=f"transformers{name}") for name in TRANSFORMERS])
 @nox.parametrize("torch", [nox.param(name, id=name, tags=[name]) for name in ("oldest", "newest")])
 def matrix(session: nox.Session, torch: str, transformers: str) -> None:
-    """Run the tests of this checkout, with allennlp-models."""
-    # flair needs transformers 4.
-    tools = [name for name in TOOLS if transformers == "4" or not name.startswith("flair")]
+    """Run the tests of this checkout, with allennlp-models, and with flair where transformers allows it."""
     torches = OLDEST_TORCH[session.python] if torch == "oldest" else ["torch", "torchvision"]
-    session.install(*torches, *TRANSFORMERS[transformers], *tools, "-e", ".[models]")
+    extras = f"{EXTRAS},flair" if transformers == "4" else EXTRAS
+    session.install(*torches, *TRANSFORMERS[transformers], *TOOLS, "-e", f".[{extras}]")
+    install_allennlp(session, models=True)
+    session.run("pytest", *(session.posargs or ["-m", "not slow"]))
+
+
+@nox.session(python=PYTHONS[0])
+def oldest(session: nox.Session) -> None:
+    """Run the tests with the lower bound of every dependency."""
+    session.install("--resolution", "lowest-direct", "-e", f".[{EXTRAS}]")
+    session.install(*TOOLS)
     install_allennlp(session, models=True)
     session.run("pytest", *(session.posargs or ["-m", "not slow"]))
 

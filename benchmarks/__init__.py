@@ -3,8 +3,6 @@
     bilms, text ──► systems, products ──► agreement ──► timing, memory ──► table
                     embed · layers · tagger · pretrain · long · growth · same
 
-Run them with `python -m benchmarks`. `epoch`, `load` and `serve` are commands of their own, such as
+Run them with `python -m benchmarks`. `epoch`, `load`, `serve` and `start` are commands of their own, such as
 `python -m benchmarks.load`. See docs/benchmarks.md.
 """
-
-import elmo_plugin  # noqa: F401  (before AllenNLP, which cannot be imported with every transformers)

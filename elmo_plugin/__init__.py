@@ -16,33 +16,36 @@ Dimension key: B sentences · T tokens · C characters per token · L layers (LS
 D = 2P · H cell · V vocabulary · S streams · U unrolled steps · in `lstm/` N packed tokens · I its input width.
 """
 
-try:
-    import allennlp  # noqa: F401
-except ModuleNotFoundError as error:
-    if error.name != "allennlp":
-        raise
-    install = "pip install --no-deps allennlp==2.10.1"
-    raise ModuleNotFoundError(f"No module named 'allennlp'; install it with: {install}", name="allennlp") from None
+from elmo_plugin.postponed_imports import postponed_imports
 
-from elmo_plugin.compat import apply_repairs
+with postponed_imports():
+    try:
+        import allennlp  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "allennlp":
+            raise
+        install = "pip install --no-deps allennlp==2.10.1"
+        raise ModuleNotFoundError(f"No module named 'allennlp'; install it with: {install}", name="allennlp") from None
 
-apply_repairs()
+    from elmo_plugin.compat import apply_repairs
 
-from elmo_plugin import (  # noqa: E402
-    analysis,
-    bilm,
-    checkpoints,
-    commands,
-    elmo,
-    embedding,
-    integrations,
-    models,
-    pretraining,
-    text,
-)
-from elmo_plugin.elmo import Elmo, save  # noqa: E402
-from elmo_plugin.embedding import ElmoEmbedder, load  # noqa: E402
-from elmo_plugin.text import batch_to_ids  # noqa: E402
+    apply_repairs()
+
+    from elmo_plugin import (
+        analysis,
+        bilm,
+        checkpoints,
+        elmo,
+        embedding,
+        integrations,
+        models,
+        pretraining,
+        text,
+    )
+    from elmo_plugin.commands import register  # noqa: F401  (gives AllenNLP the commands)
+    from elmo_plugin.elmo import Elmo, save
+    from elmo_plugin.embedding import ElmoEmbedder, load
+    from elmo_plugin.text import batch_to_ids
 
 __all__ = [
     "Elmo",

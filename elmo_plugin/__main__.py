@@ -5,18 +5,22 @@ plugins, and with releases of transformers that the script `allennlp` cannot be 
 """
 
 from elmo_plugin import __version__
-from elmo_plugin.commands import adapt_console, program
+from elmo_plugin.commands.console import adapt_console, program
+from elmo_plugin.compat import replace_name
+from elmo_plugin.postponed_imports import postponed_imports
 
 
 def run() -> None:
     """Run one of the commands."""
     import allennlp.__main__  # noqa: F401  (sets up AllenNLP's logging)
     from allennlp import commands
-    from allennlp.common.util import install_sigterm_handler
+    from allennlp.common.util import import_module_and_submodules, install_sigterm_handler
 
-    commands.__version__ = f"{__version__} (AllenNLP {commands.__version__})"  # what --version prints
+    replace_name(commands, "__version__", f"{__version__} (AllenNLP {commands.__version__})")  # what --version prints
     adapt_console()
     install_sigterm_handler()
+    with postponed_imports():  # what AllenNLP would import first, and wholly
+        import_module_and_submodules("allennlp", exclude={"allennlp.sanity_checks", "allennlp.tools"})
     commands.main(prog=program())
 
 

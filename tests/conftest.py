@@ -18,7 +18,7 @@ import huggingface_hub.utils
 import pytest
 import torch
 
-import elmo_plugin  # noqa: F401  (before any test imports AllenNLP, which transformers 5 needs)
+import elmo_plugin  # noqa: F401  (before AllenNLP, which then takes half the time to import)
 
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start

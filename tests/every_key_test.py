@@ -295,7 +295,9 @@ def test_a_key_of_the_sentence_cache_is_used_or_named(
 
 
 def test_a_message_says_where_in_the_config_a_value_stands() -> None:
-    config = Params({"model": {"type": "elmo_tagger", "elmo": {"bilm": BILM, "dropout": "0.5"}, "encoder": ENCODER}})
+    config = Params(
+        {"model": {"type": "elmo_tagger", "elmo": {"bilm": BILM, "dropout": "0.5"}, "encoder": {**ENCODER}}}
+    )
     vocab = Vocabulary()
     vocab.add_tokens_to_namespace(["O"], "labels")
     with pytest.raises(ConfigurationError, match=r"^'model\.elmo\.dropout': expected a number, got \"0\.5\"$"):

@@ -11,6 +11,7 @@ from allennlp.common.checks import ConfigurationError
 from tests.fuzz.attacks import ATTACKS
 from tests.fuzz.engine import Run, fuzz
 from tests.fuzz.targets import TARGETS
+from tests.fuzz.text_attacks import TEXT_ATTACKS
 
 SAMPLE = {"archive": 30, "native": 40, "pickle": 100}
 SLOW_SAMPLE = {
@@ -40,6 +41,13 @@ def test_each_attack_is_rejected_at_once_and_leaves_nothing(name: str) -> None:
     result = fuzz(TARGETS[f"attack-{name}"], 1, seed=0)
     assert not result.findings, result.findings
     assert result.errors == 1
+
+
+@pytest.mark.parametrize("name", TEXT_ATTACKS)
+def test_each_hostile_text_is_answered_or_rejected_at_once(name: str) -> None:
+    result = fuzz(TARGETS[f"attack-{name}"], 1, seed=0)
+    assert not result.findings, result.findings
+    assert result.answers + result.errors == 1
 
 
 def raise_another_error() -> None:

@@ -7,9 +7,7 @@ from typing import Any, Optional
 
 import h5py
 import numpy as np
-import pytest
 import torch
-import transformers
 from allennlp.modules.elmo import Elmo as ReferenceElmo
 from torch import Tensor
 
@@ -22,10 +20,6 @@ SENTENCES = [
     [],
     ["one"],
 ]
-needs_allennlp_alone = pytest.mark.skipif(
-    transformers.AdamW.__module__.startswith("elmo_plugin"),
-    reason="AllenNLP can be imported before this package only with transformers before 4.50",
-)
 
 
 def options(**changes: Any) -> BiLMOptions:

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.oracles import needs_allennlp_alone
-
 PLUGIN = """
 import signal
 from allennlp.common.checks import ConfigurationError
@@ -74,7 +72,6 @@ def lines_of(output: Path) -> list[str]:
     return [" ".join(CHANGING.sub("…", line).split()) for line in shown]
 
 
-@needs_allennlp_alone
 def test_a_run_of_another_plugin_is_the_same_with_and_without_this_package(tmp_path: Path) -> None:
     (tmp_path / "theirs.py").write_text(PLUGIN)
     (tmp_path / "data.tsv").write_text("the###D cat###N sat###V\na###D dog###N ran###V\n")

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from allennlp.commands import main
-
 ROOT = Path(__file__).resolve().parents[1]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)(?P<rest>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S)
 INCLUDE = re.compile(r"^--8<--\n(.+)\n--8<--\n", re.M)
@@ -76,6 +74,8 @@ def run_command(command: str) -> None:
         os.environ.update(word.split("=", 1) for word in words[1:])
     elif words[len(assigned) :][:1] == ["elmo-plugin"]:
         os.environ.update({name: value for name, value in assigned})
+        from allennlp.commands import main  # `installed.py` uses this module without AllenNLP
+
         before, sys.argv = sys.argv, words[len(assigned) :]
         try:
             main(prog="elmo-plugin")

@@ -1,16 +1,13 @@
 """The package as a plugin: quiet to import, found by `allennlp`, complete when packed."""
 
-import configparser
 import os
-import shutil
 import subprocess
 import sys
+import zipfile
 from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
-
-from tests.oracles import needs_allennlp_alone
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "elmo_plugin"
@@ -36,7 +33,6 @@ print(registered() - found)
 
 
 @pytest.mark.slow
-@needs_allennlp_alone
 def test_allennlp_run_in_the_checkout_finds_everything_that_we_register_and_nothing_is_printed() -> None:
     """`.allennlp_plugins` imports the package but not its submodules, so `__init__` must import every package."""
     assert (ROOT / ".allennlp_plugins").read_text(encoding="utf-8").split() == ["elmo_plugin"]
@@ -55,23 +51,43 @@ def test_without_allennlp_the_import_says_how_to_install_it(tmp_path: Path) -> N
     assert last.startswith("ModuleNotFoundError: ") and "pip install --no-deps allennlp==2.10.1" in last
 
 
-METADATA = "from setuptools.build_meta import prepare_metadata_for_build_wheel as prepare; prepare('.')"
+BUILD = """
+import sys
+from hatchling.builders.wheel import WheelBuilder
+for version in ("standard", "editable"):
+    print(next(WheelBuilder(sys.argv[1]).build(directory=sys.argv[2] + "/" + version, versions=[version])))
+"""
 
 
-def test_the_program_and_the_architecture_of_spacy_are_installed(tmp_path: Path) -> None:
-    """If `dynamic` in pyproject.toml lacks a kind of entry point, setuptools ignores all of them."""
-    for name in ("pyproject.toml", "setup.cfg", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tmp_path)
-    subprocess.run([sys.executable, "-c", METADATA], cwd=tmp_path, capture_output=True, check=True)
-    (metadata,) = tmp_path.glob("*.dist-info")
-    installed = {entry.name for entry in Distribution.at(metadata).entry_points}
-    assert installed == {"elmo-plugin", "elmo_plugin.Elmo.v1"}
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The wheel, and that of an editable install."""
+    folder = tmp_path_factory.mktemp("wheels")
+    command = [sys.executable, "-c", BUILD, str(ROOT), str(folder)]
+    built = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [Path(line) for line in built.stdout.splitlines()]
 
 
-def test_every_data_file_is_packed() -> None:
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg", encoding="utf-8")
-    patterns = config["options.package_data"]["elmo_plugin"].split()
-    packed = {path for pattern in patterns for path in PACKAGE.glob(pattern)}
-    files = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
-    assert not sorted(str(path.relative_to(ROOT)) for path in files - packed)
+def test_the_program_and_what_spacy_finds_are_installed(wheels: list[Path], tmp_path: Path) -> None:
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as file:
+            file.extractall(tmp_path / wheel.parent.name)
+        (metadata,) = (tmp_path / wheel.parent.name).glob("*.dist-info")
+        installed = {(entry.group, entry.name) for entry in Distribution.at(metadata).entry_points}
+        assert installed == {
+            ("console_scripts", "elmo-plugin"),
+            ("spacy_architectures", "elmo_plugin.Elmo.v1"),
+            ("spacy_factories", "elmo"),
+        }
+
+
+def test_the_start_up_file_is_in_the_wheel_and_in_an_editable_install(wheels: list[Path]) -> None:
+    for wheel in wheels:
+        names = zipfile.ZipFile(wheel).namelist()
+        assert {"elmo_plugin.pth", "elmo_plugin_startup.py"} <= {*names}
+
+
+def test_every_data_file_is_packed(wheels: list[Path]) -> None:
+    names = set(zipfile.ZipFile(wheels[0]).namelist())
+    files = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert files and {path.relative_to(ROOT).as_posix() for path in files} <= names

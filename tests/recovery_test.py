@@ -1,7 +1,8 @@
-"""Runs of task models that were killed and recovered: they have no `exact_resume`, but the checkpointer `atomic`."""
+"""Runs of task models that were killed and recovered: with and without `exact_resume` and the checkpointer `atomic`."""
 
 import json
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import pytest
@@ -9,14 +10,14 @@ import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import SigTermReceived
-from allennlp.training import GradientDescentTrainer
+from allennlp.training import GradientDescentTrainer, TrainerCallback
 
 from elmo_plugin import commands
 from elmo_plugin.pretraining.vocabulary import MARKS, vocabulary_of
 from tests.full_disk import disk_of
 from tests.oracles import options
 from tests.pretraining_runs import differences
-from tests.task_oracles import TOWNS, experiment, tagger, tags_reader, train
+from tests.task_oracles import OPINIONS, TOWNS, classifier, csv_reader, experiment, tagger, tags_reader, train
 
 
 class Stopped(BaseException):
@@ -89,7 +90,7 @@ def test_sigterm_ends_a_run_with_one_line_that_says_how_to_continue(
 def test_a_full_disk_leaves_the_old_config(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("old")
     with disk_of(8), pytest.raises(ConfigurationError, match=r"config\.json'.*File too large"):
-        Params({"model": "x" * 50}).to_file(str(tmp_path / "config.json"))
+        commands.train._ConfigOfRun({"model": "x" * 50}).to_file(str(tmp_path / "config.json"))
     assert (tmp_path / "config.json").read_text() == "old"
 
 
@@ -101,3 +102,121 @@ def test_the_vocabulary_of_a_bilm_is_whole_or_cannot_be_read(tmp_path: Path) -> 
     vocabulary.save_to_files(str(tmp_path / "vocabulary"))
     vocabulary.save_to_files(str(tmp_path / "vocabulary"))  # as `--recover` does
     assert len(list((tmp_path / "vocabulary").iterdir())) == 2 + (tmp_path / "vocabulary/.lock").exists()
+
+
+@pytest.mark.parametrize("kind", ["model_state", "training_state", "missing"])
+def test_a_checkpoint_that_was_cut_off_is_left_out(kind: str, tmp_path: Path) -> None:
+    keys = config(checkpointer={"type": "default"})
+    train(keys, tmp_path / "run")
+    wanted = end_of(tmp_path / "run")
+    model, training = (tmp_path / "run" / f"{name}_state_e2_b0.th" for name in ("model", "training"))
+    broken = model if kind == "model_state" else training
+    if kind == "missing":
+        broken.unlink()
+    else:
+        broken.write_bytes(broken.read_bytes()[:1000])
+    train(keys, tmp_path / "run", recover=True)
+    assert f"'{broken}' is cut off or missing" in (tmp_path / "run" / "out.log").read_text()
+    assert differences(end_of(tmp_path / "run"), wanted) == []
+    assert torch.load(broken)
+
+
+def test_without_a_complete_checkpoint_the_error_names_the_file(tmp_path: Path) -> None:
+    keys = config(checkpointer={"type": "default", "keep_most_recent_by_count": 1})
+    train(keys, tmp_path / "run")
+    newest = tmp_path / "run" / "model_state_e2_b0.th"
+    newest.unlink()  # `best.th` is another name of this file
+    newest.write_bytes(b"")
+    with pytest.raises(ConfigurationError, match=f"'{newest}'.*--force"):
+        train(keys, tmp_path / "run", recover=True)
+    assert newest.exists()
+
+
+def test_an_error_from_a_complete_checkpoint_is_not_hidden(tmp_path: Path) -> None:
+    keys = config(checkpointer={"type": "default"})
+    train(keys, tmp_path / "run")
+    torch.save(tmp_path, tmp_path / "run" / "training_state_e2_b0.th")  # a path is no type that `torch.load` may read
+    with pytest.raises(UnpicklingError):
+        train(keys, tmp_path / "run", recover=True)
+
+
+@pytest.mark.parametrize(("key", "value"), [("grad_norm", None), ("num_epochs", "3"), ("patience", 1.5)])
+def test_a_value_that_the_trainer_cannot_use_is_named(key: str, value: object, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=rf"'trainer\.{key}': expected .*got {json.dumps(value)}"):
+        train(config(**{key: value}), tmp_path / "run")
+
+
+def test_a_killed_run_has_its_whole_config_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(self: Any, params_file: str, *args: Any, **kwargs: Any) -> None:
+        Path(params_file).write_text("{")
+        raise Stopped
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(Params, "to_file", stop)
+        train(config(), tmp_path / "run")
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+@TrainerCallback.register("kill_after")
+class KillAfter(TrainerCallback):
+    """Stands for a kill after a number of batches. Registered as a `TrainerCallback` with name `kill_after`."""
+
+    left = 0
+
+    def on_batch(self, *args: Any, is_training: bool, **kwargs: Any) -> None:
+        """Count the batches of training."""
+        KillAfter.left -= is_training
+        if KillAfter.left == 0:
+            raise Stopped
+
+
+BUCKETS = {"batch_sampler": {"type": "bucket", "batch_size": 2, "sorting_keys": ["tokens"]}}
+
+
+@pytest.mark.parametrize("kind", ["tagger", "classifier"])
+@pytest.mark.parametrize("loader", [{"type": "simple", "batch_size": 2, "shuffle": True}, BUCKETS])
+def test_a_task_that_was_killed_ends_with_the_same_weights(
+    kind: str, loader: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With dropout, and with a data loader that shuffles the data, `bucket` also those of the validation."""
+    elmo = {"bilm": {"options": options().to_dict(), "seed": 0}}
+    made = (tagger(elmo, dropout=0.3), tags_reader(), TOWNS), (classifier(elmo, dropout=0.3), csv_reader(), OPINIONS)
+    exact = {
+        "callbacks": ["kill_after", "exact_resume"],
+        "checkpointer": {"type": "atomic", "save_every_num_batches": 1},
+    }
+    keys = experiment(*made[kind == "classifier"], num_epochs=3, **exact)
+    keys["data_loader"] = loader
+    if "shuffle" in loader:  # in place
+        keys["validation_data_loader"] = {**loader, "shuffle": False}
+    wanted_model = train(keys, tmp_path / "undisturbed")
+    wanted = end_of(tmp_path / "undisturbed")
+    for number, batches in enumerate((2, 5)):
+        monkeypatch.setattr(KillAfter, "left", batches)
+        with pytest.raises(Stopped):
+            train(keys, tmp_path / "run", recover=number > 0)
+    model = train(keys, tmp_path / "run", recover=True)
+    assert differences(dict(model.state_dict()), dict(wanted_model.state_dict())) == []
+    found = end_of(tmp_path / "run")
+    assert differences(found["best"], wanted["best"]) == []
+    kept = {name for name in wanted["metrics"] if "validation" in name or name == "training_loss"}
+    assert [found["metrics"][name] for name in sorted(kept)] == [wanted["metrics"][name] for name in sorted(kept)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data_loader": {"batch_size": 2, "num_workers": 1}}, r"'data_loader\.num_workers': expected 0"),
+        ({"trainer": {"checkpointer": {"type": "default"}}}, "'trainer.checkpointer': expected 'atomic'"),
+        ({"model": {"elmo": {"initial_state": "carried"}}}, "'model': expected no state"),
+        ({"model": {"encoder": {"stateful": True}}}, "'model': expected no state"),
+    ],
+)
+def test_what_cannot_be_resumed_exactly_is_named(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    keys = config(callbacks=["exact_resume"])
+    for block, change in changes.items():
+        for key, value in change.items():
+            both = isinstance(value, dict) and block == "model"
+            keys[block][key] = {**keys[block][key], **value} if both else value
+    with pytest.raises(ConfigurationError, match=message):
+        train(keys, tmp_path / "run")

@@ -13,6 +13,8 @@ from allennlp.data import Batch, DatasetReader, Instance, Vocabulary
 from allennlp.data.fields import LabelField, MultiLabelField, SequenceLabelField, TextField
 from allennlp.models import Model
 
+from elmo_plugin.models import doubtful_columns
+
 PARTS = ("train", "validation", "test")
 LONG = 400
 """Texts with more tokens than this are long. The memory of a batch grows with its longest text."""
@@ -115,7 +117,7 @@ def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:
             _try_model(params, parts, sentences)
         except Exception as error:  # and so may a model
             failures.append(f"'model': {_message(error)}")
-    return DataCheck(parts, failures, [*_advice(parts)])
+    return DataCheck(parts, failures, [*doubtful_columns(params.params), *_advice(parts)])
 
 
 def _instances(name: str, params: Params, path: str, sentences: Optional[int]) -> Iterator[Instance]:

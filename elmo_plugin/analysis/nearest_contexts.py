@@ -9,7 +9,6 @@ from typing import NamedTuple, Optional
 import numpy as np
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
-from spacy.lang.en.stop_words import STOP_WORDS
 
 from elmo_plugin.embedding import Corpus, Embedder
 from elmo_plugin.text import split_tokens
@@ -85,6 +84,8 @@ def frequent_words(corpus: Corpus, sentences: Optional[int] = None, words: int =
 
     A word's sentence is the first one with it that is not long.
     """
+    from spacy.lang.en.stop_words import STOP_WORDS  # spaCy takes half as long as PyTorch
+
     counts: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
     for _, tokens in chain.from_iterable(_windows(corpus, sentences)):

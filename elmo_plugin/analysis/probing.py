@@ -9,10 +9,6 @@ from typing import NamedTuple, Optional
 import numpy as np
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.elmo import ConcatenateMix, Elmo
@@ -141,6 +137,11 @@ def most_frequent(train: Examples, dev: Examples) -> np.ndarray:
 
 def linear(train: Examples, dev: Examples, layer: int) -> np.ndarray:
     """Predict labels (N,) by logistic regression over a layer's features, scaled to unit deviation in training."""
+    from sklearn.exceptions import ConvergenceWarning  # takes half as long as PyTorch
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=100))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # after 75 iterations, accuracies change by less than 0.1 %

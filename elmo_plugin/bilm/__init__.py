@@ -11,7 +11,7 @@ A batch of sentences takes these steps in `BiLM.forward`:
 
 from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, count_parameters, read_extra_state
 from elmo_plugin.bilm.character_encoder import CharacterEncoder, CharCnn
-from elmo_plugin.bilm.contextualizer import reset_states
+from elmo_plugin.bilm.contextualizer import CONTEXTUALIZERS, reset_states
 from elmo_plugin.bilm.elmo_lstm import ElmoLstm, ProjectedLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.initial_state import CarriedState, InitialState, WarmState, ZeroState, identity, warm_up
@@ -36,6 +36,7 @@ from elmo_plugin.bilm.token_encoder import (
 
 __all__ = [
     "CHOICES",
+    "CONTEXTUALIZERS",
     "IDS",
     "BiLM",
     "BiLMOptions",

@@ -14,27 +14,43 @@ from elmo_plugin.bilm.sizes import MOST_LAYERS
 from elmo_plugin.bilm.token_encoder import TokenTable
 from elmo_plugin.lstm import LstmState
 
+CONTEXTUALIZERS = {
+    *("alternating_lstm", "augmented_lstm", "compose", "elmo_lstm", "feedforward", "gated-cnn-encoder", "gru", "lstm"),
+    *("pass_through", "pytorch_transformer", "rnn", "stacked_bidirectional_lstm"),
+    "bidirectional_language_model_transformer",  # of allennlp-models
+}
+"""The names of the encoders that consist of sizes alone. A package with another such encoder adds its name."""
+
 
 def build_contextualizer(config: Mapping[str, Any], width: int) -> Seq2SeqEncoder:
     """Build the encoder of a config's block `contextualizer`, which reads token vectors of this width (P).
 
-    The block may come from a weight file, so only registered names are allowed at any depth: for a name with a dot
-    AllenNLP would import a module, and for `_pretrained` it would load another archive.
+    The block may come from a weight file, so it must not lead to another file, an address or code. At any depth, only
+    the encoders of `CONTEXTUALIZERS` are built, because others may have a path or a URL among their keys. For a name
+    with a dot AllenNLP would import a module, and for `_pretrained` it would load another archive.
 
     Raises `ConfigurationError` for an unknown name or key, and for an encoder that does not map P to 2P.
     """
     available, layers = Seq2SeqEncoder.list_available(), 0
+    others = {*available} - CONTEXTUALIZERS
     for key, value in _items_in(config):
         if key == "_pretrained":
             raise ConfigurationError("'contextualizer': expected an encoder with its sizes, got '_pretrained'")
         if (isinstance(value, str) and "." in value) or (key == "type" and not isinstance(value, str)):
             raise ConfigurationError(f"'contextualizer.{key}': expected a registered name, got {value!r}")
-        layers += value if "layers" in key and isinstance(value, int) else isinstance(value, Mapping)
+        if isinstance(value, str) and value in others:
+            raise ConfigurationError(
+                f"'contextualizer.{key}': expected an encoder that consists of its sizes alone, got {value!r}; a "
+                "package that registers such an encoder also adds its name to `elmo_plugin.bilm.CONTEXTUALIZERS`"
+            )
+        is_number = "layers" in key and isinstance(value, int)
+        layers += max(value, 0) if is_number else isinstance(value, Mapping | list)
         if layers > MOST_LAYERS:
             raise ConfigurationError(f"'contextualizer': expected at most {MOST_LAYERS} layers and parts, got more")
     if config.get("type") not in available:
+        choices = sorted(CONTEXTUALIZERS.intersection(available))
         raise ConfigurationError(
-            f"'contextualizer.type': expected one of {', '.join(available)}, got {config.get('type')!r}; if another "
+            f"'contextualizer.type': expected one of {', '.join(choices)}, got {config.get('type')!r}; if another "
             "package registers it, import that package first"
         )
     try:

@@ -22,6 +22,7 @@ from elmo_plugin.lstm import (
     kernel_by_name,
     layer_products,
     linear,
+    outside_of_graphs,
 )
 
 TOKENS_PER_BLOCK = 192
@@ -149,7 +150,7 @@ class ElmoLstm(Seq2SeqEncoder):
             cell=like.new_zeros(n_layers, 2, batch_size, cell_dim),
         )
 
-    @torch.compiler.disable  # the LSTMs run their own kernels
+    @outside_of_graphs  # the LSTMs run their own kernels
     def forward(
         self, inputs: Union[Tensor, TokenTable], mask: Tensor, state: Optional[LstmState] = None
     ) -> Union[Tensor, tuple[list[Tensor], LstmState]]:
@@ -193,7 +194,7 @@ class ElmoLstm(Seq2SeqEncoder):
             return layers, after
         return (torch.stack(layers) if self.return_all_layers else layers[-1]).to(table.vectors.dtype)
 
-    @torch.compiler.disable  # the LSTMs run their own kernels
+    @outside_of_graphs  # the LSTMs run their own kernels
     def read_windows(self, windows: Tensor, lengths: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
         """Read windows over streams, whose tokens are in the reading order of their direction.
 

@@ -74,6 +74,8 @@ class CharCnnOptions:
         pairs = read(char_cnn, "char_cnn.filters", Sequence[Sequence[int]])
         if not pairs or any(len(pair) != 2 or min(pair) < 1 for pair in pairs):
             raise ConfigurationError(f"'char_cnn.filters': expected a list of [width, channels] pairs, got {pairs!r}")
+        if len(pairs) > MOST_LAYERS:
+            raise ConfigurationError(f"'char_cnn.filters': expected at most {MOST_LAYERS:,} pairs, got {len(pairs):,}")
         widest = max(width for width, _ in pairs)
         if widest > max_characters:
             raise ConfigurationError(

@@ -16,7 +16,13 @@ from elmo_plugin.bilm import BiLMOptions, read_extra_state, tensor_to_descriptio
 from elmo_plugin.checkpoints.bilm_tf import read_options
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat, SavedSoftmax
 from elmo_plugin.checkpoints.files import Location, local_file, names_in
-from elmo_plugin.checkpoints.untrusted import OPTIONS_FILE, PACKED, check_numbers, check_sums, read_weights
+from elmo_plugin.checkpoints.untrusted import (
+    OPTIONS_FILE,
+    PACKED,
+    check_numbers,
+    printable_errors,
+    read_weights,
+)
 from elmo_plugin.checkpoints.vocabulary import read_words, with_vocabulary
 from elmo_plugin.checkpoints.weight_map import allennlp_map, check_finite, read_tensors
 from elmo_plugin.common import read_json
@@ -73,7 +79,6 @@ class AllenNlpArchive(CheckpointFormat):
     def _read(self, location: Location, options: Optional[BiLMOptions]) -> Checkpoint:
         folder = local_file(location, "pretrained")
         path = _model_weights(folder) or folder / TRAINING_WEIGHTS
-        check_sums(path, f"{path}")
         weights = read_weights(path, f"{path}")
         ours = list(_our_checkpoints(weights, path))
         if ours and options is not None:
@@ -85,6 +90,7 @@ class AllenNlpArchive(CheckpointFormat):
         return found[0][1]
 
 
+@printable_errors()
 def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str) -> Optional[Checkpoint]:
     """Read the biLM called `source` from the weights in a serialization folder; `None` if it is not there.
 

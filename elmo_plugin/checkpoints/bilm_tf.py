@@ -26,7 +26,7 @@ from elmo_plugin.checkpoints.files import (
     plain_location,
     reading_error,
 )
-from elmo_plugin.checkpoints.untrusted import check_numbers
+from elmo_plugin.checkpoints.untrusted import check_numbers, printable_errors
 from elmo_plugin.checkpoints.vocabulary import VOCABULARIES, VOCABULARY, read_words, with_vocabulary, write_words
 from elmo_plugin.checkpoints.weight_map import bilm_tf_map, read_tensors, write_tensors
 from elmo_plugin.common import atomic_folder, read_json
@@ -75,6 +75,7 @@ class BilmTf(CheckpointFormat):
         """Read the weights at a location, or in a folder, with another options file."""
         return self.read_pair(options_file, _pair(plain_location(location))[1])
 
+    @printable_errors()
     def read_pair(self, options_file: Location, weight_file: Location) -> Checkpoint:
         """Read an options file and a weight file, and the vocabulary if it lies beside the weights.
 

@@ -14,6 +14,7 @@ from elmo_plugin.checkpoints.allennlp import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS,
 from elmo_plugin.checkpoints.bilm_tf import BilmTf, read_options
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, load_checkpoint, load_sizes
 from elmo_plugin.checkpoints.files import Location, is_missing, local_file
+from elmo_plugin.checkpoints.untrusted import printable_errors
 from elmo_plugin.checkpoints.vocabulary import with_task_vocabulary
 from elmo_plugin.checkpoints.weight_map import unread_error
 from elmo_plugin.common import check_value
@@ -50,6 +51,7 @@ def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = 
     return bilm
 
 
+@printable_errors()
 def empty_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = "") -> BiLM:
     """Return the biLM of a checkpoint without memory for its weights, after comparing their names and shapes with it.
 

@@ -23,7 +23,7 @@ from elmo_plugin.checkpoints.files import (
     plain_location,
     unfinished_run,
 )
-from elmo_plugin.checkpoints.untrusted import is_tar_gz, unpacked
+from elmo_plugin.checkpoints.untrusted import is_tar_gz, printable_errors, unpacked
 
 MOST_NAMES = 10
 """The largest number of file names that an error lists."""
@@ -84,6 +84,7 @@ class CheckpointFormat(ABC, Registrable):
         return self.read(location).options
 
 
+@printable_errors()
 def load_checkpoint(location: Location, options_file: Optional[Location] = None) -> Checkpoint:
     """Read a biLM in any format: a file, a folder, a zip file or `.tar.gz` of either, or the name of a bundled biLM.
 
@@ -94,6 +95,7 @@ def load_checkpoint(location: Location, options_file: Optional[Location] = None)
         return form.read(place) if options_file is None else form.read_with(place, options_file)
 
 
+@printable_errors()
 def load_sizes(location: Location) -> BiLMOptions:
     """Read the sizes of a biLM in any format; see `load_checkpoint`.
 

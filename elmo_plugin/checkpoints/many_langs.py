@@ -13,7 +13,7 @@ from allennlp.common.checks import ConfigurationError
 from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
 from elmo_plugin.checkpoints.files import Location, local_file, names_in
-from elmo_plugin.checkpoints.untrusted import check_numbers, check_sums, read_text, read_weights
+from elmo_plugin.checkpoints.untrusted import check_numbers, read_text, read_weights, split_lines
 from elmo_plugin.checkpoints.weight_map import many_langs_map, read_tensors
 from elmo_plugin.common import read_json
 
@@ -43,8 +43,8 @@ NAMELESS = "\u3000"
 class ManyLangs(CheckpointFormat):
     """A folder with `encoder.pkl`, `token_embedder.pkl`, `config.json`, `char.dic` and `word.dic`.
 
-    `config_path` of `config.json` names the file of the sizes: a path relative to the folder, or else a file of that
-    name in the folder. The softmax, `classifier.pkl`, is not read.
+    `config_path` of `config.json` names the file of the sizes: a path inside the folder, or else a file of that name in
+    the folder. The softmax, `classifier.pkl`, is not read.
 
     Registered as a `CheckpointFormat` with name `many-langs`.
     """
@@ -62,7 +62,6 @@ class ManyLangs(CheckpointFormat):
         tensors: dict[str, Any] = {}
         pickles = {file: folder / f"{file}.pkl" for file in (EMBEDDER, ENCODER)}
         for file, path in pickles.items():
-            check_sums(path, f"{path}")
             tensors |= {f"{file}.{key}": value for key, value in read_weights(path, f"{path}").items()}
         check_numbers(options, sum(path.stat().st_size for path in pickles.values()), f"{folder}")
         assert options.many_langs is not None
@@ -110,10 +109,10 @@ def _read_options(folder: Path) -> BiLMOptions:
 
 
 def _read_sizes(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Find the file of the sizes as ELMoForManyLangs does, and return it with its content.
+    """Find the file of the sizes, and return it with its content.
 
     `config_path` is a path relative to the folder. It was often written on another machine, so a file of the same name
-    in the folder is tried next, and then the sizes that come with ELMoForManyLangs.
+    in the folder is tried next, and then the sizes that come with ELMoForManyLangs, which also reads files outside.
     """
     config_path = _json(folder / "config.json").get("config_path")
     path = config_path if isinstance(config_path, str) else ""
@@ -122,7 +121,8 @@ def _read_sizes(folder: Path) -> tuple[Path, dict[str, Any]]:
         raise ConfigurationError(
             f"'{folder / 'config.json'}': 'config_path': expected the file of the sizes, got {config_path!r}"
         )
-    file = folder / path if isfile(folder / path) else folder / name
+    is_inside = not Path(path).is_absolute() and ".." not in Path(path).parts
+    file = folder / path if is_inside and isfile(folder / path) else folder / name
     if name in PUBLISHED and not file.exists():
         return file, PUBLISHED_CONFIG
     return file, _json(file)
@@ -139,12 +139,15 @@ def parse_vocabulary(text: str, name: str) -> list[str]:
     Errors call the file `name`. Raises `ConfigurationError` if the text is not such a vocabulary.
     """
     entries: dict[str, str] = {}
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+    lines = split_lines(text, name)
+    for number, line in enumerate(lines, start=1):
         *entry, id = line.strip().split("\t")
         if len(entry) > 1 or not id.isdecimal():
             raise ConfigurationError(f"'{name}', line {number}: expected an entry, a tab and an id, got {line!r}")
         entries[id] = entry[0] if entry else NAMELESS
-    ids = [str(id) for id in range(number)]
-    if entries.keys() != set(ids):
-        raise ConfigurationError(f"'{name}': expected the ids 0 to {number - 1}, each once, in its {number} lines")
-    return [entries[id] for id in ids]
+    found = [entries[id] for id in map(str, range(len(lines))) if id in entries]
+    if not len(found) == len(entries) == len(lines):
+        raise ConfigurationError(
+            f"'{name}': expected the ids 0 to {len(lines) - 1}, each once, in its {len(lines)} lines"
+        )
+    return found

@@ -10,13 +10,14 @@ from typing import Any, Optional, Union
 
 import torch
 from allennlp.common.checks import ConfigurationError
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat, SavedSoftmax
 from elmo_plugin.checkpoints.files import FileKind, Location, bundled_folder, local_file, names_in, reading_error
+from elmo_plugin.checkpoints.untrusted import split_lines
 from elmo_plugin.checkpoints.vocabulary import with_vocabulary
 from elmo_plugin.checkpoints.weight_map import check_finite, unread_error
 from elmo_plugin.common import atomic_file, parse_json
@@ -146,7 +147,7 @@ def _file(location: Location) -> Path:
     names = [name for name in names_in(path) if name.endswith(SUFFIX)]
     if len(names) != 1:
         raise ConfigurationError(f"'{path}': expected one *{SUFFIX} in the folder, got {', '.join(names) or 'none'}")
-    return path / names[0]
+    return local_file(path / names[0], "pretrained")
 
 
 @contextmanager
@@ -155,7 +156,9 @@ def _opened(path: Path) -> Iterator[safe_open]:
     try:
         with safe_open(path, framework="pt") as file:
             yield file
-    except (SafetensorError, OSError) as error:
+    except ConfigurationError:
+        raise
+    except Exception as error:  # torch raises errors of many types for shapes that it cannot represent
         reason = reading_error(path, FileKind.OTHER, error)
         raise ConfigurationError(f"'{path}' is not a complete safetensors file: {reason}") from error
 
@@ -181,7 +184,7 @@ def _read_metadata(metadata: dict[str, str], path: Path) -> Checkpoint:
     except ConfigurationError as error:
         raise ConfigurationError(f"'{path}', metadata 'options': {error}") from error
     softmax = _json(metadata, "softmax", path)
-    vocabulary = metadata["vocabulary"].split("\n") if "vocabulary" in metadata else None
+    vocabulary = split_lines(metadata["vocabulary"], f"{path}") if "vocabulary" in metadata else None
     return Checkpoint(options, {}, None if softmax is None else SavedSoftmax(softmax, {}), vocabulary)
 
 

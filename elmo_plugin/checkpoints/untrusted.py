@@ -23,6 +23,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm import BiLMOptions, count_parameters
 from elmo_plugin.checkpoints.files import FileKind, file_kind
+from elmo_plugin.common import printable
 
 GROWTH = 8
 """The largest factor by which a file may grow: a number has at most eight bytes, and compresses to at least one."""
@@ -32,8 +33,8 @@ LEAST_MEMBER = 4096
 """The bytes that even an empty file takes on the disk: an archive may hold a great many of them."""
 MOST_FOLDERS = 20
 """The deepest path in an archive. Deleting a folder of many hundred levels exceeds Python's recursion limit."""
-MOST_TEXT = 2**26
-"""The largest vocabulary file in bytes. A million words take about ten megabytes."""
+MOST_TEXT, MOST_LINES = 2**25, 2**21
+"""The bytes and the lines of the largest vocabulary. A million words take about ten megabytes."""
 MOST_HEADER = 2**16
 """The largest extended header of a tar file, which holds a long name."""
 BLOCK = 512
@@ -61,6 +62,8 @@ OPCODES = re.compile(
     "LONG1|BINFLOAT|NONE|NEWTRUE|NEWFALSE|(LONG_)?BIN(PUT|GET)|GLOBAL|REDUCE|BUILD|BINPERSID"
 )
 """The instructions that `torch.save` writes for a state dict."""
+TEXT = re.compile("BINUNICODE|(SHORT_)?BINSTRING|GLOBAL")
+"""The instructions that make a text, or name a class or function."""
 
 
 def check_unpacked(unpacked: int, archive: Path, name: str) -> None:
@@ -110,6 +113,26 @@ def read_text(path: Path, name: str) -> str:
         raise ConfigurationError(f"'{name}' cannot be read: {error}") from error
 
 
+def split_lines(text: str, name: str) -> list[str]:
+    """Return the lines of a vocabulary, whose last one may have a line end.
+
+    Raises `ConfigurationError`, which calls the file `name`, if there are too many.
+    """
+    if text.count("\n") > MOST_LINES:
+        raise ConfigurationError(f"'{name}': expected at most {MOST_LINES:,} lines, got more")
+    return text.removesuffix("\n").split("\n")
+
+
+@contextmanager
+def printable_errors() -> Iterator[None]:
+    """Make the `ConfigurationError` of files that quotes their content safe to print; see `printable`."""
+    try:
+        yield
+    except ConfigurationError as error:
+        error.message = printable(str(error.message))
+        raise
+
+
 @contextmanager
 def unpacked(path: Path, name: str) -> Iterator[Path]:
     """Unpack a zip file or a `.tar.gz` into a temporary folder, which is deleted when the context ends.
@@ -144,7 +167,8 @@ def _unpack_zip(path: Path, folder: Path, name: str) -> None:
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 # Python does not limit what another method unpacks to.
                 raise ValueError(f"expected members compressed by deflate, got another method for '{member.filename}'")
-            size += max(member.file_size, LEAST_MEMBER)
+            # Every folder counts as a file, whether it is listed or only a part of a path.
+            size += max(member.file_size, LEAST_MEMBER) + LEAST_MEMBER * member.filename.count("/")
             check_unpacked(size, path, f"{name}/{member.filename}")
         archive.extractall(folder)
 
@@ -182,6 +206,7 @@ def _unpack_tar(stream: gzip.GzipFile, path: Path, folder: Path, name: str) -> N
             long_name = (content.rstrip(b"\0") if member.type == LONG_NAME else found[1] if found else b"").decode()
             continue
         inner, long_name = Path(long_name or member.name), ""
+        total += LEAST_MEMBER * inner.as_posix().count("/")
         is_left_out = inner.as_posix().startswith(PACKED) and not inner.name.endswith(OPTIONS_FILE)
         is_inside = not inner.is_absolute() and ".." not in inner.parts and len(inner.parts) <= MOST_FOLDERS
         if member.type in REGULAR and is_inside and not is_left_out:
@@ -204,10 +229,14 @@ def is_tar_gz(path: Path) -> bool:
 def read_weights(path: Path, name: str) -> dict[str, Any]:
     """Read the state dict in a PyTorch file, which errors call `name`. No code in it runs.
 
-    The tensors are memory-mapped, unless the file is of before PyTorch 1.6, which cannot be mapped. Raises
-    `ConfigurationError` if the file holds no state dict, or anything but tensors and plain values.
+    The tensors are memory-mapped, unless the file is of before PyTorch 1.6, which cannot be mapped and has no check
+    sums. Raises `ConfigurationError` if the file is damaged, or holds anything but a state dict of tensors and plain
+    values.
     """
     try:
+        kind = file_kind(path)
+        if kind in (FileKind.FOLDER, FileKind.DEVICE):
+            raise ValueError(f"expected a file, got {kind.value}")
         with FileWithoutNumber(path) as stream:
             is_zip = stream.read(4) == b"PK\x03\x04"  # as torch decides
             stream.seek(0)
@@ -222,6 +251,7 @@ def read_weights(path: Path, name: str) -> dict[str, Any]:
             size = stream.seek(0, SEEK_END)
         if not isinstance(weights, dict) or not all(isinstance(key, str) for key in weights):
             raise TypeError(f"expected a state dict, got {type(weights).__name__}")
+        weights = {key: weights[key] for key in weights}  # an `OrderedDict` may have other methods in a file
         tensors = [value for value in weights.values() if isinstance(value, Tensor)]
         # A tensor may show the same number many times, and the old format may declare more numbers than it holds.
         storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
@@ -230,19 +260,6 @@ def read_weights(path: Path, name: str) -> dict[str, Any]:
     except Exception as error:  # a damaged pickle may raise anything
         raise ConfigurationError(f"'{name}' holds no readable weights: {error}") from error
     return weights
-
-
-def check_sums(path: Path, name: str) -> None:
-    """Raise `ConfigurationError` if the check sums of a file do not match. Files of before PyTorch 1.6 have none."""
-    if file_kind(path) is not FileKind.ZIP:
-        return
-    try:
-        with zipfile.ZipFile(path) as members:
-            damaged = members.testzip()
-    except Exception as error:  # a damaged zip file may raise anything
-        raise ConfigurationError(f"'{name}' is damaged: {error}") from error
-    if damaged is not None:
-        raise ConfigurationError(f"'{name}' is damaged: the check sum of its member '{damaged}' does not match")
 
 
 class FileWithoutNumber(BufferedReader):
@@ -257,7 +274,10 @@ class FileWithoutNumber(BufferedReader):
 
 
 def _check_zip(stream: IO[bytes]) -> None:
-    """Raise an error unless a zip file is as PyTorch writes it: nothing is compressed, and nothing follows its end."""
+    """Raise an error unless a zip file is as PyTorch writes it: nothing is compressed, and nothing follows its end.
+
+    The check sums come after the sizes and methods, which bound what is read for them.
+    """
     size = stream.seek(0, SEEK_END)
     stream.seek(-22, SEEK_END)
     end = stream.read()
@@ -271,6 +291,9 @@ def _check_zip(stream: IO[bytes]) -> None:
             raise ValueError("expected a zip file without compression")
         if sum(member.file_size for member in members) > size:
             raise ValueError(f"expected at most {size:,} bytes of content, the size of the file, got more")
+        damaged = archive.testzip()
+        if damaged is not None:
+            raise ValueError(f"it is damaged: the check sum of its member '{damaged}' does not match")
         for member in members:
             if member.filename.lower().endswith("/data.pkl"):
                 with archive.open(member) as content:
@@ -278,10 +301,20 @@ def _check_zip(stream: IO[bytes]) -> None:
 
 
 def _check_pickle(stream: IO[bytes]) -> None:
-    """Raise `ValueError` for a pickle that needs more than a state dict does, before any of it runs."""
+    """Raise `ValueError` for a pickle that needs more than a state dict does, before any of it runs.
+
+    Only texts and names may be used twice. A list or tuple that holds another one twice, which holds a third one twice,
+    and so on, takes exponential time to hash, compare or print.
+    """
+    texts, previous = set[Any](), ""
     for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
         if not OPCODES.fullmatch(opcode.name) or (opcode.name == "GLOBAL" and argument not in GLOBALS):
             what = f"'{argument}'" if opcode.name == "GLOBAL" else opcode.name
             raise ValueError(f"expected a state dict of tensors and plain values, got {what}")
+        if opcode.name.endswith("BINPUT"):
+            (texts.add if TEXT.fullmatch(previous) else texts.discard)(argument)
+        if opcode.name.endswith("BINGET") and argument not in texts:
+            raise ValueError("expected each value of a state dict once, got one that is used again")
+        previous = opcode.name
         if number > MOST_OPCODES:
             raise ValueError(f"expected at most {MOST_OPCODES:,} instructions, got more")

@@ -12,7 +12,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
-from elmo_plugin.checkpoints.untrusted import read_text
+from elmo_plugin.checkpoints.untrusted import read_text, split_lines
 from elmo_plugin.common import atomic_file
 
 VOCABULARY = "vocabulary.txt"
@@ -29,7 +29,7 @@ def read_words(path: Path, name: str) -> list[str]:
     The file may be compressed with gzip. Errors call it `name`; see `read_text`.
     """
     text = read_text(path, name)
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    return [line.removesuffix("\r") for line in split_lines(text, name)] if text else []
 
 
 def write_words(words: Iterable[str], path: Path) -> None:

@@ -1,33 +1,36 @@
-"""COMMAND LINES → CALLS: subcommands of `elmo-plugin`. Each parses its arguments, calls one function and prints."""
+"""COMMAND LINES → CALLS: subcommands of `elmo-plugin`. Each parses its arguments, calls one function and prints.
 
-from elmo_plugin.commands.check_data import CheckData
-from elmo_plugin.commands.console import OURS, adapt_console, is_command, other_plugins, program
-from elmo_plugin.commands.convert_elmo import ConvertElmo
-from elmo_plugin.commands.embed_corpus import EmbedCorpus
-from elmo_plugin.commands.evaluate import adapt_evaluate
-from elmo_plugin.commands.minimal_pairs import MinimalPairs
-from elmo_plugin.commands.nearest_contexts import NearestContexts
-from elmo_plugin.commands.prepare_text import PrepareText
-from elmo_plugin.commands.probe_layers import ProbeLayers
-from elmo_plugin.commands.report_elmo import ReportElmo
-from elmo_plugin.commands.serve_elmo import ServeElmo
-from elmo_plugin.commands.train import adapt_train
+`command_line` answers `--help`, `--version` and mistakes in options in a fraction of a second. So nothing here imports
+torch or AllenNLP outside of functions, except `console`, `train`, `evaluate` and `register`, which adapt AllenNLP's own
+command line.
+"""
 
-__all__ = [
-    "CheckData",
-    "ConvertElmo",
-    "EmbedCorpus",
-    "MinimalPairs",
-    "NearestContexts",
-    "PrepareText",
-    "ProbeLayers",
-    "ReportElmo",
-    "ServeElmo",
-    "adapt_console",
-    "program",
-]
+from elmo_plugin.commands import (
+    check_data,
+    convert_elmo,
+    embed_corpus,
+    minimal_pairs,
+    nearest_contexts,
+    prepare_text,
+    probe_layers,
+    report_elmo,
+    serve_elmo,
+)
 
-if program() in OURS or (is_command() and not other_plugins()):
-    adapt_console()
-adapt_train()
-adapt_evaluate()
+COMMANDS = {
+    command.NAME: command.add_parser
+    for command in (
+        check_data,
+        convert_elmo,
+        embed_corpus,
+        minimal_pairs,
+        nearest_contexts,
+        prepare_text,
+        probe_layers,
+        report_elmo,
+        serve_elmo,
+    )
+}
+"""The function that adds each command to a parser."""
+
+__all__ = ["COMMANDS"]

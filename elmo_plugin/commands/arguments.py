@@ -6,15 +6,16 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from allennlp.common.checks import ConfigurationError
-
-from elmo_plugin.common import MOST
-from elmo_plugin.embedding import Embedder, load
+Parsers: TypeAlias = "argparse._SubParsersAction[Any]"
+"""The commands of AllenNLP's parser, or of that in `command_line`."""
+MOST = 2**63 - 1
+"""The largest integer that torch accepts."""
 
 
 def add_command(
-    parsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    parsers: Parsers,
     name: str,
     about: str,
     usage: str,
@@ -28,7 +29,7 @@ def add_command(
     exit code 1, or with its traceback if `ALLENNLP_DEBUG` is set. Options reject an empty value, which an unset shell
     variable gives, and huge numbers.
     """
-    parser = parsers.add_parser(
+    parser: argparse.ArgumentParser = parsers.add_parser(
         name,
         help=about,
         usage=f"%(prog)s {usage} [options]",
@@ -44,6 +45,8 @@ def add_command(
 
 
 def _run(name: str, run: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> None:
+    from allennlp.common.checks import ConfigurationError
+
     try:
         run(args)
     except (ConfigurationError, OSError) as error:
@@ -93,17 +96,6 @@ def add_initial_state(parser: argparse._ActionsContainer) -> None:
         metavar="STATE",
         help="the LSTM state before each sentence: zero (default), or warm, as stored by `convert-elmo --warm-on`",
     )
-
-
-def load_bilm(args: argparse.Namespace) -> Embedder:
-    """Load the biLM that the arguments name, to embed with all of its layers."""
-    return load(args.bilm, "all", cuda_device=args.cuda_device, initial_state=args.initial_state)
-
-
-def refuse_folder(config: str) -> None:
-    """Raise `ConfigurationError` if the path of a config is a folder: jsonnet would abort the process."""
-    if Path(config).is_dir():
-        raise ConfigurationError(f"'{config}': expected a config, got a folder")
 
 
 def word(text: str) -> str:

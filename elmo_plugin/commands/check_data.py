@@ -3,21 +3,18 @@
 import argparse
 import sys
 
-from allennlp.commands.subcommand import Subcommand
-from allennlp.common import Params
+from elmo_plugin.commands.arguments import Parsers, add_command, count
 
-from elmo_plugin.analysis import check_data, data_check_page
-from elmo_plugin.commands.arguments import add_command, count, refuse_folder
-from elmo_plugin.commands.console import print_page
-
+NAME = "check-data"
 ABOUT = "Check the data of a config before training."
 EXAMPLE = "elmo-plugin check-data config.jsonnet"
 MORE = """
 This prints a Markdown page with the size of each part of the data, and with
-each label and its count. It finds labels that do not occur in train; texts that
-are repeated, empty, very long or full of markup; and words that are cut off. It
-builds the model and runs it on two texts. The page ends with a list of what to
-do. The exit code is 1 if the config cannot train.
+each label and its count. It finds columns that look like others than the config
+says; labels that do not occur in train; texts that are repeated, empty, very
+long or full of markup; and words that are cut off. It builds
+the model and runs it on two texts. The page ends with a list of what to do. The
+exit code is 1 if the config cannot train.
 
 Check another file, and only the first 1,000 texts of each part:
   elmo-plugin check-data config.jsonnet --sentences 1000 \\
@@ -25,22 +22,23 @@ Check another file, and only the first 1,000 texts of each part:
 """
 
 
-@Subcommand.register("check-data")
-class CheckData(Subcommand):
-    """Registered as a `Subcommand` with name `check-data`."""
-
-    def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Add the command's arguments to the parser."""
-        subparser = add_command(parser, self.name, ABOUT, "CONFIG", EXAMPLE, MORE, run)
-        add = subparser.add_argument
-        add("config", metavar="CONFIG", help="a config of `elmo-plugin train`")
-        add("-o", "--overrides", metavar="JSON", help="changes to the config, as in `elmo-plugin train`")
-        add("--sentences", metavar="N", type=count, help="read the first N texts of each part")
-        return subparser
+def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
+    """Add the command and its arguments."""
+    subparser = add_command(parsers, NAME, ABOUT, "CONFIG", EXAMPLE, MORE, run)
+    add = subparser.add_argument
+    add("config", metavar="CONFIG", help="a config of `elmo-plugin train`")
+    add("-o", "--overrides", metavar="JSON", help="changes to the config, as in `elmo-plugin train`")
+    add("--sentences", metavar="N", type=count, help="read the first N texts of each part")
+    return subparser
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the page. The exit code is 1 if the config cannot train."""
+    from allennlp.common import Params
+
+    from elmo_plugin.analysis import check_data, data_check_page
+    from elmo_plugin.commands.console import print_page, refuse_folder
+
     refuse_folder(args.config)
     checked = check_data(Params.from_file(args.config, args.overrides or ""), args.sentences)
     print_page(data_check_page(args.config, checked), "data.md")

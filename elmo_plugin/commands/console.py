@@ -20,9 +20,13 @@ from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.plugins import DEFAULT_PLUGINS, discover_plugins
 from allennlp.data.dataset_readers.dataset_utils.span_utils import InvalidTagSequence
+from allennlp.modules.token_embedders import TokenCharactersEncoder
 from tqdm import tqdm
 
-from elmo_plugin.compat import replace_once
+from elmo_plugin.commands.command_line import REMOVED
+from elmo_plugin.common import printable
+from elmo_plugin.compat import replace_name, replace_once
+from elmo_plugin.embedding import Embedder, load
 
 OLD_CONFIGS = "see docs/guides/old-configs.md"
 SHORT: tuple[tuple[type[BaseException], str], ...] = (
@@ -30,12 +34,12 @@ SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (OSError, ""),
     (tarfile.ReadError, ""),
     (RuntimeError, "(RUNTIME|STATIC) ERROR: "),  # jsonnet's messages about a config
+    (RuntimeError, "config file .* does not exist, unable to archive"),  # the folder of a run was deleted
     (TypeError, "Expected .* to be "),  # AllenNLP's message about a value of the wrong type
     (TypeError, r"(Model|DatasetReader)\.__init__\(\) got an unexpected keyword|'>=' not .* 'list' and 'int'"),
     (ValueError, "overrides (for|dict) |batch_size must be |Using AMP requires "),
     (UnicodeDecodeError, ""),
     (InvalidTagSequence, ""),
-    (IndexError, "index out of range in self"),
 )
 """Exceptions that a mistake in the user's input causes: the type, and a pattern for the start of the message."""
 HINTS = (
@@ -68,8 +72,9 @@ HINTS = (
     (r"elmo_token_embedder_multilang not in", f"it is gone; 'elmo' reads one biLM: {OLD_CONFIGS}"),
     (r"'list' and 'int'", f"'cuda_device' is one number, and several are in 'distributed': {OLD_CONFIGS}"),
     (
-        r"^IndexError",
-        f"an id is beyond its embedding; that of 'character_encoding' needs a vocab_namespace: {OLD_CONFIGS}",
+        r"Incompatible sizes found for parameter",
+        "a layer of another size, as for new labels, starts anew with prevent_regexes: ['tag_projection', 'crf', "
+        "'classification'] beside the 'regexes' of 'initializer'",
     ),
     (r"^InvalidTagSequence", f"such tags are no spans; a model with a CRF cannot predict them: {OLD_CONFIGS}"),
 )
@@ -104,7 +109,11 @@ def is_command() -> bool:
 
 def other_plugins() -> set[str]:
     """Return the plugins that this command of AllenNLP's also loads. Their output and their errors stay as they are."""
-    included = {value for option, value in pairwise(sys.argv) if option == "--include-package"}
+    included = set()
+    for argument, following in pairwise([*sys.argv, ""]):
+        option, has_value, value = argument.partition("=")
+        if len(option) > 2 and "--include-package".startswith(option):  # argparse accepts abbreviations
+            included.add(value if has_value else following)
     ours_and_allennlps = (__name__.partition(".")[0], *DEFAULT_PLUGINS)
     return {name for name in {*discover_plugins(), *included} if name.partition(".")[0] not in ours_and_allennlps}
 
@@ -120,6 +129,17 @@ def config_at(path: Path) -> Any:
         return json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, tarfile.TarError):  # the command itself reports what is wrong
         return None
+
+
+def load_bilm(args: argparse.Namespace) -> Embedder:
+    """Load the biLM that the arguments name, to embed with all of its layers."""
+    return load(args.bilm, "all", cuda_device=args.cuda_device, initial_state=args.initial_state)
+
+
+def refuse_folder(config: str) -> None:
+    """Raise `ConfigurationError` if the path of a config is a folder: jsonnet would abort the process."""
+    if Path(config).is_dir():
+        raise ConfigurationError(f"'{config}': expected a config, got a folder")
 
 
 def say_written(path: Path, what: str, then: Optional[str]) -> None:
@@ -161,16 +181,12 @@ def adapt_console() -> None:
                     handler.setStream(sys.stderr)  # AllenNLP logs to standard output, where results belong
 
     def error(original: Any, parser: ArgumentParserWithDefaults, message: str) -> None:
-        if "invalid choice: 'elmo'" in message:
-            message = (
-                "the command 'elmo' was removed in AllenNLP 1.0; this one takes the same arguments: elmo-plugin "
-                "embed-corpus INPUT OUTPUT --all | --top | --average (add --format hdf5 unless OUTPUT ends in .hdf5)"
-            )
+        removed = (REMOVED[name] for name in REMOVED if f"invalid choice: '{name}'" in message)
         if message.startswith("unrecognized arguments"):  # argparse leaves it to the main program to say so
             for action in parser._actions:
                 commands = action.choices if isinstance(action, argparse._SubParsersAction) else {}
                 parser = next((commands[name] for name in sys.argv[1:] if name in commands), parser)
-        original(parser, message)
+        original(parser, next(removed, message))
 
     replace_once(allennlp_logging, "prepare_global_logging", prepare_global_logging)
     replace_once(ArgumentParserWithDefaults, "error", error)
@@ -187,16 +203,24 @@ def is_users_mistake(error: BaseException) -> bool:
     message = str(error).strip()
     is_short = any(isinstance(error, each) and re.match(beginning, message) for each, beginning in SHORT)
     is_missing_package = isinstance(error, ModuleNotFoundError) and error.name in sys.argv
-    return bool(message) and (is_short or is_missing_package)
+    return bool(message) and (is_short or is_missing_package or _is_about_characters(error))
 
 
 def with_hint(error: BaseException) -> str:
     """Return the message of an error, and what to do about it."""
+    if _is_about_characters(error):
+        return f"{error}: 'character_encoding' needs a vocab_namespace for its embedding; {OLD_CONFIGS}"
     message = _with_path(error) if isinstance(error, TypeError) else str(error).strip()
     for pattern, hint in HINTS:
         if match := re.search(pattern, f"{type(error).__name__}: {message}"):
             return f"{message.splitlines()[0].rstrip('.')}; {match.expand(hint)}"
     return message
+
+
+def _is_about_characters(error: BaseException) -> bool:
+    """Return whether an index is beyond an embedding of characters. One beyond any other keeps its traceback."""
+    parts = (frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__))
+    return isinstance(error, IndexError) and any(isinstance(part, TokenCharactersEncoder) for part in parts)
 
 
 def _install_hook() -> None:
@@ -212,14 +236,14 @@ def _install_hook() -> None:
             if isinstance(handler, logging.FileHandler):
                 handler.handle(record)
         message = with_hint(error)
-        print(f"{program()}: {message}", file=sys.stderr)
+        print(f"{program()}: {printable(message)}", file=sys.stderr)
         # The causes say why a value fits no type of a `Union`.
         cause = error.__cause__ if message.startswith("Failed to construct argument") else None
         while cause is not None:
-            print(f"  {type(cause).__name__}: {cause}", file=sys.stderr)
+            print(f"  {type(cause).__name__}: {printable(str(cause))}", file=sys.stderr)
             cause = cause.__cause__
 
-    sys.excepthook = excepthook
+    replace_name(sys, "excepthook", excepthook)
 
 
 def _with_path(error: TypeError) -> str:

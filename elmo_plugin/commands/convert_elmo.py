@@ -4,15 +4,9 @@ import argparse
 import shlex
 from pathlib import Path
 
-from allennlp.commands.subcommand import Subcommand
-from allennlp.common.checks import ConfigurationError
+from elmo_plugin.commands.arguments import Parsers, add_command
 
-from elmo_plugin.bilm import count_parameters
-from elmo_plugin.checkpoints import FORMATS, convert
-from elmo_plugin.commands.arguments import add_command
-from elmo_plugin.commands.console import say_written
-from elmo_plugin.lstm import NUMBER_TYPES
-
+NAME = "convert-elmo"
 ABOUT = "Convert a biLM from one format to another."
 EXAMPLE = "elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm"
 MORE = """
@@ -47,33 +41,38 @@ initial_state: 'warm'. Other tools ignore it:
 """
 
 
-@Subcommand.register("convert-elmo")
-class ConvertElmo(Subcommand):
-    """Registered as a `Subcommand` with name `convert-elmo`."""
-
-    def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Add the command's arguments to the parser."""
-        subparser = add_command(parser, self.name, ABOUT, "FROM TO", EXAMPLE, MORE, run)
-        add = subparser.add_argument
-        add(
-            "source",
-            metavar="FROM",
-            help="a folder, weight file, zip file or model.tar.gz, by path, URL or bundled name",
-        )
-        add("--options-file", metavar="FILE", help="bilm-tf's options.json, if that of FROM is elsewhere today")
-        add("target", metavar="TO", type=Path, help="NAME.safetensors, or a folder to write into")
-        formats = ", ".join(FORMATS)
-        add("--to", metavar="FORMAT", help=f"{formats} (default: native if TO ends with .safetensors, else bilm-tf)")
-        add("--warm-on", type=Path, metavar="TEXT", help="add a warm state, computed on a text of tokenized sentences")
-        types = "the number type in a native or hub file; readers convert it back to float32"
-        add("--dtype", choices=list(NUMBER_TYPES), default="float32", help=types)
-        add("--license", metavar="ID", help="the licence in the model card, such as apache-2.0 (default: unknown)")
-        add("--force", action="store_true", help="replace existing files at TO")
-        return subparser
+def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
+    """Add the command and its arguments."""
+    subparser = add_command(parsers, NAME, ABOUT, "FROM TO", EXAMPLE, MORE, run)
+    add = subparser.add_argument
+    add(
+        "source",
+        metavar="FROM",
+        help="a folder, weight file, zip file or model.tar.gz, by path, URL or bundled name",
+    )
+    add("--options-file", metavar="FILE", help="bilm-tf's options.json, if that of FROM is elsewhere today")
+    add("target", metavar="TO", type=Path, help="NAME.safetensors, or a folder to write into")
+    add(
+        "--to",
+        metavar="FORMAT",
+        help="native, bilm-tf or hub (default: native if TO ends with .safetensors, else bilm-tf)",
+    )
+    add("--warm-on", type=Path, metavar="TEXT", help="add a warm state, computed on a text of tokenized sentences")
+    types = "the number type in a native or hub file; readers convert it back to float32"
+    add("--dtype", choices=["float32", "float16", "bfloat16"], default="float32", help=types)
+    add("--license", metavar="ID", help="the licence in the model card, such as apache-2.0 (default: unknown)")
+    add("--force", action="store_true", help="replace existing files at TO")
+    return subparser
 
 
 def run(args: argparse.Namespace) -> None:
     """Convert a biLM and say what was written."""
+    from allennlp.common.checks import ConfigurationError
+
+    from elmo_plugin.bilm import count_parameters
+    from elmo_plugin.checkpoints import convert
+    from elmo_plugin.commands.console import say_written
+
     target: Path = args.target
     if not args.force and (any(target.iterdir()) if target.is_dir() else target.exists()):
         raise ConfigurationError(f"'{target}' exists already; name another target, or replace it with --force")

@@ -8,39 +8,14 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any
 
-import torch
-from allennlp.commands.subcommand import Subcommand
-from allennlp.common import logging as common_logging
-from allennlp.common.checks import ConfigurationError
-from allennlp.common.file_utils import CACHE_DIRECTORY
-from allennlp.data import Tokenizer
-from tqdm import tqdm
+from elmo_plugin.commands.arguments import Parsers, add_command, add_initial_state, count, device, word
 
-from elmo_plugin.bilm import CHOICES
-from elmo_plugin.checkpoints import PUBLISHED_WEIGHTS, bilm_keys
-from elmo_plugin.commands.arguments import add_command, add_initial_state, count, device, word
-from elmo_plugin.commands.console import say_written
-from elmo_plugin.common import Stopped, on_stop_signal, stop
-from elmo_plugin.embedding import (
-    ALIASES,
-    MIXES,
-    TRAINED,
-    Corpus,
-    CorpusEmbedder,
-    Embedder,
-    Share,
-    TableReader,
-    VectorFile,
-    load,
-    load_by_keys,
-    read_conll,
-    read_lines,
-    reject_existing,
-)
-from elmo_plugin.text import TOKENS_PER_BATCH
+if TYPE_CHECKING:
+    from elmo_plugin.embedding import Corpus, Embedder, VectorFile
 
+NAME = "embed-corpus"
 ABOUT = "Embed a text, one sentence per line, and write the vectors to disk."
 EXAMPLE = "elmo-plugin embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny"
 MORE = """
@@ -90,33 +65,28 @@ ENDINGS = {"": "hdf5", ".h5": "hdf5"}
 """The formats of endings that are not themselves the name of a format."""
 
 
-@Subcommand.register("embed-corpus")
-class EmbedCorpus(Subcommand):
-    """Registered as a `Subcommand` with name `embed-corpus`."""
-
-    def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Add the command's arguments to the parser."""
-        subparser = add_command(parser, self.name, ABOUT, "INPUT [INPUT …] OUTPUT", EXAMPLE, MORE, run)
-        add = subparser.add_argument
-        add("input", metavar="INPUT", type=Path, nargs="+", help="a text, plain, .gz or .xz; - is stdin")
-        add("output", metavar="OUTPUT", type=Path, help="a path that does not exist yet")
-        _add_bilm(subparser)
-        _add_output(subparser.add_argument_group("output").add_argument)
-        _add_work(subparser.add_argument_group("computation").add_argument)
-        return subparser
+def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
+    """Add the command and its arguments."""
+    subparser = add_command(parsers, NAME, ABOUT, "INPUT [INPUT …] OUTPUT", EXAMPLE, MORE, run)
+    add = subparser.add_argument
+    add("input", metavar="INPUT", type=Path, nargs="+", help="a text, plain, .gz or .xz; - is stdin")
+    add("output", metavar="OUTPUT", type=Path, help="a path that does not exist yet")
+    _add_bilm(subparser)
+    _add_output(subparser.add_argument_group("output").add_argument)
+    _add_work(subparser.add_argument_group("computation").add_argument)
+    return subparser
 
 
 def _add_bilm(subparser: argparse.ArgumentParser) -> None:
     add = subparser.add_argument_group("layers").add_mutually_exclusive_group().add_argument
-    explained = {
-        "all": "all layers, kept apart: (L, T, D) (default)",
-        "last": "the last (top) layer",
-        "average": "the average of all layers",
-        "concatenate": "all layers side by side: (T, L*D)",
-    }
-    for mix in MIXES:
-        names = [f"--{name}" for name in (mix, *(alias for alias in ALIASES if ALIASES[alias] == mix))]
-        add(*names, dest="layers", action="store_const", const=mix, default="all", help=explained[mix])
+    for names, explained in (
+        (["all"], "all layers, kept apart: (L, T, D) (default)"),
+        (["last", "top"], "the last (top) layer"),
+        (["average"], "the average of all layers"),
+        (["concatenate"], "all layers side by side: (T, L*D)"),
+    ):
+        options = [f"--{name}" for name in names]
+        add(*options, dest="layers", action="store_const", const=names[0], default="all", help=explained)
     add("--mix", metavar="ARCHIVE", help="the biLM and the first mix of the model in an archive")
     group = subparser.add_argument_group("biLM; without these, the published original is downloaded once, 374 MB")
     group.add_argument("--bilm", help="path or URL, in any format, or the name of a bundled biLM")
@@ -127,7 +97,7 @@ def _add_bilm(subparser: argparse.ArgumentParser) -> None:
 
 def _add_output(add: Callable[..., Any]) -> None:
     formats = "default: by the ending of OUTPUT: .hdf5, .h5, .npz, .parquet, or no ending for hdf5"
-    add("--format", choices=sorted(VectorFile.list_available()), help=formats)
+    add("--format", metavar="{hdf5,npz,parquet}", help=formats)
     add("--pool", action="store_true", help="write one vector per sentence, the mean over its tokens")
     add("--half", action="store_true", help="write 16-bit numbers instead of 32-bit ones")
     add("--compress", action="store_true", help="compress: slower, and most useful with --half")
@@ -149,15 +119,15 @@ def _add_work(add: Callable[..., Any]) -> None:
     )
     add("--id-column", metavar="COLUMN", help="read a table, and use the ids in this column as keys")
     add("--text-column", metavar="COLUMN", help="the column of the sentences")
-    tokens = f"the largest number of tokens in a batch, padding included (default: {TOKENS_PER_BATCH})"
-    add("--tokens-per-batch", metavar="N", type=count, default=TOKENS_PER_BATCH, help=tokens)
+    tokens = "the largest number of tokens in a batch, padding included (default: 4096)"
+    add("--tokens-per-batch", metavar="N", type=count, default=4096, help=tokens)
     sentences = "the largest number of sentences in a batch (default: any)"
     add("--batch-size", metavar="N", type=count, help=sentences)
     precision = (
         "the number type to compute in; int8 saves memory on an x86 processor, and time on one without bfloat16; auto "
         "is bfloat16 if the device computes it natively (default: float32)"
     )
-    add("--precision", choices=CHOICES, default="float32", help=precision)
+    add("--precision", choices=["float32", "bfloat16", "int8", "auto"], default="float32", help=precision)
     gpu = "the number of a GPU, -1 for the processor (default: -1; under torchrun, a GPU of its own for each process)"
     add("--cuda-device", metavar="N", type=device, help=gpu)
     add("--file-friendly-logging", action="store_true", help="write each progress update on a new line")
@@ -168,6 +138,11 @@ def run(args: argparse.Namespace) -> None:
 
     SIGTERM and Ctrl-C leave the finished parts; the exit code is 143 or 130.
     """
+    from allennlp.common import logging as common_logging
+    from tqdm import tqdm
+
+    from elmo_plugin.common import Stopped, on_stop_signal, stop
+
     common_logging.FILE_FRIENDLY_LOGGING = args.file_friendly_logging
     try:
         with on_stop_signal(stop):  # stops at once: the next run embeds an unfinished part again
@@ -180,7 +155,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _embed(args: argparse.Namespace) -> None:
-    share = _share()
+    from allennlp.common.checks import ConfigurationError
+
+    from elmo_plugin.commands.console import say_written
+    from elmo_plugin.embedding import CorpusEmbedder, Share, reject_existing
+
+    share = Share(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))  # as torchrun sets them
     file = _file(args)
     corpus = _corpus(args)
     # Paths are checked before anything is downloaded.
@@ -202,7 +182,12 @@ def _embed(args: argparse.Namespace) -> None:
         say_written(args.output, what, then)
 
 
-def _corpus(args: argparse.Namespace) -> Corpus:
+def _corpus(args: argparse.Namespace) -> "Corpus":
+    from allennlp.common.checks import ConfigurationError
+    from allennlp.data import Tokenizer
+
+    from elmo_plugin.embedding import Corpus, TableReader, read_conll, read_lines
+
     tokenizer = Tokenizer.by_name(SPLITS[args.split])()
     if not args.id_column and not args.text_column:
         return Corpus(args.input, tokenizer, read_conll if args.split == "conll" else read_lines)
@@ -214,17 +199,21 @@ def _corpus(args: argparse.Namespace) -> Corpus:
     return Corpus(args.input, tokenizer, TableReader(args.id_column, args.text_column))
 
 
-def _share() -> Share:
-    """Return which of several processes this one is, from the variables that torchrun sets."""
-    return Share(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
+def _file(args: argparse.Namespace) -> "VectorFile":
+    from allennlp.common.checks import ConfigurationError
 
+    from elmo_plugin.embedding import VectorFile
 
-def _file(args: argparse.Namespace) -> VectorFile:
     ending = args.output.suffix.lower()
     chosen = args.format or ENDINGS.get(ending, ending.removeprefix("."))
     if chosen not in VectorFile.list_available():
-        known = ", ".join(f".{name}" for name in ["h5", *VectorFile.list_available()])
-        raise ConfigurationError(f"'{args.output}': expected a name that ends in {known}, or --format, got '{ending}'")
+        known = ", ".join(VectorFile.list_available())
+        if args.format:
+            raise ConfigurationError(f"--format: expected one of {known}, got '{chosen}'")
+        raise ConfigurationError(
+            f"'{args.output}': expected a name that ends in .h5 or in the name of a format ({known}), or --format, got "
+            f"'{ending}'"
+        )
     keys = {name: True for name in ("compress", "use_sentence_keys", "forget_sentences") if getattr(args, name)}
     kind = VectorFile.by_name(chosen)
     unknown = [f"--{name.replace('_', '-')}" for name in keys if name not in inspect.signature(kind).parameters]
@@ -239,9 +228,15 @@ def _say(text: str) -> None:
         print(f"embed-corpus: {text}", file=sys.stderr)
 
 
-def _embedder(args: argparse.Namespace) -> Embedder:
+def _embedder(args: argparse.Namespace) -> "Embedder":
     """Load the biLM and the mix that the arguments name."""
-    device = _cuda_device(args.cuda_device)
+    from allennlp.common.checks import ConfigurationError
+    from allennlp.common.file_utils import CACHE_DIRECTORY
+
+    from elmo_plugin.checkpoints import PUBLISHED_WEIGHTS, bilm_keys
+    from elmo_plugin.embedding import TRAINED, load, load_by_keys
+
+    device = _cuda_device(args)
     if args.mix:
         if args.bilm or args.weight_file:
             raise ConfigurationError(
@@ -258,10 +253,12 @@ def _embedder(args: argparse.Namespace) -> Embedder:
     return load_by_keys(keys, args.layers, args.precision, device, args.initial_state)
 
 
-def _cuda_device(chosen: Optional[int]) -> int:
+def _cuda_device(args: argparse.Namespace) -> int:
     """Return the device that the user chose; otherwise, under torchrun, the GPU of this process."""
-    if chosen is not None:
-        return chosen
+    import torch
+
+    if args.cuda_device is not None:
+        return int(args.cuda_device)
     if not torch.cuda.is_available():
         return -1
     if "LOCAL_RANK" not in os.environ:

@@ -4,15 +4,9 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from allennlp.commands.subcommand import Subcommand
-from allennlp.data import Tokenizer
+from elmo_plugin.commands.arguments import Parsers, add_command, add_device
 
-from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs, score_pairs, write_scores
-from elmo_plugin.commands.arguments import add_command, add_device
-from elmo_plugin.commands.console import print_page
-from elmo_plugin.embedding import find_device
-from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
-
+NAME = "minimal-pairs"
 ABOUT = "Test a biLM's grammar on pairs of sentences."
 EXAMPLE = "elmo-plugin minimal-pairs english-tiny blimp.jsonl"
 MORE = """
@@ -38,26 +32,29 @@ The biLM must have its softmax: a bundled name, a .safetensors file that
 SPLITS = {"spacy": "spacy_blank", "space": "ascii_spaces"}
 
 
-@Subcommand.register("minimal-pairs")
-class MinimalPairs(Subcommand):
-    """Registered as a `Subcommand` with name `minimal-pairs`."""
-
-    def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Add the command's arguments to the parser."""
-        subparser = add_command(parser, self.name, ABOUT, "BILM PAIRS", EXAMPLE, MORE, run)
-        add = subparser.add_argument
-        add("bilm", metavar="BILM", help="a biLM with its softmax")
-        add("pairs", metavar="PAIRS", type=Path, help="JSON lines, plain, .gz or .xz; - is stdin")
-        add("--by", metavar="KEY", default="linguistics_term", help="the key with the phenomenon")
-        split = "split into tokens by spaCy's rules for English, or at white space"
-        add("--split", choices=list(SPLITS), default="spacy", help=split)
-        add("--scores", metavar="FILE", type=Path, help="also write the log probabilities of each pair")
-        add_device(subparser)
-        return subparser
+def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
+    """Add the command and its arguments."""
+    subparser = add_command(parsers, NAME, ABOUT, "BILM PAIRS", EXAMPLE, MORE, run)
+    add = subparser.add_argument
+    add("bilm", metavar="BILM", help="a biLM with its softmax")
+    add("pairs", metavar="PAIRS", type=Path, help="JSON lines, plain, .gz or .xz; - is stdin")
+    add("--by", metavar="KEY", default="linguistics_term", help="the key with the phenomenon")
+    split = "split into tokens by spaCy's rules for English, or at white space"
+    add("--split", choices=list(SPLITS), default="spacy", help=split)
+    add("--scores", metavar="FILE", type=Path, help="also write the log probabilities of each pair")
+    add_device(subparser)
+    return subparser
 
 
 def run(args: argparse.Namespace) -> None:
     """Score the pairs, print the accuracies and write the scores."""
+    from allennlp.data import Tokenizer
+
+    from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs, score_pairs, write_scores
+    from elmo_plugin.commands.console import print_page
+    from elmo_plugin.embedding import find_device
+    from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
+
     pairs = read_pairs(args.pairs, Tokenizer.by_name(SPLITS[args.split])(), args.by)
     model = load_language_model(args.bilm).to(find_device(args.cuda_device))
     scores = score_pairs(partial(sentence_log_probabilities, model), pairs)

@@ -4,25 +4,9 @@ import argparse
 import shlex
 from pathlib import Path
 
-from allennlp.commands.subcommand import Subcommand
-from allennlp.common.checks import ConfigurationError
+from elmo_plugin.commands.arguments import Parsers, add_bilm, add_command, count
 
-from elmo_plugin.analysis import (
-    Search,
-    find_query,
-    frequent_words,
-    frequent_words_page,
-    neighbors_page,
-    read_senses,
-    search,
-    write_contexts,
-)
-from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bilm
-from elmo_plugin.commands.console import print_page, say_written
-from elmo_plugin.embedding import Corpus
-from elmo_plugin.models import ColumnTagsReader
-from elmo_plugin.text import AsciiSpacesTokenizer
-
+NAME = "nearest-contexts"
 ABOUT = "Find the tokens of a text whose contextual vectors are nearest to a word's."
 EXAMPLE = """elmo-plugin nearest-contexts english-tiny novels.txt \\
       --query "They went to the play ." --word play"""
@@ -51,31 +35,44 @@ MOST_USES = 1000
 """The number of uses of a word that a picture shows."""
 
 
-@Subcommand.register("nearest-contexts")
-class NearestContexts(Subcommand):
-    """Registered as a `Subcommand` with name `nearest-contexts`."""
-
-    def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Add the command's arguments to the parser."""
-        usage = "BILM TEXT [--query SENTENCE --word WORD]"
-        subparser = add_command(parser, self.name, ABOUT, usage, EXAMPLE, MORE, run)
-        add_bilm(subparser)
-        add = subparser.add_argument
-        add("text", metavar="TEXT", type=Path, help="one tokenized sentence per line, plain, .gz or .xz; - is stdin")
-        query = "a tokenized sentence; may be repeated (default: list frequent words)"
-        add("--query", metavar="SENTENCE", action="append", default=[], help=query)
-        word = "one token of each query; WORD:2 is the second occurrence of WORD"
-        add("--word", action="append", default=[], help=word)
-        add("--layer", type=int, metavar="N", help="the layer to compare, from 0, the token layer (default: the top)")
-        add("--k", type=count, default=10, help="the number of neighbours per query")
-        add("--same-word", action="store_true", help="find only tokens with the query's word form")
-        add("--draw", metavar="FOLDER", type=Path, help="also draw the uses of each word in two dimensions")
-        add("--senses", action="store_true", help="TEXT has a token and its sense, or O, per line")
-        return subparser
+def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
+    """Add the command and its arguments."""
+    usage = "BILM TEXT [--query SENTENCE --word WORD]"
+    subparser = add_command(parsers, NAME, ABOUT, usage, EXAMPLE, MORE, run)
+    add_bilm(subparser)
+    add = subparser.add_argument
+    add("text", metavar="TEXT", type=Path, help="one tokenized sentence per line, plain, .gz or .xz; - is stdin")
+    query = "a tokenized sentence; may be repeated (default: list frequent words)"
+    add("--query", metavar="SENTENCE", action="append", default=[], help=query)
+    word = "one token of each query; WORD:2 is the second occurrence of WORD"
+    add("--word", action="append", default=[], help=word)
+    add("--layer", type=int, metavar="N", help="the layer to compare, from 0, the token layer (default: the top)")
+    add("--k", type=count, default=10, help="the number of neighbours per query")
+    add("--same-word", action="store_true", help="find only tokens with the query's word form")
+    add("--draw", metavar="FOLDER", type=Path, help="also draw the uses of each word in two dimensions")
+    add("--senses", action="store_true", help="TEXT has a token and its sense, or O, per line")
+    return subparser
 
 
 def run(args: argparse.Namespace) -> None:
     """Search and print the neighbours, or list words to search for."""
+    from allennlp.common.checks import ConfigurationError
+
+    from elmo_plugin.analysis import (
+        Search,
+        find_query,
+        frequent_words,
+        frequent_words_page,
+        neighbors_page,
+        read_senses,
+        search,
+        write_contexts,
+    )
+    from elmo_plugin.commands.console import load_bilm, print_page, say_written
+    from elmo_plugin.embedding import Corpus
+    from elmo_plugin.models import ColumnTagsReader
+    from elmo_plugin.text import AsciiSpacesTokenizer
+
     if len(args.query) != len(args.word):
         raise ConfigurationError(
             f"expected one --word per --query, got {len(args.query)} --query and {len(args.word)} --word"

@@ -9,17 +9,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TextIO
 
-from allennlp.commands.subcommand import Subcommand
-from allennlp.common.checks import ConfigurationError
-from allennlp.common.tqdm import Tqdm
-from more_itertools import unique_everseen
+from elmo_plugin.commands.arguments import Parsers, add_command, count, whole_number
 
-from elmo_plugin.commands.arguments import add_command, count, whole_number
-from elmo_plugin.commands.console import say_written
-from elmo_plugin.common import atomic_file
-from elmo_plugin.pretraining import find_shards
-from elmo_plugin.text import SentenceSplitter, TextFile, paragraphs
-
+NAME = "prepare-text"
 ABOUT = "Write raw text as tokenized sentences, one per line, as training and embedding read them."
 EXAMPLE = "elmo-plugin prepare-text 'novels/*.txt' text.txt.gz"
 MORE = """
@@ -42,25 +34,30 @@ BLOCK = 20
 """Sentences that stay together: each block goes to one shard, or to the held-out text, whole."""
 
 
-@Subcommand.register("prepare-text")
-class PrepareText(Subcommand):
-    """Registered as a `Subcommand` with name `prepare-text`."""
-
-    def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Add the command's arguments to the parser."""
-        subparser = add_command(parser, self.name, ABOUT, "INPUT… OUTPUT", EXAMPLE, MORE, run)
-        add = subparser.add_argument
-        add("inputs", metavar="INPUT", nargs="+", help="raw text, plain, .gz or .xz: a path or a pattern; - is stdin")
-        add("output", metavar="OUTPUT", type=Path, help="a file, compressed by its suffix; or a folder of shards")
-        add("--language", metavar="CODE", default="en", help="spaCy's code of the language")
-        add("--shards", metavar="N", type=count, help="write N files of training text to a folder")
-        add("--heldout", metavar="PERCENT", type=percent, help="set this part of the sentences aside, in blocks of 20")
-        add("--drop-duplicates", action="store_true", help="keep only the first of equal sentences")
-        return subparser
+def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
+    """Add the command and its arguments."""
+    subparser = add_command(parsers, NAME, ABOUT, "INPUT… OUTPUT", EXAMPLE, MORE, run)
+    add = subparser.add_argument
+    add("inputs", metavar="INPUT", nargs="+", help="raw text, plain, .gz or .xz: a path or a pattern; - is stdin")
+    add("output", metavar="OUTPUT", type=Path, help="a file, compressed by its suffix; or a folder of shards")
+    add("--language", metavar="CODE", default="en", help="spaCy's code of the language")
+    add("--shards", metavar="N", type=count, help="write N files of training text to a folder")
+    add("--heldout", metavar="PERCENT", type=percent, help="set this part of the sentences aside, in blocks of 20")
+    add("--drop-duplicates", action="store_true", help="keep only the first of equal sentences")
+    return subparser
 
 
 def run(args: argparse.Namespace) -> None:
     """Read, split and write the text."""
+    from allennlp.common.checks import ConfigurationError
+    from allennlp.common.tqdm import Tqdm
+    from more_itertools import unique_everseen
+
+    from elmo_plugin.commands.console import say_written
+    from elmo_plugin.common import atomic_file
+    from elmo_plugin.pretraining import find_shards
+    from elmo_plugin.text import SentenceSplitter, TextFile, paragraphs
+
     if args.output.exists():
         raise ConfigurationError(f"{args.output} exists already: expected the name of a new file or folder")
     files = [Path("-")] if args.inputs == ["-"] else [path for pattern in args.inputs for path in find_shards(pattern)]
@@ -89,6 +86,10 @@ def write_shards(lines: Iterable[str], folder: Path, shards: int, heldout: int) 
 
     Return the number of sentences to train on, and of those held out.
     """
+    from allennlp.common.checks import ConfigurationError
+
+    from elmo_plugin.common import atomic_file
+
     names = [f"train-{shard:05}-of-{shards:05}.txt.gz" for shard in range(shards)] + [HELDOUT] * bool(heldout)
     n_training = n_heldout = 0
     with ExitStack() as stack:

@@ -2,22 +2,14 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from allennlp.commands.subcommand import Subcommand
+from elmo_plugin.commands.arguments import Parsers, add_bilm, add_command, count
 
-from elmo_plugin.analysis import (
-    ProbingTask,
-    accuracies_page,
-    probe,
-    pseudoword_task,
-    random_twin,
-    sense_task,
-    tagging_task,
-)
-from elmo_plugin.commands.arguments import add_bilm, add_command, count, load_bilm
-from elmo_plugin.commands.console import print_page
-from elmo_plugin.models import ColumnTagsReader
+if TYPE_CHECKING:
+    from elmo_plugin.analysis import ProbingTask
 
+NAME = "probe-layers"
 ABOUT = "Measure how well each layer alone predicts tags or senses."
 EXAMPLE = "elmo-plugin probe-layers english-tiny --tags train.conll dev.conll"
 MORE = """
@@ -45,36 +37,35 @@ Memory holds 4 * L * D bytes per labelled token, 12 kB at the original size.
 """
 
 
-@Subcommand.register("probe-layers")
-class ProbeLayers(Subcommand):
-    """Registered as a `Subcommand` with name `probe-layers`."""
-
-    def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Add the command's arguments to the parser."""
-        usage = "BILM --tags|--senses|--pseudowords FILES"
-        subparser = add_command(parser, self.name, ABOUT, usage, EXAMPLE, MORE, run)
-        add_bilm(subparser)
-        subparser.add_argument("--control", action="store_true", help="add a column for a biLM with random weights")
-        subparser.add_argument("--seed", type=int, default=1, help="the seed of pseudowords and of random weights")
-        subparser.add_argument("--pairs", type=count, default=100, metavar="N", help="the number of pseudowords")
-        add = subparser.add_argument_group("what to predict").add_mutually_exclusive_group(required=True).add_argument
-        add("--tags", nargs=2, metavar=("TRAIN", "DEV"), help="two files of columns")
-        add("--senses", nargs=2, metavar=("TRAIN", "DEV"), help="two files of columns; O means no sense")
-        add("--pseudowords", metavar="TEXT", type=Path, help="a text, one tokenized sentence per line")
-        add = subparser.add_argument_group("files of columns, as the reader `column_tags` reads them").add_argument
-        add("--conllu", action="store_true", help="read CoNLL-U: the columns FORM and UPOS")
-        token, tag = (
-            "the column of tokens, from 0 (default: 0, with --conllu 1)",
-            "the column of tags (default: -1, or 3)",
-        )
-        add("--token-column", type=int, metavar="N", help=token)
-        add("--tag-column", type=int, metavar="N", help=tag)
-        add("--delimiter", help=r"what separates columns, \t for a tab (default: white space; with --conllu a tab)")
-        return subparser
+def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
+    """Add the command and its arguments."""
+    usage = "BILM --tags|--senses|--pseudowords FILES"
+    subparser = add_command(parsers, NAME, ABOUT, usage, EXAMPLE, MORE, run)
+    add_bilm(subparser)
+    subparser.add_argument("--control", action="store_true", help="add a column for a biLM with random weights")
+    subparser.add_argument("--seed", type=int, default=1, help="the seed of pseudowords and of random weights")
+    subparser.add_argument("--pairs", type=count, default=100, metavar="N", help="the number of pseudowords")
+    add = subparser.add_argument_group("what to predict").add_mutually_exclusive_group(required=True).add_argument
+    add("--tags", nargs=2, metavar=("TRAIN", "DEV"), help="two files of columns")
+    add("--senses", nargs=2, metavar=("TRAIN", "DEV"), help="two files of columns; O means no sense")
+    add("--pseudowords", metavar="TEXT", type=Path, help="a text, one tokenized sentence per line")
+    add = subparser.add_argument_group("files of columns, as the reader `column_tags` reads them").add_argument
+    add("--conllu", action="store_true", help="read CoNLL-U: the columns FORM and UPOS")
+    token, tag = (
+        "the column of tokens, from 0 (default: 0, with --conllu 1)",
+        "the column of tags (default: -1, or 3)",
+    )
+    add("--token-column", type=int, metavar="N", help=token)
+    add("--tag-column", type=int, metavar="N", help=tag)
+    add("--delimiter", help=r"what separates columns, \t for a tab (default: white space; with --conllu a tab)")
+    return subparser
 
 
 def run(args: argparse.Namespace) -> None:
     """Probe the layers and print the accuracies."""
+    from elmo_plugin.analysis import accuracies_page, probe, random_twin
+    from elmo_plugin.commands.console import load_bilm, print_page
+
     task, title = _task(args)
     embedder = load_bilm(args)
     columns = {args.bilm: probe(embedder, task)}
@@ -83,8 +74,11 @@ def run(args: argparse.Namespace) -> None:
     print_page(accuracies_page(title, columns), "layers.md")
 
 
-def _task(args: argparse.Namespace) -> tuple[ProbingTask, str]:
+def _task(args: argparse.Namespace) -> "tuple[ProbingTask, str]":
     """Return the task and the title of its page."""
+    from elmo_plugin.analysis import pseudoword_task, sense_task, tagging_task
+    from elmo_plugin.models import ColumnTagsReader
+
     if args.pseudowords:
         title = f"Pseudowords: {args.pairs} pairs of words of {args.pseudowords}"
         return pseudoword_task(args.pseudowords, args.pairs, args.seed, args.sentences), title

@@ -4,12 +4,9 @@ import argparse
 import shlex
 from pathlib import Path
 
-from allennlp.commands.subcommand import Subcommand
+from elmo_plugin.commands.arguments import Parsers, add_command
 
-from elmo_plugin.analysis import write_report
-from elmo_plugin.commands.arguments import add_command
-from elmo_plugin.commands.console import say_written
-
+NAME = "report-elmo"
 ABOUT = "Write a report with tables and figures about finished runs."
 EXAMPLE = "elmo-plugin report-elmo runs --output report"
 MORE = """
@@ -40,28 +37,27 @@ training data names the task, and the folder of the run names the variant.
 """
 
 
-@Subcommand.register("report-elmo")
-class ReportElmo(Subcommand):
-    """Registered as a `Subcommand` with name `report-elmo`."""
-
-    def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Add the command's arguments to the parser."""
-        subparser = add_command(parser, self.name, ABOUT, "RUN [RUN ...] --output FOLDER", EXAMPLE, MORE, run)
-        add = subparser.add_argument
-        add(
-            "runs",
-            metavar="RUN",
-            type=Path,
-            nargs="+",
-            help="a folder of `elmo-plugin train`, or a folder of such folders",
-        )
-        add("--output", metavar="FOLDER", type=Path, required=True, help="the folder to write to")
-        add("--names", metavar="FORM", help="where the end of a run's path has its TASK, VARIANT and SEED")
-        return subparser
+def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
+    """Add the command and its arguments."""
+    subparser = add_command(parsers, NAME, ABOUT, "RUN [RUN ...] --output FOLDER", EXAMPLE, MORE, run)
+    add = subparser.add_argument
+    add(
+        "runs",
+        metavar="RUN",
+        type=Path,
+        nargs="+",
+        help="a folder of `elmo-plugin train`, or a folder of such folders",
+    )
+    add("--output", metavar="FOLDER", type=Path, required=True, help="the folder to write to")
+    add("--names", metavar="FORM", help="where the end of a run's path has its TASK, VARIANT and SEED")
+    return subparser
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the report and say what was written."""
+    from elmo_plugin.analysis import write_report
+    from elmo_plugin.commands.console import say_written
+
     report = write_report(args.runs, args.output, args.names)
     left_out = f", {len(report.uncounted)} not counted" if report.uncounted else ""
     what = f"{len(report.runs)} runs{left_out}; report.html, report.md and its {len(report.files) - 2} figures"

@@ -3,11 +3,9 @@
 import argparse
 from functools import partial
 
-from allennlp.commands.subcommand import Subcommand
-from allennlp.common.checks import ConfigurationError
+from elmo_plugin.commands.arguments import Parsers, add_command, add_device, whole_number
 
-from elmo_plugin.commands.arguments import add_command, add_device, whole_number
-
+NAME = "serve-elmo"
 ABOUT = "Serve a tagger, a classifier or a biLM: a web page and a JSON API."
 EXAMPLE = "elmo-plugin serve-elmo runs/tagger/model.tar.gz"
 MORE = """
@@ -31,30 +29,28 @@ writes a line to standard error. Ctrl-C or SIGTERM stops the server.
 port = whole_number("a number from 0 to 65535", least=0, most=2**16 - 1)
 
 
-@Subcommand.register("serve-elmo")
-class ServeElmo(Subcommand):
-    """Registered as a `Subcommand` with name `serve-elmo`."""
-
-    def add_subparser(self, parser: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-        """Add the command's arguments to the parser."""
-        subparser = add_command(parser, self.name, ABOUT, "MODEL", EXAMPLE, MORE, run)
-        add = subparser.add_argument
-        add("model", metavar="MODEL", help="an archive of a tagger or classifier, or a biLM: path, URL or bundled name")
-        scorer = "a biLM with its softmax, to score words with (default: the served biLM)"
-        add("--language-model", metavar="BILM", help=scorer)
-        add("--predictor", metavar="NAME", help="elmo_tagger or elmo_classifier, for AllenNLP's own models")
-        add("--language", default="en", metavar="CODE", help="spaCy's code for the language of raw text")
-        add_device(subparser)
-        add("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 serves other machines, too")
-        add("--port", type=port, default=8000, help="the port to listen on, 0 for a free one")
-        names = "a host name that requests may use for the server; may be repeated"
-        add("--allow-host", metavar="NAME", action="append", default=[], help=names)
-        add("--limit", metavar="NAME=N", action="append", default=[], help="change a limit; may be repeated")
-        return subparser
+def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
+    """Add the command and its arguments."""
+    subparser = add_command(parsers, NAME, ABOUT, "MODEL", EXAMPLE, MORE, run)
+    add = subparser.add_argument
+    add("model", metavar="MODEL", help="an archive of a tagger or classifier, or a biLM: path, URL or bundled name")
+    scorer = "a biLM with its softmax, to score words with (default: the served biLM)"
+    add("--language-model", metavar="BILM", help=scorer)
+    add("--predictor", metavar="NAME", help="elmo_tagger or elmo_classifier, for AllenNLP's own models")
+    add("--language", default="en", metavar="CODE", help="spaCy's code for the language of raw text")
+    add_device(subparser)
+    add("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 serves other machines, too")
+    add("--port", type=port, default=8000, help="the port to listen on, 0 for a free one")
+    names = "a host name that requests may use for the server; may be repeated"
+    add("--allow-host", metavar="NAME", action="append", default=[], help=names)
+    add("--limit", metavar="NAME=N", action="append", default=[], help="change a limit; may be repeated")
+    return subparser
 
 
 def run(args: argparse.Namespace) -> None:
     """Serve until a signal stops the server."""
+    from allennlp.common.checks import ConfigurationError
+
     try:
         from elmo_plugin.serving import Address, load_served, read_limits, serve
     except ImportError as error:

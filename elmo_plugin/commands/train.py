@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+import logging
 import shlex
 import shutil
 import sys
@@ -21,11 +22,21 @@ from allennlp.training import GradientDescentTrainer
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 from tqdm import tqdm
 
-from elmo_plugin.commands.arguments import refuse_folder
-from elmo_plugin.commands.console import OURS, is_command, is_users_mistake, program, say_written
-from elmo_plugin.common import Stopped, names_our_components, on_stop_signal, unknown_keys
+from elmo_plugin.commands.console import (
+    OURS,
+    config_at,
+    is_command,
+    is_users_mistake,
+    program,
+    refuse_folder,
+    say_written,
+)
+from elmo_plugin.common import Stopped, atomic_file, check_keys, names_our_components, on_stop_signal, unknown_keys
 from elmo_plugin.compat import replace_once
+from elmo_plugin.models import doubtful_columns
 from elmo_plugin.pretraining import check_processes
+
+logger = logging.getLogger(__name__)
 
 STOPS = {code: number for number in (SIGINT, SIGTERM) for code in (-number, 128 + number)}
 """The stop signal that each exit code of a process means."""
@@ -50,13 +61,24 @@ def adapt_train() -> None:
     replace_once(train, "train_model_from_file", _train_model_from_file)
 
 
+class _ConfigOfRun(Params):
+    """A config that a killed run leaves in its folder completely or not at all, so that `--recover` can read it."""
+
+    def to_file(self, params_file: str, *args: Any, **kwargs: Any) -> None:
+        with atomic_file(Path(params_file)) as partial:
+            super().to_file(str(partial), *args, **kwargs)
+
+
 def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Train, and print in one line how to continue if the run is stopped or one of its processes dies."""
     given = inspect.signature(original).bind(*args, **kwargs).arguments
     params, folder = given["params"], given["serialization_dir"]
     if not names_our_components(params.params):
-        return original(**given)
+        return original(*args, **kwargs)
+    given["params"] = _ConfigOfRun(params.params, params.history)
     _check_trainer(params.params.get("trainer"))
+    for doubt in doubtful_columns(params.params):
+        logger.warning("%s", doubt)
     # Each process of a distributed run imports anew what the config needs.
     given["include_package"] = ["elmo_plugin", *(given.get("include_package") or [])]
     train_now = functools.partial(original, **given)
@@ -74,7 +96,7 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _check_trainer(trainer: Any) -> None:
-    """Raise `ConfigurationError` for a key that AllenNLP's trainer would ignore, such as `epochs`."""
+    """Raise `ConfigurationError` for a key that AllenNLP's trainer would ignore, or a value that it cannot use."""
     if not isinstance(trainer, dict) or trainer.get("type", "gradient_descent") != "gradient_descent":
         return
     also_read = ("type", "run_sanity_checks")
@@ -82,6 +104,7 @@ def _check_trainer(trainer: Any) -> None:
     build = GradientDescentTrainer.from_partial_objects
     for message in unknown_keys(GradientDescentTrainer, build, keys, GIVEN_TO_TRAINER):
         raise ConfigurationError(message)
+    check_keys(GradientDescentTrainer, build, keys)
 
 
 def _train_with_exact_resume(train_now: Any, folder: Union[str, PathLike[str]], is_distributed: bool) -> Any:
@@ -153,17 +176,20 @@ def _resumes_exactly(params: Params) -> bool:
 def _train_model_from_file(original: Any, *args: Any, **kwargs: Any) -> Any:
     if not is_command():
         return original(*args, **kwargs)
-    refuse_folder(kwargs["parameter_filename"])
-    folder = Path(kwargs["serialization_dir"])
+    given = inspect.signature(original).bind(*args, **kwargs).arguments
+    refuse_folder(given["parameter_filename"])
+    folder = Path(given["serialization_dir"])
     is_new = not folder.exists()
     try:
         model = original(*args, **kwargs)
     except Exception as error:
         # AllenNLP would refuse the folder when the mistake is corrected.
-        if is_new and program() in OURS and is_users_mistake(error) and not any(folder.glob("*.th")):
+        is_begun = not is_new or any(folder.glob("*.th"))
+        is_ours = program() in OURS and names_our_components(config_at(folder))
+        if is_ours and is_users_mistake(error) and not is_begun:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    if not kwargs["dry_run"] and names_our_components(json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))):
+    if not given.get("dry_run") and names_our_components(config_at(folder)):
         say_trained(folder)
     return model
 

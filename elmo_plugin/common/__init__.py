@@ -7,6 +7,7 @@ from elmo_plugin.common.config_keys import (
     check_keys,
     check_value,
     did_you_mean,
+    is_ours,
     kind_of,
     names_our_components,
     probability,
@@ -14,6 +15,7 @@ from elmo_plugin.common.config_keys import (
 )
 from elmo_plugin.common.json_text import parse_json, read_json
 from elmo_plugin.common.made_with import check_made_with
+from elmo_plugin.common.printable import printable
 from elmo_plugin.common.stop_signals import Stopped, on_stop_signal, stop
 
 __all__ = [
@@ -26,10 +28,12 @@ __all__ = [
     "check_made_with",
     "check_value",
     "did_you_mean",
+    "is_ours",
     "kind_of",
     "names_our_components",
     "on_stop_signal",
     "parse_json",
+    "printable",
     "probability",
     "read_json",
     "stop",

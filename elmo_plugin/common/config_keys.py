@@ -15,6 +15,7 @@ from allennlp.common import Lazy, Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.from_params import infer_params
 
+PACKAGE = __name__.partition(".")[0]
 MOST = 2**63 - 1
 """The largest integer that torch accepts."""
 
@@ -114,21 +115,42 @@ def kind_of(annotation: Any) -> Kind:
 
 
 def names_our_components(config: Any) -> bool:
-    """Return whether a config names a component of this package where AllenNLP has one of its own kinds.
+    """Return whether a config of `train` names a component of this package where AllenNLP has one of its own kinds.
 
-    Names of our own kinds, such as the mix `average`, are not considered, because other packages may use them too.
+    The value of a `type` is a name, and so is a string where AllenNLP's constructors take a component, such as
+    `dataset_reader: 'column_tags'`. Any other string means something else, such as the project of a callback.
     """
-    kinds = {kind: names for kind, names in Registrable._registry.items() if not _is_ours(kind)}
-    ours = {name for names in kinds.values() for name, (component, _) in names.items() if _is_ours(component)}
+    from allennlp.commands.train import (
+        TrainModel,
+    )  # not at the top: `compat` imports this package before AllenNLP works
 
-    def is_named(value: Any) -> bool:
-        if isinstance(value, Mapping):
-            return any(map(is_named, value.values()))
+    kinds = {kind: names for kind, names in Registrable._registry.items() if not is_ours(kind)}
+    ours = {name for names in kinds.values() for name, (component, _) in names.items() if is_ours(component)}
+
+    def is_named(value: Any, annotation: Any) -> bool:
+        arguments = [each for each in get_args(annotation) if each is not type(None)]
         if isinstance(value, list):
-            return any(map(is_named, value))
-        return isinstance(value, str) and value in ours
+            return any(is_named(each, arguments[0] if arguments else Any) for each in value)
+        component = _component(annotation)
+        if component is None and get_origin(annotation) is Union:
+            return any(is_named(value, each) for each in arguments)
+        registry = kinds.get(component, {}) if component is not None else {}
+        if isinstance(value, str):
+            return component is not None and (value in ours & registry.keys() or value.startswith(f"{PACKAGE}."))
+        if not isinstance(value, Mapping):
+            return False
+        if component is None:  # the values of a dictionary, or keys that no signature describes
+            inside = arguments[1] if get_origin(annotation) in (dict, Mapping) else Any
+            return value.get("type") in ours or any(is_named(each, inside) for each in value.values())
+        name = value.get("type", getattr(component, "default_implementation", None))
+        cls, constructor = registry.get(name, (component, None))
+        if is_named(name, annotation) or is_ours(cls):
+            return True
+        parameters = infer_params(cls, getattr(cls, constructor or "__init__"))
+        annotations = {key: parameter.annotation for key, parameter in parameters.items()}
+        return any(is_named(each, annotations.get(key, Any)) for key, each in value.items())
 
-    return is_named(config)
+    return is_named(config, TrainModel)
 
 
 def at_least(least: float, **values: Optional[float]) -> None:
@@ -157,5 +179,6 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
 
 
-def _is_ours(component: type) -> bool:
-    return component.__module__.partition(".")[0] == __name__.partition(".")[0]
+def is_ours(component: type) -> bool:
+    """Return whether a class is defined in this package."""
+    return component.__module__.partition(".")[0] == PACKAGE

@@ -8,10 +8,14 @@ MOST_BYTES = 2**24
 """The largest file. An options file takes a kilobyte, or ten megabytes with a vocabulary of a million words."""
 MOST_DEPTH = 100
 """The deepest nesting of lists and objects. Printing deeper ones could exceed Python's recursion limit."""
+MOST_VALUES = 2**21
+"""The most brackets and commas. An empty list takes two bytes in a file and eighty in memory."""
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text. Raises `ValueError` if it is not JSON or nested too deeply."""
+    """Return the value of a JSON text. Raises `ValueError` if it is not JSON, has too many values or is too deep."""
+    if sum(map(text.count, "[{,")) > MOST_VALUES:
+        raise ValueError(f"expected at most {MOST_VALUES:,} values, got more")
     try:
         value = json.loads(text)
     except RecursionError as error:

@@ -2,22 +2,21 @@
 
 AllenNLP has no more releases, and the libraries that it uses have changed. The docstring of each repair says what a
 user sees without it (symptom), why (cause), and when the repair does nothing (guard). Most repairs replace one function
-of AllenNLP in place, so that configs, Python code and subclasses all get the repaired one. What works without them,
-such as the output, logging and warnings of other plugins, is not changed.
+of AllenNLP in place, so that configs, Python code and subclasses all get the repaired one. What works without them is
+not changed. `replaced.py` lists everything that is replaced, also by `pretraining` and `commands`.
 
 Not repaired: `push-to-hf` was written for an older huggingface_hub; `find-lr` needs matplotlib, which AllenNLP does not
 declare; `TensorCache` cannot read its own files with torch 2.6 or later; `hf://` paths need cached-path 1.7 or later.
 `docs/guides/allennlp-tools.md` lists which of AllenNLP's tools work with the models of this package.
 """
 
-from elmo_plugin.compat.transformers5 import restore_removed_names
+from elmo_plugin.compat.removed_names import restore_removed_names
 
 restore_removed_names()  # AllenNLP imports two of them
 
 from elmo_plugin.compat.configs import (  # noqa: E402
     check_keys_of_components,
     include_without_extras,
-    keep_configs_of_killed_runs,
     repair_pretrained_modules,
 )
 from elmo_plugin.compat.initializers import (  # noqa: E402
@@ -27,6 +26,7 @@ from elmo_plugin.compat.initializers import (  # noqa: E402
 from elmo_plugin.compat.interpret import repair_hotflip, repair_influence, repair_saliency  # noqa: E402
 from elmo_plugin.compat.libraries import (  # noqa: E402
     import_rouge,
+    repair_cut_off_checkpoints,
     repair_extracted_archives,
     repair_half_precision,
     repair_moving_average,
@@ -40,10 +40,11 @@ from elmo_plugin.compat.libraries import (  # noqa: E402
     trust_numpy_scalars,
 )
 from elmo_plugin.compat.metrics import check_validation_metrics  # noqa: E402
-from elmo_plugin.compat.patching import replace_once  # noqa: E402
-from elmo_plugin.compat.workers import repair_distributed_processes, repair_workers  # noqa: E402
+from elmo_plugin.compat.patching import replace_name, replace_once  # noqa: E402
+from elmo_plugin.compat.replaced import REPLACED  # noqa: E402
+from elmo_plugin.compat.workers import repair_workers  # noqa: E402
 
-__all__ = ["apply_repairs", "replace_once"]
+__all__ = ["REPLACED", "apply_repairs", "replace_name", "replace_once"]
 
 
 def apply_repairs() -> None:
@@ -51,7 +52,6 @@ def apply_repairs() -> None:
     trust_numpy_scalars()
     repair_reduce_on_plateau()
     repair_workers()
-    repair_distributed_processes()
     repair_wandb_callback()
     repair_pretrained_transformers()
     import_rouge()
@@ -62,8 +62,8 @@ def apply_repairs() -> None:
     repair_half_precision()
     repair_multitask()
     repair_recovery_after_the_last_epoch()
+    repair_cut_off_checkpoints()
     check_keys_of_components()
-    keep_configs_of_killed_runs()
     repair_pretrained_modules()
     check_validation_metrics()
     keep_weights_of_bilms()

@@ -1,12 +1,11 @@
 """Repairs of how AllenNLP reads configs."""
 
-from pathlib import Path
 from typing import Any
 
 from allennlp.common import Lazy, Params, from_params, util
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.common import atomic_file, check_keys, unknown_keys
+from elmo_plugin.common import check_keys, is_ours, unknown_keys
 from elmo_plugin.compat.patching import Function, replace_once
 
 PACKAGE = __name__.partition(".")[0]
@@ -18,13 +17,13 @@ def check_keys_of_components() -> None:
     Symptom: `dropout: null` raises `TypeError: '<' not supported`, `shuffle: null` means false, `crf: 2` means true,
     and `elmo: ''` means the published weights. Cause: `FromParams` checks few types and no nulls, and passes unknown
     keys to a constructor with `**kwargs`.
-    Guard: components of other packages are built as before.
+    Guard: components of other packages are built as before, also those that inherit from ours.
     """
 
     def create_kwargs(
         original: Function, constructor: Function, cls: type, params: Params, **extras: Any
     ) -> dict[str, Any]:
-        if cls.__module__.partition(".")[0] == PACKAGE:
+        if is_ours(cls):
             for message in unknown_keys(cls, constructor, params, extras):
                 raise ConfigurationError(message)
             check_keys(cls, constructor, params)
@@ -43,30 +42,22 @@ def repair_pretrained_modules() -> None:
     """
 
     def construct(
-        original: Function, owner: str, name: str, annotation: Any, default: Any, params: Params, **extras: Any
+        original: Function,
+        class_name: str,
+        argument_name: str,
+        annotation: Any,
+        default: Any,
+        params: Params,
+        **extras: Any,
     ) -> Any:
         is_lazy = getattr(annotation, "__origin__", None) is Lazy
-        if not (is_lazy and isinstance(params.get(name), Params) and "_pretrained" in params.get(name)):
-            return original(owner, name, annotation, default, params, **extras)
-        module = original(owner, name, annotation.__args__[0], default, params, **extras)
+        block = params.get(argument_name) if is_lazy else None
+        if not (isinstance(block, Params) and "_pretrained" in block):
+            return original(class_name, argument_name, annotation, default, params, **extras)
+        module = original(class_name, argument_name, annotation.__args__[0], default, params, **extras)
         return Lazy(lambda **_: module)
 
     replace_once(from_params, "pop_and_construct_arg", construct)
-
-
-def keep_configs_of_killed_runs() -> None:
-    """Let `--recover` continue a run that was killed while its `config.json` was written.
-
-    Symptom: a run that was killed while it was started, or recovered, cannot be recovered. Cause: AllenNLP writes the
-    file under its final name. Now it is complete or does not exist.
-    Guard: none is needed; the content is the same.
-    """
-
-    def to_file(original: Function, self: Params, params_file: str, *args: Any, **kwargs: Any) -> None:
-        with atomic_file(Path(params_file)) as partial:
-            original(self, str(partial), *args, **kwargs)
-
-    replace_once(Params, "to_file", to_file)
 
 
 def include_without_extras() -> None:

@@ -1,6 +1,5 @@
 """Repairs of how AllenNLP applies the regexes of a config to a model that holds a biLM."""
 
-import functools
 import logging
 import re
 from collections import defaultdict
@@ -13,6 +12,7 @@ from allennlp.nn.initializers import InitializerApplicator, PretrainedModelIniti
 from allennlp.training import GradientDescentTrainer
 from torch import Tensor, nn
 
+from elmo_plugin.common import is_ours
 from elmo_plugin.compat.patching import Function, replace_once
 
 logger = logging.getLogger(__name__)
@@ -24,16 +24,12 @@ def keep_weights_of_bilms() -> None:
     Symptom: a regex for the RNN of a model, such as `.*weight_hh.*` in the published `esim_elmo.jsonnet`, also matches
     the LSTMs of its biLM, which become noise without any message. Cause: an `InitializerApplicator` overwrites each
     parameter whose name matches, even if its weights come from a file.
-    Guard: `pretrained` still loads weights into any parameter, and all other modules are initialized as before.
+    Guard: `pretrained` still loads weights into any parameter, and modules of other packages are initialized as before,
+    whatever their attributes are called.
     """
 
     def initialize(original: Function, self: InitializerApplicator, module: nn.Module) -> None:
-        kept = {
-            id(parameter)
-            for part in module.modules()
-            if getattr(part, "keeps_weights", False)
-            for parameter in part.parameters()
-        }
+        kept = {id(parameter) for part in module.modules() if _keeps_weights(part) for parameter in part.parameters()}
         skipped = defaultdict[str, list[str]](list)
 
         def unless_kept(regex: str, initializer: Function, parameter: Tensor, parameter_name: str) -> None:
@@ -66,17 +62,18 @@ def warn_of_regexes_without_parameters() -> None:
 
     Symptom: with a name that the model does not have, the penalty is 0, or the parameters are trained, without any
     message. Cause: AllenNLP warns only of the regexes of initializers and parameter groups.
-    Guard: models without a biLM are trained as before, and so is every other model.
+    Guard: there are no other warnings for a model without a biLM, and every model is trained as before.
     """
-    original = GradientDescentTrainer.from_partial_objects.__func__  # type: ignore[attr-defined]
-    if hasattr(original, "_repaired"):
-        return
 
-    @functools.wraps(original)
     def from_partial_objects(
-        cls: type[GradientDescentTrainer], model: Model, *args: Any, no_grad: Optional[list[str]] = None, **kwargs: Any
+        original: Function,
+        cls: type[GradientDescentTrainer],
+        model: Model,
+        *args: Any,
+        no_grad: Optional[list[str]] = None,
+        **kwargs: Any,
     ) -> Any:
-        if any(getattr(part, "keeps_weights", False) for part in model.modules()):
+        if any(map(_keeps_weights, model.modules())):
             trained = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
             for regex, _ in getattr(model._regularizer, "_regularizers", []):  # there may be no regularizer
                 if not any(re.search(regex, name) for name, is_trained in trained.items() if is_trained):
@@ -86,5 +83,8 @@ def warn_of_regexes_without_parameters() -> None:
                     logger.warning("'no_grad': the regex '%s' matches no parameter", regex)
         return original(cls, model, *args, no_grad=no_grad, **kwargs)
 
-    from_partial_objects._repaired = True  # type: ignore[attr-defined]
-    GradientDescentTrainer.from_partial_objects = classmethod(from_partial_objects)  # type: ignore[assignment,arg-type]
+    replace_once(GradientDescentTrainer, "from_partial_objects", from_partial_objects)
+
+
+def _keeps_weights(module: nn.Module) -> bool:
+    return is_ours(type(module)) and getattr(module, "keeps_weights", False)

@@ -20,7 +20,7 @@ from allennlp.interpret.saliency_interpreters import (
 )
 from allennlp.nn.util import move_to_device
 
-from elmo_plugin.compat.patching import Function, replace_once
+from elmo_plugin.compat.patching import Function, replace_name, replace_once
 
 
 def repair_saliency() -> None:
@@ -38,7 +38,7 @@ def repair_saliency() -> None:
         return original([each.unsqueeze(0) if each.dim() == 2 else each for each in embeddings], offsets)
 
     for module in (integrated_gradient, simple_gradient, smooth_gradient):
-        module.numpy = _NumpyWithSafeNorm()  # type: ignore[attr-defined]
+        replace_name(module, "numpy", _NumpyWithSafeNorm())
     replace_once(SimpleGradient, "_aggregate_token_embeddings", aggregate)
 
 
@@ -95,4 +95,4 @@ def repair_influence() -> None:
     replace_once(simple_influence, "_flatten_tensors", flatten)
     autograd = types.SimpleNamespace(grad=partial(torch.autograd.grad, materialize_grads=True))
     for module in (influence_interpreter, simple_influence):
-        module.autograd = autograd  # type: ignore[attr-defined]
+        replace_name(module, "autograd", autograd)

@@ -3,10 +3,12 @@
 import importlib.util
 import inspect
 import json
+import logging
 import secrets
 import sys
 import tarfile
 import types
+import zipfile
 from collections.abc import Mapping
 from importlib.abc import MetaPathFinder
 from pathlib import Path
@@ -15,12 +17,13 @@ from typing import Any, Optional
 import numpy as np
 import torch
 from allennlp.common import cached_transformers
+from allennlp.common.checks import ConfigurationError
 from allennlp.models import archival
 from allennlp.models.multitask import MultiTaskModel
-from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
 from allennlp.nn import util as nn_util
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks.wandb import WandBCallback
+from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.learning_rate_schedulers.learning_rate_scheduler import (
     _PyTorchLearningRateSchedulerWithMetricsWrapper,
 )
@@ -29,7 +32,9 @@ from allennlp.training.moving_average import MovingAverage
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from elmo_plugin.compat.patching import Function, replace_once
+from elmo_plugin.compat.patching import Function, replace_name, replace_once
+
+logger = logging.getLogger(__name__)
 
 
 def trust_numpy_scalars() -> None:
@@ -173,9 +178,9 @@ def repair_extracted_archives() -> None:
     Symptom: a `model.tar.gz` with a member `../name` or a link can write anywhere on the disk when it is loaded. Cause:
     AllenNLP unpacks without a filter, and Python has a default filter only since 3.14. Such an archive now raises
     `tarfile.FilterError`.
-    Guard: harmless archives are unpacked as before.
+    Guard: an archive whose members and links stay inside is unpacked as before.
     """
-    archival.tarfile = _FilteredTarFile  # type: ignore[assignment]
+    replace_name(archival, "tarfile", _FilteredTarFile)
 
 
 class _FilteredTarFile(tarfile.TarFile):
@@ -204,7 +209,8 @@ def repair_recovery_after_the_last_epoch() -> None:
     Symptom: `metrics.json` lacks the metrics of training and validation, and a run that ran out of patience trains for
     another epoch. Cause: the trainer has the metrics only of epochs that it trains, and checks its patience only after
     an epoch. The metrics are now read from the last `metrics_epoch_….json`.
-    Guard: nothing is changed if an epoch is trained.
+    Guard: a run that has not run out of patience trains the same epochs, and the metrics of a run that trains an epoch
+    are not changed.
     """
 
     def try_train(original: Function, self: Any) -> tuple[dict[str, Any], int]:
@@ -220,27 +226,56 @@ def repair_recovery_after_the_last_epoch() -> None:
     replace_once(GradientDescentTrainer, "_try_train", try_train)
 
 
-def repair_half_precision() -> None:
-    """Let models with `boe`, or with a masked softmax, run after `model.half()` and `model.bfloat16()`.
+def repair_cut_off_checkpoints() -> None:
+    """Let `--recover` continue from the newest checkpoint that is complete.
 
-    Symptom: `RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Half` after the encoder `boe`,
-    and `TypeError: Does not support dtype torch.bfloat16` from `sequence_cross_entropy_with_logits`. Cause: `boe`
-    divides by lengths in float32, and `tiny_value_of_dtype` has no value for bfloat16. Bfloat16 now gets the tiny value
-    of float32, which has the same range.
-    Guard: supported types are not changed.
+    Symptom: `[Errno 22] Invalid argument`, `PytorchStreamReader failed …` or `EOFError`, without the name of a file,
+    after a run was killed, or the disk was full, while a checkpoint was written. Cause: AllenNLP writes its two files
+    under their final names, one after the other, and reads only the newest. Now the newest is left out with a warning,
+    and removed, because AllenNLP does not write a file that exists.
+    Guard: a checkpoint that can be read is read as before. An error from a file that is complete is still raised.
     """
 
-    def forward(
-        original: Function, self: BagOfEmbeddingsEncoder, tokens: torch.Tensor, mask: Any = None
-    ) -> torch.Tensor:
-        pooled: torch.Tensor = original(self, tokens, mask)
-        return pooled.to(tokens.dtype)
+    def load_checkpoint(original: Function, self: Checkpointer) -> Any:
+        try:
+            return original(self)
+        except Exception as error:  # torch raises errors of many types
+            points = sorted(self._find_all_checkpoints(), reverse=True)
+            cut_off = []
+            for point in points:
+                paths = map(Path, (self._model_state_path(*point), self._training_state_path(*point)))
+                broken = next((path for path in paths if not (path.is_file() and zipfile.is_zipfile(path))), None)
+                if broken is None:
+                    break
+                cut_off.append(broken)
+            if not cut_off:
+                raise
+            if len(cut_off) == len(points):
+                expected = "expected a complete file, got one that is cut off or missing"
+                raise ConfigurationError(
+                    f"'{cut_off[0]}': {expected}, and there is no checkpoint before it; start again with --force"
+                ) from error
+            for point, broken in zip(points, cut_off, strict=False):
+                logger.warning("'%s' is cut off or missing; the run continues from the checkpoint before", broken)
+                if self._is_primary:
+                    self._remove_checkpoint(*point)
+            return original(self)
+
+    replace_once(Checkpointer, "load_checkpoint", load_checkpoint)
+
+
+def repair_half_precision() -> None:
+    """Let models with a masked softmax run after `model.bfloat16()`.
+
+    Symptom: `TypeError: Does not support dtype torch.bfloat16` from `sequence_cross_entropy_with_logits`. Cause:
+    `tiny_value_of_dtype` has no value for bfloat16. It now gets the tiny value of float32, which has the same range.
+    Guard: every other type of number gets the value, or the error, that it got before.
+    """
 
     def tiny_value_of_dtype(original: Function, dtype: torch.dtype) -> float:
         tiny: float = original(torch.float32 if dtype == torch.bfloat16 else dtype)
         return tiny
 
-    replace_once(BagOfEmbeddingsEncoder, "forward", forward)
     replace_once(nn_util, "tiny_value_of_dtype", tiny_value_of_dtype)
 
 
@@ -250,14 +285,14 @@ def repair_multitask() -> None:
     Symptom: all heads but the first raise `IndexError: index out of range`, or silently read the texts of another task.
     Cause: the model replaces the tensors of a batch in place by those of the first head's task. Now each head gets its
     own dictionaries.
-    Guard: heads that read only the output of the backbone are not changed.
+    Guard: only dictionaries are copied, of any depth; the tensors and everything else in them are the same objects.
     """
 
-    def get_arguments(original: Function, self: MultiTaskModel, *args: Any) -> dict[str, Any]:
-        fields = original(self, *args)
-        return {
-            name: {indexer: {**tensors} for indexer, tensors in field.items()} if isinstance(field, dict) else field
-            for name, field in fields.items()
-        }
+    def own(field: Any) -> Any:
+        return {name: own(each) for name, each in field.items()} if type(field) is dict else field
+
+    def get_arguments(original: Function, self: MultiTaskModel, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        fields: dict[str, Any] = own(original(self, *args, **kwargs))
+        return fields
 
     replace_once(MultiTaskModel, "_get_arguments", get_arguments)

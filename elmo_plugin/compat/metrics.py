@@ -5,6 +5,7 @@ from typing import Any
 from allennlp.common.checks import ConfigurationError
 from allennlp.training.gradient_descent_trainer import GradientDescentTrainer
 
+from elmo_plugin.common import is_ours
 from elmo_plugin.compat.patching import Function, replace_once
 
 LOSSES = ("loss", "batch_loss", "reg_loss", "batch_reg_loss")
@@ -16,12 +17,13 @@ def check_validation_metrics() -> None:
 
     Symptom: `+f1` for a tagger fails after a whole epoch. Cause: AllenNLP looks for the metric in what the first
     validation returns.
-    Guard: only the models of this package have the method `metric_names`.
+    Guard: only models of this package are asked for `metric_names`. Another model, and a model of another package that
+    inherits from one of ours, may have an attribute of that name, and other metrics.
     """
 
     def init(original: Function, self: GradientDescentTrainer, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        metric_names = getattr(self.model, "metric_names", None)
+        metric_names = getattr(self.model, "metric_names", None) if is_ours(type(self.model)) else None
         if metric_names is None or self._validation_data_loader is None:
             return
         names = [*metric_names(), *LOSSES]

@@ -1,10 +1,12 @@
-"""Replace a function of AllenNLP in place."""
+"""Replace functions and other names of AllenNLP in place."""
 
 import functools
 import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from elmo_plugin.compat.replaced import REPLACED
 
 Function = Callable[..., Any]
 
@@ -14,9 +16,11 @@ def replace_once(owner: Any, name: str, replacement: Function) -> None:
 
     `replacement` gets the original as its first argument. The new function keeps the name and the signature, and the
     original is its `__wrapped__`. A function of a module is also replaced in every module that has imported it by name,
-    so `from allennlp.commands.train import train_model` may come before `import elmo_plugin`.
+    so `from allennlp.commands.train import train_model` may come before `import elmo_plugin`. `REPLACED` must list it.
     """
     original = getattr(owner, name)
+    is_class_method = inspect.ismethod(original)
+    original = original.__func__ if is_class_method else original
     if hasattr(original, "_repaired"):
         return
 
@@ -25,8 +29,16 @@ def replace_once(owner: Any, name: str, replacement: Function) -> None:
         return replacement(original, *args, **kwargs)
 
     repaired._repaired = True  # type: ignore[attr-defined]
-    setattr(owner, name, repaired)
+    replace_name(owner, name, classmethod(repaired) if is_class_method else repaired)
     for module in list(sys.modules.values()) if inspect.ismodule(owner) else []:
         names = getattr(module, "__dict__", {})  # not `getattr(module, name)`, which would run lazy imports
         if names.get(name) is original:
             names[name] = repaired
+
+
+def replace_name(owner: Any, name: str, value: Any) -> None:
+    """Replace the attribute `name` of a class or module. Raises `LookupError` if `REPLACED` does not list it."""
+    path = [owner.__name__] if inspect.ismodule(owner) else [owner.__module__, owner.__qualname__]
+    if (full_name := ".".join([*path, name])) not in REPLACED:
+        raise LookupError(f"elmo_plugin/compat/replaced.py: expected '{full_name}' in REPLACED, which lists each name")
+    setattr(owner, name, value)

@@ -1,4 +1,4 @@
-"""Repairs of the processes that AllenNLP starts: workers of the data loader `multiprocess`, and distributed runs."""
+"""Repairs of the workers of the data loader `multiprocess`."""
 
 import signal
 import sys
@@ -7,29 +7,10 @@ from queue import Empty
 from typing import Any
 
 import torch
-from allennlp.commands import train
 from allennlp.data.data_loaders import multiprocess_data_loader
 from allennlp.data.data_loaders.multiprocess_data_loader import MultiProcessDataLoader
 
-from elmo_plugin.compat.patching import Function, replace_once
-
-_allennlps_train_worker = train._train_worker
-
-
-def repair_distributed_processes() -> None:
-    """Let each process of a distributed run import this package before AllenNLP.
-
-    Symptom: with transformers 5, `ImportError: cannot import name 'HfFolder'` in each process, then
-    `ProcessExitedException: process 0 terminated with exit code 1`. Cause: a process imports first the module of the
-    function that it runs, which is AllenNLP's. Now it runs `train_worker`, which is of this package.
-    Guard: none is needed; the function does the same.
-    """
-    train._train_worker = train_worker
-
-
-def train_worker(*args: Any, **kwargs: Any) -> Any:
-    """Train in one process, as AllenNLP's function does."""
-    return _allennlps_train_worker(*args, **kwargs)
+from elmo_plugin.compat.patching import Function, replace_name, replace_once
 
 
 def repair_workers() -> None:
@@ -50,11 +31,11 @@ def repair_workers() -> None:
     is_finalizing = sys.is_finalizing
 
     def start_workers(original: Function, self: MultiProcessDataLoader, queue: Any, ctx: Any) -> Any:
-        multiprocess_data_loader.mp = ctx  # the original calls `mp.RLock()`
+        replace_name(multiprocess_data_loader, "mp", ctx)  # the original calls `mp.RLock()`
         try:
             workers, pipes = original(self, queue, ctx)
         finally:
-            multiprocess_data_loader.mp = torch.multiprocessing
+            replace_name(multiprocess_data_loader, "mp", torch.multiprocessing)
         wait = queue.get
 
         def get() -> Any:

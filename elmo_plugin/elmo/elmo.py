@@ -30,6 +30,7 @@ from elmo_plugin.checkpoints import (
 from elmo_plugin.common import at_least, probability
 from elmo_plugin.elmo.mixes import LayerMix, ScalarMix
 from elmo_plugin.elmo.sentence_cache import SentenceCache
+from elmo_plugin.lstm import outside_of_graphs
 from elmo_plugin.text import word_to_ids
 
 Part = TypeVar("Part")
@@ -290,7 +291,7 @@ class Elmo(nn.Module, Registrable):
         words = self.cached_words[word_inputs * needed]  # (…, T, C)
         return torch.where(needed.unsqueeze(-1), words, encoder.fit(inputs))
 
-    @torch.compiler.disable  # a biLM runs its own kernels
+    @outside_of_graphs  # a biLM runs its own kernels
     def layers(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return all layers (L, B, T + 2, D) of ids (B, T, ·), and their mask (B, T + 2). A carried state is updated.
 

@@ -121,7 +121,7 @@ class SentenceCache(FromParams):
             expected = {**identity(bilm, initial_state), "precision": self.precision}
             self._store = open_store(self.path)
             if self._store is not None:
-                made_with = json.loads(self._store.claim(json.dumps(expected).encode()))
+                made_with = self._store.claim(json.dumps(expected).encode())
                 check_made_with(str(self.path), made_with, expected, "name another folder, or delete this one")
             self._versions = versions
         return self._store
@@ -162,6 +162,10 @@ class SentenceStore:
                 file.unlink()  # a process was killed before it had written both of LMDB's first pages
             # Without `metasync`, a power cut may lose the last commit but nothing else.
             self._environment = lmdb.open(str(self.path), map_size=MAP_SIZE, metasync=False)
+            expected = (self._environment.info()["last_pgno"] + 1) * self._environment.stat()["psize"]
+            if file.stat().st_size < expected:  # reading beyond the end would kill the process
+                self._environment.close()
+                raise lmdb.InvalidError(f"it is cut short, expected {expected:,} bytes, got {file.stat().st_size:,}")
         except lmdb.InvalidError as error:
             raise ConfigurationError(f"'{file}' is no LMDB file: {error}; delete the folder") from error
         except (OSError, lmdb.Error) as error:

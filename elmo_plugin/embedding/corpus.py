@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, Optional, Union, cast
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
-from more_itertools import spy
 
-from elmo_plugin.text import WHITE_SPACE, JustTabsTokenizer, TextFile
+from elmo_plugin.text import LONGEST_SENTENCE, WHITE_SPACE, JustTabsTokenizer, TextFile, read_ahead
 
 CHARACTERS_IN_WINDOW = 2**18
 """The size of a window in characters: some 50,000 tokens, which are sorted by length together."""
@@ -62,7 +61,7 @@ class Window:
 
 def read_lines(lines: Iterable[str], name: str) -> Iterator[Row]:
     """Read one sentence per line. Raises `ConfigurationError` for the columns of CoNLL-U."""
-    head, lines = spy(lines, 20)
+    head, lines = read_ahead(lines, 20)
     content = [line for line in head if line.strip() and not line.startswith("#")][:2]
     columns = {line.count("\t") for line in content}
     if content and content[0].startswith(("1\t", "1-2\t")) and len(columns) == 1 and columns.pop() >= 3:
@@ -84,18 +83,24 @@ def read_conll(lines: Iterable[str], name: str) -> Iterator[Row]:
     [(None, 'It\tsank')]
     """
     words: list[str] = []
+    size = 0
     for number, line in enumerate(chain(lines, [""]), 1):
         index, *fields = line.rstrip("\r\n").split("\t")
         if not line.strip():
             if words:
                 yield None, "\t".join(words)
-            words = []
+            words, size = [], 0
         elif not line.startswith("#"):
             if not fields:
                 raise ConfigurationError(
                     f"{name}, line {number}: expected columns separated by tabs, got {line[:100]!r}"
                 )
             words += [fields[0]] if index.isdecimal() else []
+            size += len(line)
+            if size > LONGEST_SENTENCE:
+                raise ConfigurationError(
+                    f"{name}, line {number}: expected a blank line after each sentence, got none in {size:,} characters"
+                )
 
 
 @dataclass(frozen=True)

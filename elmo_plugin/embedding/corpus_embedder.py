@@ -16,7 +16,6 @@ Some shared folders have locks that other machines do not see. Then two processe
 parts at the same time. Each writes to a file of its own, so the output is that of one of them, and the other may fail.
 """
 
-import errno
 import json
 import os
 import shutil
@@ -124,7 +123,7 @@ class CorpusEmbedder:
             counts, names = self._write_parts(corpus, folder, file, share, run, partial, is_complete)
             run["text"] = blake2b(json.dumps(names).encode(), digest_size=8).hexdigest()
             if is_complete:
-                check_made_with(str(target), json.loads(manifest.read_text(encoding="utf-8")), run, OTHER_OUTPUT)
+                check_made_with(str(target), manifest, run, OTHER_OUTPUT)
                 shutil.rmtree(folder / PARTS)
                 return counts
             with _locked(lock, WHOLE_FOLDER), _resumable(folder):  # waits for a process that joins
@@ -246,7 +245,7 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
             left.unlink(missing_ok=True)
         with _locked(lock, WHOLE_FOLDER):
             if _part_names(folder):
-                check_made_with(str(folder), json.loads(path.read_text(encoding="utf-8")), run, OTHER_OUTPUT)
+                check_made_with(str(folder), path, run, OTHER_OUTPUT)
             else:
                 with atomic_file(path, partial):
                     partial.write_text(json.dumps(run), encoding="utf-8")
@@ -256,12 +255,8 @@ def _part_folder(folder: Path, run: Mapping[str, Any], share: Share) -> Iterator
     finally:
         os.close(lock)
         if is_ours and not _part_names(folder) and (share.size == 1 or not (folder / PARTS).exists()):
-            try:
-                shutil.rmtree(folder)
-            except OSError as error:
-                # Another process has removed it or, on NFS, has the lock open, which therefore cannot be removed yet.
-                if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY):
-                    raise
+            # Another process may have removed it or, on NFS, have the lock open, which then cannot be removed yet.
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -291,7 +286,7 @@ def _resumable(folder: Path) -> Iterator[None]:
         cause = error if isinstance(error, OSError) else error.__cause__
         if not isinstance(cause, OSError):
             raise
-        raise ConfigurationError(
-            f"'{str(folder).removesuffix(PART)}' cannot be written: {cause}; finished parts stay in '{folder}', "
-            "and the same command resumes the run"
-        ) from error
+        left = "no part is finished, so the same command begins again"
+        if _part_names(folder):
+            left = f"finished parts stay in '{folder}', and the same command resumes the run"
+        raise ConfigurationError(f"'{str(folder).removesuffix(PART)}' cannot be written: {cause}; {left}") from error

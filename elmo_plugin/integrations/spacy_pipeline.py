@@ -41,7 +41,7 @@ class ElmoComponent:
     white-space token is zeros. The vector of a span or a doc is the mean over its other tokens, or zeros if it has
     none. Similarity is the cosine of two vectors; spaCy's own is 1 for a word and the same word in another sentence.
 
-    `import elmo_plugin` registers the component. A saved pipeline holds the name of the biLM but not its weights, which
+    spaCy finds the component by its entry point. A saved pipeline holds the name of the biLM but not its weights, which
     `spacy.load` loads again; a relative path starts at the working directory. By spaCy's design, `doc.to_bytes` and
     `n_process` keep `doc.tensor` but not the hooks, so similarity is spaCy's own again; `DocBin` keeps neither.
 

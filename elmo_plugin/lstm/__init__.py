@@ -6,6 +6,7 @@ with the clips of TensorFlow's `LSTMCell` (`cell_clip`, `proj_clip`), which bilm
 
 from elmo_plugin.lstm.int8 import Int8Weight, has_int8
 from elmo_plugin.lstm.kernels import KERNELS, kernel_by_name
+from elmo_plugin.lstm.outside_of_graphs import outside_of_graphs
 from elmo_plugin.lstm.products import (
     NUMBER_TYPES,
     DifferentiableProduct,
@@ -45,6 +46,7 @@ __all__ = [
     "layer_products",
     "linear",
     "number_type",
+    "outside_of_graphs",
     "packed",
     "product_type",
     "with_linear",

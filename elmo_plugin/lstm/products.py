@@ -16,6 +16,7 @@ from torch.nn import functional
 from torch.utils.weak import WeakIdKeyDictionary
 
 from elmo_plugin.lstm.int8 import Int8Weight
+from elmo_plugin.lstm.outside_of_graphs import outside_of_graphs
 from elmo_plugin.lstm.types import LstmWeights, Product
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -301,7 +302,7 @@ def _has_onednn(dtype: torch.dtype) -> bool:
     return bool((found == 2).all())
 
 
-@torch.compiler.disable  # inductor cannot compile oneDNN's product with a weight that is not a constant
+@outside_of_graphs  # inductor cannot compile oneDNN's product with a weight that is not a constant
 def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """Compute `torch.nn.functional.linear`, autocast included: values (N, I), weight (O, I), bias (O,) to (N, O)."""
     dtype = product_type(weight)

@@ -3,7 +3,7 @@
 from elmo_plugin.models.classifier import ElmoClassifier
 from elmo_plugin.models.enhanced_text import EnhancedText
 from elmo_plugin.models.predictors import ElmoClassifierPredictor, ElmoEmbedderPredictor, ElmoTaggerPredictor
-from elmo_plugin.models.readers import ColumnTagsReader, Location, TextClassificationCsvReader
+from elmo_plugin.models.readers import ColumnTagsReader, Location, TextClassificationCsvReader, doubtful_columns
 from elmo_plugin.models.tagger import ElmoTagger
 from elmo_plugin.text import SpacyBlankTokenizer
 
@@ -18,4 +18,5 @@ __all__ = [
     "Location",
     "SpacyBlankTokenizer",
     "TextClassificationCsvReader",
+    "doubtful_columns",
 ]

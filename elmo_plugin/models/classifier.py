@@ -68,7 +68,7 @@ class ElmoClassifier(Model):
                 pooled, feedforward.get_input_dim(), "seq2vec encoder's output", "feedforward's input"
             )
             pooled = feedforward.get_output_dim()
-        self.labels = KnownLabels(vocab, label_namespace)
+        self.labels = KnownLabels(vocab, label_namespace, ["classification"])
         self.classification = nn.Linear(pooled, self.labels.size)
         self.accuracy = CategoricalAccuracy()
         self.f1 = FBetaMeasure(labels=[*range(self.labels.size)])
@@ -146,7 +146,8 @@ class ElmoClassifier(Model):
         is not in the training data counts as an error of the classifier, and is left out of the loss.
         """
         encoded, mask = self.text(tokens)
-        pooled = self.dropout(self.seq2vec_encoder(encoded, mask))  # (B, pooled)
+        # `boe` averages in float32, also after `half()`.
+        pooled = self.dropout(self.seq2vec_encoder(encoded, mask).to(encoded.dtype))  # (B, pooled)
         hidden = self.feedforward(pooled) if self.feedforward else pooled
         logits = self.classification(hidden)  # (B, labels)
         output: dict[str, Any] = {"logits": logits, "probs": logits.softmax(dim=-1)}

@@ -1,6 +1,7 @@
 """The labels that a model can predict, and unseen labels: those in its data that were not in the training data."""
 
 import logging
+from collections.abc import Sequence
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -25,11 +26,22 @@ class KnownLabels:
     >>> labels.size, vocab.get_token_index("ugly", "labels"), labels.name(-1)
     (2, -1, '@@UNSEEN@@')
 
+    A vocabulary that is extended later, as `from_archive` does, gives an unseen label an index of `size` or more.
+
     Raises `ConfigurationError` if there are no labels.
+
+    # Parameters
+
+    vocab : `Vocabulary`
+    namespace : `str`
+        The namespace of the labels.
+    layers : `Sequence[str]`
+        The names of the model's layers whose size is the number of labels.
     """
 
-    def __init__(self, vocab: Vocabulary, namespace: str) -> None:
+    def __init__(self, vocab: Vocabulary, namespace: str, layers: Sequence[str] = ()) -> None:
         self.namespace = namespace
+        self.layers = layers
         # A lookup would create a missing namespace, and AllenNLP cannot save an empty one.
         exists = namespace in vocab.get_namespaces()
         self._names = vocab.get_index_to_token_vocabulary(namespace) if exists else {}
@@ -39,7 +51,8 @@ class KnownLabels:
                 f"'label_namespace' {namespace!r}: expected labels in the vocabulary, got none (it has the namespaces "
                 f"{sorted(vocab.get_namespaces())})"
             )
-        vocab._token_to_index[namespace] = _Indices(vocab.get_token_to_index_vocabulary(namespace))
+        self._indices = _Indices(vocab.get_token_to_index_vocabulary(namespace))
+        vocab._token_to_index[namespace] = self._indices
         self._has_warned = False
 
     def name(self, index: int) -> str:
@@ -48,7 +61,7 @@ class KnownLabels:
 
     def are_known(self, indices: Tensor) -> BoolTensor:
         """Return which gold labels the model can predict, in the shape of `indices`."""
-        return indices >= 0  # type: ignore[return-value]
+        return (indices >= 0) & (indices < self.size)  # type: ignore[return-value]
 
     def check(self, indices: Tensor, training: bool) -> None:
         """Warn once if there is a gold label that the model cannot predict.
@@ -61,9 +74,13 @@ class KnownLabels:
         if not unseen.numel():
             return
         if training and torch.is_grad_enabled():
+            names = {self.name(index) for index in unseen.unique().tolist()} - {UNSEEN} or self._indices.unseen
             raise ConfigurationError(
-                f"training data: expected labels among the {self.size} of the model (namespace {self.namespace!r}), "
-                f"got others ({unseen.unique().tolist()}); `elmo-plugin check-data` lists the labels of a config's data"
+                f"training data: expected one of the {self.size} labels of the model (namespace {self.namespace!r}), "
+                f"got {', '.join(map(repr, sorted(names)[:5])) or 'others'} (`elmo-plugin check-data` lists them). To "
+                "go on from a trained model with more labels, keep its config, and add to 'model': initializer: { "
+                "regexes: [['.*', { type: 'pretrained', weights_file_path: 'RUN/best.th' }]], prevent_regexes: "
+                f"{[*self.layers]} }}"
             )
         self._has_warned = True
         logger.warning(
@@ -76,5 +93,11 @@ class KnownLabels:
 class _Indices(dict[str, int]):
     """Map labels to indices, and any unseen label to −1."""
 
+    def __init__(self, labels: dict[str, int]) -> None:
+        super().__init__(labels)
+        self.unseen = set[str]()
+        """The unseen labels that this process has read."""
+
     def __missing__(self, label: str) -> int:
+        self.unseen.add(label)
         return -1

@@ -59,7 +59,7 @@ class ElmoTagger(Model):
         self.label_namespace = label_namespace
         self.label_encoding = label_encoding
         self.verbose_metrics = verbose_metrics
-        self.labels = KnownLabels(vocab, label_namespace)
+        self.labels = KnownLabels(vocab, label_namespace, ["tag_projection", "crf"])
         labels = vocab.get_index_to_token_vocabulary(label_namespace)
         if label_encoding is not None:
             check_label_encoding(label_encoding, labels.values())

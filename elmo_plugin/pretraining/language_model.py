@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from elmo_plugin.bilm import ElmoLstm, add_boundaries, check_padding, check_precision, dtype_on, warn_of_fallback
 from elmo_plugin.checkpoints import bilm_keys
 from elmo_plugin.common import probability
-from elmo_plugin.lstm import LstmState
+from elmo_plugin.lstm import LstmState, outside_of_graphs
 from elmo_plugin.pretraining.causality import check_causality
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput, perplexity_of
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
@@ -126,7 +126,7 @@ class BidirectionalLanguageModel(Model):
         self.carried: dict[bool, LstmState] = {}
         """The state after the last window of streams, for training (True) and for evaluation (False)."""
 
-    @torch.compiler.disable  # a biLM runs its own kernels
+    @outside_of_graphs  # a biLM runs its own kernels
     def forward(
         self, tokens: Optional[TextFieldTensors] = None, windows: Optional[dict[str, Any]] = None
     ) -> dict[str, Tensor]:

@@ -13,6 +13,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import is_distributed
 from allennlp.data import TensorDict
+from allennlp.modules.encoder_base import _EncoderBase
 from allennlp.nn.util import dist_reduce_sum
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import TrainerCallback
@@ -21,6 +22,7 @@ from allennlp.training.trainer import Trainer, TrainerCheckpoint
 from torch import distributed
 from torch.utils.hooks import RemovableHandle
 
+from elmo_plugin.bilm import CarriedState
 from elmo_plugin.common import Stopped, at_least, atomic_file, on_stop_signal
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.shards_loader import ShardsLoader
@@ -85,6 +87,7 @@ class AtomicCheckpointer(Checkpointer):
         self.restored_metrics: dict[str, Any] = {}
         """The metrics of training in the checkpoint that this run resumes."""
         self._batches_of_last_save: Optional[int] = None
+        self._saved_at = time.monotonic()  # AllenNLP uses the time of day, which may be set back
 
     def maybe_save_checkpoint(
         self, trainer: Trainer, num_epochs_completed: int, num_batches_in_epoch_completed: int
@@ -133,7 +136,7 @@ class AtomicCheckpointer(Checkpointer):
             state.trainer_state["training_metrics"] = self.training_metrics
             self._write(state.trainer_state, self._training_state_path(*point))
             self._write(state.model_state, self._model_state_path(*point))
-        # AllenNLP's method finds both files written, notes the time and removes old checkpoints.
+        # AllenNLP's method finds both files written and removes old checkpoints.
         super().save_checkpoint(trainer)
 
     def load_checkpoint(self) -> Optional[TrainerCheckpoint]:
@@ -152,7 +155,7 @@ class AtomicCheckpointer(Checkpointer):
         if self._batches_of_last_save is None:  # the first batch of this run, or after the checkpoint that it resumes
             self._batches_of_last_save = total - 1
         seconds, every = self._save_every_num_seconds, self._save_every_num_batches
-        return (seconds is not None and time.time() - self._last_save_time >= seconds) or (
+        return (seconds is not None and time.monotonic() - self._saved_at >= seconds) or (
             every is not None and total - self._batches_of_last_save >= every
         )
 
@@ -162,6 +165,7 @@ class AtomicCheckpointer(Checkpointer):
         if is_due or stop_signal:
             self._batches_of_last_save = trainer._total_batches_completed
             self.save_checkpoint(trainer)
+            self._saved_at = time.monotonic()
         if stop_signal:
             if is_distributed():  # the first process is still saving
                 distributed.barrier()
@@ -182,9 +186,8 @@ class AtomicCheckpointer(Checkpointer):
             with atomic_file(Path(path)) as partial, partial.open("wb") as file:
                 torch.save(state, file)
         except ConfigurationError as error:
-            raise ConfigurationError(
-                f"{error}; earlier checkpoints are complete: free space and use --recover"
-            ) from error
+            left = "earlier checkpoints are complete" if self._find_all_checkpoints() else "there is no checkpoint yet"
+            raise ConfigurationError(f"{error}; {left}: free space and use --recover") from error
 
     def _find_all_checkpoints(self) -> set[Point]:
         return self._points("training") & self._points("model")
@@ -210,6 +213,13 @@ class ExactResume(TrainerCallback):
     generators, the state that the model carries from batch to batch, and the loss of the epoch so far, which AllenNLP's
     trainer does not save. As many processes must resume a run as have started it.
 
+    Any other model, such as `elmo_tagger`, ends with the same weights too, with any data loader that has no workers.
+    These loaders have no position: AllenNLP reads the epochs so far again, and skips their batches. So each epoch
+    starts Python's and NumPy's generators, which order the data, from a seed of its own. If a run is resumed within an
+    epoch, the metrics of training of that epoch, other than the loss, are those of its batches since then. The loader
+    `simple` shuffles its data in place, so if it shuffles those of the validation too, a resumed run forms other
+    batches of them, and the validation's loss differs in its last digits.
+
     On SIGTERM or Ctrl-C the run saves a checkpoint after the current batch and stops with exit code 143 or 130. During
     the validation it stops without a new checkpoint, and validates again when it is resumed.
 
@@ -228,6 +238,9 @@ class ExactResume(TrainerCallback):
         self._gathered: list[State] = []
         self._stop_handlers = ExitStack()
         self._loss = 0.0
+        self._seed = 0
+        self._has_position = False  # the data loader
+        self._is_language_model = False
 
     def state_dict(self) -> State:
         """Return everything that this callback restores. The trainer calls it in the first process, after `gather`."""
@@ -242,9 +255,10 @@ class ExactResume(TrainerCallback):
         device = self.trainer.cuda_device
         _, key, *others = np.random.get_state()
         own = {
-            "loader": self.trainer.data_loader.state_dict(),
-            "model": self.trainer.model.training_state(),
+            "loader": self.trainer.data_loader.state_dict() if self._has_position else None,
+            "model": self.trainer.model.training_state() if self._is_language_model else None,
             "loss": self._loss,
+            "seed": self._seed,
             "python": random.getstate(),
             "numpy": [torch.from_numpy(np.asarray(key).astype(np.int64)), *others],
             "torch": torch.get_rng_state(),
@@ -262,25 +276,44 @@ class ExactResume(TrainerCallback):
         checkpoint is of another number of processes.
         """
         self.trainer = trainer
-        parts: list[tuple[str, object, type, str]] = [
-            ("data_loader", trainer.data_loader, ShardsLoader, "'unrolled_streams' or 'sentence_batches'"),
-            ("model", trainer.model, BidirectionalLanguageModel, "'bilm'"),
-            ("trainer.checkpointer", trainer._checkpointer, AtomicCheckpointer, "'atomic'"),
-        ]
-        for key, part, kind, expected in parts:
-            if not isinstance(part, kind):
-                raise ConfigurationError(f"'{key}': expected {expected} for 'exact_resume', got {type(part).__name__}")
-        if not trainer.data_loader.endless:  # type: ignore[attr-defined]
+        loader: Any = trainer.data_loader
+        self._has_position = isinstance(loader, ShardsLoader)
+        self._is_language_model = isinstance(trainer.model, BidirectionalLanguageModel)
+        if not isinstance(trainer._checkpointer, AtomicCheckpointer):
+            got = type(trainer._checkpointer).__name__
+            raise ConfigurationError(f"'trainer.checkpointer': expected 'atomic' for 'exact_resume', got {got}")
+        if self._is_language_model and not self._has_position:
+            expected = "'unrolled_streams' or 'sentence_batches'"
+            raise ConfigurationError(
+                f"'data_loader': expected {expected} for 'exact_resume', got {type(loader).__name__}"
+            )
+        if self._has_position and not loader.endless:
             raise ConfigurationError("'data_loader.shuffle': expected true for 'exact_resume', got false")
-        trainer._checkpointer.before_saving.append(self.gather)  # type: ignore[union-attr]
+        if getattr(loader, "num_workers", 0):  # workers order the data by generators of their own
+            got = loader.num_workers
+            raise ConfigurationError(f"'data_loader.num_workers': expected 0 for 'exact_resume', got {got}")
+        if not self._is_language_model and any(map(_carries_state, trainer.model.modules())):
+            expected = "no state that it carries from batch to batch ('initial_state' carried, or 'stateful' true)"
+            raise ConfigurationError(f"'model': expected {expected} for 'exact_resume', got one")
+        trainer._checkpointer.before_saving.append(self.gather)
         own = None
         if self._restored is not None:
             rank, world_size = (distributed.get_rank(), distributed.get_world_size()) if is_distributed() else (0, 1)
             check_processes(len(self._restored), world_size)
             own = self._restored[rank]
-            trainer.data_loader.load_state_dict(own["loader"])  # type: ignore[attr-defined]
+            if self._has_position:
+                loader.load_state_dict(own["loader"])
             self._loss = own["loss"]
+            self._seed = own.get("seed", 0)
+        else:
+            self._seed = random.getrandbits(31)
         self._hook = trainer.model.register_forward_pre_hook(lambda module, inputs: self._before_first_batch(own))
+
+    def seed(self, epoch: int) -> None:
+        """Let a data loader without a position order the data of an epoch as if the run had not been stopped."""
+        if not self._has_position:
+            random.seed(self._seed + epoch)
+            np.random.seed(self._seed + epoch)
 
     def on_batch(
         self,
@@ -325,12 +358,20 @@ class ExactResume(TrainerCallback):
         if own is None:
             return
         # Not earlier, because skipped batches and other callbacks may draw random numbers.
-        model.restore_training_state(own["model"])
-        random.setstate(own["python"])
-        np.random.set_state(("MT19937", *own["numpy"]))
+        if self._is_language_model:
+            model.restore_training_state(own["model"])
+        if self._has_position:  # other loaders have drawn from these for this epoch
+            random.setstate(own["python"])
+            np.random.set_state(("MT19937", *own["numpy"]))
         torch.set_rng_state(own["torch"])
         if own["cuda"] is not None and self.trainer.cuda_device.type == "cuda":
             torch.cuda.set_rng_state(own["cuda"], self.trainer.cuda_device)
+
+
+def _carries_state(part: Any) -> bool:
+    """Return whether a part of a model starts a batch from the state after the batch before."""
+    is_carried = isinstance(getattr(part, "initial_state", None), CarriedState)
+    return is_carried or (isinstance(part, _EncoderBase) and part.stateful)
 
 
 def check_processes(before: int, now: int) -> None:
@@ -345,9 +386,13 @@ def save_trained_epoch(original: Any, trainer: GradientDescentTrainer, epoch: in
     Replaces the method `_train_epoch` of the trainer, which forgets these metrics if it resumes after the last batch.
     Other checkpointers save as before.
     """
+    resumes = [callback for callback in trainer._callbacks if isinstance(callback, ExactResume)]
+    for callback in resumes:
+        callback.seed(epoch)
     metrics: dict[str, Any] = original(trainer, epoch)
-    for callback in trainer._callbacks:
-        if metrics.get("loss") is not None and isinstance(callback, ExactResume):
+    for callback in resumes:
+        callback.seed(epoch)  # for the validation
+        if metrics.get("loss") is not None:
             metrics["loss"] = callback.mean_loss()
     checkpointer = trainer._checkpointer
     if isinstance(checkpointer, AtomicCheckpointer):

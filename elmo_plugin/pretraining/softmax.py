@@ -241,9 +241,15 @@ def saved_softmax(checkpoint: Checkpoint, words: list[str], input_dim: int) -> L
             f"'bilm', the type of its softmax: expected one of {', '.join(choices)}, got {config.get('type')!r}"
         )
     try:
-        sizes = {"vocab_size": len(words), "input_dim": input_dim}
-        softmax = LmSoftmax.from_params(Params({**deepcopy(config), **sizes}))
-        softmax.load_state_dict({"_extra_state": softmax.get_extra_state(), **weights})
+        build = partial(_build, {**config, "vocab_size": len(words), "input_dim": input_dim})
+        with torch.device("meta"):  # the names and shapes are compared before there is memory for them
+            build().load_state_dict({"_extra_state": None, **weights}, assign=True)
+        softmax = build()
+        softmax.load_state_dict({"_extra_state": None, **weights})
     except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:
         raise ConfigurationError(f"'bilm': expected a softmax whose config fits its weights, got {error}") from error
     return softmax
+
+
+def _build(config: dict[str, Any]) -> LmSoftmax:
+    return LmSoftmax.from_params(Params(deepcopy(config)))

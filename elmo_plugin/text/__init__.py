@@ -24,7 +24,7 @@ from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length
 from elmo_plugin.text.predictor_input import LineReader, instance_words, read_question, without_lone_surrogates
 from elmo_plugin.text.raw_text import SentenceSplitter, paragraphs, raw_text_form
 from elmo_plugin.text.sentences import token_lists
-from elmo_plugin.text.text_file import TextFile
+from elmo_plugin.text.text_file import LONGEST_LINE, LONGEST_SENTENCE, TextFile, read_ahead
 from elmo_plugin.text.tokenizer import AsciiSpacesTokenizer, JustTabsTokenizer, SpacyBlankTokenizer, as_tokens
 from elmo_plugin.text.white_space import WHITE_SPACE, split_tokens
 
@@ -34,6 +34,8 @@ __all__ = [
     "BOUNDARIES",
     "BOUNDARY_WORDS",
     "END_OF_SENTENCE",
+    "LONGEST_LINE",
+    "LONGEST_SENTENCE",
     "N_CHARACTERS",
     "PADDING",
     "TOKENS_PER_BATCH",
@@ -55,6 +57,7 @@ __all__ = [
     "length_batches",
     "paragraphs",
     "raw_text_form",
+    "read_ahead",
     "read_question",
     "spellings",
     "split_tokens",

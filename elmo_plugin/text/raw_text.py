@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
-import spacy
 from allennlp.common.checks import ConfigurationError
-from spacy.tokens import Doc
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
 
 WRAPPED_UP_TO = 100
 """Lines of at most this many characters may be parts of a paragraph; longer ones are paragraphs themselves."""
@@ -74,6 +75,8 @@ class SentenceSplitter:
     """
 
     def __init__(self, language: str = "en") -> None:
+        import spacy  # takes half as long as PyTorch
+
         try:
             self._pipeline = spacy.blank(language)
         except (ImportError, AttributeError) as error:
@@ -103,6 +106,6 @@ class SentenceSplitter:
                     yield tokens
 
 
-def _opens(document: Doc, index: int) -> bool:
+def _opens(document: "Doc", index: int) -> bool:
     """Return whether a token is a punctuation mark that belongs to the token after it."""
     return document[index].is_punct and not document[index].whitespace_ and bool(document[index - 1].whitespace_)

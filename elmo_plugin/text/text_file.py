@@ -1,25 +1,63 @@
 """Text files, plain or compressed with gzip or xz, read line by line in constant memory."""
 
 import gzip
-import lzma
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from io import BufferedReader, RawIOBase
+from itertools import chain
+from lzma import FORMAT_XZ, LZMADecompressor, LZMAError
 from pathlib import Path
 from typing import Any, Optional, cast
 
 from allennlp.common.checks import ConfigurationError
 
-LONGEST_LINE = 2**26
+LONGEST_LINE = 2**22
 """The largest line in bytes. A compressed file of a kilobyte can hold a line that fills the memory."""
+LONGEST_SENTENCE = 2**20
+"""The most characters of a sentence that takes several lines: each of its tokens is in memory."""
+LONGEST_HEAD = 2**20
+"""The characters after which no further line is read to guess what a file is."""
+MOST_FOR_XZ = 2**27
+"""The bytes that unpacking xz may take. `xz -9` needs half of it, but a file of 100 kB may ask for gigabytes."""
 
-Unpacker = Callable[..., AbstractContextManager[Any]]
 
-UNPACKERS: dict[str, Unpacker] = {".gz": gzip.open, ".xz": lzma.open}
-MAGIC: dict[bytes, Unpacker] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
+class XzFile(RawIOBase):
+    """The content of an xz file, which may consist of several streams. `lzma.open` cannot limit the memory."""
+
+    def __init__(self, packed: "BufferedReader[Any]") -> None:
+        self._packed = packed
+        self._stream = LZMADecompressor(FORMAT_XZ, memlimit=MOST_FOR_XZ)
+
+    def readable(self) -> bool:
+        """Return true."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read at least one byte, except at the end of the file."""
+        while True:
+            data = b""
+            if self._stream.eof:
+                data = self._stream.unused_data.lstrip(b"\0") or self._packed.read1().lstrip(b"\0")
+                if not data and not self._packed.peek():
+                    return 0
+                self._stream = LZMADecompressor(FORMAT_XZ, memlimit=MOST_FOR_XZ)
+            elif self._stream.needs_input:
+                data = self._packed.read1()
+                if not data:
+                    raise EOFError("the file ends before what is compressed does")
+            found = self._stream.decompress(data, len(buffer))
+            buffer[: len(found)] = found
+            if found:
+                return len(found)
+
+
+Unpacker = Callable[["BufferedReader[Any]"], AbstractContextManager[Any]]
+
+UNPACKERS: dict[str, Unpacker] = {".gz": gzip.open, ".xz": lambda packed: BufferedReader(XzFile(packed))}
+MAGIC: dict[bytes, Unpacker] = {b"\x1f\x8b": UNPACKERS[".gz"], b"\xfd7zXZ\x00": UNPACKERS[".xz"]}
 """The first bytes of compressed files. No UTF-8 text begins with them."""
 
 UTF_16 = "UTF-16 text; convert it with iconv -f UTF-16 -t UTF-8"
@@ -102,8 +140,22 @@ class TextFile:
                 unpack = next((unpack for magic, unpack in MAGIC.items() if head.startswith(magic)), by_suffix)
                 with unpack(self._raw) as unpacked:
                     yield from iter(partial(unpacked.readline, LONGEST_LINE + 1), b"")
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        except (OSError, EOFError, zlib.error, LZMAError) as error:
             raise ConfigurationError(f"{self._name}: cannot be read to its end ({error})") from error
+
+
+def read_ahead(lines: Iterable[str], count: int) -> tuple[list[str], Iterator[str]]:
+    r"""Return the first lines, at most `count` and not many characters, and an iterator over all lines.
+
+    >>> head, lines = read_ahead(["One\n", "Two\n"], 1)
+    >>> head, list(lines)
+    (['One\n'], ['One\n', 'Two\n'])
+    """
+    rest, head, size = iter(lines), list[str](), 0
+    while len(head) < count and size < LONGEST_HEAD and (line := next(rest, None)) is not None:
+        head.append(line)
+        size += len(line)
+    return head, chain(head, rest)
 
 
 @contextmanager

@@ -5,16 +5,20 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Union
 
-import spacy
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import Token, Tokenizer
 
 from elmo_plugin.text.predictor_input import without_lone_surrogates
 from elmo_plugin.text.white_space import split_tokens
 
-LONGEST_RUN = 512
-"""Longer runs of characters without white space are cut: spaCy takes quadratic time for them, 11 s for 8,000 `(`."""
-PART_OF_A_RUN = re.compile(rf"\S{{{LONGEST_RUN}}}(?=\S)")
+LONGEST_RUN, LONGEST_RUN_OF_MARKS = 512, 32
+"""Longer runs of characters without white space, and of marks alone, are cut: spaCy takes quadratic time for marks at
+the ends of a run, 11 s for 8,000 `(`."""
+MARK = r"(?:[^\w\s]|_)"
+PARTS_OF_A_RUN = [
+    re.compile(rf"\S{{{LONGEST_RUN}}}(?=\S)"),
+    re.compile(rf"{MARK}{{{LONGEST_RUN_OF_MARKS}}}(?={MARK})"),
+]
 MOST_STRINGS = 200_000
 """spaCy keeps every string that it has seen, in about 600 bytes. Beyond this number, its rules are loaded again."""
 
@@ -45,7 +49,6 @@ class SpacyBlankTokenizer(Tokenizer):
             raise ConfigurationError(
                 f"'language': expected a language that spaCy can tokenize, got {language!r}: {error}"
             ) from error
-        self._has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         """Pickle only the language code, because the rules of some languages hold functions that do not pickle."""
@@ -59,7 +62,8 @@ class SpacyBlankTokenizer(Tokenizer):
         if len(self._strings) > MOST_STRINGS:
             self._load_rules()
         text = without_lone_surrogates(text)
-        cuts = [part.end() for part in PART_OF_A_RUN.finditer(text)] if self._has_rules else []
+        parts = PARTS_OF_A_RUN if self._has_rules else []
+        cuts = sorted({found.end() for part in parts for found in part.finditer(text)})
         return [
             Token(token.text, start + token.idx, start + token.idx + len(token.text))
             for start, end in pairwise([0, *cuts, len(text)])
@@ -68,8 +72,11 @@ class SpacyBlankTokenizer(Tokenizer):
         ]
 
     def _load_rules(self) -> None:
+        import spacy  # takes half as long as PyTorch
+
         # The pipeline itself rejects texts of more than a million characters, a limit meant for parsers.
         pipeline = spacy.blank(self._language)
+        self._has_rules = isinstance(pipeline.tokenizer, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
         self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
 
 

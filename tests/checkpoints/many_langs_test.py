@@ -63,6 +63,18 @@ def test_the_sizes_are_found_by_their_name_whatever_path_they_had(folder: Path) 
         assert_same_checkpoint(load_checkpoint(folder), expected)
 
 
+def test_sizes_are_read_from_the_models_own_folder_only(folder: Path) -> None:
+    expected = load_checkpoint(folder)
+    (folder / "configs").mkdir()
+    (folder / "sizes.json").rename(folder / "configs/sizes.json")
+    (folder.parent / "sizes.json").write_text('{"encoder": "a secret"}', encoding="utf-8")
+    change_json(folder / "config.json", config_path="configs/sizes.json")
+    assert_same_checkpoint(load_checkpoint(folder), expected)
+    for path in ("../sizes.json", f"{folder.parent}/sizes.json", "configs/../../sizes.json"):
+        change_json(folder / "config.json", config_path=path)
+        assert_rejected(folder, f"'{folder}/sizes.json' cannot be read")
+
+
 def test_sizes_that_came_with_the_package_need_not_be_in_the_folder(folder: Path) -> None:
     name = PUBLISHED[0]
     content = json.loads((Path(package).parent / "configs" / name).read_text(encoding="utf-8"))

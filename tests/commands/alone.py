@@ -5,13 +5,7 @@ import argparse
 from allennlp.commands import ArgumentParserWithDefaults
 from allennlp.commands.subcommand import Subcommand
 
-import elmo_plugin.commands
-
-COMMANDS = [
-    name
-    for name in Subcommand.list_available()
-    if Subcommand.by_name(name).__module__.startswith(elmo_plugin.commands.__name__)
-]
+from elmo_plugin.commands import COMMANDS as COMMANDS
 
 
 def parser_of(name: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:

@@ -90,3 +90,8 @@ def test_memory_does_not_grow_with_a_corpus(tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert part.n_texts == 2000 and peak < 2 * 2**20
+
+
+def test_doubtful_columns_are_named(page: Page) -> None:
+    found = to_do(page("Rubrik,Text\n" + "\n".join(f"{day % 2},On day {day} it rained" for day in range(12)), "1,a b"))
+    assert any("train.csv: line 1 looks like a header, 'Rubrik'" in line for line in found)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from allennlp.commands import ArgumentParserWithDefaults, main
 from allennlp.common import Params
 from allennlp.common import logging as allennlp_logging
@@ -20,7 +21,6 @@ from elmo_plugin import commands
 from elmo_plugin.commands import console
 from tests.commands.alone import run
 from tests.elmo.small_elmo import RANDOM
-from tests.oracles import needs_allennlp_alone
 from tests.task_oracles import TOWNS, allennlp, experiment, lstm, tagger, tags_reader, train, word_embedder
 
 
@@ -128,6 +128,19 @@ def test_other_plugins_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "argv", ["allennlp", "train", "--include-package", "mine.models"])
     Path(".allennlp_plugins").write_text("elmo_plugin\nother\n")
     assert console.other_plugins() == {"other", "mine.models"}
+    Path(".allennlp_plugins").unlink()
+    for argument in ("--include-package=theirs", "--include-pack=theirs", "--inc=theirs"):
+        monkeypatch.setattr(sys, "argv", ["allennlp", "train", argument])
+        assert console.other_plugins() == {"theirs"}, argument
+    monkeypatch.setattr(sys, "argv", ["allennlp", "train", "--inc", "theirs", "--include-package"])
+    assert console.other_plugins() - {""} == {"theirs"}
+
+
+def test_an_index_beyond_an_unknown_embedding_keeps_its_traceback() -> None:
+    """The hint about old configs is for embeddings of characters only; `old_configs_test` has one."""
+    with pytest.raises(IndexError, match="out of range") as caught:
+        torch.nn.Embedding(2, 2)(torch.tensor([5]))
+    assert not console.is_users_mistake(caught.value) and console.with_hint(caught.value) == str(caught.value)
 
 
 @pytest.fixture
@@ -172,7 +185,7 @@ def test_a_mistake_leaves_no_folder_that_the_corrected_command_would_be_refused(
     ("program", "options"),
     [
         ("elmo_plugin", ["-o", '{"distributed": {"cuda_devices": [-1, -1]}}']),
-        pytest.param("allennlp", ["--include-package", "elmo_plugin"], marks=needs_allennlp_alone),
+        ("allennlp", ["--include-package", "elmo_plugin"]),
     ],
 )
 def test_a_config_is_trained_in_a_folder_without_a_list_of_plugins(

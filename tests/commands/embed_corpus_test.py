@@ -2,6 +2,7 @@
 
 import json
 import signal
+from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Optional
@@ -12,6 +13,7 @@ import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin import embedding
 from elmo_plugin.commands import embed_corpus
 from elmo_plugin.embedding import Embedder, VectorFile, corpus, load
 from elmo_plugin.embedding.corpus import Window
@@ -155,13 +157,13 @@ def test_a_download_is_announced(
         assert keys["weight_file"] in text and "374 MB" in text and "--bilm english-tiny" in text
         raise ConfigurationError("no network")
 
-    monkeypatch.setattr(embed_corpus, "load_by_keys", download)
+    monkeypatch.setattr(embedding, "load_by_keys", download)
     with pytest.raises(SystemExit, match="no network"):
         run("embed-corpus", "text", "out.hdf5")
 
 
 def test_paths_are_checked_before_anything_is_downloaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embed_corpus, "load_by_keys", pytest.fail)
+    monkeypatch.setattr(embedding, "load_by_keys", pytest.fail)
     for arguments in (["nowhere", "out"], ["text", "no/out"], ["text", "text"], ["text", "."]):
         with pytest.raises(SystemExit, match=r"^embed-corpus: "):
             run("embed-corpus", *arguments)
@@ -178,7 +180,7 @@ def test_the_ending_chooses_the_format_unless_it_is_named(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["text", "out.csv", *BILM], r"'out\.csv': expected .*\.hdf5.*\.npz.*\.parquet.*--format"),
+        (["text", "out.csv", *BILM], r"'out\.csv': expected .*\.h5 .*hdf5, npz, parquet.*--format"),
         (["text", "out", "--mix", "english-tiny"], r"'english-tiny': expected the archive of a trained model"),
         (["text", "out.npz", *BILM, "--forget-sentences"], r"--forget-sentences: .*npz"),
         (["text", "out", "--bilm", "english-tiny", *BILM], r"'bilm': expected either"),
@@ -231,6 +233,6 @@ def test_several_processes_write_one_output(
 
 def test_each_process_of_torchrun_has_a_gpu_unless_the_user_chooses_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert embed_corpus._cuda_device(None) == -1
+    assert embed_corpus._cuda_device(Namespace(cuda_device=None)) == -1
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert (embed_corpus._cuda_device(None), embed_corpus._cuda_device(0)) == (1, 0)
+    assert [embed_corpus._cuda_device(Namespace(cuda_device=chosen)) for chosen in (None, 0)] == [1, 0]

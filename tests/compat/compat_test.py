@@ -5,7 +5,6 @@ import importlib.util
 import io
 import json
 import os
-import pickle
 import signal
 import sys
 import tarfile
@@ -13,6 +12,7 @@ import tempfile
 import time
 import types
 import warnings
+from argparse import Namespace
 from multiprocessing import active_children, resource_sharer
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from allennlp.commands import train as train_command
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
@@ -33,6 +32,7 @@ from allennlp.data.fields import TextField
 from allennlp.data.token_indexers import PretrainedTransformerMismatchedIndexer, SingleIdTokenIndexer
 from allennlp.data.tokenizers import PretrainedTransformerTokenizer
 from allennlp.models import Model, SimpleTagger, archival
+from allennlp.models.multitask import MultiTaskModel
 from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
 from allennlp.nn import util as nn_util
 from allennlp.training.learning_rate_schedulers import LearningRateScheduler
@@ -109,11 +109,6 @@ def test_reduce_on_plateau_reduces_quietly() -> None:
         for metric in (3.0, 2.0, 2.0):
             scheduler.step(metric)
     assert optimizer.param_groups[0]["lr"] == 0.25
-
-
-def test_a_process_of_a_distributed_run_imports_this_package_first() -> None:
-    given = pickle.dumps(train_command._train_worker)
-    assert b"elmo_plugin" in given and b"allennlp" not in given
 
 
 def spawning_loader(folder: Path) -> MultiProcessDataLoader:
@@ -241,14 +236,53 @@ def test_token_ids_are_found_rejected_or_none_where_all_are_characters() -> None
             find(unknown)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_boe_keeps_the_type_of_its_input_and_bfloat16_has_a_tiny_value(dtype: torch.dtype) -> None:
-    tokens, mask = torch.ones(2, 3, 4, dtype=dtype), torch.tensor([[True, True, False], [False] * 3])
-    found = BagOfEmbeddingsEncoder(4, averaged=True)(tokens, mask)
-    assert torch.equal(found, torch.tensor([[1.0] * 4, [0.0] * 4], dtype=dtype))
-    assert torch.zeros(1, dtype=dtype) + nn_util.tiny_value_of_dtype(dtype) > 0
+def test_bfloat16_has_a_tiny_value_and_other_types_are_as_without_this_package() -> None:
+    assert torch.zeros(1, dtype=torch.bfloat16) + nn_util.tiny_value_of_dtype(torch.bfloat16) > 0
+    assert nn_util.tiny_value_of_dtype(torch.float16) == 1e-4
     with pytest.raises(TypeError, match="floating point"):
         nn_util.tiny_value_of_dtype(torch.long)
+    tokens, mask = torch.ones(2, 3, 4, dtype=torch.float16), torch.ones(2, 3, dtype=torch.bool)
+    assert BagOfEmbeddingsEncoder(4, averaged=True)(tokens, mask).dtype == torch.float32
+
+
+def test_a_config_is_written_through_links_and_pipes_and_errors_keep_their_type(tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to(tmp_path / "file.json")
+    Params({"a": 1}).to_file(str(tmp_path / "link.json"))
+    assert (tmp_path / "link.json").is_symlink() and json.loads((tmp_path / "file.json").read_text()) == {"a": 1}
+    os.mkfifo(tmp_path / "pipe")
+    reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    Params({"a": 1}).to_file(str(tmp_path / "pipe"))
+    assert json.loads(os.read(reading, 99)) == {"a": 1} and (tmp_path / "pipe").is_fifo()
+    os.close(reading)
+    with pytest.raises(FileNotFoundError):
+        Params({}).to_file(str(tmp_path / "missing" / "config.json"))
+
+
+@Model.register("compat_test_attributes")
+class WithAttributes(SimpleTagger):
+    """A tagger of another package, with attributes that ours use for other things. Registered as a `Model`."""
+
+    metric_names = ("accuracy",)
+    keeps_weights = True
+
+
+def test_attributes_of_other_models_mean_nothing(tagger: dict[str, Any], tmp_path: Path) -> None:
+    ones = {"regexes": [[".*", {"type": "constant", "val": 1}]]}
+    tagger["model"] |= {"type": "compat_test_attributes", "initializer": ones}
+    tagger["trainer"] |= {"validation_metric": "+accuracy", "num_epochs": 1, "optimizer": {"type": "sgd", "lr": 0.0}}
+    train_model(Params(tagger), str(tmp_path / "run"))
+    weights = torch.load(tmp_path / "run" / "best.th")
+    assert all(weight.eq(1).all() for weight in weights.values())
+
+
+def test_heads_of_a_multitask_model_get_own_dictionaries_with_the_same_tensors() -> None:
+    tensor, words = torch.ones(2), [["a"]]
+    given = {"tokens": {"elmo": {"elmo_tokens": tensor}}, "flat": {"token_ids": tensor}, "words": words, "mask": tensor}
+    model = Namespace(_allowed_arguments={"head": given.keys()}, _arg_name_mapping={})
+    found = MultiTaskModel._get_arguments(model, given, component="head")  # type: ignore[arg-type]
+    assert found["tokens"] is not given["tokens"] and found["tokens"]["elmo"] is not given["tokens"]["elmo"]
+    assert found["flat"] is not given["flat"] and found["words"] is words
+    assert found["tokens"]["elmo"]["elmo_tokens"] is found["flat"]["token_ids"] is found["mask"] is tensor
 
 
 def test_a_function_that_was_imported_before_is_replaced_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,6 +292,7 @@ def test_a_function_that_was_imported_before_is_replaced_too(monkeypatch: pytest
         monkeypatch.setitem(sys.modules, module.__name__, module)
         module.answer = lambda: 1  # type: ignore[attr-defined]
     user.answer = owner.answer
+    monkeypatch.setitem(compat.REPLACED, "compat_owner.answer", "in this test")
     compat.replace_once(owner, "answer", lambda original: original() + 1)
     assert [module.answer() for module in (owner, user, other)] == [2, 2, 1]
 

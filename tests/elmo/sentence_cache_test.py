@@ -239,6 +239,14 @@ def test_a_kill_during_a_write_loses_only_that_write(tmp_path: Path) -> None:
     assert found(store(tmp_path)) == VALUES
 
 
+def test_a_file_that_was_cut_short_is_an_error_and_does_not_kill_the_process(tmp_path: Path) -> None:
+    store(tmp_path).write(VALUES)
+    os.truncate(tmp_path / "data.mdb", (tmp_path / "data.mdb").stat().st_size // 2)
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=r"'.*data\.mdb' .* cut short, expected .* delete the folder"):
+            store(tmp_path)
+
+
 def test_processes_that_read_and_write_at_once_get_the_same_layers(tmp_path: Path) -> None:
     """The processes read the same sentences in different batches and orders, with the open store of their parent."""
     sentences = [[f"w{i}", "of", f"v{i}"][: 1 + i % 3] for i in range(40)]

@@ -70,6 +70,27 @@ def test_each_line_has_the_vectors_of_its_sentence_alone(folder: Path, pool: boo
     assert names(folder) == ["file"]
 
 
+@pytest.mark.parametrize(
+    ("finished", "expected"), [(0, "no part is finished, .* begins again"), (2, "finished parts stay in '.*file.part'")]
+)
+def test_on_a_full_disk_the_error_says_whether_parts_stay(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, finished: int, expected: str
+) -> None:
+    write_text(folder / "text", 40)
+    write_part, written = NpzFile.write_part, []
+
+    def write_until_full(file: NpzFile, path: Path, *arguments: Any) -> None:
+        if len(written) == finished:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_part(file, path, *arguments)
+        written.append(path)
+
+    monkeypatch.setattr(NpzFile, "write_part", write_until_full)
+    with pytest.raises(ConfigurationError, match=rf"'.*file' cannot be written: .*No space.*; {expected}"):
+        embed(folder, "file", NpzFile())
+    assert names(folder) == (["file.part"] if finished else [])
+
+
 def kill_at_part(folder: Path, number: int) -> None:
     """Embed the text, and die before a part gets its name. A forked process computes with one thread."""
     replace, parts = Path.replace, []

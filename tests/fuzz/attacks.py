@@ -12,6 +12,7 @@ import pickle
 import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import torch
 from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import BilmTf, Native, load_checkpoint
 from elmo_plugin.checkpoints.weight_map import allennlp_map, bilm_tf_map, many_langs_map
-from tests.checkpoint_oracles import pretrained
+from tests.checkpoint_oracles import language_model_run, pretrained
 from tests.many_langs_oracle import config, write_folder
 from tests.oracles import options, write_json
 
@@ -123,6 +124,38 @@ def _spread(shape: tuple[int, ...]) -> torch.Tensor:
     return torch.zeros(1).expand(shape)
 
 
+def _pickle(content: bytes) -> Callable[[Path], Path]:
+    """Return what writes an encoder that is this pickle, given without its first and last instruction."""
+
+    def write(folder: Path) -> Path:
+        write_folder(folder, config())
+        with zipfile.ZipFile(folder / "encoder.pkl", "w") as archive:
+            archive.writestr("best/data.pkl", b"\x80\x02" + content + b".")
+            archive.writestr("best/version", b"3\n")
+        return folder
+
+    return write
+
+
+def _doubled(times: int, kind: type) -> bytes:
+    """Return the instructions for a list or tuple that holds the same list or tuple twice, and so on."""
+    inner: Any = kind()
+    for _ in range(times):
+        inner = kind((inner, inner))
+    return pickle.dumps(inner, protocol=2)[2:-1]
+
+
+def old_pickle_with_a_doubled_key(folder: Path) -> Path:
+    """The same in the format of before PyTorch 1.6, in which ELMoForManyLangs is published."""
+    write_folder(folder, config())
+    key = b"\x80\x02}" + _doubled(60, tuple) + b"Ns."
+    content = b"".join(
+        pickle.dumps(part, protocol=2) for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
+    )
+    (folder / "encoder.pkl").write_bytes(content + key + pickle.dumps([], protocol=2))
+    return folder
+
+
 def expanded_tensors_of_a_run(folder: Path) -> Path:
     """A biLM of ours that is large and takes a few kilobytes."""
     with torch.device("meta"):
@@ -155,6 +188,50 @@ def expanded_tensors_of_many_langs(folder: Path) -> Path:
     return folder
 
 
+def _weights_by_another_method(path: Path) -> None:
+    """Compress the weights in a PyTorch file by bzip2; their sum could only be tested by unpacking them."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("best/data.pkl", bytes(20 * LARGE))
+
+
+def run_compressed_by_bzip2(folder: Path) -> Path:
+    """The folder of a run."""
+    _weights_by_another_method(folder / "best.th")
+    return folder
+
+
+def archive_compressed_by_bzip2(folder: Path) -> Path:
+    """The weights in a `model.tar.gz`."""
+    _weights_by_another_method(folder / "weights.th")
+    content = (folder / "weights.th").read_bytes()
+    (folder / "weights.th").unlink()
+    return _archive(folder, ("weights.th", len(content), b"0", content))
+
+
+def many_langs_compressed_by_bzip2(folder: Path) -> Path:
+    """A folder of ELMoForManyLangs."""
+    write_folder(folder, config())
+    _weights_by_another_method(folder / "token_embedder.pkl")
+    return folder
+
+
+def zip_file_of_weights_by_bzip2(folder: Path) -> Path:
+    """Such a folder as a zip file, whose own members are not compressed."""
+    many_langs_compressed_by_bzip2(folder / "144")
+    with zipfile.ZipFile(folder / "144.zip", "w") as archive:
+        for path in sorted((folder / "144").iterdir()):
+            archive.write(path, path.name)
+    return folder / "144.zip"
+
+
+def weights_of_overlapping_members(folder: Path) -> Path:
+    """The same 16 MB two thousand times, in 200 kB."""
+    with zipfile.ZipFile(folder / "best.th", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("best/data.pkl", bytes(LARGE))
+        archive.filelist *= 2000
+    return folder
+
+
 def zip_file_by_another_method(folder: Path) -> Path:
     """Python reads a member of bzip2 to its end, whatever size is declared for it."""
     with zipfile.ZipFile(folder / "bilm.zip", "w") as archive:
@@ -181,6 +258,20 @@ def zip_file_of_many_files(folder: Path) -> Path:
         for number in range(1000):
             archive.writestr(f"{number}", b"")
     return folder / "144.zip"
+
+
+def zip_file_of_many_folders(folder: Path) -> Path:
+    """Folders that are not listed add nothing to the total size either."""
+    with zipfile.ZipFile(folder / "144.zip", "w") as archive:
+        for number in range(300):
+            archive.writestr("".join(f"{number}_{level}/" for level in range(19)) + "encoder.pkl", b"")
+    return folder / "144.zip"
+
+
+def tar_file_of_many_folders(folder: Path) -> Path:
+    """The same in a `model.tar.gz`."""
+    names = ["".join(f"{number}_{level}/" for level in range(10)) for number in range(250)]
+    return _archive(folder, *((f"{name}weights.th", 0, b"0", b"") for name in names))
 
 
 def zip_file_of_deep_folders(folder: Path) -> Path:
@@ -216,6 +307,49 @@ def tar_file_with_a_long_header(folder: Path) -> Path:
     return _archive(folder, ("a", 8**11 - 1, b"x", bytes(LARGE)))
 
 
+def _pipe(name: str, write: Callable[[Path], Path]) -> Callable[[Path], Path]:
+    """Return what writes a folder, or a file in it, and puts a pipe, for which reading waits for ever, in its place."""
+
+    def attack(folder: Path) -> Path:
+        location = write(folder)
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+        return location
+
+    return attack
+
+
+def _bilm_tf(folder: Path) -> Path:
+    BilmTf().write(pretrained()._replace(vocabulary=None), folder)
+    return folder
+
+
+def _native(folder: Path) -> Path:
+    Native().write(pretrained(), folder / "bilm.safetensors")
+    return folder
+
+
+def _many_langs(folder: Path) -> Path:
+    return write_folder(folder, config())
+
+
+def _run(folder: Path) -> Path:
+    return language_model_run(folder, pretrained())
+
+
+PIPES: dict[str, Callable[[Path], Path]] = {
+    **dict.fromkeys(("options.json", "weights.hdf5", "vocab.txt"), _bilm_tf),
+    **dict.fromkeys(("bilm.safetensors",), _native),
+    **dict.fromkeys(("encoder.pkl", "token_embedder.pkl", "word.dic", "char.dic", "sizes.json"), _many_langs),
+    **dict.fromkeys(("best.th", "vocabulary/tokens.txt"), _run),
+    "model.tar.gz": lambda folder: folder / "model.tar.gz",
+    "bilm.zip": lambda folder: folder / "bilm.zip",
+    "weights.th": lambda folder: folder,
+}
+"""The names that readers open, and what writes the files beside them."""
+
+
 def _in_folder_of_many_langs(name: str) -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
         write_folder(folder, config())
@@ -226,13 +360,6 @@ def _in_folder_of_many_langs(name: str) -> Callable[[Path], Path]:
     return write
 
 
-def vocabulary_that_is_a_pipe(folder: Path) -> Path:
-    """Reading it waits for ever."""
-    BilmTf().write(pretrained()._replace(vocabulary=None), folder)
-    os.mkfifo(folder / "vocabulary.txt")
-    return folder
-
-
 def vocabulary_of_zeros(folder: Path) -> Path:
     """A compressed vocabulary that is large."""
     BilmTf().write(pretrained()._replace(vocabulary=None), folder)
@@ -240,32 +367,137 @@ def vocabulary_of_zeros(folder: Path) -> Path:
     return folder
 
 
-def contextualizer_of_many_layers(folder: Path) -> Path:
-    """Ten encoders, each of as many layers as one may have."""
-    first = {"type": "lstm", "input_size": 8, "hidden_size": 8, "num_layers": 1000, "bidirectional": True}
-    encoders = [first, *[{**first, "input_size": 16}] * 9]
-    checkpoint = pretrained()
-    sizes = BiLMOptions.from_dict(
-        {**checkpoint.options.to_dict(), "contextualizer": {"type": "compose", "encoders": encoders}}
+def vocabulary_of_empty_lines(folder: Path) -> Path:
+    """Each byte is a word."""
+    BilmTf().write(pretrained()._replace(vocabulary=None), folder)
+    (folder / "vocabulary.txt").write_bytes(b"\n" * 60_000_000)
+    return folder
+
+
+def dictionary_of_many_lines(folder: Path) -> Path:
+    """A vocabulary of ELMoForManyLangs."""
+    write_folder(folder, config())
+    with (folder / "word.dic").open("w") as file:
+        file.writelines(f"{number}\t{number}\n" for number in range(4_000_000))
+    return folder
+
+
+def options_of_empty_lists(folder: Path) -> Path:
+    """Each list takes two bytes in the file and eighty in memory."""
+    BilmTf().write(pretrained(), folder)
+    (folder / "options.json").write_bytes(b"[" + b"[]," * (2**24 // 3 - 1) + b"[]]")
+    return folder
+
+
+def options_of_many_filters(folder: Path) -> Path:
+    """Each convolution is a module."""
+    char_cnn = {"activation": "relu", "embedding": {"dim": 4}, "filters": [[1, 1]] * 20_000}
+    BilmTf().write(pretrained(), folder)
+    write_json(
+        folder / "options.json", {**options().to_dict(), "char_cnn": {**char_cnn, "max_characters_per_token": 9}}
     )
+    return folder
+
+
+def filters_that_fill_the_error(folder: Path) -> Path:
+    """An error that quotes the value has megabytes."""
+    BilmTf().write(pretrained(), folder)
+    char_cnn = {"embedding": {"dim": 4}, "filters": [[1] * 1_000_000]}
+    write_json(folder / "options.json", {**options().to_dict(), "char_cnn": char_cnn})
+    return folder
+
+
+def contextualizer_that_connects(folder: Path) -> Path:
+    """A registered encoder whose key is an address."""
+    return _with_contextualizer(folder, {"type": "elmo_enhanced", "encoder": LSTM, "bilm": "http://localhost:9/bilm"})
+
+
+def contextualizer_that_reads_a_file(folder: Path) -> Path:
+    """Such an encoder inside another one, and the path of a file."""
+    inner = {"type": "elmo_enhanced", "encoder": LSTM, "bilm": "/etc/hostname"}
+    return _with_contextualizer(folder, {"type": "compose", "encoders": [inner]})
+
+
+def contextualizer_of_many_convolutions(folder: Path) -> Path:
+    """Layers that are listed and not counted."""
+    layers = [[[1, 8]]] * 20_000
+    return _with_contextualizer(folder, {"type": "gated-cnn-encoder", "input_dim": 8, "layers": layers})
+
+
+LSTM = {"type": "lstm", "input_size": 8, "hidden_size": 8, "bidirectional": True}
+
+
+def _with_contextualizer(folder: Path, contextualizer: dict[str, Any]) -> Path:
+    checkpoint = pretrained()
+    sizes = BiLMOptions.from_dict({**checkpoint.options.to_dict(), "contextualizer": contextualizer})
     Native().write(checkpoint._replace(options=sizes), folder / "bilm.safetensors")
     return folder / "bilm.safetensors"
 
 
-def _of_type(dtype: str, bits: int) -> Callable[[Path], Path]:
-    """Describe a tensor of 8 numbers as one of another type, with as many numbers as fit."""
+def contextualizer_of_many_layers(folder: Path) -> Path:
+    """Ten encoders, each of as many layers as one may have."""
+    first = {"type": "lstm", "input_size": 8, "hidden_size": 8, "num_layers": 1000, "bidirectional": True}
+    encoders = [first, *[{**first, "input_size": 16}] * 9]
+    return _with_contextualizer(folder, {"type": "compose", "encoders": encoders})
+
+
+def _native_with(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], Path]:
+    """Return what writes a safetensors file and changes its header."""
 
     def write(folder: Path) -> Path:
-        Native().write(pretrained(), folder / "bilm.safetensors")
-        content = (folder / "bilm.safetensors").read_bytes()
+        path = _native(folder) / "bilm.safetensors"
+        content = path.read_bytes()
         end = 8 + int.from_bytes(content[:8], "little")
         header = json.loads(content[8:end])
-        header["bilm.token_encoder.projection.bias"] |= {"dtype": dtype, "shape": [8 * 32 // bits]}
+        change(header)
         text = json.dumps(header).encode()
-        (folder / "bilm.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + content[end:])
-        return folder / "bilm.safetensors"
+        path.write_bytes(len(text).to_bytes(8, "little") + text + content[end:])
+        return path
 
     return write
+
+
+BIAS = "bilm.token_encoder.projection.bias"
+CLEAR_SCREEN = "\x1b[2J"
+"""What makes a terminal forget all that it shows."""
+
+
+def _of_type(dtype: str, bits: int) -> Callable[[Path], Path]:
+    """Describe a tensor of 8 numbers as one of another type, with as many numbers as fit."""
+    return _native_with(lambda header: header[BIAS].update(dtype=dtype, shape=[8 * 32 // bits]))
+
+
+def _beyond_integers(header: dict[str, Any]) -> None:
+    header["bilm.a"] = {"dtype": "F32", "shape": [0, 2**63], "data_offsets": [0, 0]}
+
+
+def _named_to_clear_the_screen(header: dict[str, Any]) -> None:
+    header[f"bilm.{CLEAR_SCREEN}"] = header.pop(BIAS)
+
+
+def _of_a_format_that_clears_the_screen(header: dict[str, Any]) -> None:
+    header["__metadata__"]["format"] = CLEAR_SCREEN * 10_000
+
+
+def _vocabulary_of_empty_lines(header: dict[str, Any]) -> None:
+    words = "\n" * 40_000_000
+    sums = json.loads(header["__metadata__"]["sums"])
+    header["__metadata__"] |= {
+        "vocabulary": words,
+        "sums": json.dumps({**sums, "vocabulary": zlib.crc32(words.encode())}),
+    }
+
+
+def sizes_outside_the_folder(folder: Path) -> Path:
+    """The error would show what the file holds."""
+    write_folder(folder / "144", config())
+    write_json(folder / "secret.json", {"encoder": SECRET, "token_embedder": SECRET})
+    write_json(folder / "144/config.json", {"config_path": "../secret.json"})
+    (folder / "144/sizes.json").unlink()
+    return folder / "144"
+
+
+SECRET = "a password"
 
 
 def hdf5_of_empty_datasets(folder: Path) -> Path:
@@ -328,23 +560,50 @@ ATTACKS: dict[str, Callable[[Path], Path]] = {
             compressed_pickle,
             pickle_whose_members_share_their_bytes,
             old_pickle_that_claims_numbers,
+            old_pickle_with_a_doubled_key,
+            run_compressed_by_bzip2,
+            archive_compressed_by_bzip2,
+            many_langs_compressed_by_bzip2,
+            zip_file_of_weights_by_bzip2,
+            weights_of_overlapping_members,
             expanded_tensors_of_a_run,
             expanded_tensors_of_allennlps_elmo,
             expanded_tensors_of_many_langs,
             zip_file_by_another_method,
             zip_file_of_zeros,
             zip_file_of_many_files,
+            zip_file_of_many_folders,
+            tar_file_of_many_folders,
             zip_file_of_deep_folders,
             tar_file_of_zeros,
             tar_file_that_goes_back,
             tar_file_with_a_long_header,
-            vocabulary_that_is_a_pipe,
             vocabulary_of_zeros,
+            vocabulary_of_empty_lines,
+            dictionary_of_many_lines,
+            options_of_empty_lists,
+            options_of_many_filters,
+            filters_that_fill_the_error,
+            sizes_outside_the_folder,
+            contextualizer_that_connects,
+            contextualizer_that_reads_a_file,
+            contextualizer_of_many_convolutions,
             contextualizer_of_many_layers,
             hdf5_of_empty_datasets,
             hdf5_of_an_empty_table,
         )
     },
+    "pickle_with_a_doubled_key": _pickle(b"}" + _doubled(60, tuple) + b"Ns"),
+    "pickle_with_a_doubled_storage": _pickle(
+        b"(X\x07\0\0\0storagectorch\nFloatStorage\n" + _doubled(60, tuple) + b"X\x03\0\0\0cpuK\x01tQ"
+    ),
+    "pickle_that_calls_a_doubled_list": _pickle(_doubled(60, list) + b")R"),
+    "pickle_whose_items_are_a_number": _pickle(b"ccollections\nOrderedDict\n)R}X\x05\0\0\0itemsK\x01sb"),
+    **{f"pipe_{name}": _pipe(name, write) for name, write in PIPES.items()},
+    "vocabulary_of_empty_lines_in_metadata": _native_with(_vocabulary_of_empty_lines),
+    "shape_beyond_integers": _native_with(_beyond_integers),
+    "name_that_clears_the_screen": _native_with(_named_to_clear_the_screen),
+    "format_that_clears_the_screen": _native_with(_of_a_format_that_clears_the_screen),
     **{f"endless_{name}": _in_folder_of_many_langs(name) for name in ("word.dic", "sizes.json")},
     **{
         f"numbers_of_type_{dtype}": _of_type(dtype, bits)

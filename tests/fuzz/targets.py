@@ -34,7 +34,7 @@ from elmo_plugin.checkpoints import (
 from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax
 from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, language_model_run, pretrained
-from tests.fuzz.attacks import ATTACKS
+from tests.fuzz.attacks import ATTACKS, SECRET
 from tests.fuzz.engine import Run, Target
 from tests.fuzz.mutations import (
     Files,
@@ -45,10 +45,13 @@ from tests.fuzz.mutations import (
     mutate_tar,
     mutate_zip,
 )
+from tests.fuzz.text_attacks import TEXT_ATTACKS
 from tests.many_langs_oracle import config as many_langs_config
 from tests.many_langs_oracle import write_folder
 from tests.oracles import lively, options, tensorflow_file, write_files
 
+MOST_SHOWN = 2000
+"""The most characters of an error."""
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 TINY = {"dim": 3, "projection_dim": 2, "n_layers": 1, "filters": [[1, 2], [2, 1]], "n_highway": 1}
 
@@ -328,7 +331,10 @@ def feed_attack(attack: Callable[[Path], Path]) -> Target:
             try:
                 use(load_checkpoint(location), location)
             except ConfigurationError as error:
-                assert str(location) in str(error), error
+                message = str(error)
+                assert str(location) in message, message[:1000]
+                assert len(message) <= MOST_SHOWN and "\x1b" not in message, (len(message), message[:1000])
+                assert SECRET not in message, message
                 assert set(folder.rglob("*")) == before
                 raise
 
@@ -337,8 +343,30 @@ def feed_attack(attack: Callable[[Path], Path]) -> Target:
     return prepare
 
 
+def feed_text(attack: Callable[[Path], Callable[[], object]]) -> Target:
+    """A hostile text; it is answered or rejected by its name, and nothing may be left behind."""
+
+    def prepare(folder: Path) -> Run:
+        use = attack(folder)
+
+        def run(random: Random, folder: Path) -> None:
+            before = set(folder.rglob("*"))
+            try:
+                use()
+            except ConfigurationError as error:
+                assert str(folder) in str(error), error
+                raise
+            finally:
+                assert set(folder.rglob("*")) == before
+
+        return run
+
+    return prepare
+
+
 TARGETS: dict[str, Target] = {
     **{f"attack-{name}": feed_attack(attack) for name, attack in ATTACKS.items()},
+    **{f"attack-{name}": feed_text(attack) for name, attack in TEXT_ATTACKS.items()},
     "bilm-tf": feed_checkpoint(BilmTf(), bilm_tf_folders),
     "native": feed_native,
     "language-model": feed_language_model,

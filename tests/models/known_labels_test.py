@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from _jsonnet import evaluate_snippet
 from allennlp.commands.evaluate import evaluate_from_archive
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
@@ -16,6 +17,7 @@ from allennlp.data.dataset_readers.dataset_utils.span_utils import bio_tags_to_s
 from allennlp.models import load_archive
 from sklearn.metrics import accuracy_score, f1_score
 
+from elmo_plugin.commands.console import with_hint
 from elmo_plugin.models.known_labels import KnownLabels
 from tests.models.configs import ELMO
 from tests.task_oracles import (
@@ -120,6 +122,35 @@ def test_validation_data_may_hold_them_and_training_data_may_not(tmp_path: Path,
     config["vocabulary"] = {"type": "from_files", "directory": str(tmp_path / "run" / "vocabulary")}
     with pytest.raises(ConfigurationError, match=r"training data: .*'labels'.*check-data"):
         train(config, tmp_path / "other")
+
+
+@pytest.mark.parametrize("kind", ["crf", "softmax", "classes"])
+def test_a_model_that_goes_on_with_a_new_label_names_it_and_the_config_that_works(kind: str, tmp_path: Path) -> None:
+    if kind == "classes":
+        config, old, new = experiment(classifier(ELMO), csv_reader(), OPINIONS, num_epochs=1), OPINIONS, "odd,one day\n"
+    else:
+        model = tagger(ELMO, crf=kind == "crf")
+        config, old, new = experiment(model, tags_reader(), TOWNS, num_epochs=1), TOWNS, "\nItem B-LST\n"
+    train(config, tmp_path / "run")
+    more = tmp_path / "more"
+    more.write_text(old.read_text(encoding="utf-8") + new, encoding="utf-8")
+    archive = {"type": "from_archive", "archive_file": str(tmp_path / "run" / "model.tar.gz")}
+    with pytest.raises(ConfigurationError, match=r"'odd'|'B-LST'") as caught:
+        train({**config, "train_data_path": str(more), "model": archive}, tmp_path / "archive")
+    block = str(caught.value).split("add to 'model': ")[1].replace("RUN", str(tmp_path / "run"))
+    added = json.loads(evaluate_snippet("message", "{ " + block + " }"))
+    still = {"num_epochs": 1, "optimizer": {"type": "sgd", "lr": 0.0}}
+    config |= {"train_data_path": str(more), "model": {**config["model"], **added}, "trainer": still}
+    continued = train(config, tmp_path / "on")
+    before, after = torch.load(tmp_path / "run" / "best.th"), continued.state_dict()
+    renewed = {name for name in before if not torch.equal(before[name], after[name].cpu())}
+    sized = ("tag_projection", "crf", "classification")
+    assert renewed == {name for name in before if name.startswith(sized)} and renewed
+    assert len(continued.vocab.get_token_to_index_vocabulary("labels")) == continued.labels.size
+    del config["model"]["initializer"]["prevent_regexes"]
+    with pytest.raises(ConfigurationError, match="Incompatible sizes") as caught:
+        train(config, tmp_path / "other")
+    assert "prevent_regexes" in with_hint(caught.value)
 
 
 def test_all_unseen_labels_have_one_index_in_every_process() -> None:

@@ -72,7 +72,7 @@ def both(*points: str) -> list[str]:
 def test_a_full_disk_is_reported_and_earlier_checkpoints_survive(tmp_path: Path) -> None:
     checkpoints = AtomicCheckpointer(tmp_path, keep_most_recent_by_count=1)
     save(checkpoints, 0, 10)
-    message = f"{tmp_path}/model_state_e0_b20.th.*File too large"
+    message = f"{tmp_path}/model_state_e0_b20.th.*File too large.*earlier checkpoints are complete"
     with disk_of(100_000), pytest.raises(ConfigurationError, match=message):
         save(checkpoints, 0, 20, weights=torch.ones(100_000))
     latest = AtomicCheckpointer(tmp_path).load_checkpoint()
@@ -80,6 +80,9 @@ def test_a_full_disk_is_reported_and_earlier_checkpoints_survive(tmp_path: Path)
     assert on_disk(tmp_path) == both("e0_b10")
     save(checkpoints, 0, 30)
     assert on_disk(tmp_path) == both("e0_b30")
+    first = AtomicCheckpointer(tmp_path / "other")
+    with disk_of(100_000), pytest.raises(ConfigurationError, match="there is no checkpoint yet"):
+        save(first, 0, 20, weights=torch.ones(100_000))
 
 
 def test_an_incomplete_checkpoint_does_not_count_and_batch_50_is_not_removed_with_batch_5(tmp_path: Path) -> None:
@@ -109,8 +112,8 @@ DUE: list[tuple[dict[str, Any], list[tuple[int, int]]]] = [
 def test_a_checkpoint_is_due_at_an_epochs_end_by_batches_and_by_minutes(
     keys: dict[str, Any], expected: list[tuple[int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch takes a second."""
-    clock = SimpleNamespace(time=lambda: clock.now, now=0.0)
+    """A batch takes a second. The time of day does not count, because it may be set back."""
+    clock = SimpleNamespace(monotonic=lambda: clock.now, time=lambda: -clock.now, now=0.0)
     monkeypatch.setattr(resume, "time", clock)
     monkeypatch.setattr("allennlp.training.checkpointer.time", clock)
     checkpoints = Checkpointer.from_params(Params({"type": "atomic", **keys}), serialization_dir=str(tmp_path))

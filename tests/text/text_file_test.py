@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.text.text_file import TextFile
+from elmo_plugin.text.text_file import TextFile, read_ahead
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 
@@ -59,6 +59,28 @@ def test_a_line_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("elmo_plugin.text.text_file.LONGEST_LINE", 9)
     with pytest.raises(ConfigurationError, match=rf"{path}, line 2: .* 9 bytes"):
         list(TextFile(path).lines())
+
+
+def test_an_xz_file_may_have_several_streams_and_zeros_between_them(tmp_path: Path) -> None:
+    text = "".join(f"{number}\n" for number in range(50_000))
+    parts = [lzma.compress(text[start : start + 70_000].encode()) for start in range(0, len(text), 70_000)]
+    (tmp_path / "text.xz").write_bytes(bytes(4).join(parts) + bytes(8))
+    assert "".join(TextFile(tmp_path / "text.xz").lines()) == text
+
+
+@pytest.mark.parametrize("end", [0, 20, -1])
+def test_an_xz_file_that_is_cut_short_is_an_error(tmp_path: Path, end: int) -> None:
+    (tmp_path / "text.xz").write_bytes(lzma.compress(b"one\n")[:end])
+    with pytest.raises(ConfigurationError, match=r"text\.xz: cannot be read to its end"):
+        list(TextFile(tmp_path / "text.xz").lines())
+
+
+def test_what_is_read_ahead_is_bounded_in_lines_and_characters() -> None:
+    read: list[int] = []
+    lines = (read.append(number) or "a" * 400_000 for number in range(9))  # type: ignore[func-returns-value]
+    head, everything = read_ahead(lines, 5)
+    assert len(head) == len(read) == 3 and len(list(everything)) == 9
+    assert len(read_ahead(map(str, range(9)), 5)[0]) == 5
 
 
 @pytest.mark.parametrize("packing", ["", ".gz"])

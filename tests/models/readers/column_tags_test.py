@@ -90,21 +90,15 @@ def test_comments_are_left_out_and_tokens_that_begin_with_a_hash_are_not(
     assert not n_comments or any(f"{n_comments} comments" in message or "own" in content for message in caplog.messages)
 
 
-INDEXED = "1 EU NNP B-ORG\n2 rejects VBZ O\n3 Germany NNP B-LOC\n\n"
-
-
 @pytest.mark.parametrize(
     ("content", "keys", "line", "facts"),
     [
-        (INDEXED, {}, 1, ["'token_column'", "1, 2, 3"]),
-        ("O I\nO saw\nB-LOC Paris\n", {}, 1, ["'token_column'", "tags (B-LOC, O"]),
-        ("_ a O\n_ b O\n_ c O", {}, 1, ["'token_column'", "'_'"]),
-        ("# doc 1\na A O\n\n# doc 2\nb B O\n\n# doc 3\nc C O\n", {}, 1, ["'#' at the beginning of each sentence"]),
-        ("Word POS Tag\nEU NNP B-ORG\n", {}, 1, ["'has_header' true"]),
-        ("1\t" * 9 + "_\n1-2\t" + "a\t" * 8 + "_\n", {"token_column": 1}, 2, ["'conllu' true", "'1-2'"]),
-        ("# sent_id = 1\n1\tI\tI\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n", {}, 2, ["'conllu' true"]),
         ("\na b X\n\nc X\n", {}, 4, ["3 columns", "line 2", "2 columns ('c', 'X')"]),
-        ("a b X\n", {"tag_column": 3}, 1, ["'token_column' 0", "'tag_column' 3", "('a', 'b', 'X')"]),
+        ("a b X\n", {"tag_column": 3}, 1, ["'tag_column' 3", "('a', 'b', 'X')"]),
+        ("Wort;Kategorie\na;X\n", {"delimiter": ";", "tag_column": "Klasse"}, 1,
+         ["'tag_column' 'Klasse'", "('Wort', 'Kategorie')"]),
+        ("a;a\nb;X\n", {"delimiter": ";", "tag_column": "a"}, 1, ["'tag_column' 'a'", "2 columns"]),
+        ('a;"b"c\n', {"delimiter": ";", "quote_char": '"'}, 1, ["'quote_char'"]),
         ("a X\n", TAB, 1, ["'tag_column' -1", r"'\t'", "('a X')", "if ' ' separates the columns, set 'delimiter'"]),
         ("EU,B-ORG\n", {}, 1, ["white space", "('EU,B-ORG')", "if ',' separates the columns, set 'delimiter'"]),
         ("a b\tX\nc\tX\n", {"delimiter": " "}, 2, [r"if '\t' separates the columns"]),
@@ -122,30 +116,23 @@ def test_an_error_names_the_file_the_line_and_the_key(
     assert_rejected(reader(**keys), written(tmp_path, content), line, *facts)
 
 
-def test_numbers_may_be_tokens(tmp_path: Path) -> None:
-    assert read_text(tmp_path, "1 X\n2 X\n\n1 X\n3 X\n") == [["1/X", "2/X"], ["1/X", "3/X"]]
-    assert len(read_text(tmp_path, "1 X\n\n2 X\n\n3 X\n")) == 3
-
-
-CONLLU_LIKE = "1\ta\t_\t_\t_\t_\t_\t_\t_\tX\n"
-
-
-@pytest.mark.parametrize(
-    ("content", "keys", "expected"),
-    [
-        ("1 X\n2 X\n3 X\n", {"token_column": 0}, ["1/X 2/X 3/X"]),
-        ("O X\nB-a X\nO X\n", {"token_column": 0}, ["O/X B-a/X O/X"]),
-        ("_ X\n_ X\n_ X\n", {"token_column": 0}, ["_/X _/X _/X"]),
-        ("# X\na X\n\n# X\nb X\n\n# X\n", {"token_column": 0}, ["#/X a/X", "#/X b/X", "#/X"]),
-        ("text label\na X\n", {"has_header": False}, ["text/label a/X"]),
-        ("text label\na X\n", {"has_header": True}, ["a/X"]),
-        ("Wort Klasse\n\na X\n", {"has_header": True}, ["a/X"]),
-        (CONLLU_LIKE, {"conllu": False}, ["1/X"]),
-        (CONLLU_LIKE.replace("1", "8.1"), {"conllu": False, "token_column": 1}, ["a/X"]),
-    ],
+SHEET = (
+    '\ufeffWort;Kategorie;Häufigkeit\r\nAnna;NAME;12\r\nsagt;VERB;7\r\n;;\r\n";";ZEICHEN;3\r\n"Das ""Haus""";NAME;1\r\n'
 )
-def test_a_key_overrides_each_guess(content: str, keys: Any, expected: list[str], tmp_path: Path) -> None:
-    assert [" ".join(each) for each in read_text(tmp_path, content, **keys)] == expected
+
+
+def test_a_spreadsheet_is_read_by_the_names_of_its_columns(tmp_path: Path) -> None:
+    keys = {"delimiter": ";", "quote_char": '"'}
+    expected = [[("Anna", "NAME"), ("sagt", "VERB")], [(";", "ZEICHEN"), ('Das "Haus"', "NAME")]]
+    sheet = written(tmp_path, SHEET)
+    assert read(sheet, token_column="Wort", tag_column="Kategorie", **keys) == expected
+    assert read(sheet, token_column=0, tag_column=-2, has_header=True, **keys) == expected
+    assert [tagged[0][1] for tagged in read(sheet, tag_column="Häufigkeit", **keys)] == ["12", "3"]
+
+
+@pytest.mark.parametrize("content", ["1 X\n2 X\n3 X\n", "_ X\n_ X\n", "text label\na X\n"])
+def test_the_reader_reads_what_it_is_told(content: str, tmp_path: Path) -> None:
+    assert read_text(tmp_path, content) == [[line.replace(" ", "/") for line in content.splitlines()]]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +149,7 @@ def test_line_ends_byte_order_mark_blank_lines_and_compression_change_nothing(tm
 
 
 CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\t\n\r#\ufeff"), min_size=1)
-WORDS = CELLS.filter(lambda word: word != "-DOCSTART-" and word.lower() not in ("word", "_") and not word.isdecimal())
+WORDS = CELLS.filter(lambda word: word != "-DOCSTART-")
 
 
 @settings(max_examples=25)
@@ -222,6 +209,9 @@ def test_a_tag_that_the_scheme_forbids_is_named(tmp_path: Path, scheme: str, tag
     [
         ({"coding_scheme": "IOB"}, ["'coding_scheme'", "BIO, IOB1, BIOUL, BIOES", "'IOB'"]),
         ({"coding_scheme": "BIO", "convert_to_coding_scheme": "IOB1"}, ["'convert_to_coding_scheme'", "BIO, BIOUL"]),
+        ({"delimiter": ";", "quote_char": "''"}, ["'quote_char'", "one character"]),
+        ({"quote_char": '"'}, ["'delimiter'", "None"]),
+        ({"tag_column": "Kategorie", "has_header": False}, ["'has_header'", "'Kategorie'"]),
         ({"convert_to_coding_scheme": "BIOUL"}, ["'convert_to_coding_scheme' BIOUL", "'coding_scheme'", "null"]),
     ],
 )

@@ -50,7 +50,7 @@ def restore_removed_names() -> None:
             setattr(huggingface_hub, name, None)
     if not hasattr(transformers, "AdamW"):
         # transformers is a lazy module, which loses attributes that are set on itself.
-        type(transformers).AdamW = AdamW
+        setattr(type(transformers), "AdamW", AdamW)  # noqa: B010  (mypy knows no such name)
     base = transformers.PreTrainedTokenizerBase
     for function in (encode_plus, build_inputs_with_special_tokens):
         if not hasattr(base, function.__name__) and not hasattr(

@@ -1,0 +1,90 @@
+"""What the program `elmo-plugin` answers before it imports torch and AllenNLP: help, its version, and mistakes."""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from elmo_plugin.commands import COMMANDS
+
+OF_ALLENNLP = {
+    "build-vocab": "Build a vocabulary from an experiment config file.",
+    "cached-path": "Cache remote files to the AllenNLP cache.",
+    "checklist": "Run a trained model through a checklist suite.",
+    "count-instances": "Count the number of training instances in an experiment config file.",
+    "diff": "Display a diff between two model checkpoints.",
+    "evaluate": "Evaluate the specified model + dataset(s).",
+    "find-lr": "Find a learning rate range.",
+    "predict": "Use a trained model to make predictions.",
+    "print-results": "Print results from allennlp serialization directories to the console.",
+    "push-to-hf": "Push a model to the Hugging Face Hub.",
+    "test-install": "Test AllenNLP installation.",
+    "train": "Train a model.",
+}
+"""AllenNLP's commands, with the first line of their help. AllenNLP parses their arguments itself."""
+
+
+REMOVED = {
+    "elmo": "the command 'elmo' was removed in AllenNLP 1.0; this one takes the same arguments: elmo-plugin "
+    "embed-corpus INPUT OUTPUT --all | --top | --average (add --format hdf5 unless OUTPUT ends in .hdf5)"
+}
+"""Commands of earlier releases of AllenNLP, and what to type instead."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that shows the default of an argument as AllenNLP's `ArgumentParserWithDefaults` does."""
+
+    def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
+        """Add an argument, and its default to its help."""
+        default = kwargs.get("default")
+        has_value = kwargs.get("action") not in ("help", "store_true", "store_false", "store_const")
+        if has_value and default is not None and default not in ("", []):
+            kwargs["help"] = f"{kwargs.get('help', '')} (default = {default})"
+        return super().add_argument(*args, **kwargs)
+
+
+def answer(program: str, arguments: list[str]) -> None:
+    """Exit with the help, the version or a mistake if the arguments ask for or contain one; else return."""
+    name = arguments[0] if arguments else "--help"
+    if name == "--version":
+        from importlib.metadata import version
+
+        print(f"{program} {version('elmo-plugin')} (AllenNLP {version('allennlp')})")
+        sys.exit()
+    if name in OF_ALLENNLP:
+        return
+    whole, ours = parsers(program)
+    if name in ours:
+        ours[name].parse_args(arguments[1:])
+    elif not any(other_plugins()):  # whose commands only AllenNLP knows
+        if not name.startswith("-"):
+            close = difflib.get_close_matches(name, [*ours, *OF_ALLENNLP], n=1)
+            meant = f"; did you mean '{close[0]}'?" if close else f"; {program} --help lists them"
+            whole.error(REMOVED.get(name, f"expected a command, got '{name}'{meant}"))
+        whole.parse_args(arguments or ["--help"])
+
+
+def parsers(program: str) -> tuple[Parser, dict[str, argparse.ArgumentParser]]:
+    """Return the parser of the program, and those of the commands of this package."""
+    whole = Parser(prog=program, description="AllenNLP's command line, with the commands of elmo_plugin")
+    whole.add_argument("--version", action="store_true", help="show the versions of elmo_plugin and AllenNLP, and exit")
+    commands = whole.add_subparsers(title="Commands", metavar="")
+    ours = {}
+    for name in sorted([*COMMANDS, *OF_ALLENNLP]):
+        if name in OF_ALLENNLP:
+            commands.add_parser(name, help=OF_ALLENNLP[name])
+        else:
+            ours[name] = COMMANDS[name](commands)
+            packages = "additional packages to include"  # as AllenNLP adds it to each command
+            ours[name].add_argument("--include-package", type=str, action="append", default=[], help=packages)
+    return whole, ours
+
+
+def other_plugins() -> Iterator[str]:
+    """Yield the plugins that AllenNLP would import beside this one, from its two files that list plugins."""
+    for file in (Path(".allennlp_plugins"), Path.home() / ".allennlp/plugins"):
+        if file.is_file():
+            lines = file.read_text(encoding="utf-8", errors="replace").split()
+            yield from (line for line in lines if line.partition(".")[0] != __name__.partition(".")[0])

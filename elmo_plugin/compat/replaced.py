@@ -1,0 +1,67 @@
+"""The one list of what importing this package replaces outside of it, and when.
+
+`replace_once` and `replace_name` accept only these names, and a test compares every attribute of every module before
+and after the import with them. The import also adds NumPy's types of numbers to what `torch.load` may read
+(`trust_numpy_scalars`), and imports `rouge` if that is installed (`import_rouge`). The programs also filter one warning
+and what AllenNLP logs (`adapt_console` in `commands/console.py`).
+"""
+
+ALWAYS = "always"
+PROGRAMS = "in the programs `elmo-plugin` and `allennlp`, unless `allennlp` loads plugins of others"
+LIBRARIES = "if the installed transformers or huggingface-hub lacks or rejects it"
+WHILE_STARTING = "while a data loader starts its workers"
+
+REPLACED = {
+    # compat/configs.py
+    "allennlp.common.from_params.create_kwargs": ALWAYS,
+    "allennlp.common.from_params.pop_and_construct_arg": ALWAYS,
+    "allennlp.common.util.import_module_and_submodules": ALWAYS,
+    # compat/initializers.py
+    "allennlp.nn.initializers.InitializerApplicator.__call__": ALWAYS,
+    "allennlp.training.gradient_descent_trainer.GradientDescentTrainer.from_partial_objects": ALWAYS,
+    # compat/interpret.py
+    "allennlp.interpret.attackers.hotflip.Hotflip._make_embedder_input": ALWAYS,
+    "allennlp.interpret.influence_interpreters.influence_interpreter.autograd": ALWAYS,
+    "allennlp.interpret.influence_interpreters.simple_influence._flatten_tensors": ALWAYS,
+    "allennlp.interpret.influence_interpreters.simple_influence.autograd": ALWAYS,
+    "allennlp.interpret.saliency_interpreters.integrated_gradient.numpy": ALWAYS,
+    "allennlp.interpret.saliency_interpreters.simple_gradient.SimpleGradient._aggregate_token_embeddings": ALWAYS,
+    "allennlp.interpret.saliency_interpreters.simple_gradient.numpy": ALWAYS,
+    "allennlp.interpret.saliency_interpreters.smooth_gradient.numpy": ALWAYS,
+    # compat/libraries.py
+    "allennlp.common.cached_transformers.get_tokenizer": LIBRARIES,
+    "allennlp.models.archival.tarfile": ALWAYS,
+    "allennlp.models.multitask.MultiTaskModel._get_arguments": ALWAYS,
+    "allennlp.nn.util.get_token_ids_from_text_field_tensors": ALWAYS,
+    "allennlp.nn.util.tiny_value_of_dtype": ALWAYS,
+    "allennlp.training.callbacks.wandb.WandBCallback.on_start": ALWAYS,
+    "allennlp.training.checkpointer.Checkpointer.load_checkpoint": ALWAYS,
+    "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._try_train": ALWAYS,
+    "allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers.ReduceOnPlateauLearningRateScheduler.__init__": ALWAYS,  # noqa: E501
+    "allennlp.training.moving_average.MovingAverage.load_state_dict": ALWAYS,
+    # compat/metrics.py
+    "allennlp.training.gradient_descent_trainer.GradientDescentTrainer.__init__": ALWAYS,
+    # compat/removed_names.py
+    "huggingface_hub.HfFolder": LIBRARIES,
+    "huggingface_hub.Repository": LIBRARIES,
+    "transformers.AdamW": LIBRARIES,
+    "transformers.tokenization_utils_base.PreTrainedTokenizerBase.build_inputs_with_special_tokens": LIBRARIES,
+    "transformers.tokenization_utils_base.PreTrainedTokenizerBase.encode_plus": LIBRARIES,
+    # compat/workers.py
+    "allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._join_workers": ALWAYS,
+    "allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._start_batch_workers": ALWAYS,
+    "allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._start_instance_workers": ALWAYS,
+    "allennlp.data.data_loaders.multiprocess_data_loader.mp": WHILE_STARTING,
+    # pretraining: what needs the language model and the exact resume
+    "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._train_epoch": ALWAYS,
+    "allennlp.training.gradient_descent_trainer.GradientDescentTrainer.batch_outputs": ALWAYS,
+    # commands: what needs our commands
+    "allennlp.commands.evaluate.evaluate_from_archive": ALWAYS,
+    "allennlp.commands.train.train_model": ALWAYS,
+    "allennlp.commands.train.train_model_from_file": ALWAYS,
+    "allennlp.commands.ArgumentParserWithDefaults.error": PROGRAMS,
+    "allennlp.common.logging.prepare_global_logging": PROGRAMS,
+    "sys.excepthook": PROGRAMS,
+    # __main__.py: what `elmo-plugin --version` prints
+    "allennlp.commands.__version__": PROGRAMS,
+}

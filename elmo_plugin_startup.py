@@ -1,0 +1,77 @@
+"""What runs before AllenNLP and before `elmo_plugin`, and imports neither.
+
+`elmo_plugin.pth`, installed beside this file, imports it whenever Python starts, in about a millisecond. It then
+waits for the first `import allennlp`, and gives transformers and huggingface-hub back the names that AllenNLP 2.10.1
+imports and that their current releases no longer have. So `import allennlp` may come before `import elmo_plugin`, and
+the program `allennlp` works. Without AllenNLP nothing happens; `ELMO_PLUGIN_STARTUP=off` switches it off.
+"""
+
+import os
+import sys
+
+
+class BeforeAllenNlp:
+    """A finder of modules that finds `allennlp` as the others do, and restores the removed names before it is run."""
+
+    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]  # `typing` would take longer
+        """Return the spec of `allennlp`, and `None` for every other module."""
+        if name != "allennlp":
+            return None
+        after = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        found = (each.find_spec(name, path, target) for each in after)
+        spec = next(filter(None, found), None)
+        run = getattr(spec and spec.loader, "exec_module", None)
+        if run:
+
+            def exec_module(module):  # type: ignore[no-untyped-def]
+                sys.meta_path.remove(self)
+                restore_removed_names()
+                run(module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def restore_removed_names() -> None:
+    """Run `elmo_plugin/compat/removed_names.py`. A failure is one warning; AllenNLP then fails as without this file."""
+    import importlib.util
+
+    try:
+        name = "elmo_plugin.compat.removed_names"
+        # By its path: an import would run `elmo_plugin/__init__.py`, which imports AllenNLP.
+        (folder,) = importlib.util.find_spec("elmo_plugin").submodule_search_locations  # type: ignore
+        spec = importlib.util.spec_from_file_location(name, os.path.join(folder, "compat", "removed_names.py"))
+        module = importlib.util.module_from_spec(spec)  # type: ignore
+        spec.loader.exec_module(module)  # type: ignore
+        module.restore_removed_names()
+        sys.modules[name] = module
+    except Exception as error:
+        import warnings
+
+        warnings.warn(f"elmo_plugin_startup: {type(error).__name__}: {error}", stacklevel=1)
+
+
+if os.environ.get("ELMO_PLUGIN_STARTUP") != "off" and "allennlp" not in sys.modules:
+    sys.meta_path.insert(0, BeforeAllenNlp())
+
+
+def run() -> None:
+    """Run the program `elmo-plugin`. It answers help and mistakes in options before it imports torch and AllenNLP."""
+    import importlib.util
+
+    # The package without its `__init__.py`, so that its commands can be imported first.
+    spec = importlib.util.find_spec("elmo_plugin")
+    sys.modules["elmo_plugin"] = package = importlib.util.module_from_spec(spec)  # type: ignore
+    try:
+        from elmo_plugin.commands.command_line import answer
+
+        answer("elmo-plugin", sys.argv[1:])
+        spec.loader.exec_module(package)  # type: ignore
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except ModuleNotFoundError as error:
+        sys.exit(f"elmo-plugin: {error}")
+
+    from elmo_plugin.__main__ import run
+
+    run()

@@ -1,0 +1,89 @@
+"""What the import of this package replaces in AllenNLP and elsewhere, compared with the one list of it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from elmo_plugin import compat
+from elmo_plugin.compat import REPLACED, replaced
+from tests.oracles import needs_allennlp_alone
+
+SCRIPT = """
+import contextlib, importlib, inspect, io, json, pkgutil, sys, types
+
+import allennlp
+
+for module in pkgutil.walk_packages(allennlp.__path__, "allennlp."):
+    if not module.name.startswith(("allennlp.common.testing", "allennlp.__main__")):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module.name)
+MODULES = {name: module for name, module in sys.modules.items() if isinstance(module, types.ModuleType)}
+
+def is_kept(name, value):
+    return name.startswith("allennlp") or callable(value) or isinstance(value, classmethod | staticmethod | property)
+
+def attributes():
+    found, classes = {}, set()
+    for name, module in MODULES.items():
+        for key, value in list(vars(module).items()):
+            if is_kept(name, value):
+                found[name, key] = value
+            if isinstance(value, type) and value not in classes:
+                classes.add(value)
+                owner = f"{value.__module__}.{value.__qualname__}"
+                found.update(((owner, key), each) for key, each in vars(value).items() if is_kept(owner, each))
+    return found
+
+def full_name(place):
+    "A function has the name under which it was defined, wherever it was imported."
+    function = before.get(place)
+    function = getattr(function, "__func__", function)
+    if isinstance(function, types.FunctionType) and "<" not in function.__qualname__:
+        return f"{function.__module__}.{function.__qualname__}"
+    return ".".join(place)
+
+def changed():
+    after = attributes()
+    places = [
+        place
+        for place in before.keys() | after.keys()
+        if before.get(place, MODULES) is not after.get(place, MODULES)  # MODULES stands for nothing
+        # What other libraries import when it is first used, and AllenNLP's modules in their packages, are no changes.
+        and (place in before or (place[0].startswith("allennlp") and not isinstance(after[place], types.ModuleType)))
+    ]
+    return sorted(map(full_name, places))
+
+before = attributes()
+import elmo_plugin
+imported = changed()
+sys.argv = ["elmo-plugin", "--version"]
+from elmo_plugin.__main__ import run
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    run()
+print(json.dumps([imported, changed()]))
+"""
+
+
+@needs_allennlp_alone
+def test_the_list_has_everything_that_is_replaced(tmp_path: Path) -> None:
+    home = Path(__file__).resolve().parents[2]
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(home), "HOME": str(tmp_path)}
+    command = [sys.executable, "-c", SCRIPT]
+    output = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
+    imported, in_the_program = map(set, json.loads(output.splitlines()[-1]))
+
+    def listed(*when: str) -> set[str]:
+        return {name for name, each in REPLACED.items() if each in when}
+
+    assert imported - listed(replaced.LIBRARIES) == listed(replaced.ALWAYS)
+    assert in_the_program - listed(replaced.LIBRARIES) == listed(replaced.ALWAYS, replaced.PROGRAMS)
+
+
+def test_a_name_that_is_not_listed_is_not_replaced() -> None:
+    for replace in (compat.replace_name, compat.replace_once):
+        with pytest.raises(LookupError, match=r"json\.dumps"):
+            replace(json, "dumps", len)
+    assert json.dumps.__module__ == "json"
