@@ -40,11 +40,11 @@ from elmo_plugin.compat.libraries import (  # noqa: E402
     trust_numpy_scalars,
 )
 from elmo_plugin.compat.metrics import check_validation_metrics  # noqa: E402
-from elmo_plugin.compat.patching import replace_name, replace_once  # noqa: E402
+from elmo_plugin.compat.patching import Function, replace_name, replace_once  # noqa: E402
 from elmo_plugin.compat.replaced import REPLACED  # noqa: E402
 from elmo_plugin.compat.workers import repair_workers  # noqa: E402
 
-__all__ = ["REPLACED", "apply_repairs", "replace_name", "replace_once"]
+__all__ = ["REPLACED", "Function", "apply_repairs", "replace_name", "replace_once"]
 
 
 def apply_repairs() -> None:

@@ -2,9 +2,9 @@
 
 `replace_once` and `replace_name` accept only these names, and a test compares every attribute of every module before
 and after the import with them. The import also adds NumPy's types of numbers to what `torch.load` may read
-(`trust_numpy_scalars`), imports `rouge` if that is installed (`import_rouge`), and adds to `sys.meta_path` what explains
-how to replace an import of `allennlp.commands.elmo` (`say_where_elmo_embedder_is`). The programs also filter one warning
-and what AllenNLP logs (`adapt_console` in `commands/console.py`).
+(`trust_numpy_scalars`), imports `rouge` if that is installed (`import_rouge`), and adds to `sys.meta_path` what says how
+to replace an import of `allennlp.commands.elmo` (`say_where_elmo_embedder_is`). The programs also filter one warning and
+what AllenNLP logs (`adapt_console` in `commands/console.py`).
 """
 
 ALWAYS = "always"
@@ -53,7 +53,7 @@ REPLACED = {
     "allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._start_batch_workers": ALWAYS,
     "allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._start_instance_workers": ALWAYS,
     "allennlp.data.data_loaders.multiprocess_data_loader.mp": WHILE_STARTING,
-    # elmo: what needs our `Elmo`
+    # elmo/in_allennlps_place.py
     "allennlp.modules.elmo.Elmo.from_params": ALWAYS,
     # pretraining: what needs the language model and the exact resume
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._train_epoch": ALWAYS,

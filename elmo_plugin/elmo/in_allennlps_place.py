@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from allennlp.common import FromParams, Params
+from allennlp.common import Params
 from allennlp.modules.elmo import Elmo as AllenNlpElmo
 
-from elmo_plugin.compat import replace_name
+from elmo_plugin.compat import Function, replace_once
 from elmo_plugin.elmo.elmo import Elmo
 
 
@@ -16,14 +16,10 @@ def build_ours_where_a_config_asks_for_it() -> None:
     which is not registrable. Guard: AllenNLP's class has neither `type` nor `bilm`, so configs with these keys failed;
     all others build what they built.
     """
-    original: Any = vars(AllenNlpElmo).get("from_params", vars(FromParams)["from_params"]).__func__
-    if hasattr(original, "_repaired"):
-        return
 
-    def from_params(cls: type[AllenNlpElmo], params: Any, *args: Any, **kwargs: Any) -> Any:
+    def from_params(original: Function, cls: type[AllenNlpElmo], params: Any, *args: Any, **kwargs: Any) -> Any:
         if cls is AllenNlpElmo and isinstance(params, Params) and (params.get("type") == "elmo" or "bilm" in params):
             return Elmo.from_params(params, *args, **kwargs)
         return original(cls, params, *args, **kwargs)
 
-    from_params._repaired = True  # type: ignore[attr-defined]
-    replace_name(AllenNlpElmo, "from_params", classmethod(from_params))
+    replace_once(AllenNlpElmo, "from_params", from_params)
