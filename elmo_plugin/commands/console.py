@@ -182,6 +182,10 @@ def adapt_console() -> None:
 
     def error(original: Any, parser: ArgumentParserWithDefaults, message: str) -> None:
         removed = (REMOVED[name] for name in REMOVED if f"invalid choice: '{name}'" in message)
+        if message.startswith("unrecognized arguments"):  # argparse leaves it to the main program to say so
+            for action in parser._actions:
+                commands = action.choices if isinstance(action, argparse._SubParsersAction) else {}
+                parser = next((commands[name] for name in sys.argv[1:] if name in commands), parser)
         original(parser, next(removed, message))
 
     replace_once(allennlp_logging, "prepare_global_logging", prepare_global_logging)

@@ -3,7 +3,7 @@
 AllenNLP has no more releases, and the libraries that it uses have changed. The docstring of each repair says what a
 user sees without it (symptom), why (cause), and when the repair does nothing (guard). Most repairs replace one function
 of AllenNLP in place, so that configs, Python code and subclasses all get the repaired one. What works without them is
-not changed. `replaced.py` lists everything that is replaced, also by `pretraining` and `commands`.
+not changed. `replaced.py` lists everything that is replaced, also by `elmo`, `pretraining` and `commands`.
 
 Not repaired: `push-to-hf` was written for an older huggingface_hub; `find-lr` needs matplotlib, which AllenNLP does not
 declare; `TensorCache` cannot read its own files with torch 2.6 or later; `hf://` paths need cached-path 1.7 or later.

@@ -2,8 +2,9 @@
 
 `replace_once` and `replace_name` accept only these names, and a test compares every attribute of every module before
 and after the import with them. The import also adds NumPy's types of numbers to what `torch.load` may read
-(`trust_numpy_scalars`), and imports `rouge` if that is installed (`import_rouge`). The programs also filter one warning
-and what AllenNLP logs (`adapt_console` in `commands/console.py`).
+(`trust_numpy_scalars`), imports `rouge` if that is installed (`import_rouge`), and adds to `sys.meta_path` what says
+how to replace an import of `allennlp.commands.elmo` (`say_where_elmo_embedder_is`). The programs also filter one
+warning and what AllenNLP logs (`adapt_console` in `commands/console.py`).
 """
 
 ALWAYS = "always"

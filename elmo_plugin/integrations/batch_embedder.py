@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from copy import copy
+from importlib import import_module
 from typing import Any, Optional, final
 
 import numpy as np
@@ -103,8 +104,7 @@ class BatchEmbedder:
 
     def _with_arrow_column(self, table: Any) -> Any:
         """Return a table of pyarrow with the column of vectors."""
-        import pyarrow
-
+        pyarrow: Any = import_module("pyarrow")
         vectors = self({name: table.column(name) for name in table.column_names})[self.output_column]
         kind = pyarrow.list_(pyarrow.float32())
         if self.pooling is None:

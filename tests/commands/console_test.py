@@ -215,3 +215,19 @@ def test_usage_names_the_program_that_was_called(
             main(prog=console.program())
         assert f"usage: {name} embed-corpus INPUT" in capsys.readouterr().err
         assert console.is_command() == (name != "allennlp")  # its script imports `allennlp.__main__`
+
+
+@pytest.mark.parametrize("command", ["train", "embed-corpus", "evaluate"])
+def test_an_unknown_option_prints_the_usage_of_its_command(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("allennlp.commands.import_plugins", lambda: None)
+    given = {"train": ["c.jsonnet", "-s", "run"], "embed-corpus": ["text", "out"], "evaluate": ["model", "data"]}[
+        command
+    ]
+    monkeypatch.setattr(sys, "argv", ["/bin/elmo-plugin", command, *given, "--epochs", "3"])
+    console.adapt_console()
+    with pytest.raises(SystemExit):
+        main(prog="elmo-plugin")
+    printed = capsys.readouterr().err
+    assert f"usage: elmo-plugin {command} " in printed and "unrecognized arguments: --epochs 3" in printed
