@@ -20,7 +20,7 @@ nox.options.error_on_missing_interpreters = True  # without it, a session that c
 
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 OLDEST_TORCH = {python: ["torch==2.7.0", "torchvision==0.22.0"] for python in PYTHONS}
-"""The oldest of `install_requires` in setup.cfg that has wheels for the Python."""
+"""The oldest torch of `dependencies` in pyproject.toml that has wheels for the Python."""
 OLDEST_TORCH["3.14"] = ["torch==2.9.0", "torchvision==0.24.0"]
 TRANSFORMERS = {"4": ["transformers==4.49.0"], "5": ["transformers>=5"]}
 """The last one with all names that AllenNLP imports, which flair needs, and the newest."""
