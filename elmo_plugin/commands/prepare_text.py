@@ -3,10 +3,13 @@
 import argparse
 import gzip
 import lzma
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TextIO
 
 from allennlp.commands.subcommand import Subcommand
@@ -18,7 +21,7 @@ from elmo_plugin.commands.arguments import add_command, count, whole_number
 from elmo_plugin.commands.console import say_written
 from elmo_plugin.common import atomic_file
 from elmo_plugin.pretraining import find_shards
-from elmo_plugin.text import SentenceSplitter, TextFile, paragraphs
+from elmo_plugin.text import FORMS, MEANINGS, RawText, SentenceSplitter, TextFile
 
 ABOUT = "Write raw text as tokenized sentences, one per line, as training and embedding read them."
 EXAMPLE = "elmo-plugin prepare-text 'novels/*.txt' text.txt.gz"
@@ -52,7 +55,8 @@ class PrepareText(Subcommand):
         add = subparser.add_argument
         add("inputs", metavar="INPUT", nargs="+", help="raw text, plain, .gz or .xz: a path or a pattern; - is stdin")
         add("output", metavar="OUTPUT", type=Path, help="a file, compressed by its suffix; or a folder of shards")
-        add("--language", metavar="CODE", default="en", help="spaCy's code of the language")
+        add("--language", metavar="CODE", help="the code of the language, such as de (default: guessed)")
+        add("--lines", choices=FORMS, help="what the lines are (default: guessed for each file)")
         add("--shards", metavar="N", type=count, help="write N files of training text to a folder")
         add("--heldout", metavar="PERCENT", type=percent, help="set this part of the sentences aside, in blocks of 20")
         add("--drop-duplicates", action="store_true", help="keep only the first of equal sentences")
@@ -63,25 +67,52 @@ def run(args: argparse.Namespace) -> None:
     """Read, split and write the text."""
     if args.output.exists():
         raise ConfigurationError(f"{args.output} exists already: expected the name of a new file or folder")
-    files = [Path("-")] if args.inputs == ["-"] else [path for pattern in args.inputs for path in find_shards(pattern)]
-    splitter = SentenceSplitter(args.language)
-    blocks = (block for file in Tqdm.tqdm(files, desc="files") for block in paragraphs(TextFile(file).lines()))
-    sentences = splitter.sentences(blocks)
-    lines: Iterator[str] = (f"{' '.join(tokens)}\n" for tokens in sentences)
-    if args.drop_duplicates:
-        lines = unique_everseen(lines, key=lambda line: blake2b(line.encode(), digest_size=16).digest())
-    if args.shards is None and args.heldout is None:
-        with atomic_file(args.output) as path, open_text(path, args.output.suffix) as file:
-            n_sentences = sum(file.write(line) > 0 for line in lines)
-            if not n_sentences:
-                raise ConfigurationError(f"{' '.join(args.inputs)}: expected text, got no sentences")
-        written = f"{n_sentences:,} sentences"
-        then = f"elmo-plugin embed-corpus {args.output} vectors.hdf5 --bilm english-tiny"
-    else:
-        n_training, n_heldout = write_shards(lines, args.output, args.shards or 1, args.heldout or 0)
-        written = f"{n_training:,} sentences to train on, {n_heldout:,} held out"
-        then = f"export LM_TRAIN='{args.output}/train-*'" + f" LM_HELDOUT={args.output / HELDOUT}" * bool(args.heldout)
+    with ExitStack() as stack:
+        if args.inputs == ["-"]:
+            files = [stack.enter_context(standard_input())]
+        else:
+            files = [TextFile(path) for pattern in args.inputs for path in find_shards(pattern)]
+        text = RawText(Tqdm.tqdm(files, desc="looking at files"), args.lines)
+        print(f"lines: {forms(text)}", file=sys.stderr)
+        splitter = SentenceSplitter(args.language or text.language()[0])
+        sentences = (
+            tokens for file in Tqdm.tqdm(text.files, desc="writing") for tokens in splitter.sentences(text.parts(file))
+        )
+        lines: Iterator[str] = (f"{' '.join(tokens)}\n" for tokens in sentences)
+        if args.drop_duplicates:
+            lines = unique_everseen(lines, key=lambda line: blake2b(line.encode(), digest_size=16).digest())
+        if args.shards is None and args.heldout is None:
+            with atomic_file(args.output) as path, open_text(path, args.output.suffix) as file:
+                n_sentences = sum(file.write(line) > 0 for line in lines)
+                if not n_sentences:
+                    raise ConfigurationError(f"{' '.join(args.inputs)}: expected text, got no sentences")
+            written = f"{n_sentences:,} sentences"
+            then = f"elmo-plugin embed-corpus {args.output} vectors.hdf5 --bilm english-tiny"
+        else:
+            n_training, n_heldout = write_shards(lines, args.output, args.shards or 1, args.heldout or 0)
+            written = f"{n_training:,} sentences to train on, {n_heldout:,} held out"
+            then = f"export LM_TRAIN='{args.output}/train-*'" + f" LM_HELDOUT={args.output / HELDOUT}" * bool(
+                args.heldout
+            )
     say_written(args.output, written, then)
+
+
+@contextmanager
+def standard_input() -> Iterator[TextFile]:
+    """Yield the standard input as a file that can be read twice."""
+    with TemporaryFile() as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+        yield TextFile(Path(f"/dev/fd/{copy.fileno()}"), "standard input")
+
+
+def forms(text: RawText) -> str:
+    """Return how many files have which form of lines, with the names of a few files of the less frequent forms."""
+    parts = []
+    for form, files in text.forms().items():
+        names = ", ".join(file.file.name for file in files[:3]) + (", …" if len(files) > 3 else "")
+        parts.append(f"{len(files):,} {MEANINGS[form]}" + f" ({names})" * (len(parts) > 0))
+    return ", ".join(parts)
 
 
 def write_shards(lines: Iterable[str], folder: Path, shards: int, heldout: int) -> tuple[int, int]:

@@ -1,0 +1,24 @@
+"""The language of a text, guessed by py3langid: 140 languages, a model of 4 MB that comes with it, nothing to download."""
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from py3langid.langid import LanguageIdentifier
+
+
+def guess_language(text: str) -> tuple[str, float]:
+    """Return the code of the language that a text is probably in, and how sure that is, up to 1.
+
+    >>> guess_language("Es hat den ganzen Tag geregnet, und niemand kam.")[0]
+    'de'
+    """
+    language, probability = _identifier().classify(text)
+    return language, float(probability)
+
+
+@cache
+def _identifier() -> "LanguageIdentifier":
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
