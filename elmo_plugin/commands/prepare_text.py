@@ -3,14 +3,19 @@
 import argparse
 import gzip
 import lzma
+import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from glob import glob
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryFile
-from typing import Any, TextIO
+from typing import Any, Optional, TextIO
 
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
@@ -21,26 +26,33 @@ from elmo_plugin.commands.arguments import add_command, count, whole_number
 from elmo_plugin.commands.console import say_written
 from elmo_plugin.common import atomic_file
 from elmo_plugin.pretraining import find_shards
-from elmo_plugin.text import FORMS, MEANINGS, RawText, SentenceSplitter, TextFile
+from elmo_plugin.text import FORMS, MEANINGS, SENTENCES, RawText, SentenceSplitter, TextFile, is_open
 
 ABOUT = "Write raw text as tokenized sentences, one per line, as training and embedding read them."
 EXAMPLE = "elmo-plugin prepare-text 'novels/*.txt' text.txt.gz"
 MORE = """
-Hard-wrapped lines are joined, and blank lines end a paragraph; a text without
-short lines has one paragraph per line. spaCy's rules for the language split
-sentences and tokens; nothing is downloaded. Headers and licences inside a file
-are text like any other: remove them first.
+What the lines of each file are, and the language, are guessed and printed;
+--lines and --language override that. Look at the result first:
+  elmo-plugin prepare-text 'novels/*.txt' --preview
 
 Shards to pretrain on, and a held-out part to measure perplexity on:
   elmo-plugin prepare-text 'novels/*.txt' corpus --shards 10 --heldout 2
   export LM_TRAIN='corpus/train-*' LM_HELDOUT=corpus/heldout.txt.gz
 
-Another language, by spaCy's code (xx for one that spaCy does not know):
-  elmo-plugin prepare-text wiki.txt text.txt --language de
+--clean leaves out page numbers, running heads, and Project Gutenberg's header
+and licence, and says which. sentencex finds the ends of sentences, spaCy's
+rules the tokens; nothing is downloaded.
 """
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 HELDOUT = "heldout.txt.gz"
 percent = whole_number("a percentage from 1 to 99", least=1, most=99)
+IN_A_PREVIEW, IN_THE_SAMPLE, MOST_ODD = 20, 10, 10_000
+LONG = 100
+"""The tokens of a long sentence."""
+HAS_LETTER = re.compile(r"[^\W\d_]")
+USUAL = re.compile(r"[^\W_]+(?:[-'’.·][^\W_]+)*[-'’.]?|['’][^\W_]+|\d+(?:[.,:/]\d+)*%?|[^\w\s<>&#@~^|\\\ufffd]{1,3}")
+"""What most tokens are: words, numbers, marks."""
+WITHOUT_SPACES = frozenset(["bo", "dz", "ja", "km", "lo", "my", "th", "zh"])
 BLOCK = 20
 """Sentences that stay together: each block goes to one shard, or to the held-out text, whole."""
 
@@ -53,10 +65,16 @@ class PrepareText(Subcommand):
         """Add the command's arguments to the parser."""
         subparser = add_command(parser, self.name, ABOUT, "INPUT… OUTPUT", EXAMPLE, MORE, run)
         add = subparser.add_argument
-        add("inputs", metavar="INPUT", nargs="+", help="raw text, plain, .gz or .xz: a path or a pattern; - is stdin")
-        add("output", metavar="OUTPUT", type=Path, help="a file, compressed by its suffix; or a folder of shards")
-        add("--language", metavar="CODE", help="the code of the language, such as de (default: guessed)")
-        add("--lines", choices=FORMS, help="what the lines are (default: guessed for each file)")
+        add(
+            "names",
+            metavar="INPUT… OUTPUT",
+            nargs="+",
+            help="raw text: paths, patterns or -; then a new file or folder",
+        )
+        add("--preview", action="store_true", help="print twenty sentences, and write nothing")
+        add("--lines", choices=FORMS, help="what the lines are: parts of a paragraph, paragraphs, or sentences")
+        add("--language", metavar="CODE", help="the language, such as de; xx for any")
+        add("--clean", action="store_true", help="leave out page numbers, running heads and the like")
         add("--shards", metavar="N", type=count, help="write N files of training text to a folder")
         add("--heldout", metavar="PERCENT", type=percent, help="set this part of the sentences aside, in blocks of 20")
         add("--drop-duplicates", action="store_true", help="keep only the first of equal sentences")
@@ -64,37 +82,51 @@ class PrepareText(Subcommand):
 
 
 def run(args: argparse.Namespace) -> None:
-    """Read, split and write the text."""
-    if args.output.exists():
-        raise ConfigurationError(f"{args.output} exists already: expected the name of a new file or folder")
+    """Read, split and write the text, and report what was done."""
+    *inputs, output = args.names
+    if args.preview and (not inputs or output == "-" or glob(output)):  # without OUTPUT
+        inputs, output = args.names, ""
+    if not inputs:
+        raise ConfigurationError("expected INPUT… OUTPUT, got one name; --preview needs no OUTPUT")
+    target = Path(output)
+    if not args.preview and target.exists():
+        raise ConfigurationError(f"{target} exists already: expected the name of a new file or folder")
     with ExitStack() as stack:
-        if args.inputs == ["-"]:
+        if inputs == ["-"]:
             files = [stack.enter_context(standard_input())]
         else:
-            files = [TextFile(path) for pattern in args.inputs for path in find_shards(pattern)]
-        text = RawText(Tqdm.tqdm(files, desc="looking at files"), args.lines)
-        print(f"lines: {forms(text)}", file=sys.stderr)
-        splitter = SentenceSplitter(args.language or text.language()[0])
-        sentences = (
-            tokens for file in Tqdm.tqdm(text.files, desc="writing") for tokens in splitter.sentences(text.parts(file))
+            files = [TextFile(path) for pattern in inputs for path in find_shards(pattern)]
+        text = RawText(Tqdm.tqdm(files, desc="looking at the text"), args.lines, args.clean)
+        language = choose_language(args.language, text)
+        say(f"lines: {forms(text)}")
+        report = Report(text, language)
+        splitter = SentenceSplitter(language)
+        sentences = report.read(
+            tokens
+            for file in (text.files if args.preview else Tqdm.tqdm(text.files, desc="writing"))
+            for tokens in splitter.sentences(text.parts(file))
         )
         lines: Iterator[str] = (f"{' '.join(tokens)}\n" for tokens in sentences)
         if args.drop_duplicates:
             lines = unique_everseen(lines, key=lambda line: blake2b(line.encode(), digest_size=16).digest())
+        if args.preview:
+            print(*islice(lines, IN_A_PREVIEW), sep="", end="")
+            return
         if args.shards is None and args.heldout is None:
-            with atomic_file(args.output) as path, open_text(path, args.output.suffix) as file:
-                n_sentences = sum(file.write(line) > 0 for line in lines)
-                if not n_sentences:
-                    raise ConfigurationError(f"{' '.join(args.inputs)}: expected text, got no sentences")
+            with atomic_file(target) as path:
+                with open_text(path, target.suffix) as file:
+                    n_sentences = sum(file.write(line) > 0 for line in lines)
+                report.check()
             written = f"{n_sentences:,} sentences"
-            then = f"elmo-plugin embed-corpus {args.output} vectors.hdf5 --bilm english-tiny"
+            then = f"elmo-plugin embed-corpus {target} vectors.hdf5 --bilm "
+            then += "english-tiny" if language == "en" else f"BILM    # a biLM that reads {language}"
         else:
-            n_training, n_heldout = write_shards(lines, args.output, args.shards or 1, args.heldout or 0)
+            n_training, n_heldout = write_shards(lines, target, args.shards or 1, args.heldout or 0, report.check)
             written = f"{n_training:,} sentences to train on, {n_heldout:,} held out"
-            then = f"export LM_TRAIN='{args.output}/train-*'" + f" LM_HELDOUT={args.output / HELDOUT}" * bool(
-                args.heldout
-            )
-    say_written(args.output, written, then)
+            then = f"export LM_TRAIN='{target}/train-*'" + f" LM_HELDOUT={target / HELDOUT}" * bool(args.heldout)
+            then += "; elmo-plugin train CONFIG -s runs/bilm    # a config of training_configs/pretrain"
+    report.print()
+    say_written(target, written, then)
 
 
 @contextmanager
@@ -106,19 +138,142 @@ def standard_input() -> Iterator[TextFile]:
         yield TextFile(Path(f"/dev/fd/{copy.fileno()}"), "standard input")
 
 
+def choose_language(given: Optional[str], text: RawText) -> str:
+    """Return the language of the text, given or guessed, and say which one it is and what does not fit it."""
+    guessed, certainty = text.language()
+    if given is None:
+        say(f"language: {guessed} ({certainty:.2f} sure; --language CODE names another)")
+    elif given == "xx" and guessed in WITHOUT_SPACES:
+        warn(f"the text looks like {guessed}, which has no spaces: its words are not split; try --language {guessed}")
+    elif given != guessed and certainty > 0.9 and given != "xx":
+        warn(f"the text looks like {guessed} ({certainty:.2f} sure), not like {given}")
+    language = given or guessed
+    others = [f"{file.file.name} ({file.language})" for file in text.files if file.language != guessed]
+    if others:
+        warn(f"{len(others):,} of {len(text.files):,} files look like another language: {shortened(others)}")
+    return language
+
+
 def forms(text: RawText) -> str:
     """Return how many files have which form of lines, with the names of a few files of the less frequent forms."""
     parts = []
     for form, files in text.forms().items():
-        names = ", ".join(file.file.name for file in files[:3]) + (", …" if len(files) > 3 else "")
-        parts.append(f"{len(files):,} {MEANINGS[form]}" + f" ({names})" * (len(parts) > 0))
-    return ", ".join(parts)
+        parts.append(f"{len(files):,} {MEANINGS[form]}")
+        if len(parts) > 1:
+            parts[-1] += f" ({shortened([file.file.name for file in files])})"
+    return ", ".join(parts) + "; --lines names another form"
 
 
-def write_shards(lines: Iterable[str], folder: Path, shards: int, heldout: int) -> tuple[int, int]:
+def shortened(names: list[str]) -> str:
+    """Return the first names of a list."""
+    return ", ".join(names[:3]) + ", …" * (len(names) > 3)
+
+
+def say(line: str) -> None:
+    """Print a line that is no result."""
+    print(line, file=sys.stderr)
+
+
+def warn(line: str) -> None:
+    """Print a warning."""
+    say(f"warning: {line}")
+
+
+class Report:
+    """Count what becomes of a text, and print it.
+
+    # Parameters
+
+    text : `RawText`
+    language : `str`
+    """
+
+    def __init__(self, text: RawText, language: str) -> None:
+        self._text, self._language = text, language
+        self._n_sentences = self._n_tokens = self._longest = self._n_open = self._n_long = self._n_words = 0
+        self._sample: list[str] = []
+        self._odd: Counter[str] = Counter()
+        self._random = Random(0)
+
+    def read(self, sentences: Iterable[list[str]]) -> Iterator[list[str]]:
+        """Yield the sentences, and count them."""
+        for tokens in sentences:
+            self._n_sentences += 1
+            self._n_tokens += len(tokens)
+            self._longest = max(self._longest, len(tokens))
+            self._n_long += len(tokens) > LONG
+            sentence = " ".join(tokens)
+            self._n_open += is_open(sentence)
+            for token in tokens:
+                if HAS_LETTER.search(token):
+                    self._n_words += 1
+                if not USUAL.fullmatch(token):
+                    self._odd[token] += 1
+            if len(self._odd) > MOST_ODD:
+                self._odd = Counter(dict(self._odd.most_common(MOST_ODD // 2)))
+            # Each sentence so far is in the sample with the same probability.
+            if len(self._sample) < IN_THE_SAMPLE:
+                self._sample.append(sentence)
+            elif (place := self._random.randrange(self._n_sentences)) < IN_THE_SAMPLE:
+                self._sample[place] = sentence
+            yield tokens
+
+    def check(self) -> None:
+        """Raise `ConfigurationError` if what came out cannot be text."""
+        names = shortened([file.file.name for file in self._text.files])
+        if not self._n_sentences:
+            raise ConfigurationError(f"{names}: expected text, got no sentences")
+        if self._n_words < self._n_tokens / 3:
+            share = self._n_words / self._n_tokens
+            raise ConfigurationError(f"{names}: expected text, got {share:.0%} of the tokens with a letter")
+        if self._n_words > 100 and self._n_tokens < 1.5 * self._n_sentences:
+            raise ConfigurationError(
+                f"{names}: expected sentences, got {self._n_sentences:,} of {self._n_tokens:,} tokens; a list of "
+                "words is no text, and a language without spaces needs its own --language"
+            )
+
+    def print(self) -> None:
+        """Print the report."""
+        text = self._text
+        hyphens = text.hyphens
+        if hyphens.n_joined or hyphens.n_kept:
+            joined, kept = (f" ({', '.join(words)})" * bool(words) for words in (hyphens.joined, hyphens.kept))
+            say(f"words at line ends: {hyphens.n_joined:,} joined{joined}, {hyphens.n_kept:,} with their hyphen{kept}")
+        if replaced := [f"{number:,} {kind}" for kind, number in text.spelling.counts.most_common() if number]:
+            say(f"characters replaced: {', '.join(replaced)}")
+        for kind, (number, examples) in text.clutter().items():
+            say(f"{'left out' if text.clean else 'warning: seen'}: {number:,} {kind}: {' | '.join(examples)}")
+        if self._odd:
+            odd = ", ".join(f"{token[:40]} ({number:,})" for token, number in self._odd.most_common(10))
+            say(f"odd tokens: {odd}")
+        share = self._n_open / self._n_sentences
+        say(
+            f"{self._n_sentences:,} sentences of {self._n_tokens:,} tokens; the longest has {self._longest:,}; "
+            f"{share:.1%} have no final mark"
+        )
+        say("ten of them at random:" if self._n_sentences >= IN_THE_SAMPLE else "these are:")
+        for sentence in self._sample:
+            say(f"  {sentence[:200]}")
+        if not text.clean and text.clutter():
+            warn("--clean leaves these lines out")
+        if n_markup := sum(file.clutter.n_markup for file in text.files):
+            warn(f"{n_markup:,} lines have marks of HTML, such as <br> or &amp;, which stay in the text")
+        if unknown := [file.file.name for file in text.files if file.form is None and file.n_characters]:
+            warn(f"neither wrapped lines, nor paragraphs, nor sentences: {shortened(unknown)}; perhaps a table")
+        wrapped_or_paragraphs = [file for file in text.files if text.form(file) != SENTENCES]
+        if share > 0.3 and len(wrapped_or_paragraphs) > len(text.files) / 2:
+            warn("many sentences have no final mark: look at them, and try another form for --lines")
+        if self._n_long > self._n_sentences / 50:
+            warn(f"{self._n_long:,} sentences have over {LONG} tokens: look at them, and try --lines or --language")
+
+
+def write_shards(
+    lines: Iterable[str], folder: Path, shards: int, heldout: int, check: Callable[[], None]
+) -> tuple[int, int]:
     """Write `heldout` percent of the blocks to one file and the others in turn to `shards` files.
 
-    Return the number of sentences to train on, and of those held out.
+    Return the number of sentences to train on, and of those held out. `check` is called before the files get their
+    names.
     """
     names = [f"train-{shard:05}-of-{shards:05}.txt.gz" for shard in range(shards)] + [HELDOUT] * bool(heldout)
     n_training = n_heldout = 0
@@ -134,6 +289,7 @@ def write_shards(lines: Iterable[str], folder: Path, shards: int, heldout: int) 
             else:
                 files[n_training // BLOCK % shards].write(line)
                 n_training += 1
+        check()
         if not n_training or (heldout and not n_heldout):
             raise ConfigurationError(f"expected text for every part, got {n_training + n_heldout:,} sentences")
     return n_training, n_heldout

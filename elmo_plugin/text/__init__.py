@@ -22,7 +22,7 @@ from elmo_plugin.text.code_points import (
 )
 from elmo_plugin.text.languages import guess_language
 from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
-from elmo_plugin.text.line_forms import FORMS, MEANINGS
+from elmo_plugin.text.line_forms import FORMS, MEANINGS, SENTENCES, is_open
 from elmo_plugin.text.looks_raw import raw_text_form
 from elmo_plugin.text.predictor_input import LineReader, instance_words, read_question, without_lone_surrogates
 from elmo_plugin.text.raw_text import RawText
@@ -42,6 +42,7 @@ __all__ = [
     "MEANINGS",
     "N_CHARACTERS",
     "PADDING",
+    "SENTENCES",
     "TOKENS_PER_BATCH",
     "WHITE_SPACE",
     "AsciiSpacesTokenizer",
@@ -60,6 +61,7 @@ __all__ = [
     "fit_width",
     "guess_language",
     "instance_words",
+    "is_open",
     "length_batches",
     "raw_text_form",
     "read_question",

@@ -7,7 +7,9 @@ from zlib import crc32
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 DIVIDED = re.compile(r"([^\W\d_]+)([-‐¬\u00ad])$")
 FIRST_WORD = re.compile(r"[^\W\d_]+")
-SUSPENDED = frozenset("und oder bzw sowie and or et ou y o e en of och og eller i a ja tai és vagy".split())
+SUSPENDED = frozenset(
+    ["a", "and", "bzw", "e", "eller", "en", "et", "i", "ja", "o", "och", "oder", "of", "og", "or", "ou", "und", "y"]
+)
 """Words after which a hyphen stands for a part that follows: `Haupt- und Nebensatz`."""
 WITHOUT_SPACES = re.compile(r"[\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\uff00-\uffef]")
 """Chinese and Japanese characters, between which a line end is no space."""

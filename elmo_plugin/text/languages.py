@@ -1,4 +1,4 @@
-"""The language of a text, guessed by py3langid: 140 languages, a model of 4 MB that comes with it, nothing to download."""
+"""The language of a text, guessed by py3langid, whose model of 4 MB comes with it."""
 
 from functools import cache
 from typing import TYPE_CHECKING

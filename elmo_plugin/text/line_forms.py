@@ -19,6 +19,7 @@ BULLETS = "*•·‣▪◦"
 LIST_ITEM = re.compile(rf"[{BULLETS}] |\(?\d{{1,3}}[.)] |[a-z]\) |[-–—]")
 GOES_ON = ",.;:)]?!"
 """A line that begins with one of these marks continues the sentence of the line before."""
+PAGE_BREAK = "\f"
 WIDEST = 2000
 """Longer lines are counted as lines of this many characters."""
 
@@ -76,7 +77,7 @@ class LineForm:
 
     @property
     def is_spaced(self) -> bool:
-        """Return whether blank lines stand inside sentences, as between verses: most blocks end without a final mark."""
+        """Return whether blank lines stand inside sentences, as between verses: blocks end without a final mark."""
         return self._n_open_blocks > 0.2 * self._n_blocks > 2
 
     def guess(self) -> Optional[str]:
@@ -100,7 +101,7 @@ def _is_heading(line: str) -> bool:
 
 
 def is_open(line: str) -> bool:
-    """Return whether no sentence ends at the end of a line: there is no final mark, or it is that of an abbreviation."""
+    """Return whether no sentence ends at the end of a line: it has no final mark, or that of an abbreviation."""
     return not FINAL_MARK.search(line[-6:]) or ABBREVIATION.search(line[-6:]) is not None
 
 
@@ -133,12 +134,15 @@ def join_lines(lines: Iterable[str], form: str, layout: LineForm, hyphens: Hyphe
     hyphens : `Hyphens`
         Joins the words that a line end divides.
     """
-    former, former_indent, n_blank = "", 0, 0
+    former, former_indent, n_blank, is_page = "", 0, 0, False
     for line in lines:
         text = line.strip()
+        is_page |= PAGE_BREAK in line
         if not text:
             n_blank += 1
             continue
+        if is_page:  # what surrounds a page number says nothing about paragraphs
+            n_blank = 0
         indent = len(line) - len(line.lstrip())
         if former:
             if _ends_paragraph(former, text, form, layout, indent > former_indent, n_blank):
@@ -146,7 +150,7 @@ def join_lines(lines: Iterable[str], form: str, layout: LineForm, hyphens: Hyphe
             else:
                 former, joint = hyphens.join(former, text)
                 yield former + joint
-        former, former_indent, n_blank = text, indent, 0
+        former, former_indent, n_blank, is_page = text, indent, 0, False
     if former:
         yield f"{former}\n"
 

@@ -2,8 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Optional
 
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.text.clutter import PAGE_OF_HTML, Clutter
 from elmo_plugin.text.hyphens import Hyphens, KnownWords
 from elmo_plugin.text.languages import guess_language
 from elmo_plugin.text.line_forms import PARAGRAPHS, LineForm, join_lines
@@ -32,11 +36,18 @@ class RawFile:
     def __init__(self, file: TextFile, known: KnownWords) -> None:
         self.file = file
         self.layout = LineForm()
+        self.clutter = Clutter()
         self.n_characters = 0
         samples: list[str] = []
         step = 1
         for number, block in enumerate(_blocks(map(Spelling().plain, file.lines()))):
+            if number == 0 and PAGE_OF_HTML.match("".join(block)[:2000]):
+                raise ConfigurationError(
+                    f"{file.name}: expected plain text, got a page of HTML; extract its text first, for example with "
+                    "`pip install trafilatura` and `trafilatura < page.html > page.txt`"
+                )
             self.layout.add(block)
+            self.clutter.add(block)
             known.add(block)
             self.n_characters += sum(map(len, block))
             if number % step == 0:
@@ -58,10 +69,12 @@ class RawText:
         The files, which are read once at construction.
     form : `Optional[str]`
         What the lines of all files are, as in `FORMS`; by default it is guessed for each file.
+    clean : `bool`
+        Whether page numbers, running heads and the header and licence of Project Gutenberg are left out.
     """
 
-    def __init__(self, files: Iterable[TextFile], form: Optional[str] = None) -> None:
-        self._form = form
+    def __init__(self, files: Iterable[TextFile], form: Optional[str] = None, clean: bool = False) -> None:
+        self._form, self.clean = form, clean
         self.spelling = Spelling()
         known = KnownWords()
         self.hyphens = Hyphens(known)
@@ -78,17 +91,29 @@ class RawText:
             groups.setdefault(self.form(file), []).append(file)
         return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
 
+    def clutter(self) -> dict[str, tuple[int, list[str]]]:
+        """Return how many lines that are not text were found of each kind in what was read, and up to ten of them."""
+        kinds = sorted({kind for file in self.files for kind in file.clutter.counts})
+        return {
+            kind: (
+                sum(file.clutter.counts[kind] for file in self.files),
+                list(islice((line for file in self.files for line in file.clutter.examples.get(kind, [])), 10)),
+            )
+            for kind in kinds
+        }
+
     def language(self) -> tuple[str, float]:
-        """Return the language of most of the text, and the share of the text that is in it, by what was guessed."""
+        """Return the language that most of the text is guessed to be in, and how sure that is, up to 1."""
         sizes: Counter[str] = Counter()
         for file in self.files:
             sizes[file.language] += file.n_characters
         language, size = sizes.most_common(1)[0]
-        return language, size / (sizes.total() or 1)
+        sure = sum(file.certainty * file.n_characters for file in self.files if file.language == language)
+        return language, sure / (size or 1)
 
     def parts(self, file: RawFile) -> Iterator[str]:
         """Yield the parts of the paragraphs of a file; the last part of a paragraph ends with a newline."""
-        lines = map(self.spelling.plain, file.file.lines())
+        lines = file.clutter.sort(map(self.spelling.plain, file.file.lines()), drop=self.clean)
         return join_lines(lines, self.form(file), file.layout, self.hyphens)
 
 

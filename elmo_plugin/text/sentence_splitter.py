@@ -29,9 +29,9 @@ NOT_ENDS = [
 ]
 """Full stops, as the only group, that do not end a sentence in any language: those between a word and its number."""
 ORDINAL = re.compile(r"(?<![\d.,:/-])\d{1,2}(\.)(?= [^\W\d])")
+WITH_ORDINALS = ["cs", "da", "de", "et", "fi", "hr", "hu", "is", "lb", "lv", "nb", "nn", "no", "sk", "sl", "sr", "tr"]
 NOT_ENDS_IN: dict[str, list["re.Pattern[str]"]] = {
-    # `der 2. Band`
-    **dict.fromkeys("cs da de et fi hr hu is lb lv nb nn no sk sl sr tr".split(), [ORDINAL]),
+    **{language: [ORDINAL] for language in WITH_ORDINALS},  # `der 2. Band`
     # Praenomina, dates and sums. `P.` and other single letters end a sentence in no language.
     "la": [
         re.compile(

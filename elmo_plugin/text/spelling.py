@@ -4,8 +4,8 @@ import re
 import unicodedata
 from collections import Counter
 
-LIGATURES = {0xFB00 + number: letters for number, letters in enumerate("ff fi fl ffi ffl st st".split())}
-SPACES = "\t\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+LIGATURES = {0xFB00 + number: letters for number, letters in enumerate(["ff", "fi", "fl", "ffi", "ffl", "st", "st"])}
+SPACES = "\t\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 NO_WIDTH = "\u00ad\u200b\u200e\u200f\u2060\ufeff"
 """Soft hyphens and the like. U+200C and U+200D, which make a difference in Persian and in Hindi, are kept."""
 REPLACED = {
