@@ -17,7 +17,7 @@ from allennlp.common.file_utils import CACHE_DIRECTORY
 from allennlp.data import Tokenizer
 from tqdm import tqdm
 
-from elmo_plugin.bilm import CHOICES
+from elmo_plugin.bilm import CHOICES, language_of
 from elmo_plugin.checkpoints import PUBLISHED_WEIGHTS, bilm_keys
 from elmo_plugin.commands.arguments import add_command, add_initial_state, count, device, word
 from elmo_plugin.commands.console import say_written
@@ -38,7 +38,7 @@ from elmo_plugin.embedding import (
     read_lines,
     reject_existing,
 )
-from elmo_plugin.text import TOKENS_PER_BATCH
+from elmo_plugin.text import TOKENS_PER_BATCH, SpacyBlankTokenizer, tokenizer_language
 
 ABOUT = "Embed a text, one sentence per line, and write the vectors to disk."
 EXAMPLE = "elmo-plugin embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny"
@@ -150,7 +150,7 @@ def _add_work(add: Callable[..., Any]) -> None:
         type=lambda name: splits.get(word(name), name),
         choices=list(SPLITS),
         default="space",
-        help="split into tokens at white space (default), at tabs, or by spaCy's rules for English; or read CoNLL-U",
+        help="split into tokens at white space (default), at tabs, or by spaCy's rules for the language; or CoNLL-U",
     )
     add("--id-column", metavar="COLUMN", help="read a table, and use the ids in this column as keys")
     add("--text-column", metavar="COLUMN", help="the column of the sentences")
@@ -195,7 +195,10 @@ def _embed(args: argparse.Namespace) -> None:
         reject_existing(args.output)
     if args.vocab_path:
         _say("--vocab-path is ignored: no vocabulary is written, as by the retired command")
-    embedder = CorpusEmbedder(_embedder(args), args.pool, args.half, args.tokens_per_batch, args.batch_size)
+    loaded = _embedder(args)
+    if args.split == "spacy" and (language := language_of(loaded.elmo)):
+        corpus.tokenizer = SpacyBlankTokenizer(tokenizer_language(language))
+    embedder = CorpusEmbedder(loaded, args.pool, args.half, args.tokens_per_batch, args.batch_size)
     counts = embedder.embed(corpus, args.output, file, share)
     shape = ", ".join("T" if size == -1 else str(size) for size in embedder.layout.shape)
     what = f"{counts.sentences:,} sentences, {counts.tokens:,} tokens; ({shape}) {embedder.layout.dtype}"

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Optional
 
 from elmo_plugin.text.line_forms import PAGE_BREAK, is_open, starts_lower
 
@@ -32,7 +33,8 @@ class Clutter:
         self.counts: Counter[str] = Counter()
         self.examples: dict[str, list[str]] = {}
         self._heads: Counter[str] = Counter()
-        self._start, self._end, self._n_lines = 0, None, 0
+        self._start = self._n_lines = 0
+        self._end: Optional[int] = None
         self._former: list[str] = []
 
     def add(self, lines: Iterable[str]) -> None:

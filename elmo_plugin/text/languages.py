@@ -1,6 +1,7 @@
 """The language of a text, guessed by py3langid, whose model of 4 MB comes with it."""
 
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +16,11 @@ def guess_language(text: str) -> tuple[str, float]:
     """
     language, probability = _identifier().classify(text)
     return language, float(probability)
+
+
+def tokenizer_language(language: str) -> str:
+    """Return the language whose tokenizer of spaCy reads a language: the same, or `xx` if spaCy has none for it."""
+    return language if find_spec(f"spacy.lang.{language}") else "xx"
 
 
 @cache

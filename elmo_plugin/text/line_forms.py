@@ -38,7 +38,7 @@ class LineForm:
 
     def __init__(self) -> None:
         self.n_lines = 0
-        self._n_final = self._n_open = self._n_continued = self._n_lower = self._n_inside = self._n_inside_lower = 0
+        self._n_final = self._n_open = self._n_continued = self._n_lower = self._n_upper = self._n_inside = self._n_inside_lower = 0
         self._n_blocks = self._n_open_blocks = self._n_columns = 0
         self._widths: Counter[int] = Counter()
         self._open_widths: Counter[int] = Counter()
@@ -52,7 +52,9 @@ class LineForm:
                 self._after_blank = True
                 continue
             width = min(len(line), WIDEST)
-            is_lower = starts_lower(line)
+            letter = FIRST_LETTER.match(line)
+            is_lower = letter is not None and letter[1].islower()
+            self._n_upper += letter is not None and letter[1].isupper()
             if self.n_lines and self._after_blank:
                 self._n_blocks += 1
                 self._n_open_blocks += self._is_open
@@ -89,7 +91,7 @@ class LineForm:
         continued = (self._n_open if is_lower else max(self._n_open, self._n_continued)) / self.n_lines
         width, median, n_open = self.width, _quantile(self._widths, 0.5), self._open_widths.total()
         n_full = sum(count for length, count in self._open_widths.items() if 0.6 * width <= length <= 1.2 * width)
-        is_even = width >= 25 and n_full > 0.6 * n_open
+        is_even = width >= 25 and n_full > 0.6 * n_open and self._n_upper < 0.8 * self.n_lines
         breaks_sentences = median >= 35 and continued > 0.04
         if (continued > 0.09 and width >= 20) or (n_open > 0.35 * self.n_lines and (is_even or breaks_sentences)):
             return WRAPPED
@@ -160,7 +162,7 @@ def _ends_paragraph(former: str, text: str, form: str, layout: LineForm, is_inde
     if form == SENTENCES:
         return True
     goes_on = is_open(former)
-    if goes_on and (starts_lower(text) or text[0] in GOES_ON):
+    if goes_on and text[0] not in BULLETS and (starts_lower(text) or text[0] in GOES_ON):
         return False
     if form == PARAGRAPHS:
         return True

@@ -7,6 +7,7 @@ from typing import Optional
 
 import sentencex
 
+from elmo_plugin.text.languages import tokenizer_language
 from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
 
 PIECE = 20_000
@@ -20,6 +21,8 @@ OPENING = "([{¿¡\"“”„«»‹›'’‘‚"
 DASHES = "-–—"
 HAS_WORD = re.compile(r"[^\W_]")
 FIRST_LETTER = re.compile(r"[\W_]*(\w)")
+IN_BRACKETS = re.compile(r"(?:(?<=[.!?…] )|^)\(([^()]*[.!?…])\)")
+"""Whole sentences in brackets, which sentencex ends nowhere."""
 STOPS = str.maketrans("។།", "။။")
 """The full stops of Khmer and Tibetan, which sentencex does not know, as the Burmese one, which it knows."""
 GREEK = str.maketrans(";\u037e", "??")
@@ -51,12 +54,13 @@ class SentenceSplitter:
     # Parameters
 
     language : `str`
-        The code of the language. Raises `ConfigurationError` if spaCy cannot tokenize it; `xx` stands for any language.
+        The code of the language; `xx` stands for any. Without a tokenizer of spaCy for it, the one for `xx` is used.
+        Raises `ConfigurationError` for a language whose tokenizer needs a library that is not installed.
     """
 
     def __init__(self, language: str = "en") -> None:
         self._language = language
-        self._tokenizer = SpacyBlankTokenizer(language)
+        self._tokenizer = SpacyBlankTokenizer(tokenizer_language(language))
         self._not_ends = NOT_ENDS + NOT_ENDS_IN.get(language, [])
 
     def sentences(self, parts: Iterable[str]) -> Iterator[list[str]]:
@@ -66,7 +70,7 @@ class SentenceSplitter:
         """
         for sentence in self._texts(parts):
             # The tokens of some languages' exceptions contain spaces.
-            if tokens := [word for token in self._tokenizer.tokenize(sentence) for word in token.text.split()]:
+            if tokens := [word for token in self._tokenizer.tokenize(sentence) for word in token.ensure_text().split()]:
                 yield tokens
 
     def split(self, text: str) -> list[str]:
@@ -75,6 +79,7 @@ class SentenceSplitter:
         for pattern in self._not_ends:
             masked = pattern.sub(lambda found: f"{found[0][:-1]}_", masked)
         masked = QUOTATION_MARKS.sub(" ", masked)
+        masked = IN_BRACKETS.sub(r" \1 ", masked)
         found = accumulate(map(len, sentencex.segment(self._language, masked)))
         ends = [end if end == len(text) else _before_opening_marks(text, end) for end in found]
         starts_lower = [_starts_lower(text, start) for start in [0, *ends][:-1]]
