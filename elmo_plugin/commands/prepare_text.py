@@ -49,6 +49,7 @@ percent = whole_number("a percentage from 1 to 99", least=1, most=99)
 IN_A_PREVIEW, IN_THE_SAMPLE, MOST_ODD = 20, 10, 10_000
 LONG = 100
 """The tokens of a long sentence."""
+SURE = 0.5
 HAS_LETTER = re.compile(r"[^\W\d_]")
 USUAL = re.compile(r"[^\W_]+(?:[-'’.·][^\W_]+)*[-'’.]?|['’][^\W_]+|\d+(?:[.,:/]\d+)*%?|[^\w\s<>&#@~^|\\\ufffd]{1,3}")
 """What most tokens are: words, numbers, marks."""
@@ -141,13 +142,18 @@ def standard_input() -> Iterator[TextFile]:
 def choose_language(given: Optional[str], text: RawText) -> str:
     """Return the language of the text, given or guessed, and say which one it is and what does not fit it."""
     guessed, certainty = text.language()
-    if given is None:
+    if given is None and certainty < SURE:
+        warn(f"the language is hard to guess ({guessed}, {certainty:.2f} sure): en is taken; --language names another")
+        guessed = "en"
+    elif given is None:
         say(f"language: {guessed} ({certainty:.2f} sure; --language CODE names another)")
     elif given == "xx" and guessed in WITHOUT_SPACES:
         warn(f"the text looks like {guessed}, which has no spaces: its words are not split; try --language {guessed}")
     elif given != guessed and certainty > 0.9 and given != "xx":
         warn(f"the text looks like {guessed} ({certainty:.2f} sure), not like {given}")
     language = given or guessed
+    if certainty < SURE:
+        return language
     others = [f"{file.file.name} ({file.language})" for file in text.files if file.language != guessed]
     if others:
         warn(f"{len(others):,} of {len(text.files):,} files look like another language: {shortened(others)}")
@@ -278,6 +284,7 @@ def write_shards(
     names = [f"train-{shard:05}-of-{shards:05}.txt.gz" for shard in range(shards)] + [HELDOUT] * bool(heldout)
     n_training = n_heldout = 0
     with ExitStack() as stack:
+        stack.callback(_remove_if_empty, folder)
         files = [
             stack.enter_context(open_text(stack.enter_context(atomic_file(folder / name)), ".gz")) for name in names
         ]
@@ -293,6 +300,11 @@ def write_shards(
         if not n_training or (heldout and not n_heldout):
             raise ConfigurationError(f"expected text for every part, got {n_training + n_heldout:,} sentences")
     return n_training, n_heldout
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def open_text(path: Path, suffix: str) -> TextIO:

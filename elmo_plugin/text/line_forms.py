@@ -38,7 +38,10 @@ class LineForm:
 
     def __init__(self) -> None:
         self.n_lines = 0
-        self._n_final = self._n_open = self._n_continued = self._n_lower = self._n_upper = self._n_inside = self._n_inside_lower = 0
+        self._n_final = self._n_open = self._n_continued = self._n_lower = self._n_upper = self._n_inside = (
+            self._n_inside_lower
+        ) = 0
+        self._n_within = self._n_open_within = 0  # line ends inside blocks
         self._n_blocks = self._n_open_blocks = self._n_columns = 0
         self._widths: Counter[int] = Counter()
         self._open_widths: Counter[int] = Counter()
@@ -58,6 +61,9 @@ class LineForm:
             if self.n_lines and self._after_blank:
                 self._n_blocks += 1
                 self._n_open_blocks += self._is_open
+            elif self.n_lines:
+                self._n_within += 1
+                self._n_open_within += self._is_open
             self._n_continued += self._is_open and is_lower
             self._is_open = is_open(line)
             self.n_lines += 1
@@ -93,7 +99,17 @@ class LineForm:
         n_full = sum(count for length, count in self._open_widths.items() if 0.6 * width <= length <= 1.2 * width)
         is_even = width >= 25 and n_full > 0.6 * n_open and self._n_upper < 0.8 * self.n_lines
         breaks_sentences = median >= 35 and continued > 0.04
-        if (continued > 0.09 and width >= 20) or (n_open > 0.35 * self.n_lines and (is_even or breaks_sentences)):
+        # Sentences end where blank lines are, and not at other line ends.
+        ends_with_blocks = (
+            self._n_blocks > 0
+            and self._n_open_within > 0.5 * self._n_within > 0.15 * self.n_lines
+            and self._n_open_blocks + self._is_open < 0.5 * (self._n_blocks + 1)
+        )
+        if (
+            ends_with_blocks
+            or (continued > 0.09 and width >= 20)
+            or (n_open > 0.35 * self.n_lines and (is_even or breaks_sentences))
+        ):
             return WRAPPED
         return PARAGRAPHS if self._n_inside > 0.15 * self.n_lines else SENTENCES
 

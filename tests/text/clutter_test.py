@@ -32,8 +32,8 @@ def test_what_is_no_text_is_found_counted_and_left_out() -> None:
     clutter.add(BOOK)
     text = " ".join(" ".join(clutter.sort(BOOK, drop=True)).split())
     assert text == (
-        "Chapter 1 Chapter 2 Chapter 3 It rained, and the men of the village went home. It rained all day, and the women "
-        "went too. Nobody of them ever came back. It was in"
+        "Chapter 1 Chapter 2 Chapter 3 It rained, and the men of the village went home. It rained all day, and the "
+        "women went too. Nobody of them ever came back. It was in"
     )
     assert clutter.counts == {FRAME: 4, PAGE_NUMBERS: 2, HEADS: 3}
     assert clutter.examples[HEADS] == ["THE SHIP 13", "THE SHIP 15", "THE SHIP 17"]

@@ -9,7 +9,22 @@ import pytest
 from elmo_plugin.text.hyphens import Hyphens, KnownWords
 from elmo_plugin.text.line_forms import FORMS, LineForm, join_lines
 
-WORDS = "the sailor went slowly over water and saw that nobody of them had been there before because it rained".split()
+WORDS = [
+    "the",
+    "sailor",
+    "went",
+    "over",
+    "water",
+    "and",
+    "saw",
+    "that",
+    "nobody",
+    "of",
+    "them",
+    "was",
+    "there",
+    "before",
+]
 VERSE = """Tyger Tyger, burning bright,
 In the forests of the night;
 What immortal hand or eye,

@@ -15,7 +15,10 @@ SENTENCES = [
     ("de", ["»Komm!« sagte er.", "„Nein.“", "Der 2. Band kam am 3. Mai, z. B. so.", "Im Jahr 1990.", "Dann ging er."]),
     ("fr", ["« Viens ! » dit-il.", "« Pourquoi ? »", "— Non ! cria-t-il.", "— Oui, M. Dupont, art. 5."]),
     ("pt", ["Ver pág. 5 e Pág. 7.", "Fim."]),
-    ("la", ["quid C. Caesar fecit?", "a. d. V Kal. Mart. Cn. Pompeius, Ti. Gracchus L. f. venit.", "abiit P. Valerius."]),
+    (
+        "la",
+        ["quid C. Caesar fecit?", "a. d. V Kal. Mart. Cn. Pompeius, Ti. Gracchus L. f. venit.", "abiit P. Valerius."],
+    ),
     ("ja", ["今日は雨。", "帰ろう！"]),
     ("xx", ["今日は雨。", "帰ろう！"]),
     ("zh", ["他来了。", "她走了！"]),
