@@ -31,7 +31,7 @@ class LineForm:
     """Count what the lines of a file look like, and guess what they are.
 
     >>> form = LineForm()
-    >>> form.add(["It rained, and", "it rained, until", "we went home."])
+    >>> form.add(["It rained and it rained, and", "nobody of them went out, until", "the night came."])
     >>> form.guess()
     'wrapped'
     """
