@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
         paragraphs = list(conllu_paragraphs(path) if is_conllu else column_paragraphs(path))
         start, n_set, n_right, n_true = time.perf_counter(), 0, 0, 0
         for sentences in paragraphs:
-            made = ends(" ".join(tokens) for tokens in splitter.sentences([" ".join(sentences)]))
+            made = ends(" ".join(tokens) for tokens in splitter.sentences([f"{' '.join(sentences)}\n"]))
             true = ends(sentences)
             n_set, n_right, n_true = n_set + len(made), n_right + len(made & true), n_true + len(true)
         speed = n_set / (time.perf_counter() - start)

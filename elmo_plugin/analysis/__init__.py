@@ -18,6 +18,7 @@ from elmo_plugin.analysis.nearest_contexts import (
     find_query,
     frequent_words,
     search,
+    search_texts,
 )
 from elmo_plugin.analysis.page import (
     accuracies_page,
@@ -69,6 +70,7 @@ __all__ = [
     "read_senses",
     "score_pairs",
     "search",
+    "search_texts",
     "sense_task",
     "tagging_task",
     "write_contexts",

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple, Optional
 
@@ -30,12 +30,16 @@ class Query(NamedTuple):
 
 
 class Neighbor(NamedTuple):
-    """A token of a text: its cosine to the query, its line (from 1), its sentence, and its position in the sentence."""
+    """A token of a text: its cosine to the query, its line (from 1), its sentence, its position in the sentence.
+
+    `text` is the name of the text, if there are several.
+    """
 
     cosine: float
     line: int
     tokens: list[str]
     position: int
+    text: str = ""
 
 
 class Uses(NamedTuple):
@@ -118,7 +122,28 @@ def find_query(sentence: str, word: str) -> Query:
     return Query(tokens, positions[0])
 
 
-def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Search) -> list[Found]:
+def search_texts(
+    embedder: Embedder, corpora: Mapping[str, Corpus], queries: Sequence[Query], how: Search
+) -> list[Found]:
+    """Return the neighbours of each query in several texts together, and as many uses from each text.
+
+    `corpora` are the texts by their names; see `search`.
+    """
+    each = how._replace(uses=how.uses // len(corpora))
+    by_text = [search(embedder, corpus, queries, each, text) for text, corpus in corpora.items()]
+    return [_together(found, how.k) for found in zip(*by_text, strict=True)]
+
+
+def _together(found: Sequence[Found], k: int) -> Found:
+    in_context = {" ".join(use.tokens): use for part in reversed(found) for use in part.in_context}
+    context_free = {use.tokens[use.position]: use for part in reversed(found) for use in part.context_free}
+    uses = [part.uses for part in found if part.uses is not None]
+    vectors = [uses[0].vectors[:1], *(each.vectors[1:] for each in uses)] if uses else []
+    kept = Uses([use for each in uses for use in each.neighbors], np.concatenate(vectors)) if uses else None
+    return Found([*_nearest(in_context, k).values()], [*_nearest(context_free, k).values()], kept)
+
+
+def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Search, text: str = "") -> list[Found]:
     """Return the neighbours of each query, nearest by cosine first, in memory that does not grow with the text.
 
     The query's own sentence and repeated sentences are left out. Context-free neighbours are other words than the
@@ -130,6 +155,7 @@ def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Se
     corpus : the text to search
     queries : the words to find neighbours of
     how : the layer and the limits of the search
+    text : the name of the text, which neighbours get
 
     Raises `ConfigurationError` if the embedder returns one mix of the layers or lacks the layer, and if the text is
     empty or cannot be read.
@@ -140,7 +166,7 @@ def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Se
         raise ConfigurationError(f"'layer': expected 0 (the token layer) to {embedder.shape[0] - 1}, got {how.layer}")
     vectors = embedder.embed([query.tokens for query in queries])  # (L, T, D) each
     neighborhoods = [
-        _Neighborhood(query, array[:, query.position], how) for query, array in zip(queries, vectors, strict=True)
+        _Neighborhood(query, array[:, query.position], how, text) for query, array in zip(queries, vectors, strict=True)
     ]
     for window in _windows(corpus, how.sentences):
         lines = [(line, tokens) for line, tokens in window if any(each.can_use(tokens) for each in neighborhoods)]
@@ -155,8 +181,8 @@ def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Se
 class _Neighborhood:
     """A query, the vectors (L, D) of its word, and the neighbours, by their keys, and uses found so far."""
 
-    def __init__(self, query: Query, vectors: np.ndarray, how: Search) -> None:
-        self._query, self._how = query, how
+    def __init__(self, query: Query, vectors: np.ndarray, how: Search, text: str) -> None:
+        self._query, self._how, self._text = query, how, text
         self._contextual, self._token = _unit(vectors[how.layer]), _unit(vectors[0])  # (D,)
         self._in_context: dict[str, Neighbor] = {}
         self._context_free: dict[str, Neighbor] = {}
@@ -180,19 +206,19 @@ class _Neighborhood:
         if not self._how.same_word:
             similar = _unit(array[0]) @ self._token  # (T,)
             for position in np.flatnonzero(~is_word).tolist():
-                neighbor = Neighbor(float(similar[position]), line, tokens, position)
+                neighbor = Neighbor(float(similar[position]), line, tokens, position, self._text)
                 self._context_free.setdefault(tokens[position], neighbor)
         if tokens == self._query.tokens:
             return
         vectors = _unit(array[self._how.layer])  # (T, D)
         cosines = vectors @ self._contextual  # (T,)
         for position in np.flatnonzero(is_word)[: self._how.uses - len(self._uses)].tolist():
-            use = Neighbor(float(cosines[position]), line, tokens, position)
+            use = Neighbor(float(cosines[position]), line, tokens, position, self._text)
             self._uses.append((use, vectors[position].copy()))
         if self._how.same_word:
             cosines[~is_word] = -np.inf
         best = int(cosines.argmax())
-        self._in_context.setdefault(" ".join(tokens), Neighbor(float(cosines[best]), line, tokens, best))
+        self._in_context.setdefault(" ".join(tokens), Neighbor(float(cosines[best]), line, tokens, best, self._text))
 
     def forget_others(self) -> None:
         """Keep the nearest neighbours only, so that memory does not grow with the text."""

@@ -63,7 +63,7 @@ def _scores(full: DataFrame) -> Section:
         places = by_variant.ngroup()
         axis.plot(rows["score"], places + 0.2, "o", alpha=0.35, mew=0)
         axis.errorbar(
-            by_variant.mean(), range(len(by_variant)), xerr=by_variant.std(), fmt="|", color=BLUE, ms=9, mew=2
+            by_variant.mean(), range(len(by_variant)), xerr=by_variant.std().fillna(0), fmt="|", color=BLUE, ms=9, mew=2
         )
         axis.set_yticks(range(len(by_variant)), labels=[fill(variant, 24) for variant in by_variant.groups])
         axis.invert_yaxis()
@@ -124,7 +124,7 @@ def _layer_weights(full: DataFrame) -> Iterator[Section]:
         weights = group.groupby(["variant", "at", "part"])["value"].mean().unstack("part")
         figure = Figure(figsize=(WIDTH, 1.1 + 0.35 * len(weights)))
         axis = figure.subplots()
-        weights.plot.barh(stacked=True, ax=axis, colormap="viridis", alpha=0.7, legend=False)
+        weights.plot.barh(stacked=True, ax=axis, colormap="viridis", legend=False)
         axis.set_yticks(range(len(weights)), labels=[fill(f"{variant}, {at}", 24) for variant, at in weights.index])
         axis.set(xlim=(0, 1), xlabel=f"layer weight, {task}", ylabel="")
         axis.invert_yaxis()

@@ -12,6 +12,9 @@ from sklearn.decomposition import PCA
 from elmo_plugin.analysis.figure_page import WIDTH, Section, add_legend, page_files, styled
 from elmo_plugin.analysis.nearest_contexts import Found, Query, Uses
 
+TURNS = 20
+"""The labels take turns with a part of their dots, so that the dots of none hide those of another."""
+BEHIND = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7}
 Senses = Mapping[tuple[int, int], str]
 """The sense of the token at a line, from 1, and a position."""
 
@@ -36,7 +39,10 @@ def _section(query: Query, uses: Uses, k: int, senses: Optional[Senses]) -> Sect
     if len(uses.neighbors) < 2:
         return Section(query.word, f"{sentence} – fewer than two other sentences of the text contain this word.")
     nearest = np.argsort([-use.cosine for use in uses.neighbors], kind="stable")[:k].tolist()
-    if senses is None:
+    texts = list(dict.fromkeys(use.text for use in uses.neighbors))
+    if senses is None and len(texts) > 1:
+        labels = [use.text for use in uses.neighbors]
+    elif senses is None:
         labels = ["nearest" if i in nearest else "other uses" for i in range(len(uses.neighbors))]
     else:
         labels = [senses.get((use.line, use.position), "no sense") for use in uses.neighbors]
@@ -44,34 +50,46 @@ def _section(query: Query, uses: Uses, k: int, senses: Optional[Senses]) -> Sect
         {
             "nearest": number,
             "sentence": _marked(uses.neighbors[index].tokens, uses.neighbors[index].position),
+            "text": uses.neighbors[index].text,
             "sense": labels[index],
             "cosine": f"{uses.neighbors[index].cosine:.3f}",
             "line": uses.neighbors[index].line,
         }
         for number, index in enumerate(nearest, 1)
     ]
-    table = DataFrame(rows) if senses else DataFrame(rows).drop(columns="sense")
+    unused = ["sense"] * (not senses) + ["text"] * (len(texts) < 2)
+    table = DataFrame(rows).drop(columns=unused)
     caption = f"{len(labels)} uses of {query.word} in two dimensions: {sentence}"
-    return Section(query.word, sentence, [table], {caption: _picture(uses.vectors, labels, nearest)})
+    return Section(
+        query.word,
+        sentence,
+        [table],
+        {caption: _picture(uses.vectors, labels, nearest, (senses is None and texts) or [])},
+    )
 
 
-def _picture(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int]) -> Figure:
+def _picture(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int], order: Sequence[str]) -> Figure:
     """Draw the uses of a word by the first two principal components of their vectors, in a colour per label.
 
     `vectors` (1 + N, D) are those of the query and of N uses, which `labels` describe. The uses at the indices
-    `nearest` get the numbers 1, 2, …
+    `nearest` get the numbers 1, 2, …  The labels are in the given order, or else the most frequent one comes first.
     """
     components = PCA(2, random_state=0)
     query, *points = components.fit_transform(vectors).tolist()  # (2,) each
     figure = Figure(figsize=(WIDTH, WIDTH + 0.1 * len(set(labels))))
     axis = figure.subplots()
-    for number, (label, count) in enumerate(Counter(labels).most_common()):
-        x, y = zip(*(point for point, each in zip(points, labels, strict=True) if each == label), strict=True)
-        marker = "os^Dv"[number // 6 % 5]  # there are six colours
-        axis.scatter(x, y, s=14, alpha=0.7, color=f"C{number % 6}", marker=marker, label=f"{label} ({count})")
+    counts = Counter(labels)
+    ordered = [label for label in order if label in counts] or [label for label, _ in counts.most_common()]
+    for turn in range(TURNS):
+        for number, label in enumerate(ordered):
+            some = [point for point, each in zip(points, labels, strict=True) if each == label][turn::TURNS]
+            marker = "os^Dv"[number // 6 % 5]  # there are six colours
+            name = None if turn else f"{label} ({counts[label]})"
+            x, y = np.reshape(some, (-1, 2)).T
+            axis.scatter(x, y, s=14, alpha=0.7, color=f"C{number % 6}", marker=marker, label=name)
     axis.plot(*query, color="black", ls="", marker="*", ms=12, label="the query")
     for number, index in enumerate(nearest, 1):
-        axis.annotate(str(number), points[index], textcoords="offset points", xytext=(3, 3))
+        axis.annotate(str(number), points[index], textcoords="offset points", xytext=(3, 3), zorder=5, bbox=BEHIND)
     first, second = 100 * components.explained_variance_ratio_
     axis.set(xlabel=f"component 1: {first:.0f} % of the variance", ylabel=f"component 2: {second:.0f} %")
     add_legend(figure, axis)

@@ -9,7 +9,7 @@ A batch of sentences takes these steps in `BiLM.forward`:
 4. The token vectors, twice side by side, and the outputs of the LSTMs are the layers (L, B, T + 2, D).
 """
 
-from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, count_parameters, read_extra_state
+from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, count_parameters, language_of, read_extra_state
 from elmo_plugin.bilm.character_encoder import CharacterEncoder, CharCnn
 from elmo_plugin.bilm.contextualizer import CONTEXTUALIZERS, reset_states
 from elmo_plugin.bilm.elmo_lstm import ElmoLstm, ProjectedLstm
@@ -64,6 +64,7 @@ __all__ = [
     "dtype_on",
     "identity",
     "is_same_on_gpu",
+    "language_of",
     "precision_on",
     "read_extra_state",
     "reset_states",

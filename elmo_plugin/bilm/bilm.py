@@ -252,3 +252,8 @@ def read_extra_state(state: Tensor) -> tuple[BiLMOptions, str]:
     """Return the sizes and the source that `BiLM.get_extra_state` stored in a state dict."""
     description = tensor_to_description(state)
     return BiLMOptions.from_dict(description["options"]), description["source"]
+
+
+def language_of(module: nn.Module) -> Optional[str]:
+    """Return the language that the first biLM in a module was trained on, or `None` if it does not say."""
+    return next((part.options.language for part in module.modules() if isinstance(part, BiLM)), None)

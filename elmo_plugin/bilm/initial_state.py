@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Optional
 
@@ -152,7 +153,7 @@ def identity(bilm: BiLM, initial_state: InitialState) -> dict[str, Any]:
     weights = [parameter for _, parameter in sorted(bilm.named_parameters())]
     start = initial_state.before(bilm, 1, weights[0])
     return {
-        "options": bilm.options.to_dict(),
+        "options": replace(bilm.options, language=None).to_dict(),
         "dtype": "int8" if is_int8(bilm) else str(product_type(weights[0])),
         "weights": _digest(weights),
         "initial_state": f"{initial_state.name} {_digest(start)}",

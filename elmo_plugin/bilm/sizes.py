@@ -4,6 +4,7 @@ The keys and defaults come from `bilm/training.py` and `bilm/model.py` of bilm-t
 ELMoForManyLangs. A wrong value raises a `ConfigurationError` that names its key.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -257,6 +258,8 @@ class BiLMOptions:
         has no such key; it looks them up in the file each time.
     contextualizer : `Optional[Mapping[str, Any]]`
         The config of a `Seq2SeqEncoder` that replaces the LSTMs. Then only `projection_dim` of `lstm` is used.
+    language : `Optional[str]`
+        The code of the language that the biLM was trained on, in which raw text is tokenized. bilm-tf has no such key.
     """
 
     lstm: LstmOptions
@@ -265,6 +268,7 @@ class BiLMOptions:
     many_langs: Optional[ManyLangsOptions] = None
     boundary_ids: tuple[int, int] = BOUNDARY_IDS
     contextualizer: Optional[Mapping[str, Any]] = None
+    language: Optional[str] = field(default=None, compare=False)  # the answers do not depend on it
 
     @property
     def reads_words(self) -> bool:
@@ -301,6 +305,9 @@ class BiLMOptions:
                 raise ConfigurationError(f"'boundary_ids': expected the two ids of <S> and </S>, got {boundaries!r}")
             if min(boundaries) < 1 or max(boundaries) > (n_tokens_vocab or MOST_ROWS):
                 raise ConfigurationError(f"'boundary_ids': expected ids from 1 to 'n_tokens_vocab', got {boundaries!r}")
+        language = read(options, "language", str, default=None)
+        if language is not None and not re.fullmatch("[a-z]{2,3}", language):
+            raise ConfigurationError(f"'language': expected the code of a language, such as 'de', got {language!r}")
         return cls(
             lstm=LstmOptions.from_dict(read(options, "lstm", block)),
             char_cnn=None if char_cnn is None else CharCnnOptions.from_dict(char_cnn),
@@ -308,6 +315,7 @@ class BiLMOptions:
             many_langs=None if lexicon is None else ManyLangsOptions.from_dict(lexicon),
             boundary_ids=BOUNDARY_IDS if boundaries is None else (boundaries[0], boundaries[1]),
             contextualizer=read(options, "contextualizer", block, default=None),
+            language=language,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -323,6 +331,8 @@ class BiLMOptions:
             options["boundary_ids"] = list(self.boundary_ids)
         if self.contextualizer is not None:
             options["contextualizer"] = dict(self.contextualizer)
+        if self.language is not None:
+            options["language"] = self.language
         return options
 
 

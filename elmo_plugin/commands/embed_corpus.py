@@ -115,7 +115,7 @@ def _add_work(add: Callable[..., Any]) -> None:
         type=lambda name: splits.get(word(name), name),
         choices=list(SPLITS),
         default="space",
-        help="split into tokens at white space (default), at tabs, or by spaCy's rules for English; or read CoNLL-U",
+        help="split into tokens at white space (default), at tabs, or by spaCy's rules for the language; or CoNLL-U",
     )
     add("--id-column", metavar="COLUMN", help="read a table, and use the ids in this column as keys")
     add("--text-column", metavar="COLUMN", help="the column of the sentences")
@@ -157,8 +157,10 @@ def run(args: argparse.Namespace) -> None:
 def _embed(args: argparse.Namespace) -> None:
     from allennlp.common.checks import ConfigurationError
 
+    from elmo_plugin.bilm import language_of
     from elmo_plugin.commands.console import say_written
     from elmo_plugin.embedding import CorpusEmbedder, Share, reject_existing
+    from elmo_plugin.text import SpacyBlankTokenizer, tokenizer_language
 
     share = Share(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))  # as torchrun sets them
     file = _file(args)
@@ -170,7 +172,10 @@ def _embed(args: argparse.Namespace) -> None:
         reject_existing(args.output)
     if args.vocab_path:
         _say("--vocab-path is ignored: no vocabulary is written, as by the retired command")
-    embedder = CorpusEmbedder(_embedder(args), args.pool, args.half, args.tokens_per_batch, args.batch_size)
+    loaded = _embedder(args)
+    if args.split == "spacy" and (language := language_of(loaded.elmo)):
+        corpus.tokenizer = SpacyBlankTokenizer(tokenizer_language(language))
+    embedder = CorpusEmbedder(loaded, args.pool, args.half, args.tokens_per_batch, args.batch_size)
     counts = embedder.embed(corpus, args.output, file, share)
     shape = ", ".join("T" if size == -1 else str(size) for size in embedder.layout.shape)
     what = f"{counts.sentences:,} sentences, {counts.tokens:,} tokens; ({shape}) {embedder.layout.dtype}"

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import sys
 from os import fspath
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from elmo_plugin.compat import replace_once
 from elmo_plugin.embedding import find_device
 from elmo_plugin.pretraining import evaluate_language_model
 
+MOST_UNKNOWN = 1 / 3
 OF_ARCHIVES = ("cmd_overrides", "weights_file", "predictions_output_file", "extend_vocab", "batch_size")
 """Arguments of `evaluate_from_archive` that need a model archive."""
 
@@ -42,6 +44,12 @@ def _evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
         metrics = original(*args, **kwargs)
         if not names_our_components(config_at(Path(source))):
             return metrics
+    if (unknown := metrics.get("oov_rate", 0)) > MOST_UNKNOWN:
+        print(
+            f"warning: {unknown:.0%} of the tokens are not in the vocabulary: is {text} tokenized, and in the language "
+            "of the biLM? `elmo-plugin prepare-text` tokenizes raw text",
+            file=sys.stderr,
+        )
     if output is None:  # AllenNLP only logs them
         print(json.dumps(metrics, indent=2, default=str))
     return metrics

@@ -2,7 +2,9 @@
 
 import argparse
 import shlex
+import sys
 from pathlib import Path
+from typing import Union
 
 from elmo_plugin.commands.arguments import Parsers, add_bilm, add_command, count
 
@@ -24,6 +26,10 @@ Search for several words in one pass over the first 5000 lines of the text:
       --query "They went to the play ." --word play \\
       --query "He sat on the bank of the river ." --word bank
 
+Draw the uses of a word in three periods, each in a text of its own:
+  elmo-plugin nearest-contexts english-tiny 1840s.txt 1880s.txt 1920s.txt \\
+      --group --draw plots --query "They went to the play ." --word play
+
 Draw up to 1000 uses of the word in two dimensions (the first two principal
 components), with the nearest ones numbered, in plots/contexts.html and an SVG
 file. It needs the extra `report`. Here senses.txt also gives the senses for
@@ -41,7 +47,8 @@ def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
     subparser = add_command(parsers, NAME, ABOUT, usage, EXAMPLE, MORE, run)
     add_bilm(subparser)
     add = subparser.add_argument
-    add("text", metavar="TEXT", type=Path, help="one tokenized sentence per line, plain, .gz or .xz; - is stdin")
+    text = "one tokenized sentence per line, plain, .gz or .xz: paths or patterns; - is stdin"
+    add("text", metavar="TEXT", nargs="+", help=text)
     query = "a tokenized sentence; may be repeated (default: list frequent words)"
     add("--query", metavar="SENTENCE", action="append", default=[], help=query)
     word = "one token of each query; WORD:2 is the second occurrence of WORD"
@@ -50,6 +57,7 @@ def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
     add("--k", type=count, default=10, help="the number of neighbours per query")
     add("--same-word", action="store_true", help="find only tokens with the query's word form")
     add("--draw", metavar="FOLDER", type=Path, help="also draw the uses of each word in two dimensions")
+    add("--group", action="store_true", help="compare the texts: as many uses of each, in colours by text")
     add("--senses", action="store_true", help="TEXT has a token and its sense, or O, per line")
     return subparser
 
@@ -66,21 +74,30 @@ def run(args: argparse.Namespace) -> None:
         neighbors_page,
         read_senses,
         search,
+        search_texts,
         write_contexts,
     )
     from elmo_plugin.commands.console import load_bilm, print_page, say_written
     from elmo_plugin.embedding import Corpus
     from elmo_plugin.models import ColumnTagsReader
-    from elmo_plugin.text import AsciiSpacesTokenizer
+    from elmo_plugin.pretraining import find_shards
+    from elmo_plugin.text import AsciiSpacesTokenizer, TextFile, raw_text_form
 
     if len(args.query) != len(args.word):
         raise ConfigurationError(
             f"expected one --word per --query, got {len(args.query)} --query and {len(args.word)} --word"
         )
     queries = list(map(find_query, args.query, args.word))
-    text, senses = args.text, None
+    if args.draw and args.draw.exists():
+        raise ConfigurationError(f"{args.draw} exists already: expected the name of a new folder")
+    paths = [path for name in args.text for path in ([Path(name)] if name == "-" else find_shards(name))]
+    if args.senses and (len(paths) > 1 or args.group):
+        raise ConfigurationError(f"--senses: expected one text, got {len(paths)} or --group")
+    embedder = load_bilm(args)
+    text: Union[list[Path], list[str]] = paths
+    senses = None
     if args.senses:
-        sentences = read_senses(args.text, ColumnTagsReader(token_column=0, max_instances=args.sentences))
+        sentences = read_senses(paths[0], ColumnTagsReader(token_column=0, max_instances=args.sentences))
         text = [" ".join(sentence.tokens) for sentence in sentences]
         senses = {
             (line, position): sense
@@ -88,14 +105,18 @@ def run(args: argparse.Namespace) -> None:
             for position, sense in enumerate(sentence.labels)
             if sense is not None
         }
+    elif str(paths[0]) != "-" and (form := raw_text_form(TextFile(paths[0]).lines())):
+        print(f"warning: {paths[0]} looks {form}; `prepare-text` makes tokenized sentences", file=sys.stderr)
     corpus = Corpus(text, AsciiSpacesTokenizer())
     if not queries:
         print_page(frequent_words_page(frequent_words(corpus, args.sentences)), "words.md")
         return
-    embedder = load_bilm(args)
     layer = embedder.shape[0] - 1 if args.layer is None else args.layer
     how = Search(layer, args.k, args.same_word, args.sentences, uses=MOST_USES if args.draw else 0)
-    found = search(embedder, corpus, queries, how)
+    corpora = {path.name.split(".")[0]: Corpus([path], AsciiSpacesTokenizer()) for path in paths} if args.group else {}
+    if args.group and len(corpora) < max(2, len(paths)):
+        raise ConfigurationError("--group: expected several texts with different names, " + f"got {args.text}")
+    found = search_texts(embedder, corpora, queries, how) if args.group else search(embedder, corpus, queries, how)
     print_page(neighbors_page(queries, found, layer), "contexts.md")
     if args.draw:
         write_contexts(args.draw, queries, found, layer, args.k, senses)

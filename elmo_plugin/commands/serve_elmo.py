@@ -37,7 +37,7 @@ def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
     scorer = "a biLM with its softmax, to score words with (default: the served biLM)"
     add("--language-model", metavar="BILM", help=scorer)
     add("--predictor", metavar="NAME", help="elmo_tagger or elmo_classifier, for AllenNLP's own models")
-    add("--language", default="en", metavar="CODE", help="spaCy's code for the language of raw text")
+    add("--language", metavar="CODE", help="the language of raw text (default: that of the biLM, or English)")
     add_device(subparser)
     add("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 serves other machines, too")
     add("--port", type=port, default=8000, help="the port to listen on, 0 for a free one")

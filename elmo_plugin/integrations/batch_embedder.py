@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.bilm import language_of
 from elmo_plugin.common import at_least
 from elmo_plugin.embedding import Embedder, load, use_one_thread_in_a_fork
 from elmo_plugin.integrations.shared import Tokenize, pooling_named, side_by_side, tokenized, versions_of_files
@@ -96,7 +97,8 @@ class BatchEmbedder:
                 "`map` of `datasets` gives batches with `batched=True`"
             )
         rows = column.to_pylist() if hasattr(column, "to_pylist") else column  # Arrow's own values are no strings
-        sentences = tokenized([[] if _is_missing(row) else row for row in rows], self.tokenizer)
+        language = language_of(self._loaded().elmo)
+        sentences = tokenized([[] if _is_missing(row) else row for row in rows], self.tokenizer, language)
         pool: Callable[[np.ndarray], np.ndarray] = np.asarray if self.pooling is None else pooling_named(self.pooling)
         embedded = copy(batch)
         embedded[self.output_column] = [pool(array) for array in self._loaded().embed(sentences)]

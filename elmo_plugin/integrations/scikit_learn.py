@@ -6,6 +6,7 @@ import numpy as np
 from allennlp.common.checks import ConfigurationError
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from elmo_plugin.bilm import language_of
 from elmo_plugin.embedding import Embedder, load
 from elmo_plugin.integrations.shared import Texts, Tokenize, pooling_named, side_by_side, tokenized, versions_of_files
 
@@ -69,7 +70,7 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 f"X: expected a list of texts or of lists of tokens, got a {type(X).__name__} of {axes} axes; a "
                 '`ColumnTransformer` gives one column if it is named without brackets: "text" instead of ["text"]'
             )
-        sentences = tokenized(X, self.tokenizer)
+        sentences = tokenized(X, self.tokenizer, language_of(embedder.elmo))
         vectors = np.empty((len(sentences), self._n_features_out), dtype=np.float32)  # (B, D)
         for index, array in embedder.by_length(sentences):
             vectors[index] = pool(array)

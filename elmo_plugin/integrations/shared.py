@@ -11,7 +11,7 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.checkpoints import Checkpoint, Native, WordLookup
 from elmo_plugin.embedding import Embedder, load, maximum, mean
-from elmo_plugin.text import SpacyBlankTokenizer
+from elmo_plugin.text import SpacyBlankTokenizer, tokenizer_language
 
 Texts = Sequence[Union[str, Sequence[str]]]
 Tokenize = Callable[[str], Sequence[str]]
@@ -45,14 +45,18 @@ def pooling_named(pooling: str) -> Callable[[np.ndarray], np.ndarray]:
     return POOLINGS[pooling]
 
 
-def tokenized(texts: Iterable[object], tokenizer: Optional[Tokenize] = None) -> list[Sequence[str]]:
-    """Return the tokens of each row. A text is split by `tokenizer`, or else by spaCy's rules; tokens stay as they are.
+def tokenized(
+    texts: Iterable[object], tokenizer: Optional[Tokenize] = None, language: Optional[str] = None
+) -> list[Sequence[str]]:
+    """Return the tokens of each row. A text is split by `tokenizer`, or else by spaCy's rules for `language`.
 
     Raises `ConfigurationError` for a row that is neither a text nor a list of tokens, and for a single text.
     """
     if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
         raise ConfigurationError(f"expected a list of texts or of lists of tokens, got {texts!r:.100}")
-    tokenize = tokenizer or (lambda text: [token.ensure_text() for token in _spacys_rules().tokenize(text)])
+    tokenize = tokenizer or (
+        lambda text: [token.ensure_text() for token in _spacys_rules(language or "en").tokenize(text)]
+    )
     sentences: list[Sequence[str]] = []
     for index, row in enumerate(texts):
         if isinstance(row, bytes):
@@ -66,9 +70,13 @@ def tokenized(texts: Iterable[object], tokenizer: Optional[Tokenize] = None) -> 
     return sentences
 
 
+def _spacys_tokens(text: str, language: str) -> list[str]:
+    return [token.ensure_text() for token in _spacys_rules(language).tokenize(text)]
+
+
 @cache
-def _spacys_rules() -> SpacyBlankTokenizer:
-    return SpacyBlankTokenizer()
+def _spacys_rules(language: str) -> SpacyBlankTokenizer:
+    return SpacyBlankTokenizer(tokenizer_language(language))
 
 
 def bilm_to_bytes(embedder: Embedder) -> bytes:

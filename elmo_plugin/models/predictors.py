@@ -12,9 +12,17 @@ from allennlp.data.fields import FlagField, LabelField, SequenceLabelField, Text
 from allennlp.models import Model
 from allennlp.predictors import Predictor
 
+from elmo_plugin.bilm import language_of
 from elmo_plugin.elmo import trained_elmo
 from elmo_plugin.models.spans import TAGS_TO_SPANS, Spans
-from elmo_plugin.text import LineReader, SpacyBlankTokenizer, instance_words, read_question, without_lone_surrogates
+from elmo_plugin.text import (
+    LineReader,
+    SpacyBlankTokenizer,
+    instance_words,
+    read_question,
+    tokenizer_language,
+    without_lone_surrogates,
+)
 
 
 class TextPredictor(Predictor, ABC):
@@ -23,9 +31,9 @@ class TextPredictor(Predictor, ABC):
     Subclasses turn JSON into an instance, and answer all instances in `predict_batch_instance`.
     """
 
-    def __init__(self, model: Model, dataset_reader: DatasetReader, language: str = "en") -> None:
+    def __init__(self, model: Model, dataset_reader: DatasetReader, language: Optional[str] = None) -> None:
         super().__init__(model, dataset_reader)
-        self.tokenizer = SpacyBlankTokenizer(language)
+        self.tokenizer = SpacyBlankTokenizer(language or tokenizer_language(language_of(model) or "en"))
         self._lines = LineReader()
 
     def load_line(self, line: str) -> JsonDict:
@@ -64,7 +72,7 @@ class ElmoTaggerPredictor(TextPredictor):
     ```
 
     Registered as a `Predictor` with name `elmo_tagger`. `language` is the language of raw text, as in
-    `SpacyBlankTokenizer`.
+    `SpacyBlankTokenizer`; the default is that of the biLM, or English if it does not say.
     """
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
@@ -145,7 +153,7 @@ class ElmoClassifierPredictor(TextPredictor):
     ```
 
     Registered as a `Predictor` with name `elmo_classifier`. `language` is the language of raw text, as in
-    `SpacyBlankTokenizer`.
+    `SpacyBlankTokenizer`; the default is that of the biLM, or English if it does not say.
     """
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
@@ -196,7 +204,7 @@ class ElmoEmbedderPredictor(TextPredictor):
     Registered as a `Predictor` with name `elmo_embedder`.
     """
 
-    def __init__(self, model: Model, dataset_reader: DatasetReader, language: str = "en") -> None:
+    def __init__(self, model: Model, dataset_reader: DatasetReader, language: Optional[str] = None) -> None:
         super().__init__(model, dataset_reader, language)
         self.elmo, self.mix = trained_elmo(model)
 

@@ -18,10 +18,12 @@ from elmo_plugin.pretraining.schedule import WarmUpCosine
 from elmo_plugin.pretraining.sentence_batches import SentenceBatches
 from elmo_plugin.pretraining.shards import TextShardsReader, find_shards
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax
+from elmo_plugin.pretraining.training_text import HELDOUT, Prepared, prepare_text
 from elmo_plugin.pretraining.unrolled_streams import UnrolledStreams
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
 
 __all__ = [
+    "HELDOUT",
     "AdaptiveSoftmax",
     "AtomicCheckpointer",
     "BiLMPredictor",
@@ -32,6 +34,7 @@ __all__ = [
     "FullSoftmax",
     "LmSoftmax",
     "Muon",
+    "Prepared",
     "SampledSoftmax",
     "SentenceBatches",
     "TextShardsReader",
@@ -41,6 +44,7 @@ __all__ = [
     "evaluate_language_model",
     "find_shards",
     "load_language_model",
+    "prepare_text",
     "sentence_log_probabilities",
 ]
 

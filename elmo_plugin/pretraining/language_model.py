@@ -5,6 +5,7 @@ import math
 import os
 import sys
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple, Optional, Union
 
@@ -25,7 +26,7 @@ from elmo_plugin.pretraining.causality import check_causality
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput, perplexity_of
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
 from elmo_plugin.pretraining.trainable_bilm import build_trainable_bilm, put_contextualizer, share_table
-from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, words_of
+from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, language_in, words_of
 from elmo_plugin.pretraining.word_order import WordOrder
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
@@ -104,6 +105,8 @@ class BidirectionalLanguageModel(Model):
         probability(dropout=dropout)
         words = words_of(vocab)
         self.bilm, checkpoint = build_trainable_bilm(words, bilm_keys(bilm), kernel, serialization_dir)
+        language = self.bilm.options.language or language_in(vocab)
+        self.bilm.options = replace(self.bilm.options, language=language)
         if contextualizer is not None:
             put_contextualizer(self.bilm, contextualizer)
         if isinstance(self.bilm.lstm, ElmoLstm):  # its directions never meet

@@ -1,10 +1,12 @@
 """The words that a biLM predicts, counted in text or read from a file, as an AllenNLP `Vocabulary`, and their ids."""
 
+import logging
+import random
 import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Optional, final
 
@@ -19,7 +21,9 @@ from torch import Tensor
 from elmo_plugin.checkpoints import Location, load_checkpoint, local_file, read_words
 from elmo_plugin.common import at_least, atomic_folder
 from elmo_plugin.pretraining.shards import find_shards, read_lines
-from elmo_plugin.text import split_tokens, word_to_ids
+from elmo_plugin.text import guess_language, split_tokens, word_to_ids
+
+logger = logging.getLogger(__name__)
 
 MARKS = ["<S>", "</S>", "<UNK>"]
 """The first lines of a vocabulary file: sentence begin, sentence end, unknown word (bilm-tf's README)."""
@@ -33,6 +37,10 @@ RESERVED = re.compile(f"{DEFAULT_PADDING_TOKEN}|{DEFAULT_OOV_TOKEN}|.*@@NEWLINE@
 # Unicode's other spaces are allowed: the vocabulary files of other tools contain them as words.
 BLANK = re.compile(r"\s", re.ASCII)
 NAMESPACE = "tokens"
+LANGUAGE = "language_tags"
+"""The namespace whose only entry is the code of the language. AllenNLP pads no namespace whose name ends in `tags`."""
+SHARDS_OF_A_LANGUAGE, LINES_OF_A_LANGUAGE = 5, 200
+"""The shards, and the lines of each, from which the language is guessed."""
 CACHED_WORDS = 2**18
 """The number of words whose character ids are cached. They take about 75 MB."""
 MAX_CHARACTERS = 50
@@ -108,7 +116,9 @@ class BiLMVocabulary(Vocabulary):
     """
 
     @classmethod
-    def from_text_shards(cls, files: str, min_count: int = 1, max_size: Optional[int] = None) -> "BiLMVocabulary":
+    def from_text_shards(
+        cls, files: str, min_count: int = 1, max_size: Optional[int] = None, language: Optional[str] = None
+    ) -> "BiLMVocabulary":
         """Count the words of text shards, and keep the most frequent ones.
 
         # Parameters
@@ -116,9 +126,14 @@ class BiLMVocabulary(Vocabulary):
         files : a path or a pattern of text shards
         min_count : leave out words that occur less often
         max_size : the number of words to keep, including the marks; null keeps all
+        language : the code of the language, such as `de`, in which the biLM will tokenize raw text; the default is
+            guessed from the text and printed
         """
         _check_sizes(min_count, max_size)
-        return vocabulary_of(select_words(count_words(find_shards(files)), min_count, max_size))
+        shards = find_shards(files)
+        vocab = vocabulary_of(select_words(count_words(shards), min_count, max_size))
+        vocab.add_token_to_namespace(language or _guessed_language(shards), LANGUAGE)
+        return vocab
 
     @classmethod
     def from_bilm_tf(cls, file: str) -> Vocabulary:
@@ -155,6 +170,22 @@ class BiLMVocabulary(Vocabulary):
         """Write the words as AllenNLP does, but all files or none: after a kill, distributed training reads them."""
         with atomic_folder(Path(directory), last=NAMESPACE_PADDING_FILE) as partial:
             super().save_to_files(str(partial))
+
+
+def language_in(vocab: Vocabulary) -> Optional[str]:
+    """Return the language that a vocabulary says it is of, or `None`."""
+    languages = vocab.get_token_to_index_vocabulary(LANGUAGE) if LANGUAGE in vocab.get_namespaces() else {}
+    return next(iter(languages), None)
+
+
+def _guessed_language(shards: list[Path]) -> str:
+    some = random.Random(0).sample(shards, min(len(shards), SHARDS_OF_A_LANGUAGE))
+    lines = chain.from_iterable(islice(read_lines(shard), LINES_OF_A_LANGUAGE) for shard in some)
+    language, certainty = guess_language(" ".join(lines))
+    logger.warning(
+        "the text is in the language %r (%.2f sure); 'vocabulary.language' names another", language, certainty
+    )
+    return language
 
 
 def _check_sizes(min_count: int, max_size: Optional[int]) -> None:

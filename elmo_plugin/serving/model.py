@@ -14,6 +14,7 @@ from allennlp.data import Tokenizer
 from allennlp.models import Archive, Model, load_archive
 from allennlp.predictors import Predictor
 
+from elmo_plugin.bilm import language_of
 from elmo_plugin.checkpoints import bundled_folder, local_file
 from elmo_plugin.elmo import ConcatenateMix, Elmo, trained_elmo
 from elmo_plugin.embedding import Embedder, find_device, load
@@ -24,7 +25,7 @@ from elmo_plugin.pretraining import (
     TextShardsReader,
     load_language_model,
 )
-from elmo_plugin.text import SpacyBlankTokenizer, length_batches, without_lone_surrogates
+from elmo_plugin.text import SpacyBlankTokenizer, length_batches, tokenizer_language, without_lone_surrogates
 
 Text = Union[str, list[str]]
 """Raw text, or a list of words."""
@@ -96,7 +97,7 @@ def load_served(
     model: str,
     language_model: Optional[str] = None,
     predictor: Optional[str] = None,
-    language: str = "en",
+    language: Optional[str] = None,
     cuda_device: int = -1,
 ) -> ServedModel:
     """Load the models of a server.
@@ -106,7 +107,7 @@ def load_served(
     model : the archive of a tagger or classifier, or a biLM in any format
     language_model : a biLM with its softmax, which scores words; by default the served biLM, if it has a softmax
     predictor : `elmo_tagger` or `elmo_classifier`; the default is the one of the model
-    language : the language whose rules split raw text, as in `SpacyBlankTokenizer`
+    language : the language whose rules split raw text, as in `SpacyBlankTokenizer`; the default is that of the biLM
     cuda_device : the number of a GPU, −1 for the processor
 
     Raises `ConfigurationError` for files that cannot be read and for models of another kind.
@@ -115,7 +116,7 @@ def load_served(
     in_run = path.name == "model.tar.gz"  # `elmo-plugin train` gives each archive this name, in a folder of its own
     name = path.parent.name if in_run and path.parent.name else path.name
     device = find_device(cuda_device)
-    tokenizer: Tokenizer = SpacyBlankTokenizer(language)
+    tokenizer: Optional[Tokenizer] = None
     labels: Optional[Predictor] = None
     scorer: Optional[BidirectionalLanguageModel] = None
     embedders: dict[str, Embedder] = {}
@@ -131,12 +132,15 @@ def load_served(
     else:
         labels = _predictor(archive, model, predictor, language)
         if isinstance(labels, ElmoClassifierPredictor):
-            tokenizer = getattr(archive.validation_dataset_reader, "_tokenizer", tokenizer)
+            tokenizer = getattr(archive.validation_dataset_reader, "_tokenizer", None)
         embedders |= _trained_embedder(archive.model)
     for embedder in [*embedders.values()]:
         embedders |= {mix: embedder.with_mix(mix) for mix in MIXES}
     if language_model is not None:
         scorer = load_language_model(language_model).to(device)
+    if tokenizer is None:
+        model_language = language_of(embedders["all"].elmo if archive is None else archive.model)
+        tokenizer = SpacyBlankTokenizer(language or tokenizer_language(model_language or "en"))
     words = None if scorer is None else BiLMPredictor(scorer, TextShardsReader())
     return ServedModel(name, tokenizer, embedders, labels, words)
 
@@ -178,7 +182,7 @@ def _trained_embedder(model: Model) -> dict[str, Embedder]:
     return {"trained": Embedder(mixed, model.vocab.get_token_index)}
 
 
-def _predictor(archive: Archive, name: str, predictor: Optional[str], language: str) -> Predictor:
+def _predictor(archive: Archive, name: str, predictor: Optional[str], language: Optional[str]) -> Predictor:
     found = predictor or archive.model.default_predictor
     if found not in PREDICTORS:
         raise ConfigurationError(

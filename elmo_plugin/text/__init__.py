@@ -20,9 +20,13 @@ from elmo_plugin.text.code_points import (
     word_ids,
     word_to_code_points,
 )
+from elmo_plugin.text.languages import guess_language, tokenizer_language
 from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
+from elmo_plugin.text.line_forms import FORMS, MEANINGS, SENTENCES, is_open
+from elmo_plugin.text.looks_raw import raw_text_form
 from elmo_plugin.text.predictor_input import LineReader, instance_words, read_question, without_lone_surrogates
-from elmo_plugin.text.raw_text import SentenceSplitter, paragraphs, raw_text_form
+from elmo_plugin.text.raw_text import RawText
+from elmo_plugin.text.sentence_splitter import SentenceSplitter
 from elmo_plugin.text.sentences import token_lists
 from elmo_plugin.text.text_file import LONGEST_LINE, LONGEST_SENTENCE, TextFile, read_ahead
 from elmo_plugin.text.tokenizer import AsciiSpacesTokenizer, JustTabsTokenizer, SpacyBlankTokenizer, as_tokens
@@ -34,16 +38,20 @@ __all__ = [
     "BOUNDARIES",
     "BOUNDARY_WORDS",
     "END_OF_SENTENCE",
+    "FORMS",
     "LONGEST_LINE",
     "LONGEST_SENTENCE",
+    "MEANINGS",
     "N_CHARACTERS",
     "PADDING",
+    "SENTENCES",
     "TOKENS_PER_BATCH",
     "WHITE_SPACE",
     "AsciiSpacesTokenizer",
     "JustTabsTokenizer",
     "LineReader",
     "ManyLangsIndexer",
+    "RawText",
     "SentenceSplitter",
     "SpacyBlankTokenizer",
     "TextFile",
@@ -53,15 +61,17 @@ __all__ = [
     "boundary_ids",
     "character_ids",
     "fit_width",
+    "guess_language",
     "instance_words",
+    "is_open",
     "length_batches",
-    "paragraphs",
     "raw_text_form",
     "read_ahead",
     "read_question",
     "spellings",
     "split_tokens",
     "token_lists",
+    "tokenizer_language",
     "without_lone_surrogates",
     "word_ids",
     "word_to_code_points",

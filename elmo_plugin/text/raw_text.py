@@ -1,111 +1,130 @@
-"""Raw text → training text: paragraphs, sentences and tokens, by spaCy's rules and without a trained pipeline."""
+"""Raw files → the parts of their paragraphs. Each file is read twice: to learn what it is, and to join its lines."""
 
-from collections.abc import Iterable, Iterator
-from itertools import groupby, islice
-from typing import TYPE_CHECKING, Optional
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Optional
 
 from allennlp.common.checks import ConfigurationError
 
-if TYPE_CHECKING:
-    from spacy.tokens import Doc
+from elmo_plugin.text.clutter import PAGE_OF_HTML, Clutter
+from elmo_plugin.text.hyphens import Hyphens, KnownWords
+from elmo_plugin.text.languages import guess_language
+from elmo_plugin.text.line_forms import PARAGRAPHS, LineForm, join_lines
+from elmo_plugin.text.spelling import Spelling
+from elmo_plugin.text.text_file import TextFile
 
-WRAPPED_UP_TO = 100
-"""Lines of at most this many characters may be parts of a paragraph; longer ones are paragraphs themselves."""
-SAMPLE = 1000
-"""The number of lines from which the form of a text is estimated."""
-LONGEST_PARAGRAPH = 100_000
-"""Characters that are given to spaCy at once, which bounds its memory."""
-
-
-def paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    r"""Yield the paragraphs of a text: what stands between blank lines, with hard-wrapped lines joined.
-
-    A text is hard-wrapped if nine in ten of its first lines have at most `WRAPPED_UP_TO` characters and there are blank
-    lines between them. In any other text, each line is a paragraph.
-
-    >>> list(paragraphs(["It rains\n", "again.\n", "\n", "Go home.\n"]))
-    ['It rains again.', 'Go home.']
-    """
-    lines = iter(lines)
-    first = [line.strip() for line, _ in zip(lines, range(SAMPLE), strict=False)]
-    widths = sorted(map(len, filter(None, first)))
-    is_wrapped = bool(widths) and widths[len(widths) * 9 // 10] <= WRAPPED_UP_TO and "" in first
-    stripped = (line for part in (first, map(str.strip, lines)) for line in part)
-    if not is_wrapped:
-        yield from filter(None, stripped)
-        return
-    for has_text, block in groupby(stripped, bool):
-        if has_text:
-            yield " ".join(block)
+BLOCK = 100_000
+"""Characters of lines that are looked at together."""
+SAMPLE = 500
+"""Characters of a block from which the language is guessed."""
+MOST_SAMPLES = 20
+"""Samples of a file; a longer file gives fewer of its blocks."""
 
 
-def raw_text_form(lines: Iterable[str]) -> Optional[str]:
-    """Return "untokenized" or "hard-wrapped" for a text that looks so, or else `None`.
-
-    In untokenized text, one token in 20 or more ends in a punctuation mark after a letter; English texts have 8 to 15 %
-    of such tokens, and tokenized ones, where these are abbreviations, below 2 %. In hard-wrapped text, most lines do
-    not end a sentence, and have nearly the same length.
-
-    >>> raw_text_form(["It rained, again."])
-    'untokenized'
-    """
-    lines = list(filter(None, map(str.strip, islice(lines, SAMPLE))))
-    tokens = [token for line in lines for token in line.split()]
-    if sum(token[-1] in ".,;:!?。，、；：！？" and token[-2:-1].isalpha() for token in tokens) > len(tokens) / 20:
-        return "untokenized"
-    if len(lines) < 20:
-        return None
-    width = sorted(map(len, lines))[len(lines) * 9 // 10]
-    n_full = sum(0.75 * width <= len(line) <= 1.1 * width for line in lines)
-    n_open = sum(line.rstrip(" \"'”’»)]")[-1:] not in tuple(".!?…:;。！？") for line in lines)
-    return "hard-wrapped" if min(n_full, n_open) > 0.6 * len(lines) else None
-
-
-class SentenceSplitter:
-    """Split paragraphs into tokenized sentences, by the tokenizer and the sentencizer of a blank spaCy pipeline.
-
-    >>> list(SentenceSplitter("en").sentences(["Mr. Orrin didn't come. Why?"]))
-    [['Mr.', 'Orrin', 'did', "n't", 'come', '.'], ['Why', '?']]
+class RawFile:
+    """Say what a raw file is: the form of its lines, its size, its language.
 
     # Parameters
 
-    language : `str`
-        spaCy's code of the language, or `xx` for any language. Raises `ConfigurationError` for an unknown code, and for
-        a language whose tokenizer needs a library that is not installed.
+    file : `TextFile`
+        The file, which is read to its end.
+    known : `KnownWords`
+        Gets the words of the file.
     """
 
-    def __init__(self, language: str = "en") -> None:
-        import spacy  # takes half as long as PyTorch
-
-        try:
-            self._pipeline = spacy.blank(language)
-        except (ImportError, AttributeError) as error:
-            expected = f"expected a language that spaCy can tokenize, got {language!r}"
-            raise ConfigurationError(f"'language': {expected}: {error}") from error
-        self._pipeline.add_pipe("sentencizer")
-
-    def sentences(self, paragraphs: Iterable[str]) -> Iterator[list[str]]:
-        """Yield the tokens of each sentence. A token never contains white space."""
-        pieces = (
-            paragraph[start : start + LONGEST_PARAGRAPH]
-            for paragraph in paragraphs
-            for start in range(0, len(paragraph), LONGEST_PARAGRAPH)
-        )
-        for document in self._pipeline.pipe(pieces):
-            start = 0
-            for sentence in document.sents:
-                end = sentence.end
-                # The sentencizer leaves an opening quotation mark at the end of the sentence before it.
-                while start < end - 1 and end < len(document) and _opens(document, end - 1):
-                    end -= 1
-                if end < len(document) and document[end].is_lower:
-                    continue  # `"Why?" asked he.` is one sentence
-                tokens = [part for token in document[start:end] for part in token.text.split()]
-                start = end
-                if tokens:
-                    yield tokens
+    def __init__(self, file: TextFile, known: KnownWords) -> None:
+        self.file = file
+        self.layout = LineForm()
+        self.clutter = Clutter()
+        self.n_characters = 0
+        samples: list[str] = []
+        step = 1
+        for number, block in enumerate(_blocks(map(Spelling().plain, file.lines()))):
+            if number == 0 and PAGE_OF_HTML.match("".join(block)[:2000]):
+                raise ConfigurationError(
+                    f"{file.name}: expected plain text, got a page of HTML; extract its text first, for example with "
+                    "`pip install trafilatura` and `trafilatura < page.html > page.txt`"
+                )
+            self.layout.add(block)
+            self.clutter.add(block)
+            known.add(block)
+            self.n_characters += sum(map(len, block))
+            if number % step == 0:
+                text = " ".join(map(str.strip, block))
+                samples.append(text[len(text) // 2 :][:SAMPLE] if len(text) > SAMPLE else text)
+            if len(samples) > MOST_SAMPLES:
+                samples, step = samples[::2], 2 * step
+        self.form = self.layout.guess()
+        self.sample = "\n".join(samples)
+        self.language, self.certainty = guess_language(self.sample)
 
 
-def _opens(document: "Doc", index: int) -> bool:
-    """Return whether a token is a punctuation mark that belongs to the token after it."""
-    return document[index].is_punct and not document[index].whitespace_ and bool(document[index - 1].whitespace_)
+class RawText:
+    """Read raw files as the parts of their paragraphs.
+
+    # Parameters
+
+    files : `Sequence[TextFile]`
+        The files, which are read once at construction.
+    form : `Optional[str]`
+        What the lines of all files are, as in `FORMS`; by default it is guessed for each file.
+    clean : `bool`
+        Whether page numbers, running heads and the header and licence of Project Gutenberg are left out.
+    """
+
+    def __init__(self, files: Iterable[TextFile], form: Optional[str] = None, clean: bool = False) -> None:
+        self._form, self.clean = form, clean
+        self.spelling = Spelling()
+        known = KnownWords()
+        self.hyphens = Hyphens(known)
+        self.files: Sequence[RawFile] = [RawFile(file, known) for file in files]
+
+    def form(self, file: RawFile) -> str:
+        """Return what the lines of a file are taken to be."""
+        return self._form or file.form or PARAGRAPHS
+
+    def forms(self) -> dict[str, list[RawFile]]:
+        """Return the files of each form, the most frequent form first."""
+        groups: dict[str, list[RawFile]] = {}
+        for file in self.files:
+            groups.setdefault(self.form(file), []).append(file)
+        return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
+
+    def clutter(self) -> dict[str, tuple[int, list[str]]]:
+        """Return how many lines that are not text were found of each kind in what was read, and up to ten of them."""
+        kinds = sorted({kind for file in self.files for kind in file.clutter.counts})
+        return {
+            kind: (
+                sum(file.clutter.counts[kind] for file in self.files),
+                list(islice((line for file in self.files for line in file.clutter.examples.get(kind, [])), 10)),
+            )
+            for kind in kinds
+        }
+
+    def language(self) -> tuple[str, float]:
+        """Return the language that most of the text is guessed to be in, and how sure that is, up to 1."""
+        sizes: Counter[str] = Counter()
+        for file in self.files:
+            sizes[file.language] += file.n_characters
+        language, size = sizes.most_common(1)[0]
+        sure = sum(file.certainty * file.n_characters for file in self.files if file.language == language)
+        return language, sure / (size or 1)
+
+    def parts(self, file: RawFile) -> Iterator[str]:
+        """Yield the parts of the paragraphs of a file; the last part of a paragraph ends with a newline."""
+        lines = file.clutter.sort(map(self.spelling.plain, file.file.lines()), drop=self.clean)
+        return join_lines(lines, self.form(file), file.layout, self.hyphens)
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yield lines, about `BLOCK` characters at a time."""
+    block, size = [], 0
+    for line in lines:
+        block.append(line)
+        size += len(line)
+        if size >= BLOCK:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block

@@ -94,7 +94,7 @@ class TextFile:
     def __init__(self, path: Path, name: Optional[str] = None) -> None:
         self.path = path
         self._is_stdin = str(path) == "-"
-        self._name = name or ("standard input" if self._is_stdin else str(path))
+        self.name = name or ("standard input" if self._is_stdin else str(path))
         self._raw: Optional[BufferedReader[Any]] = None
 
     def lines(self) -> Iterator[str]:
@@ -108,10 +108,10 @@ class TextFile:
             if number == 1:
                 for magic, kind in OTHER_FILES.items():
                     if encoded.startswith(magic):
-                        raise ConfigurationError(f"{self._name}: expected UTF-8 text, got {kind}")
+                        raise ConfigurationError(f"{self.name}: expected UTF-8 text, got {kind}")
             if len(encoded) > LONGEST_LINE:
                 raise ConfigurationError(
-                    f"{self._name}, line {number}: expected at most {LONGEST_LINE:,} bytes, got more"
+                    f"{self.name}, line {number}: expected at most {LONGEST_LINE:,} bytes, got more"
                 )
             try:
                 line = encoded.decode().removeprefix("\ufeff")
@@ -120,9 +120,9 @@ class TextFile:
                     f"byte 0x{error.object[error.start]:02x} ({error.reason}); if the text is in another encoding, "
                     "convert it, for example with iconv -f WINDOWS-1252 -t UTF-8"
                 )
-                raise ConfigurationError(f"{self._name}, line {number}: expected UTF-8 text, got {got}") from error
+                raise ConfigurationError(f"{self.name}, line {number}: expected UTF-8 text, got {got}") from error
             if "\0" in line:
-                raise ConfigurationError(f"{self._name}, line {number}: expected UTF-8 text, got a NUL character")
+                raise ConfigurationError(f"{self.name}, line {number}: expected UTF-8 text, got a NUL character")
             yield line
 
     def share_read(self) -> Optional[float]:
@@ -141,7 +141,7 @@ class TextFile:
                 with unpack(self._raw) as unpacked:
                     yield from iter(partial(unpacked.readline, LONGEST_LINE + 1), b"")
         except (OSError, EOFError, zlib.error, LZMAError) as error:
-            raise ConfigurationError(f"{self._name}: cannot be read to its end ({error})") from error
+            raise ConfigurationError(f"{self.name}: cannot be read to its end ({error})") from error
 
 
 def read_ahead(lines: Iterable[str], count: int) -> tuple[list[str], Iterator[str]]:

@@ -45,6 +45,36 @@ def test_without_a_query_it_lists_frequent_words_each_with_a_sentence(
     ]
 
 
+def test_it_compares_texts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, word in (("1840s", "river"), ("1880s", "money"), ("1920s", "blood")):
+        lines = [f"The bank of the {word} {n} .\n" for n in range(5)]
+        (folder / f"{name}.txt").write_text("".join(lines), encoding="utf-8")
+    texts = ("1920s.txt", "1840s.txt", "1880s.txt")
+    run("nearest-contexts", "weights.hdf5", *texts, "--group", *BANK, "--draw", "plots", "--k", 3)
+    svg = (folder / "plots/contexts_1.svg").read_text(encoding="utf-8")
+    places = [svg.index(f">{text}</text>") for text in ("1920s (5)", "1840s (5)", "1880s (5)", "the query")]
+    assert places == sorted(places)
+    assert "| text |" in (folder / "plots/contexts.md").read_text(encoding="utf-8")
+    printed = capsys.readouterr().out
+    run("nearest-contexts", "weights.hdf5", *texts, *BANK, "--k", 3)
+    assert capsys.readouterr().out == printed  # the nearest of all texts
+
+
+def test_what_cannot_be_searched_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "plots").mkdir()
+    (folder / "raw").write_text("It rained, again.\n" * 9, encoding="utf-8")
+    for arguments, fact in (
+        (("weights.hdf5", "text", *BANK, "--draw", "plots"), "plots exists already"),
+        (("weights.hdf5", "text", *BANK, "--group"), "several texts"),
+        (("weights.hdf5", "text", "raw", *BANK, "--senses"), "expected one text"),
+        (("nowhere", "text"), "nowhere"),
+    ):
+        with pytest.raises(SystemExit, match=fact):
+            run("nearest-contexts", *arguments)
+    run("nearest-contexts", "weights.hdf5", "raw", "--query", "It rained .", "--word", "rained")
+    assert "raw looks untokenized" in capsys.readouterr().err
+
+
 def test_it_draws_the_uses_of_the_word_by_sense(folder: Path) -> None:
     senses = ["The\tO\nbank\tmoney\nlent\tO\n", "A\tO\nbank\triver\n", "bank\tmoney\nand\tO\nbank\tO\n"]
     (folder / "senses").write_text("\n".join(senses), encoding="utf-8")

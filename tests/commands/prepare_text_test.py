@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elmo_plugin.text import SentenceSplitter, TextFile, paragraphs
+from elmo_plugin.text import SentenceSplitter, TextFile
 from tests.commands.alone import run
 
 WRAPPED = """Chapter I
@@ -31,18 +31,6 @@ def test_wrapped_lines_are_joined_and_paragraphs_kept_apart(tmp_path: Path) -> N
     ]
 
 
-def test_a_line_of_a_text_that_is_not_wrapped_is_a_paragraph() -> None:
-    lines = ["A title without a full stop\n", f"{'Some words follow. ' * 20}\n", f"{'Others too. ' * 20}\n"]
-    assert len(list(paragraphs(lines))) == 3
-    assert list(paragraphs(["One line\n", "another line\n"])) == ["One line", "another line"]
-
-
-@pytest.mark.parametrize(("language", "mark"), [("de", "."), ("hi", "।"), ("ar", "؟"), ("xx", ".")])
-def test_languages_split_sentences(language: str, mark: str) -> None:
-    sentences = list(SentenceSplitter(language).sentences([f"Anna Lind{mark} Otto Berg{mark}"]))
-    assert [sentence[:2] for sentence in sentences] == [["Anna", "Lind"], ["Otto", "Berg"]]
-
-
 def test_shards_and_heldout_text_share_no_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "raw.txt").write_text("".join(f"This is sentence {n}.\n\n" for n in range(400)), encoding="utf-8")
     run("prepare-text", tmp_path / "raw.txt", tmp_path / "corpus", "--shards", 2, "--heldout", 10)
@@ -60,17 +48,126 @@ def test_an_error_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: py
     Path("windows.txt").write_text("One sentence.\n", encoding="utf-16")
     Path("blank.txt").write_text("\n \n", encoding="utf-8")
     Path("folder").mkdir()
+    Path("page.txt").write_text("<!DOCTYPE html>\n<html><body>One sentence.</body></html>\n", encoding="utf-8")
+    Path("numbers.txt").write_text("12 34 56\n78 90\n" * 50, encoding="utf-8")
+    Path("words.txt").write_text("".join(f"word{chr(97 + n % 26)}\n" for n in range(300)), encoding="utf-8")
     for arguments, fact in (
         (["windows.txt", "out.txt"], "iconv -f UTF-16"),
         (["blank.txt", "out.txt"], "blank.txt: expected text"),
         (["folder", "out.txt"], r"folder/\*"),
         (["nowhere*.txt", "out.txt"], "nowhere"),
         (["raw.txt", "raw.txt"], "exists already"),
+        (["raw.txt"], "INPUT… OUTPUT"),
+        (["page.txt", "out.txt"], "page.txt: expected plain text, got a page of HTML"),
+        (["numbers.txt", "out.txt"], "0% of the tokens"),
+        (["numbers.txt", "out", "--shards", 2], "0% of the tokens"),
+        (["words.txt", "out.txt"], "expected sentences"),
+        (["raw.txt", "out.txt", "--language", "ja"], "sudachipy"),
         (["raw.txt", "out", "--heldout", 2], "1 sentences"),
     ):
         with pytest.raises(SystemExit, match=fact):
             run("prepare-text", *arguments)
-    assert {path.name for path in tmp_path.rglob("*.txt")} == {"blank.txt", "raw.txt", "windows.txt"}
+    assert {path.name for path in tmp_path.rglob("*.txt")} == {
+        "blank.txt",
+        "numbers.txt",
+        "page.txt",
+        "raw.txt",
+        "windows.txt",
+        "words.txt",
+    }
+    assert not Path("out").exists()
+
+
+GERMAN = """*** START OF THE PROJECT GUTENBERG EBOOK X ***
+KAPITEL I
+
+    Es war einmal ein alter Mann, der auf einer Bank saß und erzäh-
+len wollte, was er ge¬
+sehen hatte. »Komm!« sagte er. Im Haus war der Haupt- und
+Nebenweg leer. Man musste es erzählen, wie der alte
+
+12
+
+Mann es sagte. Die Conſtitution be­fiehlt es. Am 3. Mai kam
+der 2. Band.
+*** END OF THE PROJECT GUTENBERG EBOOK X ***
+Licence.
+"""
+SENTENCES = [
+    "KAPITEL I",
+    "Es war einmal ein alter Mann , der auf einer Bank saß und erzählen wollte , was er gesehen hatte .",
+    "» Komm ! « sagte er .",
+    "Im Haus war der Haupt- und Nebenweg leer .",
+    "Man musste es erzählen , wie der alte Mann es sagte .",
+    "Die Constitution befiehlt es .",
+    "Am 3. Mai kam der 2. Band .",
+]
+
+
+def test_a_messy_german_file_becomes_sentences_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "raw.txt").write_text(GERMAN, encoding="utf-8")
+    run("prepare-text", tmp_path / "raw.txt", tmp_path / "text.txt", "--clean")
+    assert (tmp_path / "text.txt").read_text(encoding="utf-8").splitlines() == SENTENCES
+    report = capsys.readouterr().err
+    for part in (
+        "language: de (",
+        "lines: 1 wrapped",
+        "2 joined (erzählen, gesehen)",
+        "1 long s",
+        "left out: 1 page numbers: 12",
+        "left out: 3 lines of Project Gutenberg",
+        "7 sentences of 64 tokens; the longest has 21; 14.3% have no final mark",
+        "BILM",
+    ):
+        assert part in report
+    assert "english-tiny" not in report
+
+
+def test_without_clean_the_report_says_what_was_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "raw.txt").write_text(GERMAN, encoding="utf-8")
+    run("prepare-text", tmp_path / "raw.txt", tmp_path / "text.txt", "--language", "en")
+    text, report = (tmp_path / "text.txt").read_text(encoding="utf-8"), capsys.readouterr().err
+    assert "\n12\n" in text and "Licence ." in text
+    assert "warning: seen: 1 page numbers: 12" in report
+    assert "looks like de" in report
+
+
+def test_a_preview_prints_twenty_sentences_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raw.txt").write_text("It rained. We went home. " * 50, encoding="utf-8")
+    for names in ((), (tmp_path / "text.txt",)):
+        run("prepare-text", tmp_path / "raw.txt", *names, "--preview")
+        assert capsys.readouterr().out.splitlines() == ["It rained .", "We went home ."] * 10
+    monkeypatch.setattr("sys.stdin", (tmp_path / "raw.txt").open(encoding="utf-8"))
+    run("prepare-text", "-", "--preview")
+    assert len(capsys.readouterr().out.splitlines()) == 20
+    assert [path.name for path in tmp_path.iterdir()] == ["raw.txt"]
+
+
+def test_the_form_of_lines_is_guessed_for_each_file_and_can_be_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrapped = "".join(f"The men of the village number {n} went home, and\nnobody came.\n" for n in range(40))
+    (tmp_path / "a.txt").write_text(wrapped, encoding="utf-8")
+    (tmp_path / "b.txt").write_text("A title\nAnother title\n", encoding="utf-8")
+    run("prepare-text", tmp_path / "*.txt", tmp_path / "text")
+    assert f"1 wrapped, 1 one sentence per line ({tmp_path}/b.txt)" in capsys.readouterr().err
+    lines = (tmp_path / "text").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 42 and lines[-2:] == ["A title", "Another title"]
+    run("prepare-text", tmp_path / "*.txt", tmp_path / "cut", "--lines", "sentences")
+    assert len((tmp_path / "cut").read_text(encoding="utf-8").splitlines()) == 82
+
+
+@pytest.mark.parametrize("n_lines", [999, 1000, 1001, 1002, 5003])
+def test_no_line_of_a_file_is_lost(tmp_path: Path, n_lines: int) -> None:
+    raw = "".join(f"The {n}th man went home, and nobody came{'.' * (n % 3 == 0)}\n" for n in range(n_lines))
+    (tmp_path / "raw.txt").write_text(raw, encoding="utf-8")
+    for name in ("text.txt", "again.txt"):
+        run("prepare-text", tmp_path / "raw.txt", tmp_path / name, "--language", "en")
+    text = (tmp_path / "text.txt").read_text(encoding="utf-8")
+    assert "".join(text.split()) == "".join(raw.split())
+    assert (tmp_path / "again.txt").read_text(encoding="utf-8") == text
 
 
 def test_two_runs_at_once_write_what_one_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

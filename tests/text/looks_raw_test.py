@@ -25,6 +25,12 @@ def test_text_that_is_untokenized_or_hard_wrapped_is_recognized() -> None:
         assert raw_text_form(textwrap.wrap(" ".join(TOKENIZED * 50), width)) == "hard-wrapped"
 
 
+def test_tokenized_sentences_that_were_cut_at_line_ends_are_recognized() -> None:
+    sentences = ["It rained , and", "the men of the village ,", "Greta among them , went home .", "Nobody came ."]
+    assert raw_text_form(sentences * 50) == "hard-wrapped"
+    assert raw_text_form(["where are you", "at home , in bed since noon", "ok", "fine"] * 50) is None  # a chat
+
+
 def test_pretraining_warns_of_a_raw_text_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "a.txt").write_text("\n".join(RAW))
     for shuffle in (True, False):  # the loaders of training and validation

@@ -1,0 +1,300 @@
+"""Raw text → training text: sentences of tokens, one per line, in one file or in shards with a held-out part."""
+
+import gzip
+import lzma
+import re
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryFile
+from typing import Any, NamedTuple, Optional, TextIO
+
+from allennlp.common.checks import ConfigurationError
+from allennlp.common.tqdm import Tqdm
+from more_itertools import unique_everseen
+
+from elmo_plugin.common import atomic_file
+from elmo_plugin.pretraining.shards import find_shards
+from elmo_plugin.text import MEANINGS, SENTENCES, RawText, SentenceSplitter, TextFile, is_open
+
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+HELDOUT = "heldout.txt.gz"
+IN_A_PREVIEW, IN_THE_SAMPLE, MOST_ODD = 20, 10, 10_000
+LONG = 100
+"""The tokens of a long sentence."""
+SURE = 0.5
+"""A language that is guessed with less certainty than this is taken to be English."""
+HAS_LETTER = re.compile(r"[^\W\d_]")
+USUAL = re.compile(r"[^\W_]+(?:[-'’.·][^\W_]+)*[-'’.]?|['’][^\W_]+|\d+(?:[.,:/]\d+)*%?|[^\w\s<>&#@~^|\\\ufffd]{1,3}")
+"""What most tokens are: words, numbers, marks."""
+WITHOUT_SPACES = frozenset(["bo", "dz", "ja", "km", "lo", "my", "th", "zh"])
+BLOCK = 20
+"""Sentences that stay together: each block goes to one shard, or to the held-out text, whole."""
+
+
+class Prepared(NamedTuple):
+    """What was written: the number of sentences to train on, of those held out, and the language."""
+
+    n_training: int
+    n_heldout: int
+    language: str
+
+
+def prepare_text(
+    inputs: Sequence[str],
+    output: Optional[Path],
+    lines: Optional[str] = None,
+    language: Optional[str] = None,
+    clean: bool = False,
+    shards: Optional[int] = None,
+    heldout: Optional[int] = None,
+    drop_duplicates: bool = False,
+) -> Optional[Prepared]:
+    """Split raw text into sentences and tokens, write it, and report to standard error what was done.
+
+    # Parameters
+
+    inputs : `Sequence[str]`
+        Paths and patterns of text files, plain or compressed, or only `-` for standard input.
+    output : `Optional[Path]`
+        A new file, or with `shards` or `heldout` a new folder. Without it, the first sentences are printed.
+    lines : `Optional[str]`
+        What the lines of all files are: `wrapped`, `paragraphs` or `sentences`; by default it is guessed for each file.
+    language : `Optional[str]`
+        The language, guessed by default.
+    clean : `bool`
+        Whether page numbers, running heads and the frame of Project Gutenberg are left out.
+    shards, heldout : `Optional[int]`
+        The number of files to train on, and the percentage of the sentences that are held out.
+    drop_duplicates : `bool`
+        Whether only the first of equal sentences is kept.
+
+    Raises `ConfigurationError` if the output exists, and if what comes out cannot be text; then nothing is written.
+    """
+    if output is not None and output.exists():
+        raise ConfigurationError(f"{output} exists already: expected the name of a new file or folder")
+    with ExitStack() as stack:
+        if inputs == ["-"]:
+            files = [stack.enter_context(standard_input())]
+        else:
+            files = [TextFile(path) for pattern in inputs for path in find_shards(pattern)]
+        text = RawText(Tqdm.tqdm(files, desc="looking at the text"), lines, clean)
+        language = choose_language(language, text)
+        say(f"lines: {forms(text)}")
+        report = Report(text, language)
+        splitter = SentenceSplitter(language)
+        sentences = report.read(
+            tokens
+            for file in (text.files if output is None else Tqdm.tqdm(text.files, desc="writing"))
+            for tokens in splitter.sentences(text.parts(file))
+        )
+        written: Iterator[str] = (f"{' '.join(tokens)}\n" for tokens in sentences)
+        if drop_duplicates:
+            written = unique_everseen(written, key=lambda line: blake2b(line.encode(), digest_size=16).digest())
+        if output is None:
+            print(*islice(written, IN_A_PREVIEW), sep="", end="")
+            return None
+        if shards is None and heldout is None:
+            n_training, n_heldout = write_file(written, output, report.check), 0
+        else:
+            n_training, n_heldout = write_shards(written, output, shards or 1, heldout or 0, report.check)
+    report.print()
+    return Prepared(n_training, n_heldout, language)
+
+
+@contextmanager
+def standard_input() -> Iterator[TextFile]:
+    """Yield the standard input as a file that can be read twice."""
+    with TemporaryFile() as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+        yield TextFile(Path(f"/dev/fd/{copy.fileno()}"), "standard input")
+
+
+def choose_language(given: Optional[str], text: RawText) -> str:
+    """Return the language of the text, given or guessed, and say which one it is and what does not fit it."""
+    guessed, certainty = text.language()
+    if given is None and certainty < SURE:
+        warn(f"the language is hard to guess ({guessed}, {certainty:.2f} sure): en is taken; --language names another")
+        guessed = "en"
+    elif given is None:
+        say(f"language: {guessed} ({certainty:.2f} sure; --language CODE names another)")
+    elif given == "xx" and guessed in WITHOUT_SPACES:
+        warn(f"the text looks like {guessed}, which has no spaces: its words are not split; try --language {guessed}")
+    elif given != guessed and certainty > 0.9 and given != "xx":
+        warn(f"the text looks like {guessed} ({certainty:.2f} sure), not like {given}")
+    language = given or guessed
+    if certainty < SURE:
+        return language
+    others = [f"{file.file.name} ({file.language})" for file in text.files if file.language != guessed]
+    if others:
+        warn(f"{len(others):,} of {len(text.files):,} files look like another language: {shortened(others)}")
+    return language
+
+
+def forms(text: RawText) -> str:
+    """Return how many files have which form of lines, with the names of a few files of the less frequent forms."""
+    parts = []
+    for form, files in text.forms().items():
+        parts.append(f"{len(files):,} {MEANINGS[form]}")
+        if len(parts) > 1:
+            parts[-1] += f" ({shortened([file.file.name for file in files])})"
+    return ", ".join(parts) + "; --lines names another form"
+
+
+def shortened(names: list[str]) -> str:
+    """Return the first names of a list."""
+    return ", ".join(names[:3]) + ", …" * (len(names) > 3)
+
+
+def say(line: str) -> None:
+    """Print a line that is no result."""
+    print(line, file=sys.stderr)
+
+
+def warn(line: str) -> None:
+    """Print a warning."""
+    say(f"warning: {line}")
+
+
+class Report:
+    """Count what becomes of a text, and print it.
+
+    # Parameters
+
+    text : `RawText`
+    language : `str`
+    """
+
+    def __init__(self, text: RawText, language: str) -> None:
+        self._text, self._language = text, language
+        self._n_sentences = self._n_tokens = self._longest = self._n_open = self._n_long = self._n_words = 0
+        self._sample: list[str] = []
+        self._odd: Counter[str] = Counter()
+        self._random = Random(0)
+
+    def read(self, sentences: Iterable[list[str]]) -> Iterator[list[str]]:
+        """Yield the sentences, and count them."""
+        for tokens in sentences:
+            self._n_sentences += 1
+            self._n_tokens += len(tokens)
+            self._longest = max(self._longest, len(tokens))
+            self._n_long += len(tokens) > LONG
+            sentence = " ".join(tokens)
+            self._n_open += is_open(sentence)
+            for token in tokens:
+                if HAS_LETTER.search(token):
+                    self._n_words += 1
+                if not USUAL.fullmatch(token):
+                    self._odd[token] += 1
+            if len(self._odd) > MOST_ODD:
+                self._odd = Counter(dict(self._odd.most_common(MOST_ODD // 2)))
+            # Each sentence so far is in the sample with the same probability.
+            if len(self._sample) < IN_THE_SAMPLE:
+                self._sample.append(sentence)
+            elif (place := self._random.randrange(self._n_sentences)) < IN_THE_SAMPLE:
+                self._sample[place] = sentence
+            yield tokens
+
+    def check(self) -> None:
+        """Raise `ConfigurationError` if what came out cannot be text."""
+        names = shortened([file.file.name for file in self._text.files])
+        if not self._n_sentences:
+            raise ConfigurationError(f"{names}: expected text, got no sentences")
+        if self._n_words < self._n_tokens / 3:
+            share = self._n_words / self._n_tokens
+            raise ConfigurationError(f"{names}: expected text, got {share:.0%} of the tokens with a letter")
+        if self._n_words > 100 and self._n_tokens < 1.5 * self._n_sentences:
+            raise ConfigurationError(
+                f"{names}: expected sentences, got {self._n_sentences:,} of {self._n_tokens:,} tokens; a list of "
+                "words is no text, and a language without spaces needs its own --language"
+            )
+
+    def print(self) -> None:
+        """Print the report."""
+        text = self._text
+        hyphens = text.hyphens
+        if hyphens.n_joined or hyphens.n_kept:
+            joined, kept = (f" ({', '.join(words)})" * bool(words) for words in (hyphens.joined, hyphens.kept))
+            say(f"words at line ends: {hyphens.n_joined:,} joined{joined}, {hyphens.n_kept:,} with their hyphen{kept}")
+        if replaced := [f"{number:,} {kind}" for kind, number in text.spelling.counts.most_common() if number]:
+            say(f"characters replaced: {', '.join(replaced)}")
+        for kind, (number, examples) in text.clutter().items():
+            say(f"{'left out' if text.clean else 'warning: seen'}: {number:,} {kind}: {' | '.join(examples)}")
+        if self._odd:
+            odd = ", ".join(f"{token[:40]} ({number:,})" for token, number in self._odd.most_common(10))
+            say(f"odd tokens: {odd}")
+        share = self._n_open / self._n_sentences
+        say(
+            f"{self._n_sentences:,} sentences of {self._n_tokens:,} tokens; the longest has {self._longest:,}; "
+            f"{share:.1%} have no final mark"
+        )
+        say("ten of them at random:" if self._n_sentences >= IN_THE_SAMPLE else "these are:")
+        for sentence in self._sample:
+            say(f"  {sentence[:200]}")
+        if not text.clean and text.clutter():
+            warn("--clean leaves these lines out")
+        if n_markup := sum(file.clutter.n_markup for file in text.files):
+            warn(f"{n_markup:,} lines have marks of HTML, such as <br> or &amp;, which stay in the text")
+        if unknown := [file.file.name for file in text.files if file.form is None and file.n_characters]:
+            warn(f"neither wrapped lines, nor paragraphs, nor sentences: {shortened(unknown)}; perhaps a table")
+        wrapped_or_paragraphs = [file for file in text.files if text.form(file) != SENTENCES]
+        if share > 0.3 and len(wrapped_or_paragraphs) > len(text.files) / 2:
+            warn("many sentences have no final mark: look at them, and try another form for --lines")
+        if self._n_long > self._n_sentences / 50:
+            warn(f"{self._n_long:,} sentences have over {LONG} tokens: look at them, and try --lines or --language")
+
+
+def write_file(lines: Iterable[str], target: Path, check: Callable[[], None]) -> int:
+    """Write the lines to a file, and return their number. `check` is called before the file gets its name."""
+    with atomic_file(target) as path:
+        with open_text(path, target.suffix) as file:
+            n_sentences = sum(file.write(line) > 0 for line in lines)
+        check()
+    return n_sentences
+
+
+def write_shards(
+    lines: Iterable[str], folder: Path, shards: int, heldout: int, check: Callable[[], None]
+) -> tuple[int, int]:
+    """Write `heldout` percent of the blocks to one file and the others in turn to `shards` files.
+
+    Return the number of sentences to train on, and of those held out. `check` is called before the files get their
+    names.
+    """
+    names = [f"train-{shard:05}-of-{shards:05}.txt.gz" for shard in range(shards)] + [HELDOUT] * bool(heldout)
+    n_training = n_heldout = 0
+    with ExitStack() as stack:
+        stack.callback(_remove_if_empty, folder)
+        files = [
+            stack.enter_context(open_text(stack.enter_context(atomic_file(folder / name)), ".gz")) for name in names
+        ]
+        for number, line in enumerate(lines):
+            block = number // BLOCK
+            if (block + 1) * heldout // 100 > block * heldout // 100:
+                files[-1].write(line)
+                n_heldout += 1
+            else:
+                files[n_training // BLOCK % shards].write(line)
+                n_training += 1
+        check()
+        if not n_training or (heldout and not n_heldout):
+            raise ConfigurationError(f"expected text for every part, got {n_training + n_heldout:,} sentences")
+    return n_training, n_heldout
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def open_text(path: Path, suffix: str) -> TextIO:
+    """Open a file to write UTF-8 text, compressed if `suffix` is .gz or .xz."""
+    opened: TextIO = OPENERS.get(suffix, open)(path, "wt", encoding="utf-8", newline="\n")
+    return opened

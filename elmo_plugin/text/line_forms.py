@@ -1,0 +1,191 @@
+"""Raw lines → parts of paragraphs: what the lines of a file are, and where a paragraph ends."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Optional
+
+from elmo_plugin.text.hyphens import Hyphens
+
+FINAL_MARKS = ".!?…。！？｡．؟۔।॥։።။༎"
+FINAL_MARK = re.compile(rf"[{re.escape(FINAL_MARKS)}][\W_]{{0,4}}$")
+"""A mark that ends a sentence, and what may follow it: quotation marks, brackets."""
+ABBREVIATION = re.compile(r"(?:^|[^\w.])(?:[^\W\d_]|[A-Z][a-z]{1,2})\.$")
+ENDS_INSIDE = re.compile(r"[^\W\d_]{2}[.!?…][\"'”’»)]* +\W?[^\W\d_]|[。！？](?=\w)")
+OPEN_AT_THE_END = tuple(",;‐-¬\u00ad、，；،؛")
+"""Marks after which a sentence always goes on."""
+FIRST_LETTER = re.compile(r"[^\w\n]{0,3}([^\W\d_])")
+BULLETS = "*•·‣▪◦"
+LIST_ITEM = re.compile(rf"[{BULLETS}] |\(?\d{{1,3}}[.)] |[a-z]\) |[-–—]")
+GOES_ON = ",.;:)]?!"
+"""A line that begins with one of these marks continues the sentence of the line before."""
+PAGE_BREAK = "\f"
+WIDEST = 2000
+"""Longer lines are counted as lines of this many characters."""
+
+WRAPPED, PARAGRAPHS, SENTENCES = FORMS = ("wrapped", "paragraphs", "sentences")
+MEANINGS = {WRAPPED: "wrapped", PARAGRAPHS: "one paragraph per line", SENTENCES: "one sentence per line"}
+
+
+class LineForm:
+    """Count what the lines of a file look like, and guess what they are.
+
+    >>> form = LineForm()
+    >>> form.add(["It rained and it rained, and", "nobody of them went out, until", "the night came."])
+    >>> form.guess()
+    'wrapped'
+    """
+
+    def __init__(self) -> None:
+        self.n_lines = 0
+        self._n_final = self._n_open = self._n_continued = self._n_lower = self._n_upper = self._n_inside = (
+            self._n_inside_lower
+        ) = 0
+        self._n_within = self._n_open_within = 0  # line ends inside blocks
+        self._n_blocks = self._n_open_blocks = self._n_columns = 0
+        self._widths: Counter[int] = Counter()
+        self._open_widths: Counter[int] = Counter()
+        self._is_open = False  # the last line that is not blank
+        self._after_blank = False
+
+    def add(self, lines: Iterable[str]) -> None:
+        """Count further lines of the file."""
+        for line in map(str.strip, lines):
+            if not line:
+                self._after_blank = True
+                continue
+            width = min(len(line), WIDEST)
+            letter = FIRST_LETTER.match(line)
+            is_lower = letter is not None and letter[1].islower()
+            self._n_upper += letter is not None and letter[1].isupper()
+            if self.n_lines and self._after_blank:
+                self._n_blocks += 1
+                self._n_open_blocks += self._is_open
+            elif self.n_lines:
+                self._n_within += 1
+                self._n_open_within += self._is_open
+            self._n_continued += self._is_open and is_lower
+            self._is_open = is_open(line)
+            self.n_lines += 1
+            self._widths[width] += 1
+            self._n_lower += is_lower
+            self._n_columns += line.count("\t") > 1
+            if self._is_open:
+                self._open_widths[width] += 1
+                self._n_open += line.endswith(OPEN_AT_THE_END)
+            for inside in ENDS_INSIDE.findall(line[:WIDEST]):
+                self._n_inside += 1
+                self._n_inside_lower += inside[-1].islower()
+            self._after_blank = False
+
+    @property
+    def width(self) -> int:
+        """Return the width that nine lines in ten do not exceed."""
+        return _quantile(self._widths, 0.9)
+
+    @property
+    def is_spaced(self) -> bool:
+        """Return whether blank lines stand inside sentences, as between verses: blocks end without a final mark."""
+        return self._n_open_blocks > 0.2 * self._n_blocks > 2
+
+    def guess(self) -> Optional[str]:
+        """Return what the lines are, or `None` if there is no line, or if they are none of the three forms."""
+        if not self.n_lines or self._n_columns > self.n_lines / 2:
+            return None
+        # In a text whose sentences begin with small letters, a line that begins with one may be a sentence.
+        is_lower = self._n_inside_lower > self._n_inside / 2 or self._n_lower > 0.95 * self.n_lines
+        continued = (self._n_open if is_lower else max(self._n_open, self._n_continued)) / self.n_lines
+        width, median, n_open = self.width, _quantile(self._widths, 0.5), self._open_widths.total()
+        n_full = sum(count for length, count in self._open_widths.items() if 0.6 * width <= length <= 1.2 * width)
+        is_even = width >= 25 and n_full > 0.6 * n_open and self._n_upper < 0.8 * self.n_lines
+        breaks_sentences = median >= 35 and continued > 0.04
+        # Sentences end where blank lines are, and not at other line ends.
+        ends_with_blocks = (
+            self._n_blocks > 0
+            and self._n_open_within > 0.5 * self._n_within > 0.15 * self.n_lines
+            and self._n_open_blocks + self._is_open < 0.5 * (self._n_blocks + 1)
+        )
+        if (
+            ends_with_blocks
+            or (continued > 0.09 and width >= 20)
+            or (n_open > 0.35 * self.n_lines and (is_even or breaks_sentences))
+        ):
+            return WRAPPED
+        return PARAGRAPHS if self._n_inside > 0.15 * self.n_lines else SENTENCES
+
+
+def _is_heading(line: str) -> bool:
+    return len(line) > 5 and line.isupper()
+
+
+def is_open(line: str) -> bool:
+    """Return whether no sentence ends at the end of a line: it has no final mark, or that of an abbreviation."""
+    return not FINAL_MARK.search(line[-6:]) or ABBREVIATION.search(line[-6:]) is not None
+
+
+def starts_lower(line: str) -> bool:
+    """Return whether the first letter of a line is a small one."""
+    letter = FIRST_LETTER.match(line)
+    return letter is not None and letter[1].islower()
+
+
+def _quantile(counts: "Counter[int]", share: float) -> int:
+    rest = share * counts.total()
+    for value in sorted(counts):
+        rest -= counts[value]
+        if rest <= 0:
+            return value
+    return 0
+
+
+def join_lines(lines: Iterable[str], form: str, layout: LineForm, hyphens: Hyphens) -> Iterator[str]:
+    r"""Yield the lines of a file as parts of paragraphs: the last part of a paragraph ends with a newline.
+
+    # Parameters
+
+    lines : `Iterable[str]`
+        The lines, with the white space that indents them.
+    form : `str`
+        `wrapped`, `paragraphs` or `sentences`.
+    layout : `LineForm`
+        What was counted in these lines.
+    hyphens : `Hyphens`
+        Joins the words that a line end divides.
+    """
+    former, former_indent, n_blank, is_page = "", 0, 0, False
+    for line in lines:
+        text = line.strip()
+        is_page |= PAGE_BREAK in line
+        if not text:
+            n_blank += 1
+            continue
+        if is_page:  # what surrounds a page number says nothing about paragraphs
+            n_blank = 0
+        indent = len(line) - len(line.lstrip())
+        if former:
+            if _ends_paragraph(former, text, form, layout, indent > former_indent, n_blank):
+                yield f"{former}\n"
+            else:
+                former, joint = hyphens.join(former, text)
+                yield former + joint
+        former, former_indent, n_blank, is_page = text, indent, 0, False
+    if former:
+        yield f"{former}\n"
+
+
+def _ends_paragraph(former: str, text: str, form: str, layout: LineForm, is_indented: bool, n_blank: int) -> bool:
+    """Return whether a paragraph ends between two lines of text."""
+    if form == SENTENCES:
+        return True
+    goes_on = is_open(former)
+    if goes_on and text[0] not in BULLETS and (starts_lower(text) or text[0] in GOES_ON):
+        return False
+    if form == PARAGRAPHS:
+        return True
+    if _is_heading(former) != _is_heading(text):
+        return True
+    if n_blank:
+        return not (goes_on and layout.is_spaced)
+    if not goes_on:
+        return is_indented or bool(LIST_ITEM.match(text))
+    return (is_indented and len(former) < 0.7 * layout.width) or text[0] in BULLETS

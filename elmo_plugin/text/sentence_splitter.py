@@ -1,0 +1,147 @@
+"""Paragraphs → tokenized sentences: sentencex finds the ends of sentences, and spaCy's rules split the tokens."""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, chain, pairwise
+from typing import Optional
+
+import sentencex
+
+from elmo_plugin.text.languages import tokenizer_language
+from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
+
+PIECE = 20_000
+"""Characters of a paragraph that are split at once. The last sentence of a piece is split again, with what follows."""
+LONGEST_SENTENCE = 100_000
+"""A sentence with more characters is cut at white space, which bounds the memory."""
+
+QUOTATION_MARKS = re.compile(r"[\"“”„«»‹›]|(?<!\w)['’‘‚]|['’‘](?!\w)")
+"""What sentencex is not shown, because it never ends a sentence between two of these marks. An apostrophe stays."""
+OPENING = "([{¿¡\"“”„«»‹›'’‘‚"
+DASHES = "-–—"
+HAS_WORD = re.compile(r"[^\W_]")
+FIRST_LETTER = re.compile(r"[\W_]*(\w)")
+IN_BRACKETS = re.compile(r"(?:(?<=[.!?…] )|^)\(([^()]*[.!?…])\)")
+"""Whole sentences in brackets, which sentencex ends nowhere."""
+STOPS = str.maketrans("។།", "။။")
+"""The full stops of Khmer and Tibetan, which sentencex does not know, as the Burmese one, which it knows."""
+GREEK = str.maketrans(";\u037e", "??")
+
+NOT_ENDS = [
+    re.compile(r"\b(?i:abb|art|bd|cap|ch|chap|cols?|figs?|fol|kap|no|nos|nr|pág|págs|pp|sec|tab|tom|vols?)(\.)(?= ?\d)")
+]
+"""Full stops, as the only group, that do not end a sentence in any language: those between a word and its number."""
+ORDINAL = re.compile(r"(?<![\d.,:/-])\d{1,2}(\.)(?= [^\W\d])")
+WITH_ORDINALS = ["cs", "da", "de", "et", "fi", "hr", "hu", "is", "lb", "lv", "nb", "nn", "no", "sk", "sl", "sr", "tr"]
+NOT_ENDS_IN: dict[str, list["re.Pattern[str]"]] = {
+    **{language: [ORDINAL] for language in WITH_ORDINALS},  # `der 2. Band`
+    # Praenomina, dates and sums. `P.` and other single letters end a sentence in no language.
+    "la": [
+        re.compile(
+            r"\b(?:App?|Cn|Mam|Ser|Sex|Sp|Tib?|Kal|[Cc]oss?|HS|Ia?n|Febr?|Mart|Apr|Mai|Iu[nl]|Quint|Sext|Aug|Sept?|Oct|Nov|Dec|Scr)(\.)"
+        ),
+        re.compile(r"\b(?:Non|Id|Eid)(\.)(?= [A-Z])"),
+    ],
+}
+
+
+class SentenceSplitter:
+    r"""Split text into tokenized sentences. Nothing is downloaded.
+
+    >>> list(SentenceSplitter("en").sentences(["Mr. Orrin didn't ", "come. Why?\n"]))
+    [['Mr.', 'Orrin', 'did', "n't", 'come', '.'], ['Why', '?']]
+
+    # Parameters
+
+    language : `str`
+        The code of the language; `xx` stands for any. Without a tokenizer of spaCy for it, the one for `xx` is used.
+        Raises `ConfigurationError` for a language whose tokenizer needs a library that is not installed.
+    """
+
+    def __init__(self, language: str = "en") -> None:
+        self._language = language
+        self._tokenizer = SpacyBlankTokenizer(tokenizer_language(language))
+        self._not_ends = NOT_ENDS + NOT_ENDS_IN.get(language, [])
+
+    def sentences(self, parts: Iterable[str]) -> Iterator[list[str]]:
+        r"""Yield the tokens of each sentence of a text that comes in parts. A token never contains white space.
+
+        A part that ends with a newline ends a paragraph, and thus a sentence; other parts are continued by the next.
+        """
+        for sentence in self._texts(parts):
+            # The tokens of some languages' exceptions contain spaces.
+            if tokens := [word for token in self._tokenizer.tokenize(sentence) for word in token.ensure_text().split()]:
+                yield tokens
+
+    def split(self, text: str) -> list[str]:
+        """Return the sentences of a paragraph, which together are the paragraph."""
+        masked = text.translate(GREEK if self._language in ("el", "grc") else STOPS)
+        for pattern in self._not_ends:
+            masked = pattern.sub(lambda found: f"{found[0][:-1]}_", masked)
+        masked = QUOTATION_MARKS.sub(" ", masked)
+        masked = IN_BRACKETS.sub(r" \1 ", masked)
+        found = accumulate(map(len, sentencex.segment(self._language, masked)))
+        ends = [end if end == len(text) else _before_opening_marks(text, end) for end in found]
+        starts_lower = [_starts_lower(text, start) for start in [0, *ends][:-1]]
+        after = [text[:end][-8:].rstrip()[-1:] for end in ends]
+        first_letters = [lower for lower, mark in zip(starts_lower, [".", *after], strict=False) if mark == "."]
+        # A text whose sentences begin with small letters shows its ends by marks alone.
+        is_lower = first_letters.count(True) > first_letters.count(False)
+        kept = [
+            end
+            for end, mark, continues in zip(ends, after, [*starts_lower, False][1:], strict=True)
+            if not continues or (is_lower and not QUOTATION_MARKS.match(mark))
+        ]
+        sentences: list[str] = []
+        dashes = ""
+        for start, end in pairwise([0, *kept]):
+            sentence, dashes = dashes + text[start:end], ""
+            if HAS_WORD.search(sentence) or not sentences:
+                sentences.append(sentence)
+            elif sentence[0] in DASHES and end < len(text):
+                dashes = sentence  # of the sentence that follows
+            else:
+                sentences[-1] += sentence
+        return sentences
+
+    def _texts(self, parts: Iterable[str]) -> Iterator[str]:
+        """Yield the sentences of parts that are joined."""
+        rest, limit = "", PIECE
+        for part in chain.from_iterable(_pieces(part) for part in parts):
+            rest += part
+            is_end = part.endswith("\n")
+            rest = rest.rstrip("\n")
+            if not is_end and len(rest) < limit:
+                continue
+            sentences = self.split(rest)
+            rest = "" if is_end else sentences.pop()
+            yield from sentences
+            if len(rest) > LONGEST_SENTENCE:
+                cut = max(rest.rfind(" ", 0, LONGEST_SENTENCE) + 1, 0) or LONGEST_SENTENCE
+                yield rest[:cut]
+                rest = rest[cut:]
+            limit = max(PIECE, 2 * len(rest))
+        yield from self.split(rest)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
+
+
+def _starts_lower(text: str, start: int) -> Optional[bool]:
+    """Return whether the first letter from `start` is a small one, or `None` if there is none or it has no case."""
+    letter = FIRST_LETTER.match(text, start)
+    return None if letter is None or letter[1].lower() == letter[1].upper() else letter[1].islower()
+
+
+def _before_opening_marks(text: str, end: int) -> int:
+    """Return where a sentence ends if marks before `end` open the next one, or else `end`."""
+    for mark in range(end - 1, max(end - 8, 0), -1):
+        if text[mark].isspace():
+            continue
+        touches_next = not text[mark + 1].isspace()
+        touches_former = not text[mark - 1].isspace() and text[mark - 1] not in OPENING
+        if text[mark] not in OPENING or touches_former or not (touches_next or text[mark] in "«‹„"):
+            break
+        end = mark
+    return end
