@@ -215,6 +215,7 @@ def test_the_table_of_tools_is_built_from_the_files_that_their_runs_leave(tmp_pa
         (tmp_path / name).write_text(json.dumps(content))
     all_data, _ = (line for line in lines(tmp_path, ["bert"], DEFAULT) if line.startswith("| `bert` |"))
     assert all_data == "| `bert` | 91.00 ± 1.41 (2 of 3 seeds) |  |  |  |  |  | 1.50 | 31 | 150 | 67 |"
+    assert "|  | `imdb` | mean |" in "\n".join(lines(tmp_path, ["bert"], ["imdb"]))
     *others, last = facts(tmp_path, ["bert"], DEFAULT)
     assert others[1:] == [
         {"vectors": "bert", "task": "ud_pos", **write["vectors/bert/ud_pos.json"]},
