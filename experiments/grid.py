@@ -13,14 +13,14 @@ from typing import NamedTuple, Optional
 from tqdm import tqdm
 
 from benchmarks.table import Table
-from experiments.run import CONFIGS, TASKS, Run
+from experiments.run import CONFIGS, TASKS, Run, read_task
 
 METRICS = {
     "accuracy": "accuracy",
     "f1-measure-overall": "span F1",
     "f1-measure-EVENT": "F1 of tokens",
-    "LAS": "LAS",
 }
+"""What tables call a metric whose name says too little."""
 PAPER = ["sst5", "wnut17_ner", "ud_pos", "conll2000_chunking", "ag_news"]
 """The tasks for which all experiments of the paper are run by default."""
 FRACTIONS = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -80,13 +80,17 @@ the best score on the development set, in percent.
 
 {chr(10).join(f"  {name:12}{experiment.title}" for name, experiment in EXPERIMENTS.items())}
 
-Each condition is a config of training_configs/variants that extends the config of a task and changes one thing in
-`elmo`. The training data are the first sentences of the corpus; the table of tasks says how many. A fraction of them is
-drawn by the seed, is the same for all variants, and is trained on for the same number of steps. Layers come from a
-sentence cache. A run that several experiments share is trained once.
+Each config of training_configs/tag, classify and parse is a task, except the demos. The tasks and their data are:
 
-Environment variables name the folders of the corpora: SST, WNUT17, UD_EWT, CONLL2000, AG_NEWS, LITBANK
-(training_configs/README.md). If a file RUNS/TASK.dev2 exists, the best epoch of each run is also scored on it.
+{chr(10).join(f"  {name:20}{read_task(config).data}" for name, config in TASKS.items())}
+
+An environment variable names the folder of a corpus (training_configs/README.md). The training data are the first
+sentences of the corpus, as many as `grid` in the config of the task says, or all. A fraction of them is drawn by the
+seed, is the same for all variants, and is trained on for the same number of steps.
+
+Each condition is a config of training_configs/variants that extends the config of a task and changes one thing in
+`elmo`. Layers come from a sentence cache. A run that several experiments share is trained once. If a file
+RUNS/TASK.dev2 exists, the best epoch of each run is also scored on it.
 
 Run everything on two cores; later, print only the tables:
   python -m experiments.grid runs/grid --jobs 2
@@ -172,8 +176,9 @@ def tables(args: argparse.Namespace) -> Iterator[Table]:
     """Yield the table of tasks, then a table for each experiment with one row per task."""
     tasks = []
     for name in args.tasks:
-        metric, train, dev, epochs, patience, _ = TASKS[name]
-        tasks.append([f"`{name}`", METRICS[metric], f"{train:,}", f"{dev:,}", f"{epochs}, {patience}"])
+        task = read_task(TASKS[name])
+        sizes = [f"{size:,}" if size else "all" for size in (task.train, task.dev)]
+        tasks.append([f"`{name}`", METRICS.get(task.metric, task.metric), *sizes, f"{task.epochs}, {task.patience}"])
     header = ["", "score", "train", "dev", "max. epochs, patience"]
     yield Table("Tasks", "The number of sentences or texts, taken from the start of the corpus.", header, tasks)
     seeds = f"Seeds {', '.join(map(str, args.seeds))}: mean ± standard deviation of the best score on dev, in percent."

@@ -5,10 +5,12 @@ import os
 import random
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from threading import Thread
 from typing import NamedTuple, Optional
 
+from _jsonnet import evaluate_snippet
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.common.plugins import import_plugins
@@ -19,35 +21,54 @@ from elmo_plugin.common import atomic_file
 CONFIGS = Path(__file__).resolve().parents[1] / "training_configs"
 DONE = "grid.json"
 """The file that marks a finished run; it is written last."""
+TASKS = {
+    path.stem: path
+    for kind in ("tag", "classify", "parse")
+    for path in sorted((CONFIGS / kind).glob("*.jsonnet"))
+    if path.stem != "demo"
+}
+"""The config of each task. A new config in one of the folders is a task, too. The demos are too small to compare on."""
 
 
 class Task(NamedTuple):
-    """The sizes of a task. For the first five tasks, a run takes about two minutes on one core.
+    """What a config says about its task.
 
-    `separator` separates the sentences or texts of the training file.
+    `data` is the path of the training data, in which `$NAME` stands for an environment variable. `train` and the
+    fields after it are those of `grid` (training_configs/lib/experiment.libsonnet).
     """
 
     metric: str
-    train: int
-    dev: int
+    data: str
+    train: Optional[int]
+    dev: Optional[int]
     epochs: int
-    patience: int = 3
-    separator: str = "\n\n"
+    patience: int
+    separator: str
+
+    def sentences(self) -> list[str]:
+        """Return the sentences or texts of the training data that the task takes."""
+        source = Path(os.path.expandvars(self.data))
+        text = re.sub(rb"(?m)^\s+$", b"", source.read_bytes()).decode()  # blank lines of WNUT-17 contain a tab
+        return [part for part in text.split(self.separator) if part.strip()][: self.train]
+
+    def train_size(self) -> int:
+        """Return the number of sentences or texts that the task takes for training."""
+        return self.train or len(self.sentences())
 
 
-TASKS = {
-    "sst5": Task("accuracy", train=3000, dev=1101, epochs=6, separator="\n"),
-    "wnut17_ner": Task("f1-measure-overall", train=3394, dev=1009, epochs=6),
-    "ud_pos": Task("accuracy", train=2000, dev=1000, epochs=6),
-    "conll2000_chunking": Task("f1-measure-overall", train=1500, dev=894, epochs=6),
-    "ag_news": Task("accuracy", train=1000, dev=2000, epochs=15, patience=5, separator="\n"),
-    "litbank_events": Task("f1-measure-EVENT", train=5263, dev=935, epochs=4),
-    "ud_parsing": Task("LAS", train=2000, dev=2001, epochs=15),
-}
+@cache
+def read_task(config: Path) -> Task:
+    """Read a task from its config, for which no environment variable needs to be set."""
+    files = [config, *(CONFIGS / "lib").glob("*.libsonnet")]
+    variables = {name for file in files for name in re.findall(r"std\.extVar\('(\w+)'\)", file.read_text("utf-8"))}
+    fields = "config.grid { metric: config.trainer.validation_metric, data: config.train_data_path }"
+    snippet = f"local config = import {json.dumps(str(config))}; {fields}"
+    found = json.loads(evaluate_snippet(config.name, snippet, ext_vars={name: f"${name}" for name in variables}))
+    return Task(**{**found, "metric": found["metric"].removeprefix("+")})
 
 
 class Run(NamedTuple):
-    """A run in the folder `runs`; `variant` is a file of training_configs/variants."""
+    """A run in the folder `runs`; `task` is one of `TASKS`, and `variant` a file of training_configs/variants."""
 
     runs: Path
     task: str
@@ -60,6 +81,10 @@ class Run(NamedTuple):
         fraction = "" if self.fraction == 1 else f"-{self.fraction:g}"
         return self.runs / self.task / f"{self.variant}{fraction}-{self.seed}{suffix}"
 
+    def facts(self) -> Task:
+        """Return what the config of the task says."""
+        return read_task(TASKS[self.task])
+
     def score(self, part: str = "best_validation") -> Optional[float]:
         """Return the score of the best epoch in percent, or `None` without one.
 
@@ -69,7 +94,7 @@ class Run(NamedTuple):
         if not (self.path() / DONE).exists():
             return None
         metrics = json.loads((self.path() / "metrics.json").read_text())
-        score = metrics.get(f"{part}_{TASKS[self.task].metric}")
+        score = metrics.get(f"{part}_{self.facts().metric}")
         return None if score is None else 100 * float(score)
 
     def second_dev(self) -> Path:
@@ -78,10 +103,10 @@ class Run(NamedTuple):
 
     def size(self) -> int:
         """Return the number of sentences to train on, at least one."""
-        return max(1, round(self.fraction * TASKS[self.task].train))
+        return max(1, round(self.fraction * self.facts().train_size()))
 
     def variant_file(self) -> Path:
-        """Return the config of the variant, which `config` extends."""
+        """Return the config of the variant, with which `config` extends the task's."""
         return CONFIGS / f"variants/{self.variant}.jsonnet"
 
     def command(self) -> list[str]:
@@ -90,22 +115,25 @@ class Run(NamedTuple):
 
 
 def config(run: Run) -> str:
-    """Return the run's config in jsonnet, which extends the variant's. The external variable TASK names the task.
+    """Return the run's config in jsonnet: the task's, extended by the variant's, whose variable TASK is empty.
 
     Runs of a task with the same biLM and precision share a sentence cache. An epoch on a fraction of the data has as
     many steps as an epoch on all of it.
     """
-    task, caches = TASKS[run.task], run.runs / "sentence_caches" / run.task
-    fraction = f"""\
+    task, caches = run.facts(), run.runs / "sentence_caches" / run.task
+    fraction = second = ""
+    if run.fraction < 1:
+        fraction = f"""\
   data+:: {{ train: {json.dumps(str(run.path(".train")))} }},
-  data_loader+: {{ batches_per_epoch: std.ceil({task.train} / $.batch_size) }},
+  data_loader+: {{ batches_per_epoch: std.ceil({task.train_size()} / $.batch_size) }},
 """
-    second = f"""\
+    if run.second_dev().exists():
+        second = f"""\
   test_data_path: {json.dumps(str(run.second_dev()))},
   evaluate_on_test: true,
 """
     return f"""\
-(import {json.dumps(str(run.variant_file()))}) {{
+(import {json.dumps(str(TASKS[run.task]))}) + (import {json.dumps(str(run.variant_file()))}) {{
   seed:: {run.seed},
   epochs:: {task.epochs},
   patience:: {task.patience},
@@ -113,22 +141,30 @@ def config(run: Run) -> str:
     local precision = if std.objectHasAll($.elmo, 'precision') then '-' + $.elmo.precision else '',
     sentence_cache: {json.dumps(f"{caches}-")} + std.md5(std.toString($.bilm.keys)) + precision,
   }},
-  dataset_reader+: {{ max_instances: {task.train} }},
-  validation_dataset_reader: $.dataset_reader {{ max_instances: {task.dev} }},
-{fraction if run.fraction < 1 else ""}{second if run.second_dev().exists() else ""}}}
+  dataset_reader+: {{ max_instances: {json.dumps(task.train)} }},
+  validation_dataset_reader: $.dataset_reader {{ max_instances: {json.dumps(task.dev)} }},
+{fraction}{second}}}
 """
 
 
-def write_sample(run: Run, source: Path) -> None:
-    """Write a sample of the first `train` sentences of `source`: the run's fraction, drawn by its seed.
+def write_sample(run: Run) -> None:
+    """Write a sample of the task's sentences: the run's fraction, drawn by its seed.
 
     All variants of a seed get the same sentences, and a larger fraction contains the smaller ones.
     """
-    task = TASKS[run.task]
-    text = re.sub(rb"(?m)^\s+$", b"", source.read_bytes()).decode()  # blank lines of WNUT-17 contain a tab
-    sentences = [part for part in text.split(task.separator) if part.strip()][: task.train]
+    sentences, separator = run.facts().sentences(), run.facts().separator
     random.Random(run.seed).shuffle(sentences)
-    run.path(".train").write_text(task.separator.join(sentences[: run.size()]) + task.separator, encoding="utf-8")
+    run.path(".train").write_text(separator.join(sentences[: run.size()]) + separator, encoding="utf-8")
+
+
+def prepare(run: Run) -> Params:
+    """Write the run's config and, for a fraction of the data, its sample. Return the config."""
+    file = run.path(".jsonnet")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(config(run), encoding="utf-8")
+    if run.fraction < 1:
+        write_sample(run)
+    return Params.from_file(file, ext_vars={"TASK": ""})
 
 
 def train(run: Run) -> None:
@@ -139,19 +175,14 @@ def train(run: Run) -> None:
 
     Files of an unfinished run are deleted first.
     """
-    folder, file = run.path(), run.path(".jsonnet")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    task = {"TASK": run.task}
-    if run.fraction < 1:
-        write_sample(run, Path(Params.from_file(run.variant_file(), ext_vars=task)["train_data_path"]))
-    file.write_text(config(run), encoding="utf-8")
-    train_model(Params.from_file(file, ext_vars=task), folder, force=True, file_friendly_logging=True)
+    folder = run.path()
+    train_model(prepare(run), folder, force=True, file_friendly_logging=True)
     mixes = {place: mix._asdict() for place, mix in (read_layer_weights(folder) or {}).items()}
     (folder / "layer_weights.json").write_text(json.dumps(mixes), encoding="utf-8")
     for file in [*folder.glob("*.th"), folder / "model.tar.gz"]:  # the weights of all runs are gigabytes
         file.unlink()
     _, *values = run
-    done = {**dict(zip(run._fields[1:], values, strict=True)), "metric": TASKS[run.task].metric}
+    done = {**dict(zip(run._fields[1:], values, strict=True)), "metric": run.facts().metric}
     with atomic_file(folder / DONE) as partial:
         partial.write_text(json.dumps(done), encoding="utf-8")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from _jsonnet import evaluate_snippet
 from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.models import Model
@@ -17,16 +18,16 @@ from elmo_plugin.text import batch_to_ids
 from experiments import grid
 from experiments import run as grid_run
 from experiments.grid import EXPERIMENTS, main
-from experiments.run import CONFIGS, TASKS, Run, Task, write_sample
+from experiments.run import CONFIGS, TASKS, Run, config, read_task, write_sample
 from experiments.why_elmo.table import facts, lines
-from experiments.why_elmo.tasks import ToolRun
+from experiments.why_elmo.tasks import DEFAULT, POSSIBLE, ToolRun
 from experiments.widen import widened
 from tests.task_oracles import D, L, bilm_files
 
 ROOT = CONFIGS.parent
 DEMOS = {
-    "demo": Task("f1-measure-overall", train=20, dev=5, epochs=1),
-    "demo_reviews": Task("accuracy", train=20, dev=10, epochs=1, separator="\n"),
+    "demo": ("tag/demo", "grid+:: { train: 20, dev: 5, epochs: 1, patience: 3 }"),
+    "demo_reviews": ("classify/demo", "grid+:: { train: 20, dev: 10, epochs: 1, patience: 3 }"),
 }
 
 
@@ -38,8 +39,16 @@ def demos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELMO_BILM_LAYERS", str(L - 1))
     monkeypatch.setenv("ELMO_BILM_PROJECTION", str(D // 2))
     monkeypatch.chdir(ROOT)
-    for name, task in DEMOS.items():
-        monkeypatch.setitem(TASKS, name, task)
+    for name, (extended, fields) in DEMOS.items():
+        monkeypatch.setitem(TASKS, name, task_config(tmp_path / "configs" / name, extended, fields))
+
+
+def task_config(folder: Path, extended: str, fields: str) -> Path:
+    """Write a config of a task that extends one of training_configs."""
+    folder.mkdir(parents=True)
+    extended = json.dumps(str(CONFIGS / f"{extended}.jsonnet"))
+    (folder / "task.jsonnet").write_text(f"(import {extended}) {{ {fields} }}", encoding="utf-8")
+    return folder / "task.jsonnet"
 
 
 def command(runs: Path, line: str) -> int:
@@ -65,8 +74,45 @@ def built(variant: str) -> Any:
 def write_score(run: Run, score: float) -> None:
     """Write what a run leaves that ended with this score."""
     run.path().mkdir(parents=True)
-    (run.path() / "metrics.json").write_text(json.dumps({f"best_validation_{TASKS[run.task].metric}": score}))
+    (run.path() / "metrics.json").write_text(json.dumps({f"best_validation_{run.facts().metric}": score}))
     (run.path() / "grid.json").write_text("{}")
+
+
+def test_every_config_of_a_corpus_is_a_task_of_the_programs_and_of_the_variable() -> None:
+    configs = [path for kind in ("tag", "classify", "parse") for path in (CONFIGS / kind).glob("*.jsonnet")]
+    names = {path.stem for path in configs if path.stem != "demo"}
+    assert TASKS.keys() - DEMOS.keys() == names
+    assert len(names) == len(configs) - 2  # no two configs of a corpus share a name
+    assert set(POSSIBLE) == names - {"ud_parsing"} and set(grid.PAPER) | set(DEFAULT) < names
+    library = json.dumps(str(CONFIGS / "lib/task.libsonnet"))
+    for name in names:
+        snippet = f"[(import {library}).trainer, (import {json.dumps(str(TASKS[name]))}).trainer]"
+        of_variable, of_file = json.loads(evaluate_snippet("", snippet, ext_vars={"TASK": name}))
+        assert of_variable == of_file
+
+
+def test_what_a_task_is_stands_in_its_config_and_needs_no_variable_of_the_environment() -> None:
+    facts = {name: read_task(TASKS[name]) for name in ("litbank_events", "ag_news", "conll2003_ner", "ud_parsing")}
+    litbank = ("f1-measure-EVENT", "$LITBANK/train.tsv", 5263, 935, 4, 3, "\n\n")
+    assert facts["litbank_events"] == litbank
+    assert facts["ag_news"] == ("accuracy", "$AG_NEWS/train.csv", 1000, 2000, 15, 5, "\n")
+    assert facts["conll2003_ner"] == ("f1-measure-overall", "$CONLL2003/train.txt", None, None, 30, 5, "\n\n")
+    assert facts["ud_parsing"] == ("LAS", "$UD_EWT/train.conllu", 2000, 2001, 15, 3, "\n\n")
+
+
+def test_a_task_whose_config_sets_no_sizes_takes_the_whole_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CONLL2003", str(tmp_path))
+    (tmp_path / "train.txt").write_text("It PRP O O\n\n" * 70, encoding="utf-8")
+    run = Run(tmp_path, "conll2003_ner", "elmo", 1, 0.1)
+    (tmp_path / "run.jsonnet").write_text(config(run), encoding="utf-8")
+    params = Params.from_file(tmp_path / "run.jsonnet", ext_vars={"TASK": ""})
+    assert run.size() == 7
+    assert params["dataset_reader"]["max_instances"] is None
+    assert params["data_loader"]["batches_per_epoch"] == 3  # 70 sentences in batches of 32
+    command(tmp_path, "--table --tasks conll2003_ner --experiments int8")
+    assert "| `conll2003_ner` | span F1 | all | all | 30, 5 |" in capsys.readouterr().out
 
 
 def test_a_failed_run_stops_no_other_and_only_unfinished_runs_are_trained_again(
@@ -107,14 +153,18 @@ def test_a_run_writes_what_reports_read_and_no_weights(tmp_path: Path) -> None:
     assert [run.score(), run.score("test")] == scores
 
 
-def test_a_fraction_of_the_data_is_drawn_by_the_seed_from_the_first_sentences(tmp_path: Path) -> None:
+def test_a_fraction_of_the_data_is_drawn_by_the_seed_from_the_first_sentences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = tmp_path / "train.conll"
+    fields = f"data+:: {{ train: {json.dumps(str(source))} }}, grid+:: {{ train: 20 }}"
+    monkeypatch.setitem(TASKS, "demo", task_config(tmp_path / "drawn", "tag/demo", fields))
     source.write_text("".join(f"\u2028{n} O\r\n. O\n \t\n\n" for n in range(30)), newline="", encoding="utf-8")
 
     def drawn(fraction: float, variant: str = "elmo", seed: int = 1) -> list[bytes]:
         run = Run(tmp_path, "demo", variant, seed, fraction)
         run.path().parent.mkdir(exist_ok=True)
-        write_sample(run, source)
+        write_sample(run)
         return run.path(".train").read_bytes().removesuffix(b"\n\n").split(b"\n\n")
 
     assert set(drawn(0.999)) == {f"\u2028{n} O\r\n. O".encode() for n in range(20)}
@@ -163,9 +213,10 @@ def test_the_table_of_tools_is_built_from_the_files_that_their_runs_leave(tmp_pa
     for name, content in write.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(json.dumps(content))
-    all_data, _ = (line for line in lines(tmp_path, ["bert"]) if line.startswith("| `bert` |"))
+    all_data, _ = (line for line in lines(tmp_path, ["bert"], DEFAULT) if line.startswith("| `bert` |"))
     assert all_data == "| `bert` | 91.00 ± 1.41 (2 of 3 seeds) |  |  |  |  |  | 1.50 | 31 | 150 | 67 |"
-    *others, last = facts(tmp_path, ["bert"])
+    assert "|  | `imdb` | mean |" in "\n".join(lines(tmp_path, ["bert"], ["imdb"]))
+    *others, last = facts(tmp_path, ["bert"], DEFAULT)
     assert others[1:] == [
         {"vectors": "bert", "task": "ud_pos", **write["vectors/bert/ud_pos.json"]},
         {"run": "bert", "task": "ud_pos", "fraction": 1, "seed": 1, "score": 90, "sentences": 6000, "cpu_seconds": 60},

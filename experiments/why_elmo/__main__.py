@@ -5,6 +5,8 @@ the tools whose training is complete for the sentences of the tasks, `tasks` tra
 of vectors, `table` prints the results, and `results` prints all that was measured as lines of JSON.
 Each command leaves out what is done; a killed one continues.
 
+A task is a config of training_configs/tag or classify; --tasks chooses others than those of the published comparison.
+
   export SST=… WNUT17=… UD_EWT=… CONLL2000=… LITBANK=…
   uv pip install --no-deps --target runs/why_elmo/packages gensim==4.4.0
   uv run python -m experiments.why_elmo runs/why_elmo train vectors tasks table --text TEXT
@@ -27,7 +29,7 @@ from typing import Any, NamedTuple, Optional
 from experiments import grid
 from experiments.run import CONFIGS, end_with_parent
 from experiments.why_elmo.table import facts, lines
-from experiments.why_elmo.tasks import FINE_TUNED, FRACTIONS, SEEDS, TASKS, TOGETHER, ToolRun, train_task
+from experiments.why_elmo.tasks import DEFAULT, FINE_TUNED, FRACTIONS, POSSIBLE, SEEDS, TOGETHER, ToolRun, train_task
 from experiments.why_elmo.training import HOUR, Training
 from experiments.why_elmo.vectors import write_vectors
 
@@ -88,7 +90,7 @@ def child(args: argparse.Namespace, command: str, name: str) -> None:
     folder = args.runs / name
     folder.mkdir(parents=True, exist_ok=True)
     line = [sys.executable, "-m", "experiments.why_elmo", str(args.runs), command, "--text", str(args.text)]
-    line += ["--hours", str(args.hours), "--tool", name, "--child"]
+    line += ["--hours", str(args.hours), "--tool", name, "--child", "--tasks", *args.tasks]
     process = subprocess.Popen(
         ["nice", "-n", "19", *line],
         cwd=CONFIGS.parent,
@@ -123,7 +125,7 @@ def vectors(args: argparse.Namespace) -> None:
     if args.tool is None:
         return children(args, "vectors", [name for name in NAMES if is_trained(args, name)])
     folder = args.runs / "vectors" / args.tool
-    todo = [task for task in TASKS if not (folder / f"{task}.json").exists()]
+    todo = [task for task in args.tasks if not (folder / f"{task}.json").exists()]
     if todo:
         embed = TOOLS[args.tool].call(TOOLS[args.tool].embedder or "", training(args, args.tool))
         for task in todo:
@@ -140,7 +142,7 @@ def tasks(args: argparse.Namespace) -> None:
         for seed in SEEDS
         for fraction in FRACTIONS
         for name in [*NAMES, *TOGETHER, FINE_TUNED]
-        for task in TASKS
+        for task in args.tasks
     ]
     runs.sort(key=lambda run: run.variant == FINE_TUNED)  # a run of fine-tuning takes ten times as long
     grid.train_all([run for run in runs if run.is_possible()], args.jobs)
@@ -148,12 +150,12 @@ def tasks(args: argparse.Namespace) -> None:
 
 def table(args: argparse.Namespace) -> None:
     """Print the results."""
-    print(*lines(args.runs, NAMES), sep="\n")
+    print(*lines(args.runs, NAMES, args.tasks), sep="\n")
 
 
 def results(args: argparse.Namespace) -> None:
     """Print all that was measured, as lines of JSON."""
-    print(*map(json.dumps, facts(args.runs, NAMES)), sep="\n")
+    print(*map(json.dumps, facts(args.runs, NAMES, args.tasks)), sep="\n")
 
 
 def main() -> None:
@@ -169,6 +171,7 @@ def main() -> None:
     parser.add_argument(
         "--jobs", type=int, default=2, help="the number of processes at a time, one core each; default: 2"
     )
+    parser.add_argument("--tasks", nargs="+", choices=POSSIBLE, default=DEFAULT, help=f"default: {' '.join(DEFAULT)}")
     parser.add_argument("--tool", choices=TOOLS, help="train this tool, or write its vectors, in this process")
     parser.add_argument("--task", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)

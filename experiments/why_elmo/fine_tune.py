@@ -20,7 +20,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from experiments.run import DONE, TASKS, Run, config, write_sample
+from experiments.run import DONE, Run, prepare
 
 BATCH = 32
 IGNORED = -100
@@ -65,13 +65,8 @@ def fine_tune(run: Run, model: Path) -> None:
     The learning rate and the batches are those for small BERTs (Turc et al. 2019); there are as many steps as for the
     taggers and classifiers, and the best epoch counts, as for them.
     """
-    task, folder, file = TASKS[run.task], run.path(), run.path(".jsonnet")
-    folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(config(run), encoding="utf-8")
-    params = Params.from_file(file, ext_vars={"TASK": run.task})
-    if run.fraction < 1:
-        source = Params.from_file(run.variant_file(), ext_vars={"TASK": run.task})["train_data_path"]
-        write_sample(run, Path(source))
+    task, folder, params = run.facts(), run.path(), prepare(run)
+    folder.mkdir(exist_ok=True)
     train_words, train_gold = instances(params, "dataset_reader", "train")
     dev_words, dev_gold = instances(params, "validation_dataset_reader", "validation")
     is_tagging = not isinstance(train_gold[0], str)
@@ -108,7 +103,7 @@ def fine_tune(run: Run, model: Path) -> None:
 
     kind = AutoModelForTokenClassification if is_tagging else AutoModelForSequenceClassification
     collator = DataCollatorForTokenClassification if is_tagging else DataCollatorWithPadding
-    steps = math.ceil(task.train / BATCH)
+    steps = math.ceil(task.train_size() / BATCH)
     arguments = TrainingArguments(
         str(folder / "checkpoints"),
         use_cpu=True,

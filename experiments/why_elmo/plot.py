@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 
 from experiments.why_elmo.__main__ import NAMES
 from experiments.why_elmo.table import trainings
-from experiments.why_elmo.tasks import FINE_TUNED, TASKS, TOGETHER
+from experiments.why_elmo.tasks import DEFAULT, FINE_TUNED, TOGETHER
 from experiments.why_elmo.training import HOUR
 
 ENGLISH_TINY_HOURS = 8
@@ -34,7 +34,7 @@ def read(path: str) -> Facts:
 def score(facts: Facts, name: str) -> Optional[float]:
     """Return the mean score of the tasks in percent, or `None` unless every task was trained with some seed."""
     runs = [fact for fact in facts if fact.get("run") == name and fact["fraction"] == 1]
-    found = [[run["score"] for run in runs if run["task"] == task] for task in TASKS]
+    found = [[run["score"] for run in runs if run["task"] == task] for task in DEFAULT]
     return mean(map(mean, found)) if all(found) else None
 
 

@@ -6,10 +6,12 @@ import sys
 import time
 from pathlib import Path
 
-from experiments.run import CONFIGS, Run, train
-from experiments.run import TASKS as TASKS_OF_GRID
+from experiments.run import CONFIGS, TASKS, Run, train
 
-TASKS = ["ud_pos", "conll2000_chunking", "wnut17_ner", "litbank_events", "sst5"]
+POSSIBLE = [name for name, config in TASKS.items() if config.parent.name in ("tag", "classify")]
+"""The tasks that tools can be compared on: those of taggers and classifiers."""
+DEFAULT = ["ud_pos", "conll2000_chunking", "wnut17_ner", "litbank_events", "sst5"]
+"""The tasks of the published comparison."""
 SEEDS = (1, 2, 3)
 FRACTIONS = (1.0, 0.1)
 FINE_TUNED = "bert_fine_tuned"
@@ -63,5 +65,5 @@ def train_task(run: ToolRun) -> None:
         os.environ["VECTORS"] = json.dumps(vectors)
         train(run)
     epochs = json.loads((run.path() / "metrics.json").read_text())["epoch"] + 1
-    speed = {"sentences": epochs * TASKS_OF_GRID[run.task].train, "cpu_seconds": time.process_time() - start}
+    speed = {"sentences": epochs * run.facts().train_size(), "cpu_seconds": time.process_time() - start}
     (run.path() / "speed.json").write_text(json.dumps(speed), encoding="utf-8")

@@ -1,5 +1,5 @@
-// Any task with a biLSTM over frozen vectors of files and nothing else. VECTORS: { tool: { file, dim } }.
-(import '../../training_configs/lib/task.libsonnet') {
+// Extends any task: a biLSTM over frozen vectors of files and nothing else. VECTORS: { tool: { file, dim } }.
+{
   bilm:: null,
   x:: std.mapWithKey(
     function(tool, vectors) {

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from elmo_plugin.common import atomic_file
 from elmo_plugin.text import batch_to_ids
-from experiments.run import CONFIGS, TASKS
+from experiments.run import TASKS, read_task
 
 Embed = Callable[[list[list[str]]], list[np.ndarray]]
 """A function that returns the layers (L, T, D) of each sentence; tools without layers have L = 1."""
@@ -70,8 +70,8 @@ class VectorsOfFile(TokenEmbedder):
 
 def sentences(task: str) -> Iterator[list[str]]:
     """Yield the sentences of a task: those that runs train on, and those of the development set."""
-    params = Params.from_file(CONFIGS / "variants/without_elmo.jsonnet", ext_vars={"TASK": task})
-    for path, number in (("train_data_path", TASKS[task].train), ("validation_data_path", TASKS[task].dev)):
+    params, facts = Params.from_file(TASKS[task]), read_task(TASKS[task])
+    for path, number in (("train_data_path", facts.train), ("validation_data_path", facts.dev)):
         reader = DatasetReader.from_params(params["dataset_reader"].duplicate(), max_instances=number)
         for instance in reader.read(params[path]):
             yield [token.text for token in instance["tokens"].tokens]

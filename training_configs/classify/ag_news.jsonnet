@@ -4,4 +4,5 @@
   elmo:: { projection_dim: 64 },  // so that ELMo does not outweigh the words
   epochs:: 4,
   patience:: 2,
+  grid+:: { train: 1000, dev: 2000, epochs: 15, patience: 5 },
 }

@@ -2,4 +2,5 @@
 (import '../lib/classifier.libsonnet') {
   data:: (import '../lib/data.libsonnet').sst5,
   epochs:: 10,
+  grid+:: { train: 3000, dev: 1101, epochs: 6, patience: 3 },
 }

@@ -18,6 +18,10 @@ local text = import 'text.libsonnet';
   learning_rate:: 0.001,
   seed:: 13370,
 
+  // The protocol of `experiments`: the first `train` and `dev` sentences or texts of the corpus (null: all), for at most
+  // so many epochs. `separator` is what ends a sentence or text in the training file.
+  grid:: { train: null, dev: null, epochs: $.epochs, patience: $.patience, separator: '\n\n' },
+
   // Derived sizes.
   elmo_dim(place):: if $.bilm == null || !std.member($.elmo_at, place) then 0
   else if std.objectHas($.elmo, 'projection_dim') then $.elmo.projection_dim else $.bilm.layer_dim,

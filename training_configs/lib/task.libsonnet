@@ -1,5 +1,8 @@
 // The task that the environment variable TASK names, for configs that extend any task (../variants).
+// jsonnet imports no path that it computes, so each config has a line. `experiments` writes its own import of a config,
+// extends it by a variant, and leaves TASK empty.
 {
+  '': {},
   ag_news: import '../classify/ag_news.jsonnet',
   conll2000_chunking: import '../tag/conll2000_chunking.jsonnet',
   conll2003_ner: import '../tag/conll2003_ner.jsonnet',
@@ -8,7 +11,7 @@
   imdb: import '../classify/imdb.jsonnet',
   litbank_events: import '../tag/litbank_events.jsonnet',
   sst5: import '../classify/sst5.jsonnet',
-  ud_parsing: (import '../models/biaffine_parser.jsonnet') { data:: (import 'data.libsonnet').ud_dependencies },
+  ud_parsing: import '../parse/ud_parsing.jsonnet',
   ud_pos: import '../tag/ud_pos.jsonnet',
   wnut17_ner: import '../tag/wnut17_ner.jsonnet',
 }[std.extVar('TASK')]

@@ -3,4 +3,5 @@
   data:: (import '../lib/data.libsonnet').conll2000,
   epochs:: 8,
   patience:: 3,
+  grid+:: { train: 1500, dev: 894, epochs: 6, patience: 3 },
 }

@@ -5,5 +5,6 @@
   metric:: '+f1-measure-EVENT',
   epochs:: 12,
   patience:: 4,
+  grid+:: { train: 5263, dev: 935, epochs: 4, patience: 3 },
   model+: { verbose_metrics: true },
 }

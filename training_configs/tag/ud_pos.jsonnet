@@ -3,4 +3,5 @@
   data:: (import '../lib/data.libsonnet').ud_pos,
   epochs:: 6,
   patience:: 2,
+  grid+:: { train: 2000, dev: 1000, epochs: 6, patience: 3 },
 }

@@ -3,4 +3,5 @@
   data:: (import '../lib/data.libsonnet').wnut17,
   epochs:: 12,
   patience:: 4,
+  grid+:: { train: 3394, dev: 1009, epochs: 6, patience: 3 },
 }
