@@ -28,6 +28,7 @@ NOT_RUN = {
     "name a predictor that needs no model of spaCy",
     "see docs/guides/old-configs.md",  # see old_configs_test.py,
     "the vocabulary is not sorted by count",  # logged, see pretraining/word_order_test.py,
+    "of the tokens are not in the vocabulary",  # printed by `evaluate`, see commands/evaluate_test.py,
     "looks untokenized",  # logged, see text/raw_text_test.py,
     "looks like a header",  # logged, see models/readers/doubtful_columns_test.py,
     "To go on from a trained model with more labels",  # after a first run, see models/known_labels_test.py,
@@ -71,6 +72,11 @@ def reader_with(text: str, **keys: Any) -> dict[str, Any]:
 
 def embed(output: str) -> None:
     run_command(f"elmo-plugin embed-corpus text.txt {output} --bilm english-tiny")
+
+
+def prepared(text: str) -> None:
+    Path("raw.txt").write_text(text, encoding="utf-8")
+    run_command("elmo-plugin prepare-text raw.txt out.txt --language en")
 
 
 def cache_of_two_precisions() -> None:
@@ -139,6 +145,9 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "was made with": cache_of_two_precisions,
     "exists already": lambda: (Path("v.npz").touch(), embed("v.npz")),
     "expected a name that ends in": lambda: embed("vectors.csv"),
+    "got a page of HTML": lambda: prepared("<!DOCTYPE html>\n<html><body>One sentence.</body></html>\n"),
+    "of the tokens with a letter": lambda: prepared("12 34 56\n78 90\n" * 50),
+    "a list of words is no text": lambda: prepared("".join(f"word{chr(97 + n % 26)}\n" for n in range(300))),
 }
 
 
