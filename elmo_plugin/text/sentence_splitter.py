@@ -7,7 +7,7 @@ from typing import Optional
 
 import sentencex
 
-from elmo_plugin.text.languages import tokenizer_language
+from elmo_plugin.text.languages import check_language, tokenizer_language
 from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
 
 PIECE = 20_000
@@ -59,10 +59,12 @@ class SentenceSplitter:
 
     language : `str`
         The code of the language; `xx` stands for any. Without a tokenizer of spaCy for it, the one for `xx` is used.
-        Raises `ConfigurationError` for a language whose tokenizer needs a library that is not installed.
+        Raises `ConfigurationError` for a code that no language has, and for a language whose tokenizer needs a library
+        that is not installed.
     """
 
     def __init__(self, language: str = "en") -> None:
+        check_language(language)
         self._language = language
         self._tokenizer = SpacyBlankTokenizer(tokenizer_language(language))
         self._not_ends = NOT_ENDS + NOT_ENDS_IN.get(language, [])
