@@ -96,17 +96,17 @@ def _picture(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int],
         xlabel=f"Component 1 ({first:.0f} % of the variance)", ylabel=f"Component 2 ({second:.0f} % of the variance)"
     )
     add_legend(figure, axis)
-    _number(axis, points, nearest)
+    figure.draw_without_rendering()  # which lays it out
+    _number(axis, points, axis.transData.transform(points) * 72 / figure.dpi, nearest)
     return figure
 
 
-def _number(axis: Axes, points: Sequence[Sequence[float]], nearest: Sequence[int]) -> None:
+def _number(axis: Axes, points: Sequence[Sequence[float]], places: np.ndarray, nearest: Sequence[int]) -> None:
     """Write 1, 2, … beside the points at the indices `nearest`, where this hides the fewest points and numbers.
 
-    Points that are drawn on top of each other share a label, such as `3, 5`.
+    Points that are drawn on top of each other share a label, such as `3, 5`. `places` (N, 2) are those of the points in
+    the figure, in printer's points.
     """
-    axis.figure.draw_without_rendering()  # which lays it out
-    places = axis.transData.transform(points) * 72 / axis.figure.dpi  # (N, 2), in printer's points
     numbers: dict[int, list[int]] = {}  # by the first of the points in a place
     for number, index in enumerate(nearest, 1):
         here = (other for other in numbers if np.abs(places[other] - places[index]).max() < SAME_PLACE)
@@ -119,7 +119,12 @@ def _number(axis: Axes, points: Sequence[Sequence[float]], nearest: Sequence[int
         hidden = [((taken >= places[index] + at) & (taken <= places[index] + at + size)).all(1).sum() for at in corners]
         best = corners[int(np.argmin(hidden))]
         axis.annotate(
-            label, points[index], textcoords="offset points", xytext=(best[0], best[1]), zorder=5, bbox=BEHIND
+            label,
+            (points[index][0], points[index][1]),
+            textcoords="offset points",
+            xytext=(best[0], best[1]),
+            zorder=5,
+            bbox=BEHIND,
         )
         characters = [places[index] + best + size * ((i + 0.5) / len(label), 0.5) for i in range(len(label))]
         taken = np.concatenate([taken, characters])
