@@ -28,7 +28,7 @@ NOT_RUN = {
     "name a predictor that needs no model of spaCy",
     "see docs/guides/old-configs.md",  # see old_configs_test.py,
     "the vocabulary is not sorted by count",  # logged, see pretraining/word_order_test.py,
-    "of the tokens are not in the vocabulary",  # printed by `evaluate`, see commands/evaluate_test.py,
+    "of the tokens are not in the vocabulary",  # printed by `evaluate`, see pretraining/perplexity_test.py,
     "looks untokenized",  # logged, see text/raw_text_test.py,
     "looks like a header",  # logged, see models/readers/doubtful_columns_test.py,
     "To go on from a trained model with more labels",  # after a first run, see models/known_labels_test.py,

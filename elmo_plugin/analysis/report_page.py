@@ -2,11 +2,12 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
+from math import isnan
 from pathlib import Path
 from textwrap import fill
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 from pandas import DataFrame, Series
 
 from elmo_plugin.analysis.figure_page import BLUE, ORANGE, WIDTH, Section, add_legend, page_files, panels, styled
@@ -66,8 +67,7 @@ def _scores(full: DataFrame) -> Section:
             by_variant.mean(), range(len(by_variant)), xerr=by_variant.std().fillna(0), fmt="|", color=BLUE, ms=9, mew=2
         )
         axis.set_yticks(range(len(by_variant)), labels=[fill(variant, 24) for variant in by_variant.groups])
-        axis.invert_yaxis()
-        axis.set_xlabel(task)
+        axis.set(ylim=(len(by_variant) - 0.5, -0.5), xlabel=rows["axis"].iloc[0])
         figures[f"Scores, {task}"] = figure
     return Section("Scores", text, [_pivot(full, ["variant"], "task", "score")], figures)
 
@@ -81,8 +81,10 @@ def _training_set_size(frame: DataFrame) -> Iterator[Section]:
         axis = figure.subplots()
         cells = rows.groupby(["share", "variant"])["score"]
         cells.mean().unstack().plot(yerr=cells.std().unstack(), ax=axis, logx=True, marker="o", capsize=2, legend=False)
-        axis.set(xlabel="training data, %", ylabel=task)
+        axis.set(xlabel="Training data (%)", ylabel=rows["axis"].iloc[0])
+        axis.set_xticks(sorted(set(rows["share"])))
         axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.xaxis.set_minor_locator(NullLocator())
         add_legend(figure, axis)
         figures[f"Score by training-set size, {task}"] = figure
     if figures:
@@ -112,7 +114,7 @@ def _layer_weights(full: DataFrame) -> Iterator[Section]:
         "the sum."
     )
     learned = [
-        {"task": run.task, "variant": run.variant, "at": place, "part": part, "value": value}
+        {"task": run.task, "data": run.data, "variant": run.variant, "at": place, "part": part, "value": value}
         for run in full.itertuples()
         for place, mix in run.mixes.items()
         for part, value in [*((f"layer {i}", weight) for i, weight in enumerate(mix.weights)), ("γ", mix.gamma)]
@@ -126,7 +128,8 @@ def _layer_weights(full: DataFrame) -> Iterator[Section]:
         axis = figure.subplots()
         weights.plot.barh(stacked=True, ax=axis, colormap="viridis", legend=False)
         axis.set_yticks(range(len(weights)), labels=[fill(f"{variant}, {at}", 24) for variant, at in weights.index])
-        axis.set(xlim=(0, 1), xlabel=f"layer weight, {task}", ylabel="")
+        axis.set(xlim=(0, 1), xlabel=f"Weight of the layer on {group['data'].iloc[0]}", ylabel="")
+        axis.grid(visible=False, axis="y")
         axis.invert_yaxis()
         add_legend(figure, axis)
         figures[f"Layer weights, {task}"] = figure
@@ -142,7 +145,8 @@ def _learning_curves(full: DataFrame) -> Section:
         for axis, (variant, group) in zip(axes, variants, strict=True):
             for run in group.itertuples():
                 epochs = range(1, len(run.validation) + 1)
-                axis.plot(epochs, run.training, color=ORANGE, ls="--", lw=1, marker=".", label="training")
+                if not all(map(isnan, run.training)):
+                    axis.plot(epochs, run.training, color=ORANGE, ls="--", lw=1, marker=".", label="training")
                 axis.plot(epochs, run.validation, color=BLUE, lw=1, marker=".", label="validation")
             axis.set_title(fill(variant, 24))
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -150,8 +154,8 @@ def _learning_curves(full: DataFrame) -> Section:
                 axis.set_yscale("log", subs=(2, 5))
                 axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
                 axis.yaxis.set_minor_formatter(StrMethodFormatter("{x:,g}"))
-        figure.supxlabel("epoch", fontsize="medium")
-        figure.supylabel(task, fontsize="medium")
+        figure.supxlabel("Epoch", fontsize="medium")
+        figure.supylabel(rows["axis"].iloc[0], fontsize="medium")
         add_legend(figure, axes[0])
         figures[f"Learning curves, {task}"] = figure
     return Section("Learning curves", text, [], figures)

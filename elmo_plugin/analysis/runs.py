@@ -18,7 +18,15 @@ from elmo_plugin.common import read_json
 CONFIG, METRICS, GRID = "config.json", "metrics.json", "grid.json"
 PERCENT = re.compile("accuracy|f1|fscore|precision|recall|[LU]AS")
 """Metrics from 0 to 1, which the report shows in percent."""
-PLAIN_NAMES = {"f1-measure-overall": "span F1", "macro_f1": "macro F1"}
+PLAIN_NAMES = {
+    "accuracy3": "top-3 accuracy",
+    "f1": "F1",
+    "f1-measure-overall": "span F1",
+    "fscore": "F1",
+    "macro_f1": "macro F1",
+    "precision-overall": "span precision",
+    "recall-overall": "span recall",
+}
 LABEL_F1 = re.compile(r"best_validation_f1-measure-(?!overall$)(.+)")
 """The key of a label's F1 in the metrics of a model with `verbose_metrics`."""
 ALLENNLPS_SEED = 133
@@ -33,6 +41,10 @@ class Run:
     """The path of its folder, relative to the folder that contains all runs."""
     task: str
     """The data set and the metric, with its unit."""
+    data: str
+    """The name of the data set."""
+    axis: str
+    """The metric and the data set, as the title of an axis."""
     variant: str
     share: float
     """The share of the training data, in percent."""
@@ -128,9 +140,12 @@ def _read(folder: Path, name: str, pattern: Optional[re.Pattern[str]]) -> Run:
     score = scale * metrics.get(f"best_validation_{metric}", math.nan)
     if not math.isfinite(score):
         raise ConfigurationError(f"{METRICS} holds no number 'best_validation_{metric}'")
+    measure = PLAIN_NAMES.get(metric) or metric.replace("_", " ").replace("-", " ")
     return Run(
         name=name,
-        task=f"{place['task']}: {PLAIN_NAMES.get(metric, metric)}{unit}",
+        task=f"{place['task']}: {measure}{unit}",
+        data=place["task"],
+        axis=f"{measure[0].upper()}{measure[1:]} on {place['task']}{' (%)' * bool(unit)}",
         variant=str(place["variant"]),
         share=100 * place["fraction"],
         seed=str(place["seed"]),

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pandas import DataFrame
 from sklearn.decomposition import PCA
@@ -15,6 +16,8 @@ from elmo_plugin.analysis.nearest_contexts import Found, Query, Uses
 TURNS = 20
 """The labels take turns with a part of their dots, so that the dots of none hide those of another."""
 BEHIND = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7}
+DIGIT, SAME_PLACE = (5.5, 9.0), 3.0
+"""The width and the height of a digit, and how near dots in the same place are, in printer's points."""
 Senses = Mapping[tuple[int, int], str]
 """The sense of the token at a line, from 1, and a position."""
 
@@ -88,12 +91,43 @@ def _picture(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int],
             x, y = np.reshape(some, (-1, 2)).T
             axis.scatter(x, y, s=14, alpha=0.7, color=f"C{number % 6}", marker=marker, label=name)
     axis.plot(*query, color="black", ls="", marker="*", ms=12, label="the query")
-    for number, index in enumerate(nearest, 1):
-        axis.annotate(str(number), points[index], textcoords="offset points", xytext=(3, 3), zorder=5, bbox=BEHIND)
     first, second = 100 * components.explained_variance_ratio_
-    axis.set(xlabel=f"component 1: {first:.0f} % of the variance", ylabel=f"component 2: {second:.0f} %")
+    axis.set(
+        xlabel=f"Component 1 ({first:.0f} % of the variance)", ylabel=f"Component 2 ({second:.0f} % of the variance)"
+    )
     add_legend(figure, axis)
+    figure.draw_without_rendering()  # which lays it out
+    _number(axis, points, axis.transData.transform(points) * 72 / figure.dpi, nearest)
     return figure
+
+
+def _number(axis: Axes, points: Sequence[Sequence[float]], places: np.ndarray, nearest: Sequence[int]) -> None:
+    """Write 1, 2, … beside the points at the indices `nearest`, where this hides the fewest points and numbers.
+
+    Points that are drawn on top of each other share a label, such as `3, 5`. `places` (N, 2) are those of the points in
+    the figure, in printer's points.
+    """
+    numbers: dict[int, list[int]] = {}  # by the first of the points in a place
+    for number, index in enumerate(nearest, 1):
+        here = (other for other in numbers if np.abs(places[other] - places[index]).max() < SAME_PLACE)
+        numbers.setdefault(next(here, index), []).append(number)
+    taken = places
+    for index, together in numbers.items():
+        label = ", ".join(map(str, together))
+        size = np.array([len(label) * DIGIT[0], DIGIT[1]])
+        corners = [np.where(side, 3.0, -3.0 - size) for side in ((1, 1), (0, 1), (1, 0), (0, 0))]  # right before left
+        hidden = [((taken >= places[index] + at) & (taken <= places[index] + at + size)).all(1).sum() for at in corners]
+        best = corners[int(np.argmin(hidden))]
+        axis.annotate(
+            label,
+            (points[index][0], points[index][1]),
+            textcoords="offset points",
+            xytext=(best[0], best[1]),
+            zorder=5,
+            bbox=BEHIND,
+        )
+        characters = [places[index] + best + size * ((i + 0.5) / len(label), 0.5) for i in range(len(label))]
+        taken = np.concatenate([taken, characters])
 
 
 def _marked(tokens: Sequence[str], position: int) -> str:

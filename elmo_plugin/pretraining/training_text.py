@@ -79,6 +79,8 @@ def prepare_text(
     """
     if output is not None and output.exists():
         raise ConfigurationError(f"{output} exists already: expected the name of a new file or folder")
+    if language is not None:
+        SentenceSplitter(language)  # raises before all of the text is read
     with ExitStack() as stack:
         if inputs == ["-"]:
             files = [stack.enter_context(standard_input())]

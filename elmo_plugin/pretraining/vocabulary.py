@@ -21,7 +21,7 @@ from torch import Tensor
 from elmo_plugin.checkpoints import Location, load_checkpoint, local_file, read_words
 from elmo_plugin.common import at_least, atomic_folder
 from elmo_plugin.pretraining.shards import find_shards, read_lines
-from elmo_plugin.text import guess_language, split_tokens, word_to_ids
+from elmo_plugin.text import check_language, guess_language, split_tokens, word_to_ids
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +130,8 @@ class BiLMVocabulary(Vocabulary):
             guessed from the text and printed
         """
         _check_sizes(min_count, max_size)
+        if language is not None:
+            check_language(language)
         shards = find_shards(files)
         vocab = vocabulary_of(select_words(count_words(shards), min_count, max_size))
         vocab.add_token_to_namespace(language or _guessed_language(shards), LANGUAGE)

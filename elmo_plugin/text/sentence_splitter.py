@@ -7,7 +7,7 @@ from typing import Optional
 
 import sentencex
 
-from elmo_plugin.text.languages import tokenizer_language
+from elmo_plugin.text.languages import check_language, tokenizer_language
 from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
 
 PIECE = 20_000
@@ -43,6 +43,10 @@ NOT_ENDS_IN: dict[str, list["re.Pattern[str]"]] = {
         re.compile(r"\b(?:Non|Id|Eid)(\.)(?= [A-Z])"),
     ],
 }
+SHOWN_AS_WORDS = [re.compile(r"[!?](?=[!?])")]
+"""What sentencex is shown as letters, after which it would not end a sentence: it does not at `!!` before `I`."""
+SHOWN_AS_WORDS_IN = {"en": [re.compile(r"\b(?:[Nn]o|[Mm]e|[Oo]k|OK|art|fed|ill|may|miss)(?=\.)")]}
+"""Words that it takes for abbreviations: `She wrote to me. John did not.`"""
 
 
 class SentenceSplitter:
@@ -55,13 +59,16 @@ class SentenceSplitter:
 
     language : `str`
         The code of the language; `xx` stands for any. Without a tokenizer of spaCy for it, the one for `xx` is used.
-        Raises `ConfigurationError` for a language whose tokenizer needs a library that is not installed.
+        Raises `ConfigurationError` for a code that no language has, and for a language whose tokenizer needs a library
+        that is not installed.
     """
 
     def __init__(self, language: str = "en") -> None:
+        check_language(language)
         self._language = language
         self._tokenizer = SpacyBlankTokenizer(tokenizer_language(language))
         self._not_ends = NOT_ENDS + NOT_ENDS_IN.get(language, [])
+        self._shown_as_words = SHOWN_AS_WORDS + SHOWN_AS_WORDS_IN.get(language, [])
 
     def sentences(self, parts: Iterable[str]) -> Iterator[list[str]]:
         r"""Yield the tokens of each sentence of a text that comes in parts. A token never contains white space.
@@ -78,6 +85,8 @@ class SentenceSplitter:
         masked = text.translate(GREEK if self._language in ("el", "grc") else STOPS)
         for pattern in self._not_ends:
             masked = pattern.sub(lambda found: f"{found[0][:-1]}_", masked)
+        for pattern in self._shown_as_words:
+            masked = pattern.sub(lambda found: "x" * len(found[0]), masked)
         masked = QUOTATION_MARKS.sub(" ", masked)
         masked = IN_BRACKETS.sub(r" \1 ", masked)
         found = accumulate(map(len, sentencex.segment(self._language, masked)))

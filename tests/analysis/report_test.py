@@ -4,9 +4,11 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from allennlp.common.checks import ConfigurationError
+from matplotlib.figure import Figure
 
 from elmo_plugin.analysis import Report, write_report
 from tests.report_runs import tagger_config, write_json, write_pretraining, write_run
@@ -65,6 +67,34 @@ def test_the_html_page_escapes_names_and_needs_no_other_file(report: Report) -> 
     assert all(image.startswith("data:image/svg+xml;base64,") for image in images)
     assert sorted(path.name for path in report.files if path.suffix == ".svg") == re.findall(r"\]\((.*?)\)", page)
     assert any(">none</text>" in text_of(report, name) for name in re.findall(r"\]\((.*?)\)", page))
+
+
+def test_figures_can_stand_in_an_article(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from elmo_plugin.analysis import report_page
+
+    write_run(tmp_path / "runs/one-1", tagger_config(1), [0.5, 0.75], "f1-measure-overall", task="one", variant="v")
+    write_pretraining(tmp_path / "runs/bilm", [(90.0, 80.0)])
+    write_json(tmp_path / "runs/one-1/layer_weights.json", {"input": {"weights": [0.2, 0.8], "gamma": 1.5}})
+    figures: dict[str, Figure] = {}
+
+    def keep(*args: Any) -> dict[str, bytes]:
+        for section in args[-1]:
+            figures.update(section.figures)
+        return original(*args)
+
+    original = report_page.page_files
+    monkeypatch.setattr(report_page, "page_files", keep)
+    page = write_report([tmp_path / "runs"], tmp_path / "page")
+    titles = "".join(text_of(page, path.name) for path in page.files if path.suffix == ".svg")
+    for title in ("Span F1 on one (%)", "Perplexity on news", "Weight of the layer on one", "Epoch"):
+        assert f">{title}</text>" in titles
+    # The only run stands in the middle of its figure, not on its edge.
+    bottom, top = figures["Scores, one: span F1, %"].axes[0].get_ylim()
+    assert (bottom, top) == (0.5, -0.5)
+    (bars,) = figures["Layer weights, one: span F1, %"].axes
+    assert bars.get_axisbelow() is True and not any(line.get_visible() for line in bars.get_ygridlines())
+    (legend,) = figures["Learning curves, news: perplexity"].legends  # pretraining has no training scores
+    assert [text.get_text() for text in legend.get_texts()] == ["validation"]
 
 
 def test_a_failed_report_leaves_the_old_one(grid: Path, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:

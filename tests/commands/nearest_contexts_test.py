@@ -1,5 +1,6 @@
 """The command with each of its options. Each wrong use ends with one line and exit code 1."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,18 @@ def test_it_compares_texts(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     printed = capsys.readouterr().out
     run("nearest-contexts", "weights.hdf5", *texts, *BANK, "--k", 3)
     assert capsys.readouterr().out == printed  # the nearest of all texts
+
+
+def test_numbers_of_uses_in_one_place_stand_beside_each_other(folder: Path) -> None:
+    lines = ["The bank lent us money .", "The bank of the river ."]
+    (folder / "text").write_text("\n".join([*lines, lines[0], "A bank holiday ."]) + "\n", encoding="utf-8")
+    run("nearest-contexts", "weights.hdf5", "text", *BANK, "--draw", "plots", "--k", 4)
+    svg = (folder / "plots/contexts_1.svg").read_text(encoding="utf-8")
+    (pair,) = re.findall(r">(\d, \d)</text>", svg)
+    others = {"1", "2", "3", "4"} - {*pair.split(", ")}
+    assert all(f">{number}</text>" in svg for number in others)
+    rows = (folder / "plots/contexts.md").read_text(encoding="utf-8").splitlines()
+    assert all(any(row.startswith(f"| {n} |") and "lent us money" in row for row in rows) for n in pair.split(", "))
 
 
 def test_what_cannot_be_searched_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

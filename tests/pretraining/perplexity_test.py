@@ -104,6 +104,20 @@ def test_evaluate_takes_a_bilm_without_an_archive_and_reads_long_sentences_whole
         allennlp("evaluate", tmp_path / "bilm.safetensors", tmp_path / "text.txt", "-o", "{'a': 1}")
 
 
+@pytest.mark.parametrize(("n_unknown", "warns"), [(4, False), (5, True)])
+def test_evaluate_warns_if_more_than_a_third_of_the_tokens_are_unknown(
+    archive: Path, n_unknown: int, warns: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["zebra"] * n_unknown + ["the"] * (11 - n_unknown)  # the end of a sentence is predicted, too
+    (tmp_path / "text.txt").write_text(" ".join(words) + "\n")
+    convert(archive, tmp_path / "bilm.safetensors")
+    for source in (archive, tmp_path / "bilm.safetensors"):
+        allennlp("evaluate", source, tmp_path / "text.txt")
+        printed = capsys.readouterr()
+        assert json.loads(printed.out[printed.out.rindex("{\n") :])["oov_rate"] == pytest.approx(n_unknown / 12)
+        assert ("warning: 42% of the tokens are not in the vocabulary" in printed.err) is warns
+
+
 def test_an_unfinished_run_is_named_as_such(tmp_path: Path) -> None:
     config = experiment(write_corpus(tmp_path), SENTENCE_BATCHES)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -12,6 +12,10 @@ SENTENCES = [
     ("en", ['"Why?" asked he.', '"Go!', 'I will," he said.', "(He left.)", "Then he went."]),
     ("en", ["See Fig. 2 and No. 5, pp. 3 and vol. 3.", "Mr. Orrin knew.", "The dogs' house was empty."]),
     ("en", ["Well... that is all!", "Was it?", "‘Yes,’ he said.", "“No.”"]),
+    (
+        "en",
+        ["She wrote to me.", "John said no.", "No.", "Anna loves art.", "So good!!", "I went.", "See No. 5, art. 3."],
+    ),
     ("de", ["»Komm!« sagte er.", "„Nein.“", "Der 2. Band kam am 3. Mai, z. B. so.", "Im Jahr 1990.", "Dann ging er."]),
     ("fr", ["« Viens ! » dit-il.", "« Pourquoi ? »", "— Non ! cria-t-il.", "— Oui, M. Dupont, art. 5."]),
     ("pt", ["Ver pág. 5 e Pág. 7.", "Fim."]),
