@@ -340,7 +340,7 @@ def test_a_run_killed_twice_ends_bit_for_bit_like_an_uninterrupted_one(
         assert process.exitcode == -signal.SIGKILL
     # Only the checkpoint that was being written is lost.
     assert (run / "training_state_e1_b4.th").exists()
-    assert sorted(path.name for path in run.glob("model_state*")) == ["model_state_e0_b4.th", "model_state_e0_b6.th"]
+    assert sorted(path.name for path in run.glob("model_state*.th")) == ["model_state_e0_b4.th", "model_state_e0_b6.th"]
     train(keys, run, recover=True)
     assert differences(end_of(run), wanted) == []
     assert len(list(run.glob("*_state_*.th"))) == 4
