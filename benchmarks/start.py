@@ -74,7 +74,13 @@ def command_of(row: str, checkout: Path, run: str) -> list[str]:
 
 def processor_seconds(command: list[str], checkout: Path, folder: str) -> float:
     """Run a command with the package of a checkout, and return its processor time."""
-    environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
+    startup = "on" if (checkout / "elmo_plugin_startup.py").exists() else "off"  # the installed one is that of today
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(checkout),
+        "OMP_NUM_THREADS": "1",
+        "ELMO_PLUGIN_STARTUP": startup,
+    }
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
