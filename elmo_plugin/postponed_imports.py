@@ -1,7 +1,7 @@
 """Large libraries that AllenNLP imports for rarely used parts, or only to name a type, are imported when they are used.
 
 Without this, `import elmo_plugin` takes twice as long: AllenNLP imports torchvision for images, scikit-learn for one
-metric, and transformers' models for annotations. `docs/benchmarks.md` has the seconds.
+metric, and transformers' models for annotations. `python -m benchmarks.start` measures the seconds.
 """
 
 import builtins
