@@ -1,7 +1,7 @@
 """What the integrations share: texts in, one vector per token or per text out, and biLMs inside of other files."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Optional, Union
@@ -54,9 +54,7 @@ def tokenized(
     """
     if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
         raise ConfigurationError(f"expected a list of texts or of lists of tokens, got {texts!r:.100}")
-    tokenize = tokenizer or (
-        lambda text: [token.ensure_text() for token in _spacys_rules(language or "en").tokenize(text)]
-    )
+    tokenize = tokenizer or partial(_spacys_tokens, language=language or "en")
     sentences: list[Sequence[str]] = []
     for index, row in enumerate(texts):
         if isinstance(row, bytes):
