@@ -1,7 +1,7 @@
 """Tokenizers: one by spaCy's rules, without a trained pipeline to download, and two of tokenized text."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Union
 
@@ -20,7 +20,8 @@ PARTS_OF_A_RUN = [
     re.compile(rf"{MARK}{{{LONGEST_RUN_OF_MARKS}}}(?={MARK})"),
 ]
 MOST_STRINGS = 200_000
-"""spaCy keeps every string that it has seen, in about 600 bytes. Beyond this number, its rules are loaded again."""
+"""spaCy keeps every string that it has seen, in about 600 bytes. Beyond this number, its rules are loaded again. Until
+then it remembers how it split each, of which its own limit is 10,000."""
 
 
 @Tokenizer.register("spacy_blank")
@@ -59,17 +60,25 @@ class SpacyBlankTokenizer(Tokenizer):
 
         No token of a language with rules is longer than `LONGEST_RUN` characters.
         """
+        return [
+            Token(token.text, start + token.idx, start + token.idx + len(token.text))
+            for start, part in self._parts(text)
+            for token in self._split(part)
+            if not token.is_space
+        ]
+
+    def words(self, text: str) -> list[str]:
+        """Return the tokens of `text` as strings without white space, which some languages' exceptions contain."""
+        return [word for _, part in self._parts(text) for token in self._split(part) for word in token.text.split()]
+
+    def _parts(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield where each part begins that spaCy gets at once, and the part."""
         if len(self._strings) > MOST_STRINGS:
             self._load_rules()
         text = without_lone_surrogates(text)
-        parts = PARTS_OF_A_RUN if self._has_rules else []
-        cuts = sorted({found.end() for part in parts for found in part.finditer(text)})
-        return [
-            Token(token.text, start + token.idx, start + token.idx + len(token.text))
-            for start, end in pairwise([0, *cuts, len(text)])
-            for token in self._split(text[start:end])
-            if not token.is_space
-        ]
+        patterns = PARTS_OF_A_RUN if self._has_rules else []
+        cuts = sorted({found.end() for pattern in patterns for found in pattern.finditer(text)})
+        return ((start, text[start:end]) for start, end in pairwise([0, *cuts, len(text)]))
 
     def _load_rules(self) -> None:
         import spacy  # takes half as long as PyTorch
@@ -77,6 +86,8 @@ class SpacyBlankTokenizer(Tokenizer):
         # The pipeline itself rejects texts of more than a million characters, a limit meant for parsers.
         pipeline = spacy.blank(self._language)
         self._has_rules = isinstance(pipeline.tokenizer, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
+        if self._has_rules:
+            pipeline.tokenizer.max_cache_size = MOST_STRINGS
         self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
 
 
