@@ -7,7 +7,6 @@ from typing import Optional
 
 import sentencex
 
-from elmo_plugin.text.languages import check_language, tokenizer_language
 from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
 
 PIECE = 20_000
@@ -65,15 +64,12 @@ class SentenceSplitter:
     # Parameters
 
     language : `str`
-        The code of the language; `xx` stands for any. Without a tokenizer of spaCy for it, the one for `xx` is used.
-        Raises `ConfigurationError` for a code that no language has, and for a language whose tokenizer needs a library
-        that is not installed.
+        The code of the language, or `xx` for any, as in `SpacyBlankTokenizer`.
     """
 
     def __init__(self, language: str = "en") -> None:
-        check_language(language)
         self._language = language
-        self._tokenizer = SpacyBlankTokenizer(tokenizer_language(language))
+        self._tokenizer = SpacyBlankTokenizer(language)
         self._not_ends = NOT_ENDS + NOT_ENDS_IN.get(language, [])
         self._ends = ENDS_IN.get(language, [])
 

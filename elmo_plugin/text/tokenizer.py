@@ -8,6 +8,7 @@ from typing import Union
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import Token, Tokenizer
 
+from elmo_plugin.text.languages import language_with_rules
 from elmo_plugin.text.predictor_input import without_lone_surrogates
 from elmo_plugin.text.white_space import split_tokens
 
@@ -38,12 +39,13 @@ class SpacyBlankTokenizer(Tokenizer):
     # Parameters
 
     language : `str`, optional (default = `"en"`)
-        spaCy's code of the language, or `xx` for any language. Raises `ConfigurationError` for a code that spaCy does
-        not know and for a language whose rules need a library that is not installed.
+        The code of the language, or `xx` for any, whose rules are taken too where spaCy has none for a language.
+        Raises `ConfigurationError` for a code that no language has and for a language whose rules need a library that
+        is not installed.
     """
 
     def __init__(self, language: str = "en") -> None:
-        self._language = language
+        self._language = language_with_rules(language)
         try:
             self._load_rules()
         except (ImportError, AttributeError) as error:
@@ -67,6 +69,11 @@ class SpacyBlankTokenizer(Tokenizer):
             if not token.is_space
         ]
 
+    @property
+    def stop_words(self) -> set[str]:
+        """Return spaCy's frequent words of the language, in small letters, which say little by themselves."""
+        return self._stop_words
+
     def words(self, text: str) -> list[str]:
         """Return the tokens of `text` as strings without white space, which some languages' exceptions contain."""
         return [word for _, part in self._parts(text) for token in self._split(part) for word in token.text.split()]
@@ -85,10 +92,11 @@ class SpacyBlankTokenizer(Tokenizer):
 
         # The pipeline itself rejects texts of more than a million characters, a limit meant for parsers.
         pipeline = spacy.blank(self._language)
-        self._has_rules = isinstance(pipeline.tokenizer, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
-        if self._has_rules:
-            pipeline.tokenizer.max_cache_size = MOST_STRINGS
         self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
+        self._has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
+        if isinstance(self._split, spacy.tokenizer.Tokenizer):
+            self._split.max_cache_size = MOST_STRINGS
+        self._stop_words = pipeline.Defaults.stop_words
 
 
 @Tokenizer.register("ascii_spaces")
