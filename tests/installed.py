@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,7 +26,7 @@ assert spec is not None and spec.loader is not None
 pages = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(pages)
 
-EXAMPLES = "import elmo_plugin, shutil; shutil.copytree(elmo_plugin.__path__[0] + '/examples', '.', dirs_exist_ok=True)"
+INCLUDE = " --include-package elmo_plugin"
 FAST = """ -o '{"trainer.num_epochs": 2}'"""
 TWO_PROCESSES = """ -o '{"trainer.num_epochs": 1, "distributed": {"cuda_devices": [-1, -1]}, "data_loader": """
 TWO_PROCESSES += """{"type": "multiprocess", "batch_size": 2, "num_workers": 1, "start_method": "spawn"}}'"""
@@ -57,8 +58,10 @@ def main() -> None:
             typist.type(home, commands, home=Path.home())
         typist.type(home, "pip list 2>/dev/null | grep -iE '^(torch|transformers|huggingface|setuptools|numpy|spacy) '")
 
-        first_page(typist, Path(folder, "first page"))
-        allennlps_program(typist, Path(folder, "allennlp"))
+        with ThreadPoolExecutor() as threads:  # each command waits most of the time for imports, on one core
+            parts = {first_page: "first page", distributed: "distributed", plugins: "plugins"}
+            for done in [threads.submit(part, typist, Path(folder, name)) for part, name in parts.items()]:
+                done.result()
         extras(typist, Path(folder, "extras"), wheel)
         typist.type(home, "pip uninstall --quiet --yes elmo-plugin")
         left = [*ENVIRONMENT.rglob("*elmo_plugin*")]
@@ -80,12 +83,16 @@ class Typist:
         if home:
             del environment["HF_HUB_OFFLINE"]
         start = time.monotonic()
-        print(f"$ {command.strip()[:300]}", flush=True)
         done = subprocess.run(["bash", "-ec", command], cwd=folder, env=environment, capture_output=True, text=True)
         if done.returncode or "Traceback" in done.stderr:
             sys.exit(f"{done.stdout}{done.stderr}\n{folder}$ {command}\nfailed with exit code {done.returncode}")
-        print(f"  {time.monotonic() - start:.0f} s", flush=True)
+        print(f"{time.monotonic() - start:4.0f} s  {folder.name}$ {command.strip()[:300]}", flush=True)
         return done.stdout
+
+    def examples(self, folder: Path) -> None:
+        """Make a folder with the examples of the installed package."""
+        (examples,) = ENVIRONMENT.glob("lib/python*/site-packages/elmo_plugin/examples")
+        shutil.copytree(examples, folder)
 
     def python(self, folder: Path, code: str) -> str:
         """Run a script."""
@@ -106,37 +113,35 @@ def first_page(typist: Typist, folder: Path) -> None:
             script.append(block.text)
     readme = [block.text for block in pages.blocks(ROOT / "README.md") if block.language == "python"]
     for first in ("from allennlp.models import Model", "import elmo_plugin"):
-        answer = typist.python(folder, "\n".join([first, *script]))
-        assert answer == "['B-PER', 'O', 'O', 'B-LOC', 'I-LOC', 'O']\n", answer
-        assert typist.python(folder, "\n".join([first, *readme])) == "(3, 2, 512) (3, 1, 512)\n"
+        answer = typist.python(folder, "\n".join([first, *script, *readme]))
+        assert answer == "['B-PER', 'O', 'O', 'B-LOC', 'I-LOC', 'O']\n(3, 2, 512) (3, 1, 512)\n", answer
 
 
-def allennlps_program(typist: Typist, folder: Path) -> None:
-    """Use the program `allennlp`, with and without a file that lists plugins."""
-    with_option, with_file = folder / "option", folder / "file"
-    for each in (with_option, with_file):
-        each.mkdir(parents=True)
-        typist.type(each, f'python -c "{EXAMPLES}"')
-    include = " --include-package elmo_plugin"
-    typist.type(with_option, f"allennlp train tagger.jsonnet -s out{include}{FAST}")
-    typist.type(with_option, f"allennlp evaluate out/model.tar.gz train.conll{include}")
-    typist.type(with_option, f"allennlp predict out/model.tar.gz new.jsonl --predictor elmo_tagger{include}")
-    typist.type(with_option, f"allennlp train tagger.jsonnet -s two{include}{TWO_PROCESSES}")
-    (with_file / ".allennlp_plugins").write_text("elmo_plugin\n")
-    typist.type(with_file, f"allennlp train tagger.jsonnet -s out{FAST}")
-    (with_file / "text").write_text("Two words\nOne\n")
-    typist.type(with_file, "allennlp embed-corpus text vectors.hdf5 --bilm english-tiny")
-    (with_file / "tags.txt").write_text("a/D cat/N\na/D dog/N\n")
-    (with_file / "config.json").write_text(RUN_OF_ALLENNLP)
-    (with_file / ".allennlp_plugins").unlink()
-    typist.type(with_file, "allennlp train config.json -s allennlps")
-    typist.type(with_file, "elmo-plugin --version && elmo-plugin train --help && elmo-plugin embed-corpus --help")
+def distributed(typist: Typist, folder: Path) -> None:
+    """Train in two processes, each with a loader in a process of its own, by the program `allennlp`."""
+    typist.examples(folder)
+    typist.type(folder, f"allennlp train tagger.jsonnet -s two{INCLUDE}{TWO_PROCESSES}")
+
+
+def plugins(typist: Typist, folder: Path) -> None:
+    """Use the program `allennlp`, with the option and with a file that lists plugins."""
+    typist.examples(folder)
+    typist.type(folder, f"allennlp train tagger.jsonnet -s out{INCLUDE}{FAST}")
+    typist.type(folder, f"allennlp evaluate out/model.tar.gz train.conll{INCLUDE}")
+    typist.type(folder, f"allennlp predict out/model.tar.gz new.jsonl --predictor elmo_tagger{INCLUDE}")
+    (folder / "tags.txt").write_text("a/D cat/N\na/D dog/N\n")
+    (folder / "config.json").write_text(RUN_OF_ALLENNLP)
+    typist.type(folder, "allennlp train config.json -s allennlps")
+    (folder / ".allennlp_plugins").write_text("elmo_plugin\n")
+    typist.type(folder, f"allennlp train tagger.jsonnet -s with-file{FAST}")
+    (folder / "text").write_text("Two words\nOne\n")
+    typist.type(folder, "allennlp embed-corpus text vectors.hdf5 --bilm english-tiny")
+    typist.type(folder, "elmo-plugin --version && elmo-plugin train --help && elmo-plugin embed-corpus --help")
 
 
 def extras(typist: Typist, folder: Path, wheel: Path) -> None:
     """Install each extra by pip, and use it. That of flair comes last, because it takes transformers back to 4."""
-    folder.mkdir()
-    typist.type(folder, f'python -c "{EXAMPLES}"')
+    typist.examples(folder)
     (folder / "text").write_text("Two words\nOne\n")
     install = "pip install --quiet"
     typist.type(folder, f"{install} '{wheel}[report,serve,parquet]'", home=Path.home())
@@ -149,11 +154,11 @@ def extras(typist: Typist, folder: Path, wheel: Path) -> None:
     typist.type(folder, f"{install} --no-deps allennlp-models==2.10.1", home=Path.home())
     typist.type(folder, f"mkdir -p {ENVIRONMENT}/nltk_data/tokenizers/punkt  # as the guide says, without a network")
     typist.python(folder, "from allennlp_models.classification import BiattentiveClassificationNetwork")
-    typist.type(folder, f"allennlp train tagger.jsonnet -s models --include-package elmo_plugin{FAST}")
+    typist.type(folder, f"allennlp train tagger.jsonnet -s models{INCLUDE}{FAST}")
     typist.type(folder, f"{install} '{wheel}[flair]'", home=Path.home())
     typist.type(folder, "pip list 2>/dev/null | grep -iE '^(flair|transformers|huggingface.hub) '")
     typist.python(folder, FLAIR)
-    typist.type(folder, f"allennlp train tagger.jsonnet -s transformers4 --include-package elmo_plugin{FAST}")
+    typist.type(folder, f"allennlp train tagger.jsonnet -s transformers4{INCLUDE}{FAST}")
 
 
 SERVED = """
