@@ -120,9 +120,15 @@ def grid(args: argparse.Namespace) -> list[Run]:
 
 
 def experiments(args: argparse.Namespace) -> list[Experiment]:
-    """Return the chosen experiments, or one experiment that compares the chosen variants."""
+    """Return the chosen experiments, or one for each chosen fraction of the data that compares the chosen variants."""
     if args.variants:
-        return [Experiment("Variants", [Condition(variant, variant) for variant in args.variants])]
+        return [
+            Experiment(
+                f"Variants, {100 * fraction:g} % of the data",
+                [Condition(variant, variant, fraction) for variant in args.variants],
+            )
+            for fraction in args.fractions
+        ]
     return [EXPERIMENTS[name] for name in args.experiments]
 
 
@@ -214,6 +220,9 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
         choices=variants,
         metavar="VARIANT",
         help=f"compare variants instead: {', '.join(variants)}",
+    )
+    parser.add_argument(
+        "--fractions", nargs="+", type=float, default=[1.0], help="fractions of the data for --variants; default: 1"
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="default: 1 2 3")
     parser.add_argument("--jobs", type=int, default=1, help="the number of runs at a time, one core each; default: 1")

@@ -1,11 +1,13 @@
 """The programs of `experiments/`: the grid on the demos and for one epoch, and what prepares or scores data."""
 
+import argparse
 import json
 import re
 import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from _jsonnet import evaluate_snippet
@@ -19,9 +21,11 @@ from experiments import grid
 from experiments import run as grid_run
 from experiments.grid import EXPERIMENTS, main
 from experiments.run import CONFIGS, TASKS, Run, config, read_task, write_sample
+from experiments.why_elmo import __main__ as why_elmo
 from experiments.why_elmo.table import facts, lines
 from experiments.why_elmo.tasks import DEFAULT, POSSIBLE, ToolRun
 from experiments.widen import widened
+from experiments.word_vectors import write_vectors
 from tests.task_oracles import D, L, bilm_files
 
 ROOT = CONFIGS.parent
@@ -223,6 +227,41 @@ def test_the_table_of_tools_is_built_from_the_files_that_their_runs_leave(tmp_pa
     ]
     assert others[0] == {"training": "bert", **write["bert/result.json"]}
     assert (last["seed"], last["score"]) == (2, 92)
+
+
+def test_variants_are_compared_on_each_fraction_of_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "--tasks demo --variants elmo without_elmo --fractions 1 0.1 --seeds 7"
+    runs = grid.grid(grid.parse([str(tmp_path), *line.split()]))
+    assert [(run.variant, run.fraction, run.seed) for run in runs] == [
+        ("elmo", 1, 7), ("without_elmo", 1, 7), ("elmo", 0.1, 7), ("without_elmo", 0.1, 7)
+    ]  # fmt: skip
+    write_score(runs[2], 0.5)
+    command(tmp_path, f"--table {line}")
+    small = capsys.readouterr().out.split("Variants, 10 % of the data")[1]
+    assert "|  | elmo | without_elmo |" in small and "| `demo` | 50.00 |  |" in small
+
+
+def test_the_vectors_of_a_treebanks_words_are_written_once_each_with_numbers_of_size_one(tmp_path: Path) -> None:
+    row = "1\t{}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n"
+    (tmp_path / "dev.conllu").write_text("# text = rosa\n" + "".join(map(row.format, ["rosa", "ros\u2028a", "rosa"])))
+    of_word = {"rosa": np.array([3.0, 4.0]), "ros\u2028a": np.array([0.0, 5.0])}
+    write_vectors(of_word, [tmp_path / "dev.conllu"], tmp_path / "vectors.txt")
+    half = 12.5**0.5  # the root mean square of 3, 4, 0 and 5
+    lines_of_file = (tmp_path / "vectors.txt").read_text(encoding="utf-8").split("\n")
+    assert lines_of_file == [f"rosa {3 / half:.5f} {4 / half:.5f}", f"ros\u2028a 0.00000 {5 / half:.5f}", ""]
+
+
+def test_a_tool_is_trained_alone_in_a_folder_that_does_not_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trained(tool: Any, function: str, run: Any) -> dict[str, int]:
+        (run.folder / "vectors").write_bytes(b"1234")
+        return {"passes": 8}
+
+    monkeypatch.setattr(why_elmo.Tool, "call", trained)
+    why_elmo.train(argparse.Namespace(runs=tmp_path / "runs", text=tmp_path, hours=0.5, tool="fasttext"))
+    result = json.loads((tmp_path / "runs/fasttext/result.json").read_text())
+    assert (result["passes"], result["megabytes"]) == (8, 4e-6)
 
 
 def test_a_bilm_with_more_cells_computes_the_same(tmp_path: Path) -> None:

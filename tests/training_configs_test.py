@@ -30,6 +30,11 @@ CORPORA = {
         "1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n1\tdo\tdo\tAUX\tVBP\t_\t3\taux\t_\t_\n2\tn't\tnot\tPART\tRB\t_\t3\tadvmod\t_\t_\n"
         "3\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\t_\n\n"
     },
+    "TREEBANK": {
+        ".conllu": "1\trosa\trosa\tNOUN\t_\tCase=Nom|Number=Sing\t2\tnsubj\t_\t_\n"
+        "2\tfloret\tfloreo\tVERB\t_\tNumber=Sing|Person=3\t0\troot\t_\t_\n\n"
+        "1\tvale\tvaleo\tVERB\t_\tMood=Imp\t0\troot\t_\t_\n\n"
+    },
     "CONLL2000": {".txt": "The DT B-NP\nboat NN I-NP\nleaks VBZ B-VP\n. . O\n\nWait VB B-VP\n\n"},
     "CONLL2003": {
         ".txt": "-DOCSTART- -X- -X- O\n\nMira NNP I-NP I-PER\nwaves VBZ I-VP O\n\n"
@@ -58,6 +63,8 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     bilm = lively(BiLM.random(options(), seed=3))
     bilm.warm_state = warm_up(bilm, [batch_to_ids([["It", "rains"], ["Go"]])])
     write_files(folder / "bilm", bilm)
+    (folder / "vectors.txt").write_text("rosa 0.5 1\nIt 1 0.25\n", encoding="utf-8")
+    variables |= {"WORD_VECTORS": str(folder / "vectors.txt"), "WORD_VECTORS_DIM": "2"}
     sizes = {"ELMO_BILM_LAYERS": bilm.options.lstm.n_layers, "ELMO_BILM_PROJECTION": bilm.options.lstm.projection_dim}
     variables |= {"TASK": "demo", "ELMO_BILM": str(folder / "bilm")}
     return {**variables, **{key: str(size) for key, size in sizes.items()}}
@@ -96,6 +103,21 @@ def test_a_config_trains_and_packs_an_archive(path: str, few: Callable[[Path | s
     metrics: dict[str, Any] = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert metrics["training_loss"] > 0
     assert (tmp_path / "run" / "model.tar.gz").exists()
+
+
+def test_features_are_one_tag_and_word_vectors_stand_beside_elmo_unchanged(
+    few: Callable[[Path | str], Params], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TASK", "treebank_features")
+    params = few("variants/your_bilm_and_vectors.jsonnet")
+    prepare_environment(params)  # seeds
+    tagger: Any = TrainModel.from_params(params, serialization_dir=str(tmp_path), local_rank=0).model
+    labels = tagger.vocab.get_token_to_index_vocabulary("labels")
+    assert labels.keys() == {"Case=Nom|Number=Sing", "Number=Sing|Person=3", "Mood=Imp"}
+    (vectors,) = (weight for name, weight in tagger.named_parameters() if "token_embedder_word_vectors" in name)
+    rosa = vectors[tagger.vocab.get_token_index("rosa", "word_vectors")]
+    assert rosa.tolist() == [0.5, 1.0] and not vectors.requires_grad
+    assert any("scalar_mix" in name for name, _ in tagger.named_parameters())
 
 
 def test_the_config_of_the_page_needs_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,6 +114,7 @@ def train(args: argparse.Namespace) -> None:
     if args.tool is None:
         return children(args, "train", [name for name in TOOLS if TOOLS[name].train and not is_trained(args, name)])
     tool, run = TOOLS[args.tool], training(args, args.tool)
+    run.folder.mkdir(parents=True, exist_ok=True)
     result = tool.call(tool.train or "", run)
     size = sum(path.stat().st_size for path in run.folder.glob(tool.file))
     facts = {"cpu_seconds": run.cpu_seconds(), "megabytes": size / 1e6, "calibration": run.read("calibration")}

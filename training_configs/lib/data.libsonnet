@@ -14,6 +14,10 @@ local texts(folder, files, reader) = {
   // Tagging. `label_encoding` is null if tags are not spans.
   ud_pos:: columns(std.extVar('UD_EWT'), 'conllu', { conllu: true, token_column: 1, tag_column: 3 })
            { label_encoding: null },
+  treebank_pos:: columns(std.extVar('TREEBANK'), 'conllu', { conllu: true, token_column: 1, tag_column: 3 })
+                 { label_encoding: null },
+  treebank_features:: columns(std.extVar('TREEBANK'), 'conllu', { conllu: true, token_column: 1, tag_column: 5 })
+                      { label_encoding: null },
   conll2000:: columns(std.extVar('CONLL2000'), 'txt', { tag_column: 2, coding_scheme: 'BIO' })
               { label_encoding: 'BIO' },
   conll2003:: columns(std.extVar('CONLL2003'), 'txt',

@@ -11,6 +11,8 @@
   imdb: import '../classify/imdb.jsonnet',
   litbank_events: import '../tag/litbank_events.jsonnet',
   sst5: import '../classify/sst5.jsonnet',
+  treebank_features: import '../tag/treebank_features.jsonnet',
+  treebank_pos: import '../tag/treebank_pos.jsonnet',
   ud_parsing: import '../parse/ud_parsing.jsonnet',
   ud_pos: import '../tag/ud_pos.jsonnet',
   wnut17_ner: import '../tag/wnut17_ner.jsonnet',
