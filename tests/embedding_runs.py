@@ -2,13 +2,13 @@
 
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import pytest
 
-from elmo_plugin.embedding import Corpus, CorpusEmbedder, Embedder, Share, VectorFile, load
-from elmo_plugin.embedding.corpus_embedder import WHOLE, Counts
+from elmo_plugin.embedding import Corpus, CorpusEmbedder, Embedder, VectorFile, load
+from elmo_plugin.embedding.corpus_embedder import Counts
 from elmo_plugin.text import AsciiSpacesTokenizer
 
 BATCH = 20
@@ -36,13 +36,13 @@ def embed(
     file: VectorFile,
     text: str = "text",
     bilm: str = "bilm",
-    share: Share = WHOLE,
+    processes: Optional[int] = 1,
     initial_state: str = "zero",
     **keys: Any,
 ) -> Counts:
-    """The whole work, or that of one process."""
+    """Embed a text."""
     embedder = CorpusEmbedder(load(folder / bilm, initial_state=initial_state), **{"tokens_per_batch": BATCH, **keys})
-    return embedder.embed(Corpus(folder / text, AsciiSpacesTokenizer()), folder / target, file, share)
+    return embedder.embed(Corpus(folder / text, AsciiSpacesTokenizer()), folder / target, file, processes)
 
 
 def break_off(monkeypatch: pytest.MonkeyPatch, after: int) -> None:

@@ -3,7 +3,6 @@
 import argparse
 import inspect
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -54,9 +53,9 @@ its size; Parquet keeps the parts.
 --split tab and --split conll read the inputs `plain` and `conll` of
 ELMoForManyLangs; with --split spacy the text need not be tokenized.
 
-Use four processes, which share OUTPUT.part; the last one writes the output:
-  torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m elmo_plugin \\
-      embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny
+On a processor, as many processes embed as PyTorch may use threads, each with a
+thread of its own: OMP_NUM_THREADS and --processes limit them. They share the
+weights. A text of less than 262,144 characters has work for one process only.
 """
 
 SPLITS = {"space": "ascii_spaces", "tab": "just_tabs", "spacy": "spacy_blank", "conll": "just_tabs"}
@@ -128,8 +127,13 @@ def _add_work(add: Callable[..., Any]) -> None:
         "is bfloat16 if the device computes it natively (default: float32)"
     )
     add("--precision", choices=["float32", "bfloat16", "int8", "auto"], default="float32", help=precision)
-    gpu = "the number of a GPU, -1 for the processor (default: -1; under torchrun, a GPU of its own for each process)"
+    gpu = "the number of a GPU, -1 for the processor (default: -1)"
     add("--cuda-device", metavar="N", type=device, help=gpu)
+    processes = (
+        "embed in N processes with one thread each (default: as many as PyTorch has threads, but not more than the "
+        "text has windows of 262,144 characters; one on a GPU)"
+    )
+    add("--processes", metavar="N", type=count, help=processes)
     add("--file-friendly-logging", action="store_true", help="write each progress update on a new line")
 
 
@@ -159,32 +163,27 @@ def _embed(args: argparse.Namespace) -> None:
 
     from elmo_plugin.bilm import language_of
     from elmo_plugin.commands.console import say_written
-    from elmo_plugin.embedding import CorpusEmbedder, Share, reject_existing
+    from elmo_plugin.embedding import CorpusEmbedder, reject_existing
     from elmo_plugin.text import SpacyBlankTokenizer
 
-    share = Share(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))  # as torchrun sets them
     file = _file(args)
     corpus = _corpus(args)
     # Paths are checked before anything is downloaded.
     if not args.output.parent.is_dir():
         raise ConfigurationError(f"'{args.output}' cannot be written: make the folder '{args.output.parent}' first")
-    if share.size == 1:  # other processes may have completed the output already
-        reject_existing(args.output)
+    reject_existing(args.output)
     if args.vocab_path:
         _say("--vocab-path is ignored: no vocabulary is written, as by the retired command")
     loaded = _embedder(args)
     if args.split == "spacy" and (language := language_of(loaded.elmo)):
         corpus.tokenizer = SpacyBlankTokenizer(language)
     embedder = CorpusEmbedder(loaded, args.pool, args.half, args.tokens_per_batch, args.batch_size)
-    counts = embedder.embed(corpus, args.output, file, share)
+    counts = embedder.embed(corpus, args.output, file, args.processes)
     shape = ", ".join("T" if size == -1 else str(size) for size in embedder.layout.shape)
     what = f"{counts.sentences:,} sentences, {counts.tokens:,} tokens; ({shape}) {embedder.layout.dtype}"
-    if share.size > 1:
-        print(f"{args.output}, process {share.rank + 1} of {share.size}: {what}", file=sys.stderr)
-    else:
-        path = json.dumps(str(args.output), ensure_ascii=False)  # double quotes need no escape in the shell's quotes
-        then = f"python -c {shlex.quote(file.reading.format(path))}" if file.reading else None
-        say_written(args.output, what, then)
+    path = json.dumps(str(args.output), ensure_ascii=False)  # double quotes need no escape in the shell's quotes
+    then = f"python -c {shlex.quote(file.reading.format(path))}" if file.reading else None
+    say_written(args.output, what, then)
 
 
 def _corpus(args: argparse.Namespace) -> "Corpus":
@@ -228,9 +227,8 @@ def _file(args: argparse.Namespace) -> "VectorFile":
 
 
 def _say(text: str) -> None:
-    """Print a note for the user to standard error, in the first of several processes only."""
-    if os.environ.get("RANK", "0") == "0":
-        print(f"embed-corpus: {text}", file=sys.stderr)
+    """Print a note for the user to standard error."""
+    print(f"embed-corpus: {text}", file=sys.stderr)
 
 
 def _embedder(args: argparse.Namespace) -> "Embedder":
@@ -259,14 +257,11 @@ def _embedder(args: argparse.Namespace) -> "Embedder":
 
 
 def _cuda_device(args: argparse.Namespace) -> int:
-    """Return the device that the user chose; otherwise, under torchrun, the GPU of this process."""
+    """Return the device that the user chose, or else the processor."""
     import torch
 
     if args.cuda_device is not None:
         return int(args.cuda_device)
-    if not torch.cuda.is_available():
-        return -1
-    if "LOCAL_RANK" not in os.environ:
+    if torch.cuda.is_available():
         _say("computing on the processor; --cuda-device 0 uses the first GPU")
-        return -1
-    return int(os.environ["LOCAL_RANK"])
+    return -1

@@ -1,7 +1,7 @@
 """CORPUS → VECTORS ON DISK: a text in windows, batches of similar length, and part files joined into the output."""
 
 from elmo_plugin.embedding.corpus import Corpus, TableReader, read_conll, read_lines
-from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder, Share, reject_existing
+from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder, reject_existing
 from elmo_plugin.embedding.elmo_embedder import ElmoEmbedder
 from elmo_plugin.embedding.embedder import (
     ALIASES,
@@ -28,7 +28,6 @@ __all__ = [
     "Hdf5File",
     "NpzFile",
     "ParquetFile",
-    "Share",
     "TableReader",
     "VectorFile",
     "find_device",

@@ -122,7 +122,7 @@ class Hdf5File(VectorFile):
                     lines = json.loads(part[INDEX][0])
                     for _, key in lines:
                         if key in part and key not in file:
-                            part.copy(key, file)
+                            part.copy(key, file, name=key)  # without the name, h5py opens the dataset to find it
                         check_disk()
                     indices.append(json.dumps({text: key for text, key in lines if text})[1:-1])
             if self._has_index:
@@ -278,7 +278,7 @@ class ParquetFile(VectorFile):
 
     def __init__(self, compress: bool = False) -> None:
         try:
-            self._arrow, self._parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+            import_module("pyarrow.parquet")
         except ImportError as error:
             raise ConfigurationError("parquet needs pyarrow: pip install 'elmo-plugin[parquet]'") from error
         self._compression = "zstd" if compress else "none"
@@ -294,7 +294,8 @@ class ParquetFile(VectorFile):
         groups = constrained_batches(rows, TOKENS_IN_GROUP, get_len=lambda row: len(row[3]) + BOUNDARIES, strict=False)
         schema = self._schema(layout, has_ids=window.ids is not None)
         compression = self._compression
-        with self._parquet.ParquetWriter(path, schema, compression=compression, use_dictionary=False) as writer:
+        parquet = import_module("pyarrow.parquet")
+        with parquet.ParquetWriter(path, schema, compression=compression, use_dictionary=False) as writer:
             for group in groups:
                 writer.write_table(self._table(group, layout, schema))
 
@@ -306,7 +307,7 @@ class ParquetFile(VectorFile):
         return {"type": "parquet", "compress": self._compression != "none"}
 
     def _schema(self, layout: Layout, has_ids: bool) -> Any:
-        arrow = self._arrow
+        arrow = import_module("pyarrow")
         vector = arrow.list_(arrow.from_numpy_dtype(np.dtype(layout.dtype)), layout.shape[-1])
         vectors = arrow.list_(vector) if layout.is_by_token else vector
         names = [f"layer_{layer}" for layer in range(layout.shape[0])] if layout.is_by_layer else ["vectors"]
@@ -315,14 +316,15 @@ class ParquetFile(VectorFile):
         return arrow.schema({**about, **dict.fromkeys(names, vectors)})
 
     def _table(self, rows: Sequence[tuple[Any, ...]], layout: Layout, schema: Any) -> Any:
+        arrow = import_module("pyarrow")
         lines, ids, texts, tokens, arrays = zip(*rows, strict=True)
         columns = []
         for column in zip(*arrays, strict=True) if layout.is_by_layer else [arrays]:  # arrays (T, D) or (D,)
-            values = self._arrow.array(np.concatenate([array.reshape(-1) for array in column]))
-            vectors = self._arrow.FixedSizeListArray.from_arrays(values, layout.shape[-1])
+            values = arrow.array(np.concatenate([array.reshape(-1) for array in column]))
+            vectors = arrow.FixedSizeListArray.from_arrays(values, layout.shape[-1])
             if layout.is_by_token:
-                ends = self._arrow.array(np.cumsum([0, *map(len, column)], dtype=np.int32))
-                vectors = self._arrow.ListArray.from_arrays(ends, vectors)
+                ends = arrow.array(np.cumsum([0, *map(len, column)], dtype=np.int32))
+                vectors = arrow.ListArray.from_arrays(ends, vectors)
             columns.append(vectors)
         about = [lines, ids, texts, tokens] if "id" in schema.names else [lines, texts, tokens]
-        return self._arrow.table([*about, *columns], schema=schema)
+        return arrow.table([*about, *columns], schema=schema)

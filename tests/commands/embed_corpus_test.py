@@ -1,9 +1,12 @@
 """The command with each of its options. Each wrong use ends with one line and exit code 1."""
 
 import json
+import os
 import signal
+import time
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any, Optional
 
@@ -15,7 +18,7 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin import embedding
 from elmo_plugin.commands import embed_corpus
-from elmo_plugin.embedding import Embedder, VectorFile, corpus, load
+from elmo_plugin.embedding import Embedder, VectorFile, corpus, corpus_embedder, load
 from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.embedding.vector_files import Arrays, Layout
 from tests.commands.alone import run
@@ -218,21 +221,47 @@ def test_after_a_signal_the_same_command_resumes_the_run(
     assert not Path("out.npz.part").exists()
 
 
-def test_several_processes_write_one_output(
+def test_after_a_signal_other_processes_have_ended(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 20)
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    for rank in ("1", "0"):
-        monkeypatch.setenv("RANK", rank)
-        run("embed-corpus", "text", "out.hdf5", *BILM)
-    said = capsys.readouterr().err
-    assert "process 1 of 2: 4 sentences" in said and "process 2 of 2: 1 sentences" in said
-    assert_close(arrays(), wanted())
+    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 12)
+    run("embed-corpus", "text", "whole.npz", *BILM)
+    first = os.getpid()
+
+    def wait(*_: object) -> None:
+        os.kill(first, signal.SIGTERM)
+        time.sleep(1000)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Embedder, "_vectors", wait)
+        with pytest.raises(SystemExit) as stopped:
+            run("embed-corpus", "text", "out.npz", *BILM, "--processes", 2)
+    assert stopped.value.code == 143 and "stopped by SIGTERM" in capsys.readouterr().err
+    assert not active_children() and not list(folder.glob("out*"))
+    run("embed-corpus", "text", "out.npz", *BILM, "--processes", 2)
+    assert Path("out.npz").read_bytes() == Path("whole.npz").read_bytes()
 
 
-def test_each_process_of_torchrun_has_a_gpu_unless_the_user_chooses_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processor_has_a_process_for_each_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def unordered(function: Callable[[Any], Any], tasks: Iterable[Any], processes: int) -> Iterator[Any]:
+        asked.append(processes)
+        yield from map(function, tasks)
+
+    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 12)
+    monkeypatch.setattr(corpus_embedder, "unordered", unordered)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    run("embed-corpus", "text", "out.npz", *BILM)
+    run("embed-corpus", "text", "two.npz", *BILM, "--processes", 2)
+    run("embed-corpus", "text", "one.npz", *BILM, "--processes", 1)
+    assert asked == [3, 2]
+
+
+def test_a_gpu_is_used_only_if_the_user_chooses_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert embed_corpus._cuda_device(Namespace(cuda_device=None)) == -1
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    assert [embed_corpus._cuda_device(Namespace(cuda_device=chosen)) for chosen in (None, 0)] == [1, 0]
+    assert "--cuda-device 0" in capsys.readouterr().err
+    assert embed_corpus._cuda_device(Namespace(cuda_device=1)) == 1

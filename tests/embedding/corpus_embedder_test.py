@@ -5,9 +5,11 @@ import gc
 import os
 import shutil
 import signal
+import sys
+import time
 import tracemalloc
 import weakref
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,9 @@ from elmo_plugin.embedding import (
     Hdf5File,
     NpzFile,
     ParquetFile,
-    Share,
     VectorFile,
     corpus,
+    corpus_embedder,
     load,
 )
 from elmo_plugin.embedding.corpus import Window
@@ -191,34 +193,99 @@ def test_an_unfinished_output_of_another_run_is_rejected_and_kept(
     assert parts(folder) == kept and len(kept) > 1 and not (folder / "file").exists()
 
 
-def test_processes_share_the_parts_and_the_last_one_writes_the_output_of_a_single_process(folder: Path) -> None:
-    """Each may begin when the others have ended, and may be started again."""
-    write_text(folder / "text", 60)
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_processes_write_the_file_of_a_single_one(folder: Path, monkeypatch: pytest.MonkeyPatch, start: str) -> None:
+    """They are forks on Linux, and are started anew on other systems."""
+    lines = 60 if start == "fork" else 30
+    write_text(folder / "text", lines)
     counts = embed(folder, "whole.npz", NpzFile())
-    shares = [embed(folder, "file.npz", NpzFile(), share=Share(rank, 3)) for rank in (2, 0)]
-    assert not (folder / "file.npz").exists()
-    for _ in range(2):
-        last = embed(folder, "file.npz", NpzFile(), share=Share(1, 3))
-        assert (folder / "file.npz").read_bytes() == (folder / "whole.npz").read_bytes()
-    assert tuple(map(sum, zip(*shares, last, strict=True))) == counts and min(last) > 0
-    assert names(folder) == ["file.npz", "file.npz.json", "whole.npz"]
-    with pytest.raises(ConfigurationError, match=r"file\.npz'.*'type of numbers'"):
-        embed(folder, "file.npz", NpzFile(), share=Share(0, 3), half=True)
-    with pytest.raises(ConfigurationError, match="exists already"):
-        embed(folder, "file.npz", NpzFile())
+    if start == "spawn":
+        monkeypatch.setattr(sys, "platform", "darwin")
+    assert embed(folder, "file.npz", NpzFile(), processes=2) == counts
+    assert (folder / "file.npz").read_bytes() == (folder / "whole.npz").read_bytes()
+    assert names(folder) == ["file.npz", "whole.npz"] and not active_children()
 
 
-def test_a_run_is_resumed_with_another_number_of_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_is_started_for_a_text_of_one_window(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_text(folder / "text", 5)
+    monkeypatch.setattr(corpus_embedder, "unordered", pytest.fail)
+    assert embed(folder, "file", NpzFile(), processes=4).sentences == 5
+
+
+def test_an_error_of_another_process_ends_all_of_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_text(folder / "text", 60)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(NpzFile, "write_part", full)
+    with pytest.raises(ConfigurationError, match=r"'.*file' cannot be written: .*No space.*; no part is finished"):
+        embed(folder, "file", NpzFile(), processes=2)
+    assert not active_children() and names(folder) == []
+
+
+def test_a_killed_process_is_an_error_and_the_run_is_resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(folder / "text", 60)
     embed(folder, "whole.npz", NpzFile())
-    embed(folder, "file.npz", NpzFile(), share=Share(0, 2))  # and the other process never came
+    with monkeypatch.context() as patched:
+        vectors, batches = Embedder._vectors, iter(range(10))
+
+        def killed(self: Embedder, sentences: Any, half: bool) -> np.ndarray:
+            if next(batches) == 9:  # each process has its own count, and finishes a part before
+                os.kill(os.getpid(), signal.SIGKILL)
+            return vectors(self, sentences, half)
+
+        patched.setattr(Embedder, "_vectors", killed)
+        with pytest.raises(ConfigurationError, match="one of 2 processes was killed"):
+            embed(folder, "file.npz", NpzFile(), processes=2)
+    assert names(folder) == ["file.npz.part", "whole.npz"]
+    assert {path.suffix for path in (folder / "file.npz.part").iterdir()} <= {"", ".json"}
+    embed(folder, "file.npz", NpzFile(), processes=3)
+    assert (folder / "file.npz").read_bytes() == (folder / "whole.npz").read_bytes()
+    assert names(folder) == ["file.npz", "whole.npz"]
+
+
+def embed_until_killed(folder: Path) -> None:
+    """Embed by two processes, which note their numbers and then wait for ever."""
+
+    def wait(*_: Any) -> None:
+        (folder / f"process-{os.getpid()}").touch()
+        time.sleep(1000)
+
+    Embedder._vectors = wait  # type: ignore[assignment, method-assign]
+    embed(folder, "file", NpzFile(), processes=2)
+
+
+def test_if_the_first_process_is_killed_the_others_end(folder: Path) -> None:
+    write_text(folder / "text", 60)
+    first = get_context("fork").Process(target=embed_until_killed, args=(folder,))
+    first.start()
+    others: list[int] = []
+    while len(others) < 2:
+        others = [int(path.name.partition("-")[2]) for path in folder.glob("process-*")]
+        time.sleep(0.01)
+    first.kill()
+    first.join()
+    for other in others:
+        while Path(f"/proc/{other}").exists() and "Z" not in Path(f"/proc/{other}/stat").read_text():
+            time.sleep(0.01)
+
+
+def test_a_run_is_resumed_by_fewer_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_text(folder / "text", 60)
+    embed(folder, "whole.npz", NpzFile())
     batches: list[int] = []
     vectors = Embedder._vectors
     monkeypatch.setattr(Embedder, "_vectors", lambda self, s, half: batches.append(len(s)) or vectors(self, s, half))
-    embed(folder, "file.npz", NpzFile())
-    resumed = len(batches)
     embed(folder, "again.npz", NpzFile())
-    assert 0 < resumed < len(batches) - resumed
+    total = len(batches)
+    with monkeypatch.context() as broken:
+        break_off(broken, 2 * total // 3)
+        with pytest.raises(KeyboardInterrupt):
+            embed(folder, "file.npz", NpzFile())
+    batches.clear()
+    embed(folder, "file.npz", NpzFile())
+    assert 0 < len(batches) < total
     assert (folder / "file.npz").read_bytes() == (folder / "whole.npz").read_bytes()
 
 

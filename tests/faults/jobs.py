@@ -98,23 +98,19 @@ def embedding(ending: str, processes: int = 1) -> Job:
         write_files(folder / "bilm", small_bilm())
         write_text(folder / "text", 24)
 
-    def embed(rank: int = 0) -> None:
-        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(processes)}
+    def start() -> None:
         corpus.CHARACTERS_IN_WINDOW = 600
-        command("embed-corpus", "../inputs/text", output, "--bilm", "../inputs/bilm", "--compress")
-
-    def start() -> None:  # one process after the other, so that operations have numbers
-        statuses = [wait(fork(partial(embed, rank))) for rank in range(processes)]
-        sys.exit(next((status for status in statuses if status), 0))
+        options = ("--bilm", "../inputs/bilm", "--compress", "--processes", str(processes))
+        command("embed-corpus", "../inputs/text", output, *options)
 
     def again() -> None:
         try:
-            embed() if processes == 1 else start()
+            start()
         except SystemExit as error:
             if not ("exists already" in str(error.code) and Path(output).exists()):
                 raise
 
-    return Job(inputs, embed if processes == 1 else start, again)
+    return Job(inputs, start, again)
 
 
 def conversion(target: str, *options: str, replaces: bool = False) -> Job:
