@@ -82,3 +82,4 @@ def test_the_reference_lists_every_component_and_describes_every_key() -> None:
         elif component.registry not in NOT_IN_CONFIGS:
             assert f"`{component.name}` ({component.registry})" in page
     assert not [(one.name, key.name) for one in components for key in one.keys if not key.description]
+    assert "| `embedding.dim` | The width of a character's vector. | a whole number from 1 to " in page

@@ -3,6 +3,7 @@
 from elmo_plugin.common.atomic_write import atomic_file, atomic_folder
 from elmo_plugin.common.config_keys import (
     MOST,
+    Kind,
     at_least,
     check_keys,
     check_value,
@@ -20,6 +21,7 @@ from elmo_plugin.common.stop_signals import Stopped, on_stop_signal, stop
 
 __all__ = [
     "MOST",
+    "Kind",
     "Stopped",
     "at_least",
     "atomic_file",
