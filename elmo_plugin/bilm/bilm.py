@@ -9,7 +9,12 @@ from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
-from elmo_plugin.bilm.contextualizer import Contextualizer, StatelessContextualizer, build_contextualizer
+from elmo_plugin.bilm.contextualizer import (
+    Contextualizer,
+    StatelessContextualizer,
+    build_contextualizer,
+    check_contextualizer_of_file,
+)
 from elmo_plugin.bilm.elmo_lstm import ElmoLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
@@ -43,6 +48,9 @@ class BiLM(nn.Module):
         The name of the kernel, or `auto`.
     source : `str`
         The source of the weights, as the config names it. An archive identifies the weights by this name.
+    encoder : `Optional[Seq2SeqEncoder]`
+        What the options' `contextualizer` describes, if it is built already. By default it is built as one of a file
+        that may come from a stranger; see `CONTEXTUALIZERS`.
     """
 
     keeps_weights = True
@@ -51,7 +59,9 @@ class BiLM(nn.Module):
     precision: str = "float32"
     """What `set_precision` was called with."""
 
-    def __init__(self, options: BiLMOptions, kernel: str = "auto", source: str = "") -> None:
+    def __init__(
+        self, options: BiLMOptions, kernel: str = "auto", source: str = "", encoder: Optional[Seq2SeqEncoder] = None
+    ) -> None:
         super().__init__()
         self.options = options
         self.source = source
@@ -70,7 +80,10 @@ class BiLM(nn.Module):
         self.lstm: Seq2SeqEncoder
         if options.contextualizer is None:
             self.lstm = ElmoLstm(options.lstm, kernel=kernel)
+        elif encoder is not None:
+            self.lstm = encoder
         else:
+            check_contextualizer_of_file(options.contextualizer)
             self.lstm = build_contextualizer(options.contextualizer, width)
         self.word_cache = WordCache()
         self.register_buffer("warm_hidden", None)  # (n_layers, 2, 1, P)
@@ -78,10 +91,15 @@ class BiLM(nn.Module):
 
     @classmethod
     def random(cls, options: BiLMOptions, seed: int, kernel: str = "auto") -> "BiLM":
-        """Return a biLM with random weights that depend only on the seed, as the control of an experiment."""
+        """Return a biLM with random weights that depend only on the seed, as the control of an experiment.
+
+        The options are those of a config, whose `contextualizer` may be any registered encoder.
+        """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return cls(options, kernel, source=f"random:{seed}")
+            config, width = options.contextualizer, options.lstm.projection_dim
+            encoder = None if config is None else build_contextualizer(config, width)
+            return cls(options, kernel, f"random:{seed}", encoder)
 
     @property
     def weight(self) -> Tensor:

@@ -19,44 +19,27 @@ CONTEXTUALIZERS = {
     *("pass_through", "pytorch_transformer", "rnn", "stacked_bidirectional_lstm"),
     "bidirectional_language_model_transformer",  # of allennlp-models
 }
-"""The names of the encoders that consist of sizes alone. A package with another such encoder adds its name."""
+"""The names of the encoders whose strings lead to no file and no address, so that a weight file may hold such strings.
+
+Other registered encoders are built from a file if they need numbers alone. A config may use any encoder.
+"""
 
 
 def build_contextualizer(config: Mapping[str, Any], width: int) -> Seq2SeqEncoder:
-    """Build the encoder of a config's block `contextualizer`, which reads token vectors of this width (P).
-
-    The block may come from a weight file, so it must not lead to another file, an address or code. At any depth, only
-    the encoders of `CONTEXTUALIZERS` are built, because others may have a path or a URL among their keys. For a name
-    with a dot AllenNLP would import a module, and for `_pretrained` it would load another archive.
+    """Build the encoder of a block `contextualizer`, which reads token vectors of this width (P).
 
     Raises `ConfigurationError` for an unknown name or key, and for an encoder that does not map P to 2P.
     """
-    available, layers = Seq2SeqEncoder.list_available(), 0
-    others = {*available} - CONTEXTUALIZERS
-    for key, value in _items_in(config):
-        if key == "_pretrained":
-            raise ConfigurationError("'contextualizer': expected an encoder with its sizes, got '_pretrained'")
-        if (isinstance(value, str) and "." in value) or (key == "type" and not isinstance(value, str)):
-            raise ConfigurationError(f"'contextualizer.{key}': expected a registered name, got {value!r}")
-        if isinstance(value, str) and value in others:
-            raise ConfigurationError(
-                f"'contextualizer.{key}': expected an encoder that consists of its sizes alone, got {value!r}; a "
-                "package that registers such an encoder also adds its name to `elmo_plugin.bilm.CONTEXTUALIZERS`"
-            )
-        is_number = "layers" in key and isinstance(value, int)
-        layers += max(value, 0) if is_number else isinstance(value, Mapping | list)
-        if layers > MOST_LAYERS:
-            raise ConfigurationError(f"'contextualizer': expected at most {MOST_LAYERS} layers and parts, got more")
-    if config.get("type") not in available:
-        choices = sorted(CONTEXTUALIZERS.intersection(available))
+    name, available = config.get("type"), Seq2SeqEncoder.list_available()
+    if name not in available and not (isinstance(name, str) and "." in name):
         raise ConfigurationError(
-            f"'contextualizer.type': expected one of {', '.join(choices)}, got {config.get('type')!r}; if another "
-            "package registers it, import that package first"
+            f"'contextualizer.type': expected one of {', '.join(available)}, got {name!r}; if another package "
+            "registers it, import that package first"
         )
     try:
         encoder = Seq2SeqEncoder.from_params(Params(deepcopy(dict(config))))
         sizes = encoder.get_input_dim(), encoder.get_output_dim()
-    except (TypeError, ValueError, RuntimeError, AttributeError, KeyError, NotImplementedError) as error:
+    except (ConfigurationError, TypeError, ValueError, RuntimeError, AttributeError, KeyError) as error:
         raise ConfigurationError(f"'contextualizer': {error}") from error
     if sizes != (width, 2 * width):
         raise ConfigurationError(
@@ -64,6 +47,31 @@ def build_contextualizer(config: Mapping[str, Any], width: int) -> Seq2SeqEncode
             f"side, got {sizes[0]} and {sizes[1]}"
         )
     return encoder
+
+
+def check_contextualizer_of_file(config: Mapping[str, Any]) -> None:
+    """Raise `ConfigurationError` for a block `contextualizer` that a weight file must not have.
+
+    A file may come from a stranger, so the block must not lead to another file, an address or code. For a name with a
+    dot AllenNLP would import a module, and for `_pretrained` it would load another archive. A string may be a path or
+    a URL, so only the encoders of `CONTEXTUALIZERS`, and what is inside them, may have strings besides names of types.
+    """
+    layers = 0
+    for key, value, encoder in _values_in(config, str(config.get("type")), "type"):
+        if key == "_pretrained":
+            raise ConfigurationError("'contextualizer': expected an encoder with its sizes, got '_pretrained'")
+        if (isinstance(value, str) and "." in value) or (key == "type" and not isinstance(value, str)):
+            raise ConfigurationError(f"'contextualizer.{key}': expected a registered name, got {value!r}")
+        if isinstance(value, str) and key != "type" and encoder not in CONTEXTUALIZERS:
+            raise ConfigurationError(
+                f"'contextualizer.{key}': expected numbers alone for {encoder!r} in a file, got {value!r}; the package "
+                f"that registers {encoder!r} adds it to `elmo_plugin.bilm.CONTEXTUALIZERS` if no string leads it to a "
+                "file or an address"
+            )
+        is_number = "layers" in key and isinstance(value, int)
+        layers += max(value, 0) if is_number else isinstance(value, Mapping | list)
+        if layers > MOST_LAYERS:
+            raise ConfigurationError(f"'contextualizer': expected at most {MOST_LAYERS} layers and parts, got more")
 
 
 class Contextualizer(Protocol):
@@ -109,13 +117,15 @@ def reset_states(encoder: Seq2SeqEncoder) -> None:
             module.reset_states()
 
 
-def _items_in(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each value of a config at any depth, with its key. The values in a list have the list's key."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield str(name), inner
-            yield from _items_in(inner, str(name))
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield key, inner
-            yield from _items_in(inner, key)
+def _values_in(value: Any, encoder: str, key: str) -> Iterator[tuple[str, Any, str]]:
+    """Yield each value of a config at any depth, with its key and the name of the encoder that has it.
+
+    The values in a list have the list's key. All that is inside an encoder beyond `CONTEXTUALIZERS` belongs to that.
+    """
+    inside = value.items() if isinstance(value, Mapping) else [(key, each) for each in value]
+    if isinstance(value, Mapping) and encoder in CONTEXTUALIZERS:
+        encoder = str(value.get("type", encoder))
+    for name, each in inside:
+        yield str(name), each, encoder
+        if isinstance(each, Mapping | list | tuple):
+            yield from _values_in(each, encoder, str(name))

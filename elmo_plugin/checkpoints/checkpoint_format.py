@@ -60,6 +60,12 @@ class Checkpoint(NamedTuple):
     softmax: Optional[SavedSoftmax] = None
     vocabulary: Optional[list[str]] = None
 
+    @property
+    def n_parameters(self) -> int:
+        """Return the number of parameters of the biLM."""
+        others = (EXTRA_STATE, "warm_hidden", "warm_cell")
+        return sum(tensor.numel() for name, tensor in self.state_dict.items() if name not in others)
+
 
 class CheckpointFormat(ABC, Registrable):
     """Read a biLM from files of one format."""
