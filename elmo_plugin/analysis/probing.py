@@ -11,7 +11,7 @@ from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.elmo import ConcatenateMix, Elmo
+from elmo_plugin.elmo import Elmo
 from elmo_plugin.embedding import Embedder
 from elmo_plugin.models import ColumnTagsReader, Location
 
@@ -119,9 +119,8 @@ def random_twin(embedder: Embedder, seed: int) -> Embedder:
     It returns all layers, and its sentences start from zeros, because a warm state belongs to trained weights.
     """
     sizes = embedder.elmo.bilm.options
-    mix = ConcatenateMix(sizes.num_layers, sizes.layer_dim)
     bilm = BiLM.random(sizes, seed).requires_grad_(False).set_precision(embedder.elmo.bilm.precision)
-    elmo = Elmo.from_parts(bilm, [mix], dropout=0.0)
+    elmo = Elmo.from_parts(bilm, [], dropout=0.0)
     return Embedder(elmo.to(embedder.device), embedder.word_id)
 
 

@@ -169,7 +169,7 @@ class Elmo(nn.Module, Registrable):
 
     @classmethod
     def from_parts(cls, bilm: BiLM, mixes: Sequence[LayerMix], **keys: Any) -> "Elmo":
-        """Build an `Elmo` from a biLM and one mix per output.
+        """Build an `Elmo` from a biLM and one mix per output, or without mixes for a caller of `layers` alone.
 
         The biLM stays as it is: it is trained if its parameters ask for gradients, and has the precision that
         `BiLM.set_precision` gave it.
@@ -192,8 +192,6 @@ class Elmo(nn.Module, Registrable):
         sentence_cache: Optional[SentenceCache] = None,
     ) -> None:
         """Check and store the parts. Both constructors end here."""
-        if not mixes:
-            raise ConfigurationError("'mixes': expected at least one, got none")
         super().__init__()
         at_least(1, projection_dim=projection_dim)
         probability(dropout=dropout)
@@ -203,7 +201,7 @@ class Elmo(nn.Module, Registrable):
         self.dropout = nn.Dropout(dropout)
         widths = [mix.get_output_dim() for mix in mixes]
         self.projections = nn.ModuleList(nn.Linear(width, projection_dim) for width in widths if projection_dim)
-        self.output_dim = projection_dim or widths[0]
+        self.output_dim = projection_dim or next(iter(widths), 0)
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.initial_state = initial_state or ZeroState()
         self.initial_state.before(bilm, 0, bilm.weight)  # raises if this biLM has no such state

@@ -4,10 +4,10 @@ from elmo_plugin.embedding.corpus import Corpus, TableReader, read_conll, read_l
 from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder, Share, reject_existing
 from elmo_plugin.embedding.elmo_embedder import ElmoEmbedder
 from elmo_plugin.embedding.embedder import (
-    ALIASES,
-    MIXES,
+    ALL,
     TRAINED,
     Embedder,
+    check_mix,
     find_device,
     load,
     load_by_keys,
@@ -18,8 +18,7 @@ from elmo_plugin.embedding.embedder import (
 from elmo_plugin.embedding.vector_files import Hdf5File, NpzFile, ParquetFile, VectorFile, sentence_key
 
 __all__ = [
-    "ALIASES",
-    "MIXES",
+    "ALL",
     "TRAINED",
     "Corpus",
     "CorpusEmbedder",
@@ -31,6 +30,7 @@ __all__ = [
     "Share",
     "TableReader",
     "VectorFile",
+    "check_mix",
     "find_device",
     "load",
     "load_by_keys",
