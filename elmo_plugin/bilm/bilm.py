@@ -9,16 +9,12 @@ from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
-from elmo_plugin.bilm.contextualizer import (
-    Contextualizer,
-    StatelessContextualizer,
-    build_contextualizer,
-    check_contextualizer_of_file,
-)
+from elmo_plugin.bilm.contextualizer import Contextualizer, StatelessContextualizer, build_contextualizer
 from elmo_plugin.bilm.elmo_lstm import ElmoLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
 from elmo_plugin.bilm.precision import FALLBACKS, check_precision, dtype_on, is_int8, precision_on, to_int8, undo_int8
+from elmo_plugin.bilm.registered import build_registered
 from elmo_plugin.bilm.sizes import BiLMOptions
 from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenEncoder, TokenTable, WordEncoder
 from elmo_plugin.bilm.word_cache import WordCache, fingerprint
@@ -48,9 +44,9 @@ class BiLM(nn.Module):
         The name of the kernel, or `auto`.
     source : `str`
         The source of the weights, as the config names it. An archive identifies the weights by this name.
-    encoder : `Optional[Seq2SeqEncoder]`
-        What the options' `contextualizer` describes, if it is built already. By default it is built as one of a file
-        that may come from a stranger; see `CONTEXTUALIZERS`.
+    is_trusted : `bool`
+        Whether the options are those of a config, which may name any registered part. By default they may come from a
+        stranger's file; see `CONTEXTUALIZERS`.
     """
 
     keeps_weights = True
@@ -59,9 +55,7 @@ class BiLM(nn.Module):
     precision: str = "float32"
     """What `set_precision` was called with."""
 
-    def __init__(
-        self, options: BiLMOptions, kernel: str = "auto", source: str = "", encoder: Optional[Seq2SeqEncoder] = None
-    ) -> None:
+    def __init__(self, options: BiLMOptions, kernel: str = "auto", source: str = "", is_trusted: bool = False) -> None:
         super().__init__()
         self.options = options
         self.source = source
@@ -71,20 +65,21 @@ class BiLM(nn.Module):
             self.token_encoder = CharacterEncoder(options.char_cnn, width)
         elif options.many_langs is not None:
             self.token_encoder = ManyLangsEncoder(options.many_langs, width)
+        elif options.token_encoder is not None:
+            keys, name = options.token_encoder, "token_encoder"
+            self.token_encoder = build_registered(TokenEncoder, keys, name, is_trusted, output_dim=width)
         elif options.n_tokens_vocab is not None:
             self.token_encoder = WordEncoder(options.n_tokens_vocab, width, options.boundary_ids)
         else:
             raise ConfigurationError(
-                "'options': expected 'char_cnn', 'lexicon' or 'n_tokens_vocab', which say what the biLM reads, got none"
+                "'options': expected 'token_encoder', 'char_cnn', 'lexicon' or 'n_tokens_vocab', which say what the "
+                "biLM reads, got none"
             )
         self.lstm: Seq2SeqEncoder
         if options.contextualizer is None:
             self.lstm = ElmoLstm(options.lstm, kernel=kernel)
-        elif encoder is not None:
-            self.lstm = encoder
         else:
-            check_contextualizer_of_file(options.contextualizer)
-            self.lstm = build_contextualizer(options.contextualizer, width)
+            self.lstm = build_contextualizer(options.contextualizer, width, is_trusted)
         self.word_cache = WordCache()
         self.register_buffer("warm_hidden", None)  # (n_layers, 2, 1, P)
         self.register_buffer("warm_cell", None)  # (n_layers, 2, 1, H)
@@ -93,13 +88,11 @@ class BiLM(nn.Module):
     def random(cls, options: BiLMOptions, seed: int, kernel: str = "auto") -> "BiLM":
         """Return a biLM with random weights that depend only on the seed, as the control of an experiment.
 
-        The options are those of a config, whose `contextualizer` may be any registered encoder.
+        The options are those of a config, which may name any registered part.
         """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            config, width = options.contextualizer, options.lstm.projection_dim
-            encoder = None if config is None else build_contextualizer(config, width)
-            return cls(options, kernel, f"random:{seed}", encoder)
+            return cls(options, kernel, source=f"random:{seed}", is_trusted=True)
 
     @property
     def weight(self) -> Tensor:

@@ -295,6 +295,10 @@ class BiLMOptions(Block):
             "The config of a `Seq2SeqEncoder` that replaces the LSTMs. Then only `projection_dim` of `lstm` is used."
         ),
     ] = None
+    token_encoder: Annotated[
+        Optional[Mapping[str, Any]],
+        Option("The config of a registered `TokenEncoder`, instead of `char_cnn`. bilm-tf has no such key."),
+    ] = None
     language: Annotated[
         Optional[str],
         Option(
@@ -307,7 +311,7 @@ class BiLMOptions(Block):
     @property
     def reads_words(self) -> bool:
         """Return whether the biLM reads the ids of words in a vocabulary file, and not their characters."""
-        return self.char_cnn is None and self.many_langs is None
+        return self.char_cnn is None and self.many_langs is None and self.token_encoder is None
 
     @property
     def num_layers(self) -> int:
@@ -331,8 +335,10 @@ class BiLMOptions(Block):
 
     def check(self) -> None:
         """Raise `ConfigurationError` for two token encoders, and for a boundary that has no row."""
-        if self.char_cnn is not None and self.many_langs is not None:
-            raise ConfigurationError("expected 'char_cnn' or 'lexicon', got both")
+        encoders = {"char_cnn": self.char_cnn, "lexicon": self.many_langs, "token_encoder": self.token_encoder}
+        given = [key for key, options in encoders.items() if options is not None]
+        if len(given) > 1:
+            raise ConfigurationError(f"expected 'char_cnn', 'lexicon' or 'token_encoder', got {' and '.join(given)}")
         if self.boundary_ids != BOUNDARY_IDS and max(self.boundary_ids) > (self.n_tokens_vocab or MOST_ROWS):
             raise ConfigurationError(
                 f"'boundary_ids': expected ids from 1 to 'n_tokens_vocab', got {list(self.boundary_ids)}"

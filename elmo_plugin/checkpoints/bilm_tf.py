@@ -129,8 +129,8 @@ def _check_place(options: BiLMOptions) -> None:
             "the format bilm-tf has no place for the vocabularies of characters and words of ELMoForManyLangs; use "
             "native"
         )
-    if options.contextualizer is not None:
-        raise ConfigurationError("the format bilm-tf holds LSTMs only, expected native or hub")
+    if options.contextualizer is not None or options.token_encoder is not None:
+        raise ConfigurationError("the format bilm-tf holds its own encoders and LSTMs only, expected native or hub")
     added = [*options.lstm.added(), *(options.char_cnn.added() if options.char_cnn is not None else [])]
     if added:
         raise ConfigurationError(f"the format bilm-tf has no place for the option '{added[0]}'; use native")

@@ -41,7 +41,7 @@ def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = 
     Raises `ConfigurationError`, which calls the file `source`, if the weights do not fit the sizes.
     """
     bilm = empty_bilm(checkpoint, kernel, source)
-    if checkpoint.options.contextualizer is None:
+    if checkpoint.options.contextualizer is None and checkpoint.options.token_encoder is None:
         bilm.to_empty(device="cpu")
     else:  # it may hold more than its state dict, so it is built again with memory, which the shapes have bounded
         has_warm_state, bilm = bilm.warm_state is not None, BiLM(checkpoint.options, kernel, fspath(source))

@@ -141,7 +141,7 @@ def test_an_encoder_of_ones_own_is_built_from_a_config_at_once_and_from_a_file_w
     load(saved({})).embed([["a"]])
     with pytest.raises(ConfigurationError, match=r"contextualizer\.note'.*'/etc/hostname'.*\.CONTEXTUALIZERS"):
         load(saved({"note": "/etc/hostname"}))
-    monkeypatch.setattr("elmo_plugin.bilm.contextualizer.CONTEXTUALIZERS", {own_encoder})
+    monkeypatch.setattr("elmo_plugin.bilm.registered.CONTEXTUALIZERS", {own_encoder})
     load(saved({"note": "/etc/hostname"})).embed([["a"]])
 
 
