@@ -1,7 +1,7 @@
 """What turns token vectors into the layers of a biLM: its LSTMs, or any other `Seq2SeqEncoder`."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
@@ -18,17 +18,33 @@ def build_contextualizer(config: Mapping[str, Any], width: int, is_trusted: bool
 
     See `build_registered`. Raises `ConfigurationError` also for an encoder that does not map P to 2P.
     """
-    encoder = build_registered(Seq2SeqEncoder, config, "contextualizer", is_trusted)
-    try:
-        sizes = encoder.get_input_dim(), encoder.get_output_dim()
-    except (NotImplementedError, AttributeError) as error:
-        raise ConfigurationError(f"'contextualizer': expected an encoder that tells its sizes, got {error}") from error
-    if sizes != (width, 2 * width):
+    encoder: Seq2SeqEncoder = build_registered(Seq2SeqEncoder, config, "contextualizer", is_trusted)
+    sizes = sizes_of(encoder)
+    if sizes[:2] != (width, 2 * width):
         raise ConfigurationError(
             f"'contextualizer': expected input size {width} and output size {2 * width}, of both directions side by "
-            f"side, got {sizes[0]} and {sizes[1]}"
+            f"side, got {sizes.input} and {sizes.output}"
         )
     return encoder
+
+
+class Sizes(NamedTuple):
+    """The widths of an encoder's input and output, and whether the output is two directions side by side."""
+
+    input: int
+    output: int
+    has_two_directions: bool
+
+
+def sizes_of(encoder: Seq2SeqEncoder) -> Sizes:
+    """Return what an encoder says of itself. Raises `ConfigurationError` for one that does not define a method."""
+    try:
+        return Sizes(encoder.get_input_dim(), encoder.get_output_dim(), encoder.is_bidirectional())
+    except (NotImplementedError, AttributeError) as error:
+        raise ConfigurationError(
+            f"'contextualizer': expected {type(encoder).__name__} to define get_input_dim, get_output_dim and "
+            "is_bidirectional; see docs/extend.md"
+        ) from error
 
 
 class Contextualizer(Protocol):

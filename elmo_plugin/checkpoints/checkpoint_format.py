@@ -68,7 +68,13 @@ class Checkpoint(NamedTuple):
 
 
 class CheckpointFormat(ABC, Registrable):
-    """Read a biLM from files of one format."""
+    """Read a biLM from files of one format.
+
+    A format of your own writes `recognises`, which must not be true for the files of another format, and `read`. What
+    is wrong with a file is a `ConfigurationError` that names the file: `'file', 'key': expected X, got Y`. A file may
+    come from a stranger, so reading it must not run code in it, nor take more memory than its size allows. The names
+    and shapes of the tensors are compared with the sizes afterwards. See docs/extend.md.
+    """
 
     looks_for: ClassVar[str]
     """The files that `recognises` looks for in a folder, as errors list them."""

@@ -12,6 +12,7 @@ from elmo_plugin.common.config_keys import (
     kind_of,
     names_our_components,
     probability,
+    registered_name,
     unknown_keys,
 )
 from elmo_plugin.common.json_text import parse_json, read_json
@@ -38,6 +39,7 @@ __all__ = [
     "printable",
     "probability",
     "read_json",
+    "registered_name",
     "stop",
     "unknown_keys",
 ]

@@ -19,6 +19,10 @@ class LayerMix(nn.Module, ABC, Registrable):
         >>> mix(torch.randn(3, 2, 5, 64), torch.ones(2, 5, dtype=torch.bool)).shape
         torch.Size([2, 5, 64])
 
+    A mix of your own writes `forward`, and `get_output_dim` if its vectors have another width than a layer. Its
+    constructor takes these parameters and the keys of a config. A wrong value of a key is a `ConfigurationError`,
+    `'key': expected X, got Y`. See docs/extend.md.
+
     # Parameters
 
     num_elmo_layers : `int`
