@@ -1,6 +1,7 @@
 """What the documentation shows is typed here: the pages' files, commands and Python, and what the README names."""
 
 import importlib.util
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from allennlp.common import Params, Registrable
 
 from elmo_plugin.lstm import KERNELS
+from elmo_plugin.serving.model import load_served
 from tests.pages import Page, blocks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,9 +49,14 @@ def parts(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("parts")
 def test_the_examples_of_parts_of_ones_own_run() -> None:
     Page(DOCS / "extend.md").run()
+    lines = Path("vectors.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["text"] for line in lines] == ["The ferry left the harbour .", "It sank ."]
+    (answer,) = load_served("runs/tagger/model.tar.gz").label(["Greta left."])
+    assert answer["tokens"] == ["Greta", "left", "."] and len(answer["tags"]) == 3
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(DOCS).as_posix())

@@ -185,7 +185,7 @@ def _predictor(archive: Archive, name: str, predictor: Optional[str], language: 
     if found not in PREDICTORS:
         raise ConfigurationError(
             f"'{name}': expected a biLM, or a model of type {' or '.join(PREDICTORS)}, got "
-            f"{type(archive.model).__name__}; name the predictor of another tagger or classifier"
+            f"{type(archive.model).__name__}; name the predictor of another tagger or classifier, see docs/extend.md"
         )
     built = PREDICTORS[found](archive.model.eval(), archive.validation_dataset_reader, language)
     built.predict_json({"tokens": ["."]})  # raises if the model is not of the predictor's kind
