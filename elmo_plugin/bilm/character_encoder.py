@@ -1,6 +1,7 @@
 """The character encoder: from the bytes of a word to its vector (Kim et al. 2015; Jozefowicz et al. 2016)."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Optional
 
 import torch
@@ -105,6 +106,12 @@ class CharCnn(nn.Module):
         return token if self.projection is None else self.projection(token)  # (N, output dim)
 
 
+@cache
+def _marks(width: int) -> tuple[list[int], list[int]]:
+    """Return the ids of `<S>` and `</S>`."""
+    return boundary_ids(BEGIN_OF_SENTENCE, width), boundary_ids(END_OF_SENTENCE, width)
+
+
 class ByteEncoder(CharacterLevelEncoder):
     """The base class of encoders that read the bytes of a word, as the indexer `elmo_characters` gives them.
 
@@ -120,9 +127,8 @@ class ByteEncoder(CharacterLevelEncoder):
 
     def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ids of `<S>` and `</S>`, each (C,), on the device of `ids`."""
-        marks = (boundary_ids(mark, self.max_characters_per_token) for mark in (BEGIN_OF_SENTENCE, END_OF_SENTENCE))
-        begin, end = (torch.tensor(mark, device=ids.device) for mark in marks)
-        return begin, end
+        begin, end = _marks(self.max_characters_per_token)
+        return torch.tensor(begin, device=ids.device), torch.tensor(end, device=ids.device)
 
     def fit(self, ids: Tensor) -> Tensor:
         """Cut or pad byte ids to the C of this model, (B, T, C). AllenNLP's `elmo_characters` has a C of 50.
@@ -137,7 +143,7 @@ class ByteEncoder(CharacterLevelEncoder):
                 "'single_id'"
             )
         width = self.max_characters_per_token
-        begin = boundary_ids(BEGIN_OF_SENTENCE, width)[0]
+        begin = _marks(width)[0][0]
         if (
             ids.numel()
             and ids.size(-1) not in (50, width)

@@ -16,7 +16,7 @@ WORDS_AT_ONCE_ON_GPU = 4096
 """The same on a GPU, which is faster with few large operations."""
 
 MULTIPLIER = 6364136223846793005
-"""Of a polynomial hash of the characters: Knuth's, of his 64-bit linear congruential generator MMIX."""
+"""The base of the polynomial that hashes a word: the multiplier of Knuth's 64-bit random generator MMIX."""
 
 IDS = "the ids of ELMo's tokens"
 """What errors call the ids of a batch."""

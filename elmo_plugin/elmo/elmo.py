@@ -19,7 +19,7 @@ from elmo_plugin.bilm import (
     warn_of_fallback,
 )
 from elmo_plugin.checkpoints import (
-    BILM,
+    THEIR_BILM,
     Conversion,
     allennlp_checkpoint,
     bilm_keys,
@@ -227,11 +227,6 @@ class Elmo(nn.Module, Registrable):
         """Return the mixes by the name that AllenNLP's models read, such as `bcn`."""
         return self.mixes
 
-    def __getattr__(self, name: str) -> Any:
-        if name == BILM:
-            raise AttributeError(f"'Elmo' has no '{BILM}' as AllenNLP's has: 'bilm' is its biLM")
-        return super().__getattr__(name)
-
     def ids_of(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Return the ids among the tensors of a token indexer: `elmo_tokens`, or the only tensor.
 
@@ -322,7 +317,7 @@ class Elmo(nn.Module, Registrable):
     ) -> None:
         """Also read the state dict of AllenNLP's `Elmo`, and the name `mixes.0` that `scalar_mix_0` had before."""
         rename(state_dict, f"{prefix}mixes.", f"{prefix}scalar_mix_")
-        theirs = f"{prefix}{BILM}."
+        theirs = f"{prefix}{THEIR_BILM}."
         names = [name for name in state_dict if name.startswith(theirs)]
         if names:
             try:

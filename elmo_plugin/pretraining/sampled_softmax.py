@@ -78,7 +78,7 @@ class SampledSoftmax(WordVectorSoftmax):
         self.register_buffer("n_draws", torch.zeros(()))
         self._next_draw = 0
         self._counted = Versions([])
-        """Of `n_draws` when it was `_next_draw`: reading it would wait for a GPU."""
+        """The version of `n_draws` that `_next_draw` equals. Reading `n_draws` itself would wait for a GPU."""
 
     @property
     def config(self) -> dict[str, Any]:
