@@ -76,6 +76,9 @@ def _keys(registry: str, name: str, cls: type, constructor_name: str | None) -> 
     documented = dict(OF_ALLENNLP)
     for source in [*reversed(cls.__mro__), constructor]:
         documented |= parameters_of(source)
+    for key, description in documented.items():
+        if elsewhere := re.fullmatch(r"As in `(\w+)`\.", description):
+            documented[key] = _described_elsewhere(key, elsewhere[1]) or description
     parameters = {} if constructor is object.__init__ else dict(infer_params(cls, constructor))
     if (registry, name) == ("TokenEmbedder", "elmo"):  # its keys are those of `Elmo`
         documented, parameters = parameters_of(Elmo), dict(infer_params(Elmo, Elmo.__init__))
@@ -86,6 +89,13 @@ def _keys(registry: str, name: str, cls: type, constructor_name: str | None) -> 
         kind = kind_of(parameter.annotation)[0]
         default = "required" if parameter.default is inspect.Parameter.empty else _as_config(parameter.default)
         yield Key(key, kind, default, documented.get(key, ""))
+
+
+def _described_elsewhere(key: str, cls: str) -> str:
+    """Return the description of a parameter in the docstring of another class of this package."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("elmo_plugin.")]
+    found = (getattr(module, cls) for module in modules if hasattr(module, cls))
+    return parameters_of(next(found, None)).get(key, "")
 
 
 def _as_config(value: Any) -> str:

@@ -20,7 +20,6 @@ from elmo_plugin.bilm.precision import (
     CHOICES,
     check_precision,
     dtype_on,
-    is_same_on_gpu,
     precision_on,
     warn_of_fallback,
 )
@@ -65,7 +64,6 @@ __all__ = [
     "description_to_tensor",
     "dtype_on",
     "identity",
-    "is_same_on_gpu",
     "language_of",
     "precision_on",
     "read_extra_state",
