@@ -1,7 +1,7 @@
 """A MkDocs hook that fills the reference pages from the code: components with their keys, and `--help` of the commands.
 
-A page asks for a list by a comment such as `<!-- components TokenEmbedder Seq2SeqEncoder -->` or `<!-- commands -->`,
-and for the source of a function by `<!-- source elmo_plugin.lstm.oracle reference -->`.
+A page asks for a list by a comment such as `<!-- components TokenEmbedder Seq2SeqEncoder -->`, `<!-- options -->` or
+`<!-- commands -->`, and for the source of a function by `<!-- source elmo_plugin.lstm.oracle reference -->`.
 """
 
 import importlib
@@ -20,6 +20,8 @@ from allennlp.common import Lazy, Registrable
 from allennlp.common.from_params import infer_params
 
 import elmo_plugin  # noqa: F401
+from elmo_plugin.bilm import BiLMOptions
+from elmo_plugin.bilm.option import Block, declared
 from elmo_plugin.common import kind_of
 from elmo_plugin.elmo import Elmo
 
@@ -74,6 +76,9 @@ def _keys(registry: str, name: str, cls: type, constructor_name: str | None) -> 
     documented = dict(OF_ALLENNLP)
     for source in [*reversed(cls.__mro__), constructor]:
         documented |= parameters_of(source)
+    for key, description in documented.items():
+        if elsewhere := re.fullmatch(r"As in `(\w+)`\.", description):
+            documented[key] = _described_elsewhere(key, elsewhere[1]) or description
     parameters = {} if constructor is object.__init__ else dict(infer_params(cls, constructor))
     if (registry, name) == ("TokenEmbedder", "elmo"):  # its keys are those of `Elmo`
         documented, parameters = parameters_of(Elmo), dict(infer_params(Elmo, Elmo.__init__))
@@ -84,6 +89,13 @@ def _keys(registry: str, name: str, cls: type, constructor_name: str | None) -> 
         kind = kind_of(parameter.annotation)[0]
         default = "required" if parameter.default is inspect.Parameter.empty else _as_config(parameter.default)
         yield Key(key, kind, default, documented.get(key, ""))
+
+
+def _described_elsewhere(key: str, cls: str) -> str:
+    """Return the description of a parameter in the docstring of another class of this package."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("elmo_plugin.")]
+    found = (getattr(module, cls) for module in modules if hasattr(module, cls))
+    return parameters_of(next(found, None)).get(key, "")
 
 
 def _as_config(value: Any) -> str:
@@ -125,12 +137,31 @@ def _component_page(registries: list[str]) -> Iterator[str]:
     for component in sorted(listed, key=lambda one: registries.index(one.registry)):
         yield f"### `{component.name}` ({component.registry}) {{ #{component.registry}-{component.name} }}\n"
         yield summary_of(component.cls) + "\n"
-        if component.keys:
-            yield '<div class="keys" markdown>\n\n| key | | takes | default |\n|---|---|---|---|'
-            for key in component.keys:
-                description = re.sub(r"([|\[])", r"\\\1", key.description)
-                yield f"| `{key.name}` | {description} | {key.kind} | {key.default} |"
-            yield "\n</div>\n"
+        yield from _table(component.keys)
+
+
+def _table(keys: list[Key]) -> Iterator[str]:
+    if keys:
+        yield '<div class="keys" markdown>\n\n| key | | takes | default |\n|---|---|---|---|'
+        for key in keys:
+            description = re.sub(r"([|\[])", r"\\\1", key.description)
+            yield f"| `{key.name}` | {description} | {key.kind} | {key.default} |"
+        yield "\n</div>\n"
+
+
+def options_of(block: type[Block]) -> list[Key]:
+    """Return the options that the fields of a block declare."""
+    keys = []
+    for each in declared(block):
+        default = "required" if each.is_required else "none" if each.default == () else _as_config(each.default)
+        keys.append(Key(".".join(each.keys), kind_of(each.kind)[0], default, each.option.about))
+    return keys
+
+
+def _options_page() -> Iterator[str]:
+    for key, block in {"options": BiLMOptions, **BiLMOptions.blocks()}.items():
+        yield f"### `{key}` {{ #options-{key} }}\n"
+        yield from _table(options_of(block))
 
 
 def _command_page() -> Iterator[str]:
@@ -151,5 +182,6 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     filled = re.sub(
         r"<!-- components ([\w ]+) -->", lambda found: "\n".join(_component_page(found[1].split())), markdown
     )
+    filled = re.sub("<!-- options -->", lambda _: "\n".join(_options_page()), filled)
     filled = re.sub("<!-- commands -->", lambda _: "\n".join(_command_page()), filled)
     return re.sub(r"<!-- source (\S+) (\S+) -->", lambda found: _source(found[1], found[2]), filled)

@@ -1,19 +1,28 @@
 """What the documentation shows is typed here: the pages' files, commands and Python, and what the README names."""
 
 import importlib.util
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
 import pytest
-from allennlp.common import Params
+from allennlp.common import Params, Registrable
 
+from elmo_plugin.lstm import KERNELS
+from elmo_plugin.serving.model import load_served
 from tests.pages import Page, blocks
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 RUN = {"python", "sh"}
 PAGES = sorted(
-    page for page in DOCS.rglob("*.md") if any(block.title or block.language in RUN for block in blocks(page))
+    page
+    for page in DOCS.rglob("*.md")
+    if page.stem != "extend" and any(block.title or block.language in RUN for block in blocks(page))
 )
 
 
@@ -26,6 +35,28 @@ def test_a_page_runs_from_top_to_bottom(page: Path) -> None:
     running = Page(page)
     running.run()
     assert running.n_run
+
+
+@pytest.fixture
+def parts(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget the parts that a page registers, and find its package in the working directory."""
+    monkeypatch.syspath_prepend(str(checkout))
+    registries = {kind: dict(names) for kind, names in Registrable._registry.items()}
+    monkeypatch.setattr(Registrable, "_registry", defaultdict(dict, registries))
+    with patch.dict(KERNELS):
+        yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "my_parts"]:
+        del sys.modules[name]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("parts")
+def test_the_examples_of_parts_of_ones_own_run() -> None:
+    Page(DOCS / "extend.md").run()
+    lines = Path("vectors.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["text"] for line in lines] == ["The ferry left the harbour .", "It sank ."]
+    (answer,) = load_served("runs/tagger/model.tar.gz").label(["Greta left."])
+    assert answer["tokens"] == ["Greta", "left", "."] and len(answer["tags"]) == 3
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(DOCS).as_posix())
@@ -82,3 +113,4 @@ def test_the_reference_lists_every_component_and_describes_every_key() -> None:
         elif component.registry not in NOT_IN_CONFIGS:
             assert f"`{component.name}` ({component.registry})" in page
     assert not [(one.name, key.name) for one in components for key in one.keys if not key.description]
+    assert "| `embedding.dim` | The width of a character's vector. | a whole number from 1 to " in page

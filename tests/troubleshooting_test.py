@@ -135,8 +135,8 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "holds no biLM": lambda: elmo_plugin.load("englsh-tiny"),
     "log in with `hf auth login`": lambda: elmo_plugin.load("hf://user/none"),
     "it is an HTML page": lambda: exported("weights.hdf5", ".*", "<html>404</html>"),
-    "expected an encoder that consists of its sizes alone": lambda: Elmo(
-        bilm={"options": BILM["bilm"]["options"] | {"n_tokens_vocab": 9, "contextualizer": {"type": "elmo_enhanced"}}}
+    "expected numbers alone for": lambda: exported(
+        "options.json", '"lstm"', '"contextualizer": {"type": "elmo_enhanced", "bilm": "english-tiny"}, "lstm"'
     ),
     "expected shape": lambda: exported("options.json", '"projection_dim": 256', '"projection_dim": 128'),
     "holds no warm state": lambda: elmo_plugin.load("english-tiny", initial_state="warm"),

@@ -1,6 +1,5 @@
 """RUNS, LAYERS → PAGES: reports of finished runs, nearest neighbours in context, and probes of each layer."""
 
-from elmo_plugin.analysis.data_check import check_data
 from elmo_plugin.analysis.layer_weights import read_layer_weights
 from elmo_plugin.analysis.minimal_pairs import (
     MinimalPair,
@@ -54,7 +53,6 @@ __all__ = [
     "Report",
     "Search",
     "accuracies_page",
-    "check_data",
     "data_check_page",
     "find_query",
     "frequent_words",

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from elmo_plugin.checkpoints import read_weights, unpacked
 from elmo_plugin.common import read_json
+from elmo_plugin.models import PLACES
 
 LAYER_WEIGHTS = "layer_weights.json"
 """A file in a run's folder that replaces its weights: its layer weights by place, each with the keys of a mix."""
-PLACES = ("input", "output")
 MIX = re.compile(
     r"(?P<where>.*?)(?P<mix>(scalar_mix_|mixes\.)(?P<number>\d+)|(?P<place>input|output)_mix)\.scalar_parameters"
 )

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from elmo_plugin.analysis.data_check import DataCheck
 from elmo_plugin.analysis.minimal_pairs import PairAccuracy
 from elmo_plugin.analysis.nearest_contexts import Found, FrequentWord, Query
 from elmo_plugin.analysis.probing import Accuracies
+from elmo_plugin.models import DataCheck
 
 MOST_LABELS = 50
 """The number of labels that a table shows."""

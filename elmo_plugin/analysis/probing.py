@@ -11,9 +11,9 @@ from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm import BiLM
-from elmo_plugin.elmo import ConcatenateMix, Elmo
+from elmo_plugin.elmo import Elmo
 from elmo_plugin.embedding import Embedder
-from elmo_plugin.models import ColumnTagsReader, Location
+from elmo_plugin.models import ColumnTagsReader, FilePath
 
 NO_SENSE = "O"
 """The entry in a column of senses for a token without a sense."""
@@ -59,12 +59,12 @@ class Accuracies(NamedTuple):
     dev: int
 
 
-def tagging_task(train: Location, dev: Location, reader: ColumnTagsReader) -> ProbingTask:
+def tagging_task(train: FilePath, dev: FilePath, reader: ColumnTagsReader) -> ProbingTask:
     """Return the task of predicting tags with a linear classifier (Table 6)."""
     return ProbingTask(_read(train, reader), _read(dev, reader), linear, str)
 
 
-def sense_task(train: Location, dev: Location, reader: ColumnTagsReader) -> ProbingTask:
+def sense_task(train: FilePath, dev: FilePath, reader: ColumnTagsReader) -> ProbingTask:
     """Return the task of predicting senses by the nearest average (Table 5). The tag of a token is its sense, or `O`.
 
     Raises `ConfigurationError` if a file contains no sense.
@@ -72,7 +72,7 @@ def sense_task(train: Location, dev: Location, reader: ColumnTagsReader) -> Prob
     return ProbingTask(read_senses(train, reader), read_senses(dev, reader), nearest_sense, str.lower)
 
 
-def read_senses(path: Location, reader: ColumnTagsReader) -> list[LabelledSentence]:
+def read_senses(path: FilePath, reader: ColumnTagsReader) -> list[LabelledSentence]:
     """Read a file of columns in which the tag of a token is its sense, or `O`.
 
     Raises `ConfigurationError` if it contains no sense.
@@ -119,9 +119,8 @@ def random_twin(embedder: Embedder, seed: int) -> Embedder:
     It returns all layers, and its sentences start from zeros, because a warm state belongs to trained weights.
     """
     sizes = embedder.elmo.bilm.options
-    mix = ConcatenateMix(sizes.num_layers, sizes.layer_dim)
     bilm = BiLM.random(sizes, seed).requires_grad_(False).set_precision(embedder.elmo.bilm.precision)
-    elmo = Elmo.from_parts(bilm, [mix], dropout=0.0)
+    elmo = Elmo.from_parts(bilm, [], dropout=0.0)
     return Embedder(elmo.to(embedder.device), embedder.word_id)
 
 
@@ -176,7 +175,7 @@ def _positions(words: np.ndarray) -> dict[str, list[int]]:
     return positions
 
 
-def _read(path: Location, reader: ColumnTagsReader, none: str = "") -> list[LabelledSentence]:
+def _read(path: FilePath, reader: ColumnTagsReader, none: str = "") -> list[LabelledSentence]:
     """Read the sentences of a file of columns. Tokens with the label `none` get no label."""
     sentences = [
         LabelledSentence(

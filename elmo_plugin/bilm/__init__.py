@@ -10,8 +10,8 @@ A batch of sentences takes these steps in `BiLM.forward`:
 """
 
 from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, count_parameters, language_of, read_extra_state
-from elmo_plugin.bilm.character_encoder import CharacterEncoder, CharCnn
-from elmo_plugin.bilm.contextualizer import CONTEXTUALIZERS, reset_states
+from elmo_plugin.bilm.character_encoder import ByteEncoder, CharacterEncoder, CharCnn
+from elmo_plugin.bilm.contextualizer import reset_states, sizes_of
 from elmo_plugin.bilm.elmo_lstm import ElmoLstm, ProjectedLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.initial_state import CarriedState, InitialState, WarmState, ZeroState, identity, warm_up
@@ -20,10 +20,10 @@ from elmo_plugin.bilm.precision import (
     CHOICES,
     check_precision,
     dtype_on,
-    is_same_on_gpu,
     precision_on,
     warn_of_fallback,
 )
+from elmo_plugin.bilm.registered import CONTEXTUALIZERS
 from elmo_plugin.bilm.sizes import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
 from elmo_plugin.bilm.token_encoder import (
     IDS,
@@ -41,6 +41,7 @@ __all__ = [
     "BiLM",
     "BiLMOptions",
     "BiLMOutput",
+    "ByteEncoder",
     "CarriedState",
     "CharCnn",
     "CharCnnOptions",
@@ -63,11 +64,11 @@ __all__ = [
     "description_to_tensor",
     "dtype_on",
     "identity",
-    "is_same_on_gpu",
     "language_of",
     "precision_on",
     "read_extra_state",
     "reset_states",
+    "sizes_of",
     "tensor_to_description",
     "warm_up",
     "warn_of_fallback",

@@ -14,6 +14,7 @@ from elmo_plugin.bilm.elmo_lstm import ElmoLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
 from elmo_plugin.bilm.precision import FALLBACKS, check_precision, dtype_on, is_int8, precision_on, to_int8, undo_int8
+from elmo_plugin.bilm.registered import build_registered
 from elmo_plugin.bilm.sizes import BiLMOptions
 from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenEncoder, TokenTable, WordEncoder
 from elmo_plugin.bilm.word_cache import WordCache, fingerprint
@@ -43,6 +44,9 @@ class BiLM(nn.Module):
         The name of the kernel, or `auto`.
     source : `str`
         The source of the weights, as the config names it. An archive identifies the weights by this name.
+    is_trusted : `bool`
+        Whether the options are those of a config, which may name any registered part. By default they may come from a
+        stranger's file; see `CONTEXTUALIZERS`.
     """
 
     keeps_weights = True
@@ -51,7 +55,7 @@ class BiLM(nn.Module):
     precision: str = "float32"
     """What `set_precision` was called with."""
 
-    def __init__(self, options: BiLMOptions, kernel: str = "auto", source: str = "") -> None:
+    def __init__(self, options: BiLMOptions, kernel: str = "auto", source: str = "", is_trusted: bool = False) -> None:
         super().__init__()
         self.options = options
         self.source = source
@@ -61,27 +65,34 @@ class BiLM(nn.Module):
             self.token_encoder = CharacterEncoder(options.char_cnn, width)
         elif options.many_langs is not None:
             self.token_encoder = ManyLangsEncoder(options.many_langs, width)
+        elif options.token_encoder is not None:
+            keys, name = options.token_encoder, "token_encoder"
+            self.token_encoder = build_registered(TokenEncoder, keys, name, is_trusted, output_dim=width)
         elif options.n_tokens_vocab is not None:
             self.token_encoder = WordEncoder(options.n_tokens_vocab, width, options.boundary_ids)
         else:
             raise ConfigurationError(
-                "'options': expected 'char_cnn', 'lexicon' or 'n_tokens_vocab', which say what the biLM reads, got none"
+                "'options': expected 'token_encoder', 'char_cnn', 'lexicon' or 'n_tokens_vocab', which say what the "
+                "biLM reads, got none"
             )
         self.lstm: Seq2SeqEncoder
         if options.contextualizer is None:
             self.lstm = ElmoLstm(options.lstm, kernel=kernel)
         else:
-            self.lstm = build_contextualizer(options.contextualizer, width)
+            self.lstm = build_contextualizer(options.contextualizer, width, is_trusted)
         self.word_cache = WordCache()
         self.register_buffer("warm_hidden", None)  # (n_layers, 2, 1, P)
         self.register_buffer("warm_cell", None)  # (n_layers, 2, 1, H)
 
     @classmethod
     def random(cls, options: BiLMOptions, seed: int, kernel: str = "auto") -> "BiLM":
-        """Return a biLM with random weights that depend only on the seed, as the control of an experiment."""
+        """Return a biLM with random weights that depend only on the seed, as the control of an experiment.
+
+        The options are those of a config, which may name any registered part.
+        """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return cls(options, kernel, source=f"random:{seed}")
+            return cls(options, kernel, source=f"random:{seed}", is_trusted=True)
 
     @property
     def weight(self) -> Tensor:

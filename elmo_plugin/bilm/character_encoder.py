@@ -1,6 +1,7 @@
 """The character encoder: from the bytes of a word to its vector (Kim et al. 2015; Jozefowicz et al. 2016)."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Optional
 
 import torch
@@ -105,7 +106,57 @@ class CharCnn(nn.Module):
         return token if self.projection is None else self.projection(token)  # (N, output dim)
 
 
-class CharacterEncoder(CharacterLevelEncoder, CharCnn):
+@cache
+def _marks(width: int) -> tuple[list[int], list[int]]:
+    """Return the ids of `<S>` and `</S>`."""
+    return boundary_ids(BEGIN_OF_SENTENCE, width), boundary_ids(END_OF_SENTENCE, width)
+
+
+class ByteEncoder(CharacterLevelEncoder):
+    """The base class of encoders that read the bytes of a word, as the indexer `elmo_characters` gives them.
+
+    A subclass has one method of its own, `encode_some`.
+    """
+
+    max_characters_per_token: int = 50
+    """C, with the begin and end marks of a word."""
+
+    def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """Return the byte ids (B, T, C) of tokenized sentences."""
+        return batch_to_ids(sentences, self.max_characters_per_token)
+
+    def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the ids of `<S>` and `</S>`, each (C,), on the device of `ids`."""
+        begin, end = _marks(self.max_characters_per_token)
+        return torch.tensor(begin, device=ids.device), torch.tensor(end, device=ids.device)
+
+    def fit(self, ids: Tensor) -> Tensor:
+        """Cut or pad byte ids to the C of this model, (B, T, C). AllenNLP's `elmo_characters` has a C of 50.
+
+        Raises `ConfigurationError` for ids that are not byte ids, such as the word ids of several texts (B, texts, T).
+        """
+        lowest, highest = torch.stack(ids.aminmax()).tolist() if ids.numel() else (0, 0)
+        if lowest < 0 or highest >= N_CHARACTERS:
+            raise ConfigurationError(
+                "the biLM reads bytes, as the indexer 'elmo_characters' gives them: expected ids from 0 to "
+                f"{N_CHARACTERS - 1}, got {lowest} to {highest}; perhaps the indexer is 'elmo_many_langs' or "
+                "'single_id'"
+            )
+        width = self.max_characters_per_token
+        begin = _marks(width)[0][0]
+        if (
+            ids.numel()
+            and ids.size(-1) not in (50, width)
+            and not bool(((ids[..., 0] == begin) | (ids[..., 0] == 0)).all())
+        ):
+            raise ConfigurationError(
+                f"the biLM reads bytes, as the indexer 'elmo_characters' gives them: expected 50 or {width} ids for a "
+                f"token, or tokens that begin with the id {begin}, got {ids.size(-1)} other ids"
+            )
+        return fit_width(ids, width)
+
+
+class CharacterEncoder(ByteEncoder, CharCnn):
     """A `CharCnn` that reads the bytes of a word, the token encoder of bilm-tf's models.
 
     It is a `CharCnn` instead of having one, because weight files name its parts `token_encoder.convolutions` and so on.
@@ -119,46 +170,12 @@ class CharacterEncoder(CharacterLevelEncoder, CharCnn):
 
     def __init__(self, options: CharCnnOptions, output_dim: int) -> None:
         super().__init__(options, N_CHARACTERS, PADDING, output_dim)
-        self._begin = boundary_ids(BEGIN_OF_SENTENCE, options.max_characters_per_token)
-        self._end = boundary_ids(END_OF_SENTENCE, options.max_characters_per_token)
+        self.max_characters_per_token = options.max_characters_per_token
 
     @property
     def weight(self) -> Tensor:
         """Return the vectors of characters."""
         return self.char_embedding.weight
-
-    def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """Return the byte ids (B, T, C) of tokenized sentences."""
-        return batch_to_ids(sentences, self.options.max_characters_per_token)
-
-    def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the ids of `<S>` and `</S>`, each (C,), on the device of `ids`."""
-        return torch.tensor(self._begin, device=ids.device), torch.tensor(self._end, device=ids.device)
-
-    def fit(self, ids: Tensor) -> Tensor:
-        """Cut or pad byte ids to the C of this model, (B, T, C). AllenNLP's `elmo_characters` has a C of 50.
-
-        Raises `ConfigurationError` for ids that are not byte ids, such as the word ids of several texts (B, texts, T).
-        """
-        lowest, highest = torch.stack(ids.aminmax()).tolist() if ids.numel() else (0, 0)
-        if lowest < 0 or highest >= self.char_embedding.num_embeddings:
-            raise ConfigurationError(
-                "the biLM reads bytes, as the indexer 'elmo_characters' gives them: expected ids from 0 to "
-                f"{self.char_embedding.num_embeddings - 1}, got {lowest} to {highest}; perhaps the indexer is "
-                "'elmo_many_langs' or 'single_id'"
-            )
-        width = self.options.max_characters_per_token
-        begin = self._begin[0]
-        if (
-            ids.numel()
-            and ids.size(-1) not in (50, width)
-            and not bool(((ids[..., 0] == begin) | (ids[..., 0] == 0)).all())
-        ):
-            raise ConfigurationError(
-                f"the biLM reads bytes, as the indexer 'elmo_characters' gives them: expected 50 or {width} ids for a "
-                f"token, or tokens that begin with the id {begin}, got {ids.size(-1)} other ids"
-            )
-        return fit_width(ids, width)
 
     def encode_some(self, words: Tensor) -> Tensor:
         """Encode ids (N, C) as vectors (N, P)."""

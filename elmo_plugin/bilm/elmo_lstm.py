@@ -171,6 +171,7 @@ class ElmoLstm(Seq2SeqEncoder):
         With `state`, a list of all layers (B, T, 2P), zero beyond a sentence's end, and the state after a sentence's
         last token (forward) and after its first (backward).
         """
+        is_checked = isinstance(inputs, TokenTable)  # by the token encoder of a biLM
         table = inputs if isinstance(inputs, TokenTable) else TokenTable.of(inputs)
         if table.vectors.size(-1) != self.input_size:
             raise ConfigurationError(
@@ -178,7 +179,8 @@ class ElmoLstm(Seq2SeqEncoder):
             )
         batch_size, steps = mask.shape
         mask = mask.cpu()
-        check_padding(mask, "the mask of 'elmo_lstm'")
+        if not is_checked:
+            check_padding(mask, "the mask of 'elmo_lstm'")
         order = StepOrder.of(mask.sum(dim=1), steps, table.vectors.device)
         where = table.where.flatten()[order.positions]  # (2, N)
         before = self.zero_state(batch_size, table.vectors) if state is None else state

@@ -13,11 +13,16 @@ from torch import Tensor
 
 from elmo_plugin.bilm.bilm import BiLM
 from elmo_plugin.bilm.precision import is_int8
+from elmo_plugin.common import registered_name
 from elmo_plugin.lstm import LstmState, product_type
 
 
 class InitialState(ABC, Registrable):
-    """The state that a batch starts from: `initial_state` in configs, by its registered name."""
+    """The state that a batch starts from: `initial_state` in configs, by its registered name.
+
+    A state of your own writes `before`. If that depends on earlier batches, it writes `after` too, and
+    `same_for_every_sentence` stays false. A biLM without such a state is a `ConfigurationError`.
+    """
 
     default_implementation = "zero"
     same_for_every_sentence: bool = False
@@ -26,8 +31,7 @@ class InitialState(ABC, Registrable):
     @property
     def name(self) -> str:
         """Return the registered name of this initial state."""
-        named = (name for name in InitialState.list_available() if InitialState.by_name(name) is type(self))
-        return next(named, type(self).__name__)
+        return registered_name(InitialState, self)
 
     @abstractmethod
     def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:

@@ -54,12 +54,6 @@ def dtype_on(device: torch.device, precision: str) -> torch.dtype:
     return PRECISIONS.get(precision_on(device, precision), torch.float32)
 
 
-def is_same_on_gpu(precision: str) -> bool:
-    """Return whether `precision` means the same type on the CPU, where a model is built, and on the GPU, if any."""
-    cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    return not torch.cuda.is_available() or precision_on(cpu, precision) == precision_on(gpu, precision)
-
-
 def to_int8(bilm: nn.Module) -> None:
     """Round the weights of matrix products to 8 bits."""
     _convert_weights(bilm, Int8Weight)

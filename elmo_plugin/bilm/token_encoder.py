@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 from torch.nn import functional
@@ -15,7 +16,7 @@ WORDS_AT_ONCE_ON_GPU = 4096
 """The same on a GPU, which is faster with few large operations."""
 
 MULTIPLIER = 6364136223846793005
-"""Of a polynomial hash of the characters: Knuth's, of his 64-bit linear congruential generator MMIX."""
+"""The base of the polynomial that hashes a word: the multiplier of Knuth's 64-bit random generator MMIX."""
 
 IDS = "the ids of ELMo's tokens"
 """What errors call the ids of a batch."""
@@ -80,19 +81,24 @@ def distinct_rows(ids: Tensor) -> tuple[Tensor, Tensor]:
     return ids.unique(dim=0, return_inverse=True)  # two rows have the same hash
 
 
-class TokenEncoder(nn.Module, ABC):
+class TokenEncoder(nn.Module, ABC, Registrable):
     """Computes token vectors from ids, without context.
 
     The ids may be on any device. On the CPU no GPU has to be waited for to know the lengths and the distinct words.
+
+    An encoder of your own that reads bytes is a subclass of `ByteEncoder`, and one that reads other ids of a word's
+    characters is a subclass of `CharacterLevelEncoder`. Register it as a `TokenEncoder`; the key `token_encoder` of a
+    biLM's `options` names it, and its constructor gets the width of the vectors as `output_dim`. Errors are a
+    `ConfigurationError`, `'key': expected X, got Y`. See docs/extend.md.
     """
 
     input_dims: int
     """The number of dimensions of the ids: 3 for characters (B, T, C), 2 for words (B, T)."""
 
     @property
-    @abstractmethod
     def weight(self) -> Tensor:
         """Return one of the weights, which has the device and the type of all."""
+        return next(self.parameters())
 
     @abstractmethod
     def boundaries(self, ids: Tensor) -> tuple[Any, Any]:

@@ -4,7 +4,7 @@ Start with `load_checkpoint`, which reads any format, and `resolve_bilm`, which 
 """
 
 from elmo_plugin.checkpoints.allennlp import (
-    BILM,
+    THEIR_BILM,
     AllenNlpArchive,
     SavedMix,
     allennlp_checkpoint,
@@ -34,13 +34,16 @@ from elmo_plugin.checkpoints.files import Location, bundled_folder, bundled_name
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import Native
 from elmo_plugin.checkpoints.untrusted import read_weights, unpacked
-from elmo_plugin.checkpoints.vocabulary import WordLookup, in_order_of, read_words
+from elmo_plugin.checkpoints.vocabulary import BEGIN, END, MARKS, WordLookup, in_order_of, read_words
 
 __all__ = [
-    "BILM",
+    "BEGIN",
+    "END",
     "FORMATS",
+    "MARKS",
     "PUBLISHED_OPTIONS",
     "PUBLISHED_WEIGHTS",
+    "THEIR_BILM",
     "AllenNlpArchive",
     "BilmTf",
     "Checkpoint",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional, TypeVar
 
 from allennlp.common.checks import ConfigurationError
+from allennlp.data.vocabulary import DEFAULT_OOV_TOKEN
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLMOptions, read_extra_state, tensor_to_description
@@ -23,7 +24,7 @@ from elmo_plugin.checkpoints.untrusted import (
     printable_errors,
     read_weights,
 )
-from elmo_plugin.checkpoints.vocabulary import read_words, with_vocabulary
+from elmo_plugin.checkpoints.vocabulary import UNKNOWN, read_words, with_vocabulary
 from elmo_plugin.checkpoints.weight_map import allennlp_map, check_finite, read_tensors
 from elmo_plugin.common import read_json
 
@@ -34,13 +35,11 @@ TRAINING_WEIGHTS = "best.th"
 CONFIG = "config.json"
 SOFTMAX = "softmax."
 WORDS = "vocabulary/tokens.txt"
-UNKNOWN = {"@@UNKNOWN@@": "<UNK>"}
-"""AllenNLP's name for unknown words, and bilm-tf's."""
 MARK = "_token_embedder._char_embedding_weights"
 """The name of a tensor that every `_ElmoBiLm` of AllenNLP has."""
 WORD_CACHE = "_word_embedding.weight"
 """The vectors of the words in `vocab_to_cache`, which AllenNLP computes from the other weights."""
-BILM, MIX = "_elmo_lstm", "scalar_mix_0"
+THEIR_BILM, THEIR_MIX = "_elmo_lstm", "scalar_mix_0"
 """The names of the biLM and of the first mix in `allennlp.modules.elmo.Elmo`."""
 
 
@@ -143,7 +142,7 @@ def allennlp_elmo(
         return None
     options = None if options_file is None else read_options(local_file(options_file, OPTIONS_FILE))
     for bilm, checkpoint in _their_checkpoints(weights, path, options):
-        prefix = f"{bilm.removesuffix(BILM)}{MIX}."
+        prefix = f"{bilm.removesuffix(THEIR_BILM)}{THEIR_MIX}."
         names = [key for key in weights if key.startswith(f"{prefix}scalar_parameters.")]
         if not names or f"{prefix}gamma" not in weights:
             raise ConfigurationError(f"'{name}': expected a mix of layers at '{prefix}' beside its ELMo, got none")
@@ -189,7 +188,7 @@ def _with_language_model(checkpoint: Checkpoint, weights: Mapping[str, Any], pat
     file = path.parent / WORDS
     if not file.exists():
         return checkpoint
-    words = [UNKNOWN.get(word, word) for word in read_words(file, f"{file}")]
+    words = [UNKNOWN if word == DEFAULT_OOV_TOKEN else word for word in read_words(file, f"{file}")]
     return with_vocabulary(checkpoint, words, f"{file}")
 
 
@@ -222,7 +221,7 @@ def _their_checkpoints(
     cannot be read or do not fit the weights.
     """
     for key in weights:
-        if key.endswith(f"{BILM}.{MARK}"):
+        if key.endswith(f"{THEIR_BILM}.{MARK}"):
             options = given or _read_sizes(path.parent)
             check_numbers(options, path.stat().st_size, f"{path}")
             prefix = key.removesuffix(MARK)

@@ -97,13 +97,10 @@ class BilmTf(CheckpointFormat):
         """Write `options.json`, `weights.hdf5` and, if there is a vocabulary, `vocabulary.txt`; return their names.
 
         Existing files stay as they are if writing fails. Raises `ConfigurationError` if the folder cannot be written,
-        or if it holds the vocabulary of another biLM, which readers would take for the vocabulary of this one.
+        if the format cannot hold this biLM, or if the folder holds the vocabulary of another biLM, which readers would
+        take for the vocabulary of this one.
         """
-        if checkpoint.options.many_langs is not None:
-            raise ConfigurationError(
-                "the format bilm-tf has no place for the vocabularies of characters and words of ELMoForManyLangs; "
-                "use native"
-            )
+        _check_place(checkpoint.options)
         target = Path(folder)
         written = VOCABULARY if checkpoint.vocabulary is not None else None
         others = [name for name in VOCABULARIES if name != written and (target / name).exists()]
@@ -123,6 +120,20 @@ class BilmTf(CheckpointFormat):
             if checkpoint.vocabulary is not None:
                 write_words(checkpoint.vocabulary, partial / VOCABULARY)
             return sorted(path.name for path in partial.iterdir())
+
+
+def _check_place(options: BiLMOptions) -> None:
+    """Raise `ConfigurationError` for a biLM that other readers of the format would read as another one."""
+    if options.many_langs is not None:
+        raise ConfigurationError(
+            "the format bilm-tf has no place for the vocabularies of characters and words of ELMoForManyLangs; use "
+            "native"
+        )
+    if options.contextualizer is not None or options.token_encoder is not None:
+        raise ConfigurationError("the format bilm-tf holds its own encoders and LSTMs only, expected native or hub")
+    added = [*options.lstm.added(), *(options.char_cnn.added() if options.char_cnn is not None else [])]
+    if added:
+        raise ConfigurationError(f"the format bilm-tf has no place for the option '{added[0]}'; use native")
 
 
 def read_options(path: Path) -> BiLMOptions:

@@ -41,7 +41,7 @@ def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = 
     Raises `ConfigurationError`, which calls the file `source`, if the weights do not fit the sizes.
     """
     bilm = empty_bilm(checkpoint, kernel, source)
-    if checkpoint.options.contextualizer is None:
+    if checkpoint.options.contextualizer is None and checkpoint.options.token_encoder is None:
         bilm.to_empty(device="cpu")
     else:  # it may hold more than its state dict, so it is built again with memory, which the shapes have bounded
         has_warm_state, bilm = bilm.warm_state is not None, BiLM(checkpoint.options, kernel, fspath(source))
@@ -185,19 +185,9 @@ def _options(keys: dict[str, Any]) -> BiLMOptions:
         options = BiLMOptions.from_dict(keys["options"])
     except ConfigurationError as error:
         raise ConfigurationError(f"'bilm.options': {error}") from error
-    known = options.to_dict()
-    for block in known.keys() & {"lstm", "char_cnn"}:  # keys beside these blocks may be bilm-tf's training options
-        _reject_unknown(keys["options"][block], known[block], f"bilm.options.{block}")
+    for key, block in BiLMOptions.blocks().items():  # keys beside these blocks may be bilm-tf's training options
+        block.reject_unknown(keys["options"].get(key) or {}, f"bilm.options.{key}")
     return options
-
-
-def _reject_unknown(given: Mapping[str, Any], known: Mapping[str, Any], path: str) -> None:
-    """Raise `ConfigurationError` for a key that is not in `known`, such as a misspelt one."""
-    for key, value in given.items():
-        if key not in known:
-            raise ConfigurationError(f"'{path}.{key}': expected one of {', '.join(known)}, got an unknown key")
-        if isinstance(known[key], dict):
-            _reject_unknown(value, known[key], f"{path}.{key}")
 
 
 def _source(keys: dict[str, Any]) -> str:

@@ -60,9 +60,21 @@ class Checkpoint(NamedTuple):
     softmax: Optional[SavedSoftmax] = None
     vocabulary: Optional[list[str]] = None
 
+    @property
+    def n_parameters(self) -> int:
+        """Return the number of parameters of the biLM."""
+        others = (EXTRA_STATE, "warm_hidden", "warm_cell")
+        return sum(tensor.numel() for name, tensor in self.state_dict.items() if name not in others)
+
 
 class CheckpointFormat(ABC, Registrable):
-    """Read a biLM from files of one format."""
+    """Read a biLM from files of one format.
+
+    A format of your own writes `recognises`, which must not be true for the files of another format, and `read`. What
+    is wrong with a file is a `ConfigurationError` that names the file: `'file', 'key': expected X, got Y`. A file may
+    come from a stranger, so reading it must not run code in it, nor take more memory than its size allows. The names
+    and shapes of the tensors are compared with the sizes afterwards. See docs/extend.md.
+    """
 
     looks_for: ClassVar[str]
     """The files that `recognises` looks for in a folder, as errors list them."""

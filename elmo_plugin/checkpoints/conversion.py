@@ -127,8 +127,6 @@ def write_checkpoint(
         return Conversion(checkpoint, [], [])
     if form == "hub":
         return Conversion(checkpoint, [], write_hub_folder(checkpoint, target, numbers, license))
-    if checkpoint.options.contextualizer is not None:
-        raise ConfigurationError("the format bilm-tf holds LSTMs only, expected native or hub")
     left_out = [] if checkpoint.softmax is None else ["softmax"]
     checkpoint = checkpoint._replace(softmax=None)
     return Conversion(checkpoint, left_out, BilmTf().write(checkpoint, target))

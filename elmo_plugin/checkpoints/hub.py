@@ -7,7 +7,6 @@ from typing import Optional
 
 import torch
 
-from elmo_plugin.bilm import count_parameters
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
 from elmo_plugin.checkpoints.native import Native
 from elmo_plugin.common import atomic_folder
@@ -68,7 +67,7 @@ def write_hub_folder(
         n_layers=options.lstm.n_layers,
         num_layers=options.num_layers,
         layer_dim=options.layer_dim,
-        parameters=count_parameters(options),
+        parameters=checkpoint.n_parameters,
         input="words by its vocabulary" if options.reads_words else "the characters of any word",
     )
     with atomic_folder(Path(folder), last="model.safetensors") as partial:

@@ -25,7 +25,7 @@ from elmo_plugin.common import atomic_file, parse_json
 SUFFIX = ".safetensors"
 FORMAT, VERSION = "elmo_plugin", "1"
 BILM, SOFTMAX = "bilm.", "softmax."
-NUMBER_TYPES = ("F32", "F16", "BF16", "F64", "I64", "I32", "I16", "I8", "U8")
+STORED_TYPES = ("F32", "F16", "BF16", "F64", "I64", "I32", "I16", "I8", "U8")
 """The types of numbers that a file may hold, by the names of safetensors."""
 TEXTS = {"options", "softmax", "vocabulary"}
 """The metadata keys that have check sums."""
@@ -61,9 +61,9 @@ class Native(CheckpointFormat):
             sums = _json(metadata, "sums", path) or {}
             for name in file.keys():  # noqa: SIM118, it is not a mapping
                 stored = file.get_slice(name).get_dtype()
-                if stored not in NUMBER_TYPES:
+                if stored not in STORED_TYPES:
                     raise ConfigurationError(
-                        f"'{path}', tensor '{name}': expected {', '.join(NUMBER_TYPES)}, got {stored}"
+                        f"'{path}', tensor '{name}': expected {', '.join(STORED_TYPES)}, got {stored}"
                     )
                 tensor = file.get_tensor(name)
                 _check_sum(name, _bytes(tensor), sums, path)

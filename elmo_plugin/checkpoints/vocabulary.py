@@ -19,7 +19,9 @@ VOCABULARY = "vocabulary.txt"
 """The name of the vocabulary file that we write beside the weights."""
 VOCABULARIES = (VOCABULARY, "vocab.txt", f"{VOCABULARY}.gz", "vocab.txt.gz")
 """The names of vocabulary files that we read beside the weights."""
-BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
+MARKS = ["<S>", "</S>", "<UNK>"]
+"""The first lines of a vocabulary file: sentence begin, sentence end, unknown word (bilm-tf's README)."""
+BEGIN, END, UNKNOWN = MARKS
 TABLE = "token_encoder.embedding.weight"
 
 

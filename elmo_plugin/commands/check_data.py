@@ -36,8 +36,9 @@ def run(args: argparse.Namespace) -> None:
     """Print the page. The exit code is 1 if the config cannot train."""
     from allennlp.common import Params
 
-    from elmo_plugin.analysis import check_data, data_check_page
+    from elmo_plugin.analysis import data_check_page
     from elmo_plugin.commands.console import print_page, refuse_folder
+    from elmo_plugin.models import check_data
 
     refuse_folder(args.config)
     checked = check_data(Params.from_file(args.config, args.overrides or ""), args.sentences)

@@ -21,6 +21,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.plugins import DEFAULT_PLUGINS, discover_plugins
 from allennlp.data.dataset_readers.dataset_utils.span_utils import InvalidTagSequence
 from allennlp.modules.token_embedders import TokenCharactersEncoder
+from allennlp.predictors import Predictor
 from tqdm import tqdm
 
 from elmo_plugin.commands.command_line import REMOVED
@@ -203,13 +204,20 @@ def is_users_mistake(error: BaseException) -> bool:
     message = str(error).strip()
     is_short = any(isinstance(error, each) and re.match(beginning, message) for each, beginning in SHORT)
     is_missing_package = isinstance(error, ModuleNotFoundError) and error.name in sys.argv
-    return bool(message) and (is_short or is_missing_package or _is_about_characters(error))
+    return _lacks_predictor(error) or (
+        bool(message) and (is_short or is_missing_package or _is_about_characters(error))
+    )
 
 
 def with_hint(error: BaseException) -> str:
     """Return the message of an error, and what to do about it."""
     if _is_about_characters(error):
         return f"{error}: 'character_encoding' needs a vocab_namespace for its embedding; {OLD_CONFIGS}"
+    if _lacks_predictor(error):
+        return (
+            "the model: expected a predictor that reads JSON, got none; name one with --predictor, or in the model's "
+            "`default_predictor`, such as elmo_tagger; see docs/extend.md"
+        )
     message = _with_path(error) if isinstance(error, TypeError) else str(error).strip()
     for pattern, hint in HINTS:
         if match := re.search(pattern, f"{type(error).__name__}: {message}"):
@@ -221,6 +229,12 @@ def _is_about_characters(error: BaseException) -> bool:
     """Return whether an index is beyond an embedding of characters. One beyond any other keeps its traceback."""
     parts = (frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__))
     return isinstance(error, IndexError) and any(isinstance(part, TokenCharactersEncoder) for part in parts)
+
+
+def _lacks_predictor(error: BaseException) -> bool:
+    """Return whether AllenNLP's base class of predictors, which reads no JSON, was asked to."""
+    last = [frame.f_code for frame, _ in walk_tb(error.__traceback__)][-1:]
+    return isinstance(error, NotImplementedError) and last == [Predictor._json_to_instance.__code__]
 
 
 def _install_hook() -> None:

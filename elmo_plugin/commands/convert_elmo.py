@@ -69,7 +69,6 @@ def run(args: argparse.Namespace) -> None:
     """Convert a biLM and say what was written."""
     from allennlp.common.checks import ConfigurationError
 
-    from elmo_plugin.bilm import count_parameters
     from elmo_plugin.checkpoints import convert
     from elmo_plugin.commands.console import say_written
 
@@ -79,8 +78,7 @@ def run(args: argparse.Namespace) -> None:
     checkpoint, left_out, files = convert(
         args.source, target, args.warm_on, args.to, args.dtype, args.license, args.options_file
     )
-    options = checkpoint.options
-    parts = [f"a biLM of {options.lstm.n_layers} layers, {count_parameters(options):,} parameters"]
+    parts = [f"a biLM of {checkpoint.options.lstm.n_layers} layers, {checkpoint.n_parameters:,} parameters"]
     parts += ["its softmax"] if checkpoint.softmax is not None else []
     parts += ["its vocabulary"] if checkpoint.vocabulary is not None else []
     parts += [f"without its {part}" for part in left_out]

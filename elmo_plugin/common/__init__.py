@@ -3,6 +3,7 @@
 from elmo_plugin.common.atomic_write import atomic_file, atomic_folder
 from elmo_plugin.common.config_keys import (
     MOST,
+    Kind,
     at_least,
     check_keys,
     check_value,
@@ -11,6 +12,7 @@ from elmo_plugin.common.config_keys import (
     kind_of,
     names_our_components,
     probability,
+    registered_name,
     unknown_keys,
 )
 from elmo_plugin.common.json_text import parse_json, read_json
@@ -20,6 +22,7 @@ from elmo_plugin.common.stop_signals import Stopped, on_stop_signal, stop
 
 __all__ = [
     "MOST",
+    "Kind",
     "Stopped",
     "at_least",
     "atomic_file",
@@ -36,6 +39,7 @@ __all__ = [
     "printable",
     "probability",
     "read_json",
+    "registered_name",
     "stop",
     "unknown_keys",
 ]

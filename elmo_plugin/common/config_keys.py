@@ -79,7 +79,7 @@ def check_keys(cls: type, constructor: Callable[..., Any], params: Params) -> No
 
 
 def check_value(key: str, value: Any, annotation: Any, hint: str = "") -> None:
-    """Raise `ConfigurationError` for a value that does not fit the annotation."""
+    """Raise `ConfigurationError` for a value that does not fit the annotation, or the `Kind` in its place."""
     expected, is_right = kind_of(annotation)
     if not is_right(value):
         got = json.dumps(value, default=str, ensure_ascii=False)[:200]
@@ -87,7 +87,9 @@ def check_value(key: str, value: Any, annotation: Any, hint: str = "") -> None:
 
 
 def kind_of(annotation: Any) -> Kind:
-    """Return the type of config values that a parameter with this annotation accepts."""
+    """Return the type of config values that a parameter with this annotation accepts. A `Kind` is returned as it is."""
+    if isinstance(annotation, tuple):
+        return annotation
     arguments = get_args(annotation)
     component = _component(annotation)
     if annotation in KINDS:
@@ -177,6 +179,12 @@ def _component(annotation: Any) -> Optional[type]:
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
+
+
+def registered_name(kind: type[Registrable], part: object) -> str:
+    """Return the name under which the class of a part is registered, or else the name of the class."""
+    named = (name for name in kind.list_available() if kind.by_name(name) is type(part))
+    return next(named, type(part).__name__)
 
 
 def is_ours(component: type) -> bool:

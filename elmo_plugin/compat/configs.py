@@ -64,9 +64,9 @@ def include_without_extras() -> None:
     """Let `--include-package elmo_plugin` work if an extra, such as flair or matplotlib, is not installed.
 
     Symptom: `ModuleNotFoundError` for a package that the run does not need. Cause: AllenNLP imports every module of an
-    included package, but `import elmo_plugin` alone registers everything. The call that includes it for the first time
-    is AllenNLP's own, which then calls this one for each package inside.
-    Guard: other packages are imported as before.
+    included package. `import elmo_plugin` alone registers everything, so its modules are not imported one by one. If
+    AllenNLP imports this package for the first time, its own function has begun already; for the packages inside, it
+    calls this one. Guard: other packages are imported as before.
     """
 
     def include(original: Function, package_name: str, *args: Any, **kwargs: Any) -> None:

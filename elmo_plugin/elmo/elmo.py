@@ -19,7 +19,7 @@ from elmo_plugin.bilm import (
     warn_of_fallback,
 )
 from elmo_plugin.checkpoints import (
-    BILM,
+    THEIR_BILM,
     Conversion,
     allennlp_checkpoint,
     bilm_keys,
@@ -169,7 +169,7 @@ class Elmo(nn.Module, Registrable):
 
     @classmethod
     def from_parts(cls, bilm: BiLM, mixes: Sequence[LayerMix], **keys: Any) -> "Elmo":
-        """Build an `Elmo` from a biLM and one mix per output.
+        """Build an `Elmo` from a biLM and one mix per output, or without mixes for a caller of `layers` alone.
 
         The biLM stays as it is: it is trained if its parameters ask for gradients, and has the precision that
         `BiLM.set_precision` gave it.
@@ -192,8 +192,6 @@ class Elmo(nn.Module, Registrable):
         sentence_cache: Optional[SentenceCache] = None,
     ) -> None:
         """Check and store the parts. Both constructors end here."""
-        if not mixes:
-            raise ConfigurationError("'mixes': expected at least one, got none")
         super().__init__()
         at_least(1, projection_dim=projection_dim)
         probability(dropout=dropout)
@@ -203,7 +201,7 @@ class Elmo(nn.Module, Registrable):
         self.dropout = nn.Dropout(dropout)
         widths = [mix.get_output_dim() for mix in mixes]
         self.projections = nn.ModuleList(nn.Linear(width, projection_dim) for width in widths if projection_dim)
-        self.output_dim = projection_dim or widths[0]
+        self.output_dim = projection_dim or next(iter(widths), 0)
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.initial_state = initial_state or ZeroState()
         self.initial_state.before(bilm, 0, bilm.weight)  # raises if this biLM has no such state
@@ -228,11 +226,6 @@ class Elmo(nn.Module, Registrable):
     def _scalar_mixes(self) -> list[LayerMix]:
         """Return the mixes by the name that AllenNLP's models read, such as `bcn`."""
         return self.mixes
-
-    def __getattr__(self, name: str) -> Any:
-        if name == BILM:
-            raise AttributeError(f"'Elmo' has no '{BILM}' as AllenNLP's has: 'bilm' is its biLM")
-        return super().__getattr__(name)
 
     def ids_of(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Return the ids among the tensors of a token indexer: `elmo_tokens`, or the only tensor.
@@ -324,7 +317,7 @@ class Elmo(nn.Module, Registrable):
     ) -> None:
         """Also read the state dict of AllenNLP's `Elmo`, and the name `mixes.0` that `scalar_mix_0` had before."""
         rename(state_dict, f"{prefix}mixes.", f"{prefix}scalar_mix_")
-        theirs = f"{prefix}{BILM}."
+        theirs = f"{prefix}{THEIR_BILM}."
         names = [name for name in state_dict if name.startswith(theirs)]
         if names:
             try:

@@ -1,11 +1,10 @@
 """The mixes: each combines the layers of a biLM into one vector per token (ELMo §3.2)."""
 
-import warnings
 from abc import ABC, abstractmethod
 from typing import Any, Optional
 
 import torch
-from allennlp.common import Params, Registrable
+from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
@@ -19,10 +18,14 @@ class LayerMix(nn.Module, ABC, Registrable):
         >>> mix(torch.randn(3, 2, 5, 64), torch.ones(2, 5, dtype=torch.bool)).shape
         torch.Size([2, 5, 64])
 
+    A mix of your own writes `forward`, and `get_output_dim` if its vectors have another width than a layer. Its
+    constructor takes these parameters and the keys of a config. A wrong value of a key is a `ConfigurationError`,
+    `'key': expected X, got Y`. See docs/extend.md.
+
     # Parameters
 
     num_elmo_layers : `int`
-        The number of layers (L): the LSTM layers and the token layer. Configs may still call it `num_layers`.
+        The number of layers (L): the LSTM layers and the token layer.
     layer_dim : `int`
         The width of a layer (D).
     """
@@ -34,17 +37,6 @@ class LayerMix(nn.Module, ABC, Registrable):
         at_least(1, num_elmo_layers=num_elmo_layers, layer_dim=layer_dim)
         self.num_elmo_layers = num_elmo_layers
         self.layer_dim = layer_dim
-
-    @classmethod
-    def from_params(
-        cls, params: Params, constructor_to_call: Any = None, constructor_to_inspect: Any = None, **extras: Any
-    ) -> "LayerMix":
-        """Build the mix of a config. `num_layers` is the old name of `num_elmo_layers`."""
-        if isinstance(params, Params) and "num_layers" in params:
-            warnings.warn("'num_layers' of a mix is now 'num_elmo_layers'", DeprecationWarning, stacklevel=2)
-            params["num_elmo_layers"] = params.pop("num_layers")
-        mix: LayerMix = super().from_params(params, constructor_to_call, constructor_to_inspect, **extras)
-        return mix
 
     def get_output_dim(self) -> int:
         """Return the width of the mixed vectors, D by default."""

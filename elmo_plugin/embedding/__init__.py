@@ -1,13 +1,13 @@
 """CORPUS → VECTORS ON DISK: a text in windows, batches of similar length, and part files joined into the output."""
 
-from elmo_plugin.embedding.corpus import Corpus, TableReader, read_conll, read_lines
+from elmo_plugin.embedding.corpus import Corpus, TableReader, Window, read_conll, read_lines
 from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder, reject_existing
 from elmo_plugin.embedding.elmo_embedder import ElmoEmbedder
 from elmo_plugin.embedding.embedder import (
-    ALIASES,
-    MIXES,
+    ALL,
     TRAINED,
     Embedder,
+    check_mix,
     find_device,
     load,
     load_by_keys,
@@ -15,21 +15,32 @@ from elmo_plugin.embedding.embedder import (
     mean,
     use_one_thread_in_a_fork,
 )
-from elmo_plugin.embedding.vector_files import Hdf5File, NpzFile, ParquetFile, VectorFile, sentence_key
+from elmo_plugin.embedding.vector_files import (
+    Arrays,
+    Hdf5File,
+    Layout,
+    NpzFile,
+    ParquetFile,
+    VectorFile,
+    sentence_key,
+)
 
 __all__ = [
-    "ALIASES",
-    "MIXES",
+    "ALL",
     "TRAINED",
+    "Arrays",
     "Corpus",
     "CorpusEmbedder",
     "ElmoEmbedder",
     "Embedder",
     "Hdf5File",
+    "Layout",
     "NpzFile",
     "ParquetFile",
     "TableReader",
     "VectorFile",
+    "Window",
+    "check_mix",
     "find_device",
     "load",
     "load_by_keys",

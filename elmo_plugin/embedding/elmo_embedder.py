@@ -58,12 +58,12 @@ class ElmoEmbedder:
         The layers are zero after the end of a sentence. The mask holds ones and zeros.
         """
         sentences = token_lists(batch)
-        num_layers, _, layer_dim = self._embedder.shape
         if not any(sentences):
+            num_layers, _, layer_dim = self._embedder.shape
             nothing = torch.zeros(len(sentences), num_layers, 0, layer_dim, device=self._embedder.device)
             return nothing, nothing[:, 0, :, 0].long()
-        vectors, mask = self._embedder.padded(sentences)  # (B, T, L · D), (B, T)
-        return vectors.unflatten(2, (num_layers, layer_dim)).transpose(1, 2), mask.long()
+        layers, mask = self._embedder.padded(sentences)
+        return layers, mask.long()
 
     def embed_sentence(self, sentence: Sequence[str]) -> np.ndarray:
         """Return the layers (L, T, D) of a sentence."""

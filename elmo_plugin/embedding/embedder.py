@@ -18,7 +18,7 @@ from allennlp.common.util import int_to_device
 from allennlp.models.archival import extracted_archive, load_archive
 from torch import Tensor
 
-from elmo_plugin.bilm import CharacterLevelEncoder, InitialState, identity
+from elmo_plugin.bilm import BiLMOptions, CharacterLevelEncoder, InitialState, identity
 from elmo_plugin.checkpoints import (
     Location,
     WordLookup,
@@ -28,39 +28,30 @@ from elmo_plugin.checkpoints import (
     find_checkpoint,
     local_file,
 )
-from elmo_plugin.elmo import AverageMix, ConcatenateMix, Elmo, LastMix, LayerMix, elmo_of, trained_elmo
+from elmo_plugin.elmo import ConcatenateMix, Elmo, LayerMix, elmo_of, trained_elmo
 from elmo_plugin.text import TOKENS_PER_BATCH, length_batches, token_lists
 
 Sentences = Sequence[Sequence[str]]
 WordId = Callable[[str], int]
 
-MIXES: dict[str, type[LayerMix]] = {
-    "all": ConcatenateMix,
-    "last": LastMix,
-    "average": AverageMix,
-    "concatenate": ConcatenateMix,
-}
-"""What an embedder returns: `all` layers on an axis of their own, or one of the mixes that configs name, which has one
-vector per token."""
-TRAINED = "trained"
-"""The name of the mix that a model was trained with."""
-ALIASES = {"top": "last"}
-"""Other names of mixes, from AllenNLP's retired command `elmo`."""
+ALL, TOP, TRAINED = "all", "top", "trained"
+"""Names beside those of registered mixes: all layers, another name of `last`, and the mix that a model has trained.
+
+The first two are from AllenNLP's retired command `elmo`.
+"""
 
 
 class Embedder:
-    """A frozen biLM and one mix of its layers, which embed tokenized sentences as NumPy arrays.
+    """A frozen biLM and, unless all of its layers are wanted, a mix of them: tokenized sentences to NumPy arrays.
 
     A sentence has the same vectors alone and in any batch.
 
     # Parameters
 
     elmo : `Elmo`
-        With one mix, and with an initial state that is the same for every sentence.
+        With one mix, or with none for all layers, and with an initial state that is the same for every sentence.
     word_id : `Optional[WordId]`
         A function from a word to its id, for a biLM that reads words.
-    layers_apart : `bool`
-        Whether the layers of a `ConcatenateMix` are kept apart, as (L, T, D), or side by side, as (T, L · D).
 
     Raises `ConfigurationError` for another initial state, or if `word_id` is missing.
 
@@ -69,7 +60,7 @@ class Embedder:
     [(2, 512), (1, 512)]
     """
 
-    def __init__(self, elmo: Elmo, word_id: Optional[WordId] = None, layers_apart: bool = True) -> None:
+    def __init__(self, elmo: Elmo, word_id: Optional[WordId] = None) -> None:
         if not elmo.initial_state.same_for_every_sentence:
             raise ConfigurationError(
                 f"'initial_state': expected 'zero' or 'warm', got '{elmo.initial_state.name}', with which a sentence's "
@@ -79,18 +70,18 @@ class Embedder:
             raise ConfigurationError(f"'{elmo.bilm.source}': expected a vocabulary, because it reads words, got none")
         self.elmo = elmo.eval()
         self.word_id = word_id
-        self._layers_apart = layers_apart and isinstance(elmo.mixes[0], ConcatenateMix)
 
     def with_mix(self, mix: Union[str, LayerMix]) -> "Embedder":
-        """Return an embedder with the same biLM and another mix: one of `MIXES`, or a `LayerMix`."""
-        bilm, sizes = self.elmo.bilm, self.elmo.bilm.options
-        mixed = mix if isinstance(mix, LayerMix) else MIXES[mix_name(mix)](sizes.num_layers, sizes.layer_dim)
-        elmo = Elmo.from_parts(bilm, [mixed], dropout=0.0, initial_state=self.elmo.initial_state)
-        return Embedder(elmo, self.word_id, layers_apart=mix == "all")
+        """Return an embedder with the same biLM and another mix: a name as in `load`, or a `LayerMix`."""
+        bilm = self.elmo.bilm
+        mixes = [mix] if isinstance(mix, LayerMix) else mixes_named(check_mix(mix), bilm.options)
+        elmo = Elmo.from_parts(bilm, mixes, dropout=0.0, initial_state=self.elmo.initial_state)
+        return Embedder(elmo.to(self.device), self.word_id)
 
     def __repr__(self) -> str:
         """Return the biLM's source, and what the embedder computes."""
-        bilm, mix = self.elmo.bilm, type(self.elmo.mixes[0]).__name__
+        bilm, mixes = self.elmo.bilm, self.elmo.mixes
+        mix = type(mixes[0]).__name__ if mixes else ALL
         return (
             f"Embedder({bilm.source!r}, shape={self.shape}, mix={mix}, precision={bilm.precision_of_weights!r}, "
             f"initial_state={self.elmo.initial_state.name!r}, device='{self.device}')"
@@ -105,17 +96,19 @@ class Embedder:
     def shape(self) -> tuple[int, ...]:
         """Return the shape of an array, −1 for T: (L, −1, D) for all layers, (−1, width) for a mix."""
         sizes = self.elmo.bilm.options
-        apart = (sizes.num_layers, -1, sizes.layer_dim)
-        return apart if self._layers_apart else (-1, self.elmo.get_output_dim())
+        return (-1, self.elmo.get_output_dim()) if self.elmo.mixes else (sizes.num_layers, -1, sizes.layer_dim)
 
     def identity(self) -> dict[str, Any]:
         """Return everything that the arrays depend on except the sentences, as JSON values."""
-        mix = self.elmo.mixes[0]
+        # All layers have the type that they had when an embedder concatenated them, so that old outputs are resumed.
+        type_of_mix, weights = ConcatenateMix.__name__, {}
+        for mix in self.elmo.mixes:
+            type_of_mix, weights = type(mix).__name__, {name: each.tolist() for name, each in mix.state_dict().items()}
         words = self.word_id.words if isinstance(self.word_id, WordLookup) else []
         return {
             **identity(self.elmo.bilm, self.elmo.initial_state),
             "vocabulary": blake2b(json.dumps(words).encode(), digest_size=16).hexdigest(),
-            "mix": {"type": type(mix).__name__, **{name: value.tolist() for name, value in mix.state_dict().items()}},
+            "mix": {"type": type_of_mix, **weights},
             "shape": list(self.shape),
         }
 
@@ -142,27 +135,27 @@ class Embedder:
         sentences = token_lists(sentences)
         lengths = [len(sentence) for sentence in sentences]
         for indices in length_batches(lengths, tokens_per_batch, batch_size):
-            vectors = self._vectors([sentences[index] for index in indices], half)  # (B, T, width)
-            for index, row in zip(indices, vectors, strict=True):
-                array = row[: lengths[index]]  # (T, width)
-                if self._layers_apart:
-                    num_layers, _, layer_dim = self.shape
-                    array = array.reshape(-1, num_layers, layer_dim).swapaxes(0, 1)  # (L, T, D)
-                yield index, array
+            vectors = self._vectors([sentences[index] for index in indices], half)
+            for index, array in zip(indices, vectors, strict=True):
+                yield index, array[..., : lengths[index], :]
 
     def padded(self, sentences: Sentences) -> tuple[Tensor, Tensor]:
-        """Return the vectors (B, T, width) of one batch, zeros after the end of a sentence, and the mask (B, T).
+        """Return the vectors of one batch, zeros after the end of a sentence, and the mask (B, T).
 
-        Gradients reach a trainable mix.
+        *Shape:* (B, L, T, D) for all layers, or (B, T, width) for a mix. Gradients reach a trainable mix.
         """
         use_one_thread_in_a_fork()
         ids = self.elmo.bilm.ids_of(sentences, self.word_id)  # (B, T, ·)
-        output = self.elmo(ids)
-        return output.representations[0], output.mask
+        if self.elmo.mixes:
+            output = self.elmo(ids)
+            return output.representations[0], output.mask
+        layers, mask = self.elmo.layers(ids)  # (L, B, T + 2, D), (B, T + 2)
+        mask = mask[:, 2:]  # (B, T), as in `Elmo.forward`
+        return (layers[:, :, 1:-1] * mask.unsqueeze(-1)).transpose(0, 1), mask
 
     @torch.no_grad()
     def _vectors(self, sentences: Sentences, half: bool) -> np.ndarray:
-        vectors = self.padded(sentences)[0]  # (B, T, width)
+        vectors = self.padded(sentences)[0]  # (B, T, width) or (B, L, T, D)
         return (vectors.half() if half else vectors).cpu().numpy()
 
 
@@ -181,8 +174,8 @@ def load(
 
     bilm : a path, a URL or the name of a bundled biLM, in any format
     mix : `all` layers, kept apart: (L, T, D); or one vector per token: the `last` layer, the `average` of all layers,
-        `concatenate`, all layers side by side: (T, L · D), or `trained`, the first mix of the model in an
-        archive. `top` is another name for `last`
+        `concatenate`, all layers side by side: (T, L · D), any other registered mix without weights to train, or
+        `trained`, the first mix of the model in an archive. `top` is another name for `last`
     precision : `float32`, `bfloat16`, `int8` or `auto`, as in `Elmo`; the arrays are float32
     cuda_device : the number of a GPU, −1 for the processor
     initial_state : the state before each sentence: `zero` (the default), or `warm`, which `convert-elmo --warm-on`
@@ -217,22 +210,38 @@ def load_by_keys(
     device: Optional[str] = None,
 ) -> Embedder:
     """Load the biLM that the keys of a config name: `pretrained`, or `options_file` and `weight_file`."""
-    name, state, where = mix_name(mix, [TRAINED]), _initial_state(initial_state), find_device(cuda_device, device)
+    name, state, where = check_mix(mix, [TRAINED]), _initial_state(initial_state), find_device(cuda_device, device)
     checkpoint = find_checkpoint(keys, serialization_dir=None)
     model = build_bilm(checkpoint, source=keys.get("pretrained", keys.get("weight_file", "")))
-    mixed = MIXES[name](model.options.num_layers, model.options.layer_dim)
     model.requires_grad_(False).set_precision(precision)
-    elmo = Elmo.from_parts(model, [mixed], dropout=0.0, initial_state=state)
+    elmo = Elmo.from_parts(model, mixes_named(name, model.options), dropout=0.0, initial_state=state)
     word_id = None if checkpoint.vocabulary is None else WordLookup(checkpoint.vocabulary, model.source)
-    return Embedder(elmo.to(where), word_id, layers_apart=name == "all")
+    return Embedder(elmo.to(where), word_id)
 
 
-def mix_name(mix: str, others: Sequence[str] = ()) -> str:
-    """Return the name of a mix, or of its alias, in `MIXES`. Errors also list the `others`."""
-    name = ALIASES.get(mix, mix) if isinstance(mix, str) else None
-    if name not in MIXES:
-        raise ConfigurationError(f"'mix': expected one of {', '.join([*MIXES, *others])}, got {mix!r}")
+def check_mix(mix: str, others: Sequence[str] = (), key: str = "mix") -> str:
+    """Return the registered name of a mix, or `all`. Raises `ConfigurationError`, which lists the `others` too."""
+    name = "last" if mix == TOP else mix
+    if not isinstance(mix, str) or name not in (ALL, *LayerMix.list_available()):
+        names = ", ".join([ALL, *LayerMix.list_available(), TOP, *others])
+        raise ConfigurationError(f"'{key}': expected one of {names}, got {mix!r}")
     return name
+
+
+def mixes_named(name: str, sizes: BiLMOptions) -> list[LayerMix]:
+    """Return the registered mix of this name, or none for `all` layers.
+
+    Raises `ConfigurationError` for a mix whose weights are trained with a task.
+    """
+    if name == ALL:
+        return []
+    mix = LayerMix.by_name(name)(num_elmo_layers=sizes.num_layers, layer_dim=sizes.layer_dim)
+    if any(weight.requires_grad for weight in mix.parameters()):
+        raise ConfigurationError(
+            f"'mix': expected a mix without weights to train, got {name!r}; 'trained' reads those in the archive of a "
+            "model, and `Embedder.with_mix` takes a mix that is built"
+        )
+    return [mix]
 
 
 def _load_trained(
@@ -255,7 +264,7 @@ def _load_trained(
     state = state or elmo.initial_state
     elmo.bilm.requires_grad_(False).set_precision(precision)
     chosen = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=state)
-    return Embedder(chosen.to(device), word_id, layers_apart=False)
+    return Embedder(chosen.to(device), word_id)
 
 
 def _trained(folder: Path, name: str, options_file: Optional[Location]) -> tuple[Elmo, LayerMix, Optional[WordId]]:
@@ -275,7 +284,7 @@ def _trained(folder: Path, name: str, options_file: Optional[Location]) -> tuple
 def _no_archive(location: Location, found: str) -> ConfigurationError:
     return ConfigurationError(
         f"'{fspath(location)}': expected the archive of a trained model with ELMo, for its mix, got {found}; "
-        f"a biLM itself has the mixes {', '.join(MIXES)}"
+        f"a biLM itself has the mixes {', '.join([ALL, *LayerMix.list_available()])}"
     )
 
 

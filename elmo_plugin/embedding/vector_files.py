@@ -18,7 +18,7 @@ from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
 from more_itertools import constrained_batches
 
-from elmo_plugin.common import atomic_file
+from elmo_plugin.common import atomic_file, registered_name
 from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.text import BOUNDARIES
 
@@ -54,7 +54,13 @@ class Layout(NamedTuple):
 
 
 class VectorFile(ABC, Registrable):
-    """A format for the vectors of a corpus. The vectors of each window are written to a part, then parts are joined."""
+    """A format for the vectors of a corpus. The vectors of each window are written to a part, then parts are joined.
+
+    A format of your own writes both methods, and is registered under the ending of its outputs. An `OSError` while it
+    writes becomes an error that names the output and says how to resume the run; any other mistake of the user is a
+    `ConfigurationError`, `'key': expected X, got Y`. A format with keys overrides `_to_params` and returns them,
+    because a run is resumed only with the same ones. See docs/extend.md.
+    """
 
     ending: ClassVar[str]
     """The ending of the names of parts."""
@@ -71,6 +77,9 @@ class VectorFile(ABC, Registrable):
 
         `temporary` is the path of an unfinished file, in the same file system.
         """
+
+    def _to_params(self) -> dict[str, Any]:
+        return {"type": registered_name(VectorFile, self)}
 
 
 @VectorFile.register("hdf5")

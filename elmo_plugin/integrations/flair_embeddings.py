@@ -6,13 +6,12 @@ from typing import Any, Optional, final
 
 import flair
 import torch
-from allennlp.common.checks import ConfigurationError
 from flair.data import Sentence
 from flair.embeddings import TokenEmbeddings
 from flair.embeddings.base import register_embeddings
 
 from elmo_plugin.checkpoints import bilm_keys
-from elmo_plugin.embedding import ALIASES, MIXES, load_by_keys
+from elmo_plugin.embedding import check_mix, load_by_keys
 from elmo_plugin.integrations.shared import bilm_to_bytes, load_bytes, side_by_side
 
 
@@ -60,9 +59,7 @@ class ElmoEmbeddings(TokenEmbeddings):
         saved_bilm: Optional[bytes] = None,
         name: Optional[str] = None,
     ) -> None:
-        modes = [*ALIASES, *MIXES]
-        if embedding_mode not in modes:
-            raise ConfigurationError(f"'embedding_mode': expected one of {', '.join(modes)}, got {embedding_mode!r}")
+        check_mix(embedding_mode, key="embedding_mode")
         if saved_bilm is None:
             in_files = options_file is not None or weight_file is not None
             keys = bilm_keys(None if in_files else model, options_file, weight_file)

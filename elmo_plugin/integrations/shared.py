@@ -35,7 +35,7 @@ def versions_of_files(bilm: str) -> list[tuple[str, int, int]]:
 
 def side_by_side(embedder: Embedder) -> Embedder:
     """Return the same embedder, but with one vector per token for all layers too: (T, L · D) instead of (L, T, D)."""
-    return Embedder(embedder.elmo, embedder.word_id, layers_apart=False)
+    return embedder if embedder.elmo.mixes else embedder.with_mix("concatenate")
 
 
 def pooling_named(pooling: str) -> Callable[[np.ndarray], np.ndarray]:

@@ -2,10 +2,17 @@
 
 A loop over the steps launches several small GPU kernels for each step, and the GPU waits for the launches. Here one
 program per multiprocessor stays for all steps. A step has phases, and no program begins a phase before all have ended
-the one before:
+the one before. The phases of a forward step are:
 
-    forward     i, f, g, o, c and o·tanh c, from R h    W (o·tanh c), in parts    h = clip(the sum of the parts)
-    backward    the gradient of W (o·tanh c)            those of c and the gates  that of the h before, in parts
+1. i, f, g, o, c and o·tanh c, from R h
+2. W (o·tanh c), in parts
+3. h, the clipped sum of the parts
+
+The phases of a backward step are:
+
+1. the gradient of W (o·tanh c)
+2. the gradients of c and of the gates
+3. the gradient of the earlier h, in parts
 
 A part of a product is that with some of the columns: otherwise a product with few results would keep few programs busy.
 Parts are added in a fixed order, so the same batch has the same bits in every run.

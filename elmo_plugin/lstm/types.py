@@ -50,7 +50,11 @@ class Product(Protocol):
 
 
 class Kernel(Protocol):
-    """The recurrence over sentences in step order. A step reads one token of each sentence that has not ended yet."""
+    """The recurrence over sentences in step order. A step reads one token of each sentence that has not ended yet.
+
+    A kernel of your own is a function, and an entry of `KERNELS`. What it cannot compute is a `ValueError`. See
+    docs/extend.md.
+    """
 
     def __call__(
         self,

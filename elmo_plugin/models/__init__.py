@@ -1,22 +1,26 @@
 """VECTORS → ANSWERS: readers of tagged and labelled text, the tagger, the classifier, and their predictors."""
 
 from elmo_plugin.models.classifier import ElmoClassifier
-from elmo_plugin.models.enhanced_text import EnhancedText
+from elmo_plugin.models.data_check import DataCheck, check_data
+from elmo_plugin.models.enhanced_text import PLACES, EnhancedText
 from elmo_plugin.models.predictors import ElmoClassifierPredictor, ElmoEmbedderPredictor, ElmoTaggerPredictor
-from elmo_plugin.models.readers import ColumnTagsReader, Location, TextClassificationCsvReader, doubtful_columns
+from elmo_plugin.models.readers import ColumnTagsReader, FilePath, TextClassificationCsvReader, doubtful_columns
 from elmo_plugin.models.tagger import ElmoTagger
 from elmo_plugin.text import SpacyBlankTokenizer
 
 __all__ = [
+    "PLACES",
     "ColumnTagsReader",
+    "DataCheck",
     "ElmoClassifier",
     "ElmoClassifierPredictor",
     "ElmoEmbedderPredictor",
     "ElmoTagger",
     "ElmoTaggerPredictor",
     "EnhancedText",
-    "Location",
+    "FilePath",
     "SpacyBlankTokenizer",
     "TextClassificationCsvReader",
+    "check_data",
     "doubtful_columns",
 ]

@@ -97,22 +97,14 @@ class ElmoClassifier(Model):
         # Parameters
 
         vocab : `Vocabulary`
-        elmo : `Optional[Lazy[Elmo]]`
-            The keys of `Elmo`, or null for the baseline without ELMo.
-        encoder : `Seq2SeqEncoder`
-            The task RNN. Its `input_size` is the width of x plus, with ELMo at the input, the width of ELMo.
+        elmo, encoder, elmo_at, text_field_embedder, elmo_indexer
+            As in `EnhancedText`.
         seq2vec_encoder : `Seq2VecEncoder`
             Pools the token vectors: the output of the RNN, with ELMo beside it if `elmo_at` has `output`.
-        elmo_at : `Union[str, Sequence[str]]`
-            `input`, `output`, or a list of one or both. Each has its own mix.
-        text_field_embedder : `Optional[TextFieldEmbedder]`
-            Embeds x from all token indexers except ELMo's.
         feedforward : `Optional[FeedForward]`
             Applied to the pooled vector before the softmax.
         dropout : `float`
             Applied to the output of the RNN and to the pooled vector.
-        elmo_indexer : `str`
-            The token indexer whose ids ELMo reads.
         label_namespace : `str`
             The namespace of the labels in the vocabulary.
         initializer : `InitializerApplicator`

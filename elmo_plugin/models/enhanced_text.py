@@ -60,11 +60,11 @@ class EnhancedText(nn.Module):
     # Parameters
 
     encoder : `Seq2SeqEncoder`
-        The task RNN.
+        The task RNN. Its `input_size` is the width of x plus, with ELMo at the input, the width of ELMo.
     elmo : `Optional[Elmo]`
-        With one mix for each place, or `None` for the baseline without ELMo.
+        ELMo with one mix for each place, in a config the keys of `Elmo`; null for the baseline without ELMo.
     elmo_at : `Sequence[str]`
-        `input`, `output` or both, in this order.
+        `input`, `output`, or a list of one or both. Each has its own mix.
     text_field_embedder : `Optional[TextFieldEmbedder]`
         Embeds x from all token indexers except ELMo's.
     dropout : `float`

@@ -1,7 +1,9 @@
 """Predictors: tags, labels and ELMo vectors for raw text or tokens, as JSON or as instances of a dataset reader."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Optional
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Optional, Union
 
 import numpy as np
 import torch
@@ -27,7 +29,8 @@ from elmo_plugin.text import (
 class TextPredictor(Predictor, ABC):
     """Answer `{"sentence": "raw text"}`, which spaCy's rules tokenize, or `{"tokens": [...]}`, used unchanged.
 
-    Subclasses turn JSON into an instance, and answer all instances in `predict_batch_instance`.
+    Subclasses turn JSON into an instance, and answer all instances in `predict_batch_instance`. What a reader and a
+    model of one's own must do for them stands in docs/extend.md, which the errors about both name.
     """
 
     def __init__(self, model: Model, dataset_reader: DatasetReader, language: Optional[str] = None) -> None:
@@ -58,6 +61,34 @@ class TextPredictor(Predictor, ABC):
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         """Answer instances. Their gold labels are ignored."""
 
+    def _instance(self, text: Union[str, list[Token]]) -> Instance:
+        """Return the instance that the dataset reader makes of a text without labels."""
+        given = "a string" if isinstance(text, str) else "a list of tokens"
+        with explained(
+            self._dataset_reader, f"'text_to_instance' to make an instance with a field 'tokens' of {given}"
+        ):
+            instance = self._dataset_reader.text_to_instance(text)
+            instance_words(instance)
+            return instance
+
+    def _outputs(self, instances: list[Instance]) -> list[JsonDict]:
+        """Return what the model says of instances without labels, all in one forward pass."""
+        with explained(self._model, "'forward' and 'make_output_human_readable' to answer instances without labels"):
+            return Predictor.predict_batch_instance(self, instances) if instances else []
+
+
+@contextmanager
+def explained(part: object, expected: str) -> Iterator[None]:
+    """Turn the error of a reader or a model of one's own that lacks something into one that says what it needs."""
+    try:
+        yield
+    except (AssertionError, AttributeError, LookupError, NotImplementedError, TypeError) as error:
+        if type(part).__module__.partition(".")[0] in ("elmo_plugin", "allennlp", "allennlp_models"):
+            raise
+        got = f"{type(error).__name__}: {error}".removesuffix(": ")
+        name = type(part).__name__
+        raise ConfigurationError(f"{name}: expected {expected}, got {got}; see docs/extend.md") from error
+
 
 @Predictor.register("elmo_tagger")
 class ElmoTaggerPredictor(TextPredictor):
@@ -78,7 +109,7 @@ class ElmoTaggerPredictor(TextPredictor):
         """Tag instances in one forward pass. A text without tokens has no tags."""
         sentences = [instance_words(instance) for instance in instances]
         nonempty = [_without(instance, "tags") for instance, words in zip(instances, sentences, strict=True) if words]
-        outputs = iter(Predictor.predict_batch_instance(self, nonempty) if nonempty else [])
+        outputs = iter(self._outputs(nonempty))
         return [self._answer(words, next(outputs) if words else {}) for words in sentences]
 
     def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
@@ -105,7 +136,7 @@ class ElmoTaggerPredictor(TextPredictor):
 
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         words = self.words(json_dict)
-        instance = self._dataset_reader.text_to_instance([Token(word) for word in words])
+        instance = self._instance([Token(word) for word in words])
         if not words:  # a reader may add an empty token
             instance["tokens"].tokens = []  # type: ignore[attr-defined]
         return instance
@@ -113,7 +144,8 @@ class ElmoTaggerPredictor(TextPredictor):
     def _answer(self, words: list[str], output: JsonDict) -> JsonDict:
         if words and "tags" not in output:
             raise ConfigurationError(
-                f"'elmo_tagger': expected a tagger, got {type(self._model).__name__}, which returns {[*output]}"
+                "'elmo_tagger': expected a tagger, which returns 'tags', got "
+                f"{type(self._model).__name__}, which returns {[*output]}; see docs/extend.md"
             )
         tags = output.get("tags", [])[: len(words)]  # AllenNLP's taggers also tag the padding of a batch
         answer: JsonDict = {"tokens": words, "tags": tags}
@@ -158,7 +190,7 @@ class ElmoClassifierPredictor(TextPredictor):
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         """Classify instances in one forward pass."""
         unlabelled = [_with_a_token(_without(instance, "label")) for instance in instances]
-        outputs = Predictor.predict_batch_instance(self, unlabelled) if unlabelled else []
+        outputs = self._outputs(unlabelled)
         return [self._answer(*pair) for pair in zip(map(instance_words, unlabelled), outputs, strict=True)]
 
     def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
@@ -170,8 +202,8 @@ class ElmoClassifierPredictor(TextPredictor):
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         question = read_question(json_dict)
         if isinstance(question, str):
-            return _with_a_token(self._dataset_reader.text_to_instance(question))
-        instance = self._dataset_reader.text_to_instance(without_lone_surrogates(" ".join(question)))
+            return _with_a_token(self._instance(question))
+        instance = self._instance(without_lone_surrogates(" ".join(question)))
         kept = question[: getattr(self._dataset_reader, "_max_sequence_length", None)]
         instance["tokens"].tokens = [Token(word) for word in kept]  # type: ignore[attr-defined]
         return _with_a_token(instance)
@@ -179,7 +211,8 @@ class ElmoClassifierPredictor(TextPredictor):
     def _answer(self, words: list[str], output: JsonDict) -> JsonDict:
         if "label" not in output:
             raise ConfigurationError(
-                f"'elmo_classifier': expected a classifier, got {type(self._model).__name__}, which returns {[*output]}"
+                "'elmo_classifier': expected a classifier, which returns 'label' and 'probs', got "
+                f"{type(self._model).__name__}, which returns {[*output]}; see docs/extend.md"
             )
         namespaces = (getattr(self._model, name, None) for name in ("label_namespace", "_label_namespace"))
         names = self._model.vocab.get_index_to_token_vocabulary(next(filter(None, namespaces), "labels"))

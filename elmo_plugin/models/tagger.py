@@ -93,14 +93,8 @@ class ElmoTagger(Model):
         # Parameters
 
         vocab : `Vocabulary`
-        elmo : `Optional[Lazy[Elmo]]`
-            The keys of `Elmo`, or null for the baseline without ELMo.
-        encoder : `Seq2SeqEncoder`
-            The task RNN. Its `input_size` is the width of x plus, with ELMo at the input, the width of ELMo.
-        elmo_at : `Union[str, Sequence[str]]`
-            `input`, `output`, or a list of one or both. Each has its own mix.
-        text_field_embedder : `Optional[TextFieldEmbedder]`
-            Embeds x from all token indexers except ELMo's.
+        elmo, encoder, elmo_at, text_field_embedder, elmo_indexer
+            As in `EnhancedText`.
         crf : `bool`
             Whether to use a conditional random field, with the constraints of `label_encoding`, or a softmax per token.
         label_encoding : `Optional[str]`
@@ -108,8 +102,6 @@ class ElmoTagger(Model):
             spans. The reader `column_tags` converts other schemes.
         dropout : `float`
             Applied to the output of the RNN.
-        elmo_indexer : `str`
-            The token indexer whose ids ELMo reads.
         label_namespace : `str`
             The namespace of the tags in the vocabulary.
         verbose_metrics : `bool`

@@ -17,7 +17,7 @@ from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
 from elmo_plugin.pretraining.schedule import WarmUpCosine
 from elmo_plugin.pretraining.sentence_batches import SentenceBatches
 from elmo_plugin.pretraining.shards import TextShardsReader, find_shards
-from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax
+from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, WordVectorSoftmax
 from elmo_plugin.pretraining.training_text import HELDOUT, Prepared, prepare_text
 from elmo_plugin.pretraining.unrolled_streams import UnrolledStreams
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
@@ -40,6 +40,7 @@ __all__ = [
     "TextShardsReader",
     "UnrolledStreams",
     "WarmUpCosine",
+    "WordVectorSoftmax",
     "check_processes",
     "evaluate_language_model",
     "find_shards",

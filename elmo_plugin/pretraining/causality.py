@@ -7,7 +7,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor
 
-from elmo_plugin.bilm import reset_states
+from elmo_plugin.bilm import reset_states, sizes_of
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +35,12 @@ def check_causality(contextualizer: Seq2SeqEncoder) -> None:
     """
     # AllenNLP wraps PyTorch's modules, whose names are better known than those of the wrappers.
     name = f"'{type(getattr(contextualizer, '_module', contextualizer)).__name__}'"
-    if not contextualizer.is_bidirectional() or contextualizer.get_output_dim() % 2:
+    sizes = sizes_of(contextualizer)
+    if not sizes.has_two_directions or sizes.output % 2:
         raise ConfigurationError(f"'contextualizer': expected a forward and a backward direction, got {name} with one")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        sentence, replacement = torch.randn(2, N_TOKENS, contextualizer.get_input_dim())  # (T, I) each
+        sentence, replacement = torch.randn(2, N_TOKENS, sizes.input)  # (T, I) each
     modes = {module: module.training for module in contextualizer.modules()}
     try:
         _check(contextualizer.eval(), name, sentence, replacement)

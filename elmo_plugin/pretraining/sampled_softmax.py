@@ -78,7 +78,7 @@ class SampledSoftmax(WordVectorSoftmax):
         self.register_buffer("n_draws", torch.zeros(()))
         self._next_draw = 0
         self._counted = Versions([])
-        """Of `n_draws` when it was `_next_draw`: reading it would wait for a GPU."""
+        """The version of `n_draws` that `_next_draw` equals. Reading `n_draws` itself would wait for a GPU."""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class SampledSoftmax(WordVectorSoftmax):
         rows, n_tries = self.draw()
         rows = rows.to(targets.device, non_blocking=True)  # (K,)
         both = torch.cat([targets, rows])  # (N + K,)
-        weight = F.embedding(both, self._word_vectors(), sparse=self.sparse)  # (N + K, P)
+        weight = F.embedding(both, self.word_vectors(), sparse=self.sparse)  # (N + K, P)
         # 1 - (1 - p)ᵗ, the probability of being drawn in t tries, as in TensorFlow's `range_sampler.cc`
         expected_count = -torch.expm1(n_tries * torch.log1p(-log_uniform(both, self.vocab_size)))  # (N + K,)
         offset = self.bias[both] - expected_count.log().to(self.bias)  # (N + K,)

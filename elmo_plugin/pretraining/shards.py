@@ -47,7 +47,7 @@ def find_shards(pattern: str) -> list[Path]:
     return shards
 
 
-def read_lines(shard: Path) -> Iterator[str]:
+def shard_lines(shard: Path) -> Iterator[str]:
     """Yield the lines of a shard that contain a token; `split_tokens` gives the tokens.
 
     Raises `ConfigurationError` if the shard cannot be read to its end, is not UTF-8, or contains no token.
@@ -115,11 +115,11 @@ class SentenceStream:
 
         The first access reads the whole corpus.
         """
-        lines = chain.from_iterable(map(read_lines, self.shards))
+        lines = chain.from_iterable(map(shard_lines, self.shards))
         return sum(len(split_tokens(line)) + 1 for line in Tqdm.tqdm(lines, desc="counting tokens", unit=" sentences"))
 
     def _lines(self, epoch: int, shard: int, skipped: int) -> Iterator[str]:
-        lines = read_lines(self.shards[shard])
+        lines = shard_lines(self.shards[shard])
         if not self.shuffle:
             yield from islice(lines, skipped, None)
             return

@@ -12,7 +12,7 @@ from allennlp.data import DataLoader, DatasetReader, Instance, TensorDict, Vocab
 from torch import distributed
 
 from elmo_plugin.common import check_made_with
-from elmo_plugin.pretraining.shards import SentenceStream, find_shards, read_lines
+from elmo_plugin.pretraining.shards import SentenceStream, find_shards, shard_lines
 from elmo_plugin.pretraining.vocabulary import WordIds
 from elmo_plugin.text import raw_text_form
 
@@ -64,7 +64,7 @@ class ShardsLoader(DataLoader, ABC):
         self.rank = distributed.get_rank() if is_distributed() else 0
         self.world_size = distributed.get_world_size() if is_distributed() else 1
         self.tokens_per_step = tokens_per_batch * self.world_size
-        if shuffle and self.rank == 0 and (form := raw_text_form(read_lines(self.stream.shards[0]))):
+        if shuffle and self.rank == 0 and (form := raw_text_form(shard_lines(self.stream.shards[0]))):
             message = "%s looks %s: expected one tokenized sentence per line, as `elmo-plugin prepare-text` writes"
             logger.warning(message, self.stream.shards[0], form)
         self._batches: Optional[Iterator[TensorDict]] = None

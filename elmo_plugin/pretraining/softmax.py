@@ -28,6 +28,10 @@ class LmSoftmax(nn.Module, ABC, Registrable):
     Row r belongs to line r of the vocabulary file, counted from 0: words by falling count, without padding. Losses are
     in nats, and have type float32 under `torch.autocast`.
 
+    A softmax of your own with one vector per word is a subclass of `WordVectorSoftmax`, with `config` and `forward`;
+    any other one writes all four methods. A wrong value of a key is a `ConfigurationError`, `'key': expected X, got Y`.
+    See docs/extend.md.
+
     # Parameters
 
     vocab_size : `int`
@@ -103,7 +107,7 @@ class WordVectorSoftmax(LmSoftmax):
             scores = linear(vectors, weight, bias)  # (N, V), bfloat16 under autocast; the cross entropy is float32
             return F.cross_entropy(scores, targets, reduction="none")  # (N,)
 
-        weight = self._word_vectors()  # (V, P)
+        weight = self.word_vectors()  # (V, P)
         score = partial(recomputed, cross_entropy, use_reentrant=False, preserve_rng_state=False)
         chunks = zip(vectors.split(self.tokens_at_once), targets.split(self.tokens_at_once), strict=True)
         return torch.cat([score(*chunk, weight, self.bias) for chunk in chunks])  # (N,)
@@ -115,7 +119,7 @@ class WordVectorSoftmax(LmSoftmax):
             raise ConfigurationError(f"'share_embedding_softmax': expected a table of shape {expected}, got {found}")
         self.weight = table.weight
 
-    def _word_vectors(self) -> Tensor:
+    def word_vectors(self) -> Tensor:
         """Return the weight (V, P) without the padding row with which a tied table begins."""
         padding = len(self.weight) - self.vocab_size
         return self.weight[padding:] if padding else self.weight

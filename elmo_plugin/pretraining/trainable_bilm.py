@@ -9,7 +9,7 @@ from allennlp.common import Lazy
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 
-from elmo_plugin.bilm import BiLM, ElmoLstm, ManyLangsEncoder, WordEncoder
+from elmo_plugin.bilm import BiLM, ElmoLstm, ManyLangsEncoder, WordEncoder, sizes_of
 from elmo_plugin.checkpoints import Checkpoint, build_bilm, find_checkpoint, in_order_of, resolve_bilm
 from elmo_plugin.pretraining.softmax import LmSoftmax
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID
@@ -66,7 +66,7 @@ def put_contextualizer(bilm: BiLM, contextualizer: Lazy[Seq2SeqEncoder]) -> None
         encoder = contextualizer.construct()
     except ConfigurationError as error:
         raise ConfigurationError(f"'contextualizer': {error}") from error
-    width, expected = encoder.get_input_dim(), bilm.options.lstm.projection_dim
+    width, expected = sizes_of(encoder).input, bilm.options.lstm.projection_dim
     if width != expected:
         raise ConfigurationError(f"'contextualizer': expected input size {expected}, as in the biLM, got {width}")
     # The options describe an `ElmoLstm` in their block `lstm`.

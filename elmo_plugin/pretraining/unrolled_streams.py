@@ -7,10 +7,10 @@ from typing import Any, Optional
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DataLoader, DatasetReader
 
+from elmo_plugin.checkpoints import BEGIN, END
 from elmo_plugin.common import at_least
 from elmo_plugin.pretraining.shards_loader import ShardsLoader
 
-BEGIN, END = "<S>", "</S>"
 Step = tuple[str, str, str, str]
 """One time step: input and target of the forward direction, then input and target of the backward direction."""
 

@@ -18,15 +18,13 @@ from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.data.vocabulary import DEFAULT_OOV_TOKEN, DEFAULT_PADDING_TOKEN, NAMESPACE_PADDING_FILE
 from torch import Tensor
 
-from elmo_plugin.checkpoints import Location, load_checkpoint, local_file, read_words
+from elmo_plugin.checkpoints import MARKS, Location, load_checkpoint, local_file, read_words
 from elmo_plugin.common import at_least, atomic_folder
-from elmo_plugin.pretraining.shards import find_shards, read_lines
+from elmo_plugin.pretraining.shards import find_shards, shard_lines
 from elmo_plugin.text import check_language, guess_language, split_tokens, word_to_ids
 
 logger = logging.getLogger(__name__)
 
-MARKS = ["<S>", "</S>", "<UNK>"]
-"""The first lines of a vocabulary file: sentence begin, sentence end, unknown word (bilm-tf's README)."""
 BEGIN_ID, END_ID, UNKNOWN_ID = 1, 2, 3
 """The ids of the marks in the vocabulary of a language model."""
 # When AllenNLP loads an archive, it looks for its own name for the unknown word.
@@ -50,7 +48,7 @@ MAX_CHARACTERS = 50
 def count_words(shards: list[Path]) -> Counter[str]:
     """Count the tokens of the shards."""
     counts: Counter[str] = Counter()
-    lines = chain.from_iterable(map(read_lines, shards))
+    lines = chain.from_iterable(map(shard_lines, shards))
     for line in Tqdm.tqdm(lines, desc="counting words", unit=" sentences"):
         counts.update(split_tokens(line))
     return counts
@@ -182,7 +180,7 @@ def language_in(vocab: Vocabulary) -> Optional[str]:
 
 def _guessed_language(shards: list[Path]) -> str:
     some = random.Random(0).sample(shards, min(len(shards), SHARDS_OF_A_LANGUAGE))
-    lines = chain.from_iterable(islice(read_lines(shard), LINES_OF_A_LANGUAGE) for shard in some)
+    lines = chain.from_iterable(islice(shard_lines(shard), LINES_OF_A_LANGUAGE) for shard in some)
     language, certainty = guess_language(" ".join(lines))
     logger.warning(
         "the text is in the language %r (%.2f sure); 'vocabulary.language' names another", language, certainty

@@ -16,7 +16,7 @@ from allennlp.predictors import Predictor
 
 from elmo_plugin.bilm import language_of
 from elmo_plugin.checkpoints import bundled_folder, local_file
-from elmo_plugin.elmo import ConcatenateMix, Elmo, trained_elmo
+from elmo_plugin.elmo import Elmo, trained_elmo
 from elmo_plugin.embedding import Embedder, find_device, load
 from elmo_plugin.models import ElmoClassifierPredictor, ElmoTaggerPredictor
 from elmo_plugin.pretraining import (
@@ -166,9 +166,7 @@ def _language_model(bilm: str) -> Optional[BidirectionalLanguageModel]:
 def _embedder(model: BidirectionalLanguageModel) -> Embedder:
     """Return an embedder of all layers that shares the weights of a language model."""
     model.eval().requires_grad_(False)
-    sizes = model.bilm.options
-    elmo = Elmo.from_parts(model.bilm, [ConcatenateMix(sizes.num_layers, sizes.layer_dim)], dropout=0.0)
-    return Embedder(elmo, model.vocab.get_token_index)
+    return Embedder(Elmo.from_parts(model.bilm, [], dropout=0.0), model.vocab.get_token_index)
 
 
 def _trained_embedder(model: Model) -> dict[str, Embedder]:
@@ -187,7 +185,7 @@ def _predictor(archive: Archive, name: str, predictor: Optional[str], language: 
     if found not in PREDICTORS:
         raise ConfigurationError(
             f"'{name}': expected a biLM, or a model of type {' or '.join(PREDICTORS)}, got "
-            f"{type(archive.model).__name__}; name the predictor of another tagger or classifier"
+            f"{type(archive.model).__name__}; name the predictor of another tagger or classifier, see docs/extend.md"
         )
     built = PREDICTORS[found](archive.model.eval(), archive.validation_dataset_reader, language)
     built.predict_json({"tokens": ["."]})  # raises if the model is not of the predictor's kind

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
+from elmo_plugin.checkpoints import BEGIN, END
 from elmo_plugin.serving.limits import at_most
 from elmo_plugin.serving.model import ServedModel, Task, Text
 
@@ -64,7 +65,7 @@ def word_rows(scores: JsonDict) -> list[dict[str, Any]]:
 
     `<S>` has none from the left and `</S>` none from the right.
     """
-    words = ["<S>", *scores["tokens"], "</S>"]
+    words = [BEGIN, *scores["tokens"], END]
     left = [None, *map(math.exp, scores["forward_log_probs"])]
     right = [*map(math.exp, scores["backward_log_probs"]), None]
     unknown = set(scores["unknown"])

@@ -52,7 +52,10 @@ def instance_words(instance: Instance) -> list[str]:
     """Return the tokens in the field `tokens` of an instance. Raises `ConfigurationError` if it has no such field."""
     field = instance.fields.get("tokens")
     if not isinstance(field, TextField):
-        raise ConfigurationError(f"expected an instance with a text in its field 'tokens', got {[*instance.fields]}")
+        found = [*instance.fields]
+        raise ConfigurationError(
+            f"expected an instance with a text in its field 'tokens', got {found}; see docs/extend.md"
+        )
     return [token.text or "" for token in field.tokens]
 
 

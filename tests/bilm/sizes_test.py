@@ -1,12 +1,15 @@
 """Sizes: what an `options.json` may hold, and the errors for wrong values."""
 
 import copy
-from typing import Any
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import pytest
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
+from elmo_plugin.bilm.option import Option
 
 PUBLISHED: dict[str, Any] = {
     "lstm": {
@@ -69,8 +72,12 @@ CHARACTERS = ("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>", "ü")
     [
         {"char_cnn": CHAR_CNN, "n_tokens_vocab": 7, "contextualizer": {"type": "gru"}},
         {"n_tokens_vocab": 7, "boundary_ids": (5, 3)},
-        {"many_langs": ManyLangsOptions(("<oov>", ""), 4, CHARACTERS, CHAR_CNN, max_characters_per_token=9)},
-        {"many_langs": ManyLangsOptions(("<oov>", "a"), 4)},
+        {
+            "many_langs": ManyLangsOptions(
+                words=("<oov>", ""), word_dim=4, characters=CHARACTERS, char_cnn=CHAR_CNN, max_characters_per_token=9
+            )
+        },
+        {"many_langs": ManyLangsOptions(words=("<oov>", "a"), word_dim=4)},
     ],
 )
 def test_to_dict_and_from_dict_are_inverse(keys: dict[str, Any]) -> None:
@@ -152,3 +159,26 @@ def test_a_wrong_value_is_named_with_the_expected_one(path: str, value: Any, exp
 )
 def test_a_word_that_no_machine_can_convolve_is_rejected(path: str, value: Any) -> None:
     assert rejection(changed(path, value)).startswith("'char_cnn': expected 'max_characters_per_token' times ")
+
+
+@dataclass(frozen=True)
+class WiderOptions(LstmOptions):
+    """The options of an LSTM and a new one, which is declared as any option is."""
+
+    layer_norm: Annotated[bool, Option("Whether a layer norm follows each layer.")] = False
+
+
+def test_a_new_option_is_declared_once() -> None:
+    """It is read, checked, written and known; at its default, files and caches are those of before it."""
+    lstm = PUBLISHED["lstm"]
+    with_norm = WiderOptions.from_dict({**lstm, "layer_norm": True})
+    without = WiderOptions.from_dict({**lstm, "layer_norm": False})
+    assert with_norm.layer_norm and not without.layer_norm and WiderOptions.from_dict(lstm) == without
+    assert with_norm.to_dict() == {**lstm, "layer_norm": True}
+    assert json.dumps(without.to_dict()) == json.dumps(lstm)
+    assert (with_norm.added(), without.added()) == (["lstm.layer_norm"], [])  # what bilm-tf's format has no place for
+    WiderOptions.reject_unknown({"layer_norm": False}, "bilm.options.lstm")
+    with pytest.raises(ConfigurationError, match=r"'lstm.layer_norm': expected true or false, got 1"):
+        WiderOptions.from_dict({**lstm, "layer_norm": 1})
+    with pytest.raises(ConfigurationError, match=r"'bilm.options.lstm.layer_nrom': .*did you mean 'layer_norm'"):
+        WiderOptions.reject_unknown({"layer_nrom": True}, "bilm.options.lstm")

@@ -2,20 +2,27 @@
 
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import pytest
 import torch
+from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
+from allennlp.modules import Seq2SeqEncoder
+from allennlp.modules.seq2seq_encoders import PassThroughEncoder
 from allennlp.modules.token_embedders import ElmoTokenEmbedder
 
+from elmo_plugin import Elmo, load, save
 from elmo_plugin.bilm import BiLM, BiLMOptions
-from elmo_plugin.checkpoints import BilmTf, Checkpoint, Native, build_bilm, load_checkpoint, read_weights
+from elmo_plugin.checkpoints import BilmTf, Native, build_bilm, load_checkpoint, read_weights
 from tests.checkpoint_oracles import assert_rejected, language_model_weights, pretrained
 from tests.checkpoints.allennlp_test import assert_same_layers, pack_elmo
 from tests.oracles import lively, options, write_files
+
+LSTM = {"type": "lstm", "input_size": 8, "hidden_size": 4, "bidirectional": True}
 
 
 def native(folder: Path, value: float) -> Path:
@@ -100,19 +107,57 @@ def test_each_folder_of_an_archive_counts_as_a_file(tmp_path: Path, as_zip: bool
         assert_rejected(path, "got a folder with" if depth == 1 else "expected at most")
 
 
-def test_an_encoder_that_is_not_in_the_list_is_not_built_from_a_file_until_its_package_adds_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def own_encoder() -> Iterator[str]:
+    """Register an encoder of one's own, which takes a number and a string, as another package does."""
+
+    class Repeated(PassThroughEncoder):
+        def __init__(self, width: int, note: str = "none") -> None:
+            super().__init__(width)
+            self.note = note
+            self.scale = torch.nn.Parameter(torch.ones(1))
+
+        def get_output_dim(self) -> int:
+            return 2 * self.get_input_dim()
+
+        def forward(self, inputs: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return torch.cat([inputs, inputs], dim=-1) * self.scale
+
+    Seq2SeqEncoder.register("repeated")(Repeated)
+    yield "repeated"
+    del Registrable._registry[Seq2SeqEncoder]["repeated"]
+
+
+def test_an_encoder_of_ones_own_is_built_from_a_config_at_once_and_from_a_file_without_strings(
+    own_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lstm = {"type": "lstm", "input_size": 8, "hidden_size": 8, "bidirectional": True}
-    bilm = BiLM(BiLMOptions.from_dict({**options().to_dict(), "contextualizer": lstm}))
-    weights = {name: value for name, value in bilm.state_dict().items() if name != "_extra_state"}
-    Native().write(Checkpoint(bilm.options, weights), tmp_path / "bilm.safetensors")
-    build_bilm(load_checkpoint(tmp_path / "bilm.safetensors"))
-    monkeypatch.setattr("elmo_plugin.bilm.contextualizer.CONTEXTUALIZERS", set())
-    with pytest.raises(ConfigurationError, match=r"contextualizer\.type'.*'lstm'.*\.CONTEXTUALIZERS"):
-        build_bilm(load_checkpoint(tmp_path / "bilm.safetensors"))
-    monkeypatch.setattr("elmo_plugin.bilm.contextualizer.CONTEXTUALIZERS", {"lstm"})
-    build_bilm(load_checkpoint(tmp_path / "bilm.safetensors"))
+    def saved(config: dict[str, Any]) -> Path:
+        sizes = {**options().to_dict(), "contextualizer": {"type": own_encoder, "width": 8, **config}}
+        elmo = Elmo(bilm={"options": sizes, "seed": 1}, dropout=0.0)  # a config may use any encoder, with any value
+        save(elmo, tmp_path / "bilm.safetensors")
+        save(elmo, tmp_path / "hub", to="hub")
+        return tmp_path / "bilm.safetensors"
+
+    load(saved({})).embed([["a"]])
+    with pytest.raises(ConfigurationError, match=r"contextualizer\.note'.*'/etc/hostname'.*\.CONTEXTUALIZERS"):
+        load(saved({"note": "/etc/hostname"}))
+    monkeypatch.setattr("elmo_plugin.bilm.registered.CONTEXTUALIZERS", {own_encoder})
+    load(saved({"note": "/etc/hostname"})).embed([["a"]])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"type": "elmo_enhanced", "encoder": LSTM, "bilm": "english-tiny"},
+        {"type": "elmo_enhanced", "encoder": LSTM, "bilm": {"pretrained": "english-tiny"}},
+        {"type": "elmo_enhanced", "encoder": LSTM, "bilm": {"type": "lstm", "pretrained": "english-tiny"}},
+        {"type": "compose", "encoders": [{"type": "elmo_enhanced", "encoder": LSTM, "bilm": "english-tiny"}]},
+        {"bilm": "english-tiny"},
+    ],
+)
+def test_no_string_of_a_file_reaches_an_encoder_that_could_read_another_file(config: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="expected numbers alone"):
+        BiLM(BiLMOptions.from_dict({**options().to_dict(), "contextualizer": config}))
 
 
 def test_a_tensor_under_two_names_is_rejected_before_it_is_read(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from allennlp.common import Params
 
-from elmo_plugin.analysis import check_data
+from elmo_plugin.models import check_data
 from tests.commands.alone import run
 from tests.task_oracles import Config
 

@@ -49,12 +49,6 @@ def test_learned_function_is_a_feed_forward_network_over_all_layers_of_a_token()
     assert shapes == [(D, L * D), (D,), (D, D), (D,)]
 
 
-def test_num_layers_is_the_old_name_of_num_elmo_layers() -> None:
-    with pytest.warns(DeprecationWarning, match="num_elmo_layers"):
-        mix = LayerMix.from_params(Params({"type": "average", "num_layers": L, "layer_dim": D}))
-    assert mix.num_elmo_layers == L
-
-
 def both(do_layer_norm: bool, weights: Optional[list[float]] = None) -> tuple[ScalarMix, AllenNlpMix]:
     """The same mix of ours and of AllenNLP, whose state dict ours reads."""
     theirs = AllenNlpMix(L, do_layer_norm=do_layer_norm, initial_scalar_parameters=weights)

@@ -20,6 +20,7 @@ from allennlp.models import Model, load_archive
 from allennlp.predictors import Predictor
 
 from elmo_plugin.bilm import BiLM
+from elmo_plugin.commands import console
 from elmo_plugin.models import ElmoClassifierPredictor, ElmoTaggerPredictor
 from elmo_plugin.text import batch_to_ids
 from tests.models.configs import ELMO, ELMO_ONLY, pooling, stock_tagger
@@ -284,3 +285,51 @@ def test_threads_get_the_answers_of_one_thread(load: Any, tmp_path: Path, caplog
     wanted = [shared.predict_json(question) for question in questions]
     assert all(same(each, wanted) for each in answers)
     assert not [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+class BareReader(DatasetReader):
+    """A reader of one's own that reads files only."""
+
+
+class NamelessReader(DatasetReader):
+    """One whose text is in a field of another name."""
+
+    def text_to_instance(self, *inputs: Any) -> Instance:
+        return Instance({"text": TextField(inputs[0], {})})
+
+
+class ModelWithGold(Model):
+    """A model of one's own that needs gold tags."""
+
+    def forward(self, tokens: Any, tags: Any, metadata: Any = None) -> dict[str, Any]:  # type: ignore[override]
+        return {"loss": tags}
+
+
+class ModelWithoutTags(Model):
+    """One that returns scores alone."""
+
+    def forward(self, tokens: Any, metadata: Any = None) -> dict[str, Any]:  # type: ignore[override]
+        return {"scores": torch.zeros(1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("model", "reader", "lacking"),
+    [
+        (ModelWithoutTags, BareReader, "BareReader: expected 'text_to_instance'"),
+        (ModelWithoutTags, NamelessReader, "'tokens', got"),
+        (ModelWithGold, tags_reader, "ModelWithGold: expected 'forward'"),
+        (ModelWithoutTags, tags_reader, "returns 'tags', got ModelWithoutTags"),
+    ],
+)
+def test_what_a_reader_and_a_model_of_ones_own_lack_is_named_with_the_page_about_them(
+    model: type[Model], reader: Any, lacking: str
+) -> None:
+    built = reader() if isinstance(reader, type) else DatasetReader.from_params(Params(reader()))
+    own = model(Vocabulary())
+    own.weight = torch.nn.Parameter(torch.zeros(1))  # AllenNLP asks a parameter for the device
+    with pytest.raises(ConfigurationError, match=lacking) as error:
+        ElmoTaggerPredictor(own, built).predict_json({"tokens": ["Tove", "left"]})
+    assert "docs/extend.md" in str(error.value)
+    with pytest.raises(NotImplementedError) as bare:
+        Predictor(own, built).predict_json({"tokens": ["Tove"]})
+    assert console.is_users_mistake(bare.value) and "docs/extend.md" in console.with_hint(bare.value)

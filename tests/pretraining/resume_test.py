@@ -264,7 +264,7 @@ def test_before_the_first_checkpoint_a_stopped_run_starts_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["allennlp", "train", "a b.jsonnet", "-s", "run"])
-    reading = "elmo_plugin.pretraining.vocabulary.read_lines"
+    reading = "elmo_plugin.pretraining.vocabulary.shard_lines"
     monkeypatch.setattr(reading, lambda path: signal.raise_signal(signal.SIGINT))
     with pytest.raises(SystemExit) as stopped:
         train(config(tmp_path, "unrolled_streams"), tmp_path / "run")

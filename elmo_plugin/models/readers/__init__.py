@@ -2,7 +2,7 @@
 
 from elmo_plugin.models.readers.column_tags import ColumnTagsReader
 from elmo_plugin.models.readers.doubtful_columns import doubtful_columns
-from elmo_plugin.models.readers.rows import Location
+from elmo_plugin.models.readers.rows import FilePath
 from elmo_plugin.models.readers.text_classification_csv import TextClassificationCsvReader
 
-__all__ = ["ColumnTagsReader", "Location", "TextClassificationCsvReader", "doubtful_columns"]
+__all__ = ["ColumnTagsReader", "FilePath", "TextClassificationCsvReader", "doubtful_columns"]

@@ -15,12 +15,12 @@ from allennlp.data.token_indexers import SingleIdTokenIndexer
 from elmo_plugin.common import at_least
 from elmo_plugin.models.readers.rows import (
     Column,
-    Location,
+    FilePath,
     delimiter_hint,
     find_column,
     line_error,
+    lines_of,
     names_need_header,
-    read_lines,
     show_columns,
 )
 from elmo_plugin.models.spans import OTHER_NAMES, SCHEMES, TARGETS, convert_tags, first_invalid_tag
@@ -52,7 +52,7 @@ class Line(NamedTuple):
     columns: list[str]
 
 
-class Layout(NamedTuple):
+class TokenColumns(NamedTuple):
     """The number of columns in the row at `line`, and the indices of the token's and the tag's."""
 
     line: int
@@ -187,15 +187,15 @@ class ColumnTagsReader(DatasetReader):
         """Set the token indexers, which AllenNLP does in the process that needs them."""
         instance["tokens"].token_indexers = self._token_indexers  # type: ignore[attr-defined]
 
-    def _read(self, file_path: Location) -> Iterator[Instance]:
+    def _read(self, file_path: FilePath) -> Iterator[Instance]:
         logger.info("Reading tagged sentences from %s", file_path)
         for sentence in self.shard_iterable(self.sentences(file_path)):
             self._check_tags(file_path, sentence)
             yield self.text_to_instance([row.token for row in sentence], [row.tag for row in sentence])
 
-    def sentences(self, file_path: Location) -> Iterator[list[TaggedToken]]:
+    def sentences(self, file_path: FilePath) -> Iterator[list[TaggedToken]]:
         """Yield each sentence. Every worker reads them all, so every worker reports what is wrong with the file."""
-        layout: Optional[Layout] = None
+        layout: Optional[TokenColumns] = None
         places = self._token_column, self._tag_column
         may_differ = not self._conllu and all(isinstance(place, int) and place >= 0 for place in places)
         is_empty = True
@@ -217,14 +217,14 @@ class ColumnTagsReader(DatasetReader):
         if comments:
             logger.info("%s: %d comments are left out", fspath(file_path), comments)
 
-    def _blocks(self, file_path: Location) -> Iterator[list[Line]]:
+    def _blocks(self, file_path: FilePath) -> Iterator[list[Line]]:
         """Yield the lines of each sentence, split into columns.
 
         It ends at a blank line, at a row of empty cells and at a line that begins a document.
         """
         block: list[Line] = []
         size = 0
-        for number, line in enumerate(read_lines(file_path), 1):
+        for number, line in enumerate(lines_of(file_path), 1):
             text = line.rstrip("\r\n")
             if "\r" in text:
                 raise line_error(file_path, number, "a line that ends with \\n or \\r\\n", "\\r inside it")
@@ -244,7 +244,7 @@ class ColumnTagsReader(DatasetReader):
         if block:
             yield block
 
-    def _split(self, file_path: Location, number: int, text: str) -> list[str]:
+    def _split(self, file_path: FilePath, number: int, text: str) -> list[str]:
         """Return the columns of a line."""
         if self._delimiter is None:
             return split_tokens(text)
@@ -257,7 +257,7 @@ class ColumnTagsReader(DatasetReader):
             expected = f"cells that are quoted as a whole with {self._quote_char}, or 'quote_char' null"
             raise line_error(file_path, number, expected, f"a row that is not CSV ({error})") from error
 
-    def _without_comments(self, file_path: Location, lines: list[Line], layout: Optional[Layout]) -> list[Line]:
+    def _without_comments(self, file_path: FilePath, lines: list[Line], layout: Optional[TokenColumns]) -> list[Line]:
         """Return the lines of a sentence without the comments before it, or with `conllu` without any comments."""
         if not lines[0].text.startswith("#"):
             return lines
@@ -280,7 +280,7 @@ class ColumnTagsReader(DatasetReader):
                 return lines[index:]
         return []
 
-    def _layout(self, file_path: Location, row: Line) -> Layout:
+    def _layout(self, file_path: FilePath, row: Line) -> TokenColumns:
         """Return where the columns are in a row, which is the first one if columns have names."""
         number, _, columns = row
         keys = {"token_column": self._token_column, "tag_column": self._tag_column}
@@ -292,9 +292,9 @@ class ColumnTagsReader(DatasetReader):
             names = " and ".join(f"'{key}' {column!r}" for key, column in keys.items())
             delimiter = "white space" if self._delimiter is None else repr(self._delimiter)
             raise line_error(file_path, number, f"the two columns {names}, separated by {delimiter}", got)
-        return Layout(number, len(columns), token, tag)
+        return TokenColumns(number, len(columns), token, tag)
 
-    def _tagged_tokens(self, file_path: Location, row: Line, layout: Layout) -> Iterator[TaggedToken]:
+    def _tagged_tokens(self, file_path: FilePath, row: Line, layout: TokenColumns) -> Iterator[TaggedToken]:
         """Yield the token of a row and its tag, or nothing for a row of CoNLL-U that is not a word."""
         number, _, columns = row
         if len(columns) != layout.width:
@@ -312,7 +312,7 @@ class ColumnTagsReader(DatasetReader):
             raise line_error(file_path, number, "a token and a tag that are not empty", show_columns(columns))
         yield TaggedToken(number, columns, token, tag)
 
-    def _check_tags(self, file_path: Location, sentence: list[TaggedToken]) -> None:
+    def _check_tags(self, file_path: FilePath, sentence: list[TaggedToken]) -> None:
         scheme = self._coding_scheme
         if scheme is None:
             return

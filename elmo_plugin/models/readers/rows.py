@@ -11,19 +11,19 @@ from allennlp.common.file_utils import cached_path
 
 from elmo_plugin.text import LONGEST_LINE, TextFile
 
-Location = Union[str, "PathLike[str]"]
+FilePath = Union[str, "PathLike[str]"]
 Rows = Iterator[tuple[int, list[str]]]
 """Line numbers, from 1, with the columns of a row."""
 Column = Union[int, str]
 """A column: its number from 0, or from the end with negative numbers, or its name in the header."""
 
 
-def read_lines(file_path: Location) -> Iterator[str]:
+def lines_of(file_path: FilePath) -> Iterator[str]:
     """Yield the lines of a UTF-8 file or URL, plain, .gz or .xz, with their line ends. See `TextFile.lines`."""
     return TextFile(Path(cached_path(file_path)), name=fspath(file_path)).lines()
 
 
-def quoted_rows(file_path: Location, delimiter: str, quote_char: str) -> Rows:
+def quoted_rows(file_path: FilePath, delimiter: str, quote_char: str) -> Rows:
     """Yield each row of a CSV file (RFC 4180) that is not blank, with the number of its first line.
 
     Blanks before a field are skipped: otherwise a quote after a blank would be text, and the delimiters in the quoted
@@ -34,7 +34,7 @@ def quoted_rows(file_path: Location, delimiter: str, quote_char: str) -> Rows:
 
     def lines() -> Iterator[str]:
         nonlocal last
-        for line in read_lines(file_path):
+        for line in lines_of(file_path):
             last = line
             yield line
 
@@ -53,15 +53,15 @@ def quoted_rows(file_path: Location, delimiter: str, quote_char: str) -> Rows:
         raise line_error(file_path, number, expected, f"a row that is not CSV ({error})") from error
 
 
-def plain_rows(file_path: Location, delimiter: str, max_splits: Optional[int]) -> Rows:
+def plain_rows(file_path: FilePath, delimiter: str, max_splits: Optional[int]) -> Rows:
     """Yield each line that is not blank, split at most `max_splits` times, with its number."""
-    for number, line in enumerate(read_lines(file_path), 1):
+    for number, line in enumerate(lines_of(file_path), 1):
         if line.strip():
             yield number, line.rstrip("\r\n").split(delimiter, -1 if max_splits is None else max_splits)
 
 
 def find_column(
-    file_path: Location, line: int, key: str, column: Column, first_row: list[str], delimiter: Optional[str]
+    file_path: FilePath, line: int, key: str, column: Column, first_row: list[str], delimiter: Optional[str]
 ) -> int:
     """Return the index of a column in the first row, which has the names.
 
@@ -87,7 +87,7 @@ def names_need_header(columns: Iterable[Optional[Column]], has_header: Optional[
     return bool(names or has_header)
 
 
-def line_error(file_path: Location, line: int, expected: str, got: str) -> ConfigurationError:
+def line_error(file_path: FilePath, line: int, expected: str, got: str) -> ConfigurationError:
     """Return an error that names the file and the line."""
     return ConfigurationError(f"{fspath(file_path)}, line {line}: expected {expected}, got {got}")
 

@@ -14,7 +14,7 @@ from allennlp.data.token_indexers import SingleIdTokenIndexer
 from elmo_plugin.common import at_least
 from elmo_plugin.models.readers.rows import (
     Column,
-    Location,
+    FilePath,
     delimiter_hint,
     find_column,
     line_error,
@@ -28,7 +28,7 @@ from elmo_plugin.text import SpacyBlankTokenizer, as_tokens
 logger = logging.getLogger(__name__)
 
 
-class Layout(NamedTuple):
+class TextColumns(NamedTuple):
     """The number of columns in the row at `line`, and the indices of the text columns and the label column."""
 
     line: int
@@ -158,12 +158,12 @@ class TextClassificationCsvReader(DatasetReader):
         """Set the token indexers, which AllenNLP does in the process that needs them."""
         instance["tokens"].token_indexers = self._token_indexers  # type: ignore[attr-defined]
 
-    def _read(self, file_path: Location) -> Iterator[Instance]:
+    def _read(self, file_path: FilePath) -> Iterator[Instance]:
         logger.info("Reading labelled texts from %s", file_path)
         for row in self.shard_iterable(self.rows(file_path)):
             yield self.text_to_instance(row.text, row.label)
 
-    def rows(self, file_path: Location) -> Iterator[LabelledText]:
+    def rows(self, file_path: FilePath) -> Iterator[LabelledText]:
         """Yield each text. Every worker reads them all, so every worker reports what is wrong with the file."""
         if self._quote_char is None:
             rows = plain_rows(file_path, self._delimiter, self._max_splits)
@@ -188,7 +188,7 @@ class TextClassificationCsvReader(DatasetReader):
         if is_empty:
             raise ConfigurationError(f"{fspath(file_path)}: expected one text per row, got no rows")
 
-    def _layout(self, file_path: Location, line: int, first_row: list[str]) -> Layout:
+    def _layout(self, file_path: FilePath, line: int, first_row: list[str]) -> TextColumns:
         """Find the columns in the first row."""
 
         def position(key: str, column: Column) -> int:
@@ -208,9 +208,9 @@ class TextClassificationCsvReader(DatasetReader):
         if label in text:
             expected = f"'text_columns' {self._text_columns!r} without 'label_column' {self._label_column!r}"
             raise line_error(file_path, line, expected, show_columns(first_row))
-        return Layout(line, len(first_row), text, label)
+        return TextColumns(line, len(first_row), text, label)
 
-    def _label(self, file_path: Location, line: int, column: str) -> str:
+    def _label(self, file_path: FilePath, line: int, column: str) -> str:
         label = column.strip()
         if not label:
             raise line_error(file_path, line, f"a label in 'label_column' {self._label_column!r}", repr(column))

@@ -13,7 +13,7 @@ from allennlp.data import Batch, DatasetReader, Instance, Vocabulary
 from allennlp.data.fields import LabelField, MultiLabelField, SequenceLabelField, TextField
 from allennlp.models import Model
 
-from elmo_plugin.models import doubtful_columns
+from elmo_plugin.models.readers import doubtful_columns
 
 PARTS = ("train", "validation", "test")
 LONG = 400

@@ -1,0 +1,79 @@
+"""Build the registered parts that the options of a biLM name, of a config or of a weight file."""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.bilm.sizes import MOST_LAYERS
+
+CONTEXTUALIZERS = {
+    *("alternating_lstm", "augmented_lstm", "compose", "elmo_lstm", "feedforward", "gated-cnn-encoder", "gru", "lstm"),
+    *("pass_through", "pytorch_transformer", "rnn", "stacked_bidirectional_lstm"),
+    "bidirectional_language_model_transformer",  # of allennlp-models
+}
+"""The names of the encoders that no string leads to a file or an address, so that a weight file may hold their strings.
+
+Other registered parts are built from a file if they need numbers alone. A config may name any of them.
+"""
+
+
+def build_registered(kind: Any, config: Mapping[str, Any], key: str, is_trusted: bool, **extras: Any) -> Any:
+    """Build the part of this kind that the block `key` of a biLM's options describes.
+
+    Unless the options are trusted, they may come from a stranger's file, and `check_of_file` limits them. Raises
+    `ConfigurationError` for an unknown name or key.
+    """
+    name, available = config.get("type"), kind.list_available()
+    if not is_trusted:
+        check_of_file(config, key)
+    if name not in available and not (isinstance(name, str) and "." in name):
+        raise ConfigurationError(
+            f"'{key}.type': expected one of {', '.join(available) or 'none'}, got {name!r}; if another package "
+            "registers it, import that package first"
+        )
+    try:
+        return kind.from_params(Params(deepcopy(dict(config))), **extras)
+    except (ConfigurationError, TypeError, ValueError, RuntimeError, AttributeError, KeyError) as error:
+        raise ConfigurationError(f"'{key}': {error}") from error
+
+
+def check_of_file(config: Mapping[str, Any], block: str) -> None:
+    """Raise `ConfigurationError` for the description of a part that a weight file must not have.
+
+    It must not lead to another file, an address or code. For a name with a dot AllenNLP would import a module, and for
+    `_pretrained` it would load another archive. A string may be a path or a URL, so only the encoders of
+    `CONTEXTUALIZERS`, and what is inside them, may have strings besides names of types.
+    """
+    layers = 0
+    for key, value, part in _values_in(config, str(config.get("type")), "type"):
+        if key == "_pretrained":
+            raise ConfigurationError(f"'{block}': expected an encoder with its sizes, got '_pretrained'")
+        if (isinstance(value, str) and "." in value) or (key == "type" and not isinstance(value, str)):
+            raise ConfigurationError(f"'{block}.{key}': expected a registered name, got {value!r}")
+        if isinstance(value, str) and key != "type" and part not in CONTEXTUALIZERS:
+            raise ConfigurationError(
+                f"'{block}.{key}': expected numbers alone for {part!r} in a file, got {value!r}; the package that "
+                f"registers {part!r} adds it to `elmo_plugin.bilm.CONTEXTUALIZERS` if no string leads it to a file or "
+                "an address"
+            )
+        is_number = "layers" in key and isinstance(value, int)
+        layers += max(value, 0) if is_number else isinstance(value, Mapping | list)
+        if layers > MOST_LAYERS:
+            raise ConfigurationError(f"'{block}': expected at most {MOST_LAYERS} layers and parts, got more")
+
+
+def _values_in(value: Any, part: str, key: str) -> Iterator[tuple[str, Any, str]]:
+    """Yield each value of a config at any depth, with its key and the name of the part that has it.
+
+    The values in a list have the list's key. All that is inside a part beyond `CONTEXTUALIZERS` belongs to that.
+    """
+    inside = value.items() if isinstance(value, Mapping) else [(key, each) for each in value]
+    if isinstance(value, Mapping) and part in CONTEXTUALIZERS:
+        part = str(value.get("type", part))
+    for name, each in inside:
+        yield str(name), each, part
+        if isinstance(each, Mapping | list | tuple):
+            yield from _values_in(each, part, str(name))
