@@ -147,7 +147,7 @@ def extras(typist: Typist, folder: Path, wheel: Path) -> None:
     typist.type(folder, f"{install} '{wheel}[report,serve,parquet]'", home=Path.home())
     typist.type(folder, f"elmo-plugin train tagger.jsonnet -s out{FAST}")
     typist.type(folder, "elmo-plugin report-elmo out --output report && test -s report/report.html")
-    typist.type(folder, "elmo-plugin find-lr tagger.jsonnet -s lr --num-batches 12 && test -s lr/lr-losses.png")
+    typist.type(folder, f"allennlp find-lr tagger.jsonnet -s lr --num-batches 12{INCLUDE} && test -s lr/lr-losses.png")
     typist.type(folder, "elmo-plugin embed-corpus text vectors.parquet --bilm english-tiny")
     typist.python(folder, SERVED)
     typist.type(folder, f"{install} '{wheel}[models]'", home=Path.home())
