@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 MAP_SIZE = 2**40
 """The largest size of a file in bytes. LMDB reserves addresses for it, and neither memory nor space on the disk."""
+VERSION = 1
+"""The version of the keys and values of the folder."""
 FILE = "data.mdb"
 IDENTITY = b"identity"
 """The key of what a folder belongs to. Sentences have keys of 16 bytes."""
@@ -118,7 +120,7 @@ class SentenceCache(FromParams):
         """
         versions = Versions([*bilm.parameters(), *bilm.buffers()])
         if versions != self._versions:
-            expected = {**identity(bilm, initial_state), "precision": self.precision}
+            expected = {"version": VERSION, **identity(bilm, initial_state), "precision": self.precision}
             self._store = open_store(self.path)
             if self._store is not None:
                 made_with = self._store.claim(json.dumps(expected).encode())

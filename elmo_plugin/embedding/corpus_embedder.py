@@ -39,6 +39,8 @@ from elmo_plugin.embedding.processes import unordered
 from elmo_plugin.embedding.vector_files import Layout, VectorFile
 from elmo_plugin.text import TOKENS_PER_BATCH
 
+VERSION = 1
+"""The version of the folder of an unfinished output, and of the manifest."""
 PART = ".part"
 """The ending of the folder's name."""
 RUN, PARTS, JOINING, LOCK, PARTIAL = "run.json", "parts", "joining", "lock", ".partial"
@@ -190,6 +192,7 @@ class CorpusEmbedder:
     def run(self) -> dict[str, Any]:
         """Return everything that the arrays depend on except the text, as JSON values."""
         return {
+            "version": VERSION,
             **self._embedder.identity(),
             "shape": list(self.layout.shape),
             "type of numbers": self.layout.dtype,

@@ -31,6 +31,8 @@ State = dict[str, Any]
 """Plain values and tensors that `torch.load` reads with `weights_only`."""
 Point = tuple[int, int]
 """When a checkpoint was saved: the number of completed epochs, and of completed batches in the next epoch."""
+VERSION = 1
+"""The version of what a training state holds beside AllenNLP's own."""
 
 
 @Checkpointer.register("atomic")
@@ -133,19 +135,28 @@ class AtomicCheckpointer(Checkpointer):
         state = trainer.get_checkpoint_state()
         if state is not None:
             point = state.trainer_state["epochs_completed"], state.trainer_state["batches_in_epoch_completed"]
-            state.trainer_state["training_metrics"] = self.training_metrics
+            state.trainer_state.update(version=VERSION, training_metrics=self.training_metrics)
             self._write(state.trainer_state, self._training_state_path(*point))
             self._write(state.model_state, self._model_state_path(*point))
         # AllenNLP's method finds both files written and removes old checkpoints.
         super().save_checkpoint(trainer)
 
     def load_checkpoint(self) -> Optional[TrainerCheckpoint]:
-        """Load the latest checkpoint, if any, and remove what a killed run has left of others."""
+        """Load the latest checkpoint, if any, and remove what a killed run has left of others.
+
+        Raises `ConfigurationError` for a checkpoint of another version of the format.
+        """
         if self._is_primary:
             for point in self._points("training") ^ self._points("model"):
                 self._remove_checkpoint(*point)
         checkpoint = super().load_checkpoint()
         if checkpoint is not None:
+            version = checkpoint.trainer_state.get("version", VERSION)  # before 1.0.0 none was written
+            if version != VERSION:
+                raise ConfigurationError(
+                    f"a checkpoint in '{self._serialization_dir}': expected version {VERSION}, got {version!r}; continue "
+                    "with the elmo_plugin that wrote it"
+                )
             self.restored_metrics = checkpoint.trainer_state.get("training_metrics", {})
         return checkpoint
 

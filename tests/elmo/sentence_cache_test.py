@@ -121,6 +121,15 @@ def test_the_cache_of_another_bilm_is_an_error(tmp_path: Path) -> None:
         own(sentence_cache=SentenceCache(str(tmp_path), "float16"))(IDS)
 
 
+def test_a_cache_of_a_newer_version_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sentence_cache, "VERSION", 2)
+    cached(tmp_path)(IDS)
+    monkeypatch.undo()
+    with pytest.raises(ConfigurationError, match="'version': expected 1, got 2") as caught:
+        cached(tmp_path)(IDS)
+    assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
+
+
 def test_weights_that_change_later_are_noticed_and_unchanged_ones_are_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

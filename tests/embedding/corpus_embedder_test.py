@@ -171,6 +171,7 @@ def test_a_join_that_is_stopped_anywhere_is_finished_by_the_next_run(
         ({"bilm": "other"}, "'weights'"),
         ({"half": True}, "'type of numbers'"),
         ({"text": "changed"}, "'text from line 1'"),
+        ({"version": 2}, "'version': expected 2, got 1"),
     ],
 )
 def test_an_unfinished_output_of_another_run_is_rejected_and_kept(
@@ -186,7 +187,9 @@ def test_an_unfinished_output_of_another_run_is_rejected_and_kept(
             embed(folder, "file", NpzFile())
     kept = parts(folder)
     break_off(monkeypatch, 0)
-    with pytest.raises(ConfigurationError, match=rf"file\.part'.*{found}"):
+    changes = dict(changes)
+    with monkeypatch.context() as other, pytest.raises(ConfigurationError, match=rf"file\.part'.*{found}"):
+        other.setattr(corpus_embedder, "VERSION", changes.pop("version", 1))
         embed(folder, "file", **{"file": NpzFile(), **changes})
     with pytest.raises(KeyboardInterrupt):  # resumes after the kept parts
         embed(folder, "file", NpzFile())

@@ -98,6 +98,17 @@ def test_an_incomplete_checkpoint_does_not_count_and_batch_50_is_not_removed_wit
     assert on_disk(tmp_path) == both("e1_b50", "e1_b60")
 
 
+def test_a_checkpoint_of_a_newer_version_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(AtomicCheckpointer(tmp_path), 1, 5)
+    assert AtomicCheckpointer(tmp_path).load_checkpoint() is not None
+    monkeypatch.setattr(resume, "VERSION", 2)
+    save(AtomicCheckpointer(tmp_path), 1, 6)
+    monkeypatch.undo()
+    with pytest.raises(ConfigurationError, match="expected version 1, got 2") as caught:
+        AtomicCheckpointer(tmp_path).load_checkpoint()
+    assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
+
+
 SHORT, LONG = {"save_every_num_batches": 20}, {"save_every_num_batches": 150}
 DUE: list[tuple[dict[str, Any], list[tuple[int, int]]]] = [
     ({}, [(0, EPOCH), (1, EPOCH)]),
