@@ -136,7 +136,7 @@ finally:
         ("--help", 0, "prepare-text"),
         ("", 0, "prepare-text"),
         *((f"{name} --help", 0, f"usage: elmo-plugin {name} ") for name in COMMANDS),
-        ("embed-corpus text out --layers 2", 2, "usage: elmo-plugin embed-corpus INPUT"),
+        ("embed-corpus text out --mistake 2", 2, "usage: elmo-plugin embed-corpus INPUT"),
         ("embed-corpus text out --batch-size none", 2, "expected a whole number of 1 or more, got 'none'"),
         ("prepre-text", 2, "did you mean 'prepare-text'?"),
         ("elmo text out", 2, "embed-corpus INPUT OUTPUT"),

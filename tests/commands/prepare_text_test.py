@@ -63,7 +63,7 @@ def test_an_error_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: py
         (["numbers.txt", "out", "--shards", 2], "0% of the tokens"),
         (["words.txt", "out.txt"], "expected sentences"),
         (["raw.txt", "out.txt", "--language", "ja"], "sudachipy"),
-        (["raw.txt", "out.txt", "--language", "qde"], "'language': .*'qde'"),
+        (["raw.txt", "out.txt", "--language", "zzq"], "'language': .*'zzq'"),
         (["raw.txt", "out.txt", "--language", "german"], "'language': .*'german'"),
         (["raw.txt", "out", "--heldout", 2], "1 sentences"),
     ):

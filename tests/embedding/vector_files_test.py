@@ -173,6 +173,7 @@ def test_parquet_has_one_row_per_line_and_one_column_per_layer(tmp_path: Path, l
 
 
 def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigurationError, match=r"pip install 'elmo-plugin\[parquet\]'"):
         ParquetFile()
