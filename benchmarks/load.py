@@ -22,7 +22,7 @@ from benchmarks.memory import MIB, ResidentMemory, in_new_process
 from benchmarks.table import Table, head
 from elmo_plugin.commands.arguments import count
 from elmo_plugin.embedding import Corpus, CorpusEmbedder, ParquetFile, load
-from elmo_plugin.pretraining.shards import find_shards, read_lines
+from elmo_plugin.pretraining.shards import find_shards, shard_lines
 
 DESCRIPTION = """
 Run each job over many tokens, repeating the text as often as needed, in a process of its own:
@@ -45,7 +45,7 @@ HELDOUT_SENTENCES = 200
 
 def lines_of(pattern: str) -> Iterator[str]:
     """Yield the lines of the files that a pattern matches."""
-    return chain.from_iterable(map(read_lines, find_shards(pattern)))
+    return chain.from_iterable(map(shard_lines, find_shards(pattern)))
 
 
 class Sample(NamedTuple):

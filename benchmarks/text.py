@@ -7,7 +7,7 @@ from math import log10
 from random import Random
 from typing import NamedTuple, Optional
 
-from elmo_plugin.pretraining.shards import find_shards, read_lines
+from elmo_plugin.pretraining.shards import find_shards, shard_lines
 from elmo_plugin.text import length_batches
 
 Sentences = list[list[str]]
@@ -53,7 +53,7 @@ def read_text(pattern: Optional[str], n_tokens: int) -> Text:
         )
         return Text(made_up(n_tokens), origin)
     shards = find_shards(pattern)
-    sentences = [line.split() for line in chain.from_iterable(map(read_lines, shards))]
+    sentences = [line.split() for line in chain.from_iterable(map(shard_lines, shards))]
     others = f" and {len(shards) - 1} more" if len(shards) > 1 else ""
     return Text(sentences, f"`{shards[0].name}`{others}, {len(sentences):,} sentences")
 
