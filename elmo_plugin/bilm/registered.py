@@ -27,13 +27,13 @@ def build_registered(kind: Any, config: Mapping[str, Any], key: str, is_trusted:
     `ConfigurationError` for an unknown name or key.
     """
     name, available = config.get("type"), kind.list_available()
-    if not is_trusted:
-        check_of_file(config, key)
     if name not in available and not (isinstance(name, str) and "." in name):
         raise ConfigurationError(
             f"'{key}.type': expected one of {', '.join(available) or 'none'}, got {name!r}; if another package "
             "registers it, import that package first"
         )
+    if not is_trusted:
+        check_of_file(config, key)
     try:
         return kind.from_params(Params(deepcopy(dict(config))), **extras)
     except (ConfigurationError, TypeError, ValueError, RuntimeError, AttributeError, KeyError) as error:

@@ -152,7 +152,7 @@ def test_an_encoder_of_ones_own_is_built_from_a_config_at_once_and_from_a_file_w
         {"type": "elmo_enhanced", "encoder": LSTM, "bilm": {"pretrained": "english-tiny"}},
         {"type": "elmo_enhanced", "encoder": LSTM, "bilm": {"type": "lstm", "pretrained": "english-tiny"}},
         {"type": "compose", "encoders": [{"type": "elmo_enhanced", "encoder": LSTM, "bilm": "english-tiny"}]},
-        {"bilm": "english-tiny"},
+        {"type": "elmo_enhanced", "x": [["english-tiny"]]},
     ],
 )
 def test_no_string_of_a_file_reaches_an_encoder_that_could_read_another_file(config: dict[str, Any]) -> None:
