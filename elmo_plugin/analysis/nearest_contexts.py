@@ -11,7 +11,7 @@ from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.embedding import Corpus, Embedder
-from elmo_plugin.text import split_tokens
+from elmo_plugin.text import SpacyBlankTokenizer, split_tokens
 
 LONGEST_EXAMPLE = 20
 """The number of tokens of a sentence that shows a frequent word."""
@@ -83,20 +83,21 @@ FrequentWord = tuple[str, list[str], int]
 """A word of a text, a sentence with it, and how often it occurs in the text."""
 
 
-def frequent_words(corpus: Corpus, sentences: Optional[int] = None, words: int = 20) -> list[FrequentWord]:
-    """Return the most frequent words of a text to search for: letters only, no stop word of English.
+def frequent_words(
+    corpus: Corpus, sentences: Optional[int] = None, words: int = 20, language: Optional[str] = None
+) -> list[FrequentWord]:
+    """Return the most frequent words of a text to search for: letters only, no stop word of spaCy for the language.
 
-    A word's sentence is the first one with it that is not long.
+    The default language is English. A word's sentence is the first one with it that is not long.
     """
-    from spacy.lang.en.stop_words import STOP_WORDS  # spaCy takes half as long as PyTorch
-
+    stop_words = SpacyBlankTokenizer(language or "en").stop_words
     counts: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
     for _, tokens in chain.from_iterable(_windows(corpus, sentences)):
         counts.update(tokens)
         for token in tokens if len(tokens) <= LONGEST_EXAMPLE else ():
             examples.setdefault(token, tokens)
-    found = ((word, count) for word, count in counts.most_common() if word.isalpha() and word.lower() not in STOP_WORDS)
+    found = ((word, count) for word, count in counts.most_common() if word.isalpha() and word.lower() not in stop_words)
     return [(word, examples[word], count) for word, count in islice(found, words) if word in examples]
 
 

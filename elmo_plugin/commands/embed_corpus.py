@@ -164,7 +164,7 @@ def _embed(args: argparse.Namespace) -> None:
     from elmo_plugin.bilm import language_of
     from elmo_plugin.commands.console import say_written
     from elmo_plugin.embedding import CorpusEmbedder, reject_existing
-    from elmo_plugin.text import SpacyBlankTokenizer, tokenizer_language
+    from elmo_plugin.text import SpacyBlankTokenizer
 
     file = _file(args)
     corpus = _corpus(args)
@@ -176,7 +176,7 @@ def _embed(args: argparse.Namespace) -> None:
         _say("--vocab-path is ignored: no vocabulary is written, as by the retired command")
     loaded = _embedder(args)
     if args.split == "spacy" and (language := language_of(loaded.elmo)):
-        corpus.tokenizer = SpacyBlankTokenizer(tokenizer_language(language))
+        corpus.tokenizer = SpacyBlankTokenizer(language)
     embedder = CorpusEmbedder(loaded, args.pool, args.half, args.tokens_per_batch, args.batch_size)
     counts = embedder.embed(corpus, args.output, file, args.processes)
     shape = ", ".join("T" if size == -1 else str(size) for size in embedder.layout.shape)

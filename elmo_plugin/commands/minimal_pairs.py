@@ -16,7 +16,7 @@ Warstadt et al. 2020), by the forward direction, by the backward direction, and
 by the sum of both log probabilities.
 
 PAIRS has one JSON object per line, with raw text in `sentence_good` and
-`sentence_bad`, which spaCy's rules for English split into tokens.
+`sentence_bad`, which spaCy's rules for the biLM's language split into tokens.
 
 Read tokenized text, and take the phenomenon from another key:
   elmo-plugin minimal-pairs runs/bilm/model.tar.gz pairs.jsonl \\
@@ -29,7 +29,7 @@ the log probabilities of both sentences in nats:
 The biLM must have its softmax: a bundled name, a .safetensors file that
 `convert-elmo` wrote, or an archive or run of the model `bilm`.
 """
-SPLITS = {"spacy": "spacy_blank", "space": "ascii_spaces"}
+SPLITS = ["spacy", "space"]
 
 
 def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
@@ -39,8 +39,8 @@ def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
     add("bilm", metavar="BILM", help="a biLM with its softmax")
     add("pairs", metavar="PAIRS", type=Path, help="JSON lines, plain, .gz or .xz; - is stdin")
     add("--by", metavar="KEY", default="linguistics_term", help="the key with the phenomenon")
-    split = "split into tokens by spaCy's rules for English, or at white space"
-    add("--split", choices=list(SPLITS), default="spacy", help=split)
+    split = "split into tokens by spaCy's rules for the biLM's language, or at white space"
+    add("--split", choices=SPLITS, default="spacy", help=split)
     add("--scores", metavar="FILE", type=Path, help="also write the log probabilities of each pair")
     add_device(subparser)
     return subparser
@@ -48,15 +48,16 @@ def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Score the pairs, print the accuracies and write the scores."""
-    from allennlp.data import Tokenizer
-
     from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs, score_pairs, write_scores
+    from elmo_plugin.bilm import language_of
     from elmo_plugin.commands.console import print_page
     from elmo_plugin.embedding import find_device
     from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
+    from elmo_plugin.text import AsciiSpacesTokenizer, SpacyBlankTokenizer
 
-    pairs = read_pairs(args.pairs, Tokenizer.by_name(SPLITS[args.split])(), args.by)
     model = load_language_model(args.bilm).to(find_device(args.cuda_device))
+    tokenizer = AsciiSpacesTokenizer() if args.split == "space" else SpacyBlankTokenizer(language_of(model) or "en")
+    pairs = read_pairs(args.pairs, tokenizer, args.by)
     scores = score_pairs(partial(sentence_log_probabilities, model), pairs)
     by_phenomenon, overall = pair_accuracies(pairs, scores)
     print_page(minimal_pairs_page(f"{args.bilm} on {args.pairs}", by_phenomenon, overall), "pairs.md")

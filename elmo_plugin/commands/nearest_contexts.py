@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> None:
         search_texts,
         write_contexts,
     )
+    from elmo_plugin.bilm import language_of
     from elmo_plugin.commands.console import load_bilm, print_page, say_written
     from elmo_plugin.embedding import Corpus
     from elmo_plugin.models import ColumnTagsReader
@@ -109,7 +110,8 @@ def run(args: argparse.Namespace) -> None:
         print(f"warning: {paths[0]} looks {form}; `prepare-text` makes tokenized sentences", file=sys.stderr)
     corpus = Corpus(text, AsciiSpacesTokenizer())
     if not queries:
-        print_page(frequent_words_page(frequent_words(corpus, args.sentences)), "words.md")
+        words = frequent_words(corpus, args.sentences, language=language_of(embedder.elmo))
+        print_page(frequent_words_page(words), "words.md")
         return
     layer = embedder.shape[0] - 1 if args.layer is None else args.layer
     how = Search(layer, args.k, args.same_word, args.sentences, uses=MOST_USES if args.draw else 0)

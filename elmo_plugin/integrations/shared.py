@@ -11,7 +11,7 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.checkpoints import Checkpoint, Native, WordLookup
 from elmo_plugin.embedding import Embedder, load, maximum, mean
-from elmo_plugin.text import SpacyBlankTokenizer, tokenizer_language
+from elmo_plugin.text import SpacyBlankTokenizer
 
 Texts = Sequence[Union[str, Sequence[str]]]
 Tokenize = Callable[[str], Sequence[str]]
@@ -69,12 +69,12 @@ def tokenized(
 
 
 def _spacys_tokens(text: str, language: str) -> list[str]:
-    return [token.ensure_text() for token in _spacys_rules(language).tokenize(text)]
+    return _spacys_rules(language).words(text)
 
 
 @cache
 def _spacys_rules(language: str) -> SpacyBlankTokenizer:
-    return SpacyBlankTokenizer(tokenizer_language(language))
+    return SpacyBlankTokenizer(language)
 
 
 def bilm_to_bytes(embedder: Embedder) -> bytes:

@@ -20,7 +20,6 @@ from elmo_plugin.text import (
     SpacyBlankTokenizer,
     instance_words,
     read_question,
-    tokenizer_language,
     without_lone_surrogates,
 )
 
@@ -33,7 +32,7 @@ class TextPredictor(Predictor, ABC):
 
     def __init__(self, model: Model, dataset_reader: DatasetReader, language: Optional[str] = None) -> None:
         super().__init__(model, dataset_reader)
-        self.tokenizer = SpacyBlankTokenizer(language or tokenizer_language(language_of(model) or "en"))
+        self.tokenizer = SpacyBlankTokenizer(language or language_of(model) or "en")
         self._lines = LineReader()
 
     def load_line(self, line: str) -> JsonDict:

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -191,9 +192,9 @@ class Report:
             sentence = " ".join(tokens)
             self._n_open += is_open(sentence)
             for token in tokens:
-                if HAS_LETTER.search(token):
-                    self._n_words += 1
-                if not USUAL.fullmatch(token):
+                is_word, is_usual = _kind(token)
+                self._n_words += is_word
+                if not is_usual:
                     self._odd[token] += 1
             if len(self._odd) > MOST_ODD:
                 self._odd = Counter(dict(self._odd.most_common(MOST_ODD // 2)))
@@ -251,6 +252,12 @@ class Report:
             warn("many sentences have no final mark: look at them, and try another form for --lines")
         if self._n_long > self._n_sentences / 50:
             warn(f"{self._n_long:,} sentences have over {LONG} tokens: look at them, and try --lines or --language")
+
+
+@lru_cache(2**16)
+def _kind(token: str) -> tuple[bool, bool]:
+    """Return whether a token has a letter, and whether it looks as most tokens do."""
+    return HAS_LETTER.search(token) is not None, USUAL.fullmatch(token) is not None
 
 
 def write_file(lines: Iterable[str], target: Path, check: Callable[[], None]) -> int:

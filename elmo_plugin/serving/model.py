@@ -25,7 +25,7 @@ from elmo_plugin.pretraining import (
     TextShardsReader,
     load_language_model,
 )
-from elmo_plugin.text import SpacyBlankTokenizer, length_batches, tokenizer_language, without_lone_surrogates
+from elmo_plugin.text import SpacyBlankTokenizer, length_batches, without_lone_surrogates
 
 Text = Union[str, list[str]]
 """Raw text, or a list of words."""
@@ -140,7 +140,7 @@ def load_served(
         scorer = load_language_model(language_model).to(device)
     if tokenizer is None:
         model_language = language_of(embedders["all"].elmo if archive is None else archive.model)
-        tokenizer = SpacyBlankTokenizer(language or tokenizer_language(model_language or "en"))
+        tokenizer = SpacyBlankTokenizer(language or model_language or "en")
     words = None if scorer is None else BiLMPredictor(scorer, TextShardsReader())
     return ServedModel(name, tokenizer, embedders, labels, words)
 

@@ -20,7 +20,7 @@ from elmo_plugin.text.code_points import (
     word_ids,
     word_to_code_points,
 )
-from elmo_plugin.text.languages import check_language, guess_language, tokenizer_language
+from elmo_plugin.text.languages import check_language, guess_language
 from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
 from elmo_plugin.text.line_forms import FORMS, MEANINGS, SENTENCES, is_open
 from elmo_plugin.text.looks_raw import raw_text_form
@@ -72,7 +72,6 @@ __all__ = [
     "spellings",
     "split_tokens",
     "token_lists",
-    "tokenizer_language",
     "without_lone_surrogates",
     "word_ids",
     "word_to_code_points",

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from zlib import crc32
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-DIVIDED = re.compile(r"([^\W\d_]+)([-‐¬\u00ad])$")
+HYPHENS = "-‐¬\u00ad"
+DIVIDED = re.compile(rf"([^\W\d_]+)([{HYPHENS}])$")
 FIRST_WORD = re.compile(r"[^\W\d_]+")
 SUSPENDED = frozenset(
     ["a", "and", "bzw", "e", "eller", "en", "et", "i", "ja", "o", "och", "oder", "of", "og", "or", "ou", "und", "y"]
@@ -26,14 +27,14 @@ class KnownWords:
 
     def add(self, lines: Iterable[str]) -> None:
         """Remember the words of lines, except the parts that a line end may divide."""
-        words: set[str] = set()
+        parts: set[str] = set()
         after_hyphen = False
         for line in lines:
-            found = WORD.findall(line.lower())
-            is_divided = DIVIDED.search(line) is not None
-            words.update(found[after_hyphen : len(found) - is_divided])
+            found = line.lower().split()
+            is_divided = bool(found) and found[-1].endswith(tuple(HYPHENS))
+            parts.update(found[after_hyphen : len(found) - is_divided])
             after_hyphen = is_divided
-        for word in words:
+        for word in {word for part in parts for word in WORD.findall(part)}:
             byte, bit = divmod(crc32(word.encode()) % N_BITS, 8)
             self._bits[byte] |= 1 << bit
 
@@ -57,7 +58,7 @@ class Hyphens:
 
     def join(self, former: str, text: str) -> tuple[str, str]:
         """Return the former of two lines, without the hyphen that divides a word, and what stands between them."""
-        divided = DIVIDED.search(former)
+        divided = DIVIDED.search(former) if former[-1] in HYPHENS else None
         if divided is None:
             return former, "" if WITHOUT_SPACES.match(former[-1]) and WITHOUT_SPACES.match(text) else " "
         first, hyphen = divided.groups()

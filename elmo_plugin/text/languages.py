@@ -1,15 +1,23 @@
 """The language of a text, guessed by py3langid, whose model of 4 MB comes with it."""
 
-import re
+import logging
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
-from locale import locale_alias
 from typing import TYPE_CHECKING
 
+import langcodes
 from allennlp.common.checks import ConfigurationError
+from langcodes import LanguageTagError
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
+
+
+logger = logging.getLogger(__name__)
+
+ANY = "xx"
+"""spaCy's code of any language."""
 
 
 def guess_language(text: str) -> tuple[str, float]:
@@ -23,23 +31,41 @@ def guess_language(text: str) -> tuple[str, float]:
 
 
 def check_language(language: str) -> None:
-    """Raise `ConfigurationError` for a code that spaCy, py3langid and Python's list of locales do not know.
+    """Raise `ConfigurationError` if no language has this code, by IANA's registry of BCP 47, and it is not `xx`.
 
     sentencex takes any code, and would read a typing mistake as an unknown language.
     """
-    locales = {locale.partition("_")[0] for locale in locale_alias if "_" in locale}
-    is_code = re.fullmatch("[a-z]{2,3}", language)
-    if not (
-        is_code and (tokenizer_language(language) == language or language in {*locales, *_identifier().nb_classes})
-    ):
-        raise ConfigurationError(
-            f"'language': expected the code of a language, such as 'de', or 'xx' for any, got {language!r}"
-        )
+    if language == ANY:
+        return
+    code = ""
+    with suppress(LanguageTagError):
+        code = langcodes.standardize_tag(language).partition("-")[0]
+    exists = bool(code) and langcodes.tag_is_valid(code)
+    if exists and code == language:
+        return
+    hint = f"; the code of this language is {code!r}" * exists
+    raise ConfigurationError(
+        f"'language': expected the code of a language, such as 'de', or 'xx' for any, got {language!r}{hint}"
+    )
 
 
-def tokenizer_language(language: str) -> str:
-    """Return the language whose tokenizer of spaCy reads a language: the same, or `xx` if spaCy has none for it."""
-    return language if find_spec(f"spacy.lang.{language}") else "xx"
+def language_with_rules(language: str) -> str:
+    """Return the language whose rules of spaCy split the tokens of a language: the same, or `xx` if spaCy has none.
+
+    The latter is logged once for each language.
+    """
+    check_language(language)
+    if find_spec(f"spacy.lang.{language}"):
+        return language
+    _say_without_rules(language)
+    return ANY
+
+
+@cache
+def _say_without_rules(language: str) -> None:
+    logger.warning(
+        "language %r: spaCy has no rules for its tokens, so those for any language (xx) split them", language
+    )
 
 
 @cache

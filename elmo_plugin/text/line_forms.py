@@ -11,7 +11,7 @@ FINAL_MARKS = ".!?…。！？｡．؟۔।॥։።။༎"
 FINAL_MARK = re.compile(rf"[{re.escape(FINAL_MARKS)}][\W_]{{0,4}}$")
 """A mark that ends a sentence, and what may follow it: quotation marks, brackets."""
 ABBREVIATION = re.compile(r"(?:^|[^\w.])(?:[^\W\d_]|[A-Z][a-z]{1,2})\.$")
-ENDS_INSIDE = re.compile(r"[^\W\d_]{2}[.!?…][\"'”’»)]* +\W?[^\W\d_]|[。！？](?=\w)")
+ENDS_INSIDE = re.compile(r"[.!?…](?<=[^\W\d_]{2}.)[\"'”’»)]* +\W?[^\W\d_]|[。！？](?=\w)")
 OPEN_AT_THE_END = tuple(",;‐-¬\u00ad、，；،؛")
 """Marks after which a sentence always goes on."""
 FIRST_LETTER = re.compile(r"[^\w\n]{0,3}([^\W\d_])")

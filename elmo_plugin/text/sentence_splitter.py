@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from typing import Optional
 
 import sentencex
 
-from elmo_plugin.text.languages import check_language, tokenizer_language
 from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
 
 PIECE = 20_000
@@ -15,38 +14,45 @@ PIECE = 20_000
 LONGEST_SENTENCE = 100_000
 """A sentence with more characters is cut at white space, which bounds the memory."""
 
-QUOTATION_MARKS = re.compile(r"[\"“”„«»‹›]|(?<!\w)['’‘‚]|['’‘](?!\w)")
+QUOTATION_MARKS = re.compile(r"[\"“”„«»‹›]|['’‘](?:(?<!\w.)|(?!\w))|‚(?<!\w.)")
 """What sentencex is not shown, because it never ends a sentence between two of these marks. An apostrophe stays."""
 OPENING = "([{¿¡\"“”„«»‹›'’‘‚"
 DASHES = "-–—"
 HAS_WORD = re.compile(r"[^\W_]")
 FIRST_LETTER = re.compile(r"[\W_]*(\w)")
-IN_BRACKETS = re.compile(r"(?:(?<=[.!?…] )|^)\(([^()]*[.!?…])\)")
+IN_BRACKETS = re.compile(r"\((?:(?<=[.!?…] \()|(?<=^\())([^()]*[.!?…])\)")
 """Whole sentences in brackets, which sentencex ends nowhere."""
 STOPS = str.maketrans("។།", "။။")
 """The full stops of Khmer and Tibetan, which sentencex does not know, as the Burmese one, which it knows."""
 GREEK = str.maketrans(";\u037e", "??")
 
-NOT_ENDS = [
-    re.compile(r"\b(?i:abb|art|bd|cap|ch|chap|cols?|figs?|fol|kap|no|nos|nr|pág|págs|pp|sec|tab|tom|vols?)(\.)(?= ?\d)")
-]
-"""Full stops, as the only group, that do not end a sentence in any language: those between a word and its number."""
-ORDINAL = re.compile(r"(?<![\d.,:/-])\d{1,2}(\.)(?= [^\W\d])")
+
+def stop_after(words: str, before: str = "", flags: re.RegexFlag = re.NOFLAG) -> "re.Pattern[str]":
+    r"""Return a pattern of the full stop after one of the words, and before what matches `before`.
+
+    The pattern begins with the stop, for which a search is fast, and looks behind for the word.
+    """
+    same_length = [list(group) for _, group in groupby(sorted(words.split(), key=len), len)]
+    behind = "|".join(rf"(?<=\b(?:{'|'.join(group)})\.)" for group in same_length)
+    return re.compile(rf"\.(?:{behind}){before}", flags)
+
+
+NUMBERED = "abb art bd cap ch chap col cols fig figs fol kap no nos nr pág págs pp sec tab tom vol vols"
+NOT_ENDS = [stop_after(NUMBERED, "(?= ?\\d)", re.IGNORECASE)]
+"""Full stops that do not end a sentence in any language: those between a word and its number."""
+ORDINAL = re.compile(r"\.(?:(?<=(?<![\d.,:/-])\d\.)|(?<=(?<![\d.,:/-])\d\d\.))(?= [^\W\d])")
 WITH_ORDINALS = ["cs", "da", "de", "et", "fi", "hr", "hu", "is", "lb", "lv", "nb", "nn", "no", "sk", "sl", "sr", "tr"]
+PRAENOMINA = "Ap App Cn Mam Ser Sex Sp Ti Tib"
+DATES = "Kal Ian In Feb Febr Mart Apr Mai Iul Iun Quint Sext Aug Sep Sept Oct Nov Dec Cos Coss cos coss HS Scr"
 NOT_ENDS_IN: dict[str, list["re.Pattern[str]"]] = {
     **{language: [ORDINAL] for language in WITH_ORDINALS},  # `der 2. Band`
-    # Praenomina, dates and sums. `P.` and other single letters end a sentence in no language.
-    "la": [
-        re.compile(
-            r"\b(?:App?|Cn|Mam|Ser|Sex|Sp|Tib?|Kal|[Cc]oss?|HS|Ia?n|Febr?|Mart|Apr|Mai|Iu[nl]|Quint|Sext|Aug|Sept?|Oct|Nov|Dec|Scr)(\.)"
-        ),
-        re.compile(r"\b(?:Non|Id|Eid)(\.)(?= [A-Z])"),
-    ],
+    # Single letters, as `P.`, end a sentence in no language.
+    "la": [stop_after(f"{PRAENOMINA} {DATES}"), stop_after("Non Id Eid", "(?= [A-Z])")],
 }
-SHOWN_AS_WORDS = [re.compile(r"[!?](?=[!?])")]
-"""What sentencex is shown as letters, after which it would not end a sentence: it does not at `!!` before `I`."""
-SHOWN_AS_WORDS_IN = {"en": [re.compile(r"\b(?:[Nn]o|[Mm]e|[Oo]k|OK|art|fed|ill|may|miss)(?=\.)")]}
-"""Words that it takes for abbreviations: `She wrote to me. John did not.`"""
+MORE_MARKS = re.compile(r"[!?](?=[!?])")
+"""Marks after which sentencex would not end a sentence: it does not at `!!` before `I`."""
+ENDS_IN = {"en": [stop_after("No no Me me Ok ok OK art fed ill may miss")]}
+"""Full stops after words that sentencex takes for abbreviations: `She wrote to me. John did not.`"""
 
 
 class SentenceSplitter:
@@ -58,17 +64,14 @@ class SentenceSplitter:
     # Parameters
 
     language : `str`
-        The code of the language; `xx` stands for any. Without a tokenizer of spaCy for it, the one for `xx` is used.
-        Raises `ConfigurationError` for a code that no language has, and for a language whose tokenizer needs a library
-        that is not installed.
+        The code of the language, or `xx` for any, as in `SpacyBlankTokenizer`.
     """
 
     def __init__(self, language: str = "en") -> None:
-        check_language(language)
         self._language = language
-        self._tokenizer = SpacyBlankTokenizer(tokenizer_language(language))
+        self._tokenizer = SpacyBlankTokenizer(language)
         self._not_ends = NOT_ENDS + NOT_ENDS_IN.get(language, [])
-        self._shown_as_words = SHOWN_AS_WORDS + SHOWN_AS_WORDS_IN.get(language, [])
+        self._ends = ENDS_IN.get(language, [])
 
     def sentences(self, parts: Iterable[str]) -> Iterator[list[str]]:
         r"""Yield the tokens of each sentence of a text that comes in parts. A token never contains white space.
@@ -76,17 +79,17 @@ class SentenceSplitter:
         A part that ends with a newline ends a paragraph, and thus a sentence; other parts are continued by the next.
         """
         for sentence in self._texts(parts):
-            # The tokens of some languages' exceptions contain spaces.
-            if tokens := [word for token in self._tokenizer.tokenize(sentence) for word in token.ensure_text().split()]:
+            if tokens := self._tokenizer.words(sentence):
                 yield tokens
 
     def split(self, text: str) -> list[str]:
         """Return the sentences of a paragraph, which together are the paragraph."""
         masked = text.translate(GREEK if self._language in ("el", "grc") else STOPS)
         for pattern in self._not_ends:
-            masked = pattern.sub(lambda found: f"{found[0][:-1]}_", masked)
-        for pattern in self._shown_as_words:
-            masked = pattern.sub(lambda found: "x" * len(found[0]), masked)
+            masked = pattern.sub("_", masked)
+        for pattern in self._ends:
+            masked = pattern.sub("!", masked)
+        masked = MORE_MARKS.sub("x", masked)
         masked = QUOTATION_MARKS.sub(" ", masked)
         masked = IN_BRACKETS.sub(r" \1 ", masked)
         found = accumulate(map(len, sentencex.segment(self._language, masked)))

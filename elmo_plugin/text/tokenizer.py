@@ -1,13 +1,14 @@
 """Tokenizers: one by spaCy's rules, without a trained pipeline to download, and two of tokenized text."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Union
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import Token, Tokenizer
 
+from elmo_plugin.text.languages import language_with_rules
 from elmo_plugin.text.predictor_input import without_lone_surrogates
 from elmo_plugin.text.white_space import split_tokens
 
@@ -20,7 +21,8 @@ PARTS_OF_A_RUN = [
     re.compile(rf"{MARK}{{{LONGEST_RUN_OF_MARKS}}}(?={MARK})"),
 ]
 MOST_STRINGS = 200_000
-"""spaCy keeps every string that it has seen, in about 600 bytes. Beyond this number, its rules are loaded again."""
+"""spaCy keeps every string that it has seen, in about 600 bytes. Beyond this number, its rules are loaded again. Until
+then it remembers how it split each, of which its own limit is 10,000."""
 
 
 @Tokenizer.register("spacy_blank")
@@ -37,12 +39,13 @@ class SpacyBlankTokenizer(Tokenizer):
     # Parameters
 
     language : `str`, optional (default = `"en"`)
-        spaCy's code of the language, or `xx` for any language. Raises `ConfigurationError` for a code that spaCy does
-        not know and for a language whose rules need a library that is not installed.
+        The code of the language, or `xx` for any, whose rules are taken too where spaCy has none for a language.
+        Raises `ConfigurationError` for a code that no language has and for a language whose rules need a library that
+        is not installed.
     """
 
     def __init__(self, language: str = "en") -> None:
-        self._language = language
+        self._language = language_with_rules(language)
         try:
             self._load_rules()
         except (ImportError, AttributeError) as error:
@@ -59,25 +62,41 @@ class SpacyBlankTokenizer(Tokenizer):
 
         No token of a language with rules is longer than `LONGEST_RUN` characters.
         """
+        return [
+            Token(token.text, start + token.idx, start + token.idx + len(token.text))
+            for start, part in self._parts(text)
+            for token in self._split(part)
+            if not token.is_space
+        ]
+
+    @property
+    def stop_words(self) -> set[str]:
+        """Return spaCy's frequent words of the language, in small letters, which say little by themselves."""
+        return self._stop_words
+
+    def words(self, text: str) -> list[str]:
+        """Return the tokens of `text` as strings without white space, which some languages' exceptions contain."""
+        return [word for _, part in self._parts(text) for token in self._split(part) for word in token.text.split()]
+
+    def _parts(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield where each part begins that spaCy gets at once, and the part."""
         if len(self._strings) > MOST_STRINGS:
             self._load_rules()
         text = without_lone_surrogates(text)
-        parts = PARTS_OF_A_RUN if self._has_rules else []
-        cuts = sorted({found.end() for part in parts for found in part.finditer(text)})
-        return [
-            Token(token.text, start + token.idx, start + token.idx + len(token.text))
-            for start, end in pairwise([0, *cuts, len(text)])
-            for token in self._split(text[start:end])
-            if not token.is_space
-        ]
+        patterns = PARTS_OF_A_RUN if self._has_rules else []
+        cuts = sorted({found.end() for pattern in patterns for found in pattern.finditer(text)})
+        return ((start, text[start:end]) for start, end in pairwise([0, *cuts, len(text)]))
 
     def _load_rules(self) -> None:
         import spacy  # takes half as long as PyTorch
 
         # The pipeline itself rejects texts of more than a million characters, a limit meant for parsers.
         pipeline = spacy.blank(self._language)
-        self._has_rules = isinstance(pipeline.tokenizer, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
         self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
+        self._has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
+        if isinstance(self._split, spacy.tokenizer.Tokenizer):
+            self._split.max_cache_size = MOST_STRINGS
+        self._stop_words = pipeline.Defaults.stop_words
 
 
 @Tokenizer.register("ascii_spaces")

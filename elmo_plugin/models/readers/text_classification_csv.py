@@ -97,7 +97,8 @@ class TextClassificationCsvReader(DatasetReader):
         New names for the labels of the file, such as `{"1": "World"}`. It must have every label of the file. `None`
         keeps the labels.
     tokenizer : `Tokenizer`, optional (default = `SpacyBlankTokenizer()`)
-        How a text is split into tokens.
+        How a text is split into tokens; by default with spaCy's rules for English. `{"type": "spacy_blank", "language":
+        "de"}` takes those for German.
     token_indexers : `Dict[str, TokenIndexer]`, optional (default = `{"tokens": SingleIdTokenIndexer()}`)
         How tokens become ids; `elmo_characters` for ELMo.
     max_sequence_length : `int`, optional (default = `None`)
