@@ -287,7 +287,7 @@ class ParquetFile(VectorFile):
 
     def __init__(self, compress: bool = False) -> None:
         try:
-            import_module("pyarrow.parquet")
+            import_module("pyarrow")
         except ImportError as error:
             raise ConfigurationError("parquet needs pyarrow: pip install 'elmo-plugin[parquet]'") from error
         self._compression = "zstd" if compress else "none"

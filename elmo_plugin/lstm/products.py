@@ -53,6 +53,8 @@ USUAL_ROWS = 32
 """The number of rows that oneDNN chooses its layout for, and the largest number that MKL multiplies."""
 PADDING = 16
 """Numbers between the rows of a stacked weight: rows that are 2^n bytes apart replace each other in a CPU's cache."""
+ROWS_TOGETHER = 4
+"""MKL rounds the rows that are left over in another way, and which these are depends on the number of threads."""
 BLOCK_ROWS = 256
 """The rows of a large weight that are multiplied by one value together. MKL needs twice the time for all at once."""
 
@@ -107,6 +109,13 @@ class BatchedProduct:
 
     def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
         """Return start + x Wᵀ; see `Product`."""
+        rows = values.size(1)
+        if rows > ROWS_TOGETHER and rows % ROWS_TOGETHER:
+            padded = functional.pad(values, (0, 0, 0, -rows % ROWS_TOGETHER))
+            product = torch.bmm(padded, self._stacked)[:, :rows]
+            if start is None:
+                return product if out is None else out.copy_(product)
+            return torch.add(start, product, out=out)
         if start is None:
             return torch.bmm(values, self._stacked, out=out)
         return torch.baddbmm(start, values, self._stacked, out=out)

@@ -6,6 +6,7 @@ import signal
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any, Optional
@@ -229,7 +230,9 @@ def test_after_a_signal_other_processes_have_ended(
     first = os.getpid()
 
     def wait(*_: object) -> None:
-        os.kill(first, signal.SIGTERM)
+        with suppress(FileExistsError):
+            (folder / "signalled").mkdir()
+            os.kill(first, signal.SIGTERM)
         time.sleep(1000)
 
     with monkeypatch.context() as patched:

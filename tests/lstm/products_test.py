@@ -56,6 +56,24 @@ def test_each_product_equals_torchs(
         )
 
 
+def test_the_number_of_threads_changes_no_bit_of_few_rows() -> None:
+    """MKL divides the rows among threads, and multiplies those that are left over by another routine."""
+    weights = [LstmWeights(*map(torch.randn, ((256, 64), (256, 64), (256,), (64, 128)))) for _ in range(2)]
+    found = layer_products(weights, 32, 9)
+    before = torch.get_num_threads()
+    for product, width in ((found.recurrent, 64), (found.projection, 128)):
+        assert product is not None
+        for rows in range(1, 33):
+            values = torch.randn(2, 40, width)[:, :rows]
+            start = torch.randn(2, 40, len(product.weights[0]))[:, :rows]
+            results = []
+            for threads in (1, 2):
+                torch.set_num_threads(threads)
+                results.append(product(values, start, torch.empty_like(start)))
+            torch.set_num_threads(before)
+            assert torch.equal(*results), rows
+
+
 @pytest.mark.parametrize("lengths", [[1], [40], [40, 33, 7] * 5])
 def test_a_large_layer_equals_the_reference(lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "SMALL", 0)
