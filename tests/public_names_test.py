@@ -1,4 +1,4 @@
-"""The public names of `docs/understand/stability.md` are those of `public_names.txt`, so no change of one is an accident.
+"""What `docs/understand/stability.md` calls public is listed in `public_names.txt`, so that no change is an accident.
 
 python -m tests.public_names_test > tests/public_names.txt    # after a deliberate change
 """
