@@ -41,7 +41,9 @@ def test_the_public_names_are_those_that_are_listed() -> None:
     listed = LISTED.read_text(encoding="utf-8").splitlines()
     names = sorted(public_names())
     assert len(names) > 500
-    assert names == listed
+    assert {*names} - {*listed} == set(), "new"
+    assert {*listed} - {*names} == set(), "gone"
+    assert names == listed  # each once, sorted
 
 
 if __name__ == "__main__":
