@@ -2,7 +2,7 @@
 # Run make from this folder, or `make -C` it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lint test slow docs installed flair check setup
+.PHONY: help demo lint package test slow docs installed flair check setup
 
 # The uv on PATH if it runs (a pyenv shim may not), else one of our own.
 UV := $(if $(shell uv --version 2>/dev/null),uv,.tools/uv/bin/uv)
@@ -17,7 +17,7 @@ export NO_MKDOCS_2_WARNING := 1
 ONE_THREAD := OMP_NUM_THREADS=1
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: setup  ## train a small tagger on ELMo vectors, then tag a few sentences with it (runs/demo)
 	$(ONE_THREAD) $(RUN) elmo-plugin train $(DEMO).jsonnet -s runs/demo --force
@@ -32,6 +32,16 @@ lint: setup  ## format, lint, types and import rules
 	$(RUN) ruff check
 	$(RUN) mypy
 	$(RUN) lint-imports
+
+package: setup  ## the wheel and the sdist in dist/, checked, and the files for other services against their schemas
+	rm -rf dist
+	$(RUN) python -m hatchling build
+	$(RUN) twine check --strict dist/*
+	$(RUN) check-wheel-contents dist/*.whl
+	$(RUN) check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(RUN) check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(RUN) check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+	$(RUN) check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 
 test: setup  ## the tests without the slow ones; ARGS goes to pytest: make test ARGS="-x -k plugin"
 	$(RUN) pytest -m "not slow" $(ARGS)
@@ -49,7 +59,7 @@ flair: $(filter .tools/%,$(UV))  ## the tests with flair, which needs transforme
 	UV_PROJECT_ENVIRONMENT=.venv-flair $(UV) sync --no-default-groups --group test --extra flair $(COMPILE)
 	.venv-flair/bin/pytest -n 0 tests/integrations/flair_embeddings_test.py tests/docs_test.py -k "flair or integrations"
 
-check: lint test slow docs flair installed  ## everything that CI checks
+check: lint package test slow docs flair installed  ## everything that CI checks
 
 setup: $(filter .tools/%,$(UV))  ## only the environment, in .venv/, as pyproject.toml describes it
 	$(UV) sync --all-groups $(COMPILE)

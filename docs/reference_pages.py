@@ -103,7 +103,7 @@ def _as_config(value: Any) -> str:
         registered = (names.items() for names in Registrable._registry.values())
         names = {cls: name for pairs in registered for name, (cls, constructor) in pairs if constructor is None}
         value = names[value._constructor]
-    return f"`{json.dumps(value, default=str, ensure_ascii=False)}`"
+    return f"`{json.dumps(value, default=lambda other: f'{type(other).__name__}()', ensure_ascii=False)}`"
 
 
 def parameters_of(documented: Any) -> dict[str, str]:

@@ -64,4 +64,4 @@ __all__ = [
     "save",
     "text",
 ]
-__version__ = "0.1.0"
+__version__ = "1.0.0"

@@ -1,4 +1,4 @@
-"""The public names of `docs/understand/stability.md` are those of `public_names.txt`, so no change of one is an accident.
+"""What `docs/understand/stability.md` calls public is listed in `public_names.txt`, so that no change is an accident.
 
 python -m tests.public_names_test > tests/public_names.txt    # after a deliberate change
 """
@@ -41,7 +41,9 @@ def test_the_public_names_are_those_that_are_listed() -> None:
     listed = LISTED.read_text(encoding="utf-8").splitlines()
     names = sorted(public_names())
     assert len(names) > 500
-    assert names == listed
+    assert {*names} - {*listed} == set(), "new"
+    assert {*listed} - {*names} == set(), "gone"
+    assert names == listed  # each once, sorted
 
 
 if __name__ == "__main__":

@@ -154,8 +154,8 @@ class AtomicCheckpointer(Checkpointer):
             version = checkpoint.trainer_state.get("version", VERSION)  # before 1.0.0 none was written
             if version != VERSION:
                 raise ConfigurationError(
-                    f"a checkpoint in '{self._serialization_dir}': expected version {VERSION}, got {version!r}; continue "
-                    "with the elmo_plugin that wrote it"
+                    f"a checkpoint in '{self._serialization_dir}': expected version {VERSION}, got {version!r}; "
+                    "continue with the elmo_plugin that wrote it"
                 )
             self.restored_metrics = checkpoint.trainer_state.get("training_metrics", {})
         return checkpoint
