@@ -91,7 +91,9 @@ def _as_config(value: Any) -> str:
         registered = (names.items() for names in Registrable._registry.values())
         names = {cls: name for pairs in registered for name, (cls, constructor) in pairs if constructor is None}
         value = names[value._constructor]
-    return f"`{json.dumps(value, default=lambda other: f'{type(other).__name__}()', ensure_ascii=False)}`"
+    # An object is shown by its class: its own text may have an address in memory.
+    text = json.dumps(value, default=lambda other: type(other).__name__, ensure_ascii=False)
+    return f"`{text}`"
 
 
 def parameters_of(documented: Any) -> dict[str, str]:
