@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 from allennlp.commands import ArgumentParserWithDefaults, Subcommand
 from allennlp.common import Lazy, Registrable
 from allennlp.common.from_params import infer_params
+from mkdocs.config.defaults import MkDocsConfig
 
-import elmo_plugin  # noqa: F401
+import elmo_plugin
 from elmo_plugin.common import kind_of
 from elmo_plugin.elmo import Elmo
 
@@ -146,6 +147,11 @@ def _command_page() -> Iterator[str]:
 def _source(module: str, name: str) -> str:
     function = operator.attrgetter(name)(importlib.import_module(module))
     return f"```python\n{textwrap.dedent(inspect.getsource(function))}```"
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Let the site name the version that it describes. MkDocs calls it once."""
+    config.site_name = f"elmo_plugin {elmo_plugin.__version__}"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
