@@ -72,6 +72,9 @@ def run() -> None:
     except ModuleNotFoundError as error:
         sys.exit(f"elmo-plugin: {error}")
 
-    from elmo_plugin.__main__ import run
+    try:
+        from elmo_plugin.__main__ import run
 
-    run()
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)

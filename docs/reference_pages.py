@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 from allennlp.commands import ArgumentParserWithDefaults, Subcommand
 from allennlp.common import Lazy, Registrable
 from allennlp.common.from_params import infer_params
+from mkdocs.config.defaults import MkDocsConfig
 
-import elmo_plugin  # noqa: F401
+import elmo_plugin
 from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.bilm.option import Block, declared
 from elmo_plugin.common import kind_of
@@ -103,7 +104,9 @@ def _as_config(value: Any) -> str:
         registered = (names.items() for names in Registrable._registry.values())
         names = {cls: name for pairs in registered for name, (cls, constructor) in pairs if constructor is None}
         value = names[value._constructor]
-    return f"`{json.dumps(value, default=lambda other: f'{type(other).__name__}()', ensure_ascii=False)}`"
+    # An object is shown by its class: its own text may have an address in memory.
+    text = json.dumps(value, default=lambda other: type(other).__name__, ensure_ascii=False)
+    return f"`{text}`"
 
 
 def parameters_of(documented: Any) -> dict[str, str]:
@@ -175,6 +178,11 @@ def _command_page() -> Iterator[str]:
 def _source(module: str, name: str) -> str:
     function = operator.attrgetter(name)(importlib.import_module(module))
     return f"```python\n{textwrap.dedent(inspect.getsource(function))}```"
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Let the site name the version that it describes. MkDocs calls it once."""
+    config.site_name = f"elmo_plugin {elmo_plugin.__version__}"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

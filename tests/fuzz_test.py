@@ -43,7 +43,9 @@ def test_each_attack_is_rejected_at_once_and_leaves_nothing(name: str) -> None:
     assert result.errors == 1
 
 
-@pytest.mark.parametrize("name", TEXT_ATTACKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * name.endswith("in_words")) for name in TEXT_ATTACKS]
+)
 def test_each_hostile_text_is_answered_or_rejected_at_once(name: str) -> None:
     result = fuzz(TARGETS[f"attack-{name}"], 1, seed=0)
     assert not result.findings, result.findings

@@ -72,6 +72,7 @@ def lines_of(output: Path) -> list[str]:
     return [" ".join(CHANGING.sub("…", line).split()) for line in shown]
 
 
+@pytest.mark.slow
 def test_a_run_of_another_plugin_is_the_same_with_and_without_this_package(tmp_path: Path) -> None:
     (tmp_path / "theirs.py").write_text(PLUGIN)
     (tmp_path / "data.tsv").write_text("the###D cat###N sat###V\na###D dog###N ran###V\n")

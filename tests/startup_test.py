@@ -4,15 +4,18 @@ The start-up file is installed with the package, so these tests need `make setup
 """
 
 import ast
+import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Optional
+from unittest.mock import Mock
 
 import pytest
 from allennlp.commands import ArgumentParserWithDefaults
 
+import elmo_plugin_startup
 from elmo_plugin.commands import COMMANDS, command_line
 from elmo_plugin.postponed_imports import Postponed, postponed_imports
 from tests.pages import blocks
@@ -42,6 +45,21 @@ def imports_of(page: Path) -> set[str]:
             ]
             found |= {line for line in map(ast.unparse, statements) if "allennlp" in line or "elmo_plugin" in line}
     return {line for line in found if "flair" not in line}  # an extra
+
+
+def test_ctrl_c_while_allennlp_is_imported_ends_the_program_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    imported = importlib.util.find_spec("elmo_plugin")
+    assert imported is not None
+    monkeypatch.setattr(imported, "loader", Mock(create_module=lambda spec: None))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: imported)
+    monkeypatch.setattr(sys, "argv", ["elmo-plugin", "train", "config.jsonnet", "-s", "run"])
+    monkeypatch.setitem(sys.modules, "elmo_plugin", sys.modules["elmo_plugin"])  # which is replaced
+    monkeypatch.setitem(sys.modules, "elmo_plugin.__main__", Mock(run=Mock(side_effect=KeyboardInterrupt)))
+    with pytest.raises(SystemExit) as caught:
+        elmo_plugin_startup.run()
+    assert caught.value.code == 130
 
 
 @pytest.mark.parametrize("first", ["allennlp", "elmo_plugin"])

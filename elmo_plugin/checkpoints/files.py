@@ -97,11 +97,13 @@ def local_file(location: Location, key: str) -> Path:
 
 
 def unfinished_run(name: str) -> Optional[str]:
-    """Return how to continue the run whose missing archive or weights a path names; `None` for other paths."""
+    """Return how to go on with the run whose missing archive or weights a path names; `None` for other paths."""
     folder = Path(name) if isdir(name) else Path(name).parent
     has_weights = exists(name) and any(exists(folder / weights) for weights in ("best.th", "weights.th"))
     if has_weights or isfile(name) or not exists(folder / "config.json") or not exists(folder / "meta.json"):
         return None
+    if exists(archive := folder / "model.tar.gz"):
+        return f"the archive of the run in '{folder}' is '{archive}'"
     how = shlex.join(["elmo-plugin", "train", str(folder / "config.json"), "-s", str(folder), "--recover"])
     return f"the run in '{folder}' is unfinished; continue it with: {how}"
 

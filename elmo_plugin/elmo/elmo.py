@@ -247,6 +247,9 @@ class Elmo(nn.Module, Registrable):
         ids of cached words, the indices in `vocab_to_cache`: they give the characters of a token that has none in
         `inputs`. A word of which `inputs` has the characters is computed from those, even if its id means "unknown".
         """
+        if not isinstance(inputs, Tensor):
+            got = type(inputs).__name__
+            raise TypeError(f"'inputs': expected ids, as `batch_to_ids(sentences)` returns them, got a {got}")
         input_dims = self.bilm.token_encoder.input_dims
         if word_inputs is not None and input_dims == 3:
             inputs = self._with_cached_words(inputs, word_inputs)  # (B, T, C)

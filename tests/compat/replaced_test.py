@@ -66,6 +66,7 @@ print(json.dumps([imported, changed()]))
 """
 
 
+@pytest.mark.slow
 def test_the_list_has_everything_that_is_replaced(tmp_path: Path) -> None:
     home = Path(__file__).resolve().parents[2]
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(home), "HOME": str(tmp_path)}

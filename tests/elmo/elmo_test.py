@@ -30,6 +30,11 @@ def test_each_output_is_its_own_mix_of_the_layers_without_the_boundaries() -> No
     assert not any(values[~MASK].any() for values in found.representations)
 
 
+def test_words_instead_of_ids_are_an_error_that_says_how_to_make_ids() -> None:
+    with pytest.raises(TypeError, match=r"'inputs': expected ids.*batch_to_ids.*got a list"):
+        own()([["a", "b"]])
+
+
 def test_dropout_is_for_training_only() -> None:
     elmo = own(dropout=0.5)
     plain = own()(IDS).representations[0]

@@ -148,6 +148,7 @@ def test_gradients_of_the_mix_equal_allennlps_in_any_number_of_batches(
         assert set(found.values()) == {None}  # the biLM is frozen
 
 
+@pytest.mark.slow
 def test_spacy_trains_a_config_and_what_it_saves_needs_no_other_file(
     small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,6 +130,10 @@ def test_an_unfinished_run_is_named_as_such(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match=message):
             load_checkpoint(tmp_path / source)
 
+    (tmp_path / "run/model.tar.gz").touch()  # as in a finished run
+    with pytest.raises(ConfigurationError, match=rf"the archive of .* is '{tmp_path}/run/model\.tar\.gz'"):
+        load_checkpoint(tmp_path / "run/modle.tar.gz")
+
 
 @pytest.mark.parametrize(("weights", "where"), [(math.nan, "batch 1 of epoch 1"), (None, "the validation")])
 def test_a_run_that_diverges_ends_with_an_error_that_names_the_batch_and_the_learning_rate(
