@@ -174,8 +174,8 @@ class CorpusEmbedder:
         """Write the part of a window to its path."""
         path, window = task
         folder = path.parents[1]
-        with _resumable(folder), atomic_file(path, _partial(folder)) as partial:
-            file.write_part(partial, window, self._arrays(window, bar), self.layout)
+        with _resumable(folder), atomic_file(path, _partial(folder)) as temporary:
+            file.write_part(temporary, window, self._arrays(window, bar), self.layout)
         return _count(window)
 
     def _arrays(self, window: Window, bar: Optional[Any]) -> Iterator[tuple[int, np.ndarray]]:
