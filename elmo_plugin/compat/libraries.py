@@ -20,6 +20,7 @@ from allennlp.common import cached_transformers
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import archival
 from allennlp.models.multitask import MultiTaskModel
+from allennlp.modules.encoder_base import _EncoderBase
 from allennlp.nn import util as nn_util
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks.wandb import WandBCallback
@@ -29,6 +30,7 @@ from allennlp.training.learning_rate_schedulers.learning_rate_scheduler import (
 )
 from allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers import ReduceOnPlateauLearningRateScheduler
 from allennlp.training.moving_average import MovingAverage
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -201,6 +203,27 @@ def repair_moving_average() -> None:
         original(self, {**state_dict, "parameters": self._parameters})
 
     replace_once(MovingAverage, "load_state_dict", load_state_dict)
+
+
+def check_width_of_rnns() -> None:
+    """Reject the input of an RNN that has another width than its `input_size`.
+
+    Symptom: with a wrong `input_size` a model learns noise, or the process crashes, without a message. Cause: PyTorch
+    does not check the width for sentences of equal length on a CPU, and reads what lies behind the input.
+    Guard: an input of the right width passes.
+    """
+
+    def run(
+        original: Function, self: _EncoderBase, module: nn.Module, inputs: Tensor, *args: Any, **kwargs: Any
+    ) -> Any:
+        size = getattr(module, "input_size", None)
+        if size is not None and inputs.size(-1) != size:
+            raise ConfigurationError(
+                f"an encoder's 'input_size': expected {inputs.size(-1)}, the width of what enters it, got {size}"
+            )
+        return original(self, module, inputs, *args, **kwargs)
+
+    replace_once(_EncoderBase, "sort_and_run_forward", run)
 
 
 def repair_recovery_after_the_last_epoch() -> None:

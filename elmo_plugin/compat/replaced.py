@@ -33,6 +33,7 @@ REPLACED = {
     "allennlp.common.cached_transformers.get_tokenizer": LIBRARIES,
     "allennlp.models.archival.tarfile": ALWAYS,
     "allennlp.models.multitask.MultiTaskModel._get_arguments": ALWAYS,
+    "allennlp.modules.encoder_base._EncoderBase.sort_and_run_forward": ALWAYS,
     "allennlp.nn.util.get_token_ids_from_text_field_tensors": ALWAYS,
     "allennlp.nn.util.tiny_value_of_dtype": ALWAYS,
     "allennlp.training.callbacks.wandb.WandBCallback.on_start": ALWAYS,

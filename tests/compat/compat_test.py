@@ -33,7 +33,8 @@ from allennlp.data.token_indexers import PretrainedTransformerMismatchedIndexer,
 from allennlp.data.tokenizers import PretrainedTransformerTokenizer
 from allennlp.models import Model, SimpleTagger, archival
 from allennlp.models.multitask import MultiTaskModel
-from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder
+from allennlp.modules.seq2seq_encoders import GruSeq2SeqEncoder, LstmSeq2SeqEncoder
+from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder, LstmSeq2VecEncoder
 from allennlp.nn import util as nn_util
 from allennlp.training.learning_rate_schedulers import LearningRateScheduler
 from allennlp.training.moving_average import ExponentialMovingAverage
@@ -324,3 +325,14 @@ def test_a_restored_moving_average_averages_the_weights_of_the_model() -> None:
     average.apply()
     average.assign_average_value()
     assert weight.item() == 0.5
+
+
+@pytest.mark.parametrize("encoder", [GruSeq2SeqEncoder, LstmSeq2SeqEncoder, LstmSeq2VecEncoder])
+@pytest.mark.parametrize("lengths", [[3, 3], [3, 2]])
+@torch.no_grad()
+def test_a_wrong_input_size_is_an_error_that_names_the_right_one(encoder: Any, lengths: list[int]) -> None:
+    """Without it, PyTorch answers noise for sentences of equal length."""
+    mask = torch.arange(3) < torch.tensor(lengths).unsqueeze(1)  # (B, T)
+    with pytest.raises(ConfigurationError, match=r"'input_size': expected 8, .* got 10"):
+        encoder(input_size=10, hidden_size=4)(torch.zeros(2, 3, 8), mask)
+    encoder(input_size=8, hidden_size=4)(torch.zeros(2, 3, 8), mask)
