@@ -1,7 +1,7 @@
 """A MkDocs hook that fills the reference pages from the code: components with their keys, and `--help` of the commands.
 
 A page asks for a list by a comment such as `<!-- components TokenEmbedder Seq2SeqEncoder -->`, `<!-- options -->` or
-`<!-- commands -->`, and for the source of a function by `<!-- source elmo_plugin.lstm.oracle reference -->`.
+`<!-- commands -->`, and for the source of a function by `<!-- source elmo_plugin.lstm.reference reference -->`.
 """
 
 import importlib

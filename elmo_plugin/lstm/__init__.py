@@ -1,7 +1,7 @@
 """THE LSTMP RECURRENCE: an LSTM with a projected output and clips, as kernels of one signature. Imports only torch.
 
 Sak et al. 2014, *Long short-term memory recurrent neural network architectures for large scale acoustic modeling*,
-with the clips of TensorFlow's `LSTMCell` (`cell_clip`, `proj_clip`), which bilm-tf trains. Begin with `oracle.py`.
+with the clips of TensorFlow's `LSTMCell` (`cell_clip`, `proj_clip`), which bilm-tf trains. Begin with `reference.py`.
 """
 
 from elmo_plugin.lstm.int8 import Int8Weight, has_int8

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from elmo_plugin.lstm.oracle import reference
 from elmo_plugin.lstm.recurrence import packed
+from elmo_plugin.lstm.reference import reference
 from elmo_plugin.lstm.types import Kernel, LstmState
 
 logger = logging.getLogger(__name__)

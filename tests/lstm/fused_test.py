@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map_only
 import elmo_plugin
 from elmo_plugin.lstm import KERNELS, LstmClips, LstmState, kernels, packed
 from elmo_plugin.lstm import triton as triton_kernels
-from elmo_plugin.lstm.oracle import reference
+from elmo_plugin.lstm.reference import reference
 from elmo_plugin.lstm.triton import fused
 from tests.kernel_compiler import compile_kernel
 from tests.kernel_oracles import DEVICE, Case, assert_same, cases, in_float32, layer, make_case, run

@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given, settings
 
 from elmo_plugin.lstm import KERNELS, LstmClips, packed
-from elmo_plugin.lstm.oracle import reference
+from elmo_plugin.lstm.reference import reference
 from tests.kernel_oracles import (
     DEVICE,
     UNCLIPPED,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmo_plugin.lstm import LstmWeights, Versions, fastest_product, layer_products, packed, products
-from elmo_plugin.lstm.oracle import reference
+from elmo_plugin.lstm.reference import reference
 from tests.kernel_oracles import in_float32, layer, make_case
 
 ROWS = pytest.mark.parametrize("rows", [1, 2, 33])
