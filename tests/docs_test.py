@@ -13,7 +13,6 @@ import pytest
 from allennlp.common import Params, Registrable
 
 from elmo_plugin.lstm import KERNELS
-from elmo_plugin.serving.model import load_served
 from tests.pages import Page, blocks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,6 +51,8 @@ def parts(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("parts")
 def test_the_examples_of_parts_of_ones_own_run() -> None:
+    from elmo_plugin.serving.model import load_served  # needs the extra serve, which flair's environment lacks
+
     Page(DOCS / "extend.md").run()
     lines = Path("vectors.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["text"] for line in lines] == ["The ferry left the harbour .", "It sank ."]
