@@ -1,6 +1,7 @@
 """The language of a text, guessed by py3langid, whose model of 4 MB comes with it."""
 
 import logging
+import re
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
@@ -31,17 +32,17 @@ def guess_language(text: str) -> tuple[str, float]:
 
 
 def check_language(language: str) -> None:
-    """Raise `ConfigurationError` if no language has this code, by IANA's registry of BCP 47, and it is not `xx`.
+    """Raise `ConfigurationError` for a code that neither spaCy, nor IANA's registry of BCP 47, nor py3langid has.
 
     sentencex takes any code, and would read a typing mistake as an unknown language.
     """
-    if language == ANY:
+    if _has_rules(language):
         return
     code = ""
     with suppress(LanguageTagError):
         code = langcodes.standardize_tag(language).partition("-")[0]
     exists = bool(code) and langcodes.tag_is_valid(code)
-    if exists and code == language:
+    if exists and (code == language or language in _identifier().nb_classes):  # a guess has another code for Kikuyu
         return
     hint = f"; the code of this language is {code!r}" * exists
     raise ConfigurationError(
@@ -55,10 +56,14 @@ def language_with_rules(language: str) -> str:
     The latter is logged once for each language.
     """
     check_language(language)
-    if find_spec(f"spacy.lang.{language}"):
+    if _has_rules(language):
         return language
     _say_without_rules(language)
     return ANY
+
+
+def _has_rules(language: str) -> bool:
+    return re.fullmatch("[a-z]{2,3}", language) is not None and find_spec(f"spacy.lang.{language}") is not None
 
 
 @cache

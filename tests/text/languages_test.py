@@ -1,12 +1,15 @@
 """The codes of languages: which exist, and whose rules split the tokens of one that spaCy lacks."""
 
 import logging
+from pkgutil import iter_modules
 
 import pytest
+import spacy.lang
 from allennlp.common.checks import ConfigurationError
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from elmo_plugin.text import SentenceSplitter, SpacyBlankTokenizer
-from elmo_plugin.text.languages import language_with_rules
+from elmo_plugin.text.languages import check_language, language_with_rules
 
 
 @pytest.mark.parametrize("language", ["gsw", "cu", "lzh", "frr"])
@@ -24,6 +27,15 @@ def test_a_language_without_rules_in_spacy_is_split_by_those_for_any_and_named(
 def test_a_language_with_rules_is_its_own(language: str, caplog: pytest.LogCaptureFixture) -> None:
     assert language_with_rules(language) == language
     assert not caplog.records
+
+
+def test_every_language_of_spacy_and_of_the_guesses_has_a_code_that_is_accepted() -> None:
+    """Among them `tl`, for which the standard code is `fil`."""
+    spacys = {module.name for module in iter_modules(spacy.lang.__path__) if module.ispkg}
+    guessed = {str(language) for language in LanguageIdentifier.from_model_file(MODEL_FILE).nb_classes}
+    assert {"tl", "la"} <= spacys and {"tl", "de"} <= guessed
+    for language in spacys | guessed:
+        check_language(language)
 
 
 @pytest.mark.parametrize(
