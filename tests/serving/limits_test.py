@@ -52,7 +52,8 @@ def test_a_slow_request_ends(small: Client) -> None:
 
 def test_a_request_with_two_lengths_is_rejected_and_its_connection_closed(small: Client) -> None:
     head = HEAD.replace(b"Connection: close\r\n", b"") + b"Content-Length: 22\r\nTransfer-Encoding: chunked\r\n\r\n"
-    answer = small.raw(head, b"16\r\n" + BODY + b"\r\n0\r\n\r\n")
+    # In one piece: what arrives after the server has closed the connection resets it, and the answer may be lost.
+    answer = small.raw(head + b"16\r\n" + BODY + b"\r\n0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 400 ") and b"Transfer-Encoding" in answer
 
 
