@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional
 from tqdm import tqdm
 
 from benchmarks.table import Table
-from experiments.run import CONFIGS, TASKS, Run, read_task
+from experiments.run import CONFIGS, TASKS, Run, read_task, read_tasks
 
 METRICS = {
     "accuracy": "accuracy",
@@ -207,7 +207,7 @@ def tables(args: argparse.Namespace) -> Iterator[Table]:
 
 def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     """Parse the command line."""
-    tasks = "\n".join(f"  {name:20}{read_task(config).data}" for name, config in TASKS.items())
+    tasks = "\n".join(f"  {name:20}{task.data}" for name, task in zip(TASKS, read_tasks(*TASKS.values()), strict=True))
     parser = argparse.ArgumentParser(
         "python -m experiments.grid",
         description=DESCRIPTION.format(tasks=tasks),

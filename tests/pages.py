@@ -1,5 +1,6 @@
 """Pages of documentation as programs: their files are written, their Python and their commands are run, in order."""
 
+import json
 import os
 import re
 import shlex
@@ -67,7 +68,10 @@ class Page:
 
 
 def run_command(command: str) -> None:
-    """Run one line of a shell: `elmo-plugin` in this process, `export` for those that follow, anything else by bash."""
+    """Run one line of a shell: `elmo-plugin` in this process, `export` for those that follow, anything else by bash.
+
+    A training ends after two epochs, which run all the code of twenty.
+    """
     words = shlex.split(command, comments=True)
     assigned = [word.split("=", 1) for word in _assignments(words)]
     if words[:1] == ["export"]:
@@ -77,6 +81,9 @@ def run_command(command: str) -> None:
         from allennlp.commands import main  # `installed.py` uses this module without AllenNLP
 
         before, sys.argv = sys.argv, words[len(assigned) :]
+        if sys.argv[1] == "train":
+            overrides = json.loads(sys.argv[sys.argv.index("-o") + 1]) if "-o" in sys.argv else {}
+            sys.argv += ["-o", json.dumps({"trainer.num_epochs": 2, **overrides})]  # the last one counts
         try:
             main(prog="elmo-plugin")
         except SystemExit as error:  # `--help` ends so
