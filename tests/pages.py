@@ -70,7 +70,7 @@ class Page:
 def run_command(command: str) -> None:
     """Run one line of a shell: `elmo-plugin` in this process, `export` for those that follow, anything else by bash.
 
-    A training ends after its first epoch, which runs the code of all; `learning_test.py` shows that more are learned from.
+    A training ends after its first epoch, which runs the code of all.
     """
     words = shlex.split(command, comments=True)
     assigned = [word.split("=", 1) for word in _assignments(words)]
