@@ -70,8 +70,13 @@ class Page:
 def run_command(command: str) -> None:
     """Run one line of a shell: `elmo-plugin` in this process, `export` for those that follow, anything else by bash.
 
-    A training ends after its first epoch, which runs the code of all.
+    A loop runs its line for each value. A training ends after its first epoch, which runs the code of all.
     """
+    loop = re.fullmatch(r"for (\w+) in ([^;]+); do (.+); done", command)
+    if loop:
+        for value in loop[2].split():
+            run_command(loop[3].replace(f"${loop[1]}", value))
+        return
     words = shlex.split(command, comments=True)
     assigned = [word.split("=", 1) for word in _assignments(words)]
     if words[:1] == ["export"]:
@@ -81,7 +86,7 @@ def run_command(command: str) -> None:
         from allennlp.commands import main  # `installed.py` uses this module without AllenNLP
 
         before, sys.argv = sys.argv, words[len(assigned) :]
-        if sys.argv[1] == "train":
+        if sys.argv[1:2] == ["train"]:
             overrides = json.loads(sys.argv[sys.argv.index("-o") + 1]) if "-o" in sys.argv else {}
             sys.argv += ["-o", json.dumps({"trainer.num_epochs": 1, **overrides})]  # the last one counts
         try:
@@ -93,8 +98,7 @@ def run_command(command: str) -> None:
             sys.argv = before
     elif words:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        script = f'elmo-plugin() {{ "{sys.executable}" -m elmo_plugin "$@"; }}\n{command}'
-        subprocess.run(["bash", "-ec", script], check=True, env={**os.environ, "PATH": path})
+        subprocess.run(["bash", "-ec", command], check=True, env={**os.environ, "PATH": path})
 
 
 def _assignments(words: list[str]) -> Iterator[str]:
