@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 RUN = {"python", "sh"}
 ELSEWHERE = ("extend", "first-tagger")
-"""The first has a test below, which looks at its answers; `installed.py` types the second, as it is."""
+"""The first has a test below, which looks at its answers; `make installed` types the second, as it is."""
 PAGES = sorted(
     page
     for page in DOCS.rglob("*.md")
