@@ -105,12 +105,12 @@ class SpacyBlankTokenizer(Tokenizer):
         return ((start, text[start:end]) for start, end in pairwise([0, *cuts, len(text)]))
 
     def _load_rules(self) -> None:
-        from spacy.tokenizer import Tokenizer as WithRules
+        import spacy
 
         # The pipeline itself rejects texts of more than a million characters, a limit meant for parsers.
         pipeline = _pipeline(self._language)
         self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
-        self._has_rules = isinstance(self._split, WithRules)  # Chinese, for example, has none
+        self._has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
         self._stop_words = pipeline.Defaults.stop_words
 
 
