@@ -2,7 +2,7 @@
 # Run make from this folder, or `make -C` it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lint package test slow docs installed flair check setup
+.PHONY: help demo lint package test slow tests docs installed flair check setup
 
 # The uv on PATH if it runs (a pyenv shim may not), else one of our own.
 UV := $(if $(shell uv --version 2>/dev/null),uv,.tools/uv/bin/uv)
@@ -49,6 +49,9 @@ test: setup  ## the tests without the slow ones; ARGS goes to pytest: make test 
 slow: setup  ## the slow tests: whole pages of the documentation, kills, benchmarks
 	$(RUN) pytest -m slow $(ARGS)
 
+tests: setup  ## both in one run, which imports everything once
+	$(RUN) pytest $(ARGS)
+
 docs: setup  ## the documentation site, in site/; a broken link fails
 	$(RUN) mkdocs build --quiet --site-dir site
 
@@ -59,7 +62,7 @@ flair: $(filter .tools/%,$(UV))  ## the tests with flair, which needs transforme
 	UV_PROJECT_ENVIRONMENT=.venv-flair $(UV) sync --no-default-groups --group test --extra flair $(COMPILE)
 	.venv-flair/bin/pytest -n 0 tests/integrations/flair_embeddings_test.py tests/docs_test.py -k "flair or integrations"
 
-check: lint package test slow docs flair installed  ## everything that CI checks
+check: lint package tests docs flair installed  ## everything that CI checks
 
 setup: $(filter .tools/%,$(UV))  ## only the environment, in .venv/, as pyproject.toml describes it
 	$(UV) sync --all-groups $(COMPILE)

@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional
 from tqdm import tqdm
 
 from benchmarks.table import Table
-from experiments.run import CONFIGS, TASKS, Run, read_task
+from experiments.run import CONFIGS, TASKS, Run, read_task, read_tasks
 
 METRICS = {
     "accuracy": "accuracy",
@@ -82,7 +82,7 @@ the best score on the development set, in percent.
 
 Each config of training_configs/tag, classify and parse is a task, except the demos. The tasks and their data are:
 
-{chr(10).join(f"  {name:20}{read_task(config).data}" for name, config in TASKS.items())}
+{{tasks}}
 
 An environment variable names the folder of a corpus (training_configs/README.md). The training data are the first
 sentences of the corpus, as many as `grid` in the config of the task says, or all. A fraction of them is drawn by the
@@ -207,8 +207,11 @@ def tables(args: argparse.Namespace) -> Iterator[Table]:
 
 def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     """Parse the command line."""
+    tasks = "\n".join(f"  {name:20}{task.data}" for name, task in zip(TASKS, read_tasks(*TASKS.values()), strict=True))
     parser = argparse.ArgumentParser(
-        "python -m experiments.grid", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        "python -m experiments.grid",
+        description=DESCRIPTION.format(tasks=tasks),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     variants = sorted(path.stem for path in (CONFIGS / "variants").glob("*.jsonnet"))
     parser.add_argument("runs", metavar="RUNS", type=Path, help="the folder for the runs")

@@ -57,14 +57,23 @@ class Task(NamedTuple):
 
 
 @cache
-def read_task(config: Path) -> Task:
-    """Read a task from its config, for which no environment variable needs to be set."""
-    files = [config, *(CONFIGS / "lib").glob("*.libsonnet")]
+def read_tasks(*configs: Path) -> list[Task]:
+    """Read tasks from their configs, for which no environment variable needs to be set.
+
+    All are evaluated at once, because jsonnet takes as long to start and to read the library as to evaluate one.
+    """
+    files = [*configs, *(CONFIGS / "lib").glob("*.libsonnet")]
     variables = {name for file in files for name in re.findall(r"std\.extVar\('(\w+)'\)", file.read_text("utf-8"))}
     fields = "config.grid { metric: config.trainer.validation_metric, data: config.train_data_path }"
-    snippet = f"local config = import {json.dumps(str(config))}; {fields}"
-    found = json.loads(evaluate_snippet(config.name, snippet, ext_vars={name: f"${name}" for name in variables}))
-    return Task(**{**found, "metric": found["metric"].removeprefix("+")})
+    snippet = f"[{fields} for config in [{', '.join(f'import {json.dumps(str(config))}' for config in configs)}]]"
+    found = json.loads(evaluate_snippet("tasks", snippet, ext_vars={name: f"${name}" for name in variables}))
+    return [Task(**{**task, "metric": task["metric"].removeprefix("+")}) for task in found]
+
+
+def read_task(config: Path) -> Task:
+    """Read one task from its config."""
+    (task,) = read_tasks(config)
+    return task
 
 
 class Run(NamedTuple):

@@ -6,9 +6,6 @@ from pathlib import Path
 from random import Random
 from typing import Optional
 
-import nltk
-from nltk.corpus.reader import SensevalCorpusReader
-
 from elmo_plugin.common import atomic_file
 
 DESCRIPTION = """
@@ -36,6 +33,9 @@ def parse(arguments: Optional[list[str]] = None) -> argparse.Namespace:
 
 def sentences(folder: Path) -> Iterator[str]:
     """Yield each instance as lines with a token and its sense."""
+    import nltk  # takes two seconds
+    from nltk.corpus.reader import SensevalCorpusReader
+
     nltk.data.path.append(str(folder))  # NLTK only reads from folders on this path
     for instance in SensevalCorpusReader(str(folder), r".*\.pos").instances():
         # NLTK returns a few tokens without a part of speech.

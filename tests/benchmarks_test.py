@@ -88,7 +88,7 @@ def test_the_limit_has_exactly_the_products_of_the_biLM() -> None:
 
 def test_every_system_computes_the_same_vectors_and_can_be_sent_to_another_process(tmp_path: Path) -> None:
     write_random_weights(options_of("toy"), tmp_path)
-    ids = batch_to_ids(SENTENCES)
+    ids = batch_to_ids(SENTENCES[:3])  # Triton's interpreter takes seconds for longer ones
     answers: list[Tensor] = []
     for system in systems.all_systems(CPU):
         embedder = pickle.loads(pickle.dumps(system)).load(tmp_path, CPU)
@@ -96,7 +96,7 @@ def test_every_system_computes_the_same_vectors_and_can_be_sent_to_another_proce
         embedder.clear()
         answers.append(layers[:, token_mask(ids)])
         mean = layers.mean(dim=0)[:, 1:-1]  # an untrained mix is the mean, and leaves the boundaries out
-        torch.testing.assert_close(embedder.embed(ids)[3], mean[3], atol=1e-5, rtol=0)
+        torch.testing.assert_close(embedder.embed(ids)[2], mean[2], atol=1e-5, rtol=0)
     assert len(answers) >= 5
     assert all(torch.allclose(answer, answers[0], atol=0.05) for answer in answers)
     assert float(answers[0].abs().max()) > 0.2

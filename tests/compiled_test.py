@@ -16,10 +16,13 @@ from elmo_plugin import Elmo, batch_to_ids
 from tests.language_model_oracles import language_model
 from tests.oracles import options
 
-pytestmark = pytest.mark.skipif(
-    sys.version_info >= (3, 14) and Version(torch.__version__) < Version("2.10"),
-    reason="with Python 3.14 `torch.compile` needs PyTorch 2.10",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        sys.version_info >= (3, 14) and Version(torch.__version__) < Version("2.10"),
+        reason="with Python 3.14 `torch.compile` needs PyTorch 2.10",
+    ),
+]
 
 SENTENCES = [["Two", "words"], ["One"], ["Three", "more", "words"]]
 BILM = {"options": options().to_dict(), "seed": 1}
@@ -63,11 +66,7 @@ def check(module: nn.Module, run: Callable[[Any], Tensor]) -> None:
 
 @pytest.mark.parametrize(
     "keys",
-    [
-        {},
-        pytest.param({"requires_grad": True, "projection_dim": 5}, marks=pytest.mark.slow),
-        pytest.param({"precision": "int8"}, marks=pytest.mark.slow),
-    ],
+    [{}, {"requires_grad": True, "projection_dim": 5}, {"precision": "int8"}],
     ids=["frozen", "trained", "int8"],
 )
 @pytest.mark.usefixtures("rounded_small_weights")

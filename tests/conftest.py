@@ -14,18 +14,25 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-import huggingface_hub.utils
 import pytest
-import torch
 
-import elmo_plugin  # noqa: F401  (before AllenNLP, which then takes half the time to import)
-
-torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a background job of a shell, as in `make test &`
     signal.signal(signal.SIGINT, signal.default_int_handler)
 *others, _ = tarfile.TarFile.gzopen.__func__.__defaults__  # type: ignore[attr-defined]
 tarfile.TarFile.gzopen.__func__.__defaults__ = (*others, 1)  # type: ignore[attr-defined]
+
+
+def pytest_collectstart() -> None:
+    """Import the package before AllenNLP, which then takes half the time to import.
+
+    This is called where tests run. The process that starts the others collects none, and needs no PyTorch.
+    """
+    import torch
+
+    import elmo_plugin  # noqa: F401
+
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -88,7 +95,8 @@ def leave_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     `huggingface_hub` keeps its sessions, so one that was made out of reach would stay so for the tests that follow.
     """
 
-    utils = huggingface_hub.utils
+    from huggingface_hub import utils
+
     reset = utils.reset_sessions if hasattr(utils, "reset_sessions") else utils.close_session  # renamed in 1.0
 
     def leave() -> None:

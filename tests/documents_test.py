@@ -67,7 +67,10 @@ def evaluate(config: str, override_keys: frozenset[str], variables: frozenset[st
     Params.from_file(ROOT / config, dict.fromkeys(override_keys, 1), ext_vars)
 
 
-@pytest.mark.parametrize(("document", "least"), [("training_configs/README.md", 2), ("docs/results.md", 30)])
+@pytest.mark.parametrize(
+    ("document", "least"),
+    [("training_configs/README.md", 2), pytest.param("docs/results.md", 30, marks=pytest.mark.slow)],
+)
 def test_each_command_exists_and_has_all_variables_that_it_needs(document: str, least: int, tmp_path: Path) -> None:
     calls = calls_of(document, tmp_path)
     assert len(calls) >= least

@@ -35,16 +35,25 @@ DEMOS = {
 }
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configs of two tasks for tests, and a small biLM."""
+    folder = tmp_path_factory.mktemp("files")
+    bilm_files(folder / "bilm")
+    for name, (extended, fields) in DEMOS.items():
+        task_config(folder / name, extended, fields)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def demos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Add two tasks for tests, and a small biLM for the variant `your_bilm`."""
-    keys = bilm_files(tmp_path / "bilm")
-    monkeypatch.setenv("ELMO_BILM", str(Path(keys["weight_file"]).parent))
+def demos(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add the two tasks, and the biLM for the variant `your_bilm`."""
+    monkeypatch.setenv("ELMO_BILM", str(files / "bilm"))
     monkeypatch.setenv("ELMO_BILM_LAYERS", str(L - 1))
     monkeypatch.setenv("ELMO_BILM_PROJECTION", str(D // 2))
     monkeypatch.chdir(ROOT)
-    for name, (extended, fields) in DEMOS.items():
-        monkeypatch.setitem(TASKS, name, task_config(tmp_path / "configs" / name, extended, fields))
+    for name in DEMOS:
+        monkeypatch.setitem(TASKS, name, files / name / "task.jsonnet")
 
 
 def task_config(folder: Path, extended: str, fields: str) -> Path:
@@ -88,11 +97,11 @@ def test_every_config_of_a_corpus_is_a_task_of_the_programs_and_of_the_variable(
     assert TASKS.keys() - DEMOS.keys() == names
     assert len(names) == len(configs) - 2  # no two configs of a corpus share a name
     assert set(POSSIBLE) == names - {"ud_parsing"} and set(grid.PAPER) | set(DEFAULT) < names
-    library = json.dumps(str(CONFIGS / "lib/task.libsonnet"))
-    for name in names:
-        snippet = f"[(import {library}).trainer, (import {json.dumps(str(TASKS[name]))}).trainer]"
-        of_variable, of_file = json.loads(evaluate_snippet("", snippet, ext_vars={"TASK": name}))
-        assert of_variable == of_file
+    library = CONFIGS / "lib/task.libsonnet"
+    imported = dict(re.findall(r"^  (\w+): import '\.\./(.+)',$", library.read_text(encoding="utf-8"), re.M))
+    assert {name: CONFIGS / imported[name] for name in names} == {name: TASKS[name] for name in names}
+    snippet = f"(import {json.dumps(str(library))}).trainer.validation_metric"
+    assert json.loads(evaluate_snippet("", snippet, ext_vars={"TASK": "ag_news"})) == "+accuracy"
 
 
 def test_what_a_task_is_stands_in_its_config_and_needs_no_variable_of_the_environment() -> None:
@@ -264,8 +273,8 @@ def test_a_tool_is_trained_alone_in_a_folder_that_does_not_exist(
     assert (result["passes"], result["megabytes"]) == (8, 4e-6)
 
 
-def test_a_bilm_with_more_cells_computes_the_same(tmp_path: Path) -> None:
-    small = load_checkpoint(tmp_path / "bilm")
+def test_a_bilm_with_more_cells_computes_the_same(files: Path) -> None:
+    small = load_checkpoint(files / "bilm")
     wide = widened(small, small.options.lstm.cell_dim + 3)
     assert wide.options.lstm.cell_dim == small.options.lstm.cell_dim + 3
     ids = batch_to_ids([["A", "few", "words"], ["One"]])

@@ -16,16 +16,20 @@ from torch import Tensor, nn
 
 from elmo_plugin.elmo import ElmoEnhancedEncoder, ElmoTokenEmbedder
 
-pytest.importorskip("allennlp_models", reason="allennlp-models is not installed; `make setup` installs it")
-for task in ("classification", "coref", "pair_classification", "rc", "structured_prediction", "tagging"):
-    importlib.import_module(f"allennlp_models.{task}")
-
 ROOT = Path(__file__).parent.parent
 CONFIGS = sorted((ROOT / "training_configs/models").glob("*.jsonnet"))
 FAST = ("bcn", "crf_tagger")
 each_config = pytest.mark.parametrize(
     "path", [pytest.param(path, id=path.stem, marks=() if path.stem in FAST else pytest.mark.slow) for path in CONFIGS]
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _models() -> None:
+    """Import the models, which takes seconds, in the process that trains them."""
+    pytest.importorskip("allennlp_models", reason="allennlp-models is not installed; `make setup` installs it")
+    for task in ("classification", "coref", "pair_classification", "rc", "structured_prediction", "tagging"):
+        importlib.import_module(f"allennlp_models.{task}")
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """Pages of documentation as programs: their files are written, their Python and their commands are run, in order."""
 
+import json
 import os
 import re
 import shlex
@@ -36,10 +37,14 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 class Page:
-    """Runs a page's blocks in the current folder, as a reader would in one shell and one Python session."""
+    """Runs a page's blocks in the current folder, as a reader would in one shell and one Python session.
 
-    def __init__(self, path: Path) -> None:
+    A training ends after its first epoch, which runs the code of all, unless it is to be run to the end.
+    """
+
+    def __init__(self, path: Path, to_the_end: bool = False) -> None:
         self.path = path
+        self.to_the_end = to_the_end
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
         self.n_run = 0
 
@@ -60,14 +65,22 @@ class Page:
             exec(compile(block.text, f"{self.path.name}:{block.line}", "exec"), self.namespace)
         elif block.language == "sh":
             for command in block.text.replace("\\\n", " ").splitlines():
-                run_command(command)
+                run_command(command, self.to_the_end)
         else:
             return
         self.n_run += 1
 
 
-def run_command(command: str) -> None:
-    """Run one line of a shell: `elmo-plugin` in this process, `export` for those that follow, anything else by bash."""
+def run_command(command: str, to_the_end: bool = False) -> None:
+    """Run one line of a shell: `elmo-plugin` in this process, `export` for those that follow, anything else by bash.
+
+    A loop runs its line for each value.
+    """
+    loop = re.fullmatch(r"for (\w+) in ([^;]+); do (.+); done", command)
+    if loop:
+        for value in loop[2].split():
+            run_command(loop[3].replace(f"${loop[1]}", value), to_the_end)
+        return
     words = shlex.split(command, comments=True)
     assigned = [word.split("=", 1) for word in _assignments(words)]
     if words[:1] == ["export"]:
@@ -77,6 +90,9 @@ def run_command(command: str) -> None:
         from allennlp.commands import main  # `installed.py` uses this module without AllenNLP
 
         before, sys.argv = sys.argv, words[len(assigned) :]
+        if sys.argv[1:2] == ["train"] and not to_the_end:
+            overrides = json.loads(sys.argv[sys.argv.index("-o") + 1]) if "-o" in sys.argv else {}
+            sys.argv += ["-o", json.dumps({"trainer.num_epochs": 1, **overrides})]  # the last one counts
         try:
             main(prog="elmo-plugin")
         except SystemExit as error:  # `--help` ends so
@@ -86,8 +102,7 @@ def run_command(command: str) -> None:
             sys.argv = before
     elif words:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        script = f'elmo-plugin() {{ "{sys.executable}" -m elmo_plugin "$@"; }}\n{command}'
-        subprocess.run(["bash", "-ec", script], check=True, env={**os.environ, "PATH": path})
+        subprocess.run(["bash", "-ec", command], check=True, env={**os.environ, "PATH": path})
 
 
 def _assignments(words: list[str]) -> Iterator[str]:

@@ -62,6 +62,7 @@ def language_with_rules(language: str) -> str:
     return ANY
 
 
+@cache
 def _has_rules(language: str) -> bool:
     return re.fullmatch("[a-z]{2,3}", language) is not None and find_spec(f"spacy.lang.{language}") is not None
 

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import pairwise
-from typing import Union
+from typing import TYPE_CHECKING, Union
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import Token, Tokenizer
@@ -11,6 +12,9 @@ from allennlp.data.tokenizers import Token, Tokenizer
 from elmo_plugin.text.languages import language_with_rules
 from elmo_plugin.text.predictor_input import without_lone_surrogates
 from elmo_plugin.text.white_space import split_tokens
+
+if TYPE_CHECKING:
+    from spacy.language import Language
 
 LONGEST_RUN, LONGEST_RUN_OF_MARKS = 512, 32
 """Longer runs of characters without white space, and of marks alone, are cut: spaCy takes quadratic time for marks at
@@ -23,6 +27,17 @@ PARTS_OF_A_RUN = [
 MOST_STRINGS = 200_000
 """spaCy keeps every string that it has seen, in about 600 bytes. Beyond this number, its rules are loaded again. Until
 then it remembers how it split each, of which its own limit is 10,000."""
+
+
+@cache
+def _pipeline(language: str) -> "Language":
+    """Return spaCy's rules for a language, which all tokenizers share: to load those for English takes 0.3 s."""
+    import spacy  # takes half as long as PyTorch
+
+    pipeline = spacy.blank(language)
+    if isinstance(pipeline.tokenizer, spacy.tokenizer.Tokenizer):
+        pipeline.tokenizer.max_cache_size = MOST_STRINGS
+    return pipeline
 
 
 @Tokenizer.register("spacy_blank")
@@ -81,6 +96,8 @@ class SpacyBlankTokenizer(Tokenizer):
     def _parts(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield where each part begins that spaCy gets at once, and the part."""
         if len(self._strings) > MOST_STRINGS:
+            if self._strings is _pipeline(self._language).vocab.strings:  # no other tokenizer has loaded them again
+                _pipeline.cache_clear()
             self._load_rules()
         text = without_lone_surrogates(text)
         patterns = PARTS_OF_A_RUN if self._has_rules else []
@@ -88,14 +105,12 @@ class SpacyBlankTokenizer(Tokenizer):
         return ((start, text[start:end]) for start, end in pairwise([0, *cuts, len(text)]))
 
     def _load_rules(self) -> None:
-        import spacy  # takes half as long as PyTorch
+        import spacy
 
         # The pipeline itself rejects texts of more than a million characters, a limit meant for parsers.
-        pipeline = spacy.blank(self._language)
+        pipeline = _pipeline(self._language)
         self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
         self._has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
-        if isinstance(self._split, spacy.tokenizer.Tokenizer):
-            self._split.max_cache_size = MOST_STRINGS
         self._stop_words = pipeline.Defaults.stop_words
 
 

@@ -4,14 +4,16 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from allennlp.common.checks import ConfigurationError
-from matplotlib.figure import Figure
 
 from elmo_plugin.analysis import Report, write_report
 from tests.report_runs import tagger_config, write_json, write_pretraining, write_run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @pytest.fixture(scope="module")

@@ -147,7 +147,7 @@ def test_a_replica_of_data_parallel_equals_its_module(trained: bool) -> None:
     [
         lambda elmo: torch.jit.trace(elmo, IDS),
         torch.jit.script,
-        lambda elmo: torch.export.export(elmo, (IDS,), strict=False),
+        pytest.param(lambda elmo: torch.export.export(elmo, (IDS,), strict=False), marks=pytest.mark.slow),
     ],
     ids=["trace", "script", "export"],
 )

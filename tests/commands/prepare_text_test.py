@@ -161,15 +161,13 @@ def test_the_form_of_lines_is_guessed_for_each_file_and_can_be_given(
     assert len((tmp_path / "cut").read_text(encoding="utf-8").splitlines()) == 82
 
 
-@pytest.mark.parametrize("n_lines", [999, 1000, 1001, 1002, 5003])
+@pytest.mark.parametrize("n_lines", [1000, 1001, 2003])
 def test_no_line_of_a_file_is_lost(tmp_path: Path, n_lines: int) -> None:
     raw = "".join(f"The {n}th man went home, and nobody came{'.' * (n % 3 == 0)}\n" for n in range(n_lines))
     (tmp_path / "raw.txt").write_text(raw, encoding="utf-8")
-    for name in ("text.txt", "again.txt"):
-        run("prepare-text", tmp_path / "raw.txt", tmp_path / name, "--language", "en")
+    run("prepare-text", tmp_path / "raw.txt", tmp_path / "text.txt", "--language", "en")
     text = (tmp_path / "text.txt").read_text(encoding="utf-8")
     assert "".join(text.split()) == "".join(raw.split())
-    assert (tmp_path / "again.txt").read_text(encoding="utf-8") == text
 
 
 def test_two_runs_at_once_write_what_one_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,6 @@ import spacy
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules.scalar_mix import ScalarMix
-from spacy.cli.debug_data import debug_data
-from spacy.cli.init_config import fill_config
-from spacy.cli.train import train
 from spacy.tokens import Doc, DocBin
 from thinc.api import Model
 
@@ -152,6 +149,10 @@ def test_gradients_of_the_mix_equal_allennlps_in_any_number_of_batches(
 def test_spacy_trains_a_config_and_what_it_saves_needs_no_other_file(
     small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from spacy.cli.debug_data import debug_data  # imports all of spaCy's command line
+    from spacy.cli.init_config import fill_config
+    from spacy.cli.train import train
+
     monkeypatch.chdir(tmp_path)
     stored = [Doc(VOCAB, **DATA[index % 2]) for index in range(100)]  # the fewest that `debug data` accepts
     DocBin(docs=stored).to_disk("train.spacy")

@@ -26,7 +26,7 @@ MANY = [2] * 20 + [1] * 120
 """Sentences of more than one tile; and all numbers of a step are more than are added at a time."""
 
 
-@settings(max_examples=5 if DEVICE == "cpu" else 1)  # each size takes a GPU's compiler seconds
+@settings(max_examples=3 if DEVICE == "cpu" else 1)  # each size takes a GPU's compiler seconds
 @given(case=cases)
 @example(case=make_case([]))
 @example(case=make_case([0, 0], steps=2))
@@ -34,7 +34,6 @@ MANY = [2] * 20 + [1] * 120
 @example(case=make_case([3, 5], sizes=(1, 1, 1), clips=LstmClips(1, 1)))  # whole numbers, as options files have them
 @example(case=make_case([2, 4, 1], projected=False, clips=CLIPS))
 @example(case=make_case([3, 2, 1], sizes=(5, 130, 67), clips=CLIPS))  # more cells and outputs than one tile
-@example(case=make_case(MANY, sizes=(8, 130, 36), clips=LstmClips(0.8, 0.5)))
 def test_fused_equals_the_reference_in_outputs_state_and_every_gradient(case: Case) -> None:
     case = in_float32(case)
     assert_same(run(fused, case), run(reference, case))
@@ -42,10 +41,14 @@ def test_fused_equals_the_reference_in_outputs_state_and_every_gradient(case: Ca
         torch.testing.assert_close(layer(fused, *case), layer(reference, *case), rtol=1e-4, atol=1e-5)
 
 
-def test_the_same_batch_has_the_same_bits_twice() -> None:
-    case = in_float32(make_case(MANY, sizes=(8, 130, 36), clips=CLIPS))
+@pytest.mark.slow
+def test_a_large_batch_equals_the_reference_and_has_the_same_bits_twice() -> None:
+    case = in_float32(make_case(MANY, sizes=(8, 130, 36), clips=LstmClips(0.8, 0.5)))
     first, second = run(fused, case), run(fused, case)
     torch.testing.assert_close(first._asdict(), second._asdict(), rtol=0.0, atol=0.0)
+    assert_same(first, run(reference, case))
+    with torch.no_grad():
+        torch.testing.assert_close(layer(fused, *case), layer(reference, *case), rtol=1e-4, atol=1e-5)
 
 
 def test_float64_is_packed() -> None:

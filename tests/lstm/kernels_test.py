@@ -53,7 +53,7 @@ def test_each_kernel_without_clips_equals_torchs_lstm(name: str, projected: bool
 
 @pytest.mark.parametrize("name", EACH)
 def test_clips_bound_the_cell_and_the_projected_output_and_stop_gradients(name: str) -> None:
-    case = fit(name, make_case([25], clips=CLIPS))
+    case = fit(name, make_case([8], clips=CLIPS))
     outputs, state = layer(KERNELS[name], *case)
     assert (outputs.abs().max(), state.cell.abs().max()) == (0.2, 0.3)
     free, _ = layer(KERNELS[name], *case._replace(clips=UNCLIPPED))

@@ -38,6 +38,15 @@ def test_strings_of_earlier_texts_are_dropped(monkeypatch: pytest.MonkeyPatch) -
         assert len(tokenizer._strings) < 4000
 
 
+def test_tokenizers_of_a_language_share_its_rules_and_load_them_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = SpacyBlankTokenizer("la"), SpacyBlankTokenizer("la")
+    before = first._split
+    assert second._split is before and ENGLISH._split is not before
+    monkeypatch.setattr("elmo_plugin.text.tokenizer.MOST_STRINGS", 10)
+    assert texts(first, "rosa") == texts(second, "rosa") == ["rosa"]
+    assert first._split is second._split is not before
+
+
 @pytest.mark.parametrize("text", ["", " ", "\n\n", " \t\u00a0\u3000 \n"])
 def test_whitespace_is_no_token(text: str) -> None:
     assert texts(ENGLISH, text) == []
