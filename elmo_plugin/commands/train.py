@@ -7,6 +7,8 @@ import logging
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from itertools import chain
 from multiprocessing import active_children
 from os import PathLike
 from pathlib import Path
@@ -77,7 +79,7 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
         return original(*args, **kwargs)
     given["params"] = _ConfigOfRun(params.params, params.history)
     _check_trainer(params.params.get("trainer"))
-    for doubt in doubtful_columns(params.params):
+    for doubt in chain(_needs_validation(params.params), doubtful_columns(params.params)):
         logger.warning("%s", doubt)
     # Each process of a distributed run imports anew what the config needs.
     given["include_package"] = ["elmo_plugin", *(given.get("include_package") or [])]
@@ -93,6 +95,19 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_command():
             raise
         _stop(SIGINT if isinstance(error, KeyboardInterrupt) else SIGTERM, folder)
+
+
+def _needs_validation(config: dict[str, Any]) -> Iterator[str]:
+    """Yield what the trainer is told to do with validation data that the config does not have."""
+    trainer = config.get("trainer")
+    if config.get("validation_data_path") is not None or not isinstance(trainer, dict):
+        return
+    if keys := [key for key in ("validation_metric", "patience") if trainer.get(key) is not None]:
+        names = " and ".join(f"'trainer.{key}'" for key in keys)
+        yield (
+            f"{names}: expected 'validation_data_path', got none; so training neither stops early nor picks the best "
+            "epoch, and the model is that of the last one"
+        )
 
 
 def _check_trainer(trainer: Any) -> None:

@@ -41,7 +41,7 @@ REPLACED = {
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._try_train": ALWAYS,
     "allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers.ReduceOnPlateauLearningRateScheduler.__init__": ALWAYS,  # noqa: E501
     "allennlp.training.moving_average.MovingAverage.load_state_dict": ALWAYS,
-    # compat/metrics.py
+    # compat/validation.py
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer.__init__": ALWAYS,
     # compat/removed_names.py
     "huggingface_hub.HfFolder": LIBRARIES,
