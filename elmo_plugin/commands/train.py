@@ -13,7 +13,7 @@ from multiprocessing import active_children
 from os import PathLike
 from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
-from typing import Any, NoReturn, Union
+from typing import Any, NoReturn, Optional, Union
 
 from allennlp.commands import train
 from allennlp.common import Params
@@ -33,7 +33,16 @@ from elmo_plugin.commands.console import (
     refuse_folder,
     say_written,
 )
-from elmo_plugin.common import Stopped, atomic_file, check_keys, names_our_components, on_stop_signal, unknown_keys
+from elmo_plugin.common import (
+    Stopped,
+    at_least,
+    atomic_file,
+    check_keys,
+    check_value,
+    names_our_components,
+    on_stop_signal,
+    unknown_keys,
+)
 from elmo_plugin.compat import replace_once
 from elmo_plugin.models import doubtful_columns
 from elmo_plugin.pretraining import check_processes
@@ -120,6 +129,9 @@ def _check_trainer(trainer: Any) -> None:
     for message in unknown_keys(GradientDescentTrainer, build, keys, GIVEN_TO_TRAINER):
         raise ConfigurationError(message)
     check_keys(GradientDescentTrainer, build, keys)
+    at_least(1, **{"trainer.num_epochs": trainer.get("num_epochs")})
+    # Its annotation also allows a `torch.device`, which no config can hold.
+    check_value("trainer.cuda_device", trainer.get("cuda_device"), Optional[int], "; -1 is the processor")
 
 
 def _train_with_exact_resume(train_now: Any, folder: Union[str, PathLike[str]], is_distributed: bool) -> Any:
