@@ -39,7 +39,7 @@ def test_words_instead_of_ids_are_an_error_that_says_how_to_make_ids() -> None:
 def test_a_number_in_quotes_is_named_in_python_too() -> None:
     with pytest.raises(ConfigurationError, match="'num_output_representations': expected 1 or more, got '1'"):
         Elmo(bilm="english-tiny", num_output_representations="1")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="'dropout': expected a number from 0 to 1, got '0.5'"):
+    with pytest.raises(ConfigurationError, match=r"'dropout': expected a number from 0 to 1, got '0\.5'"):
         Elmo(bilm="english-tiny", dropout="0.5")  # type: ignore[arg-type]
 
 
