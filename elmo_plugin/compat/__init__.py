@@ -25,6 +25,7 @@ from elmo_plugin.compat.initializers import (  # noqa: E402
 )
 from elmo_plugin.compat.interpret import repair_hotflip, repair_influence, repair_saliency  # noqa: E402
 from elmo_plugin.compat.libraries import (  # noqa: E402
+    check_size_of_groups,
     check_width_of_rnns,
     import_rouge,
     repair_cut_off_checkpoints,
@@ -69,6 +70,7 @@ def apply_repairs() -> None:
     repair_token_ids_of_elmo()
     repair_extracted_archives()
     repair_moving_average()
+    check_size_of_groups()
     check_width_of_rnns()
     repair_half_precision()
     repair_multitask()
