@@ -1,5 +1,7 @@
 """`python -m benchmarks.rule`: time the ways to multiply few rows by a weight, from which `lstm.products` chooses.
 
+The columns of int8 are its products in a recurrence and elsewhere, from which `bilm.precision` chooses.
+
 Run it again with `ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2`, for a processor
 without AVX-512. Four weights are used in turn, as in two directions of two layers.
 """
@@ -14,10 +16,20 @@ from torch.nn.functional import linear
 
 from benchmarks.table import Table, machine
 from benchmarks.timing import Call, interleave
+from elmo_plugin.lstm import Int8Weight, has_int8
 from elmo_plugin.lstm.products import _by_onednn, _multiply_blocks, _prepack
 
-SHAPES = [(2048, 256), (256, 512), (4096, 128), (128, 1024), (16384, 512), (512, 4096)]
-"""O and I of the recurrent weights and the projections of the sizes `tiny`, `small` and `original`."""
+SHAPES = [
+    (2048, 256),
+    (256, 512),
+    (4096, 128),
+    (128, 1024),
+    (8192, 256),
+    (256, 2048),
+    (16384, 512),
+    (512, 4096),
+]
+"""O and I of the recurrent weights and the projections of the sizes `tiny`, `small`, 2048/256 and `original`."""
 ROWS = (1, 2, 4, 8, 32)
 ROUNDS = 30
 
@@ -36,6 +48,10 @@ def calls(height: int, width: int, rows: int) -> list[Call]:
     }
     if rows == 1:
         ways["blocks"] = [partial(_multiply_blocks, weight, values) for weight in weights]
+    if has_int8():
+        rounded = [Int8Weight(weight) for weight in weights]
+        ways["int8, recurrent"] = [partial(weight.product, values) for weight in rounded]
+        ways["int8"] = [partial(weight.precise_product, values) for weight in rounded]
     both, both_out = torch.randn(2, rows, width), torch.empty(2, rows, height)
     stacked = transposed if height > width else weights.mT
     ways["`bmm` of both directions"] = [

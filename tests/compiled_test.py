@@ -70,6 +70,7 @@ def check(module: nn.Module, run: Callable[[Any], Tensor]) -> None:
     ],
     ids=["frozen", "trained", "int8"],
 )
+@pytest.mark.usefixtures("rounded_small_weights")
 def test_elmo_compiles(keys: dict[str, Any]) -> None:
     elmo = Elmo.from_params(Params({"bilm": BILM, "dropout": 0, **keys}))
     check(elmo, lambda each: each(IDS).representations[0])

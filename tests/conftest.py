@@ -54,6 +54,12 @@ def no_handlers_of_a_run() -> Iterator[None]:
 
 
 @pytest.fixture
+def rounded_small_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let int8 round weights of every size: those of the tests are so small that it leaves them in float32."""
+    monkeypatch.setattr("elmo_plugin.bilm.precision.LARGEST_UNROUNDED", 0)
+
+
+@pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty working directory with what a checkout has, to run a page in: configs and the list of plugins."""
     for name in ("training_configs", "experiments", "benchmarks", ".allennlp_plugins"):

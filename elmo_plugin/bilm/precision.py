@@ -25,6 +25,10 @@ FALLBACKS = {
 }
 """The warnings about precisions that fall back to float32."""
 
+LARGEST_UNROUNDED = 2**22
+"""The bytes, in float32, of the largest weight that int8 leaves as it is. A processor keeps so small a weight in its
+cache: to read a quarter of it saves less time than rounding the values costs."""
+
 
 def check_precision(precision: str, choices: Sequence[str] = CHOICES) -> str:
     """Return a config's `precision`. Raises `ConfigurationError` for a value that is not one of `choices`."""
@@ -55,14 +59,18 @@ def dtype_on(device: torch.device, precision: str) -> torch.dtype:
 
 
 def to_int8(bilm: nn.Module) -> None:
-    """Round the weights of matrix products to 8 bits."""
-    _convert_weights(bilm, Int8Weight)
+    """Round the weights of matrix products to 8 bits, but for those that are faster in float32."""
+    _convert_weights(bilm, lambda weight: weight if 4 * weight.numel() <= LARGEST_UNROUNDED else Int8Weight(weight))
 
 
 def undo_int8(bilm: nn.Module) -> None:
     """Replace int8 weights by the same numbers in float32, which can be moved, cast and trained."""
+
+    def undo(weight: Tensor) -> Tensor:
+        return nn.Parameter(weight.dequantized(), requires_grad=False) if isinstance(weight, Int8Weight) else weight
+
     if is_int8(bilm):
-        _convert_weights(bilm, lambda weight: nn.Parameter(weight.dequantized(), requires_grad=False))
+        _convert_weights(bilm, undo)
 
 
 def is_int8(bilm: nn.Module) -> bool:

@@ -99,8 +99,9 @@ class Elmo(nn.Module, Registrable):
         The state that the LSTMs start from; zeros by default.
     precision : `str`
         The number type of a frozen biLM's weights and matrix products: `float32`; `bfloat16`, replaced by float32 on a
-        processor that would emulate it; `int8`, replaced by float32 except on an x86 processor; or `auto`, which is
-        bfloat16 where the device computes it natively and float32 elsewhere. The representations are float32.
+        processor that would emulate it; `int8`, replaced by float32 except on an x86 processor, and for weights of up
+        to 4 MiB, which are as fast in float32; or `auto`, which is bfloat16 where the device computes it natively and
+        float32 elsewhere. The representations are float32.
     kernel : `str`
         The name of the LSTM kernel, or `auto`.
     sentence_cache : `Optional[Union[str, Lazy[SentenceCache]]]`

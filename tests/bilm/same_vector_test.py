@@ -109,6 +109,7 @@ LONG = [[f"w{row}{column}" for column in range(30)] for row in range(2)]
     ("precision", "state", "n_threads"),
     [("float32", "zero", 2), ("float32", "warm", 1), ("bfloat16", "warm", 1), ("int8", "zero", 1)],
 )
+@pytest.mark.usefixtures("rounded_small_weights")
 def test_with_every_precision_state_order_and_number_of_threads(
     precision: str, state: str, n_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

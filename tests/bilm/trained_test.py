@@ -25,6 +25,7 @@ def test_parameters_alone_decide_whether_gradients_reach_the_bilm(training: bool
     assert not elmo(IDS).representations[0].requires_grad
 
 
+@pytest.mark.usefixtures("rounded_small_weights")
 def test_int8_weights_cannot_be_trained() -> None:
     elmo = make_elmo(precision="int8")
     if elmo.bilm.precision_of_weights != "int8":

@@ -105,6 +105,7 @@ def test_arguments_are_checked_before_anything_is_read(
 
 
 @pytest.mark.parametrize(("target", "precision"), [("bilm.safetensors", "int8"), ("bilm", "float32")])
+@pytest.mark.usefixtures("rounded_small_weights")
 def test_a_bilm_in_memory_is_saved_in_any_format(tmp_path: Path, target: str, precision: str) -> None:
     bilm = build_bilm(pretrained())
     expected = bilm(batch_to_ids(SENTENCES)).layers

@@ -174,6 +174,7 @@ def test_what_is_saved_names_the_file_and_an_unknown_mode_is_rejected(small: str
         ElmoEmbeddings(small, embedding_mode="middle")
 
 
+@pytest.mark.usefixtures("rounded_small_weights")
 def test_other_files_or_settings_never_leave_their_vectors_on_a_sentence(small: str, warm: str, tmp_path: Path) -> None:
     """flair skips tokens that have vectors under the same name."""
     options_file, weight_file = write_files(tmp_path / "other", lively(small_bilm(), scale=0.5))

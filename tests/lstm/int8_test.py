@@ -103,6 +103,7 @@ def test_gradients_of_values_are_those_of_the_rounded_weight() -> None:
     torch.testing.assert_close(values.grad, weight.dequantized().sum(dim=0).expand(3, 6))
 
 
+@pytest.mark.usefixtures("rounded_small_weights")
 def test_every_layer_of_every_token_has_a_cosine_of_at_least_0_999() -> None:
     arrays = [load("english-tiny", precision=name).embed(SENTENCES) for name in ("float32", "int8")]
     for exact, rounded in zip(*arrays, strict=True):  # (L, T, D) each
@@ -114,6 +115,7 @@ def elmo_of(precision: str) -> Elmo:
     return Elmo(bilm="english-tiny", dropout=0.0, precision=precision).eval()
 
 
+@pytest.mark.usefixtures("rounded_small_weights")
 def test_moving_and_casting_keep_int8_only_in_float32() -> None:
     elmo, ids = elmo_of("int8"), batch_to_ids(SENTENCES)
     expected = elmo(ids).representations[0]
@@ -124,6 +126,7 @@ def test_moving_and_casting_keep_int8_only_in_float32() -> None:
     assert elmo.bilm.precision_of_weights == "float64"
 
 
+@pytest.mark.usefixtures("rounded_small_weights")
 def test_a_state_dict_goes_from_each_precision_to_the_other() -> None:
     exact, rounded, ids = elmo_of("float32"), elmo_of("int8"), batch_to_ids(SENTENCES)
     expected = rounded(ids).representations[0]
@@ -141,3 +144,19 @@ def test_a_fallback_from_int8_is_logged_once(monkeypatch: pytest.MonkeyPatch, ca
     elmo(ids)
     (message,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert "int8" in message and "float32" in message
+
+
+def test_weights_up_to_a_size_stay_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = batch_to_ids(SENTENCES)
+    exact, rounded = elmo_of("float32"), elmo_of("int8")
+    assert rounded.bilm.precision_of_weights == "float32"
+    assert torch.equal(rounded(ids).representations[0], exact(ids).representations[0])
+    monkeypatch.setattr(precision, "LARGEST_UNROUNDED", 2**20)
+    rounded.bilm.set_precision("int8")
+    sizes = {weight.numel() for weight in rounded.bilm.parameters() if isinstance(weight, Int8Weight)}
+    assert rounded.bilm.precision_of_weights == "int8"
+    assert sizes == {2**19}  # the projections, of 2**17 numbers, stay
+    expected = exact(ids).representations[0]
+    torch.testing.assert_close(
+        rounded(ids).representations[0], expected, rtol=0, atol=2e-2 * float(expected.abs().max())
+    )
