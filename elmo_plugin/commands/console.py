@@ -243,7 +243,8 @@ def _refused_by(error: BaseException) -> str:
     PyTorch's and AllenNLP's constructors refuse values so, such as a negative learning rate.
     """
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    reading = [place for place, frame in enumerate(frames) if frame.f_code is FromParams.from_params.__func__.__code__]
+    from_params = FromParams.__dict__["from_params"].__func__.__code__
+    reading = [place for place, frame in enumerate(frames) if frame.f_code is from_params]
     if not isinstance(error, ValueError | RuntimeError) or not reading:
         return ""
     inside = {frame.f_code.co_name for frame in frames[reading[-1] + 1 :]} - {"repaired", "init"}
