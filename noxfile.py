@@ -71,7 +71,7 @@ def wheel(session: nox.Session) -> None:
     session.install("build", "uv")
     session.run("python", "-m", "build", "--outdir", str(folder / "dist"))
     (built,), (sdist,) = ([*(folder / "dist").glob(pattern)] for pattern in ("*.whl", "*.tar.gz"))
-    session.install(str(built))
+    session.install(f"{built}[parquet,report,serve]")
     # With the tools, pip tries one version after another for more than 15 minutes.
     session.run("uv", "pip", "install", "--python", session.virtualenv.location, *TOOLS)
     install_allennlp(session, models=False)

@@ -23,7 +23,7 @@ from mkdocs.config.defaults import MkDocsConfig
 import elmo_plugin
 from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.bilm.option import Block, declared
-from elmo_plugin.common import kind_of
+from elmo_plugin.common import is_ours, kind_of
 from elmo_plugin.elmo import Elmo
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -74,9 +74,10 @@ def _keys(registry: str, name: str, cls: type, constructor_name: str | None) -> 
     if registry == "Subcommand":
         return
     constructor: Callable[..., Any] = getattr(cls, constructor_name) if constructor_name else cls.__init__
-    documented = dict(OF_ALLENNLP)
-    for source in [*reversed(cls.__mro__), constructor]:
-        documented |= parameters_of(source)
+    documented: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        documented |= parameters_of(base) | ({} if is_ours(base) else OF_ALLENNLP)
+    documented |= parameters_of(constructor)
     for key, description in documented.items():
         if elsewhere := re.fullmatch(r"As in `(\w+)`\.", description):
             documented[key] = _described_elsewhere(key, elsewhere[1]) or description

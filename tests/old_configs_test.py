@@ -120,7 +120,7 @@ def no_crf(config: dict[str, Any]) -> None:
         (lazy, "unexpected keyword argument 'lazy'"),
         (similarity_function, 'key "matrix_attention" is required'),
         (multilang, "elmo_token_embedder_multilang not in acceptable choices"),
-        (cuda_device, "'>=' not supported between instances of 'list' and 'int'"),
+        (cuda_device, "'trainer.cuda_device': expected a whole number or null, got ["),
         (no_crf, "B-PER"),
     ],
 )

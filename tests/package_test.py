@@ -69,6 +69,12 @@ def test_the_sdist_has_the_files_of_the_repository_without_results(built: tuple[
     assert names == {name for name in expected if not name.startswith("experiments/why_elmo/results/")}
 
 
+def test_every_file_of_the_package_is_packed(built: tuple[Path, Path]) -> None:
+    packed = set(zipfile.ZipFile(built[1]).namelist())
+    files = {path for path in (ROOT / "elmo_plugin").rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert files and {path.relative_to(ROOT).as_posix() for path in files} <= packed
+
+
 def test_the_metadata_have_one_licence_of_all_that_is_packed_and_what_indexes_show(built: tuple[Path, Path]) -> None:
     found = metadata(built[1])
     licences = set(re.split(r" AND ", found["License-Expression"]))

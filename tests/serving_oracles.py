@@ -11,12 +11,33 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 import uvicorn
+from allennlp.common import Params
+from allennlp.data import DatasetReader
 
-from elmo_plugin.serving import Limits, ServedModel, make_app
+from elmo_plugin.embedding import Embedder
+from elmo_plugin.models import ElmoClassifierPredictor
+from elmo_plugin.serving import Limits, ServedModel, load_served, make_app
 from elmo_plugin.serving.server import uvicorn_config
+from tests.task_oracles import OPINIONS, build_model, classifier, csv_reader, experiment, random_elmo
 
 FILES = Path(__file__).parent / "fixtures" / "models"
 JSON = {"Content-Type": "application/json"}
+
+
+def served_tagger() -> ServedModel:
+    """Return the archive of a tagger, with the softmax of another biLM for its words."""
+    return load_served(str(FILES / "elmo_tagger.tar.gz"), language_model=str(FILES / "bilm.tar.gz"))
+
+
+def served_classifier() -> ServedModel:
+    """Return an untrained classifier that reads two words of a text, and an embedder of its biLM."""
+    elmo = random_elmo()
+    keys = {"bilm": {"options": elmo.bilm.options.to_dict(), "seed": 0}}
+    config = experiment(classifier(keys), csv_reader(max_sequence_length=2), OPINIONS)
+    model, _ = build_model(config)
+    predictor = ElmoClassifierPredictor(model, DatasetReader.from_params(Params(config["dataset_reader"])))
+    embedder = Embedder(elmo).with_mix("average")
+    return ServedModel("opinions", predictor.tokenizer, {"average": embedder}, predictor)
 
 
 class Answer(NamedTuple):

@@ -31,6 +31,8 @@ NOT_RUN = {
     "of the tokens are not in the vocabulary",  # printed by `evaluate`, see pretraining/perplexity_test.py,
     "looks untokenized",  # logged, see text/raw_text_test.py,
     "looks like a header",  # logged, see models/readers/doubtful_columns_test.py,
+    "expected 'validation_data_path', got none",  # logged, see models/bad_input_test.py,
+    "do not occur in train",
     "To go on from a trained model with more labels",  # after a first run, see models/known_labels_test.py,
     "is cut off or missing",  # after a first run, see recovery_test.py,
     "this processor would emulate",  # logged once per process, see bilm/precision_test.py

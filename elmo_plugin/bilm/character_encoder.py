@@ -149,8 +149,9 @@ class ByteEncoder(CharacterLevelEncoder):
             and ids.size(-1) not in (50, width)
             and not bool(((ids[..., 0] == begin) | (ids[..., 0] == 0)).all())
         ):
+            widths = " or ".join(map(str, sorted({50, width})))
             raise ConfigurationError(
-                f"the biLM reads bytes, as the indexer 'elmo_characters' gives them: expected 50 or {width} ids for a "
+                f"the biLM reads bytes, as the indexer 'elmo_characters' gives them: expected {widths} ids for a "
                 f"token, or tokens that begin with the id {begin}, got {ids.size(-1)} other ids"
             )
         return fit_width(ids, width)

@@ -15,7 +15,7 @@ from traceback import walk_tb
 from typing import Any, Optional
 
 from allennlp.commands import ArgumentParserWithDefaults
-from allennlp.common import Params
+from allennlp.common import FromParams, Params
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.plugins import DEFAULT_PLUGINS, discover_plugins
@@ -37,7 +37,7 @@ SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (RuntimeError, "(RUNTIME|STATIC) ERROR: "),  # jsonnet's messages about a config
     (RuntimeError, "config file .* does not exist, unable to archive"),  # the folder of a run was deleted
     (TypeError, "Expected .* to be "),  # AllenNLP's message about a value of the wrong type
-    (TypeError, r"(Model|DatasetReader)\.__init__\(\) got an unexpected keyword|'>=' not .* 'list' and 'int'"),
+    (TypeError, r"(Model|DatasetReader)\.__init__\(\) got an unexpected keyword"),
     (ValueError, "overrides (for|dict) |batch_size must be |Using AMP requires "),
     (UnicodeDecodeError, ""),
     (InvalidTagSequence, ""),
@@ -71,7 +71,7 @@ HINTS = (
     (r"'lazy'", f"readers read as the data loader asks: leave it out: {OLD_CONFIGS}"),
     (r'"matrix_attention" is required', f"'similarity_function' is 'matrix_attention' now: {OLD_CONFIGS}"),
     (r"elmo_token_embedder_multilang not in", f"it is gone; 'elmo' reads one biLM: {OLD_CONFIGS}"),
-    (r"'list' and 'int'", f"'cuda_device' is one number, and several are in 'distributed': {OLD_CONFIGS}"),
+    (r"'trainer\.cuda_device': .* got \[", f"several GPUs stand in 'distributed': {OLD_CONFIGS}"),
     (
         r"Incompatible sizes found for parameter",
         "a layer of another size, as for new labels, starts anew with prevent_regexes: ['tag_projection', 'crf', "
@@ -205,7 +205,7 @@ def is_users_mistake(error: BaseException) -> bool:
     is_short = any(isinstance(error, each) and re.match(beginning, message) for each, beginning in SHORT)
     is_missing_package = isinstance(error, ModuleNotFoundError) and error.name in sys.argv
     return _lacks_predictor(error) or (
-        bool(message) and (is_short or is_missing_package or _is_about_characters(error))
+        bool(message) and (is_short or is_missing_package or _is_about_characters(error) or bool(_refused_by(error)))
     )
 
 
@@ -218,7 +218,7 @@ def with_hint(error: BaseException) -> str:
             "the model: expected a predictor that reads JSON, got none; name one with --predictor, or in the model's "
             "`default_predictor`, such as elmo_tagger; see docs/extend.md"
         )
-    message = _with_path(error) if isinstance(error, TypeError) else str(error).strip()
+    message = _with_path(error) if isinstance(error, TypeError) else _refused_by(error) + str(error).strip()
     for pattern, hint in HINTS:
         if match := re.search(pattern, f"{type(error).__name__}: {message}"):
             return f"{message.splitlines()[0].rstrip('.')}; {match.expand(hint)}"
@@ -235,6 +235,21 @@ def _lacks_predictor(error: BaseException) -> bool:
     """Return whether AllenNLP's base class of predictors, which reads no JSON, was asked to."""
     last = [frame.f_code for frame, _ in walk_tb(error.__traceback__)][-1:]
     return isinstance(error, NotImplementedError) and last == [Predictor._json_to_instance.__code__]
+
+
+def _refused_by(error: BaseException) -> str:
+    """Return the path of the block of a config whose constructor refused a value, or nothing for other errors.
+
+    PyTorch's and AllenNLP's constructors refuse values so, such as a negative learning rate.
+    """
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    from_params = FromParams.__dict__["from_params"].__func__.__code__
+    reading = [place for place, frame in enumerate(frames) if frame.f_code is from_params]
+    if not isinstance(error, ValueError | RuntimeError) or not reading:
+        return ""
+    inside = {frame.f_code.co_name for frame in frames[reading[-1] + 1 :]} - {"repaired", "init"}
+    params = frames[reading[-1]].f_locals.get("params")
+    return f"'{params.history.rstrip('.')}': " if inside == {"__init__"} and isinstance(params, Params) else ""
 
 
 def _install_hook() -> None:

@@ -7,11 +7,13 @@ import logging
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from itertools import chain
 from multiprocessing import active_children
 from os import PathLike
 from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
-from typing import Any, NoReturn, Union
+from typing import Any, NoReturn, Optional, Union
 
 from allennlp.commands import train
 from allennlp.common import Params
@@ -31,7 +33,16 @@ from elmo_plugin.commands.console import (
     refuse_folder,
     say_written,
 )
-from elmo_plugin.common import Stopped, atomic_file, check_keys, names_our_components, on_stop_signal, unknown_keys
+from elmo_plugin.common import (
+    Stopped,
+    at_least,
+    atomic_file,
+    check_keys,
+    check_value,
+    names_our_components,
+    on_stop_signal,
+    unknown_keys,
+)
 from elmo_plugin.compat import replace_once
 from elmo_plugin.models import doubtful_columns
 from elmo_plugin.pretraining import check_processes
@@ -77,7 +88,7 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
         return original(*args, **kwargs)
     given["params"] = _ConfigOfRun(params.params, params.history)
     _check_trainer(params.params.get("trainer"))
-    for doubt in doubtful_columns(params.params):
+    for doubt in chain(_needs_validation(params.params), doubtful_columns(params.params)):
         logger.warning("%s", doubt)
     # Each process of a distributed run imports anew what the config needs.
     given["include_package"] = ["elmo_plugin", *(given.get("include_package") or [])]
@@ -95,6 +106,19 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
         _stop(SIGINT if isinstance(error, KeyboardInterrupt) else SIGTERM, folder)
 
 
+def _needs_validation(config: dict[str, Any]) -> Iterator[str]:
+    """Yield what the trainer is told to do with validation data that the config does not have."""
+    trainer = config.get("trainer")
+    if config.get("validation_data_path") is not None or not isinstance(trainer, dict):
+        return
+    if keys := [key for key in ("validation_metric", "patience") if trainer.get(key) is not None]:
+        names = " and ".join(f"'trainer.{key}'" for key in keys)
+        yield (
+            f"{names}: expected 'validation_data_path', got none; so training neither stops early nor picks the best "
+            "epoch, and the model is that of the last one"
+        )
+
+
 def _check_trainer(trainer: Any) -> None:
     """Raise `ConfigurationError` for a key that AllenNLP's trainer would ignore, or a value that it cannot use."""
     if not isinstance(trainer, dict) or trainer.get("type", "gradient_descent") != "gradient_descent":
@@ -105,6 +129,9 @@ def _check_trainer(trainer: Any) -> None:
     for message in unknown_keys(GradientDescentTrainer, build, keys, GIVEN_TO_TRAINER):
         raise ConfigurationError(message)
     check_keys(GradientDescentTrainer, build, keys)
+    at_least(1, **{"trainer.num_epochs": trainer.get("num_epochs")})
+    # Its annotation also allows a `torch.device`, which no config can hold.
+    check_value("trainer.cuda_device", trainer.get("cuda_device"), Optional[int], "; -1 is the processor")
 
 
 def _train_with_exact_resume(train_now: Any, folder: Union[str, PathLike[str]], is_distributed: bool) -> Any:

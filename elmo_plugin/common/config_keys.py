@@ -8,6 +8,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, Optional, Union, get_args, get_origin
 
@@ -158,15 +159,15 @@ def names_our_components(config: Any) -> bool:
 def at_least(least: float, **values: Optional[float]) -> None:
     """Raise `ConfigurationError` for the first key whose number is smaller than `least`. `None` passes."""
     for key, value in values.items():
-        if value is not None and not value >= least:
-            raise ConfigurationError(f"'{key}': expected {least} or more, got {value}")
+        if value is not None and not (isinstance(value, Real) and value >= least):
+            raise ConfigurationError(f"'{key}': expected {least} or more, got {value!r}")
 
 
 def probability(**values: float) -> None:
     """Raise `ConfigurationError` for the first key whose number is not between 0 and 1."""
     for key, value in values.items():
-        if not 0 <= value <= 1:
-            raise ConfigurationError(f"'{key}': expected a number from 0 to 1, got {value}")
+        if not (isinstance(value, Real) and 0 <= value <= 1):
+            raise ConfigurationError(f"'{key}': expected a number from 0 to 1, got {value!r}")
 
 
 def _component(annotation: Any) -> Optional[type]:

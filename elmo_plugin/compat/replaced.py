@@ -17,6 +17,8 @@ REPLACED = {
     "allennlp.common.from_params.create_kwargs": ALWAYS,
     "allennlp.common.from_params.pop_and_construct_arg": ALWAYS,
     "allennlp.common.util.import_module_and_submodules": ALWAYS,
+    # compat/libraries.py
+    "allennlp.common.util.lazy_groups_of": ALWAYS,
     # compat/initializers.py
     "allennlp.nn.initializers.InitializerApplicator.__call__": ALWAYS,
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer.from_partial_objects": ALWAYS,
@@ -41,7 +43,7 @@ REPLACED = {
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._try_train": ALWAYS,
     "allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers.ReduceOnPlateauLearningRateScheduler.__init__": ALWAYS,  # noqa: E501
     "allennlp.training.moving_average.MovingAverage.load_state_dict": ALWAYS,
-    # compat/metrics.py
+    # compat/validation.py
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer.__init__": ALWAYS,
     # compat/removed_names.py
     "huggingface_hub.HfFolder": LIBRARIES,

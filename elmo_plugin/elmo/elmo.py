@@ -365,9 +365,13 @@ def save(
     license : the licence in the model card of `hub`
     vocabulary : the lines of the vocabulary file, for a biLM that reads words
 
-    Raises `ConfigurationError` for files that cannot be written, and for a biLM that the format cannot hold.
+    Raises `ConfigurationError` for files that cannot be written, and for a biLM that the format cannot hold, and
+    `TypeError` for what is no biLM.
     """
     bilm = elmo.bilm if isinstance(elmo, Elmo) else elmo
+    if not isinstance(bilm, BiLM):
+        got = type(elmo).__name__
+        raise TypeError(f"'elmo': expected an `Elmo` or a biLM, got {got}; that of `load` is its attribute `elmo`")
     return save_bilm(bilm, Path(target), to, dtype, license, None if vocabulary is None else list(vocabulary))
 
 

@@ -10,9 +10,10 @@ from typing import NamedTuple, Optional
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Batch, DatasetReader, Instance, Vocabulary
-from allennlp.data.fields import LabelField, MultiLabelField, SequenceLabelField, TextField
+from allennlp.data.fields import LabelField, TextField
 from allennlp.models import Model
 
+from elmo_plugin.compat import labels_not_in_train, labels_of, some_of
 from elmo_plugin.models.readers import doubtful_columns
 
 PARTS = ("train", "validation", "test")
@@ -48,14 +49,13 @@ class Part:
         """Count one text, and compare it with those of `train`."""
         tokens: list[str] = []
         labels: list[str] = []
-        for key, each in instance.fields.items():
+        for each in instance.fields.values():
             if isinstance(each, TextField):
                 tokens += [token.text or "" for token in each.tokens]
             elif isinstance(each, LabelField):
-                self.labels[key][str(each.label)] += 1
                 labels.append(str(each.label))
-            elif isinstance(each, SequenceLabelField | MultiLabelField):
-                self.labels[key].update(map(str, each.labels))
+        for key, found_labels in labels_of(instance):
+            self.labels[key].update(found_labels)
         self.n_texts += 1
         self.n_tokens += len(tokens)
         self.longest = max(self.longest, len(tokens))
@@ -158,20 +158,15 @@ def _advice(parts: Sequence[Part]) -> Iterator[str]:
     for part in parts:
         for problem, count in part.problems.items():
             yield f"{part.name}: {count:,} of {part.n_texts:,} texts {problem}"
-        for name, counts in part.labels.items():
-            new = [] if train is None else sorted(counts.keys() - train.labels.get(name, {}).keys())
-            if new:
-                yield (
-                    f"{part.name}: {len(new)} labels of '{name}' do not occur in train ({_some(new)}), so no model "
-                    "can learn them; add examples to train, or count them as errors"
-                )
+        if train is not None:
+            yield from labels_not_in_train(part.name, part.labels, train.labels)
     if train is not None:
         for name, counts in train.labels.items():
             if len(counts) == 1:
                 yield f"train: every label of '{name}' is {next(iter(counts))!r}, so there is nothing to learn"
             rare = sorted(label for label, count in counts.items() if count < RARE)
             if rare:
-                yield f"train: {len(rare)} labels of '{name}' have fewer than {RARE} examples ({_some(rare)})"
+                yield f"train: {len(rare)} labels of '{name}' have fewer than {RARE} examples ({some_of(rare)})"
         contradicting = sum(labels is None for labels in train.compared.values())
         if contradicting:
             yield f"train: {contradicting:,} texts occur with different labels; keep one label for each"
@@ -181,7 +176,3 @@ def _message(error: Exception) -> str:
     """Return the first line of an error's message, after its type unless it is a `ConfigurationError`."""
     text = str(error).strip().split("\n")[0]
     return text if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {text}"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")

@@ -21,7 +21,7 @@ from elmo_plugin import commands
 from elmo_plugin.commands import console
 from tests.commands.alone import run
 from tests.elmo.small_elmo import RANDOM
-from tests.task_oracles import TOWNS, allennlp, experiment, lstm, tagger, tags_reader, train, word_embedder
+from tests.task_oracles import TOWNS, Config, D, allennlp, experiment, lstm, tagger, tags_reader, train, word_embedder
 
 
 @pytest.fixture
@@ -104,6 +104,29 @@ def test_a_value_of_the_wrong_type_is_named_with_its_path(tmp_path: Path, capsys
 
 
 @pytest.mark.usefixtures("command")
+@pytest.mark.usefixtures("command")
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"optimizer": {"type": "adam", "lr": -1.0}}, "'trainer.optimizer': Invalid learning rate: -1.0"),
+        ({"encoder": lstm(D, -6)}, "'model.encoder': hidden_size must be greater than zero"),
+        ({"text_field_embedder": word_embedder(-5)}, "'model.text_field_embedder.token_embedders.tokens': "),
+    ],
+    ids=lambda case: next(iter(case)) if isinstance(case, dict) else "",
+)
+def test_a_value_that_a_constructor_refuses_is_named_with_its_block(
+    keys: Config, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console.adapt_console()
+    trainer = {key: value for key, value in keys.items() if key == "optimizer"}
+    model = tagger({"bilm": RANDOM}, **{key: value for key, value in keys.items() if key not in trainer})
+    with pytest.raises((ValueError, RuntimeError)) as caught:
+        train(experiment(model, tags_reader(), TOWNS, **trainer), tmp_path / "run")
+    sys.excepthook(type(caught.value), caught.value, caught.tb)
+    printed = capsys.readouterr().err
+    assert message in printed and "Traceback" not in printed
+
+
 def test_the_retired_command_names_its_successor(capsys: pytest.CaptureFixture[str]) -> None:
     console.adapt_console()
     with pytest.raises(SystemExit) as ended:

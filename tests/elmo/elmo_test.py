@@ -6,6 +6,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch.nn.functional import cosine_similarity
 
+from elmo_plugin import Elmo, load, save
 from elmo_plugin.elmo import AverageMix, LastMix, LayerMix, ScalarMix
 from tests.elmo.small_elmo import IDS, MASK, own, sentences_run
 from tests.oracles import options
@@ -33,6 +34,18 @@ def test_each_output_is_its_own_mix_of_the_layers_without_the_boundaries() -> No
 def test_words_instead_of_ids_are_an_error_that_says_how_to_make_ids() -> None:
     with pytest.raises(TypeError, match=r"'inputs': expected ids.*batch_to_ids.*got a list"):
         own()([["a", "b"]])
+
+
+def test_a_number_in_quotes_is_named_in_python_too() -> None:
+    with pytest.raises(ConfigurationError, match="'num_output_representations': expected 1 or more, got '1'"):
+        Elmo(bilm="english-tiny", num_output_representations="1")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"'dropout': expected a number from 0 to 1, got '0\.5'"):
+        Elmo(bilm="english-tiny", dropout="0.5")  # type: ignore[arg-type]
+
+
+def test_save_says_what_it_saves(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="'elmo': expected an `Elmo` or a biLM, got Embedder"):
+        save(load("english-tiny"), tmp_path / "a.safetensors")  # type: ignore[arg-type]
 
 
 def test_dropout_is_for_training_only() -> None:

@@ -62,6 +62,51 @@ def test_an_unknown_metric_is_an_error_that_lists_those_of_the_model(tmp_path: P
     train(towns(tagger(ELMO, **per_label), num_epochs=1, validation_metric="+f1-measure-PER"), tmp_path / "right")
 
 
+@pytest.mark.parametrize(
+    ("metric", "meant"), [("-accuracy", "'+accuracy'"), ("+loss", "'-loss'"), ("+accuracy", None), ("-loss", None)]
+)
+def test_a_metric_with_the_wrong_sign_is_a_warning(metric: str, meant: str | None, tmp_path: Path) -> None:
+    train(towns(tagger(ELMO), num_epochs=1, validation_metric=metric), tmp_path)
+    log = (tmp_path / "out.log").read_text(encoding="utf-8")
+    assert (f"write {meant} for the other end" in log) if meant else ("for the other end" not in log)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"num_epochs": 0}, "'trainer.num_epochs': expected 1 or more, got 0"),
+        ({"cuda_device": "cuda"}, "'trainer.cuda_device': expected a whole number or null, got \"cuda\""),
+    ],
+)
+def test_a_value_that_the_trainer_cannot_use_is_named(keys: Config, message: str, tmp_path: Path) -> None:
+    assert message in error_of(towns(tagger(ELMO), **keys), tmp_path)
+
+
+@pytest.mark.parametrize("validates", [True, False])
+def test_what_training_can_only_do_with_validation_data_is_a_warning_without(
+    validates: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = towns(tagger(ELMO), num_epochs=1, validation_metric="+accuracy", patience=1)
+    if not validates:
+        del config["validation_data_path"]
+    train(config, tmp_path / "run")
+    expected = "'trainer.validation_metric' and 'trainer.patience': expected 'validation_data_path', got none"
+    assert (expected in caplog.text) == (not validates)
+
+
+@pytest.mark.parametrize("loader", [{}, {"num_workers": 1}, {"type": "simple"}], ids=str)
+def test_labels_that_only_the_validation_data_have_are_a_warning(loader: Config, tmp_path: Path) -> None:
+    new = tmp_path / "new.txt"
+    new.write_text("Quill B-MISC\nsailed O\n", encoding="utf-8")
+    config = towns(tagger(ELMO), num_epochs=1)
+    config["data_loader"] = {"batch_size": 2, **loader}
+    train(config, tmp_path / "same")
+    train({**config, "validation_data_path": str(new)}, tmp_path / "new")
+    logs = [(tmp_path / name / "out.log").read_text(encoding="utf-8") for name in ("same", "new")]
+    assert "1 labels of 'tags' do not occur in train (B-MISC)" in logs[1]
+    assert "do not occur in train" not in logs[0]
+
+
 def test_a_missing_indexer_is_an_error_that_says_what_to_add(tmp_path: Path) -> None:
     config = experiment(tagger(ELMO), tags_reader(token_indexers={"tokens": {"type": "single_id"}}), TOWNS)
     found = error_of(config, tmp_path)

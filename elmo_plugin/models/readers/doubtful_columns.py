@@ -24,6 +24,8 @@ ROWS_PER_LABEL = 5
 """Labels are recognized by their repetition: there is at most one of them in as many rows."""
 ENOUGH = 50
 """In fewer rows, many different labels are no surprise."""
+ALL_IN_ONE = 100
+"""A file of one sentence with more tokens than this lacks its blank lines."""
 MOST_NUMBERED_TAGS = 10
 """More different numbers are counts or indices, even if the config names their column as that of the tags."""
 
@@ -103,6 +105,8 @@ def _about_tags(keys: Mapping[str, Any], sentences: list[list[TaggedToken]]) -> 
             f"expected tokens in column {default}, got {got}; set 'token_column' to the column of the tokens, counted "
             f"from 0 in {columns}, or to {default} if these are the tokens"
         )
+    if len(sentences) == 1 and len(rows) > ALL_IN_ONE:
+        yield f"all {len(rows):,} tokens are one sentence; put a blank line after each sentence"
     tags = dict.fromkeys(row.tag for row in rows)
     is_given = keys.get("tag_column") is not None
     if all(map(NUMBER.fullmatch, tags)) and (not is_given or len(tags) > MOST_NUMBERED_TAGS):

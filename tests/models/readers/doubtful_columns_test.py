@@ -49,6 +49,7 @@ def doubts(path: Path, keys: dict[str, Any], part: str = "train") -> list[str]:
         (SHEET, {**TAGS, "delimiter": ";"}, ["header", "all tags are numbers ('12', '7', '3')", "'tag_column'"],
          {"tag_column": "Kategorie"}),
         ("a 1\nb 2\n", TAGS, ["all tags are numbers"], {"tag_column": 1}),
+        ("The D\nferry N\n" * 60, TAGS, ["all 120 tokens are one sentence", "blank line"], None),
         ("a O X\nb O X\n", TAGS, ["all 2 tags are 'X'", "'tag_column'", "'a', 'O', 'X'"], None),
         ('a;X\n"b;""c";Y\n""""";"X"\n', {**TAGS, "delimiter": ";"}, [], None),
         ('";",X\nb,Y\n', {**TAGS, "delimiter": ","}, ["'quote_char'"], {"quote_char": '"'}),
