@@ -50,14 +50,14 @@ def slow_if_long(name: str) -> object:
     return pytest.param(name, marks=[pytest.mark.slow] * (name in SECONDS or name.endswith("in_words")))
 
 
-@pytest.mark.parametrize("name", map(slow_if_long, ATTACKS))
+@pytest.mark.parametrize("name", [*map(slow_if_long, ATTACKS)])
 def test_each_attack_is_rejected_at_once_and_leaves_nothing(name: str) -> None:
     result = fuzz(TARGETS[f"attack-{name}"], 1, seed=0)
     assert not result.findings, result.findings
     assert result.errors == 1
 
 
-@pytest.mark.parametrize("name", map(slow_if_long, TEXT_ATTACKS))
+@pytest.mark.parametrize("name", [*map(slow_if_long, TEXT_ATTACKS)])
 def test_each_hostile_text_is_answered_or_rejected_at_once(name: str) -> None:
     result = fuzz(TARGETS[f"attack-{name}"], 1, seed=0)
     assert not result.findings, result.findings
