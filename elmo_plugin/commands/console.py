@@ -247,7 +247,8 @@ def _refused_by(error: BaseException) -> str:
     reading = [place for place, frame in enumerate(frames) if frame.f_code is from_params]
     if not isinstance(error, ValueError | RuntimeError) or not reading:
         return ""
-    inside = {frame.f_code.co_name for frame in frames[reading[-1] + 1 :]} - {"repaired", "init"}
+    wrappers = {"repaired", "init"}  # those of `compat` around constructors
+    inside = {frame.f_code.co_name for frame in frames[reading[-1] + 1 :]} - wrappers
     params = frames[reading[-1]].f_locals.get("params")
     return f"'{params.history.rstrip('.')}': " if inside == {"__init__"} and isinstance(params, Params) else ""
 

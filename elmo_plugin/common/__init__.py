@@ -1,4 +1,4 @@
-"""What every package uses: config keys, JSON, atomic writes, stop signals, and "made with the same settings"."""
+"""What every package uses: config keys, JSON, labels, atomic writes, stop signals, "made with the same settings"."""
 
 from elmo_plugin.common.atomic_write import atomic_file, atomic_folder
 from elmo_plugin.common.config_keys import (
@@ -16,6 +16,7 @@ from elmo_plugin.common.config_keys import (
     unknown_keys,
 )
 from elmo_plugin.common.json_text import parse_json, read_json
+from elmo_plugin.common.labels import labels_not_in_train, labels_of, some_of
 from elmo_plugin.common.made_with import check_made_with
 from elmo_plugin.common.printable import printable
 from elmo_plugin.common.stop_signals import Stopped, on_stop_signal, stop
@@ -33,6 +34,8 @@ __all__ = [
     "did_you_mean",
     "is_ours",
     "kind_of",
+    "labels_not_in_train",
+    "labels_of",
     "names_our_components",
     "on_stop_signal",
     "parse_json",
@@ -40,6 +43,7 @@ __all__ = [
     "probability",
     "read_json",
     "registered_name",
+    "some_of",
     "stop",
     "unknown_keys",
 ]

@@ -25,7 +25,6 @@ from elmo_plugin.compat.initializers import (  # noqa: E402
 )
 from elmo_plugin.compat.interpret import repair_hotflip, repair_influence, repair_saliency  # noqa: E402
 from elmo_plugin.compat.libraries import (  # noqa: E402
-    check_size_of_groups,
     check_width_of_rnns,
     import_rouge,
     repair_cut_off_checkpoints,
@@ -43,19 +42,10 @@ from elmo_plugin.compat.libraries import (  # noqa: E402
 )
 from elmo_plugin.compat.patching import Function, replace_name, replace_once  # noqa: E402
 from elmo_plugin.compat.replaced import REPLACED  # noqa: E402
-from elmo_plugin.compat.validation import check_validation, labels_not_in_train, labels_of, some_of  # noqa: E402
+from elmo_plugin.compat.validation import check_validation  # noqa: E402
 from elmo_plugin.compat.workers import repair_workers  # noqa: E402
 
-__all__ = [
-    "REPLACED",
-    "Function",
-    "apply_repairs",
-    "labels_not_in_train",
-    "labels_of",
-    "replace_name",
-    "replace_once",
-    "some_of",
-]
+__all__ = ["REPLACED", "Function", "apply_repairs", "replace_name", "replace_once"]
 
 
 def apply_repairs() -> None:
@@ -70,7 +60,6 @@ def apply_repairs() -> None:
     repair_token_ids_of_elmo()
     repair_extracted_archives()
     repair_moving_average()
-    check_size_of_groups()
     check_width_of_rnns()
     repair_half_precision()
     repair_multitask()

@@ -16,7 +16,7 @@ from typing import Any, Optional
 
 import numpy as np
 import torch
-from allennlp.common import cached_transformers, util
+from allennlp.common import cached_transformers
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import archival
 from allennlp.models.multitask import MultiTaskModel
@@ -34,7 +34,6 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from elmo_plugin.common import at_least
 from elmo_plugin.compat.patching import Function, replace_name, replace_once
 
 logger = logging.getLogger(__name__)
@@ -301,22 +300,6 @@ def repair_half_precision() -> None:
         return tiny
 
     replace_once(nn_util, "tiny_value_of_dtype", tiny_value_of_dtype)
-
-
-def check_size_of_groups() -> None:
-    """Reject a size of batches below 1 wherever AllenNLP makes groups of items.
-
-    Symptom: `predict --batch-size 0` answers nothing, a `bucket` sampler or a `simple` loader with `batch_size: 0`
-    trains on nothing, and −3 is a traceback about `islice()`. Cause: `lazy_groups_of` takes any number, and only the
-    loader `multiprocess` checks its own.
-    Guard: a size of 1 or more.
-    """
-
-    def lazy_groups_of(original: Function, iterable: Any, group_size: int) -> Any:
-        at_least(1, **{"batch size": group_size})
-        return original(iterable, group_size)
-
-    replace_once(util, "lazy_groups_of", lazy_groups_of)
 
 
 def repair_multitask() -> None:

@@ -17,8 +17,6 @@ REPLACED = {
     "allennlp.common.from_params.create_kwargs": ALWAYS,
     "allennlp.common.from_params.pop_and_construct_arg": ALWAYS,
     "allennlp.common.util.import_module_and_submodules": ALWAYS,
-    # compat/libraries.py
-    "allennlp.common.util.lazy_groups_of": ALWAYS,
     # compat/initializers.py
     "allennlp.nn.initializers.InitializerApplicator.__call__": ALWAYS,
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer.from_partial_objects": ALWAYS,

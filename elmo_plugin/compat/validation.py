@@ -2,15 +2,12 @@
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Instance
-from allennlp.data.fields import LabelField, MultiLabelField, SequenceLabelField
 from allennlp.training.gradient_descent_trainer import GradientDescentTrainer
 
-from elmo_plugin.common import is_ours
+from elmo_plugin.common import is_ours, labels_not_in_train, labels_of
 from elmo_plugin.compat.patching import Function, replace_once
 
 logger = logging.getLogger(__name__)
@@ -19,8 +16,6 @@ LOSSES = ("loss", "batch_loss", "reg_loss", "batch_reg_loss")
 """The metrics that the trainer adds to those of the model."""
 FALLING = ("loss", "perplexity", "oov_rate")
 """The ends of the names of metrics that are better when they are lower."""
-NAMED = 5
-"""The number of labels that a message names."""
 
 
 def check_validation() -> None:
@@ -58,32 +53,6 @@ def check_validation() -> None:
                 logger.warning("%s", message)
 
     replace_once(GradientDescentTrainer, "__init__", init)
-
-
-def labels_of(instance: Instance) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each field of labels, and its labels."""
-    for name, field in instance.fields.items():
-        if isinstance(field, LabelField):
-            yield name, [str(field.label)]
-        elif isinstance(field, SequenceLabelField | MultiLabelField):
-            yield name, [*map(str, field.labels)]
-
-
-def labels_not_in_train(
-    part: str, labels: Mapping[str, Counter[str]], trained: Mapping[str, Counter[str]]
-) -> Iterator[str]:
-    """Yield a message about each field of labels in which a part of the data has labels that training has not."""
-    for name, counts in labels.items():
-        if new := sorted(counts.keys() - trained.get(name, {}).keys()):
-            yield (
-                f"{part}: {len(new)} labels of '{name}' do not occur in train ({some_of(new)}), so no model can learn "
-                "them; add examples to train, or count them as errors"
-            )
-
-
-def some_of(names: list[str]) -> str:
-    """Return the first of many names, separated by commas."""
-    return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
 
 
 def _labels_in_memory(loader: Any) -> dict[str, Counter[str]]:

@@ -13,7 +13,7 @@ from allennlp.data import Batch, DatasetReader, Instance, Vocabulary
 from allennlp.data.fields import LabelField, TextField
 from allennlp.models import Model
 
-from elmo_plugin.compat import labels_not_in_train, labels_of, some_of
+from elmo_plugin.common import labels_not_in_train, labels_of, some_of
 from elmo_plugin.models.readers import doubtful_columns
 
 PARTS = ("train", "validation", "test")

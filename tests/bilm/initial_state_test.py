@@ -33,7 +33,7 @@ def read(bilm: BiLM, initial: InitialState, sentences: Batch) -> BiLMOutput:
     return output
 
 
-@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sequence=batches)
 @example([SENTENCES, SENTENCES[:2], [*SENTENCES[::-1], ["x"]], [[]], SENTENCES])
 def test_carried_equals_the_reference_over_any_sequence_of_batches(

@@ -23,7 +23,7 @@ Run = Callable[[list[Sentence]], list[Tensor]]
 words = st.sampled_from(["a", "word", "Ünïcödé", "日本語", "b" * 300, ""]) | st.text(max_size=12)
 sentences = st.lists(words, max_size=7)
 batches = st.lists(sentences, min_size=1, max_size=5)
-few_examples = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few_examples = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def run_elmo(elmo: Elmo) -> Run:

@@ -104,7 +104,6 @@ def test_a_value_of_the_wrong_type_is_named_with_its_path(tmp_path: Path, capsys
 
 
 @pytest.mark.usefixtures("command")
-@pytest.mark.usefixtures("command")
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -127,6 +126,7 @@ def test_a_value_that_a_constructor_refuses_is_named_with_its_block(
     assert message in printed and "Traceback" not in printed
 
 
+@pytest.mark.usefixtures("command")
 def test_the_retired_command_names_its_successor(capsys: pytest.CaptureFixture[str]) -> None:
     console.adapt_console()
     with pytest.raises(SystemExit) as ended:

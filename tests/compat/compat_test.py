@@ -23,10 +23,10 @@ import numpy as np
 import pytest
 import torch
 from allennlp.commands.train import train_model
-from allennlp.common import Params, util
+from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader, Instance, Token, Vocabulary
-from allennlp.data.data_loaders import MultiProcessDataLoader, SimpleDataLoader
+from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
 from allennlp.data.fields import TextField
 from allennlp.data.token_indexers import PretrainedTransformerMismatchedIndexer, SingleIdTokenIndexer
@@ -336,12 +336,3 @@ def test_a_wrong_input_size_is_an_error_that_names_the_right_one(encoder: Any, l
     with pytest.raises(ConfigurationError, match=r"'input_size': expected 8, .* got 10"):
         encoder(input_size=10, hidden_size=4)(torch.zeros(2, 3, 8), mask)
     encoder(input_size=8, hidden_size=4)(torch.zeros(2, 3, 8), mask)
-
-
-@pytest.mark.parametrize("size", [0, -3])
-def test_groups_of_less_than_one_are_an_error(size: int) -> None:
-    assert [*util.lazy_groups_of("abc", 2)] == [["a", "b"], ["c"]]
-    loader = SimpleDataLoader([Instance({})], size, vocab=Vocabulary())
-    for make in (lambda: util.lazy_groups_of("abc", size), lambda: iter(loader)):
-        with pytest.raises(ConfigurationError, match=f"'batch size': expected 1 or more, got {size}"):
-            next(make())

@@ -1,0 +1,36 @@
+"""The labels of instances, and those that a part of the data has and training has not."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from allennlp.data import Instance
+from allennlp.data.fields import LabelField, MultiLabelField, SequenceLabelField
+
+NAMED = 5
+"""The number of labels that a message names."""
+
+
+def labels_of(instance: Instance) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of each field of labels, and its labels."""
+    for name, field in instance.fields.items():
+        if isinstance(field, LabelField):
+            yield name, [str(field.label)]
+        elif isinstance(field, SequenceLabelField | MultiLabelField):
+            yield name, [*map(str, field.labels)]
+
+
+def labels_not_in_train(
+    part: str, labels: Mapping[str, Counter[str]], trained: Mapping[str, Counter[str]]
+) -> Iterator[str]:
+    """Yield a message about each field of labels in which a part of the data has labels that training has not."""
+    for name, counts in labels.items():
+        if new := sorted(counts.keys() - trained.get(name, {}).keys()):
+            yield (
+                f"{part}: {len(new)} labels of '{name}' do not occur in train ({some_of(new)}), so no model can learn "
+                "them; add examples to train, or count them as errors"
+            )
+
+
+def some_of(names: list[str]) -> str:
+    """Return the first of many names, separated by commas."""
+    return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
