@@ -5,6 +5,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
+import allennlp.commands.train
 import pytest
 import torch
 from allennlp.common import Params
@@ -144,6 +145,42 @@ def test_an_error_from_a_complete_checkpoint_is_not_hidden(tmp_path: Path) -> No
 def test_a_value_that_the_trainer_cannot_use_is_named(key: str, value: object, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=rf"'trainer\.{key}': expected .*got {json.dumps(value)}"):
         train(config(**{key: value}), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data_loader": {"batch_size": 7, "shuffle": False}}, r"'data_loader\.batch_size': expected 8 .*, got 7"),
+        ({"random_seed": 3}, "'random_seed': expected no such key to continue the run of '.*', got 3"),
+        ({"validation_data_path": None}, "'validation_data_path': expected .*, got null"),
+    ],
+)
+def test_another_config_cannot_continue_a_run(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    train(config(), tmp_path / "run")
+    with pytest.raises(ConfigurationError, match=message):
+        train({**config(), **changes}, tmp_path / "run", recover=True)
+
+
+def test_of_two_runs_that_begin_at_once_one_is_refused_and_the_other_keeps_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config()))
+    folder, read = tmp_path / "run", Params.from_file
+
+    def read_while_another_begins(*args: Any, **kwargs: Any) -> Params:
+        if not folder.exists():
+            train(config(num_epochs=1), folder)
+            for weights in folder.glob("*.th"):  # as before its first checkpoint
+                weights.unlink()
+        return read(*args, **kwargs)
+
+    monkeypatch.setattr(Params, "from_file", read_while_another_begins)
+    monkeypatch.setattr("sys.argv", ["elmo-plugin", "train", str(tmp_path / "config.json"), "-s", str(folder)])
+    monkeypatch.setattr("elmo_plugin.commands.train.program", lambda: "elmo-plugin")
+    monkeypatch.setattr("elmo_plugin.commands.train.is_command", lambda: True)
+    with pytest.raises(ConfigurationError, match="already exists"):
+        allennlp.commands.train.train_model_from_file(str(tmp_path / "config.json"), str(folder))
+    assert (folder / "config.json").exists() and (folder / "vocabulary").is_dir()
 
 
 def test_a_killed_run_has_its_whole_config_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from multiprocessing import active_children
 from os import PathLike
 from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
+from traceback import walk_tb
 from typing import Any, NoReturn, Optional, Union
 
 from allennlp.commands import train
@@ -21,6 +22,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import SigTermReceived
 from allennlp.models.archival import CONFIG_NAME
 from allennlp.training import GradientDescentTrainer
+from allennlp.training.util import create_serialization_dir
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 from tqdm import tqdm
 
@@ -93,10 +95,14 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     # Each process of a distributed run imports anew what the config needs.
     given["include_package"] = ["elmo_plugin", *(given.get("include_package") or [])]
     train_now = functools.partial(original, **given)
-    if _resumes_exactly(params):
-        config = Path(folder, CONFIG_NAME)
-        if given.get("recover") and config.is_file():
-            check_processes(_processes(Params.from_file(config)), _processes(params))
+    resumes_exactly = _resumes_exactly(params)
+    config = Path(folder, CONFIG_NAME)
+    if given.get("recover") and config.is_file():
+        before = Params.from_file(config)
+        if resumes_exactly:
+            check_processes(_processes(before), _processes(params))
+        _check_same_config(before, params, config)
+    if resumes_exactly:
         return _train_with_exact_resume(train_now, folder, _processes(params) > 1)
     try:
         return train_now()
@@ -104,6 +110,18 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_command():
             raise
         _stop(SIGINT if isinstance(error, KeyboardInterrupt) else SIGTERM, folder)
+
+
+def _check_same_config(before: Params, now: Params, place: Path) -> None:
+    """Raise `ConfigurationError` for the first key that a run to be continued has with another value, or not at all.
+
+    AllenNLP checks it too, but without naming the key, and with a `KeyError` for one that is new.
+    """
+    old, new = before.as_flat_dict(), now.as_flat_dict()
+    for key in [*new, *old]:
+        if key not in old or key not in new or old[key] != new[key]:
+            expected, got = (json.dumps(each[key]) if key in each else "no such key" for each in (old, new))
+            raise ConfigurationError(f"'{key}': expected {expected} to continue the run of '{place}', got {got}")
 
 
 def _needs_validation(config: dict[str, Any]) -> Iterator[str]:
@@ -210,8 +228,10 @@ def _train_model_from_file(original: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         model = original(*args, **kwargs)
     except Exception as error:
-        # AllenNLP would refuse the folder when the mistake is corrected.
-        is_begun = not is_new or any(folder.glob("*.th"))
+        # AllenNLP would refuse the folder when the mistake is corrected. It is not ours if it was refused today: then
+        # another process has made it in the meantime.
+        is_refused = any(frame.f_code is create_serialization_dir.__code__ for frame, _ in walk_tb(error.__traceback__))
+        is_begun = not is_new or is_refused or any(folder.glob("*.th"))
         is_ours = program() in OURS and names_our_components(config_at(folder))
         if is_ours and is_users_mistake(error) and not is_begun:
             shutil.rmtree(folder, ignore_errors=True)
