@@ -46,7 +46,7 @@ package: setup  ## the wheel and the sdist in dist/, checked, and the files for 
 test: setup  ## the tests without the slow ones; ARGS goes to pytest: make test ARGS="-x -k plugin"
 	$(RUN) pytest -m "not slow" $(ARGS)
 
-slow: setup  ## the slow tests: whole pages of the documentation, kills, benchmarks
+slow: setup  ## the slow tests: training configs, attacks, kills, benchmarks, whole pages of the documentation
 	$(RUN) pytest -m slow $(ARGS)
 
 tests: setup  ## both in one run, which imports everything once

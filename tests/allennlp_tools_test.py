@@ -26,6 +26,8 @@ from tests.task_oracles import (
     train,
 )
 
+pytestmark = pytest.mark.slow  # two models are trained
+
 ELMO = {"bilm": {"options": options().to_dict(), "seed": 0}, "dropout": 0.0}
 QUESTION = {"tokens": ["Tove", "left", "Harrow", "."]}
 CONSTANT = {"initializer": {"regexes": [["^text.encoder", {"type": "constant", "val": 0.25}]]}}

@@ -65,6 +65,7 @@ def test_a_benchmark_prints_whole_tables(benchmark: str, tmp_path: Path, capsys:
         assert rows and all(row[1] for row in rows)
 
 
+@pytest.mark.slow
 def test_different_vectors_are_not_timed_and_exit_with_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,6 +87,7 @@ def test_the_limit_has_exactly_the_products_of_the_biLM() -> None:
     assert counter.get_total_flops() == 2 * (lstms + words * (windows + 48 * 96 + 48 * 32))
 
 
+@pytest.mark.slow
 def test_every_system_computes_the_same_vectors_and_can_be_sent_to_another_process(tmp_path: Path) -> None:
     write_random_weights(options_of("toy"), tmp_path)
     ids = batch_to_ids(SENTENCES[:3])  # Triton's interpreter takes seconds for longer ones

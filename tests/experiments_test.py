@@ -113,6 +113,7 @@ def test_what_a_task_is_stands_in_its_config_and_needs_no_variable_of_the_enviro
     assert facts["ud_parsing"] == ("LAS", "$UD_EWT/train.conllu", 2000, 2001, 15, 3, "\n\n")
 
 
+@pytest.mark.slow
 def test_a_task_whose_config_sets_no_sizes_takes_the_whole_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

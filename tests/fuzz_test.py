@@ -36,28 +36,16 @@ def test_each_input_is_answered_or_rejected(name: str, inputs: int) -> None:
     assert result.answers and result.errors and result.answers + result.errors == inputs
 
 
-SECONDS = {
-    "archive_compressed_by_bzip2",
-    "many_langs_compressed_by_bzip2",
-    "zip_file_of_weights_by_bzip2",
-    "dictionary_of_many_lines",
-    "apostrophes",
-}
-"""Attacks that take seconds; the first three are written by one function, and so is one that stays."""
-
-
-def slow_if_long(name: str) -> object:
-    return pytest.param(name, marks=[pytest.mark.slow] * (name in SECONDS or name.endswith("in_words")))
-
-
-@pytest.mark.parametrize("name", [*map(slow_if_long, ATTACKS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ATTACKS)
 def test_each_attack_is_rejected_at_once_and_leaves_nothing(name: str) -> None:
     result = fuzz(TARGETS[f"attack-{name}"], 1, seed=0)
     assert not result.findings, result.findings
     assert result.errors == 1
 
 
-@pytest.mark.parametrize("name", [*map(slow_if_long, TEXT_ATTACKS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TEXT_ATTACKS)
 def test_each_hostile_text_is_answered_or_rejected_at_once(name: str) -> None:
     result = fuzz(TARGETS[f"attack-{name}"], 1, seed=0)
     assert not result.findings, result.findings

@@ -65,6 +65,7 @@ def embedded_and_arrived(model: Model) -> tuple[list[Tensor], list[Tensor]]:
     return embedded, arrived
 
 
+@pytest.mark.slow
 @each_config
 def test_a_model_is_trained_with_elmo_at_both_ends_of_its_rnn(path: Path, tmp_path: Path) -> None:
     training = job(path, tmp_path)

@@ -97,6 +97,7 @@ def skip_where_no_bilm_can_be_trained(has_mps: Any) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_on_mps")
 def test_apples_gpus_have_every_operator_of_a_task_model(has_mps: Any) -> None:
     skip_where_no_bilm_can_be_trained(has_mps)

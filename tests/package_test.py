@@ -17,7 +17,10 @@ import elmo_plugin
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-pytestmark = pytest.mark.skipif(not (ROOT / "elmo_plugin").exists(), reason="only the tests lie here, not the package")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (ROOT / "elmo_plugin").exists(), reason="only the tests lie here, not the package"),
+]
 REPOSITORY = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
 BUILD = """
 import sys

@@ -57,6 +57,7 @@ def run(path: Path, text: Path, folder: Path, train: bool) -> None:
     train_model(Params(params), str(folder), dry_run=not train)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*CONFIGS, *SYSTEMS], ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_config_is_built_and_trains_one_step(path: Path, text: Path, tmp_path: Path) -> None:
     run(path, text, tmp_path / "run", train=path.stem in TRAINED)
@@ -75,6 +76,7 @@ def test_contextualizers_are_compared_with_as_many_weights(name: str) -> None:
     assert n_weights == pytest.approx(1_183_744, rel=0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*CONFIGS, *SYSTEMS], ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_config_asks_no_processor_for_what_it_may_not_have(path: Path) -> None:
     precision = params_of(path, Path("somewhere"))["model"]["precision"]

@@ -38,6 +38,7 @@ def end_of(run: Path) -> dict[str, Any]:
     return {"metrics": json.loads((run / "metrics.json").read_text()), "best": torch.load(run / "best.th")}
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_while_it_wrote_its_best_weights_validates_again_and_writes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +211,7 @@ class KillAfter(TrainerCallback):
 BUCKETS = {"batch_sampler": {"type": "bucket", "batch_size": 2, "sorting_keys": ["tokens"]}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tagger", "classifier"])
 @pytest.mark.parametrize("loader", [{"type": "simple", "batch_size": 2, "shuffle": True}, BUCKETS])
 def test_a_task_that_was_killed_ends_with_the_same_weights(

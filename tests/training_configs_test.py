@@ -80,6 +80,7 @@ def few(corpora: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[[P
     return lambda path: Params.from_file(FOLDER / path, json.dumps(changes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in ALL_CONFIGS if path.parts[0] not in OTHERS], ids=str)
 def test_a_config_builds_and_batches_sentences_of_similar_length(
     path: Path, few: Callable[[Path | str], Params], tmp_path: Path
@@ -95,6 +96,7 @@ def test_a_config_builds_and_batches_sentences_of_similar_length(
     assert any(parameter.requires_grad for parameter in training.model.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["tag/ud_pos", "classify/sst5", "variants/learned_function", "tag/stock/simple_tagger"]
 )
@@ -120,6 +122,7 @@ def test_features_are_one_tag_and_word_vectors_stand_beside_elmo_unchanged(
     assert any("scalar_mix" in name for name, _ in tagger.named_parameters())
 
 
+@pytest.mark.slow
 def test_the_config_of_the_page_needs_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (config,) = re.findall(r"```jsonnet\n(.*?)```", PAGE, re.DOTALL)
     assert len(config.splitlines()) <= 25 and "import" not in config

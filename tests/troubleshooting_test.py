@@ -160,6 +160,7 @@ def test_each_heading_is_tested() -> None:
     assert set(headings) == NOT_RUN | set(MISTAKES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heading", MISTAKES)
 def test_a_mistake_prints_its_heading(
     heading: str,

@@ -12,6 +12,8 @@ from allennlp.common.checks import ConfigurationError
 from elmo_plugin.analysis import Report, write_report
 from tests.report_runs import tagger_config, write_json, write_pretraining, write_run
 
+pytestmark = pytest.mark.slow  # a report with all its figures is drawn
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 

@@ -33,6 +33,7 @@ def read(bilm: BiLM, initial: InitialState, sentences: Batch) -> BiLMOutput:
     return output
 
 
+@pytest.mark.slow
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sequence=batches)
 @example([SENTENCES, SENTENCES[:2], [*SENTENCES[::-1], ["x"]], [[]], SENTENCES])

@@ -59,6 +59,7 @@ def assert_layers(bilm: BiLM, ids: torch.Tensor, folder: Path, sentences: list[l
         torch.testing.assert_close(layers[:, row, : len(sentence) + 2], expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", SHAPES.values(), ids=SHAPES)
 def test_a_file_has_the_layers_of_the_oracle_and_a_round_trip_loses_nothing(
     tmp_path: Path, options: dict[str, Any]

@@ -80,6 +80,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_a_repository_a_revision_of_it_and_a_file_in_it_are_read(hub: Path) -> None:
     BilmTf().write(pretrained(), hub / "user/model")
     expected = load_checkpoint(hub / "user/model")

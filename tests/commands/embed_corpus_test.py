@@ -222,6 +222,7 @@ def test_after_a_signal_the_same_command_resumes_the_run(
     assert not Path("out.npz.part").exists()
 
 
+@pytest.mark.slow
 def test_after_a_signal_other_processes_have_ended(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

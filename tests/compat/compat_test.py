@@ -155,6 +155,7 @@ class KilledReader(DatasetReader):
         instance["tokens"].token_indexers = {"tokens": SingleIdTokenIndexer()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["instances", "batches", "a batch that is being handed over"])
 def test_a_killed_worker_is_an_error(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind.startswith("a batch"):

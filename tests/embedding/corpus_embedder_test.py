@@ -196,7 +196,8 @@ def test_an_unfinished_output_of_another_run_is_rejected_and_kept(
     assert parts(folder) == kept and len(kept) > 1 and not (folder / "file").exists()
 
 
-@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_processes_write_the_file_of_a_single_one(folder: Path, monkeypatch: pytest.MonkeyPatch, start: str) -> None:
     """They are forks on Linux, and are started anew on other systems."""
     lines = 60 if start == "fork" else 30
@@ -227,6 +228,7 @@ def test_an_error_of_another_process_ends_all_of_them(folder: Path, monkeypatch:
     assert not active_children() and names(folder) == []
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_an_error_and_the_run_is_resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(folder / "text", 60)
     embed(folder, "whole.npz", NpzFile())
@@ -274,6 +276,7 @@ def test_if_the_first_process_is_killed_the_others_end(folder: Path) -> None:
             time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_by_fewer_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(folder / "text", 60)
     embed(folder, "whole.npz", NpzFile())
@@ -317,6 +320,7 @@ def test_two_runs_of_one_output_at_once_are_an_error(folder: Path) -> None:
     assert process.exitcode == 0 and names(folder) == ["file"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", [Hdf5File(), ParquetFile()], ids=lambda file: file.ending)
 @pytest.mark.parametrize("change", ["other parts", "fewer parts"])
 def test_a_run_whose_folder_another_one_changes_is_an_error(

@@ -155,6 +155,7 @@ def test_a_file_without_a_warm_state_is_named(folder: Path) -> None:
         load(folder, initial_state="warm")
 
 
+@pytest.mark.slow
 def test_the_trained_mix_is_that_of_the_model_and_starts_as_it_does_unless_told_otherwise(
     warm: Path, tmp_path: Path
 ) -> None:
@@ -208,6 +209,7 @@ def test_unknown_arguments_are_errors(folder: Path, keys: dict[str, Any], said: 
         load(**{"bilm": folder, **keys})
 
 
+@pytest.mark.slow
 def test_threads_that_share_an_embedder_get_the_vectors_of_one_thread(folder: Path) -> None:
     questions = [[f"Word{number % 7}{place}" for place in range(number % 5 + 1)] for number in range(12)]
     alone, shared = load(folder), load(folder)

@@ -48,6 +48,7 @@ def simple_elmo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return nlpl_zip(tmp_path_factory.mktemp("simple_elmo") / "193.zip").parent
 
 
+@pytest.mark.slow
 def test_the_lines_for_simple_elmo_give_what_its_own_lines_give(
     simple_elmo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ MANY = [2] * 20 + [1] * 120
 """Sentences of more than one tile; and all numbers of a step are more than are added at a time."""
 
 
+@pytest.mark.slow
 @settings(max_examples=5 if DEVICE == "cpu" else 1)  # each size takes a GPU's compiler seconds
 @given(case=cases)
 @example(case=make_case([]))
@@ -100,6 +101,7 @@ def test_fused_rejects_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
         layer(KERNELS["fused"], *tree_map_only(Tensor, Tensor.cpu, tuple(make_case([3, 1]))))
 
 
+@pytest.mark.slow
 def test_triton_is_imported_only_when_a_kernel_runs() -> None:
     """In a process of its own, with only the kernels of the package: the rest takes long to import."""
     program = f"""if True:

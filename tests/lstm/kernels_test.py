@@ -24,7 +24,9 @@ from tests.kernel_oracles import (
     run_torch,
 )
 
-FUSED = pytest.param("fused", marks=pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed"))
+FUSED = pytest.param(
+    "fused", marks=[pytest.mark.slow, pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")]
+)
 EACH = ["packed", FUSED, "reference"]
 CLIPS = LstmClips(0.3, 0.2)
 

@@ -18,6 +18,7 @@ def several_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["packed", "fused"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_kernel_gives_the_same_bits_again(name: str, dtype: torch.dtype) -> None:

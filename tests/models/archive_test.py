@@ -86,6 +86,7 @@ def test_an_archive_answers_the_same_when_the_files_are_gone(kind: str, form: st
     assert same(answers(loaded, config), answers(model, config))
 
 
+@pytest.mark.slow
 def test_fine_tuned_weights_are_those_of_the_archive_and_not_of_the_file(tmp_path: Path) -> None:
     config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), "requires_grad": True})
     model = train(config, tmp_path / "run")
@@ -130,6 +131,7 @@ def test_an_archive_of_another_source_does_not_stand_in_for_a_wrong_path(trained
         load_archive(trained_tagger, overrides={f"model.elmo.{key}": "/no/such/file" for key in FILES})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["an archive", "a run"])
 @pytest.mark.parametrize("other", ["model.elmo.bilm", "model.elmo.mix", "model.elmo.scalar_mix_parameters"])
 def test_an_override_that_the_weights_of_a_model_undo_is_rejected(place: str, other: str, tmp_path: Path) -> None:
@@ -158,6 +160,7 @@ def go_on(config: Config, folder: Path) -> Model:
     return train(whole, folder, recover=True)
 
 
+@pytest.mark.slow
 def test_a_run_is_recovered_after_the_files_are_gone(tmp_path: Path) -> None:
     config = EXPERIMENTS["elmo_tagger"]({**bilm_files(tmp_path / "bilm"), "requires_grad": True})
     train(config, tmp_path / "run")
@@ -175,6 +178,7 @@ def test_a_run_that_left_no_weights_says_which_file_it_misses(trained_tagger: Pa
         go_on(json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8")), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_elmo_may_be_a_module_of_another_archive(trained_tagger: Path, tmp_path: Path) -> None:
     pretrained = {"_pretrained": {"archive_file": str(trained_tagger), "module_path": "text.elmo", "freeze": False}}
     model = train_and_load(EXPERIMENTS["elmo_classifier"](pretrained), tmp_path / "run")

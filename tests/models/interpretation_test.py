@@ -92,6 +92,7 @@ def by_hand(model: Any, instance: Instance) -> tuple[Tensor, Tensor, Tensor]:
     return whole, gradient, loss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [SOFTMAX, OUTPUT])
 def test_a_model_is_explained_by_the_gradients_of_its_whole_input(config: Config) -> None:
     predictor = predictor_of(config)

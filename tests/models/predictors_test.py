@@ -197,6 +197,7 @@ def test_the_embedder_reads_words_where_the_bilm_does(tmp_path: Path) -> None:
     assert empty["elmo"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use_reader", [True, False])
 def test_allennlp_predict_writes_the_predictors_answers(trained_tagger: Path, tmp_path: Path, use_reader: bool) -> None:
     odd = [{"tokens": ["\ud83d", "left"]}, {"sentence": "\ud83d left"}]  # lone surrogates
@@ -246,6 +247,7 @@ def test_instances_without_a_text_and_without_tokens(load: Any) -> None:
     assert same(load("tagger").predict_instance(Instance({"tokens": TextField([])})), {**NO_TAGS, "spans": []})
 
 
+@pytest.mark.slow
 def test_another_language_is_an_argument(trained_tagger: Path) -> None:
     predictor = Predictor.from_path(str(trained_tagger), predictor_name="elmo_tagger", language="de")
     assert predictor.predict_json({"sentence": "z.B. heute."})["tokens"] == ["z.B.", "heute", "."]
@@ -267,6 +269,7 @@ def test_it_answers_in_inference_mode(load: Any) -> None:
 N_THREADS = 8
 
 
+@pytest.mark.slow
 def test_threads_get_the_answers_of_one_thread(load: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     elmo = {**ELMO, "sentence_cache": str(tmp_path / "cache")}
     model, _ = build_model(experiment(tagger(elmo), tags_reader(), TOWNS))

@@ -37,6 +37,7 @@ def test_the_language_of_the_text_is_guessed_printed_and_saved(
         assert vocab.get_vocab_size("language_tags") == 1
 
 
+@pytest.mark.slow
 def test_an_archive_and_what_is_made_of_it_know_the_language(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path)
     config = experiment(corpus, BATCHES)
@@ -57,6 +58,7 @@ def test_the_language_is_no_part_of_what_a_bilm_computes() -> None:
         BiLMOptions.from_dict({**sizes.to_dict(), "language": "../x"})
 
 
+@pytest.mark.slow
 def test_raw_text_is_tokenized_in_the_language_of_the_bilm(tmp_path: Path) -> None:
     keys = {"bilm": {"options": {**options().to_dict(), "language": "de"}, "seed": 0}}
     train(task_experiment(tagger(keys), tags_reader(), TOWNS), tmp_path / "run")
@@ -78,6 +80,7 @@ def test_raw_text_is_tokenized_in_the_language_of_the_bilm(tmp_path: Path) -> No
     assert load_served(str(tmp_path / "tagger.tar.gz"), language="en").read([text]) == [english]
 
 
+@pytest.mark.slow
 def test_a_served_bilm_reads_raw_text_in_its_language(tmp_path: Path) -> None:
     config = experiment(write_corpus(tmp_path), BATCHES)
     config["vocabulary"] = {**config["vocabulary"], "language": "de"}

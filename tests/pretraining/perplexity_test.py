@@ -82,6 +82,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_and_load(tmp_path_factory.mktemp("run"), "full")[0]
 
 
+@pytest.mark.slow
 def test_evaluate_takes_a_bilm_without_an_archive_and_reads_long_sentences_whole(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

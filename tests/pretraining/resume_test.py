@@ -227,6 +227,7 @@ def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     return keys, end_of(folder / "run")
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_anywhere_ends_like_an_uninterrupted_one_and_reads_no_batch_twice(
     undisturbed: tuple[Any, Any], tmp_path: Path
 ) -> None:
@@ -237,6 +238,7 @@ def test_a_run_that_was_stopped_anywhere_ends_like_an_uninterrupted_one_and_read
     assert differences(end_of(tmp_path / "run"), wanted) == []
 
 
+@pytest.mark.slow
 def test_a_moving_average_and_both_optimizers_of_muon_are_kept(tmp_path: Path) -> None:
     trainer = {"moving_average": {"type": "exponential", "decay": 0.9}, "optimizer": {"type": "muon"}}
     keys = config(tmp_path, "sentence_batches", **trainer)
@@ -245,6 +247,7 @@ def test_a_moving_average_and_both_optimizers_of_muon_are_kept(tmp_path: Path) -
     assert differences(end_of(tmp_path / "run"), end_of(tmp_path / "undisturbed")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("undisturbed", ["sentence_batches"], indirect=True)
 def test_a_signal_saves_a_checkpoint_and_the_run_ends_like_an_uninterrupted_one(
     undisturbed: tuple[Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -80,6 +80,7 @@ def embedder(run: Run, mix: str) -> TokenEmbedder:
     return TokenEmbedder.from_params(Params(config)).eval()
 
 
+@pytest.mark.slow
 def test_the_archive_has_the_best_perplexity_of_the_run(run: Run) -> None:
     assert_evaluates_to_its_best(run)
     loaded = load_archive(str(run.archive)).model.state_dict()
@@ -133,6 +134,7 @@ GRU = {"type": "gru", "input_size": 8, "hidden_size": 8, "bidirectional": True}
 TRANSFORMER = {"type": "bidirectional_language_model_transformer", "input_dim": 8, "hidden_dim": 16, "num_layers": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contextualizer", [GRU, TRANSFORMER], ids=["gru", "transformer"])
 def test_a_contextualizer_of_another_kind_is_a_bilm_like_any_other(
     tmp_path: Path, contextualizer: dict[str, Any]

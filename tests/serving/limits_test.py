@@ -45,6 +45,7 @@ def test_a_limit_of_more_than_16_mebibytes_is_kept(tagger: ServedModel) -> None:
     assert more.status == 413 and "33,554,432" in more.json["error"]
 
 
+@pytest.mark.slow
 def test_a_slow_request_ends(small: Client) -> None:
     answer = small.raw(HEAD, b"Content-Length: 50\r\n\r\n", b'{"sent')
     assert answer.startswith(b"HTTP/1.1 408 ")
@@ -77,6 +78,7 @@ def may_answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     event.set()
 
 
+@pytest.mark.slow
 def test_a_late_answer_is_503(tagger: ServedModel, may_answer: threading.Event) -> None:
     with serving(tagger, Limits(seconds=1)) as client:
         late = client.post("/tag", BODY)
@@ -152,6 +154,7 @@ def received(connection: socket.socket) -> bytes:
     return bytes(found)
 
 
+@pytest.mark.slow
 def test_a_connection_without_a_request_is_closed(small: Client) -> None:
     """Neither silence nor half a header holds it, also after another request."""
     half = HEAD[:40]
@@ -165,6 +168,7 @@ def test_a_connection_without_a_request_is_closed(small: Client) -> None:
             assert received(connection).startswith(wanted)
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_nothing_is_dropped() -> None:
     with serving(streaming(2**26), Limits(seconds=1)) as client, client.connect() as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")

@@ -29,6 +29,7 @@ def test_every_line_is_read_with_its_end_and_the_content_tells_the_compression(
     assert list(TextFile(path).lines()) == ["one\n", "\n", " \u2028 \r\n", "日本語"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packing", PACKERS)
 def test_the_share_read_grows_to_one(tmp_path: Path, packing: str) -> None:
     path = tmp_path / f"text{packing}"
