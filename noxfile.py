@@ -22,6 +22,8 @@ PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 OLDEST_TORCH = {python: ["torch==2.7.0", "torchvision==0.22.0"] for python in PYTHONS}
 """The oldest torch of `dependencies` in pyproject.toml that has wheels for the Python."""
 OLDEST_TORCH["3.14"] = ["torch==2.9.0", "torchvision==0.24.0"]
+OLD_NUMPY = ["numpy<2.4"]
+"""For the oldest torch, in whose Triton the interpreter, which runs kernels without a GPU, fails with newer ones."""
 TRANSFORMERS = {"4": ["transformers==4.49.0"], "5": ["transformers>=5"]}
 """The last one with all names that AllenNLP imports, which flair needs, and the newest."""
 ALLENNLP = ["allennlp==2.10.1"]
@@ -47,7 +49,7 @@ def install_allennlp(session: nox.Session, models: bool) -> None:
 @nox.parametrize("torch", [nox.param(name, id=name, tags=[name]) for name in ("oldest", "newest")])
 def matrix(session: nox.Session, torch: str, transformers: str) -> None:
     """Run the tests of this checkout, with allennlp-models, and with flair where transformers allows it."""
-    torches = OLDEST_TORCH[session.python] if torch == "oldest" else ["torch", "torchvision"]
+    torches = [*OLDEST_TORCH[session.python], *OLD_NUMPY] if torch == "oldest" else ["torch", "torchvision"]
     extras = f"{EXTRAS},flair" if transformers == "4" else EXTRAS
     session.install(*torches, *TRANSFORMERS[transformers], *TOOLS, "-e", f".[{extras}]")
     install_allennlp(session, models=True)

@@ -14,6 +14,7 @@ from allennlp.common.util import SigTermReceived
 from allennlp.training import GradientDescentTrainer, TrainerCallback
 
 from elmo_plugin import commands
+from elmo_plugin.bilm import CharacterLevelEncoder
 from elmo_plugin.pretraining.vocabulary import MARKS, vocabulary_of
 from tests.full_disk import disk_of
 from tests.oracles import options
@@ -119,7 +120,9 @@ def test_a_checkpoint_that_was_cut_off_is_left_out(kind: str, tmp_path: Path) ->
         broken.write_bytes(broken.read_bytes()[:1000])
     train(keys, tmp_path / "run", recover=True)
     assert f"'{broken}' is cut off or missing" in (tmp_path / "run" / "out.log").read_text()
-    assert differences(end_of(tmp_path / "run"), wanted) == []
+    found = end_of(tmp_path / "run")
+    torch.testing.assert_close(found["best"], wanted["best"])  # the run is not one of `exact_resume`
+    assert found["metrics"]["best_epoch"] == wanted["metrics"]["best_epoch"]
     assert torch.load(broken)
 
 
@@ -140,6 +143,27 @@ def test_an_error_from_a_complete_checkpoint_is_not_hidden(tmp_path: Path) -> No
     torch.save(tmp_path, tmp_path / "run" / "training_state_e2_b0.th")  # a path is no type that `torch.load` may read
     with pytest.raises(UnpicklingError):
         train(keys, tmp_path / "run", recover=True)
+
+
+def test_a_resumed_run_has_no_hooks_of_the_checks_that_its_start_has_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a hook, the encoder of a frozen biLM computes each word again in each batch."""
+    hooks: list[int] = []
+    train_batch = GradientDescentTrainer.batch_outputs
+
+    def count(self: GradientDescentTrainer, *args: Any, **kwargs: Any) -> Any:
+        hooks.append(sum(len(module._forward_hooks) for module in self.model.modules()))
+        return train_batch(self, *args, **kwargs)
+
+    monkeypatch.setattr(GradientDescentTrainer, "batch_outputs", count)
+    keys = config(checkpointer={"type": "default"})
+    train(keys, tmp_path / "run")
+    assert hooks[0] > 10 and not any(hooks[1:])
+    (tmp_path / "run" / "model_state_e2_b0.th").unlink()
+    hooks.clear()
+    train(keys, tmp_path / "run", recover=True)
+    assert hooks and not any(hooks)
 
 
 @pytest.mark.parametrize(("key", "value"), [("grad_norm", None), ("num_epochs", "3"), ("patience", 1.5)])
@@ -217,7 +241,13 @@ BUCKETS = {"batch_sampler": {"type": "bucket", "batch_size": 2, "sorting_keys": 
 def test_a_task_that_was_killed_ends_with_the_same_weights(
     kind: str, loader: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With dropout, and with a data loader that shuffles the data, `bucket` also those of the validation."""
+    """With dropout, and with a data loader that shuffles the data, `bucket` also those of the validation.
+
+    Each number of words that are encoded at once has its own rounding, as with some processors and versions of PyTorch.
+    """
+    encode_all = CharacterLevelEncoder.encode_all
+    rounded = lambda self, words: encode_all(self, words) * (1 + 1e-6 * len(words))  # noqa: E731
+    monkeypatch.setattr(CharacterLevelEncoder, "encode_all", rounded)
     elmo = {"bilm": {"options": options().to_dict(), "seed": 0}}
     made = (tagger(elmo, dropout=0.3), tags_reader(), TOWNS), (classifier(elmo, dropout=0.3), csv_reader(), OPINIONS)
     exact = {

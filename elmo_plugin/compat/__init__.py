@@ -27,6 +27,7 @@ from elmo_plugin.compat.interpret import repair_hotflip, repair_influence, repai
 from elmo_plugin.compat.libraries import (  # noqa: E402
     check_width_of_rnns,
     import_rouge,
+    repair_confidence_checks,
     repair_cut_off_checkpoints,
     repair_extracted_archives,
     repair_half_precision,
@@ -54,6 +55,7 @@ def apply_repairs() -> None:
     repair_reduce_on_plateau()
     repair_workers()
     repair_wandb_callback()
+    repair_confidence_checks()
     repair_pretrained_transformers()
     import_rouge()
     say_where_elmo_embedder_is()

@@ -23,6 +23,7 @@ from allennlp.models.multitask import MultiTaskModel
 from allennlp.modules.encoder_base import _EncoderBase
 from allennlp.nn import util as nn_util
 from allennlp.training import GradientDescentTrainer
+from allennlp.training.callbacks.confidence_checks import ConfidenceChecksCallback
 from allennlp.training.callbacks.wandb import WandBCallback
 from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.learning_rate_schedulers.learning_rate_scheduler import (
@@ -112,6 +113,24 @@ def repair_wandb_callback() -> None:
         original(self, trainer, is_primary=is_primary, **kwargs)
 
     replace_once(WandBCallback, "on_start", on_start)
+
+
+def repair_confidence_checks() -> None:
+    """Let a run that `--recover` continues do without the checks of the first batch, which its start has passed.
+
+    Symptom: a resumed run needs more memory with each batch, and a frozen biLM computes its words again for each batch.
+    Cause: AllenNLP's callback `confidence_checks`, one of the default callbacks, hooks every module of the model, notes
+    each call, and removes the hooks after the first batch of the first epoch, which a resumed run does not have.
+    Guard: a run from the start is checked as before.
+    """
+
+    def on_start(original: Function, self: ConfidenceChecksCallback, trainer: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, trainer, *args, **kwargs)
+        start = trainer._start_after_epochs_completed, trainer._start_after_batches_in_epoch_completed
+        if hasattr(self, "_verification") and any(start):
+            self._verification.destroy_hooks()
+
+    replace_once(ConfidenceChecksCallback, "on_start", on_start)
 
 
 def repair_pretrained_transformers() -> None:

@@ -36,6 +36,7 @@ REPLACED = {
     "allennlp.modules.encoder_base._EncoderBase.sort_and_run_forward": ALWAYS,
     "allennlp.nn.util.get_token_ids_from_text_field_tensors": ALWAYS,
     "allennlp.nn.util.tiny_value_of_dtype": ALWAYS,
+    "allennlp.training.callbacks.confidence_checks.ConfidenceChecksCallback.on_start": ALWAYS,
     "allennlp.training.callbacks.wandb.WandBCallback.on_start": ALWAYS,
     "allennlp.training.checkpointer.Checkpointer.load_checkpoint": ALWAYS,
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._try_train": ALWAYS,

@@ -22,7 +22,7 @@ from allennlp.training.trainer import Trainer, TrainerCheckpoint
 from torch import distributed
 from torch.utils.hooks import RemovableHandle
 
-from elmo_plugin.bilm import CarriedState
+from elmo_plugin.bilm import BiLM, CarriedState
 from elmo_plugin.common import Stopped, at_least, atomic_file, on_stop_signal
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.shards_loader import ShardsLoader
@@ -262,7 +262,14 @@ class ExactResume(TrainerCallback):
         self._restored = state_dict["processes"]
 
     def gather(self) -> None:
-        """Collect the states of all processes. Every process calls it before a checkpoint is saved."""
+        """Collect the states of all processes, and let the biLM forget its words, as a resumed run starts without them.
+
+        The last bits of a word's vector may depend on the words that it was computed with. Every process calls this
+        before a checkpoint is saved.
+        """
+        for module in self.trainer.model.modules():
+            if isinstance(module, BiLM):
+                module.word_cache.clear()
         device = self.trainer.cuda_device
         _, key, *others = np.random.get_state()
         own = {

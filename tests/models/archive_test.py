@@ -36,7 +36,12 @@ from tests.task_oracles import (
 
 
 def answers(model: Model, config: Config) -> list[dict[str, Any]]:
-    """The output of a model for the data of its experiment."""
+    """The output of a model for the data of its experiment, of which its biLM reads each word anew.
+
+    The last bits of a word that training has cached may depend on the words of its batch.
+    """
+    for bilm in bilms(model):
+        bilm.word_cache.clear()
     return model.eval().forward_on_instances(read_data(config))
 
 
