@@ -149,7 +149,8 @@ def _table(keys: list[Key]) -> Iterator[str]:
         yield '<div class="keys" markdown>\n\n| key | | takes | default |\n|---|---|---|---|'
         for key in keys:
             description = re.sub(r"([|\[])", r"\\\1", key.description)
-            yield f"| `{key.name}` | {description} | {key.kind} | {key.default} |"
+            kind = key.kind.replace("<", "&lt;")  # or `<S>` is a tag of HTML
+            yield f"| `{key.name}` | {description} | {kind} | {key.default} |"
         yield "\n</div>\n"
 
 

@@ -117,5 +117,7 @@ def test_the_reference_lists_every_component_and_describes_every_key() -> None:
             assert f"`elmo-plugin {component.name}`" in commands
         elif component.registry not in NOT_IN_CONFIGS:
             assert f"`{component.name}` ({component.registry})" in page
-    assert not [(one.name, key.name) for one in components for key in one.keys if not key.description]
+    described = {(one.name, key.name): key.description for one in components for key in one.keys}
+    assert not [key for key, text in described.items() if not text or text.count("(") != text.count(")")]
+    assert "the two ids of &lt;S> and &lt;/S>" in page
     assert "| `embedding.dim` | The width of a character's vector. | a whole number from 1 to " in page

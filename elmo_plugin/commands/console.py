@@ -143,6 +143,12 @@ def refuse_folder(config: str) -> None:
         raise ConfigurationError(f"'{config}': expected a config, got a folder")
 
 
+def refuse_no_object(config: Params) -> None:
+    """Raise `ConfigurationError` if a config that was read has no keys: AllenNLP asks a list for them, too."""
+    if not isinstance(config.params, dict):
+        raise ConfigurationError(f"the config: expected an object {{ … }}, got {json.dumps(config.params):.80}")
+
+
 def say_written(path: Path, what: str, then: Optional[str]) -> None:
     """Say what the file or folder `path` holds and how large it is, and name the next command, if there is one."""
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]

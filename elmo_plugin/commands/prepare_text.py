@@ -22,6 +22,8 @@ Shards to pretrain on, and a held-out part to measure perplexity on:
 and licence, and says which. sentencex finds the ends of sentences, spaCy's
 rules the tokens; nothing is downloaded.
 """
+BUNDLED = {"en": "english-tiny", "la": "latin-tiny"}
+"""The biLM that comes with the package, for each language that has one."""
 percent = whole_number("a percentage from 1 to 99", least=1, most=99)
 
 
@@ -70,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
     if args.shards is None and args.heldout is None:
         written = f"{prepared.n_training:,} sentences"
         then = f"elmo-plugin embed-corpus {target} vectors.hdf5 --bilm "
-        then += "english-tiny" if prepared.language == "en" else f"BILM    # a biLM that reads {prepared.language}"
+        then += BUNDLED.get(prepared.language, f"BILM    # a biLM that reads {prepared.language}")
     else:
         written = f"{prepared.n_training:,} sentences to train on, {prepared.n_heldout:,} held out"
         then = f"export LM_TRAIN='{target}/train-*'" + f" LM_HELDOUT={target / HELDOUT}" * bool(args.heldout)

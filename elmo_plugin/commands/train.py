@@ -33,6 +33,7 @@ from elmo_plugin.commands.console import (
     is_users_mistake,
     program,
     refuse_folder,
+    refuse_no_object,
     say_written,
 )
 from elmo_plugin.common import (
@@ -86,6 +87,7 @@ def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Train, and print in one line how to continue if the run is stopped or one of its processes dies."""
     given = inspect.signature(original).bind(*args, **kwargs).arguments
     params, folder = given["params"], given["serialization_dir"]
+    refuse_no_object(params)
     if not names_our_components(params.params):
         return original(*args, **kwargs)
     given["params"] = _ConfigOfRun(params.params, params.history)

@@ -183,7 +183,7 @@ def _guessed_language(shards: list[Path]) -> str:
     lines = chain.from_iterable(islice(shard_lines(shard), LINES_OF_A_LANGUAGE) for shard in some)
     language, certainty = guess_language(" ".join(lines))
     logger.warning(
-        "the text is in the language %r (%.2f sure); 'vocabulary.language' names another", language, certainty
+        "the text is in the language %r (%.2f sure); set 'vocabulary.language' if it is another", language, certainty
     )
     return language
 

@@ -191,6 +191,19 @@ def test_train_ends_with_its_best_metrics_and_what_to_do_next(
         allennlp("train", tmp_path / "run", "-s", tmp_path / "again")
 
 
+@pytest.mark.parametrize("command", [("train", "-s", "run"), ("check-data",)])
+@pytest.mark.parametrize("config", ["[]", '"text"'])
+def test_a_config_that_is_no_object_is_one_line(
+    command: tuple[str, ...], config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config.jsonnet").write_text(config, encoding="utf-8")
+    name, *options = command
+    with pytest.raises((ConfigurationError, SystemExit), match="the config: expected an object"):
+        allennlp(name, "config.jsonnet", *options)
+    assert not Path("run").exists()
+
+
 @pytest.mark.usefixtures("command")
 @pytest.mark.parametrize("typo", [{"model.droput": 0.1}, {"train_data_path": "trian.conll"}, {"trainer.epochs": 1}])
 def test_a_mistake_leaves_no_folder_that_the_corrected_command_would_be_refused(

@@ -125,6 +125,17 @@ def test_a_messy_german_file_becomes_sentences_and_a_report(tmp_path: Path, caps
     assert "english-tiny" not in report
 
 
+@pytest.mark.parametrize(
+    ("language", "bilm"), [("en", "english-tiny"), ("la", "latin-tiny"), ("de", "BILM    # a biLM that reads de")]
+)
+def test_the_next_command_names_the_bundled_bilm_of_the_language(
+    language: str, bilm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "raw.txt").write_text("Roma magna est. Et pulchra est.", encoding="utf-8")
+    run("prepare-text", tmp_path / "raw.txt", tmp_path / "text.txt", "--language", language)
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f" --bilm {bilm}")
+
+
 def test_without_clean_the_report_says_what_was_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "raw.txt").write_text(GERMAN, encoding="utf-8")
     run("prepare-text", tmp_path / "raw.txt", tmp_path / "text.txt", "--language", "en")

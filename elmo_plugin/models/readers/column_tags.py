@@ -98,10 +98,10 @@ class ColumnTagsReader(DatasetReader):
 
     # Parameters
 
-    token_column, tag_column : `Union[int, str]`, optional (default = `0` and `-1`; with `conllu` `1` and `3`, FORM and
-        UPOS)
+    token_column, tag_column : `Union[int, str]`, optional (default = `0` and `-1`; with `conllu` `1` and `3`)
         The columns of the token and its tag: numbers from 0, or from the end with negative numbers, or names in the
-        header. If both are counted from 0, sentences may have different numbers of columns, as in CoNLL-2009.
+        header. If both are counted from 0, sentences may have different numbers of columns, as in CoNLL-2009. In
+        CoNLL-U, 1 is FORM and 3 is UPOS.
     delimiter : `str`, optional (default = any run of ASCII white space; with `conllu` a tab)
         The separator of columns. With `"\\t"` tokens may contain spaces.
     quote_char : `str`, optional (default = `None`)
