@@ -81,6 +81,10 @@ class BatchEmbedder:
         """Return a copy of the batch with the column of vectors."""
         if type(batch).__module__.startswith("pyarrow."):
             return self._with_arrow_column(batch)
+        return self._with_column(batch)
+
+    def _with_column(self, batch: Batch) -> Batch:
+        """Return a copy of a dict, a `DataFrame` or the like with the column of vectors."""
         if not hasattr(batch, "keys"):
             raise ConfigurationError(
                 f"expected a batch of columns, such as a dict or a DataFrame, got a {type(batch).__name__}"
@@ -107,7 +111,8 @@ class BatchEmbedder:
     def _with_arrow_column(self, table: Any) -> Any:
         """Return a table of pyarrow with the column of vectors."""
         pyarrow: Any = import_module("pyarrow")
-        vectors = self({name: table.column(name) for name in table.column_names})[self.output_column]
+        # Not by `__call__`, which Ray runs in the only thread of an executor: a second call would wait for the first.
+        vectors = self._with_column({name: table.column(name) for name in table.column_names})[self.output_column]
         kind = pyarrow.list_(pyarrow.float32())
         if self.pooling is None:
             vectors, kind = [list(array) for array in vectors], pyarrow.list_(kind)

@@ -1,6 +1,7 @@
 """The embedder of batches against `load`, alone and inside Ray Data and Hugging Face `datasets`."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,21 @@ def test_datasets_maps_it_in_forked_processes_and_reuses_the_result(small: str, 
     assert once.features["elmo"] == datasets.List(datasets.List(datasets.Value("float32")))
     for row, array in zip(once, wanted, strict=True):
         np.testing.assert_allclose(np.array(row["elmo"]).reshape(-1, D), array, atol=1e-6)
+
+
+class OfRay(BatchEmbedder):
+    """Calls the embedder in the only thread of an executor, as Ray's actors do."""
+
+    def __call__(self, batch: Any) -> Any:
+        return executor.submit(super().__call__, batch).result(timeout=60)
+
+
+executor = ThreadPoolExecutor(1)
+
+
+@pytest.mark.parametrize("pooling", ["mean", None])
+def test_a_batch_of_any_kind_is_embedded_in_one_call_as_rays_actors_need(small: str, pooling: str | None) -> None:
+    embed = OfRay(bilm=small, pooling=pooling)
+    wanted = [array.tolist() for array in embed({"text": ["Two words"]})["elmo"]]
+    assert embed(pyarrow.table({"text": ["Two words"]})).column("elmo").to_pylist() == wanted
+    assert [array.tolist() for array in embed(pandas.DataFrame({"text": ["Two words"]}))["elmo"]] == wanted
