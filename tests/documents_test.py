@@ -67,6 +67,7 @@ def evaluate(config: str, override_keys: frozenset[str], variables: frozenset[st
     Params.from_file(ROOT / config, dict.fromkeys(override_keys, 1), ext_vars)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("document", "least"),
     [("training_configs/README.md", 2), pytest.param("docs/results.md", 30, marks=pytest.mark.slow)],

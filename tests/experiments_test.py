@@ -104,6 +104,7 @@ def test_every_config_of_a_corpus_is_a_task_of_the_programs_and_of_the_variable(
     assert json.loads(evaluate_snippet("", snippet, ext_vars={"TASK": "ag_news"})) == "+accuracy"
 
 
+@pytest.mark.slow
 def test_what_a_task_is_stands_in_its_config_and_needs_no_variable_of_the_environment() -> None:
     facts = {name: read_task(TASKS[name]) for name in ("litbank_events", "ag_news", "conll2003_ner", "ud_parsing")}
     litbank = ("f1-measure-EVENT", "$LITBANK/train.tsv", 5263, 935, 4, 3, "\n\n")
@@ -150,6 +151,7 @@ def test_a_failed_run_stops_no_other_and_only_unfinished_runs_are_trained_again(
     assert trained == ["elmo-1", "without_elmo-1", "elmo-1"]
 
 
+@pytest.mark.slow
 def test_a_run_writes_what_reports_read_and_no_weights(tmp_path: Path) -> None:
     """It trains on a fraction of the data for as many steps, and is scored on a second development set, too."""
     source = (ROOT / "training_configs/classify/demo/dev.csv").read_text(encoding="utf-8").splitlines()

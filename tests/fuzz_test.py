@@ -66,6 +66,7 @@ def take_memory() -> None:
             pages[start] = 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("harm", "what"),
     [

@@ -41,6 +41,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return config
 
 
+@pytest.mark.slow
 def test_the_config_after_trains(config: dict[str, Any]) -> None:
     train_model(Params(config), "run", return_model=False)
     assert "best_validation_f1-measure-overall" in json.loads(Path("run/metrics.json").read_text())

@@ -111,6 +111,7 @@ def test_apples_gpus_have_every_operator_of_a_task_model(has_mps: Any) -> None:
     check(operators, has_mps)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_on_mps")
 @pytest.mark.parametrize(
     ("loader", "softmax"),

@@ -61,6 +61,7 @@ def test_a_run_that_was_killed_while_it_wrote_its_best_weights_validates_again_a
     assert differences(dict(model.state_dict()), wanted["best"]) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_after_its_last_epoch_keeps_its_metrics_and_trains_no_further(tmp_path: Path) -> None:
     keys = config(validation_metric="+loss", patience=1, num_epochs=4)
     train(keys, tmp_path / "run")
@@ -107,6 +108,7 @@ def test_the_vocabulary_of_a_bilm_is_whole_or_cannot_be_read(tmp_path: Path) -> 
     assert len(list((tmp_path / "vocabulary").iterdir())) == 2 + (tmp_path / "vocabulary/.lock").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["model_state", "training_state", "missing"])
 def test_a_checkpoint_that_was_cut_off_is_left_out(kind: str, tmp_path: Path) -> None:
     keys = config(checkpointer={"type": "default"})

@@ -59,6 +59,7 @@ def their_parts(elmo: Any) -> list[tuple[nn.Module, str]]:
     return [(module, "weight") for module in [*dense, *cells]]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("how", WRAPS.values(), ids=WRAPS)
 def test_recomputed_weights_train_as_in_allennlps_modules(how: Wrap, tmp_path: Path) -> None:

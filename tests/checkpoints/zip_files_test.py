@@ -80,6 +80,7 @@ def server(tmp_path: Path) -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_a_zip_file_is_downloaded_from_any_url(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("allennlp.common.file_utils.CACHE_DIRECTORY", str(tmp_path / "cache"))
     folder = published(tmp_path / "there", "NLPL")

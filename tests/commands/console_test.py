@@ -204,6 +204,7 @@ def test_a_config_that_is_no_object_is_one_line(
     assert not Path("run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("command")
 @pytest.mark.parametrize("typo", [{"model.droput": 0.1}, {"train_data_path": "trian.conll"}, {"trainer.epochs": 1}])
 def test_a_mistake_leaves_no_folder_that_the_corrected_command_would_be_refused(

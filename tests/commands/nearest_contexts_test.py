@@ -46,6 +46,7 @@ def test_without_a_query_it_lists_frequent_words_each_with_a_sentence(
     ]
 
 
+@pytest.mark.slow
 def test_it_compares_texts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, word in (("1840s", "river"), ("1880s", "money"), ("1920s", "blood")):
         lines = [f"The bank of the {word} {n} .\n" for n in range(5)]

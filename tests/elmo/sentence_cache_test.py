@@ -256,6 +256,7 @@ def test_a_file_that_was_cut_short_is_an_error_and_does_not_kill_the_process(tmp
             store(tmp_path)
 
 
+@pytest.mark.slow
 def test_processes_that_read_and_write_at_once_get_the_same_layers(tmp_path: Path) -> None:
     """The processes read the same sentences in different batches and orders, with the open store of their parent."""
     sentences = [[f"w{i}", "of", f"v{i}"][: 1 + i % 3] for i in range(40)]

@@ -50,6 +50,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return their_tagger(tmp_path_factory.mktemp("theirs"), do_layer_norm=True, projection_dim=5)
 
 
+@pytest.mark.slow
 def test_the_trained_mix_is_loaded_also_without_the_original_weights(archive: Path) -> None:
     """AllenNLP cannot load an archive without the pair of files; here only their sizes are needed."""
     elmo = its_elmo(load_archive(archive).model)

@@ -107,6 +107,7 @@ def kill_at_part(folder: Path, number: int) -> None:
     embed(folder, "file", Hdf5File())
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_resumed_to_the_same_file(folder: Path) -> None:
     write_text(folder / "text", 40)
     embed(folder, "whole", Hdf5File())
@@ -295,6 +296,7 @@ def test_a_run_is_resumed_by_fewer_processes(folder: Path, monkeypatch: pytest.M
     assert (folder / "file.npz").read_bytes() == (folder / "whole.npz").read_bytes()
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_output_at_once_are_an_error(folder: Path) -> None:
     """Locks of byte ranges belong to a process, so the other run is another process."""
     write_text(folder / "text", 40)

@@ -113,6 +113,7 @@ def test_tables_of_arrow_get_a_column_as_ray_and_datasets_pass_them(small: str, 
     assert rows.map(embed, batched=True).with_format(None)["elmo"][:] == wanted
 
 
+@pytest.mark.slow
 def test_datasets_maps_it_in_forked_processes_and_reuses_the_result(small: str, tmp_path: Path) -> None:
     texts = [text if isinstance(text, str) else None for text in TEXTS] * 3
     datasets.Dataset.from_dict({"text": texts}).save_to_disk(tmp_path / "data")

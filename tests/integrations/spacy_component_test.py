@@ -71,6 +71,7 @@ def test_a_doc_without_words_has_zeros(small: str) -> None:
     assert doc.similarity(doc) == 0.0
 
 
+@pytest.mark.slow
 def test_the_bilm_reads_sentence_by_sentence_if_an_earlier_component_has_set_sentences(small: str) -> None:
     nlp = pipeline(small)
     nlp.add_pipe("sentencizer", before="elmo")

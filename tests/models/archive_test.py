@@ -118,6 +118,7 @@ TAGGER = experiment(tagger(None), tags_reader(), TOWNS)
 """The data of `trained_tagger`."""
 
 
+@pytest.mark.slow
 def test_a_predictor_an_evaluation_and_the_folder_of_a_run_need_no_other_file(trained_tagger: Path) -> None:
     archive, folder = load_archive(trained_tagger), trained_tagger.parent
     assert same(answers(load_archive(folder).model, TAGGER), answers(archive.model, TAGGER))

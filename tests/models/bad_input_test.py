@@ -94,6 +94,7 @@ def test_what_training_can_only_do_with_validation_data_is_a_warning_without(
     assert (expected in caplog.text) == (not validates)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loader", [{}, {"num_workers": 1}, {"type": "simple"}], ids=str)
 def test_labels_that_only_the_validation_data_have_are_a_warning(loader: Config, tmp_path: Path) -> None:
     new = tmp_path / "new.txt"

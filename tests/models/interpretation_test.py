@@ -154,6 +154,7 @@ def test_hotflip_without_word_ids_is_an_error_that_says_what_to_add() -> None:
         Hotflip(predictor_of(config)).attack_from_json(QUESTION)
 
 
+@pytest.mark.slow
 def test_where_nothing_changes_the_loss_scores_are_0_and_not_nan() -> None:
     predictor = predictor_of(CLASSIFIER)
     nn.init.zeros_(predictor._model.classification.weight)

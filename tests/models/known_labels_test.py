@@ -46,6 +46,7 @@ def new_tags(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loader", ["simple", "workers"])
 def test_evaluate_counts_tags_that_training_has_not_seen_as_errors(
     loader: str, trained_tagger: Path, new_tags: Path, caplog: pytest.LogCaptureFixture
@@ -97,6 +98,7 @@ def test_the_loss_counts_only_known_tags(crf: bool) -> None:
     assert nothing_known.item() == pytest.approx(0.0, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_evaluate_counts_classes_that_training_has_not_seen_as_errors(tmp_path: Path, trained_classifier: Path) -> None:
     new = tmp_path / "new.csv"
     new.write_text(NEW_CLASSES, encoding="utf-8")
@@ -124,6 +126,7 @@ def test_validation_data_may_hold_them_and_training_data_may_not(tmp_path: Path,
         train(config, tmp_path / "other")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["crf", "softmax", "classes"])
 def test_a_model_that_goes_on_with_a_new_label_names_it_and_the_config_that_works(kind: str, tmp_path: Path) -> None:
     if kind == "classes":

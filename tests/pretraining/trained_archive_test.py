@@ -106,6 +106,7 @@ def test_exported_to_bilm_tf_it_answers_the_same_in_allennlps_elmo(run: Run, tmp
     torch.testing.assert_close(reference_layers(reference, ids) * mask, wanted, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["archive", "bilm_tf"])
 def test_fine_tuning_starts_where_training_ended(run: Run, tmp_path: Path, form: str) -> None:
     """It takes the biLM and, from formats that hold them, the softmax and the vocabulary."""

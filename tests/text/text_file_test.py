@@ -84,6 +84,7 @@ def test_what_is_read_ahead_is_bounded_in_lines_and_characters() -> None:
     assert len(read_ahead(map(str, range(9)), 5)[0]) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packing", ["", ".gz"])
 def test_the_standard_input_may_be_compressed_and_stays_open(monkeypatch: pytest.MonkeyPatch, packing: str) -> None:
     buffer = io.BytesIO(PACKERS[packing](b"one\ntwo\xff\n"))

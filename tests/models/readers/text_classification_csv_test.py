@@ -98,6 +98,7 @@ def test_line_ends_byte_order_mark_and_blank_lines_change_nothing(
     assert read(written(tmp_path, content), quote_char=quote_char) == [("x", "a b"), ("y", "c")]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufeff")), min_size=1, max_size=5)
 )
