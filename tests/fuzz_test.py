@@ -36,7 +36,14 @@ def test_each_input_is_answered_or_rejected(name: str, inputs: int) -> None:
     assert result.answers and result.errors and result.answers + result.errors == inputs
 
 
+@pytest.fixture(scope="module")
+def dynamo() -> None:
+    """Import what makes a cache folder at import, which is no attack's, and takes seconds."""
+    import torch._dynamo  # noqa: F401
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("dynamo")
 @pytest.mark.parametrize("name", ATTACKS)
 def test_each_attack_is_rejected_at_once_and_leaves_nothing(name: str) -> None:
     result = fuzz(TARGETS[f"attack-{name}"], 1, seed=0)
@@ -45,6 +52,7 @@ def test_each_attack_is_rejected_at_once_and_leaves_nothing(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("dynamo")
 @pytest.mark.parametrize("name", TEXT_ATTACKS)
 def test_each_hostile_text_is_answered_or_rejected_at_once(name: str) -> None:
     result = fuzz(TARGETS[f"attack-{name}"], 1, seed=0)

@@ -53,6 +53,7 @@ def test_the_mean_of_different_descriptions_is_an_error_that_says_so() -> None:
         BiLM(options()).load_state_dict(mean)
 
 
+@pytest.mark.slow
 def test_allennlp_diff_compares_two_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = language_model(softmax={"type": "sampled", "n_samples": 4})
     torch.save(model.state_dict(), tmp_path / "one.th")

@@ -11,7 +11,7 @@ import sys
 import time
 import warnings
 
-import torch
+import torch._dynamo  # makes a cache folder at import, which is no attack's
 
 from tests.fuzz.engine import fuzz
 from tests.fuzz.targets import TARGETS

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch._dynamo  # makes a cache folder at import, which is no attack's
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader
