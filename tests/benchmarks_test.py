@@ -55,7 +55,11 @@ def tables(markdown: str) -> list[list[list[str]]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_a_benchmark_prints_whole_tables(benchmark: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_benchmark_prints_whole_tables(
+    benchmark: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # After tests/lstm, this process would run `fused` in Triton's interpreter, for minutes.
+    monkeypatch.setattr(systems, "KERNELS", [name for name in systems.KERNELS if name != "fused"])
     output = tmp_path / "results.md"
     assert run(benchmark, "--output", str(output)) == 0
     printed = capsys.readouterr().out
