@@ -110,7 +110,9 @@ def test_the_vocabulary_of_a_bilm_is_whole_or_cannot_be_read(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["model_state", "training_state", "missing"])
-def test_a_checkpoint_that_was_cut_off_is_left_out(kind: str, tmp_path: Path) -> None:
+def test_a_checkpoint_that_was_cut_off_is_left_out(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without a cache, whose words have the last bits of the batches before, a run is continued exactly.
+    monkeypatch.setattr("elmo_plugin.bilm.bilm.fingerprint", lambda encoder: None)
     keys = config(checkpointer={"type": "default"})
     train(keys, tmp_path / "run")
     wanted = end_of(tmp_path / "run")
@@ -122,9 +124,7 @@ def test_a_checkpoint_that_was_cut_off_is_left_out(kind: str, tmp_path: Path) ->
         broken.write_bytes(broken.read_bytes()[:1000])
     train(keys, tmp_path / "run", recover=True)
     assert f"'{broken}' is cut off or missing" in (tmp_path / "run" / "out.log").read_text()
-    found = end_of(tmp_path / "run")
-    torch.testing.assert_close(found["best"], wanted["best"])  # the run is not one of `exact_resume`
-    assert found["metrics"]["best_epoch"] == wanted["metrics"]["best_epoch"]
+    assert differences(end_of(tmp_path / "run"), wanted) == []
     assert torch.load(broken)
 
 
