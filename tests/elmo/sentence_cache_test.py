@@ -269,12 +269,12 @@ def test_processes_that_read_and_write_at_once_get_the_same_layers(tmp_path: Pat
             rows = list(range(0, len(sentences), step))[::order]
             for batch in (rows[:9], rows[9:]):
                 layers, mask = model.layers(batch_to_ids([sentences[row] for row in batch]))
-                assert abs(layers * mask.unsqueeze(-1) - wanted[:, batch][:, :, : layers.size(2)]).max() < 5e-6
+                assert abs(layers * mask.unsqueeze(-1) - wanted[:, batch][:, :, : layers.size(2)]).max() < 1e-6
 
     processes = [fork(lambda order=order: check(order)) for order in (1, -1, 1, -1)]
     assert [wait_for(process) for process in processes] == [0] * 4
     runs = sentences_run(model)
-    assert abs(model.layers(batch_to_ids(sentences))[0] - wanted).max() < 5e-6 and not runs
+    assert abs(model.layers(batch_to_ids(sentences))[0] - wanted).max() < 1e-6 and not runs
 
 
 def test_a_folder_has_one_store_by_any_path_until_it_is_created_again(tmp_path: Path) -> None:
