@@ -6,6 +6,7 @@ uses. For one row, reading the weight takes all the time, and the layout of the 
 """
 
 import platform
+import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple, Optional, TypeVar
@@ -47,6 +48,8 @@ def product_type(values: Tensor) -> torch.dtype:
 
 SMALL = 2**22
 """The bytes of a small weight: 4 MiB. A frozen one is copied for each layout; two directions are multiplied at once."""
+TINY = 2**18
+"""The bytes of a weight, 256 KiB, up to which oneDNN's call takes longer than the product, which MKL then computes."""
 WORTH_PREPACKING = {torch.float32: 32, torch.bfloat16: 8}
 """The number of products from which it pays to prepack a weight for them alone."""
 USUAL_ROWS = 32
@@ -205,8 +208,13 @@ def _rows_at_once(weight: Tensor) -> int:
 
     For more than one row, oneDNN is faster if the weight has more rows than columns and the processor has AVX-512.
     """
-    has_avx2_only = torch.backends.cpu.get_cpu_capability() == "AVX2"
-    return USUAL_ROWS if has_avx2_only or weight.size(0) <= weight.size(1) else 1
+    if _size(weight) <= TINY:
+        return sys.maxsize
+    return USUAL_ROWS if _has_avx2_only() or weight.size(0) <= weight.size(1) else 1
+
+
+def _has_avx2_only() -> bool:
+    return torch.backends.cpu.get_cpu_capability() == "AVX2"
 
 
 def _multiplier(
@@ -226,7 +234,18 @@ def _multiplier(
         return partial(functional.linear, weight=weight, bias=bias)
     if rows < 2:
         return partial(_multiply_blocks, weight)
+    is_reordered = not may_copy and dtype == torch.float32  # oneDNN changes its layout in each call
+    if is_reordered and _size(weight) <= (SMALL if _has_avx2_only() else TINY):
+        return partial(_by_mkl, weight, bias)
     return _by_onednn(_prepack(weight) if may_copy else weight, bias)
+
+
+def _by_mkl(weight: Tensor, bias: Optional[Tensor], values: Tensor) -> Tensor:
+    """Multiply values (N, I) by a weight (O, I), so that each row has the same bits with any number of threads."""
+    rows = len(values)
+    if rows > ROWS_TOGETHER and rows % ROWS_TOGETHER:
+        values = functional.pad(values, (0, 0, 0, -rows % ROWS_TOGETHER))
+    return functional.linear(values, weight, bias)[:rows]
 
 
 def _multiply_blocks(weight: Tensor, values: Tensor) -> Tensor:
@@ -329,9 +348,11 @@ def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Ten
 
 def product(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """Multiply values (N, I) by a weight (O, I) of the same type, to (N, O), without gradients."""
-    if _is_for_onednn(weight):
-        return _by_onednn(weight.detach(), bias)(values)
-    return functional.linear(values, weight, bias)
+    if not _is_for_onednn(weight):
+        return functional.linear(values, weight, bias)
+    if weight.dtype == torch.float32 and _size(weight) <= TINY:
+        return _by_mkl(weight, bias, values)
+    return _by_onednn(weight.detach(), bias)(values)
 
 
 def weight_gradient(d_outputs: Tensor, values: Tensor) -> Tensor:

@@ -56,9 +56,12 @@ def test_each_product_equals_torchs(
         )
 
 
-def test_the_number_of_threads_changes_no_bit_of_few_rows() -> None:
+@pytest.mark.parametrize("is_frozen", [True, False])
+@torch.no_grad()
+def test_the_number_of_threads_changes_no_bit_of_few_rows(is_frozen: bool) -> None:
     """MKL divides the rows among threads, and multiplies those that are left over by another routine."""
-    weights = [LstmWeights(*map(torch.randn, ((256, 64), (256, 64), (256,), (64, 128)))) for _ in range(2)]
+    shapes = ((256, 64), (256, 64), (256,), (64, 128))
+    weights = [LstmWeights(*(torch.randn(shape, requires_grad=not is_frozen) for shape in shapes)) for _ in range(2)]
     found = layer_products(weights, 32, 9)
     before = torch.get_num_threads()
     for product, width in ((found.recurrent, 64), (found.projection, 128)):
