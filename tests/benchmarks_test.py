@@ -30,6 +30,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LM_HELDOUT", raising=False)
     for module in (embed, growth, long):
         monkeypatch.setattr(module, "peak_of", lambda *work: Peak(30.0, 20.0))
+    monkeypatch.setattr(load, "in_new_process", lambda work, *arguments: work(*arguments))
     monkeypatch.setattr(embed, "BATCH_SIZE", 4)
     monkeypatch.setattr(growth, "BATCHING", Batching(2, "sentences"))
     monkeypatch.setattr(growth, "BATCH_SIZES", (2, 4))

@@ -1,15 +1,11 @@
 """`python -m elmo_plugin`: AllenNLP's commands and ours, in any folder and without a list of plugins."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import elmo_plugin
-
-ROOT = Path(__file__).resolve().parents[1]
+from tests.commands.alone import python_m
 
 
 @pytest.mark.slow
@@ -23,9 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def test_it_has_the_commands_of_allennlp_and_ours_and_a_version(
     option: str, shown: tuple[str, ...], tmp_path: Path
 ) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "elmo_plugin", option]
-    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert result.returncode == 0
-    assert all(each in result.stdout for each in shown)
-    assert not [line for line in result.stderr.splitlines() if "INFO" in line]
+    ended = python_m("elmo_plugin", option, folder=tmp_path)
+    assert ended.exit_code == 0
+    assert all(each in ended.out for each in shown)
+    assert not [line for line in ended.err.splitlines() if "INFO" in line]

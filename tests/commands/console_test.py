@@ -19,7 +19,7 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin import commands
 from elmo_plugin.commands import console
-from tests.commands.alone import run
+from tests.commands.alone import python_m, run
 from tests.elmo.small_elmo import RANDOM
 from tests.task_oracles import TOWNS, Config, D, allennlp, experiment, lstm, tagger, tags_reader, train, word_embedder
 
@@ -217,25 +217,34 @@ def test_a_mistake_leaves_no_folder_that_the_corrected_command_would_be_refused(
     allennlp("train", config, "-s", tmp_path / "run")
 
 
+TRAIN = ["train", "config.json", "-s", "run"]
+
+
+def check_training(folder: Path, out: str, err: str) -> None:
+    """Compare what a training printed with what it should."""
+    assert json.loads(out).keys() >= {"best_epoch", "best_validation_loss"}
+    assert "| elmo-plugin predict run" in err.splitlines()[-1]
+    messages = [line for line in err.splitlines() if line.startswith("20") and " - INFO - " in line]
+    assert not [line for line in messages if "allennlp_models" not in line]  # which is imported before this package
+    assert (folder / "run" / "out.log").read_text().count(" - INFO - ") > 10
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("program", "options"),
-    [
-        ("elmo_plugin", ["-o", '{"distributed": {"cuda_devices": [-1, -1]}}']),
-        ("allennlp", ["--include-package", "elmo_plugin"]),
-    ],
-)
-def test_a_config_is_trained_in_a_folder_without_a_list_of_plugins(
-    program: str, options: list[str], config: Path, tmp_path: Path
-) -> None:
-    command = [sys.executable, "-m", program, "train", "config.json", "-s", "run", *options]
+@pytest.mark.usefixtures("config")
+def test_allennlp_trains_a_config_in_a_folder_without_a_list_of_plugins(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "allennlp", *TRAIN, "--include-package", "elmo_plugin"]
     environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    assert json.loads(result.stdout).keys() >= {"best_epoch", "best_validation_loss"}
-    assert "| elmo-plugin predict run" in result.stderr.splitlines()[-1]
-    messages = [line for line in result.stderr.splitlines() if line.startswith("20") and " - INFO - " in line]
-    assert not [line for line in messages if "allennlp_models" not in line]  # which is imported before this package
-    assert (tmp_path / "run" / "out.log").read_text().count(" - INFO - ") > 10
+    check_training(tmp_path, result.stdout, result.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("config")
+def test_two_processes_train_a_config_in_a_folder_without_a_list_of_plugins(tmp_path: Path) -> None:
+    distributed = '{"distributed": {"cuda_devices": [-1, -1]}}'
+    ended = python_m("elmo_plugin", *TRAIN, "-o", distributed, folder=tmp_path)
+    assert ended.exit_code == 0, ended.err
+    check_training(tmp_path, ended.out, ended.err)
 
 
 def test_usage_names_the_program_that_was_called(
