@@ -28,7 +28,7 @@ spec.loader.exec_module(pages)
 
 INCLUDE = " --include-package elmo_plugin"
 FAST = """ -o '{"trainer.num_epochs": 2}'"""
-TWO_PROCESSES = """ -o '{"trainer.num_epochs": 1, "validation_data_path": null, """
+TWO_PROCESSES = """ -o '{"trainer.num_epochs": 1, "validation_data_loader": {"batch_size": 2}, """
 TWO_PROCESSES += """"distributed": {"cuda_devices": [-1, -1]}, "data_loader": """
 TWO_PROCESSES += """{"type": "multiprocess", "batch_size": 2, "num_workers": 1, "start_method": "spawn"}}'"""
 RUN_OF_ALLENNLP = """{
