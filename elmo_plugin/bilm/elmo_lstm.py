@@ -25,15 +25,16 @@ from elmo_plugin.lstm import (
     outside_of_graphs,
 )
 
-TOKENS_PER_BLOCK = 192
-"""Tokens that each direction multiplies by its input weights together, without gradients.
+GATES_PER_BLOCK = 3 * 2**20
+"""Numbers that each direction computes together when it multiplies tokens by its input weights, without gradients.
 
-The results take 24 MB at 4096 cells.
-
-From 32 MB on, `malloc` requests memory from the operating system each time, which takes longer than computing it.
+That is 192 tokens at 4096 cells and 1,536 at 512, and 24 MB for both directions. From 32 MB on, `malloc` requests
+memory from the operating system each time, which takes longer than computing the numbers.
 """
 TOKENS_PER_BLOCK_ON_GPU = 320
-"""The same on a GPU, where `unique` would have to be waited for, so that repeated words are multiplied again."""
+"""Tokens that each direction multiplies together on a GPU. It would have to wait for `unique`, so repeated words are
+multiplied again.
+"""
 
 
 class ElmoLstm(Seq2SeqEncoder):
@@ -293,11 +294,12 @@ def _input_products(
     """Yield W x + b (2, tokens, 4H) of tokens in step order, and their `sizes`, without gradients.
 
     The tokens are `values` (2, N, I), or the rows `where` (2, N) of `values` (M, I). Blocks have about
-    `TOKENS_PER_BLOCK` tokens, so memory does not grow with the text. On a CPU a word that occurs more than once in a
+    `GATES_PER_BLOCK` numbers, so memory does not grow with the text. On a CPU a word that occurs more than once in a
     block is multiplied only once.
     """
     start, first, on_cpu = 0, 0, values.device.type == "cpu"
-    tokens_per_block = TOKENS_PER_BLOCK if on_cpu else TOKENS_PER_BLOCK_ON_GPU
+    gates_per_token = products.recurrent.weights[0].size(0)  # 4H
+    tokens_per_block = GATES_PER_BLOCK // gates_per_token if on_cpu else TOKENS_PER_BLOCK_ON_GPU
     for step, end in enumerate([*accumulate(sizes)] or [0], 1):
         if end - start >= tokens_per_block or step >= len(sizes):
             gates = None

@@ -116,7 +116,7 @@ class Hdf5File(VectorFile):
         keys = list(map(sentence_key, window.texts if self._use_sentence_keys else window.keys))
         with _new_hdf5(path) as (file, check_disk):
             for index, array in arrays:
-                if keys[index] and keys[index] not in file:
+                if self._is_new(keys[index], file):
                     data = array.astype(layout.dtype)
                     file.create_dataset(keys[index], data=data, **self._storage(data.shape, layout))
                 check_disk()
@@ -130,13 +130,17 @@ class Hdf5File(VectorFile):
                 with h5py.File(path, locking=False) as part:
                     lines = json.loads(part[INDEX][0])
                     for _, key in lines:
-                        if key in part and key not in file:
+                        if self._is_new(key, file):
                             part.copy(key, file, name=key)  # without the name, h5py opens the dataset to find it
                         check_disk()
                     indices.append(json.dumps({text: key for text, key in lines if text})[1:-1])
             if self._has_index:
                 # Texts may repeat: JSON readers take the last of equal keys.
                 _write_index(file, f"{{{', '.join(filter(None, indices))}}}")
+
+    def _is_new(self, key: str, file: h5py.File) -> bool:
+        """Return whether a key gets a dataset: numbers and ids are never empty or repeated, but sentences may be."""
+        return not self._use_sentence_keys or (key != "" and key not in file)
 
     def _storage(self, shape: tuple[int, ...], layout: Layout) -> dict[str, Any]:
         if not self._compress or 0 in shape:

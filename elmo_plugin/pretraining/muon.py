@@ -139,13 +139,32 @@ class OrthogonalMomentum(torch.optim.Optimizer):
 
 
 def nearest_orthogonal(matrix: Tensor) -> Tensor:
-    """Approximate U Vᵀ of the singular value decomposition of a matrix with Newton-Schulz iterations."""
-    a, b, c = COEFFICIENTS
+    """Approximate U Vᵀ of the singular value decomposition of a matrix with Newton-Schulz iterations.
+
+    An iteration multiplies X (M, N), M ≤ N, by P = a I + b X Xᵀ + c (X Xᵀ)², so X Xᵀ becomes P X Xᵀ P. In float32 only
+    these small matrices (M, M) are iterated, and X is multiplied at the end, by the product of all P. Rounding errors
+    stay below 0.1 % of the result. In bfloat16 they would not, so there X itself is iterated.
+    """
     is_tall = matrix.size(0) > matrix.size(1)
     result = matrix.to(dtype_on(matrix.device, "auto"), copy=True)
     result = result.T if is_tall else result
     result.div_(result.norm().clamp(min=1e-7))
-    for _ in range(STEPS):
-        gram = result @ result.T
-        result = torch.addmm(result, torch.addmm(gram, gram, gram, beta=b, alpha=c), result, beta=a)
+    if result.dtype == torch.float32:
+        gram = result @ result.T  # (M, M)
+        identity = COEFFICIENTS[0] * torch.eye(len(gram), device=gram.device)
+        factor = product = identity + _b_and_c(gram)  # (M, M)
+        for _ in range(STEPS - 1):
+            gram = factor @ gram @ factor
+            factor = identity + _b_and_c(gram)
+            product = factor @ product
+        result = product @ result
+    else:
+        for _ in range(STEPS):
+            result = torch.addmm(result, _b_and_c(result @ result.T), result, beta=COEFFICIENTS[0])
     return result.T if is_tall else result
+
+
+def _b_and_c(gram: Tensor) -> Tensor:
+    """Return b G + c G²."""
+    _, b, c = COEFFICIENTS
+    return torch.addmm(gram, gram, gram, beta=b, alpha=c)

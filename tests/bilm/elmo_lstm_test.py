@@ -115,7 +115,7 @@ def test_without_gradients_blocks_and_repeated_words_do_not_change_the_result(
     vectors, where = make_inputs(4, 5), torch.randint(4, (5, 6), generator=torch.Generator().manual_seed(2))
     state = LstmState(make_inputs(3, 2, 5, 3), make_inputs(3, 2, 5, 7))
     wanted = lstm(vectors[where], MASK, state)
-    monkeypatch.setattr(elmo_lstm, "TOKENS_PER_BLOCK", tokens_per_block)
+    monkeypatch.setattr(elmo_lstm, "GATES_PER_BLOCK", tokens_per_block * 4 * lstm.options.cell_dim)
     with torch.no_grad():
         torch.testing.assert_close(lstm(TokenTable(vectors, where), MASK, state), wanted, rtol=0, atol=1e-6)
         torch.testing.assert_close(lstm(vectors[where], MASK, state), wanted, rtol=0, atol=1e-6)

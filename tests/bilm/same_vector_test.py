@@ -114,7 +114,7 @@ def test_with_every_precision_state_order_and_number_of_threads(
     precision: str, state: str, n_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = SENTENCES + LONG
-    monkeypatch.setattr("elmo_plugin.bilm.elmo_lstm.TOKENS_PER_BLOCK", 20)
+    monkeypatch.setattr("elmo_plugin.bilm.elmo_lstm.GATES_PER_BLOCK", 20 * 2048)
     run = english_tiny("packed", precision, state)
     alone = [run([sentence])[0] for sentence in batch]
     order = random.Random(1).sample(range(len(batch)), len(batch))

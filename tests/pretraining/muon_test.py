@@ -1,11 +1,15 @@
 """The optimizer `muon`, against PyTorch's own Muon and AdamW, one for each set of weights."""
 
+import math
+
 import pytest
 import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.training.optimizers import Optimizer
 from torch import nn
+
+from elmo_plugin.pretraining.muon import COEFFICIENTS, STEPS, nearest_orthogonal
 
 NEEDS_MUON = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="needs PyTorch 2.9 or newer")
 RATE, ADAMW_RATE = 0.01, 0.004
@@ -55,6 +59,22 @@ def test_muon_trains_the_matrices_of_hidden_layers_and_adamw_all_other_weights()
     five_steps(reference, of_torch(reference))
     for found, wanted in zip(weights.parameters(), reference.parameters(), strict=True):
         assert torch.equal(found, wanted)
+
+
+@pytest.mark.usefixtures("emulated_bfloat16")
+@pytest.mark.parametrize("shape", [(64, 8), (8, 64), (16, 16)])
+@pytest.mark.parametrize("condition", [1, 1e2, 1e4])
+def test_float32_is_as_precise_as_iterating_the_matrix_itself(shape: tuple[int, int], condition: float) -> None:
+    u, _, vt = torch.linalg.svd(torch.randn(shape, generator=torch.Generator().manual_seed(5)).double(), False)
+    matrix = u @ torch.logspace(0, -math.log10(condition), len(vt)).double().diag() @ vt
+    a, b, c = COEFFICIENTS
+    wanted = matrix / matrix.norm()
+    for _ in range(STEPS):
+        gram = wanted @ wanted.T
+        wanted = a * wanted + b * gram @ wanted + c * gram @ gram @ wanted
+    found = nearest_orthogonal(matrix.float())
+    assert found.dtype == torch.float32
+    assert (found - wanted).norm() < 1e-3 * wanted.norm()
 
 
 @pytest.mark.parametrize(("matrices", "what"), [([r"\.encoder\."], "no matrix"), (["."], "all")])
