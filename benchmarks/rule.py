@@ -20,6 +20,10 @@ from elmo_plugin.lstm import Int8Weight, has_int8
 from elmo_plugin.lstm.products import _by_onednn, _multiply_blocks, _prepack
 
 SHAPES = [
+    (512, 32),
+    (32, 128),
+    (1024, 64),
+    (64, 256),
     (2048, 256),
     (256, 512),
     (4096, 128),
@@ -29,7 +33,7 @@ SHAPES = [
     (16384, 512),
     (512, 4096),
 ]
-"""O and I of the recurrent weights and the projections of the sizes `tiny`, `small`, 2048/256 and `original`."""
+"""O and I of the recurrent weights and the projections of 128/32, 256/64, `tiny`, `small`, 2048/256 and `original`."""
 ROWS = (1, 2, 4, 8, 32)
 ROUNDS = 30
 
