@@ -2,7 +2,8 @@
 
 On a CPU, PyTorch computes float32 products with MKL, which reaches half the speed of an AMD processor. oneDNN, which
 comes with PyTorch, reaches all of it for two rows and more. We call oneDNN through the operators that `torch.compile`
-uses. For one row, reading the weight takes all the time, and the layout of the weight decides; see `fastest_product`.
+uses. A call of it takes longer than a small product, above all with a weight that is not prepacked, as in training. For
+one row, reading the weight takes all the time, and the layout of the weight decides; see `fastest_product`.
 """
 
 import platform
