@@ -106,6 +106,7 @@ NOT_IN_CONFIGS = {"Elmo"}
 """Registries that only tell AllenNLP how to build a key; `TokenEmbedder` has the keys of `Elmo`."""
 
 
+@pytest.mark.slow
 def test_the_reference_lists_every_component_and_describes_every_key() -> None:
     reference = hook("reference_pages")
     page = reference.on_page_markdown((DOCS / "reference/components.md").read_text(encoding="utf-8"))

@@ -67,6 +67,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [Path(line) for line in built.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_the_program_and_what_spacy_finds_are_installed(wheels: list[Path], tmp_path: Path) -> None:
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as file:
@@ -80,6 +81,7 @@ def test_the_program_and_what_spacy_finds_are_installed(wheels: list[Path], tmp_
         }
 
 
+@pytest.mark.slow
 def test_the_start_up_file_is_in_the_wheel_and_in_an_editable_install(wheels: list[Path]) -> None:
     for wheel in wheels:
         names = zipfile.ZipFile(wheel).namelist()

@@ -76,6 +76,7 @@ def assert_same(found: list[Tensor], wanted: list[Tensor]) -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @few_examples
 @given(batch=batches, order=st.randoms(use_true_random=False))
 @example(batch=SENTENCES, order=None)
@@ -89,6 +90,7 @@ def test_alone_and_in_any_batch_in_any_order(batch: list[Sentence], order: objec
     assert_same(RUN([batch[row] for row in rows]), [alone[row] for row in rows])
 
 
+@pytest.mark.slow
 @few_examples
 @given(sentence=sentences, before=st.lists(batches, max_size=3))
 @example(sentence=["a", "word"], before=[SENTENCES, [["word"] * 20]])

@@ -106,6 +106,7 @@ def test_a_model_is_explained_by_the_gradients_of_its_whole_input(config: Config
     assert trainable == {name: weights.requires_grad for name, weights in predictor._model.named_parameters()}
 
 
+@pytest.mark.slow
 def test_scores_are_the_gradients_times_the_inputs_of_each_token() -> None:
     predictor = predictor_of(CLASSIFIER)
     (instance,) = predictor.json_to_labeled_instances(QUESTION)
