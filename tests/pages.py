@@ -3,12 +3,10 @@
 import json
 import os
 import re
-import runpy
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -74,9 +72,9 @@ class Page:
 
 
 def run_command(command: str, to_the_end: bool = False) -> None:
-    """Run one line of a shell: `elmo-plugin` in this process, a script of Python in a fork of it, and others by bash.
+    """Run one line of a shell: `elmo-plugin` in this process, `export` for those that follow, anything else by bash.
 
-    `export` holds for the lines that follow. A loop runs its line for each value.
+    A loop runs its line for each value.
     """
     loop = re.fullmatch(r"for (\w+) in ([^;]+); do (.+); done", command)
     if loop:
@@ -102,21 +100,9 @@ def run_command(command: str, to_the_end: bool = False) -> None:
                 raise
         finally:
             sys.argv = before
-    elif words[len(assigned) :][:1] == ["python"] and words[-1].endswith(".py"):
-        script = get_context("fork").Process(target=_run_script, args=(words[-1], dict(assigned)))
-        script.start()
-        script.join()
-        if script.exitcode:
-            raise RuntimeError(f"{command} ended with exit code {script.exitcode}")
     elif words:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         subprocess.run(["bash", "-ec", command], check=True, env={**os.environ, "PATH": path})
-
-
-def _run_script(script: str, environment: dict[str, str]) -> None:
-    os.environ.update(environment)
-    sys.argv = [script]
-    runpy.run_path(script, run_name="__main__")
 
 
 def _assignments(words: list[str]) -> Iterator[str]:
