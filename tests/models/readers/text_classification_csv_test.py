@@ -114,9 +114,9 @@ def test_any_text_that_csv_can_write_comes_back(tmp_path_factory: pytest.TempPat
 
 
 def test_a_long_document_is_read_whole(tmp_path: Path) -> None:
-    path = written(tmp_path, f'x,"{"word " * 30_000}"\n')
+    path = written(tmp_path, f'x,"{"word " * 50_000}"\n')
     (instance,) = reader(tokenizer="just_spaces").read(path)
-    assert len(instance["metadata"]["words"]) == 30_000
+    assert len(instance["metadata"]["words"]) == 50_000
     (instance,) = reader(tokenizer="just_spaces", max_sequence_length=3).read(path)
     assert instance["metadata"]["words"] == ["word"] * 3
 
