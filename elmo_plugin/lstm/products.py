@@ -113,10 +113,9 @@ class BatchedProduct:
 
     def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
         """Return start + x Wᵀ; see `Product`."""
-        rows = values.size(1)
-        if rows > ROWS_TOGETHER and rows % ROWS_TOGETHER:
-            padded = functional.pad(values, (0, 0, 0, -rows % ROWS_TOGETHER))
-            product = torch.bmm(padded, self._stacked)[:, :rows]
+        padded = _pad_rows(values)
+        if padded is not values:
+            product = torch.bmm(padded, self._stacked)[:, : values.size(1)]
             if start is None:
                 return product if out is None else out.copy_(product)
             return torch.add(start, product, out=out)
@@ -207,7 +206,8 @@ def _product(weights: Sequence[Tensor], rows: int, may_copy: bool, is_recurrent:
 def _rows_at_once(weight: Tensor) -> int:
     """Return the largest number of rows that MKL multiplies by a small weight (O, I) of both directions at once.
 
-    For more than one row, oneDNN is faster if the weight has more rows than columns and the processor has AVX-512.
+    That is any number for a tiny weight. Otherwise, for more than one row, oneDNN is faster if the weight has more rows
+    than columns and the processor has AVX-512.
     """
     if _size(weight) <= TINY:
         return sys.maxsize
@@ -243,10 +243,15 @@ def _multiplier(
 
 def _by_mkl(weight: Tensor, bias: Optional[Tensor], values: Tensor) -> Tensor:
     """Multiply values (N, I) by a weight (O, I), so that each row has the same bits with any number of threads."""
-    rows = len(values)
-    if rows > ROWS_TOGETHER and rows % ROWS_TOGETHER:
-        values = functional.pad(values, (0, 0, 0, -rows % ROWS_TOGETHER))
-    return functional.linear(values, weight, bias)[:rows]
+    return functional.linear(_pad_rows(values), weight, bias)[: len(values)]
+
+
+def _pad_rows(values: Tensor) -> Tensor:
+    """Add rows of zeros to values (…, N, I) where `ROWS_TOGETHER` does not divide N; a few rows stay as they are."""
+    rows = values.size(-2)
+    if rows <= ROWS_TOGETHER or rows % ROWS_TOGETHER == 0:
+        return values
+    return functional.pad(values, (0, 0, 0, -rows % ROWS_TOGETHER))
 
 
 def _multiply_blocks(weight: Tensor, values: Tensor) -> Tensor:

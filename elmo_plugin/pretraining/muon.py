@@ -151,11 +151,11 @@ def nearest_orthogonal(matrix: Tensor) -> Tensor:
     result.div_(result.norm().clamp(min=1e-7))
     if result.dtype == torch.float32:
         gram = result @ result.T  # (M, M)
-        identity = COEFFICIENTS[0] * torch.eye(len(gram), device=gram.device)
-        factor = product = identity + _b_and_c(gram)  # (M, M)
+        a_times_identity = COEFFICIENTS[0] * torch.eye(len(gram), device=gram.device)
+        factor = product = a_times_identity + _b_and_c(gram)  # (M, M)
         for _ in range(STEPS - 1):
             gram = factor @ gram @ factor
-            factor = identity + _b_and_c(gram)
+            factor = a_times_identity + _b_and_c(gram)
             product = factor @ product
         result = product @ result
     else:
