@@ -1,14 +1,12 @@
-"""What all tests run with: one thread a process, Ctrl-C that is heard, and archives that are packed quickly.
+"""What all tests run with: one thread a process, and Ctrl-C that is heard.
 
-Tensors of tests are small, and threads that wait for each other on a busy machine are slow. AllenNLP packs archives at
-gzip's level 9, which takes five seconds for the weights of `english-tiny`; level 1 takes half a second.
+Tensors of tests are small, and threads that wait for each other on a busy machine are slow.
 """
 
 import logging
 import os
 import signal
 import sys
-import tarfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -19,8 +17,6 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a background job of a shell, as in `make test &`
     signal.signal(signal.SIGINT, signal.default_int_handler)
-*others, _ = tarfile.TarFile.gzopen.__func__.__defaults__  # type: ignore[attr-defined]
-tarfile.TarFile.gzopen.__func__.__defaults__ = (*others, 1)  # type: ignore[attr-defined]
 
 
 def pytest_collectstart() -> None:

@@ -27,9 +27,9 @@ from elmo_plugin.compat.interpret import repair_hotflip, repair_influence, repai
 from elmo_plugin.compat.libraries import (  # noqa: E402
     check_width_of_rnns,
     import_rouge,
+    repair_archives,
     repair_confidence_checks,
     repair_cut_off_checkpoints,
-    repair_extracted_archives,
     repair_half_precision,
     repair_moving_average,
     repair_multitask,
@@ -60,7 +60,7 @@ def apply_repairs() -> None:
     import_rouge()
     say_where_elmo_embedder_is()
     repair_token_ids_of_elmo()
-    repair_extracted_archives()
+    repair_archives()
     repair_moving_average()
     check_width_of_rnns()
     repair_half_precision()

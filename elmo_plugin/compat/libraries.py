@@ -193,21 +193,28 @@ def repair_token_ids_of_elmo() -> None:
     replace_once(nn_util, "get_token_ids_from_text_field_tensors", get_token_ids)
 
 
-def repair_extracted_archives() -> None:
-    """Reject a model archive that writes outside the folder into which it is unpacked.
+def repair_archives() -> None:
+    """Reject a model archive that writes outside the folder into which it is unpacked, and pack archives quickly.
 
     Symptom: a `model.tar.gz` with a member `../name` or a link can write anywhere on the disk when it is loaded. Cause:
     AllenNLP unpacks without a filter, and Python has a default filter only since 3.14. Such an archive now raises
     `tarfile.FilterError`.
-    Guard: an archive whose members and links stay inside is unpacked as before.
+    Symptom: a training with `english-tiny` or `latin-tiny` packs its archive for 6 s. Cause: `tarfile`
+    compresses at level 9, which is slow for numbers that were stored in half precision. Level 1 takes a tenth of the
+    time, and the archive grows by 8 %.
+    Guard: an archive whose members and links stay inside is unpacked as before, whatever its level.
     """
-    replace_name(archival, "tarfile", _FilteredTarFile)
+    replace_name(archival, "tarfile", _ArchiveFile)
 
 
-class _FilteredTarFile(tarfile.TarFile):
+class _ArchiveFile(tarfile.TarFile):
     """Stands for the module `tarfile` in `archival`, which calls its `open`."""
 
     extraction_filter = staticmethod(tarfile.data_filter)
+
+    @classmethod
+    def gzopen(cls, name: Any, mode: Any = "r", fileobj: Any = None, compresslevel: int = 1, **options: Any) -> Any:
+        return super().gzopen(name, mode, fileobj, compresslevel, **options)
 
 
 def repair_moving_average() -> None:

@@ -318,6 +318,14 @@ def test_an_archive_writes_nothing_outside_its_folder(evil_archive: Path) -> Non
         load(evil_archive, "trained")
 
 
+def test_an_archive_is_packed_at_the_fastest_level(tmp_path: Path) -> None:
+    for name in ("config.json", "best.th"):
+        (tmp_path / name).touch()
+    (tmp_path / "vocabulary").mkdir()
+    packed = Path(archival.archive_model(tmp_path)).read_bytes()
+    assert packed[8] == 4  # gzip's XFL: the fastest algorithm; 2 is the slowest (RFC 1952)
+
+
 def test_a_restored_moving_average_averages_the_weights_of_the_model() -> None:
     weight = torch.nn.Parameter(torch.zeros(1))
     average = ExponentialMovingAverage([("weight", weight)], decay=0.5)
