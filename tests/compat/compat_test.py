@@ -326,6 +326,12 @@ def test_an_archive_is_packed_at_the_fastest_level(tmp_path: Path) -> None:
     assert packed[8] == 4  # gzip's XFL: the fastest algorithm; 2 is the slowest (RFC 1952)
 
 
+def test_a_file_that_is_no_archive_is_named(tmp_path: Path) -> None:
+    (tmp_path / "new.jsonl").write_text("no archive")
+    with pytest.raises(tarfile.ReadError, match=r"new\.jsonl: not a gzip file"):
+        archival.load_archive(tmp_path / "new.jsonl")
+
+
 def test_a_restored_moving_average_averages_the_weights_of_the_model() -> None:
     weight = torch.nn.Parameter(torch.zeros(1))
     average = ExponentialMovingAverage([("weight", weight)], decay=0.5)
