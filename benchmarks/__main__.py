@@ -11,7 +11,7 @@ from typing import Optional
 import torch
 from allennlp.common.checks import ConfigurationError
 
-from benchmarks import embed, growth, layers, long, pretrain, same, tagger
+from benchmarks import embed, growth, layers, long, precision, pretrain, same, tagger
 from benchmarks.agreement import Disagreement
 from benchmarks.bilms import SIZES, TOY, options_of, write_random_weights
 from benchmarks.settings import Settings
@@ -28,6 +28,7 @@ compared: ours, AllenNLP's (allennlp.modules.elmo.Elmo, on the same weights), an
             and torch.nn.LSTM
   tagger    a training step of a tagger on frozen ELMo
   pretrain  a training step of the biLM: tokens per second, and the share of the machine's peak rate
+  precision one, few and many sentences and a corpus in float32, bfloat16 and int8
   long      memory for a line of 20,000 tokens, alone and among short sentences
   growth    how time and memory grow with tokens, batch size and word types, with a plot
   same      how equal a sentence's vectors are: alone and in a batch, in another order, with one thread and two
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "tagger": tagger.measure,
     "pretrain": pretrain.measure,
     "long": long.measure,
+    "precision": precision.measure,
     "growth": growth.measure,
     "same": same.measure,
 }

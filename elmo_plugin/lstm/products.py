@@ -101,11 +101,14 @@ class SeparateProduct:
 
 
 class BatchedProduct:
-    """A `Product` that multiplies both directions in one call, by copies of their weights (R, I, O)."""
+    """A `Product` that multiplies both directions in one call, by float32 copies of their weights (R, I, O).
+
+    In bfloat16 a single row is so multiplied too: converting it and its product would take longer than they save.
+    """
 
     def __init__(self, weights: Sequence[Tensor], rows: int) -> None:
         self.weights = weights
-        self._stacked = torch.stack([weight.detach() for weight in weights]).transpose(1, 2)  # (R, I, O)
+        self._stacked = torch.stack([weight.detach().float() for weight in weights]).transpose(1, 2)  # (R, I, O)
         directions, inputs, outputs = self._stacked.shape
         if outputs > inputs:  # a weight is read along its longer side
             padded = self._stacked.new_empty(directions, inputs, outputs + (PADDING if rows > 1 else 0))
@@ -113,15 +116,16 @@ class BatchedProduct:
 
     def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
         """Return start + x Wᵀ; see `Product`."""
+        values = values.float()
         padded = _pad_rows(values)
-        if padded is not values:
-            product = torch.bmm(padded, self._stacked)[:, : values.size(1)]
+        if padded is values and out is not None and out.dtype == torch.float32:
             if start is None:
-                return product if out is None else out.copy_(product)
-            return torch.add(start, product, out=out)
-        if start is None:
-            return torch.bmm(values, self._stacked, out=out)
-        return torch.baddbmm(start, values, self._stacked, out=out)
+                return torch.bmm(values, self._stacked, out=out)
+            return torch.baddbmm(start.float(), values, self._stacked, out=out)
+        product = torch.bmm(padded, self._stacked)[:, : values.size(1)].to(self.weights[0].dtype)
+        if out is None:
+            return product if start is None else start + product
+        return out.copy_(product) if start is None else torch.add(start, product, out=out)
 
 
 class LayerProducts(NamedTuple):
@@ -196,8 +200,8 @@ def fastest_product(weights: Sequence[Tensor], rows: int, times: int) -> Product
 
 def _product(weights: Sequence[Tensor], rows: int, may_copy: bool, is_recurrent: bool = False) -> Product:
     dtype, first = product_type(weights[0]), weights[0]
-    is_small_float32 = first.dtype == dtype == torch.float32 and _is_for_onednn(first) and _size(first) <= SMALL
-    if may_copy and is_small_float32 and rows <= _rows_at_once(first):
+    is_small = first.dtype == dtype and _is_for_onednn(first) and _size(first) <= SMALL
+    if may_copy and is_small and rows <= _rows_at_once(first):
         return BatchedProduct(weights, rows)
     functions = [_multiplier(weight, dtype, rows, may_copy, is_recurrent=is_recurrent) for weight in weights]
     return SeparateProduct(weights, functions, dtype)
@@ -206,9 +210,11 @@ def _product(weights: Sequence[Tensor], rows: int, may_copy: bool, is_recurrent:
 def _rows_at_once(weight: Tensor) -> int:
     """Return the largest number of rows that MKL multiplies by a small weight (O, I) of both directions at once.
 
-    That is any number for a tiny weight. Otherwise, for more than one row, oneDNN is faster if the weight has more rows
-    than columns and the processor has AVX-512.
+    That is any number for a tiny weight, and one in bfloat16. Otherwise, for more than one row, oneDNN is faster if the
+    weight has more rows than columns and the processor has AVX-512.
     """
+    if weight.dtype != torch.float32:
+        return 1
     if _size(weight) <= TINY:
         return sys.maxsize
     return USUAL_ROWS if _has_avx2_only() or weight.size(0) <= weight.size(1) else 1

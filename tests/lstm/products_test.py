@@ -77,6 +77,15 @@ def test_the_number_of_threads_changes_no_bit_of_few_rows(is_frozen: bool) -> No
             assert torch.equal(*results), rows
 
 
+def test_a_row_is_not_rounded_for_small_weights_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_has_onednn", lambda dtype: True)  # its products are not used
+    weights = [torch.randn(40, 24).bfloat16() for _ in range(2)]
+    values, start, out = torch.randn(2, 1, 24), torch.randn(2, 1, 40).bfloat16(), torch.empty(2, 1, 40)
+    wanted = start.double() + values.double() @ torch.stack(weights).double().mT
+    fastest_product(weights, 1, 9)(values, start, out)
+    torch.testing.assert_close(out.double(), wanted, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("lengths", [[1], [40], [40, 33, 7] * 5])
 def test_a_large_layer_equals_the_reference(lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "SMALL", 0)
