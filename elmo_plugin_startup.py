@@ -57,7 +57,10 @@ if os.environ.get("ELMO_PLUGIN_STARTUP") != "off" and "allennlp" not in sys.modu
 
 def run() -> None:
     """Run the program `elmo-plugin`. It answers help and mistakes in options before it imports torch and AllenNLP."""
+    import gc
     import importlib.util
+
+    gc.disable()  # while modules are imported, which leave little to collect; see `elmo_plugin.__main__.run`
 
     # The package without its `__init__.py`, so that its commands can be imported first.
     spec = importlib.util.find_spec("elmo_plugin")

@@ -4,6 +4,8 @@ The package is imported before AllenNLP, which needs its repairs, so the command
 plugins, and with releases of transformers that the script `allennlp` cannot be imported with.
 """
 
+import gc
+
 from elmo_plugin import __version__
 from elmo_plugin.commands.console import adapt_console, program
 from elmo_plugin.compat import replace_name
@@ -21,6 +23,8 @@ def run() -> None:
     install_sigterm_handler()
     with postponed_imports():  # what AllenNLP would import first, and wholly
         import_module_and_submodules("allennlp", exclude={"allennlp.sanity_checks", "allennlp.tools"})
+    gc.freeze()  # modules stay until the end: looking through them, also at the end, takes a quarter of a short command
+    gc.enable()
     commands.main(prog=program())
 
 

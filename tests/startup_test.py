@@ -79,6 +79,13 @@ def test_the_start_of_python_imports_nothing_large_and_asking_for_allennlp_impor
     assert run(code, tmp_path).stdout == "allennlp False\n"
 
 
+@pytest.mark.slow
+def test_embedding_a_sentence_imports_neither_the_compiler_nor_sympy(tmp_path: Path) -> None:
+    code = "import sys, elmo_plugin; elmo_plugin.load('english-tiny').embed([['It', 'sank']])"
+    result = run(f"{code}; print({{'torch._dynamo', 'sympy'}} & {{*sys.modules}})", tmp_path)
+    assert result.stdout == "set()\n", result.stderr
+
+
 def test_the_start_up_file_can_be_switched_off(tmp_path: Path) -> None:
     code = "import sys; print([type(finder).__name__ for finder in sys.meta_path].count('BeforeAllenNlp'))"
     assert run(code, tmp_path).stdout == "1\n"

@@ -17,6 +17,7 @@ from elmo_plugin.bilm.precision import FALLBACKS, check_precision, dtype_on, is_
 from elmo_plugin.bilm.registered import build_registered
 from elmo_plugin.bilm.sizes import BiLMOptions
 from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenEncoder, TokenTable, WordEncoder
+from elmo_plugin.bilm.without_memory import without_memory
 from elmo_plugin.bilm.word_cache import WordCache, fingerprint
 from elmo_plugin.lstm import Int8Weight, LstmState
 
@@ -255,7 +256,7 @@ class BiLM(nn.Module):
 
 def count_parameters(options: BiLMOptions) -> int:
     """Return the number of parameters of a biLM with these sizes, which is not made."""
-    with torch.device("meta"):
+    with without_memory():
         return sum(parameter.numel() for parameter in BiLM(options).parameters())
 
 

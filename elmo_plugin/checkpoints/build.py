@@ -5,11 +5,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Optional, Union
 
-import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
-from elmo_plugin.bilm import BiLM, BiLMOptions
+from elmo_plugin.bilm import BiLM, BiLMOptions, with_memory, without_memory
 from elmo_plugin.checkpoints.allennlp import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS, archived_checkpoint, reject_override
 from elmo_plugin.checkpoints.bilm_tf import BilmTf, read_options
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, load_checkpoint, load_sizes
@@ -42,7 +41,7 @@ def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = 
     """
     bilm = empty_bilm(checkpoint, kernel, source)
     if checkpoint.options.contextualizer is None and checkpoint.options.token_encoder is None:
-        bilm.to_empty(device="cpu")
+        with_memory(bilm)
     else:  # it may hold more than its state dict, so it is built again with memory, which the shapes have bounded
         has_warm_state, bilm = bilm.warm_state is not None, BiLM(checkpoint.options, kernel, fspath(source))
         if has_warm_state:
@@ -58,7 +57,7 @@ def empty_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = 
     Raises `ConfigurationError`, which calls the file `source`, for the first that differs.
     """
     shapes = {name: tuple(tensor.shape) for name, tensor in checkpoint.state_dict.items() if name != EXTRA_STATE}
-    with torch.device("meta"):
+    with without_memory():
         try:
             bilm = BiLM(checkpoint.options, kernel, fspath(source))
         except ConfigurationError as error:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint as recomputed
 
-from elmo_plugin.bilm import description_to_tensor
+from elmo_plugin.bilm import description_to_tensor, without_memory
 from elmo_plugin.checkpoints import Checkpoint
 from elmo_plugin.common import at_least
 from elmo_plugin.lstm import linear, with_linear
@@ -246,7 +246,7 @@ def saved_softmax(checkpoint: Checkpoint, words: list[str], input_dim: int) -> L
         )
     try:
         build = partial(_build, {**config, "vocab_size": len(words), "input_dim": input_dim})
-        with torch.device("meta"):  # the names and shapes are compared before there is memory for them
+        with without_memory():  # the names and shapes are compared before there is memory for them
             build().load_state_dict({"_extra_state": None, **weights}, assign=True)
         softmax = build()
         softmax.load_state_dict({"_extra_state": None, **weights})
