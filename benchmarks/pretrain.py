@@ -126,21 +126,22 @@ def beside_allennlp(text: Path, config: Params, vocab: Vocabulary, settings: Set
     tokens = sum(map(n_targets, batches))
     n_samples = min(SAMPLES, vocab.get_vocab_size() // 2)
     softmax = {"type": "sampled", "n_samples": n_samples}
-    ours = run_of(config, vocab, batches, settings, softmax=softmax, precision="float32")
-    moved = [move_to_device(batch, settings.device) for batch in batches]
-    peer = Peer(ours.model, n_samples, config["model"]["dropout"]).to(settings.device).train()
-    runs = {
-        "AllenNLP's `language_model`": Run(peer, peer_optimizer(peer, ours.optimizer.defaults["lr"]), moved),
-        "ours, float32": ours,
+    ours = {
+        f"ours, {precision}": run_of(config, vocab, batches, settings, softmax=softmax, precision=precision)
+        for precision in PRECISIONS
     }
-    baseline = next(iter(runs))
+    model, optimizer, _ = next(iter(ours.values()))
+    moved = [move_to_device(batch, settings.device) for batch in batches]
+    peer = Peer(model, n_samples, config["model"]["dropout"]).to(settings.device).train()
+    baseline = "AllenNLP's `language_model`"
+    runs = {baseline: Run(peer, peer_optimizer(peer, optimizer.defaults["lr"]), moved), **ours}
     times = interleave([Call(name, run.steps) for name, run in runs.items()], settings.long_repeats, settings.device)
     with torch.no_grad():
         losses = {name: float(run.model(**batches[0])["loss"]) for name, run in runs.items()}
     return Table(
         "A step of pretraining, beside AllenNLP",
         f"{tokens / len(batches):,.0f} tokens per step, V = {vocab.get_vocab_size():,}, {n_samples:,} "
-        f"samples, dropout, {type(runs[baseline].optimizer).__name__} and {type(ours.optimizer).__name__}. Rounds of "
+        f"samples, dropout, {type(runs[baseline].optimizer).__name__} and {type(optimizer).__name__}. Rounds of "
         f"{len(batches)} steps: {settings.long_repeats}. The loss is that of the first batch after them.",
         ["", "median of a round", "min–max", "× AllenNLP", "tokens/s", "loss"],
         [

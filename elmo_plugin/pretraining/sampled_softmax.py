@@ -1,6 +1,7 @@
 """The softmax that the published biLM was trained with, over the target and a sample of other words."""
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -12,6 +13,9 @@ from torch.nn import functional as F
 from elmo_plugin.common import at_least
 from elmo_plugin.lstm import Versions, linear
 from elmo_plugin.pretraining.softmax import LmSoftmax, WordVectorSoftmax, in_float64
+
+SCORES_IN_BLOCK = 2**18
+"""Scores that a CPU computes together, 1 MB in float32."""
 
 
 class LogUniformSample(NamedTuple):
@@ -105,10 +109,9 @@ class SampledSoftmax(WordVectorSoftmax):
         expected_count = -torch.expm1(n_tries * torch.log1p(-log_uniform(both, self.vocab_size)))  # (N + K,)
         offset = self.bias[both] - expected_count.log().to(self.bias)  # (N + K,)
         right = (vectors * weight[:n_tokens]).sum(dim=1) + offset[:n_tokens]  # (N,)
-        drawn = linear(vectors, weight[n_tokens:]) + offset[n_tokens:]  # (N, K)
-        drawn = drawn.masked_fill_(targets.unsqueeze(1) == rows, -math.inf)
-        scores = torch.cat([right.unsqueeze(1), drawn], dim=1)  # (N, 1 + K)
-        return F.cross_entropy(scores, torch.zeros_like(targets), reduction="none")  # (N,)
+        drawn = linear(vectors, weight[n_tokens:])  # (N, K), bfloat16 under autocast; all else is float32
+        loss: Tensor = SampledCrossEntropy.apply(right, drawn, offset[n_tokens:], targets, rows)
+        return loss  # (N,)
 
     def draw(self) -> LogUniformSample:
         """Draw the next K words."""
@@ -121,6 +124,60 @@ class SampledSoftmax(WordVectorSoftmax):
         # torch's generator uses only 32 bits of its seed, so both numbers are mixed into them.
         (seed,) = np.random.SeedSequence(entropy).generate_state(1)
         return draw_log_uniform(self.vocab_size, self.n_samples, torch.Generator().manual_seed(int(seed)))
+
+
+class SampledCrossEntropy(torch.autograd.Function):
+    """−log(eˢ / (eˢ + Σ eʳ)) for the score s of the target and the scores r of all other words of the sample.
+
+    On a CPU it computes a few tokens at a time, whose scores stay in the cache while they are read again and again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, right: Tensor, drawn: Tensor, offset: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
+        """Return the losses (N,).
+
+        *Shape:* `right`, the scores of the targets, and `targets` (N,) · `drawn` (N, K), the scores of the sample
+        without `offset` (K,) · `rows` (K,).
+        """
+        in_order, order = rows.sort()
+        near = torch.searchsorted(in_order, targets).clamp_(max=len(rows) - 1)  # (N,)
+        places = order[near].unsqueeze(1), (in_order[near] == targets).unsqueeze(1)  # (N, 1) each
+        ctx.block = len(targets) if drawn.is_cuda else max(1, SCORES_IN_BLOCK // len(rows))
+        totals = []
+        for some, *where, highest in _blocks(ctx.block, drawn, *places, right):
+            scores = _without_targets(some, offset, *where)  # (block, K)
+            highest = scores.amax(dim=1).maximum(highest)  # (block,)
+            exponentials = scores.sub_(highest.unsqueeze(1)).exp_()
+            totals.append((exponentials.sum(dim=1), highest))
+        sums, highest = (torch.cat(each) for each in zip(*totals, strict=True))  # (N,) each
+        total = (sums + (right - highest).exp()).log() + highest  # (N,)
+        ctx.save_for_backward(right, drawn, offset, *places, total)
+        return total - right
+
+    @staticmethod
+    def backward(ctx: Any, d_loss: Tensor) -> tuple[Optional[Tensor], ...]:
+        """Return the gradients of `right`, `drawn` and `offset`: the probabilities, less 1 for the target."""
+        if torch.is_grad_enabled():
+            raise RuntimeError("the softmax 'sampled' has no second derivatives ('create_graph')")
+        right, drawn, offset, *places, total = ctx.saved_tensors
+        d_drawn, d_offset = torch.empty_like(drawn), torch.zeros_like(offset)
+        for some, *where, log_sum, factor, d_some in _blocks(ctx.block, drawn, *places, total, d_loss, d_drawn):
+            scores = _without_targets(some, offset, *where)  # (block, K)
+            probabilities = scores.sub_(log_sum.unsqueeze(1)).exp_().mul_(factor.unsqueeze(1))
+            d_some.copy_(probabilities)
+            d_offset += probabilities.sum(dim=0)
+        return d_loss * torch.expm1(right - total), d_drawn, d_offset, None, None
+
+
+def _blocks(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Yield the same rows of several tensors, `size` at a time."""
+    return zip(*(tensor.split(size) for tensor in tensors), strict=True)
+
+
+def _without_targets(drawn: Tensor, offset: Tensor, place: Tensor, is_drawn: Tensor) -> Tensor:
+    """Return the scores (block, K) plus `offset`, −∞ at a token's `place` if its target `is_drawn`."""
+    scores = drawn + offset
+    return scores.scatter_(1, place, scores.gather(1, place).masked_fill_(is_drawn, -math.inf))
 
 
 def log_uniform(rows: Tensor, vocab_size: int) -> Tensor:

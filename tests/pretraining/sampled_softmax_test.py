@@ -7,6 +7,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
+from elmo_plugin.pretraining import sampled_softmax
 from elmo_plugin.pretraining.sampled_softmax import LogUniformSample, SampledSoftmax
 
 V, P, K = 50, 8, 12
@@ -51,6 +52,35 @@ def test_the_loss_is_that_of_tensorflows_sampled_softmax_loss(n_samples: int) ->
     vectors = torch.randn(len(targets), P)
     wanted = [plain_loss(softmax, sample, *token) for token in zip(vectors, targets.tolist(), strict=True)]
     torch.testing.assert_close(softmax(vectors, targets), torch.tensor(wanted), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("tokens_in_block", [1, 7, 1000])
+def test_the_gradients_are_those_of_torchs_cross_entropy(
+    tokens_in_block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampled_softmax, "SCORES_IN_BLOCK", tokens_in_block * K)
+    softmax = sampled().double()
+    sample = next_sample(softmax)
+    targets = torch.cat([torch.arange(V), sample.rows])  # accidental hits among them
+    vectors = torch.randn(len(targets), P, dtype=torch.float64, requires_grad=True)
+    factors = torch.randn(len(targets), dtype=torch.float64)
+    inputs = [vectors, softmax.weight, softmax.bias]
+    gradients = torch.autograd.grad((softmax(vectors, targets) * factors).sum(), inputs)
+
+    chance = torch.tensor(chances(V), dtype=torch.float64)
+    offset = softmax.bias - (1 - (1 - chance) ** sample.n_tries).log()
+    drawn = (vectors @ softmax.weight.T + offset)[:, sample.rows]
+    drawn = drawn.masked_fill(targets.unsqueeze(1) == sample.rows, -math.inf)
+    right = (vectors * softmax.weight[targets]).sum(dim=1) + offset[targets]
+    losses = -torch.cat([right.unsqueeze(1), drawn], dim=1).log_softmax(dim=1)[:, 0]
+    torch.testing.assert_close(gradients, torch.autograd.grad((losses * factors).sum(), inputs))
+
+
+def test_there_are_no_second_derivatives() -> None:
+    softmax = sampled()
+    loss = softmax(torch.randn(3, P), torch.arange(3)).sum()
+    with pytest.raises(RuntimeError, match="'create_graph'"):
+        torch.autograd.grad(loss, softmax.bias, create_graph=True)
 
 
 def test_in_evaluation_the_loss_is_that_of_the_full_softmax_and_nothing_is_drawn() -> None:
