@@ -142,6 +142,18 @@ class LayerProducts(NamedTuple):
     projection: Optional[Product]
 
 
+Prepacked = dict[tuple[int, torch.Size], Tensor]
+"""Weights in the layout of oneDNN, by the address and the shape of each weight."""
+
+
+class Kept(NamedTuple):
+    """The products of a frozen layer for each kind of batch, and the prepacked weights that they share."""
+
+    versions: "Versions"
+    products: dict[tuple[bool, bool], LayerProducts]
+    prepacked: Prepacked
+
+
 def layer_products(layer: Sequence[LstmWeights], rows: int, times: int) -> LayerProducts:
     """Return the fastest products of a layer, without gradients, for `times` steps of at most `rows` sentences.
 
@@ -154,19 +166,17 @@ def layer_products(layer: Sequence[LstmWeights], rows: int, times: int) -> Layer
         if weight.requires_grad or weight.is_inference() or isinstance(weight, Int8Weight):
             return _layer_products(layer, rows, times, is_frozen=False)
     versions = Versions(weights, product_type(first))
-    kept = _kept.setdefault(first, {})
-    products: LayerProducts
+    kept = _kept.get(first)
+    if kept is None or kept.versions != versions:
+        kept = _kept[first] = Kept(versions, {}, {})
     chosen_by = rows == 1, rows <= USUAL_ROWS
-    made_from, products = kept.get(chosen_by, (None, None))
-    if made_from != versions:
+    if chosen_by not in kept.products:
         # The products must not hold the weights themselves, or these would never be deleted.
         detached = [
             each._replace(**{name: w.detach() for name, w in each._asdict().items() if w is not None}) for each in layer
         ]
-        products = _layer_products(detached, rows, times, is_frozen=True)
-        for key in [key for key, (others, _) in kept.items() if others != versions]:
-            del kept[key]
-        kept[chosen_by] = versions, products
+        kept.products[chosen_by] = _layer_products(detached, rows, times, is_frozen=True, prepacked=kept.prepacked)
+    products = kept.products[chosen_by]
     projection = products.projection
     if rows > 1 and projection is not None and _size(projection.weights[0]) > SMALL:
         # The copies of a large projection are made for this call alone.
@@ -175,21 +185,24 @@ def layer_products(layer: Sequence[LstmWeights], rows: int, times: int) -> Layer
 
 
 _kept = WeakIdKeyDictionary()
-"""The products of frozen layers, by the first recurrent weight, until that is deleted."""
+"""What is `Kept` of frozen layers, by the first recurrent weight, until that is deleted."""
 
 
-def _layer_products(layer: Sequence[LstmWeights], rows: int, times: int, is_frozen: bool) -> LayerProducts:
+def _layer_products(
+    layer: Sequence[LstmWeights], rows: int, times: int, is_frozen: bool, prepacked: Optional[Prepacked] = None
+) -> LayerProducts:
     dtype = product_type(layer[0].recurrent)
     inputs = []
     for weights in layer:
         small = is_frozen and _size(weights.input) <= SMALL
-        inputs.append(_multiplier(weights.input, dtype, USUAL_ROWS, small, weights.bias.detach().to(dtype)))
+        bias = weights.bias.detach().to(dtype)
+        inputs.append(_multiplier(weights.input, dtype, USUAL_ROWS, small, prepacked, bias))
     is_worth = times >= WORTH_PREPACKING.get(dtype, times + 1)
-    recurrent = _product([each.recurrent for each in layer], rows, is_frozen or is_worth, is_recurrent=True)
+    recurrent = _product([each.recurrent for each in layer], rows, is_frozen or is_worth, prepacked, is_recurrent=True)
     projections = [each.projection for each in layer if each.projection is not None]
     projection = None
     if projections:
-        projection = _product(projections, rows, is_frozen and _size(projections[0]) <= SMALL)
+        projection = _product(projections, rows, is_frozen and _size(projections[0]) <= SMALL, prepacked)
     return LayerProducts(dtype, inputs, recurrent, projection)
 
 
@@ -198,12 +211,18 @@ def fastest_product(weights: Sequence[Tensor], rows: int, times: int) -> Product
     return _product(weights, rows, times >= WORTH_PREPACKING.get(product_type(weights[0]), times + 1))
 
 
-def _product(weights: Sequence[Tensor], rows: int, may_copy: bool, is_recurrent: bool = False) -> Product:
+def _product(
+    weights: Sequence[Tensor],
+    rows: int,
+    may_copy: bool,
+    prepacked: Optional[Prepacked] = None,
+    is_recurrent: bool = False,
+) -> Product:
     dtype, first = product_type(weights[0]), weights[0]
-    is_small = first.dtype == dtype and _is_for_onednn(first) and _size(first) <= SMALL
+    is_small = first.dtype == dtype and _is_for_onednn(first) and _size(first, torch.float32) <= SMALL
     if may_copy and is_small and rows <= _rows_at_once(first):
         return BatchedProduct(weights, rows)
-    functions = [_multiplier(weight, dtype, rows, may_copy, is_recurrent=is_recurrent) for weight in weights]
+    functions = [_multiplier(weight, dtype, rows, may_copy, prepacked, is_recurrent=is_recurrent) for weight in weights]
     return SeparateProduct(weights, functions, dtype)
 
 
@@ -229,22 +248,30 @@ def _multiplier(
     dtype: torch.dtype,
     rows: int,
     may_copy: bool,
+    prepacked: Optional[Prepacked] = None,
     bias: Optional[Tensor] = None,
     is_recurrent: bool = False,
 ) -> Multiply:
-    """Return the fastest product with one weight, which is prepacked if it `may_copy` it."""
+    """Return the fastest product with one weight, which is prepacked if it `may_copy` it, or was before."""
     if isinstance(weight, Int8Weight):
         # The recurrent weight is the largest one. Errors of a projection go straight into the outputs.
         return weight.product if is_recurrent else partial(weight.precise_product, bias=bias)
+    key = weight.data_ptr(), weight.shape
     weight = weight.detach().to(dtype)
-    if not _is_for_onednn(weight) or (rows < 2 and dtype != torch.float32):
-        return partial(functional.linear, weight=weight, bias=bias)
-    if rows < 2:
+    if _is_for_onednn(weight) and rows < 2 and dtype == torch.float32:
         return partial(_multiply_blocks, weight)
+    is_worth = may_copy and weight.size(0) > weight.size(1)  # prepacking in bfloat16, for one row
+    if not _is_for_onednn(weight) or (rows < 2 and not is_worth):
+        return partial(functional.linear, weight=weight, bias=bias)
     is_reordered = not may_copy and dtype == torch.float32  # oneDNN changes its layout in each call
     if is_reordered and _size(weight) <= (SMALL if _has_avx2_only() else TINY):
         return partial(_by_mkl, weight, bias)
-    return _by_onednn(_prepack(weight) if may_copy else weight, bias)
+    if not may_copy:
+        return _by_onednn(weight, bias)
+    prepacked = {} if prepacked is None else prepacked
+    if key not in prepacked:
+        prepacked[key] = _prepack(weight)
+    return _by_onednn(prepacked[key], bias)
 
 
 def _by_mkl(weight: Tensor, bias: Optional[Tensor], values: Tensor) -> Tensor:
@@ -312,8 +339,8 @@ class Versions:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _size(weight: Tensor) -> int:
-    return weight.numel() * weight.element_size()
+def _size(weight: Tensor, dtype: Optional[torch.dtype] = None) -> int:
+    return weight.numel() * (dtype or weight.dtype).itemsize
 
 
 @cache

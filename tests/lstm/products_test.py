@@ -123,6 +123,17 @@ def test_copies_of_frozen_weights_are_kept_until_one_changes_or_is_deleted(
     assert len(products._kept) == before
 
 
+def test_batches_of_all_sizes_share_prepacked_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "SMALL", 0)
+    monkeypatch.setattr(products, "_has_onednn", lambda dtype: True)
+    made: list[Tensor] = []
+    monkeypatch.setattr(products, "_prepack", lambda weight: made.append(weight) or weight)
+    weights = cast(make_layer(), torch.bfloat16)
+    for rows in (1, 9, 99):
+        layer_products(weights, rows, 1)
+    assert len(made) == 2  # the recurrent weight of each direction
+
+
 def test_trained_weights_are_not_kept() -> None:
     weights, before = make_layer(), len(products._kept)
     weights[1].bias.requires_grad_()
