@@ -48,7 +48,8 @@ def product_type(values: Tensor) -> torch.dtype:
 # has the same bits in every run. `python -m benchmarks.rule` prints the times that this rule is taken from.
 
 SMALL = 2**22
-"""The bytes of a small weight: 4 MiB. A frozen one is copied for each layout; two directions are multiplied at once."""
+"""The bytes of a small weight: 4 MiB. A frozen one is copied for each layout; two directions are multiplied at once,
+which is decided by the bytes in float32."""
 TINY = 2**18
 """The bytes of a weight, 256 KiB, up to which oneDNN's call takes longer than the product, which MKL then computes."""
 WORTH_PREPACKING = {torch.float32: 32, torch.bfloat16: 8}
@@ -158,8 +159,8 @@ def layer_products(layer: Sequence[LstmWeights], rows: int, times: int) -> Layer
     """Return the fastest products of a layer, without gradients, for `times` steps of at most `rows` sentences.
 
     Many rows are multiplied by oneDNN, one row by MKL: small weights in both directions at once, large ones in
-    blocks, which needs no copy of them. For a few rows and small weights, see `_rows_at_once`. Copies of frozen weights
-    are kept until one of the weights changes.
+    blocks, which needs no copy of them. One row in bfloat16 and a large weight are multiplied by oneDNN, too. For a few
+    rows and small weights, see `_rows_at_once`. Copies of frozen weights are kept until one of the weights changes.
     """
     weights, first = [weight for each in layer for weight in each if weight is not None], layer[0].recurrent
     for weight in weights:

@@ -157,9 +157,11 @@ class SampledCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_loss: Tensor) -> tuple[Optional[Tensor], ...]:
         """Return the gradients of `right`, `drawn` and `offset`: the probabilities, less 1 for the target."""
-        if torch.is_grad_enabled():
-            raise RuntimeError("the softmax 'sampled' has no second derivatives ('create_graph')")
         right, drawn, offset, *places, total = ctx.saved_tensors
+        if torch.is_grad_enabled():  # second derivatives: by torch's operators, which can be differentiated again
+            scores = torch.cat([right.unsqueeze(1), _without_targets(drawn, offset, *places)], dim=1)  # (N, 1 + K)
+            d_right, of_sample = (scores.softmax(dim=1) * d_loss.unsqueeze(1)).tensor_split([1], dim=1)
+            return d_right.squeeze(1) - d_loss, of_sample.to(drawn.dtype), of_sample.sum(dim=0), None, None
         d_drawn, d_offset = torch.empty_like(drawn), torch.zeros_like(offset)
         for some, *where, log_sum, factor, d_some in _blocks(ctx.block, drawn, *places, total, d_loss, d_drawn):
             scores = _without_targets(some, offset, *where)  # (block, K)
@@ -176,8 +178,8 @@ def _blocks(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 def _without_targets(drawn: Tensor, offset: Tensor, place: Tensor, is_drawn: Tensor) -> Tensor:
     """Return the scores (block, K) plus `offset`, −∞ at a token's `place` if its target `is_drawn`."""
-    scores = drawn + offset
-    return scores.scatter_(1, place, scores.gather(1, place).masked_fill_(is_drawn, -math.inf))
+    at_place = drawn.gather(1, place) + offset[place]  # (block, 1)
+    return (drawn + offset).scatter_(1, place, at_place.masked_fill(is_drawn, -math.inf))
 
 
 def log_uniform(rows: Tensor, vocab_size: int) -> Tensor:
