@@ -26,6 +26,7 @@ from benchmarks.systems import PRECISIONS
 from benchmarks.table import Table, time_cells
 from benchmarks.text import distinct_words
 from benchmarks.timing import Call, interleave, seconds
+from elmo_plugin.bilm import precision_on
 from elmo_plugin.pretraining import BidirectionalLanguageModel
 from elmo_plugin.pretraining.vocabulary import select_words, vocabulary_of
 
@@ -81,7 +82,7 @@ def steps(
     batches = read_batches(config, LOADERS[name], vocab, text)
     tokens = sum(map(n_targets, batches))
     reference = run_of(config, vocab, batches, settings, precision="float32", kernel="reference")
-    expected, work = loss_without_dropout(reference), floating_point_operations(reference)
+    expected, (work, of_optimizer) = loss_without_dropout(reference), floating_point_operations(reference)
     del reference
     variants: dict[str, dict[str, Any]] = {precision: {"precision": precision} for precision in PRECISIONS}
     softmax = config["model"]["softmax"].as_dict(quiet=True)
@@ -98,19 +99,30 @@ def steps(
     rounds = settings.repeats if settings.device.type == "cuda" else settings.long_repeats  # on a GPU they are short
     times = interleave(calls, rounds, settings.device)
     shared = runs["float32"].model.softmax
+    for_optimizer = of_optimizer / peaks[precision_on(settings.device, "auto")]  # seconds; Muon computes in this type
     return Table(
         f"A step of pretraining, {name}",
         f"{tokens / len(batches):,.0f} tokens per step, V = {shared.vocab_size:,}, softmax "
         f"`{shared.config['type']}`, {type(runs['float32'].optimizer).__name__}, {work / tokens / 1e6:,.0f} MFLOP per "
-        f"token. The peak is the rate of a product of {PEAK_SIZES[settings.device.type]}² matrices. Rounds of "
-        f"{len(batches)} steps: {rounds}.",
-        ["", "median of a round", "min–max", "× float32", "tokens/s", "share of the peak", "difference of the loss"],
+        f"token, and {of_optimizer / tokens / 1e6:,.0f} of the optimizer. The peak is the rate of a product of "
+        f"{PEAK_SIZES[settings.device.type]}² matrices. Rounds of {len(batches)} steps: {rounds}.",
+        [
+            "",
+            "median of a round",
+            "min–max",
+            "× float32",
+            "tokens/s",
+            "share of the peak",
+            "with its products",
+            "difference of the loss",
+        ],
         [
             [
                 name,
                 *time_cells(each, times["float32"]),
                 f"{tokens / each.median:,.0f}",
                 f"{work / each.median / peaks[precisions[name]]:.0%} of {peaks[precisions[name]] / 1e9:,.0f} GFLOP/s",
+                f"{(work / peaks[precisions[name]] + for_optimizer) / each.median:.0%}",
                 f"{differences[name]:.1e}",
             ]
             for name, each in times.items()
@@ -186,17 +198,23 @@ def loss_without_dropout(run: Run) -> float:
     return loss
 
 
-def floating_point_operations(run: Run) -> int:
-    """Return the operations of one step per batch: two for each multiplication in its products and convolutions."""
+def floating_point_operations(run: Run) -> tuple[int, int]:
+    """Return the operations of one step per batch, of the model and of the optimizer.
+
+    They are two for each multiplication in products and convolutions.
+    """
 
     def onednn_linear(values: torch.Size, weight: torch.Size, *_: Any, **__: Any) -> int:
         return 2 * values.numel() * weight[0]  # (N, I) by (O, I)
 
     onednn = {torch.ops.mkldnn._linear_pointwise: onednn_linear} if torch.backends.mkldnn.is_available() else {}
-    with FlopCounterMode(display=False, custom_mapping=onednn) as counter:
+    with FlopCounterMode(display=False, custom_mapping=onednn) as of_model:
         for batch in run.batches:
             run.model(**batch)["loss"].backward()
-    return counter.get_total_flops()
+    with FlopCounterMode(display=False) as of_optimizer:
+        for _ in run.batches:
+            run.optimizer.step()
+    return of_model.get_total_flops(), of_optimizer.get_total_flops()
 
 
 def peak_flops(precision: str, device: torch.device) -> float:

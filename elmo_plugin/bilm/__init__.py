@@ -33,7 +33,6 @@ from elmo_plugin.bilm.token_encoder import (
     add_boundaries,
     check_padding,
 )
-from elmo_plugin.bilm.without_memory import with_memory, without_memory
 
 __all__ = [
     "CHOICES",
@@ -73,6 +72,4 @@ __all__ = [
     "tensor_to_description",
     "warm_up",
     "warn_of_fallback",
-    "with_memory",
-    "without_memory",
 ]

@@ -17,8 +17,8 @@ from elmo_plugin.bilm.precision import FALLBACKS, check_precision, dtype_on, is_
 from elmo_plugin.bilm.registered import build_registered
 from elmo_plugin.bilm.sizes import BiLMOptions
 from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenEncoder, TokenTable, WordEncoder
-from elmo_plugin.bilm.without_memory import without_memory
 from elmo_plugin.bilm.word_cache import WordCache, fingerprint
+from elmo_plugin.common import without_memory
 from elmo_plugin.lstm import Int8Weight, LstmState
 
 

@@ -8,7 +8,7 @@ from typing import Any, Optional, Union
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
-from elmo_plugin.bilm import BiLM, BiLMOptions, with_memory, without_memory
+from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints.allennlp import ARCHIVED_WEIGHTS, TRAINING_WEIGHTS, archived_checkpoint, reject_override
 from elmo_plugin.checkpoints.bilm_tf import BilmTf, read_options
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, load_checkpoint, load_sizes
@@ -16,7 +16,7 @@ from elmo_plugin.checkpoints.files import Location, is_missing, local_file
 from elmo_plugin.checkpoints.untrusted import printable_errors
 from elmo_plugin.checkpoints.vocabulary import with_task_vocabulary
 from elmo_plugin.checkpoints.weight_map import unread_error
-from elmo_plugin.common import check_value
+from elmo_plugin.common import check_value, with_memory, without_memory
 
 _PUBLISHED = (
     "https://allennlp.s3.amazonaws.com/models/elmo/2x4096_512_2048cnn_2xhighway/elmo_2x4096_512_2048cnn_2xhighway"

@@ -1,4 +1,4 @@
-"""What every package uses: config keys, JSON, labels, atomic writes, stop signals, "made with the same settings"."""
+"""What every package uses: config keys, JSON, labels, atomic writes, stop signals, equal settings, empty modules."""
 
 from elmo_plugin.common.atomic_write import atomic_file, atomic_folder
 from elmo_plugin.common.config_keys import (
@@ -20,6 +20,7 @@ from elmo_plugin.common.labels import labels_not_in_train, labels_of, some_of
 from elmo_plugin.common.made_with import check_made_with
 from elmo_plugin.common.printable import printable
 from elmo_plugin.common.stop_signals import Stopped, on_stop_signal, stop
+from elmo_plugin.common.without_memory import with_memory, without_memory
 
 __all__ = [
     "MOST",
@@ -46,4 +47,6 @@ __all__ = [
     "some_of",
     "stop",
     "unknown_keys",
+    "with_memory",
+    "without_memory",
 ]

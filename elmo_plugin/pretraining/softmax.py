@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint as recomputed
 
-from elmo_plugin.bilm import description_to_tensor, without_memory
+from elmo_plugin.bilm import description_to_tensor
 from elmo_plugin.checkpoints import Checkpoint
-from elmo_plugin.common import at_least
+from elmo_plugin.common import at_least, without_memory
 from elmo_plugin.lstm import linear, with_linear
 
 MOST_SCORES = 2**24
