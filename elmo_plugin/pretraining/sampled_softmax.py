@@ -142,7 +142,8 @@ class SampledCrossEntropy(torch.autograd.Function):
         in_order, order = rows.sort()
         near = torch.searchsorted(in_order, targets).clamp_(max=len(rows) - 1)  # (N,)
         places = order[near].unsqueeze(1), (in_order[near] == targets).unsqueeze(1)  # (N, 1) each
-        ctx.block = len(targets) if drawn.is_cuda else max(1, SCORES_IN_BLOCK // len(rows))
+        on_cpu = drawn.device.type == "cpu"
+        ctx.block = max(1, SCORES_IN_BLOCK // len(rows)) if on_cpu else len(targets)
         totals = []
         for some, *where, highest in _blocks(ctx.block, drawn, *places, right):
             scores = _without_targets(some, offset, *where)  # (block, K)
