@@ -48,8 +48,8 @@ def product_type(values: Tensor) -> torch.dtype:
 # has the same bits in every run. `python -m benchmarks.rule` prints the times that this rule is taken from.
 
 SMALL = 2**22
-"""The bytes of a small weight: 4 MiB. A frozen one is copied for each layout; two directions are multiplied at once,
-which is decided by the bytes in float32."""
+"""The bytes of a small weight: 4 MiB. A frozen one is copied for each layout; two directions are multiplied at once, in
+float32, if their weights are small in float32."""
 TINY = 2**18
 """The bytes of a weight, 256 KiB, up to which oneDNN's call takes longer than the product, which MKL then computes."""
 WORTH_PREPACKING = {torch.float32: 32, torch.bfloat16: 8}
@@ -253,7 +253,7 @@ def _multiplier(
     bias: Optional[Tensor] = None,
     is_recurrent: bool = False,
 ) -> Multiply:
-    """Return the fastest product with one weight, which is prepacked if it `may_copy` it, or was before."""
+    """Return the fastest product with one weight, which is prepacked if it `may_copy` it, and kept in `prepacked`."""
     if isinstance(weight, Int8Weight):
         # The recurrent weight is the largest one. Errors of a projection go straight into the outputs.
         return weight.product if is_recurrent else partial(weight.precise_product, bias=bias)
