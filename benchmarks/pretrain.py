@@ -113,7 +113,7 @@ def steps(
             "× float32",
             "tokens/s",
             "share of the peak",
-            "with its products",
+            "with the optimizer's products",
             "difference of the loss",
         ],
         [
