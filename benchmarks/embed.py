@@ -150,8 +150,8 @@ def corpus_call(name: str, embedder: Embedder, batches: Sequence[Sentences], set
 
 
 def limit_calls(settings: Settings, batches: Sequence[Sentences]) -> list[Call]:
-    """Return calls that compute the bare products of these batches."""
-    shapes = shapes_of(batches)
+    """Return calls that compute the bare products of these batches, without those of `<S>` and `</S>`."""
+    shapes = shapes_of(batches, boundaries=0)
     products = limits(settings.options.lstm, settings.device)
     return [BareProducts(settings.options, product, settings.device).call(shapes) for product in products]
 

@@ -49,15 +49,18 @@ class Shapes(NamedTuple):
         return [sum(length > step for length in self.lengths) for step in range(max(self.lengths))]
 
 
-def shapes_of(batches: Iterable[Sentences]) -> list[Shapes]:
-    """Return the shapes of batches that are embedded one after the other. A word counts in its first batch only."""
+def shapes_of(batches: Iterable[Sentences], boundaries: int = BOUNDARIES) -> list[Shapes]:
+    """Return the shapes of batches that are embedded one after the other. A word counts in its first batch only.
+
+    `boundaries` is the number of those that are read with each sentence.
+    """
     seen: set[str] = set()
     shapes = []
     for batch in batches:
         words = {*BOUNDARY_WORDS, *chain.from_iterable(batch)} - seen
         seen |= words
         longest = max((len(word.encode("utf-8", "ignore")) for word in words), default=0) + 2  # begin-word, end-word
-        shapes.append(Shapes(len(words), longest, [len(sentence) + BOUNDARIES for sentence in batch]))
+        shapes.append(Shapes(len(words), longest, [len(sentence) + boundaries for sentence in batch]))
     return shapes
 
 

@@ -16,14 +16,21 @@ from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
 from elmo_plugin.bilm.precision import FALLBACKS, check_precision, dtype_on, is_int8, precision_on, to_int8, undo_int8
 from elmo_plugin.bilm.registered import build_registered
 from elmo_plugin.bilm.sizes import BiLMOptions
-from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenEncoder, TokenTable, WordEncoder
+from elmo_plugin.bilm.token_encoder import (
+    IDS,
+    CharacterLevelEncoder,
+    TokenEncoder,
+    TokenTable,
+    WordEncoder,
+    check_padding,
+)
 from elmo_plugin.bilm.word_cache import WordCache, fingerprint
 from elmo_plugin.common import without_memory
 from elmo_plugin.lstm import Int8Weight, LstmState
 
 
 class BiLMOutput(NamedTuple):
-    """All layers of a batch of sentences. T includes `<S>` and `</S>`.
+    """All layers of a batch of sentences. T includes `<S>` and `</S>`, unless they were left out.
 
     *Shape:* layers (L, B, T, D) · mask (B, T) · state (n_layers, 2, B, P) and (n_layers, 2, B, H).
     """
@@ -171,7 +178,9 @@ class BiLM(nn.Module):
         """Store the initial state with the weights."""
         self.warm_hidden, self.warm_cell = state
 
-    def forward(self, ids: Tensor, state: Optional[LstmState] = None) -> BiLMOutput:
+    def forward(
+        self, ids: Tensor, state: Optional[LstmState] = None, after_boundaries: Optional[LstmState] = None
+    ) -> BiLMOutput:
         """Compute all layers of a batch.
 
         # Parameters
@@ -180,19 +189,37 @@ class BiLM(nn.Module):
             Sentences without boundaries, padded with 0 on the right.
         state : `Optional[LstmState]`
             The state before each sentence; zeros by default.
+        after_boundaries : `Optional[LstmState]` (n_layers, 2, 1, ·), as `read_boundaries` returns it
+            Read the tokens of each sentence from this state on, without `<S>` and `</S>`. That is two steps less, and
+            the tokens get the same vectors. T does not include the boundaries then.
         """
         if torch.jit.is_tracing() or torch.compiler.is_exporting():
             self.__prepare_scriptable__()
-        bounded = self.token_encoder.bounded(ids.cpu())  # (B, T + 2, ·)
-        present = self.token_encoder.mask(bounded)  # (B, T + 2)
+        encoder, contextualize = self.token_encoder, self.contextualizer
+        ids = ids.cpu()
+        fitted = encoder.bounded(ids) if after_boundaries is None else encoder.fit(ids).long()  # (B, T + 2, ·)
+        present = encoder.mask(fitted)  # (B, T + 2)
+        if after_boundaries is not None:
+            check_padding(present, IDS)
+            hidden, cell = after_boundaries
+            state = LstmState(hidden.expand(-1, -1, len(ids), -1), cell.expand(-1, -1, len(ids), -1))
         mask = present.to(self.weight.device, non_blocking=True)
-        words = self._look_up(bounded)
+        words = self._look_up(fitted)
         tokens = words.dense() * mask.unsqueeze(-1)  # (B, T + 2, P)
-        contextualize = self.contextualizer
         state = state or contextualize.zero_state(tokens.size(0), tokens)
         contextual, state = contextualize(words, present, state)  # (B, T + 2, D) each
         layers = torch.stack([torch.cat([tokens, tokens], dim=-1).to(contextual[0].dtype), *contextual])
         return BiLMOutput(layers, mask, state)  # (L, B, T + 2, D)
+
+    def read_boundaries(self, state: LstmState) -> LstmState:
+        """Return the state after `<S>` (forward) and after `</S>` (backward), from which the first token is predicted.
+
+        *Shape:* state (n_layers, 2, 1, P) and (n_layers, 2, 1, H), before and after.
+        """
+        assert isinstance(self.lstm, ElmoLstm)
+        nothing = torch.zeros((1, 0, 1)[: self.token_encoder.input_dims], dtype=torch.long)
+        both = self.token_encoder(self.token_encoder.bounded(nothing)).view(2, 1, 1, -1)  # (2, 1, 1, P)
+        return self.lstm.read_windows(both, torch.ones(1, dtype=torch.long), state)[1]
 
     def __prepare_scriptable__(self) -> "BiLM":
         """Raise `ConfigurationError`: PyTorch calls this before it scripts a module."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Optional
+from weakref import WeakKeyDictionary
 
 import torch
 from allennlp.common import Registrable
@@ -13,8 +14,9 @@ from torch import Tensor
 
 from elmo_plugin.bilm.bilm import BiLM
 from elmo_plugin.bilm.precision import is_int8
+from elmo_plugin.bilm.word_cache import fingerprint
 from elmo_plugin.common import registered_name
-from elmo_plugin.lstm import LstmState, product_type
+from elmo_plugin.lstm import LstmState, Versions, product_type
 
 
 class InitialState(ABC, Registrable):
@@ -39,6 +41,25 @@ class InitialState(ABC, Registrable):
 
     def after(self, state: LstmState) -> None:
         """Receive the final state of the batch. The default ignores it."""
+
+    @torch.no_grad()
+    def after_boundaries(self, bilm: BiLM) -> Optional[LstmState]:
+        """Return the state of `bilm.read_boundaries`, which is computed again when a weight has changed.
+
+        Return `None` if it differs between sentences, and for a biLM that is trained, has hooks or has no state.
+        """
+        made_by = fingerprint(bilm) if self.same_for_every_sentence and bilm.contextualizer.has_state else None
+        if made_by is None:
+            return None
+        kept = _after_boundaries.get(self)
+        if kept is None or kept[0] != made_by:
+            kept = made_by, bilm.read_boundaries(self.before(bilm, 1, bilm.weight))
+            _after_boundaries[self] = kept
+        return kept[1]
+
+
+_after_boundaries: "WeakKeyDictionary[InitialState, tuple[Versions, LstmState]]" = WeakKeyDictionary()
+"""The state after the boundaries, until the initial state is deleted. Copies and pickles do not have it."""
 
 
 @InitialState.register("zero")

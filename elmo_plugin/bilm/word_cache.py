@@ -5,7 +5,7 @@ from typing import Optional
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenTable
 from elmo_plugin.lstm import Versions, product_type
@@ -86,8 +86,8 @@ class WordCache:
         self._rows.update(zip(words, range(start, end), strict=True))
 
 
-def fingerprint(encoder: CharacterLevelEncoder) -> Optional[Versions]:
-    """Return a value that changes with everything that the vectors of an encoder depend on.
+def fingerprint(encoder: nn.Module) -> Optional[Versions]:
+    """Return a value that changes with everything that the vectors of a token encoder, or of a biLM, depend on.
 
     That is its parameters and buffers, their devices and types, its modules, autocast and `torch.inference_mode`.
     Return `None` if vectors must not be cached: of weights that are trained or made in inference mode, of modules with

@@ -255,12 +255,15 @@ class Elmo(nn.Module, Registrable):
         if word_inputs is not None and input_dims == 3:
             inputs = self._with_cached_words(inputs, word_inputs)  # (B, T, C)
         ids, batch = merge_batch_dimensions(inputs, input_dims)  # (B, T, ·)
-        layers, mask = self.layers(ids)  # (L, B, T + 2, D), (B, T + 2)
-        representations = [mix(layers, mask) for mix in self.mixes]  # (B, T + 2, output dim) each
-        if not self.keep_sentence_boundaries:
-            # A sentence ends one token before its `</S>`, so its mask without boundaries is the mask from `</S>` on.
+        mixes = self.mixes
+        has_boundaries = self.keep_sentence_boundaries or any(mix.reads_boundaries for mix in mixes)
+        layers, mask = self.layers(ids, has_boundaries)  # (L, B, T + 2, D), (B, T + 2), or T without boundaries
+        representations = [mix(layers, mask) for mix in mixes]  # (B, T + 2, output dim) each
+        if has_boundaries and not self.keep_sentence_boundaries:
             mask = mask[:, 2:]  # (B, T)
-            representations = [values[:, 1:-1] * mask.unsqueeze(-1) for values in representations]
+            representations = [values[:, 1:-1] for values in representations]
+        if not self.keep_sentence_boundaries:
+            representations = [values * mask.unsqueeze(-1) for values in representations]
         representations = [self.dropout(values) for values in representations]
         if self.projections:
             pairs = zip(self.projections, representations, strict=True)
@@ -289,10 +292,11 @@ class Elmo(nn.Module, Registrable):
         return torch.where(needed.unsqueeze(-1), words, encoder.fit(inputs))
 
     @outside_of_graphs  # a biLM runs its own kernels
-    def layers(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+    def layers(self, ids: Tensor, keep_sentence_boundaries: bool = True) -> tuple[Tensor, Tensor]:
         """Return all layers (L, B, T + 2, D) of ids (B, T, ·), and their mask (B, T + 2). A carried state is updated.
 
-        Gradients reach the biLM if any of its parameters asks for them.
+        Without `<S>` and `</S>`, which takes less time, the shapes have T. Gradients reach the biLM if any of its
+        parameters asks for them.
         """
         bilm, cache = self.bilm, self.sentence_cache
         is_trained = (self.training or torch.is_grad_enabled() or cache is not None) and bilm.is_trained
@@ -301,12 +305,19 @@ class Elmo(nn.Module, Registrable):
             bilm.train(has_dropout)  # for the dropout of a contextualizer; the LSTMs have none here
         if bilm.precision != "float32":
             warn_of_fallback(bilm.weight.device, bilm.precision)
+        has_boundaries = True
         if cache is not None and not is_trained:
             layers, mask = cache.layers(ids, bilm, self.initial_state)
         else:
+            inside = None if keep_sentence_boundaries else self.initial_state.after_boundaries(bilm)
+            has_boundaries = inside is None
+            state = self.initial_state.before(bilm, len(ids), bilm.weight) if has_boundaries else None
             with torch.set_grad_enabled(torch.is_grad_enabled() and is_trained):
-                layers, mask, state = bilm(ids, self.initial_state.before(bilm, ids.size(0), bilm.weight))
+                layers, mask, state = bilm(ids, state, inside)
             self.initial_state.after(state)
+        if has_boundaries and not keep_sentence_boundaries:
+            mask = mask[:, 2:]  # (B, T): a sentence ends one token before its `</S>`
+            layers = layers[:, :, 1:-1] * mask.unsqueeze(-1)
         return layers.to(self.output_like.dtype), mask
 
     def _load_from_state_dict(

@@ -18,9 +18,9 @@ class LayerMix(nn.Module, ABC, Registrable):
         >>> mix(torch.randn(3, 2, 5, 64), torch.ones(2, 5, dtype=torch.bool)).shape
         torch.Size([2, 5, 64])
 
-    A mix of your own writes `forward`, and `get_output_dim` if its vectors have another width than a layer. Its
-    constructor takes these parameters and the keys of a config. A wrong value of a key is a `ConfigurationError`,
-    `'key': expected X, got Y`. See docs/extend.md.
+    A mix of your own writes `forward`, and `get_output_dim` if its vectors have another width than a layer. It is
+    faster with `reads_boundaries = False`. Its constructor takes these parameters and the keys of a config. A wrong
+    value of a key is a `ConfigurationError`, `'key': expected X, got Y`. See docs/extend.md.
 
     # Parameters
 
@@ -31,6 +31,8 @@ class LayerMix(nn.Module, ABC, Registrable):
     """
 
     default_implementation = "scalar"
+    reads_boundaries: bool = True
+    """Whether T includes `<S>` and `</S>`. If not, they need not be computed."""
 
     def __init__(self, num_elmo_layers: int, layer_dim: int) -> None:
         super().__init__()
@@ -56,6 +58,8 @@ class AverageMix(LayerMix):
     3.0
     """
 
+    reads_boundaries = False
+
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
         """Return the mean (B, T, D) of layers (L, B, T, D)."""
         return layers.mean(dim=0)
@@ -69,6 +73,8 @@ class LastMix(LayerMix):
     >>> LastMix(3, 1)(layers, torch.ones(1, 1, dtype=torch.bool)).item()
     6.0
     """
+
+    reads_boundaries = False
 
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
         """Return the last (B, T, D) of layers (L, B, T, D)."""
@@ -85,6 +91,8 @@ class ConcatenateMix(LayerMix):
     >>> ConcatenateMix(3, 1)(layers, torch.ones(1, 1, dtype=torch.bool)).tolist()
     [[[1.0, 2.0, 6.0]]]
     """
+
+    reads_boundaries = False
 
     def get_output_dim(self) -> int:
         """Return the width of all layers (L · D)."""
@@ -138,7 +146,7 @@ class ScalarMix(LayerMix):
             raise ConfigurationError(
                 f"'initial_scalar_parameters': expected {num_elmo_layers} numbers, got {len(weights)}"
             )
-        self.do_layer_norm = do_layer_norm
+        self.do_layer_norm = self.reads_boundaries = do_layer_norm
         # One tensor, where AllenNLP has a `ParameterList`, which `DataParallel` does not support.
         self.scalar_parameters = nn.Parameter(torch.tensor(weights, dtype=torch.float), requires_grad=trainable)  # (L,)
         self.gamma = nn.Parameter(torch.ones(1), requires_grad=trainable)
@@ -206,6 +214,8 @@ class LearnedFunctionMix(LayerMix):
     hidden_dim : `Optional[int]`
         The width of the hidden layer; D by default.
     """
+
+    reads_boundaries = False
 
     def __init__(self, num_elmo_layers: int, layer_dim: int, hidden_dim: Optional[int] = None) -> None:
         super().__init__(num_elmo_layers, layer_dim)

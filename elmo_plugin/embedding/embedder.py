@@ -149,9 +149,8 @@ class Embedder:
         if self.elmo.mixes:
             output = self.elmo(ids)
             return output.representations[0], output.mask
-        layers, mask = self.elmo.layers(ids)  # (L, B, T + 2, D), (B, T + 2)
-        mask = mask[:, 2:]  # (B, T), as in `Elmo.forward`
-        return (layers[:, :, 1:-1] * mask.unsqueeze(-1)).transpose(0, 1), mask
+        layers, mask = self.elmo.layers(ids, keep_sentence_boundaries=False)  # (L, B, T, D), (B, T)
+        return layers.transpose(0, 1), mask
 
     @torch.no_grad()
     def _vectors(self, sentences: Sentences, half: bool) -> np.ndarray:
