@@ -46,16 +46,16 @@ Use the mix that a tagger has learned, and write one vector per sentence:
       --mix runs/demo/model.tar.gz
 
 Finished parts of the text are kept in OUTPUT.part. If a run is stopped, or the
-disk is full, the same command resumes it and embeds only the missing parts. At
-the end the parts are copied into the output, so the disk needs room for twice
-its size; Parquet keeps the parts.
+disk is full, the same command resumes it and embeds only the missing parts. The
+parts are copied into the output, so the disk needs room for twice its size;
+Parquet keeps the parts.
 
 --split tab and --split conll read the inputs `plain` and `conll` of
 ELMoForManyLangs; with --split spacy the text need not be tokenized.
 
 On a processor, as many processes embed as PyTorch may use threads, each with a
 thread of its own: OMP_NUM_THREADS and --processes limit them. They share the
-weights. A text of less than 262,144 characters has work for one process only.
+weights. A text of less than 65,536 characters has work for one process only.
 """
 
 SPLITS = {"space": "ascii_spaces", "tab": "just_tabs", "spacy": "spacy_blank", "conll": "just_tabs"}
@@ -132,7 +132,7 @@ def _add_work(add: Callable[..., Any]) -> None:
     add("--cuda-device", metavar="N", type=device, help=gpu)
     processes = (
         "embed in N processes with one thread each (default: as many as PyTorch has threads, but not more than the "
-        "text has windows of 262,144 characters; one on a GPU)"
+        "text has windows of up to 131,072 characters; one on a GPU)"
     )
     add("--processes", metavar="N", type=count, help=processes)
     add("--file-friendly-logging", action="store_true", help="write each progress update on a new line")

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union, cast
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
+from more_itertools import constrained_batches, divide, peekable
 
 from elmo_plugin.text import LONGEST_SENTENCE, WHITE_SPACE, JustTabsTokenizer, TextFile, read_ahead
 
-CHARACTERS_IN_WINDOW = 2**18
-"""The size of a window in characters: some 50,000 tokens, which are sorted by length together."""
+CHARACTERS_IN_WINDOW = 2**17
+"""The size of a window in characters: some 25,000 tokens, which are sorted by length together."""
 
 Row = tuple[Optional[str], str]
 """The id of a sentence, if it has one, and its text."""
@@ -144,6 +146,11 @@ class TableReader:
             raise ConfigurationError(f"{name}: expected {expected}, got {row} ({error})"[:500]) from error
 
 
+def _size(row: Row) -> int:
+    """Return the number of characters of a sentence and its line end."""
+    return len(row[1]) + 1
+
+
 class Corpus:
     """A text, plain or compressed by gzip or xz.
 
@@ -190,22 +197,24 @@ class Corpus:
     def windows(self) -> Iterator[Window]:
         """Yield windows of `CHARACTERS_IN_WINDOW`, or of one sentence that is longer; for an empty text, an empty one.
 
+        At the end of the text they have about half that size or less, so that several processes end together.
+
         Raises `ConfigurationError` for a file that cannot be read to its end, for a line that is not UTF-8, and for an
         id that is empty or repeated.
         """
-        rows: list[Row] = []
-        start = room = 0
-        for row in self._rows():
-            size = len(row[1]) + 1
-            if rows and size > room:
-                yield self._window(start, rows)
-                start, rows = start + len(rows), []
-            if not rows:
-                room = CHARACTERS_IN_WINDOW
-            rows.append(row)
-            room -= size
-        if rows or start == 0:
-            yield self._window(start, rows)
+        start = 0
+        windows = peekable(constrained_batches(self._rows(), CHARACTERS_IN_WINDOW, get_len=_size, strict=False))
+        for rows in windows:
+            parts: list[Sequence[Row]] = [rows]
+            if len(windows[:2]) < 2:  # this one is the last, or the last but one
+                end = [*rows, *chain.from_iterable(windows)]
+                number = ceil(2 * sum(map(_size, end)) / CHARACTERS_IN_WINDOW)
+                parts = [list(part) for part in divide(number, end)]
+            for part in filter(None, parts):
+                yield self._window(start, part)
+                start += len(part)
+        if start == 0:
+            yield self._window(start, [])
 
     def share_read(self) -> Optional[float]:
         """Return the share of the files that was read so far, from 0 to 1, or `None` if their size is unknown."""

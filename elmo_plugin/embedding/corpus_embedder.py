@@ -18,7 +18,7 @@ at the same time. Each writes to a file of its own, so the output is that of one
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain, islice
@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
+from more_itertools import peekable
 
 from elmo_plugin.common import atomic_file, check_made_with
 from elmo_plugin.embedding import corpus as corpora
@@ -95,7 +96,7 @@ class CorpusEmbedder:
 
         A resumed run embeds the windows that have no part yet, with any number of processes. A window's vectors do not
         depend on where a run starts or on other processes, so the output is the same as that of one uninterrupted run.
-        At the end the parts are copied into one file (Parquet keeps them), so the disk holds the vectors twice.
+        Parts are copied into one file meanwhile (Parquet keeps them), so the disk holds the vectors twice.
 
         With `processes` of 1, this process embeds with all threads of PyTorch. With more, as many others embed, each
         with one thread; they share the memory of the weights. `None` stands for the number of PyTorch's threads. A
@@ -112,24 +113,33 @@ class CorpusEmbedder:
         run = {**self.run(), "file": file.to_params().as_dict(quiet=True), "tokenizer": type(corpus.tokenizer).__name__}
         run = json.loads(json.dumps(run))  # to compare it with what is read from a file, where tuples are lists
         folder = target.with_name(f"{target.name}{PART}")
-        with _part_folder(folder, run):
-            counts, names = self._write_parts(corpus, folder, file, run, processes)
-            with _resumable(folder):
-                if _part_names(folder) != names:
-                    raise ConfigurationError(f"'{folder}': another run, perhaps on another machine, has changed it")
-                (folder / JOINING).touch()
-                parts = Tqdm.tqdm([folder / PARTS / name for name in names], desc="writing", unit=" parts")
+        finished: list[Counts] = []
+        with _part_folder(folder, run), _resumable(folder):
+            with closing(self._parts(corpus, folder, file, run, processes, finished)) as paths:
+                parts = peekable(paths)
+                if not file.joins_while_embedding:
+                    parts.peek()  # embeds the whole text
                 file.join(parts, target, _partial(folder), self.layout)
-                shutil.rmtree(folder / PARTS, ignore_errors=True)
-        return counts
+            shutil.rmtree(folder / PARTS, ignore_errors=True)
+        return _sum(finished)
 
-    def _write_parts(
-        self, corpus: Corpus, folder: Path, file: VectorFile, run: Mapping[str, Any], processes: Optional[int]
-    ) -> tuple[Counts, list[str]]:
-        """Write the part of each window that has none. Return the counts, and the names of all parts."""
+    def _parts(
+        self,
+        corpus: Corpus,
+        folder: Path,
+        file: VectorFile,
+        run: Mapping[str, Any],
+        processes: Optional[int],
+        finished: list[Counts],
+    ) -> Generator[Path, None, None]:
+        """Write the part of each window that has none, and yield the paths of all parts in the order of the text.
+
+        The counts of the parts are added to `finished`. For a file that joins them meanwhile, at most one part is
+        yielded after each that was written, so that no process has to wait for its next window.
+        """
         kept = {name.partition("-")[0]: name for name in _part_names(folder)}
         names: list[str] = []
-        finished: list[Counts] = []
+        joined = 0
 
         def missing() -> Iterator[tuple[Path, Window]]:
             for window in corpus.windows():
@@ -150,7 +160,7 @@ class CorpusEmbedder:
             bar.total = round(tokens / len(some) * len(names) / share_read) if share_read else None  # an estimate
 
         most = processes or (torch.get_num_threads() if self._embedder.device.type == "cpu" else 1)
-        with Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True) as bar:
+        with _kept_apart(), Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True) as bar:
             tasks = missing()
             first = list(islice(tasks, most))  # so that no process is started that would have nothing to do
             tasks = chain(first, tasks)
@@ -164,11 +174,18 @@ class CorpusEmbedder:
                     finished.append(counts)
                     bar.update(_sum(finished).tokens - bar.n)
                     show(finished)
+                    path = folder / PARTS / names[joined]
+                    if file.joins_while_embedding and joined + 1 < len(names) and path.exists():
+                        joined += 1  # the last part is joined when all are complete
+                        yield path
             bar.total = bar.n
-        if kept:
-            windows = len(names) + len(kept)
-            check_made_with(str(folder), {"windows": windows}, {"windows": len(names)}, OTHER_OUTPUT)
-        return _sum(finished), names
+            if kept:
+                windows = len(names) + len(kept)
+                check_made_with(str(folder), {"windows": windows}, {"windows": len(names)}, OTHER_OUTPUT)
+            if _part_names(folder) != names:
+                raise ConfigurationError(f"'{folder}': another run, perhaps on another machine, has changed it")
+        (folder / JOINING).touch()
+        yield from Tqdm.tqdm([folder / PARTS / name for name in names[joined:]], desc="writing", unit=" parts")
 
     def _write_part(self, file: VectorFile, task: tuple[Path, Window], bar: Optional[Any] = None) -> Counts:
         """Write the part of a window to its path."""
@@ -278,6 +295,15 @@ def _part_names(folder: Path) -> list[str]:
     """Return the names of the finished parts, in the order of the text."""
     parts = folder / PARTS
     return sorted(path.name for path in parts.iterdir()) if parts.exists() else []
+
+
+@contextmanager
+def _kept_apart() -> Iterator[None]:
+    """Remove the cause from an error of the text or of a part, so that it does not become one of the output."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise error from None
 
 
 @contextmanager

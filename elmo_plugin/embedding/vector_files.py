@@ -5,7 +5,7 @@ import os
 import re
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from io import FileIO
@@ -66,6 +66,8 @@ class VectorFile(ABC, Registrable):
     """The ending of the names of parts."""
     reading: ClassVar[Optional[str]] = None
     """Python that shows the first vectors of an output, with `{}` for its path in double quotes."""
+    joins_while_embedding: ClassVar[bool] = False
+    """Whether `join` may begin while later parts are not written yet. It then reads all parts, one after the other."""
 
     @abstractmethod
     def write_part(self, path: Path, window: Window, arrays: Arrays, layout: Layout) -> None:
@@ -104,6 +106,7 @@ class Hdf5File(VectorFile):
     """
 
     ending = ".hdf5"
+    joins_while_embedding = True
     reading = "import h5py; print(next(iter(h5py.File({}).items()), None))"
 
     def __init__(self, compress: bool = False, use_sentence_keys: bool = False, forget_sentences: bool = False) -> None:
@@ -114,26 +117,27 @@ class Hdf5File(VectorFile):
     def write_part(self, path: Path, window: Window, arrays: Arrays, layout: Layout) -> None:
         """Write a window's arrays, and the text and the key of each line."""
         keys = list(map(sentence_key, window.texts if self._use_sentence_keys else window.keys))
-        with _new_hdf5(path) as (file, check_disk):
+        with _new_hdf5(path) as (file, disk):
             for index, array in arrays:
                 if self._is_new(keys[index], file):
                     data = array.astype(layout.dtype)
                     file.create_dataset(keys[index], data=data, **self._storage(data.shape, layout))
-                check_disk()
+                disk.check()
             _write_index(file, json.dumps([*zip(window.texts, keys, strict=True)]))
 
     def join(self, parts: Iterable[Path], target: Path, temporary: Path, layout: Layout) -> None:
         """Copy the datasets of all parts, as they are stored, into one file."""
         indices: list[str] = []
-        with atomic_file(target, temporary) as partial, _new_hdf5(partial) as (file, check_disk):
+        with atomic_file(target, temporary) as partial, _new_hdf5(partial) as (file, disk):
             for path in parts:
                 with h5py.File(path, locking=False) as part:
                     lines = json.loads(part[INDEX][0])
                     for _, key in lines:
                         if self._is_new(key, file):
                             part.copy(key, file, name=key)  # without the name, h5py opens the dataset to find it
-                        check_disk()
+                        disk.check()
                     indices.append(json.dumps({text: key for text, key in lines if text})[1:-1])
+                os.fsync(disk.fileno())  # while other processes embed, so that the end has less to wait for
             if self._has_index:
                 # Texts may repeat: JSON readers take the last of equal keys.
                 _write_index(file, f"{{{', '.join(filter(None, indices))}}}")
@@ -203,11 +207,11 @@ class _Disk(FileIO):
 
 
 @contextmanager
-def _new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
-    """Yield a new hdf5 file, and a function that raises the `OSError` of an earlier write, such as of a full disk."""
+def _new_hdf5(path: Path) -> Iterator[tuple[h5py.File, _Disk]]:
+    """Yield a new hdf5 file, and what it writes to."""
     with _Disk(path, "w+") as disk:
         with h5py.File(disk, "w", track_order=True) as file:
-            yield file, disk.check
+            yield file, disk
         disk.check()
 
 
@@ -227,6 +231,7 @@ class NpzFile(VectorFile):
     """
 
     ending = ".npz"
+    joins_while_embedding = True
     reading = "import numpy; print(next(iter(numpy.load({}).items()), None))"
 
     def __init__(self, compress: bool = False) -> None:
@@ -258,6 +263,7 @@ class NpzFile(VectorFile):
                     part.seek(0)
                     while size:
                         size -= joined.write(part.read(min(size, 2**20)))
+                os.fsync(joined.fileno())  # while other processes embed, so that the end has less to wait for
             with zipfile.ZipFile(joined, "w") as archive:  # on closing, it writes its directory here
                 archive.filelist = entries
 

@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import gzip
 import os
 import shutil
 import signal
@@ -9,9 +10,11 @@ import sys
 import time
 import tracemalloc
 import weakref
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import h5py
 import numpy as np
@@ -91,6 +94,67 @@ def test_on_a_full_disk_the_error_says_whether_parts_stay(
     with pytest.raises(ConfigurationError, match=rf"'.*file' cannot be written: .*No space.*; {expected}"):
         embed(folder, "file", NpzFile())
     assert names(folder) == (["file.part"] if finished else [])
+
+
+class Watched(NpzFile):
+    """Notes the number of the parts that there are when each is joined."""
+
+    seen: ClassVar[list[int]] = []
+
+    def join(self, parts: Iterable[Path], *arguments: Any) -> None:
+        def watched() -> Iterator[Path]:
+            for part in parts:
+                self.seen.append(len(list(part.parent.iterdir())))
+                yield part
+
+        super().join(watched(), *arguments)
+
+    def _to_params(self) -> dict[str, Any]:
+        return NpzFile()._to_params()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("early", [True, False])
+def test_parts_are_joined_while_later_ones_are_embedded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, early: bool, processes: int
+) -> None:
+    write_text(folder / "text", 60)
+    monkeypatch.setattr(Watched, "seen", [])
+    monkeypatch.setattr(Watched, "joins_while_embedding", early)
+    embed(folder, "file.npz", Watched(), processes=processes)
+    total = len(Watched.seen)
+    assert total > 3 and Watched.seen[-1] == total  # the last part is joined when all are there
+    assert (Watched.seen[0] < total) is early
+    embed(folder, "whole.npz", NpzFile())
+    assert (folder / "file.npz").read_bytes() == (folder / "whole.npz").read_bytes()
+
+
+@pytest.mark.parametrize("file", [Hdf5File(), ParquetFile()], ids=lambda file: file.ending)
+def test_a_text_that_cannot_be_read_to_its_end_is_no_error_of_the_output(folder: Path, file: VectorFile) -> None:
+    write_text(folder / "plain", 200)
+    (folder / "text.gz").write_bytes(gzip.compress((folder / "plain").read_bytes())[:-200])
+    with pytest.raises(ConfigurationError, match=r"text\.gz") as error:
+        embed(folder, "file", file, text="text.gz")
+    assert "cannot be written" not in str(error.value)
+    assert not (folder / "file").exists() and parts(folder)
+
+
+class Full(Hdf5File):
+    """Finds the disk full at the second part."""
+
+    def join(self, parts: Iterable[Path], *arguments: Any) -> None:
+        list(islice(parts, 2))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_disk_that_is_full_while_parts_are_joined_keeps_them_and_ends_all_processes(folder: Path) -> None:
+    write_text(folder / "text", 60)
+    with pytest.raises(ConfigurationError, match=r"file' cannot be written: .*No space.*; finished parts stay in"):
+        embed(folder, "file", Full(), processes=2)
+    assert names(folder) == ["file.part"] and not active_children()
+    embed(folder, "file", Hdf5File())
+    embed(folder, "whole", Hdf5File())
+    assert (folder / "file").read_bytes() == (folder / "whole").read_bytes()
 
 
 def kill_at_part(folder: Path, number: int) -> None:

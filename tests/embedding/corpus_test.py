@@ -59,6 +59,18 @@ def test_windows_are_cut_by_characters_and_empty_lines_count(tmp_path: Path, mon
     ]
 
 
+@pytest.mark.parametrize(
+    ("lines", "sizes"), [(0, [0]), (2, [2]), (3, [2, 1]), (5, [3, 2]), (6, [2, 2, 2]), (11, [5, 2, 2, 2])]
+)
+def test_windows_at_the_end_are_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(corpus, "CHARACTERS_IN_WINDOW", 20)
+    windows = list(write(tmp_path, "abc\n" * lines).windows())
+    assert [len(window.texts) for window in windows] == sizes
+    assert [window.start for window in windows] == [sum(sizes[:before]) for before in range(len(sizes))]
+
+
 def test_windows_are_the_same_for_a_plain_file_a_compressed_one_standard_input_and_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
