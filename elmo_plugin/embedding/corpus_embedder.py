@@ -117,8 +117,7 @@ class CorpusEmbedder:
         with _part_folder(folder, run), _resumable(folder):
             with closing(self._parts(corpus, folder, file, run, processes, finished)) as paths:
                 parts = peekable(paths)
-                if not file.joins_while_embedding:
-                    parts.peek()  # embeds the whole text
+                parts.peek()  # starts the processes, which would inherit what `join` opens
                 file.join(parts, target, _partial(folder), self.layout)
             shutil.rmtree(folder / PARTS, ignore_errors=True)
         return _sum(finished)
@@ -135,7 +134,8 @@ class CorpusEmbedder:
         """Write the part of each window that has none, and yield the paths of all parts in the order of the text.
 
         The counts of the parts are added to `finished`. For a file that joins them meanwhile, at most one part is
-        yielded after each that was written, so that no process has to wait for its next window.
+        yielded after each that was written, so that no process has to wait for its next window. For other files the
+        first part is yielded when all are complete.
         """
         kept = {name.partition("-")[0]: name for name in _part_names(folder)}
         names: list[str] = []
