@@ -153,7 +153,11 @@ class ElmoLstm(Seq2SeqEncoder):
 
     @outside_of_graphs  # the LSTMs run their own kernels
     def forward(
-        self, inputs: Union[Tensor, TokenTable], mask: Tensor, state: Optional[LstmState] = None
+        self,
+        inputs: Union[Tensor, TokenTable],
+        mask: Tensor,
+        state: Optional[LstmState] = None,
+        reads_last: bool = True,
     ) -> Union[Tensor, tuple[list[Tensor], LstmState]]:
         """Read left-aligned sentences in both directions.
 
@@ -164,6 +168,8 @@ class ElmoLstm(Seq2SeqEncoder):
             Padding is at the end of a row.
         state : `Optional[LstmState]` (n_layers, 2, B, P) and (n_layers, 2, B, H), forward before backward
             The state before each sentence; zeros by default.
+        reads_last : `bool`
+            Whether forward reads the last token of a sentence, and backward the first. If not, the output there is 0.
 
         # Returns
 
@@ -182,7 +188,7 @@ class ElmoLstm(Seq2SeqEncoder):
         mask = mask.cpu()
         if not is_checked:
             check_padding(mask, "the mask of 'elmo_lstm'")
-        order = StepOrder.of(mask.sum(dim=1), steps, table.vectors.device)
+        order = StepOrder.of(mask.sum(dim=1), steps, table.vectors.device, reads_last)
         where = table.where.flatten()[order.positions]  # (2, N)
         before = self.zero_state(batch_size, table.vectors) if state is None else state
         outputs, after = self._read(table.vectors, where, order, before)  # (2, N, P) each

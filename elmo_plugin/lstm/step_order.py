@@ -31,16 +31,19 @@ class StepOrder(NamedTuple):
     positions: Tensor
 
     @classmethod
-    def of(cls, lengths: Tensor, steps: int, device: Optional[torch.device] = None) -> "StepOrder":
+    def of(
+        cls, lengths: Tensor, steps: int, device: Optional[torch.device] = None, reads_last: bool = True
+    ) -> "StepOrder":
         """Order sentences of these lengths (B,) in a batch of `steps` columns, with tensors on `device`.
 
+        Without `reads_last`, each direction leaves out the token that it would read last.
         It is computed on the CPU, so that a GPU has to be waited for at most once.
         """
         device, lengths = device or lengths.device, lengths.cpu()
         order = lengths.argsort(descending=True, stable=True)  # (B,)
         sorted_lengths = lengths[order]  # (B,)
         step = torch.arange(steps).unsqueeze(1)  # (T, 1)
-        active = step < sorted_lengths  # (T, B)
+        active = step < sorted_lengths - (0 if reads_last else 1)  # (T, B)
         sizes = [size for size in active.sum(dim=1).tolist() if size]
         start = order * steps  # (B,)
         both = torch.stack([start + step, start + sorted_lengths - 1 - step])  # (2, T, B)

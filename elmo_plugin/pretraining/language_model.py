@@ -257,8 +257,10 @@ class BidirectionalLanguageModel(Model):
         vectors = encoder(encoder.bounded(ids.cpu()))  # (B, T + 2, P)
         moved = mask.to(vectors.device, non_blocking=True)
         vectors = (vectors * moved.unsqueeze(-1)).to(next(self.bilm.lstm.parameters()).dtype)
-        readable = mask if isinstance(self.bilm.lstm, ElmoLstm) else moved  # it needs the lengths there
-        outputs = self.bilm.lstm(vectors, readable)  # (B, T + 2, 2P) of the last layer, or (n_layers, B, T + 2, 2P)
+        lstm = self.bilm.lstm
+        # Ours needs the lengths on the CPU, and its output at the last token predicts nothing.
+        outputs = lstm(vectors, mask, reads_last=False) if isinstance(lstm, ElmoLstm) else lstm(vectors, moved)
+        # (B, T + 2, 2P) of the last layer, or (n_layers, B, T + 2, 2P)
         forward, backward = (outputs if outputs.dim() == 3 else outputs[-1]).chunk(2, dim=-1)  # (B, T + 2, P) each
         present = mask[:, 1:]  # (B, T + 1): all tokens but the first, or all but the last
         return (

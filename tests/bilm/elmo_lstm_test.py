@@ -54,6 +54,18 @@ def make_reference(lstm: ElmoLstm) -> ReferenceLstm:
     return reference
 
 
+def test_without_its_last_token_each_direction_has_the_outputs_and_gradients_of_the_others() -> None:
+    lstm, inputs = make_lstm(), make_inputs()
+    is_last = torch.stack([MASK.cumsum(dim=1) == LENGTHS.unsqueeze(1), torch.arange(6) == torch.zeros(5, 1)], dim=-1)
+    kept = (MASK.unsqueeze(-1) & ~is_last).repeat_interleave(3, dim=-1)  # (B, T, 2P): forward, then backward
+    wanted, found = lstm(inputs, MASK) * kept, lstm(inputs, MASK, reads_last=False)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
+    assert found.any() and not found[:, ~kept].any()
+    weights = list(lstm.parameters())
+    gradients = [torch.autograd.grad(layers.square().sum(), weights) for layers in (found, wanted)]
+    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("kernel", ["packed", "reference"])
 @pytest.mark.parametrize("clips", [(None, None), (0.8, 0.5)])
 def test_all_layers_and_the_final_state_equal_the_reference(kernel: str, clips: tuple[Any, Any]) -> None:
