@@ -253,11 +253,9 @@ def _windows(corpus: Corpus, sentences: Optional[int]) -> Iterator[list[tuple[in
             is_empty = is_empty and not any(sentence.tokens for sentence in within)
             yield [(line, sentence.tokens) for line, sentence in enumerate(within, window.start + 1)]
             bar.update(len(within))
-            read = window.start + len(within)
-            share = corpus.share_read()
-            if sentences is None and share:
-                bar.total = round(read / share)  # an estimate until the text is read
-            if read == sentences:
+            if sentences is None:
+                bar.total = corpus.estimated_sentences()
+            elif window.start + len(within) == sentences:
                 break
     if is_empty:
         raise ConfigurationError("the text to search: expected one tokenized sentence per line, got no token")

@@ -188,6 +188,7 @@ class Corpus:
         self._lines = [] if paths else cast(Iterable[str], text)
         self.tokenizer = tokenizer
         self._read_rows = read_rows
+        self._n_read = 0
 
     @property
     def has_only_files(self) -> bool:
@@ -223,7 +224,13 @@ class Corpus:
             return None
         return sum(size * (file.share_read() or 0) for size, file in zip(sizes, self._files, strict=True)) / sum(sizes)
 
+    def estimated_sentences(self) -> Optional[int]:
+        """Return the number of sentences, estimated by those read so far, or `None` if `share_read` is unknown or 0."""
+        share = self.share_read()
+        return round(self._n_read / share) if share else None
+
     def _rows(self) -> Iterator[Row]:
+        self._n_read = 0
         seen: set[str] = set()
         sources = [(file.lines(), str(file.path)) for file in self._files] or [(iter(self._lines), "text")]
         for lines, name in sources:
@@ -232,6 +239,7 @@ class Corpus:
                     problem = f"{id!r} twice" if id else "an empty one"
                     raise ConfigurationError(f"{name}: expected an id of its own for each sentence, got {problem}")
                 seen |= {id} if id is not None else set()
+                self._n_read += 1
                 # Where tabs separate tokens, a tab at either end of a line marks an empty token.
                 yield id, text if isinstance(self.tokenizer, JustTabsTokenizer) else text.strip(WHITE_SPACE)
 

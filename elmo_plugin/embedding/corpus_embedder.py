@@ -156,8 +156,8 @@ class CorpusEmbedder:
                     yield folder / PARTS / name, window
 
         def show(some: list[Counts]) -> None:
-            share_read, tokens = corpus.share_read(), _sum(some).tokens
-            bar.total = round(tokens / len(some) * len(names) / share_read) if share_read else None  # an estimate
+            sentences, done = corpus.estimated_sentences(), _sum(some)
+            bar.total = round(done.tokens / done.sentences * sentences) if sentences else None
 
         most = processes or (torch.get_num_threads() if self._embedder.device.type == "cpu" else 1)
         with _kept_apart(), Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True) as bar:

@@ -4,6 +4,7 @@ import gzip
 import io
 import sys
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -69,6 +70,18 @@ def test_windows_at_the_end_are_smaller(
     windows = list(write(tmp_path, "abc\n" * lines).windows())
     assert [len(window.texts) for window in windows] == sizes
     assert [window.start for window in windows] == [sum(sizes[:before]) for before in range(len(sizes))]
+
+
+@pytest.mark.parametrize("name", ["text.txt", "text.txt.gz"])
+def test_the_number_of_sentences_is_estimated_from_the_first_window_on(tmp_path: Path, name: str) -> None:
+    draw = Random(0)
+    lines = "".join(f"{draw.random()}\n" for _ in range(60_000)).encode()  # nine windows
+    (tmp_path / name).write_bytes(gzip.compress(lines) if name.endswith(".gz") else lines)
+    text = Corpus(tmp_path / name, SPACES)
+    assert text.estimated_sentences() is None
+    estimates = [text.estimated_sentences() or 0 for _ in text.windows()]
+    assert len(estimates) > 8 and all(abs(estimate / 60_000 - 1) < 0.2 for estimate in estimates)
+    assert estimates[-1] == 60_000
 
 
 def test_windows_are_the_same_for_a_plain_file_a_compressed_one_standard_input_and_lines(
