@@ -190,8 +190,8 @@ class BiLM(nn.Module):
         state : `Optional[LstmState]`
             The state before each sentence; zeros by default.
         after_boundaries : `Optional[LstmState]` (n_layers, 2, 1, ·), as `read_boundaries` returns it
-            Read the tokens of each sentence from this state on, without `<S>` and `</S>`. That is two steps less, and
-            the tokens get the same vectors. T does not include the boundaries then.
+            Read the tokens of each sentence from this state on, not from `state`, and without `<S>` and `</S>`. That is
+            two steps less, and the tokens get the same vectors. T does not include the boundaries then.
         """
         if torch.jit.is_tracing() or torch.compiler.is_exporting():
             self.__prepare_scriptable__()

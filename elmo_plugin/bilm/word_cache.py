@@ -86,7 +86,7 @@ class WordCache:
         self._rows.update(zip(words, range(start, end), strict=True))
 
 
-def fingerprint(encoder: nn.Module) -> Optional[Versions]:
+def fingerprint(part: nn.Module) -> Optional[Versions]:
     """Return a value that changes with everything that the vectors of a token encoder, or of a biLM, depend on.
 
     That is its parameters and buffers, their devices and types, its modules, autocast and `torch.inference_mode`.
@@ -95,7 +95,7 @@ def fingerprint(encoder: nn.Module) -> Optional[Versions]:
     """
     tensors: list[Tensor] = []
     parts: list[object] = []
-    for module in encoder.modules():
+    for module in part.modules():
         if module._forward_hooks or module._forward_pre_hooks or "parametrizations" in module._modules:
             return None
         parts += [module, module.__dict__.get("activation")]

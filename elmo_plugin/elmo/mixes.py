@@ -32,7 +32,7 @@ class LayerMix(nn.Module, ABC, Registrable):
 
     default_implementation = "scalar"
     reads_boundaries: bool = True
-    """Whether T includes `<S>` and `</S>`. If not, they need not be computed."""
+    """Whether a token's vector depends on the layers of `<S>` and `</S>`. If not, T may leave them out."""
 
     def __init__(self, num_elmo_layers: int, layer_dim: int) -> None:
         super().__init__()
@@ -146,10 +146,15 @@ class ScalarMix(LayerMix):
             raise ConfigurationError(
                 f"'initial_scalar_parameters': expected {num_elmo_layers} numbers, got {len(weights)}"
             )
-        self.do_layer_norm = self.reads_boundaries = do_layer_norm
+        self.do_layer_norm = do_layer_norm
         # One tensor, where AllenNLP has a `ParameterList`, which `DataParallel` does not support.
         self.scalar_parameters = nn.Parameter(torch.tensor(weights, dtype=torch.float), requires_grad=trainable)  # (L,)
         self.gamma = nn.Parameter(torch.ones(1), requires_grad=trainable)
+
+    @property
+    def reads_boundaries(self) -> bool:  # type: ignore[override]
+        """Return whether layers are normalized, over the boundaries too."""
+        return self.do_layer_norm
 
     @classmethod
     def frozen_random(
