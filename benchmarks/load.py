@@ -22,7 +22,8 @@ from benchmarks.memory import MIB, ResidentMemory, in_new_process
 from benchmarks.table import Table, head
 from elmo_plugin.commands.arguments import count
 from elmo_plugin.embedding import Corpus, CorpusEmbedder, ParquetFile, load
-from elmo_plugin.pretraining.shards import find_shards, shard_lines
+from elmo_plugin.pretraining.shards import shard_lines
+from elmo_plugin.text import find_shards
 
 DESCRIPTION = """
 Run each job over many tokens, repeating the text as often as needed, in a process of its own:

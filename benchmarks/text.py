@@ -7,8 +7,8 @@ from math import log10
 from random import Random
 from typing import NamedTuple, Optional
 
-from elmo_plugin.pretraining.shards import find_shards, shard_lines
-from elmo_plugin.text import length_batches
+from elmo_plugin.pretraining.shards import shard_lines
+from elmo_plugin.text import find_shards, length_batches
 
 Sentences = list[list[str]]
 WORD_TYPES = 50_000

@@ -81,8 +81,7 @@ def run(args: argparse.Namespace) -> None:
     from elmo_plugin.commands.console import load_bilm, print_page, say_written
     from elmo_plugin.embedding import Corpus
     from elmo_plugin.models import ColumnTagsReader
-    from elmo_plugin.pretraining import find_shards
-    from elmo_plugin.text import AsciiSpacesTokenizer, TextFile, raw_text_form
+    from elmo_plugin.text import AsciiSpacesTokenizer, TextFile, find_shards, raw_text_form
 
     if len(args.query) != len(args.word):
         raise ConfigurationError(

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
     from allennlp.common.checks import ConfigurationError
 
     from elmo_plugin.commands.console import say_written
-    from elmo_plugin.pretraining import HELDOUT, prepare_text
+    from elmo_plugin.text import HELDOUT, prepare_text
 
     *inputs, output = args.names
     if args.preview and (not inputs or output == "-" or glob(output)):  # without OUTPUT

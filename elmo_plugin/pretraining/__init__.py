@@ -16,11 +16,11 @@ from elmo_plugin.pretraining.resume import AtomicCheckpointer, ExactResume, chec
 from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
 from elmo_plugin.pretraining.schedule import WarmUpCosine
 from elmo_plugin.pretraining.sentence_batches import SentenceBatches
-from elmo_plugin.pretraining.shards import TextShardsReader, find_shards
+from elmo_plugin.pretraining.shards import TextShardsReader
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, WordVectorSoftmax
-from elmo_plugin.pretraining.training_text import HELDOUT, Prepared, prepare_text
 from elmo_plugin.pretraining.unrolled_streams import UnrolledStreams
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
+from elmo_plugin.text import HELDOUT, Prepared, find_shards, prepare_text
 
 __all__ = [
     "HELDOUT",

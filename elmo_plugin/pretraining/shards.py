@@ -3,9 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from glob import glob
 from itertools import chain, count, islice
-from os.path import expanduser, isdir, isfile
 from pathlib import Path
 from random import Random
 from typing import Optional, Union, final
@@ -17,7 +15,7 @@ from allennlp.data.fields import TextField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
 
 from elmo_plugin.common import at_least
-from elmo_plugin.text import WHITE_SPACE, TextFile, as_tokens, split_tokens
+from elmo_plugin.text import WHITE_SPACE, TextFile, as_tokens, find_shards, split_tokens
 
 BLOCK = 65536
 """The number of sentences that are shuffled together, and the most that a reader holds in memory."""
@@ -25,26 +23,6 @@ Position = tuple[int, int]
 """A position in a pass: the number of finished shards, and the number of sentences read from the current shard."""
 
 logger = logging.getLogger(__name__)
-
-
-def find_shards(pattern: str) -> list[Path]:
-    """Return the files that a path or a pattern (`*`, `?`, `[…]`, `**` for any depth) matches, sorted.
-
-    Raises `ConfigurationError` if no file matches. The error lists what is in the deepest folder that exists.
-    """
-    pattern = expanduser(pattern)
-    if isfile(pattern):  # a file name may contain a bracket
-        return [Path(pattern)]
-    shards = sorted({Path(path) for path in glob(pattern, recursive=True) if isfile(path)})
-    if not shards:
-        folder = next(folder for folder in (Path(pattern), *Path(pattern).parents) if isdir(folder))
-        names = sorted(entry.name for entry in folder.iterdir())
-        listed = ", ".join(names[:5]) + ", …" * (len(names) > 5)
-        hint = f"; its files are '{Path(pattern, '*')}'" if folder == Path(pattern) else ""
-        raise ConfigurationError(
-            f"'{pattern}' matches no file; the folder '{folder.absolute()}' contains {listed or 'nothing'}{hint}"
-        )
-    return shards
 
 
 def shard_lines(shard: Path) -> Iterator[str]:

@@ -12,9 +12,9 @@ from allennlp.data import DataLoader, DatasetReader, Instance, TensorDict, Vocab
 from torch import distributed
 
 from elmo_plugin.common import check_made_with
-from elmo_plugin.pretraining.shards import SentenceStream, find_shards, shard_lines
+from elmo_plugin.pretraining.shards import SentenceStream, shard_lines
 from elmo_plugin.pretraining.vocabulary import WordIds
-from elmo_plugin.text import raw_text_form
+from elmo_plugin.text import find_shards, raw_text_form
 
 logger = logging.getLogger(__name__)
 

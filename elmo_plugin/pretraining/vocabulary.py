@@ -20,8 +20,8 @@ from torch import Tensor
 
 from elmo_plugin.checkpoints import MARKS, Location, load_checkpoint, local_file, read_words
 from elmo_plugin.common import at_least, atomic_folder
-from elmo_plugin.pretraining.shards import find_shards, shard_lines
-from elmo_plugin.text import check_language, guess_language, split_tokens, word_to_ids
+from elmo_plugin.pretraining.shards import shard_lines
+from elmo_plugin.text import check_language, find_shards, guess_language, split_tokens, word_to_ids
 
 logger = logging.getLogger(__name__)
 

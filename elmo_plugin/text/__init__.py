@@ -28,8 +28,9 @@ from elmo_plugin.text.predictor_input import LineReader, instance_words, read_qu
 from elmo_plugin.text.raw_text import RawText
 from elmo_plugin.text.sentence_splitter import SentenceSplitter
 from elmo_plugin.text.sentences import token_lists
-from elmo_plugin.text.text_file import LONGEST_LINE, LONGEST_SENTENCE, TextFile, read_ahead
+from elmo_plugin.text.text_file import LONGEST_LINE, LONGEST_SENTENCE, TextFile, find_shards, read_ahead
 from elmo_plugin.text.tokenizer import AsciiSpacesTokenizer, JustTabsTokenizer, SpacyBlankTokenizer, as_tokens
+from elmo_plugin.text.training_text import HELDOUT, Prepared, prepare_text
 from elmo_plugin.text.white_space import WHITE_SPACE, split_tokens
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "BOUNDARY_WORDS",
     "END_OF_SENTENCE",
     "FORMS",
+    "HELDOUT",
     "LONGEST_LINE",
     "LONGEST_SENTENCE",
     "MEANINGS",
@@ -51,6 +53,7 @@ __all__ = [
     "JustTabsTokenizer",
     "LineReader",
     "ManyLangsIndexer",
+    "Prepared",
     "RawText",
     "SentenceSplitter",
     "SpacyBlankTokenizer",
@@ -61,11 +64,13 @@ __all__ = [
     "boundary_ids",
     "character_ids",
     "check_language",
+    "find_shards",
     "fit_width",
     "guess_language",
     "instance_words",
     "is_open",
     "length_batches",
+    "prepare_text",
     "raw_text_form",
     "read_ahead",
     "read_question",

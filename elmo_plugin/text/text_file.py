@@ -6,9 +6,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from glob import glob
 from io import BufferedReader, RawIOBase
 from itertools import chain
 from lzma import FORMAT_XZ, LZMADecompressor, LZMAError
+from os.path import expanduser, isdir, isfile
 from pathlib import Path
 from typing import Any, Optional, cast
 
@@ -73,22 +75,23 @@ OTHER_FILES = {
 class TextFile:
     r"""Read a UTF-8 text file, plain or compressed.
 
-    The first bytes of the file, or else the suffix of its name, determine the compression.
+        The first bytes of the file, or else the suffix of its name, determine the compression.
 
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "text.gz")
-    ...     _ = path.write_bytes(gzip.compress(b"A line.\nAnother line.\n"))
-    ...     list(TextFile(path).lines())
-    ['A line.\n', 'Another line.\n']
+        >>> from os.path import expanduser, isdir, isfile
+    from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "text.gz")
+        ...     _ = path.write_bytes(gzip.compress(b"A line.\nAnother line.\n"))
+        ...     list(TextFile(path).lines())
+        ['A line.\n', 'Another line.\n']
 
-    # Parameters
+        # Parameters
 
-    path : `Path`
-        The file; `-` is the standard input.
-    name : `Optional[str]`
-        The name of the file in errors, for example the URL that a local copy came from. The default is the path.
+        path : `Path`
+            The file; `-` is the standard input.
+        name : `Optional[str]`
+            The name of the file in errors, for example the URL that a local copy came from. The default is the path.
     """
 
     def __init__(self, path: Path, name: Optional[str] = None) -> None:
@@ -156,6 +159,26 @@ def read_ahead(lines: Iterable[str], count: int) -> tuple[list[str], Iterator[st
         head.append(line)
         size += len(line)
     return head, chain(head, rest)
+
+
+def find_shards(pattern: str) -> list[Path]:
+    """Return the files that a path or a pattern (`*`, `?`, `[…]`, `**` for any depth) matches, sorted.
+
+    Raises `ConfigurationError` if no file matches. The error lists what is in the deepest folder that exists.
+    """
+    pattern = expanduser(pattern)
+    if isfile(pattern):  # a file name may contain a bracket
+        return [Path(pattern)]
+    shards = sorted({Path(path) for path in glob(pattern, recursive=True) if isfile(path)})
+    if not shards:
+        folder = next(folder for folder in (Path(pattern), *Path(pattern).parents) if isdir(folder))
+        names = sorted(entry.name for entry in folder.iterdir())
+        listed = ", ".join(names[:5]) + ", …" * (len(names) > 5)
+        hint = f"; its files are '{Path(pattern, '*')}'" if folder == Path(pattern) else ""
+        raise ConfigurationError(
+            f"'{pattern}' matches no file; the folder '{folder.absolute()}' contains {listed or 'nothing'}{hint}"
+        )
+    return shards
 
 
 @contextmanager

@@ -10,7 +10,8 @@ import pytest
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.pretraining import shards
-from elmo_plugin.pretraining.shards import SentenceStream, find_shards
+from elmo_plugin.pretraining.shards import SentenceStream
+from elmo_plugin.text import find_shards
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 

@@ -2,17 +2,13 @@
 
 import gzip
 import lzma
-import re
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple, Optional, TextIO
 
@@ -21,19 +17,17 @@ from allennlp.common.tqdm import Tqdm
 from more_itertools import unique_everseen
 
 from elmo_plugin.common import atomic_file
-from elmo_plugin.pretraining.shards import find_shards
-from elmo_plugin.text import MEANINGS, SENTENCES, RawText, SentenceSplitter, TextFile, is_open
+from elmo_plugin.text.line_forms import MEANINGS
+from elmo_plugin.text.raw_text import RawText
+from elmo_plugin.text.sentence_splitter import SentenceSplitter
+from elmo_plugin.text.text_file import TextFile, find_shards
+from elmo_plugin.text.text_report import Report, say, shortened, warn
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 HELDOUT = "heldout.txt.gz"
-IN_A_PREVIEW, IN_THE_SAMPLE, MOST_ODD = 20, 10, 10_000
-LONG = 100
-"""The tokens of a long sentence."""
+IN_A_PREVIEW = 20
 SURE = 0.5
 """A language that is guessed with less certainty than this is taken to be English."""
-HAS_LETTER = re.compile(r"[^\W\d_]")
-USUAL = re.compile(r"[^\W_]+(?:[-'’.·][^\W_]+)*[-'’.]?|['’][^\W_]+|\d+(?:[.,:/]\d+)*%?|[^\w\s<>&#@~^|\\\ufffd]{1,3}")
-"""What most tokens are: words, numbers, marks."""
 WITHOUT_SPACES = frozenset(["bo", "dz", "ja", "km", "lo", "my", "th", "zh"])
 BLOCK = 20
 """Sentences that stay together: each block goes to one shard, or to the held-out text, whole."""
@@ -149,115 +143,6 @@ def forms(text: RawText) -> str:
         if len(parts) > 1:
             parts[-1] += f" ({shortened([file.file.name for file in files])})"
     return ", ".join(parts) + "; --lines names another form"
-
-
-def shortened(names: list[str]) -> str:
-    """Return the first names of a list."""
-    return ", ".join(names[:3]) + ", …" * (len(names) > 3)
-
-
-def say(line: str) -> None:
-    """Print a line that is no result."""
-    print(line, file=sys.stderr)
-
-
-def warn(line: str) -> None:
-    """Print a warning."""
-    say(f"warning: {line}")
-
-
-class Report:
-    """Count what becomes of a text, and print it.
-
-    # Parameters
-
-    text : `RawText`
-    language : `str`
-    """
-
-    def __init__(self, text: RawText, language: str) -> None:
-        self._text, self._language = text, language
-        self._n_sentences = self._n_tokens = self._longest = self._n_open = self._n_long = self._n_words = 0
-        self._sample: list[str] = []
-        self._odd: Counter[str] = Counter()
-        self._random = Random(0)
-
-    def read(self, sentences: Iterable[list[str]]) -> Iterator[list[str]]:
-        """Yield the sentences, and count them."""
-        for tokens in sentences:
-            self._n_sentences += 1
-            self._n_tokens += len(tokens)
-            self._longest = max(self._longest, len(tokens))
-            self._n_long += len(tokens) > LONG
-            sentence = " ".join(tokens)
-            self._n_open += is_open(sentence)
-            for token in tokens:
-                is_word, is_usual = _kind(token)
-                self._n_words += is_word
-                if not is_usual:
-                    self._odd[token] += 1
-            if len(self._odd) > MOST_ODD:
-                self._odd = Counter(dict(self._odd.most_common(MOST_ODD // 2)))
-            # Each sentence so far is in the sample with the same probability.
-            if len(self._sample) < IN_THE_SAMPLE:
-                self._sample.append(sentence)
-            elif (place := self._random.randrange(self._n_sentences)) < IN_THE_SAMPLE:
-                self._sample[place] = sentence
-            yield tokens
-
-    def check(self) -> None:
-        """Raise `ConfigurationError` if what came out cannot be text."""
-        names = shortened([file.file.name for file in self._text.files])
-        if not self._n_sentences:
-            raise ConfigurationError(f"{names}: expected text, got no sentences")
-        if self._n_words < self._n_tokens / 3:
-            share = self._n_words / self._n_tokens
-            raise ConfigurationError(f"{names}: expected text, got {share:.0%} of the tokens with a letter")
-        if self._n_words > 100 and self._n_tokens < 1.5 * self._n_sentences:
-            raise ConfigurationError(
-                f"{names}: expected sentences, got {self._n_sentences:,} of {self._n_tokens:,} tokens; a list of "
-                "words is no text, and a language without spaces needs its own --language"
-            )
-
-    def print(self) -> None:
-        """Print the report."""
-        text = self._text
-        hyphens = text.hyphens
-        if hyphens.n_joined or hyphens.n_kept:
-            joined, kept = (f" ({', '.join(words)})" * bool(words) for words in (hyphens.joined, hyphens.kept))
-            say(f"words at line ends: {hyphens.n_joined:,} joined{joined}, {hyphens.n_kept:,} with their hyphen{kept}")
-        if replaced := [f"{number:,} {kind}" for kind, number in text.spelling.counts.most_common() if number]:
-            say(f"characters replaced: {', '.join(replaced)}")
-        for kind, (number, examples) in text.clutter().items():
-            say(f"{'left out' if text.clean else 'warning: seen'}: {number:,} {kind}: {' | '.join(examples)}")
-        if self._odd:
-            odd = ", ".join(f"{token[:40]} ({number:,})" for token, number in self._odd.most_common(10))
-            say(f"odd tokens: {odd}")
-        share = self._n_open / self._n_sentences
-        say(
-            f"{self._n_sentences:,} sentences of {self._n_tokens:,} tokens; the longest has {self._longest:,}; "
-            f"{share:.1%} have no final mark"
-        )
-        say("ten of them at random:" if self._n_sentences >= IN_THE_SAMPLE else "these are:")
-        for sentence in self._sample:
-            say(f"  {sentence[:200]}")
-        if not text.clean and text.clutter():
-            warn("--clean leaves these lines out")
-        if n_markup := sum(file.clutter.n_markup for file in text.files):
-            warn(f"{n_markup:,} lines have marks of HTML, such as <br> or &amp;, which stay in the text")
-        if unknown := [file.file.name for file in text.files if file.form is None and file.n_characters]:
-            warn(f"neither wrapped lines, nor paragraphs, nor sentences: {shortened(unknown)}; perhaps a table")
-        wrapped_or_paragraphs = [file for file in text.files if text.form(file) != SENTENCES]
-        if share > 0.3 and len(wrapped_or_paragraphs) > len(text.files) / 2:
-            warn("many sentences have no final mark: look at them, and try another form for --lines")
-        if self._n_long > self._n_sentences / 50:
-            warn(f"{self._n_long:,} sentences have over {LONG} tokens: look at them, and try --lines or --language")
-
-
-@lru_cache(2**16)
-def _kind(token: str) -> tuple[bool, bool]:
-    """Return whether a token has a letter, and whether it looks as most tokens do."""
-    return HAS_LETTER.search(token) is not None, USUAL.fullmatch(token) is not None
 
 
 def write_file(lines: Iterable[str], target: Path, check: Callable[[], None]) -> int:
