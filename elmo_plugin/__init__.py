@@ -27,10 +27,7 @@ with postponed_imports():
         install = "pip install --no-deps allennlp==2.10.1"
         raise ModuleNotFoundError(f"No module named 'allennlp'; install it with: {install}", name="allennlp") from None
 
-    from elmo_plugin.compat import apply_repairs
-
-    apply_repairs()
-
+    import elmo_plugin.compat  # noqa: F401  (repairs AllenNLP before another package imports more of it)
     from elmo_plugin import (
         analysis,
         bilm,

@@ -1,13 +1,18 @@
 """The package as a plugin: quiet to import, found by `allennlp`, complete when packed."""
 
 import os
+import pkgutil
 import subprocess
 import sys
 import zipfile
 from importlib.metadata import Distribution
 from pathlib import Path
 
+import allennlp
 import pytest
+from allennlp.common.util import import_module_and_submodules
+
+import elmo_plugin
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -38,6 +43,46 @@ def test_allennlp_run_in_the_checkout_finds_everything_that_we_register_and_noth
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     result = subprocess.run([sys.executable, "-c", IMPORTED], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert (result.returncode, result.stderr, result.stdout) == (0, "", "set()\n")
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to a folder with a file or a folder for each name of a module of AllenNLP and ours, which ends the process.
+
+    It also has a package whose modules have such names.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    packages = [*allennlp.__path__, *elmo_plugin.__path__]
+    names = sorted({module.name for module in pkgutil.iter_modules(packages) if not module.name.startswith("_")})
+    assert {"training", "data", "models", "text", "analysis"} <= {*names}
+    (tmp_path / "hostile_test_package/data").mkdir(parents=True)
+    for name in ("__init__.py", "training.py", "data/__init__.py", "data/text.py"):
+        (tmp_path / "hostile_test_package" / name).touch()
+    for number, name in enumerate(names):
+        path = tmp_path / (f"{name}.py" if number % 2 else f"{name}/__init__.py")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("raise SystemExit(f'{__name__} was run')")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("hostile")
+def test_modules_of_packages_are_imported_by_their_full_names() -> None:
+    for package in ("allennlp", "elmo_plugin", "elmo_plugin.models", "hostile_test_package"):
+        import_module_and_submodules(package, exclude={"allennlp.sanity_checks", "allennlp.tools"})
+    imported = {name for name in sys.modules if name.startswith("hostile_test_package.")}
+    assert imported == {f"hostile_test_package.{name}" for name in ("training", "data", "data.text")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["elmo-plugin", "allennlp"])
+def test_a_program_runs_no_file_of_the_working_folder(program: str, hostile: Path) -> None:
+    """AllenNLP's own program runs them before it imports this package, unless the start-up file is installed."""
+    packages = ["--include-package", "elmo_plugin", "--include-package", "hostile_test_package"]
+    command = [str(Path(sys.executable).with_name(program)), "train", "nowhere.jsonnet", "-s", "run", *packages]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(command, cwd=hostile, env=environment, capture_output=True, text=True)
+    assert result.returncode == 1 and "nowhere.jsonnet" in result.stderr
 
 
 def test_without_allennlp_the_import_says_how_to_install_it(tmp_path: Path) -> None:

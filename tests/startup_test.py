@@ -95,15 +95,49 @@ def test_the_start_up_file_can_be_switched_off(tmp_path: Path) -> None:
     assert run(code, tmp_path, ELMO_PLUGIN_STARTUP="off").stdout == "0\n"
 
 
+def write_allennlp(folder: Path) -> None:
+    """Write an AllenNLP whose module `common/util.py` is empty, which takes no seconds to import."""
+    (folder / "allennlp/common").mkdir(parents=True)
+    for name in ("__init__.py", "common/__init__.py", "common/util.py"):
+        (folder / "allennlp" / name).touch()
+
+
+WRAPPED = """
+import sys
+class Wrapper:
+    def __init__(self, finder):
+        self.finder = finder
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+sys.meta_path = [Wrapper(finder) for finder in sys.meta_path]
+"""
+FOUND_BEFORE = """
+import importlib.util
+early = importlib.util.find_spec("allennlp.common.util")
+import allennlp.common.util
+early.loader.exec_module(importlib.util.module_from_spec(early))
+"""
+
+
+@pytest.mark.parametrize("before", [WRAPPED, FOUND_BEFORE, WRAPPED + FOUND_BEFORE, ""])
+def test_the_start_up_file_repairs_whatever_else_finds_modules(before: str, tmp_path: Path) -> None:
+    write_allennlp(tmp_path)
+    result = run(before + "import allennlp.common.util as util; print([*vars(util.pkgutil)])", tmp_path)
+    assert (result.stdout, result.stderr) == ("['walk_packages']\n", "")
+
+
 @pytest.mark.parametrize("missing", ["elmo_plugin", "allennlp"])
 def test_what_is_missing_is_one_warning_at_most(missing: str, tmp_path: Path) -> None:
-    if missing == "elmo_plugin":  # an empty AllenNLP will do, and takes no seconds to import
-        (tmp_path / "allennlp.py").touch()
-    code = f"import sys; sys.modules[{missing!r}] = None\ntry: import allennlp\nexcept ImportError as e: print(e.name)"
+    if missing == "elmo_plugin":
+        write_allennlp(tmp_path)
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None\ntry: import allennlp.common.util\n"
+        "except ImportError as e: print(e.name)"
+    )
     result = run(code, tmp_path)
     assert result.returncode == 0
     if missing == "allennlp":
-        assert (result.stdout, result.stderr) == ("allennlp\n", "")
+        assert (result.stdout, result.stderr) == ("allennlp.common\n", "")
     else:
         assert result.stderr.count("Warning: elmo_plugin_startup: ") == 1 and "Traceback" not in result.stderr
 

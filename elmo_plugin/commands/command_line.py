@@ -3,7 +3,7 @@
 import argparse
 import difflib
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ def answer(program: str, arguments: list[str]) -> None:
     whole, ours = parsers(program)
     if name in ours:
         ours[name].parse_args(arguments[1:])
-    elif not any(other_plugins()):  # whose commands only AllenNLP knows
+    elif not other_plugins(arguments):  # whose commands only AllenNLP knows
         if not name.startswith("-"):
             close = difflib.get_close_matches(name, [*ours, *OF_ALLENNLP], n=1)
             meant = f"; did you mean '{close[0]}'?" if close else f"; {program} --help lists them"
@@ -82,9 +82,15 @@ def parsers(program: str) -> tuple[Parser, dict[str, argparse.ArgumentParser]]:
     return whole, ours
 
 
-def other_plugins() -> Iterator[str]:
-    """Yield the plugins that AllenNLP would import beside this one, from its two files that list plugins."""
+def other_plugins(arguments: Sequence[str]) -> set[str]:
+    """Return the plugins that AllenNLP imports beside this one and its own, by its two files and `--include-package`.
+
+    The program does not know their commands, and leaves their output and their errors as they are.
+    """
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--include-package", action="append", nargs="?", default=[])
+    found = [name or "" for name in parser.parse_known_args(arguments)[0].include_package]
     for file in (Path(".allennlp_plugins"), Path.home() / ".allennlp/plugins"):
         if file.is_file():
-            lines = file.read_text(encoding="utf-8", errors="replace").split()
-            yield from (line for line in lines if line.partition(".")[0] != __name__.partition(".")[0])
+            found += file.read_text(encoding="utf-8", errors="replace").split()
+    return {name for name in found if name.partition(".")[0] not in ("", "elmo_plugin", "allennlp_models")}

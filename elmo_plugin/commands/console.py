@@ -9,7 +9,6 @@ import shlex
 import sys
 import tarfile
 import warnings
-from itertools import pairwise
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any, Optional
@@ -18,7 +17,6 @@ from allennlp.commands import ArgumentParserWithDefaults
 from allennlp.common import FromParams, Params
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.plugins import DEFAULT_PLUGINS, discover_plugins
 from allennlp.data.dataset_readers.dataset_utils.span_utils import InvalidTagSequence
 from allennlp.modules.token_embedders import TokenCharactersEncoder
 from allennlp.predictors import Predictor
@@ -26,7 +24,7 @@ from tqdm import tqdm
 
 from elmo_plugin.commands.command_line import REMOVED
 from elmo_plugin.common import printable
-from elmo_plugin.compat import replace_name, replace_once
+from elmo_plugin.compat import replace_name, replaces
 from elmo_plugin.embedding import Embedder, load
 
 OLD_CONFIGS = "see docs/guides/old-configs.md"
@@ -108,17 +106,6 @@ def is_command() -> bool:
     return program() in (*OURS, "python -m allennlp") or "allennlp.__main__" in sys.modules
 
 
-def other_plugins() -> set[str]:
-    """Return the plugins that this command of AllenNLP's also loads. Their output and their errors stay as they are."""
-    included = set()
-    for argument, following in pairwise([*sys.argv, ""]):
-        option, has_value, value = argument.partition("=")
-        if len(option) > 2 and "--include-package".startswith(option):  # argparse accepts abbreviations
-            included.add(value if has_value else following)
-    ours_and_allennlps = (__name__.partition(".")[0], *DEFAULT_PLUGINS)
-    return {name for name in {*discover_plugins(), *included} if name.partition(".")[0] not in ours_and_allennlps}
-
-
 def config_at(path: Path) -> Any:
     """Return the config of a run or a model archive; `None` if there is none that can be read."""
     try:
@@ -175,6 +162,7 @@ def adapt_console() -> None:
     # Deprecated since torch 2.4. The trainer uses it for every batch, also on a CPU, in the middle of the progress bar.
     warnings.filterwarnings("ignore", r"`torch\.cuda\.amp\.", FutureWarning, "allennlp")
 
+    @replaces(allennlp_logging, "prepare_global_logging")
     def prepare_global_logging(original: Any, *args: Any, **kwargs: Any) -> None:
         original(*args, **kwargs)
         adapt()  # AllenNLP has just replaced the hook and the handlers
@@ -187,6 +175,7 @@ def adapt_console() -> None:
                     handler.addFilter(_is_shown)
                     handler.setStream(sys.stderr)  # AllenNLP logs to standard output, where results belong
 
+    @replaces(ArgumentParserWithDefaults, "error")
     def error(original: Any, parser: ArgumentParserWithDefaults, message: str) -> None:
         removed = (REMOVED[name] for name in REMOVED if f"invalid choice: '{name}'" in message)
         if message.startswith("unrecognized arguments"):  # argparse leaves it to the main program to say so
@@ -195,8 +184,6 @@ def adapt_console() -> None:
                 parser = next((commands[name] for name in sys.argv[1:] if name in commands), parser)
         original(parser, next(removed, message))
 
-    replace_once(allennlp_logging, "prepare_global_logging", prepare_global_logging)
-    replace_once(ArgumentParserWithDefaults, "error", error)
     adapt()
 
 

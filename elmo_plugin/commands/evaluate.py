@@ -14,7 +14,7 @@ from allennlp.common.util import dump_metrics
 from elmo_plugin.checkpoints import bundled_names, unfinished_run
 from elmo_plugin.commands.console import config_at
 from elmo_plugin.common import names_our_components
-from elmo_plugin.compat import replace_once
+from elmo_plugin.compat import replaces
 from elmo_plugin.embedding import find_device
 from elmo_plugin.pretraining import evaluate_language_model
 
@@ -23,12 +23,9 @@ OF_ARCHIVES = ("cmd_overrides", "weights_file", "predictions_output_file", "exte
 """Arguments of `evaluate_from_archive` that need a model archive."""
 
 
-def adapt_evaluate() -> None:
-    """Adapt AllenNLP's command `evaluate`. Archives of models without components of this package are not changed."""
-    replace_once(evaluate, "evaluate_from_archive", _evaluate_from_archive)
-
-
-def _evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
+@replaces(evaluate, "evaluate_from_archive")
+def evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
+    """Evaluate, and print the metrics. Archives of models without components of this package are not changed."""
     given = inspect.signature(original).bind(*args, **kwargs).arguments
     source, text, output = fspath(given["archive_file"]), given["input_file"], given.get("metrics_output_file")
     run = Path(source) if Path(source).is_dir() else Path(source).parent

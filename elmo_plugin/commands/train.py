@@ -46,7 +46,7 @@ from elmo_plugin.common import (
     on_stop_signal,
     unknown_keys,
 )
-from elmo_plugin.compat import replace_once
+from elmo_plugin.compat import replaces
 from elmo_plugin.models import doubtful_columns
 from elmo_plugin.pretraining import check_processes
 
@@ -69,12 +69,6 @@ PREDICTORS = {
 """The option of `predict` for each model that needs no more than a sentence. AllenNLP's own would download spaCy's."""
 
 
-def adapt_train() -> None:
-    """Adapt AllenNLP's command `train`. Runs of configs without components of this package are not changed."""
-    replace_once(train, "train_model", _train_model)
-    replace_once(train, "train_model_from_file", _train_model_from_file)
-
-
 class _ConfigOfRun(Params):
     """A config that a killed run leaves in its folder completely or not at all, so that `--recover` can read it."""
 
@@ -83,8 +77,12 @@ class _ConfigOfRun(Params):
             super().to_file(str(partial), *args, **kwargs)
 
 
-def _train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
-    """Train, and print in one line how to continue if the run is stopped or one of its processes dies."""
+@replaces(train, "train_model")
+def train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
+    """Train, and print in one line how to continue if the run is stopped or one of its processes dies.
+
+    Runs of configs without components of this package are not changed.
+    """
     given = inspect.signature(original).bind(*args, **kwargs).arguments
     params, folder = given["params"], given["serialization_dir"]
     refuse_no_object(params)
@@ -220,7 +218,9 @@ def _resumes_exactly(params: Params) -> bool:
     return any((each.get("type") if isinstance(each, dict) else each) == "exact_resume" for each in callbacks)
 
 
-def _train_model_from_file(original: Any, *args: Any, **kwargs: Any) -> Any:
+@replaces(train, "train_model_from_file")
+def train_model_from_file(original: Any, *args: Any, **kwargs: Any) -> Any:
+    """Train a model, and say what was written, or leave no folder behind a mistake in the config."""
     if not is_command():
         return original(*args, **kwargs)
     given = inspect.signature(original).bind(*args, **kwargs).arguments

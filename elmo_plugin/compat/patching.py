@@ -11,29 +11,38 @@ from elmo_plugin.compat.replaced import REPLACED
 Function = Callable[..., Any]
 
 
-def replace_once(owner: Any, name: str, replacement: Function) -> None:
-    """Replace the function `name` of a class or module, unless it was replaced before.
+def replaces(owner: Any, *names: str) -> Callable[[Function], Function]:
+    """Let the decorated function replace the functions `names` of a class or module, unless they were replaced before.
 
-    `replacement` gets the original as its first argument. The new function keeps the name and the signature, and the
-    original is its `__wrapped__`. A function of a module is also replaced in every module that has imported it by name,
+    It gets the original as its first argument. What stands in the place of the original keeps its name and signature,
+    and has it as `__wrapped__`. A function of a module is also replaced in every module that has imported it by name,
     so `from allennlp.commands.train import train_model` may come before `import elmo_plugin`. `REPLACED` must list it.
     """
-    original = getattr(owner, name)
-    is_class_method = inspect.ismethod(original)
-    original = original.__func__ if is_class_method else original
-    if hasattr(original, "_repaired"):
-        return
 
-    @functools.wraps(original)
-    def repaired(*args: Any, **kwargs: Any) -> Any:
-        return replacement(original, *args, **kwargs)
+    def replace(name: str, replacement: Function) -> None:
+        original = getattr(owner, name)
+        is_class_method = inspect.ismethod(original)
+        original = original.__func__ if is_class_method else original
+        if hasattr(original, "_repaired"):
+            return
 
-    repaired._repaired = True  # type: ignore[attr-defined]
-    replace_name(owner, name, classmethod(repaired) if is_class_method else repaired)
-    for module in list(sys.modules.values()) if inspect.ismodule(owner) else []:
-        names = getattr(module, "__dict__", {})  # not `getattr(module, name)`, which would run lazy imports
-        if names.get(name) is original:
-            names[name] = repaired
+        @functools.wraps(original)
+        def repaired(*args: Any, **kwargs: Any) -> Any:
+            return replacement(original, *args, **kwargs)
+
+        repaired._repaired = True  # type: ignore[attr-defined]
+        replace_name(owner, name, classmethod(repaired) if is_class_method else repaired)
+        for module in list(sys.modules.values()) if inspect.ismodule(owner) else []:
+            attributes = getattr(module, "__dict__", {})  # not `getattr(module, name)`, which would run lazy imports
+            if attributes.get(name) is original:
+                attributes[name] = repaired
+
+    def decorate(replacement: Function) -> Function:
+        for name in names:
+            replace(name, replacement)
+        return replacement
+
+    return decorate
 
 
 def replace_name(owner: Any, name: str, value: Any) -> None:

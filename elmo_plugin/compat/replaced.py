@@ -1,26 +1,35 @@
 """The one list of what importing this package replaces outside of it, and when.
 
-`replace_once` and `replace_name` accept only these names, and a test compares every attribute of every module before
-and after the import with them. The import also adds NumPy's types of numbers to what `torch.load` may read
-(`trust_numpy_scalars`), imports `rouge` if that is installed (`import_rouge`), and adds to `sys.meta_path` what says
-how to replace an import of `allennlp.commands.elmo` (`say_where_elmo_embedder_is`). The programs also filter one
-warning and what AllenNLP logs (`adapt_console` in `commands/console.py`).
+`replaces` and `replace_name` accept only these names, and a test compares every attribute of every module before and
+after the import with them. The import also adds NumPy's types of numbers to what `torch.load` may read
+(`trust_numpy_scalars`), and adds to `sys.meta_path` what says how to replace an import of `allennlp.commands.elmo`
+(`RemovedCommand`). The programs also filter one warning and what AllenNLP logs (`adapt_console` in
+`commands/console.py`).
 """
 
 ALWAYS = "always"
 PROGRAMS = "in the programs `elmo-plugin` and `allennlp`, unless `allennlp` loads plugins of others"
-LIBRARIES = "if the installed transformers or huggingface-hub lacks or rejects it"
+LIBRARIES = "if the installed transformers or huggingface-hub lacks it"
 WHILE_STARTING = "while a data loader starts its workers"
 
 REPLACED = {
     # compat/configs.py
     "allennlp.common.from_params.create_kwargs": ALWAYS,
     "allennlp.common.from_params.pop_and_construct_arg": ALWAYS,
-    "allennlp.common.util.import_module_and_submodules": ALWAYS,
-    # compat/initializers.py
+    "allennlp.models.archival.tarfile": ALWAYS,
+    # compat/models.py
+    "allennlp.modules.encoder_base._EncoderBase.sort_and_run_forward": ALWAYS,
     "allennlp.nn.initializers.InitializerApplicator.__call__": ALWAYS,
+    "allennlp.nn.util.get_token_ids_from_text_field_tensors": ALWAYS,
+    "allennlp.nn.util.tiny_value_of_dtype": ALWAYS,
+    # compat/training.py
+    "allennlp.training.callbacks.confidence_checks.ConfidenceChecksCallback.on_start": ALWAYS,
+    "allennlp.training.checkpointer.Checkpointer.load_checkpoint": ALWAYS,
+    "allennlp.training.gradient_descent_trainer.GradientDescentTrainer.__init__": ALWAYS,
+    "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._try_train": ALWAYS,
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer.from_partial_objects": ALWAYS,
-    # compat/interpret.py
+    # compat/others.py
+    "allennlp.common.cached_transformers.get_tokenizer": ALWAYS,
     "allennlp.interpret.attackers.hotflip.Hotflip._make_embedder_input": ALWAYS,
     "allennlp.interpret.influence_interpreters.influence_interpreter.autograd": ALWAYS,
     "allennlp.interpret.influence_interpreters.simple_influence._flatten_tensors": ALWAYS,
@@ -29,22 +38,12 @@ REPLACED = {
     "allennlp.interpret.saliency_interpreters.simple_gradient.SimpleGradient._aggregate_token_embeddings": ALWAYS,
     "allennlp.interpret.saliency_interpreters.simple_gradient.numpy": ALWAYS,
     "allennlp.interpret.saliency_interpreters.smooth_gradient.numpy": ALWAYS,
-    # compat/libraries.py
-    "allennlp.common.cached_transformers.get_tokenizer": LIBRARIES,
-    "allennlp.models.archival.tarfile": ALWAYS,
     "allennlp.models.multitask.MultiTaskModel._get_arguments": ALWAYS,
-    "allennlp.modules.encoder_base._EncoderBase.sort_and_run_forward": ALWAYS,
-    "allennlp.nn.util.get_token_ids_from_text_field_tensors": ALWAYS,
-    "allennlp.nn.util.tiny_value_of_dtype": ALWAYS,
-    "allennlp.training.callbacks.confidence_checks.ConfidenceChecksCallback.on_start": ALWAYS,
     "allennlp.training.callbacks.wandb.WandBCallback.on_start": ALWAYS,
-    "allennlp.training.checkpointer.Checkpointer.load_checkpoint": ALWAYS,
-    "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._try_train": ALWAYS,
     "allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers.ReduceOnPlateauLearningRateScheduler.__init__": ALWAYS,  # noqa: E501
     "allennlp.training.moving_average.MovingAverage.load_state_dict": ALWAYS,
-    # compat/validation.py
-    "allennlp.training.gradient_descent_trainer.GradientDescentTrainer.__init__": ALWAYS,
-    # compat/removed_names.py
+    # compat/before_allennlp.py
+    "allennlp.common.util.pkgutil": ALWAYS,
     "huggingface_hub.HfFolder": LIBRARIES,
     "huggingface_hub.Repository": LIBRARIES,
     "transformers.AdamW": LIBRARIES,

@@ -2,7 +2,6 @@
 
 import signal
 import sys
-from multiprocessing.process import BaseProcess
 from queue import Empty
 from typing import Any
 
@@ -10,10 +9,13 @@ import torch
 from allennlp.data.data_loaders import multiprocess_data_loader
 from allennlp.data.data_loaders.multiprocess_data_loader import MultiProcessDataLoader
 
-from elmo_plugin.compat.patching import Function, replace_name, replace_once
+from elmo_plugin.compat.patching import Function, replace_name, replaces
+
+is_finalizing = sys.is_finalizing  # `sys` is gone when the last loaders are
 
 
-def repair_workers() -> None:
+@replaces(MultiProcessDataLoader, "_start_instance_workers", "_start_batch_workers")
+def start_workers(original: Function, self: MultiProcessDataLoader, queue: Any, ctx: Any) -> Any:
     """Let the `multiprocess` data loader spawn its workers, and fail when one of them is killed.
 
     Symptom 1: with `start_method: "spawn"` (or `"forkserver"`), `RuntimeError: A SemLock created in a fork context is
@@ -28,50 +30,39 @@ def repair_workers() -> None:
 
     Guard: with the default start method the contexts are the same anyway, and nothing changes unless a worker fails.
     """
-    is_finalizing = sys.is_finalizing
+    replace_name(multiprocess_data_loader, "mp", ctx)  # the original calls `mp.RLock()`
+    try:
+        workers, pipes = original(self, queue, ctx)
+    finally:
+        replace_name(multiprocess_data_loader, "mp", torch.multiprocessing)
+    wait = queue.get
 
-    def start_workers(original: Function, self: MultiProcessDataLoader, queue: Any, ctx: Any) -> Any:
-        replace_name(multiprocess_data_loader, "mp", ctx)  # the original calls `mp.RLock()`
-        try:
-            workers, pipes = original(self, queue, ctx)
-        finally:
-            replace_name(multiprocess_data_loader, "mp", torch.multiprocessing)
-        wait = queue.get
-
-        def get() -> Any:
-            while True:
-                try:
-                    return wait(True, 1.0)
-                except Empty:
-                    _check(workers)
-                except ConnectionError:  # the worker was killed while it handed over the tensors of a batch
-                    for worker in workers:  # its connections end before it does
-                        worker.join(timeout=1)
-                    _check(workers)
+    def get() -> Any:
+        while True:
+            try:
+                return wait(True, 1.0)
+            except (Empty, ConnectionError) as error:  # the second if a worker was killed while it handed over a batch
+                for worker in workers:
+                    worker.join(timeout=1 if isinstance(error, ConnectionError) else 0)  # connections end before it
+                    if code := worker.exitcode:
+                        signalled = f"is killed by signal: {signal.strsignal(-code)}"
+                        how = signalled if code < 0 else f"ended with exit code {code}"
+                        raise RuntimeError(f"DataLoader worker (pid {worker.pid}) {how}") from None
+                if isinstance(error, ConnectionError):
                     raise
 
-        queue.get = get
-        return workers, pipes
-
-    def join_workers(original: Function, self: MultiProcessDataLoader, workers: Any, queue: Any, pipes: Any) -> None:
-        if is_finalizing():  # this process is exiting and has already ended its workers
-            return
-        if not any(worker.exitcode for worker in workers):
-            original(self, workers, queue, pipes)
-            return
-        for worker in workers:  # the killed one may hold locks of the queue, for which the others would wait
-            worker.kill()
-            worker.join()
-
-    for name in ("_start_instance_workers", "_start_batch_workers"):
-        replace_once(MultiProcessDataLoader, name, start_workers)
-    replace_once(MultiProcessDataLoader, "_join_workers", join_workers)
+    queue.get = get
+    return workers, pipes
 
 
-def _check(workers: list[BaseProcess]) -> None:
-    """Raise `RuntimeError` if a worker has died."""
-    for worker in workers:
-        code = worker.exitcode
-        if code:
-            how = f"is killed by signal: {signal.strsignal(-code)}" if code < 0 else f"ended with exit code {code}"
-            raise RuntimeError(f"DataLoader worker (pid {worker.pid}) {how}")
+@replaces(MultiProcessDataLoader, "_join_workers")
+def join_workers(original: Function, self: MultiProcessDataLoader, workers: Any, queue: Any, pipes: Any) -> None:
+    """End all workers if one of them was killed. Nothing is left to do if this process is exiting."""
+    if is_finalizing():
+        return
+    if not any(worker.exitcode for worker in workers):
+        original(self, workers, queue, pipes)
+        return
+    for worker in workers:  # the killed one may hold locks of the queue, for which the others would wait
+        worker.kill()
+        worker.join()

@@ -1,9 +1,9 @@
 """LAYERS → ONE VECTOR PER TOKEN: the mixes, `Elmo`, and the AllenNLP components that put it into a model."""
 
+from elmo_plugin.elmo import in_allennlps_place  # noqa: F401  (replaces a function of AllenNLP)
 from elmo_plugin.elmo.char_cnn_embedder import ElmoCharCnnEmbedder
 from elmo_plugin.elmo.elmo import Elmo, ElmoOutput, save
 from elmo_plugin.elmo.enhanced_encoder import ElmoEnhancedEncoder
-from elmo_plugin.elmo.in_allennlps_place import build_ours_where_a_config_asks_for_it
 from elmo_plugin.elmo.mixes import AverageMix, ConcatenateMix, LastMix, LayerMix, LearnedFunctionMix, ScalarMix
 from elmo_plugin.elmo.sentence_cache import SentenceCache
 from elmo_plugin.elmo.token_embedder import ElmoTokenEmbedder
@@ -26,5 +26,3 @@ __all__ = [
     "save",
     "trained_elmo",
 ]
-
-build_ours_where_a_config_asks_for_it()

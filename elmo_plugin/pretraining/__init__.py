@@ -2,7 +2,7 @@
 
 from allennlp.training import GradientDescentTrainer
 
-from elmo_plugin.compat import replace_once
+from elmo_plugin.compat import replaces
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel, stop_if_diverged
 from elmo_plugin.pretraining.muon import Muon
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity
@@ -49,5 +49,5 @@ __all__ = [
     "sentence_log_probabilities",
 ]
 
-replace_once(GradientDescentTrainer, "batch_outputs", stop_if_diverged)
-replace_once(GradientDescentTrainer, "_train_epoch", save_trained_epoch)
+replaces(GradientDescentTrainer, "batch_outputs")(stop_if_diverged)
+replaces(GradientDescentTrainer, "_train_epoch")(save_trained_epoch)

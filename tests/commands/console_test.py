@@ -19,6 +19,7 @@ from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin import commands
 from elmo_plugin.commands import console
+from elmo_plugin.commands.command_line import other_plugins
 from tests.commands.alone import python_m, run
 from tests.elmo.small_elmo import RANDOM
 from tests.task_oracles import TOWNS, Config, D, allennlp, experiment, lstm, tagger, tags_reader, train, word_embedder
@@ -144,19 +145,15 @@ def test_debugging_shows_the_traceback_of_our_own_commands(monkeypatch: pytest.M
 
 def test_other_plugins_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("allennlp.common.plugins.GLOBAL_PLUGINS_FILENAME", "nowhere")
+    monkeypatch.setenv("HOME", str(tmp_path))
     Path(".allennlp_plugins").write_text("elmo_plugin\nallennlp_models\n")
-    monkeypatch.setattr(sys, "argv", ["allennlp", "train", "--include-package", "elmo_plugin.models"])
-    assert console.other_plugins() == set()
-    monkeypatch.setattr(sys, "argv", ["allennlp", "train", "--include-package", "mine.models"])
+    assert other_plugins(["train", "--include-package", "elmo_plugin.models"]) == set()
     Path(".allennlp_plugins").write_text("elmo_plugin\nother\n")
-    assert console.other_plugins() == {"other", "mine.models"}
+    assert other_plugins(["train", "--include-package", "mine.models"]) == {"other", "mine.models"}
     Path(".allennlp_plugins").unlink()
     for argument in ("--include-package=theirs", "--include-pack=theirs", "--inc=theirs"):
-        monkeypatch.setattr(sys, "argv", ["allennlp", "train", argument])
-        assert console.other_plugins() == {"theirs"}, argument
-    monkeypatch.setattr(sys, "argv", ["allennlp", "train", "--inc", "theirs", "--include-package"])
-    assert console.other_plugins() - {""} == {"theirs"}
+        assert other_plugins(["train", argument, "-s", "run"]) == {"theirs"}, argument
+    assert other_plugins(["train", "--inc", "theirs", "--include-package"]) == {"theirs"}
 
 
 def test_an_index_beyond_an_unknown_embedding_keeps_its_traceback() -> None:

@@ -1,7 +1,6 @@
 """Each repair of `elmo_plugin.compat`."""
 
 import copy
-import importlib.util
 import io
 import json
 import os
@@ -91,7 +90,7 @@ def test_recover_reads_numpy_numbers(tagger: dict[str, Any], tmp_path: Path) -> 
 def test_nothing_but_numpy_numbers_is_trusted(tmp_path: Path) -> None:
     before = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
-    compat.trust_numpy_scalars()
+    compat.training.trust_numpy_scalars()
     added = [entry[0] if isinstance(entry, tuple) else entry for entry in torch.serialization.get_safe_globals()]
     torch.serialization.add_safe_globals(before)
     assert all(entry.__name__ == "scalar" or issubclass(entry, np.dtype) for entry in added)
@@ -216,17 +215,6 @@ def test_pretrained_transformer_tokenizes_and_indexes(bert: str) -> None:
     assert indexed["offsets"] == [(1, 1), (2, 3)]
 
 
-def test_rouge_is_imported_and_finds_its_files_without_pkg_resources(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("rouge", reason="allennlp-models is not installed; `make setup` installs it")
-    for name in ("pkg_resources", *(name for name in sys.modules if name.partition(".")[0] == "rouge")):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pkg_resources" else find_spec(name))
-    compat.libraries.import_rouge()
-    assert "pkg_resources" not in sys.modules
-    assert sys.modules["rouge"].Rouge(metrics=["rouge-l"], stemming=True).WORDNET_KEY_VALUE
-
-
 def test_token_ids_are_found_rejected_or_none_where_all_are_characters() -> None:
     characters, ids = torch.ones(2, 3, 50, dtype=torch.long), torch.ones(2, 3, dtype=torch.long)
     find, alone = nn_util.get_token_ids_from_text_field_tensors, {"elmo": {"elmo_tokens": characters}}
@@ -295,7 +283,7 @@ def test_a_function_that_was_imported_before_is_replaced_too(monkeypatch: pytest
         module.answer = lambda: 1  # type: ignore[attr-defined]
     user.answer = owner.answer
     monkeypatch.setitem(compat.REPLACED, "compat_owner.answer", "in this test")
-    compat.replace_once(owner, "answer", lambda original: original() + 1)
+    compat.replaces(owner, "answer")(lambda original: original() + 1)
     assert [module.answer() for module in (owner, user, other)] == [2, 2, 1]
 
 

@@ -1,10 +1,12 @@
-"""What AllenNLP 2.10.1 uses of transformers and huggingface-hub that transformers 5 and huggingface-hub 1 removed.
+"""What must be repaired while AllenNLP is imported, so this module imports nothing of AllenNLP.
 
-AllenNLP imports two of these names while it is imported, so `restore_removed_names` runs before that, and this module
-imports nothing of AllenNLP.
+`elmo_plugin_startup.py` runs it by its path, before this package is imported.
 """
 
+import pkgutil
+import types
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import huggingface_hub
@@ -57,3 +59,26 @@ def restore_removed_names() -> None:
             transformers.PreTrainedTokenizerFast, function.__name__
         ):
             setattr(base, function.__name__, function)
+
+
+def import_by_full_names(util: Any) -> None:
+    """Let `--include-package`, and the import of all of AllenNLP, import the modules of a package by their full names.
+
+    Symptom: a file `training.py` or `data.py`, or a folder `models`, in the working folder is run whenever a command
+    starts. Cause: `import_module_and_submodules` looks for the modules of a package with `walk_packages`, without a
+    prefix, which imports each package that it finds as if it were at the top level. Now they are listed without that.
+    Symptom: `ModuleNotFoundError` for an extra of this package, such as flair, that the run does not need. Cause: each
+    module of an included package is imported; `import elmo_plugin` alone registers all that this package has.
+    Guard: the same modules as before are imported, in the same order.
+
+    # Parameters
+
+    util : `Any`
+        The module `allennlp.common.util`.
+    """
+    ours = str(Path(__file__).parents[1])
+
+    def modules_of(path: Sequence[str]) -> Any:
+        return () if any(folder.startswith(ours) for folder in path) else pkgutil.iter_modules(path)
+
+    util.pkgutil = types.SimpleNamespace(walk_packages=modules_of)
