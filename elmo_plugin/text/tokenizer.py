@@ -1,5 +1,6 @@
 """Tokenizers: one by spaCy's rules, without a trained pipeline to download, and two of tokenized text."""
 
+import logging
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -16,9 +17,10 @@ from elmo_plugin.text.white_space import split_tokens
 if TYPE_CHECKING:
     from spacy.language import Language
 
-LONGEST_RUN, LONGEST_RUN_OF_MARKS = 512, 32
-"""Longer runs of characters without white space, and of marks alone, are cut: spaCy takes quadratic time for marks at
-the ends of a run, 11 s for 8,000 `(`."""
+logger = logging.getLogger(__name__)
+LONGEST_RUN, LONGEST_RUN_OF_MARKS = 96, 32
+"""Longer runs of characters without white space, and of marks alone, are cut, whatever the language: spaCy takes one
+prefix or suffix after the other from the ends of a run, and each time searches the rest of it for the next."""
 MARK = r"(?:[^\w\s]|_)"
 PARTS_OF_A_RUN = [
     re.compile(rf"\S{{{LONGEST_RUN}}}(?=\S)"),
@@ -102,6 +104,8 @@ class SpacyBlankTokenizer(Tokenizer):
         text = without_lone_surrogates(text)
         patterns = PARTS_OF_A_RUN if self._has_rules else []
         cuts = sorted({found.end() for pattern in patterns for found in pattern.finditer(text)})
+        if cuts:
+            _say_that_runs_are_cut()
         return ((start, text[start:end]) for start, end in pairwise([0, *cuts, len(text)]))
 
     def _load_rules(self) -> None:
@@ -112,6 +116,16 @@ class SpacyBlankTokenizer(Tokenizer):
         self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
         self._has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
         self._stop_words = pipeline.Defaults.stop_words
+
+
+@cache
+def _say_that_runs_are_cut() -> None:
+    logger.warning(
+        "a text has more than %d characters, or %d marks, without white space: it is cut there, so that no text takes "
+        "long to split. This is said only once",
+        LONGEST_RUN,
+        LONGEST_RUN_OF_MARKS,
+    )
 
 
 @Tokenizer.register("ascii_spaces")

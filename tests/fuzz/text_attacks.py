@@ -109,6 +109,17 @@ def _cycle(marks: str, start: int) -> Iterable[str]:
         yield marks[(state >> 16) % len(marks)]
 
 
+def _affixes(affix: str, language: str) -> Callable[[Path], Use]:
+    """Return what splits words of 500 times an affix, each of which a rule of the language takes off alone."""
+
+    def attack(folder: Path) -> Use:
+        tokenizer = SpacyBlankTokenizer(language)
+        text = " ".join(f"a{number}{500 * affix}" for number in range(REQUEST // (500 * len(affix))))
+        return lambda: tokenizer.tokenize(text)
+
+    return attack
+
+
 TEXT_ATTACKS: dict[str, Callable[[Path], Use]] = {
     **{
         attack.__name__: attack
@@ -127,4 +138,8 @@ TEXT_ATTACKS: dict[str, Callable[[Path], Use]] = {
     "signs_in_words": _marks("=$%+", 500),
     "signs_and_lines_in_words": _marks("$_", 500),
     "marks_in_words": _marks(string.punctuation, 500),
+    **{
+        f"affixes_{language}_{affix}": _affixes(affix, language)
+        for language, affix in (("en", "'s"), ("id", "'s"), ("id", "-ku"), ("ms", "RM"), ("ro", "-al"), ("el", "9mg"))
+    },
 }

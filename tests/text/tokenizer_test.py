@@ -9,13 +9,18 @@ from allennlp.data import Tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo_plugin.text.tokenizer import LONGEST_RUN, LONGEST_RUN_OF_MARKS, SpacyBlankTokenizer
+from elmo_plugin.text.tokenizer import (
+    LONGEST_RUN,
+    LONGEST_RUN_OF_MARKS,
+    SpacyBlankTokenizer,
+    _say_that_runs_are_cut,
+)
 
 ENGLISH = SpacyBlankTokenizer()
 
 
-def texts(tokenizer: Tokenizer, text: str) -> list[str | None]:
-    return [token.text for token in tokenizer.tokenize(text)]
+def texts(tokenizer: Tokenizer, text: str) -> list[str]:
+    return [token.ensure_text() for token in tokenizer.tokenize(text)]
 
 
 def test_splits_by_the_rules_of_english() -> None:
@@ -73,6 +78,22 @@ def test_long_runs_of_characters_and_of_marks_are_cut_before_spacy_sees_them() -
     assert all(text[token.idx : token.idx_end] == token.text for token in tokens)
     words = [token.text for token in tokens if token.text != "("]
     assert words == ["do", "n't", "a" * LONGEST_RUN, "b" * LONGEST_RUN, "b", "panic", "."]
+
+
+@pytest.mark.parametrize(
+    ("language", "affix"), [("en", "'s"), ("id", "-ku"), ("ms", "RM"), ("el", "9mg"), ("xx", "http://a.b/")]
+)
+def test_no_language_searches_a_long_run(language: str, affix: str, caplog: pytest.LogCaptureFixture) -> None:
+    """spaCy takes off one affix after the other, and each time searches what is left; what is cut is said once."""
+    tokenizer, seen = SpacyBlankTokenizer(language), list[str]()
+    split = tokenizer._split
+    tokenizer._split = lambda text: seen.append(text) or split(text)  # type: ignore[assignment, func-returns-value]
+    _say_that_runs_are_cut.cache_clear()
+    text = f"a{500 * affix}"
+    for _ in range(2):
+        assert "".join(texts(tokenizer, text)) == text
+    assert max(map(len, seen)) == LONGEST_RUN
+    assert [str(LONGEST_RUN) in record.getMessage() for record in caplog.records] == [True]
 
 
 @pytest.mark.parametrize("language", ["qq", "en_core_web_sm"])
