@@ -1,7 +1,6 @@
 """What two processes of a distributed run do in tests, and what starts them."""
 
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -9,8 +8,7 @@ from unittest.mock import patch
 import torch
 from torch import distributed, multiprocessing
 
-from elmo_plugin.pretraining import BidirectionalLanguageModel, sentence_batches
-from elmo_plugin.pretraining.sentence_batches import SENTENCES_IN_POOL
+from elmo_plugin.pretraining import BidirectionalLanguageModel, shards
 from tests.language_model_oracles import language_model
 from tests.loader_oracles import WORDS, build_loader
 
@@ -52,13 +50,13 @@ def _run(rank: int, job: Job, folder: Path, arguments: tuple[Any, ...]) -> None:
     distributed.destroy_process_group()
 
 
-def read(data_path: str, keys: Config, n_batches: int = 0, pool: int = SENTENCES_IN_POOL) -> dict[str, Any]:
-    """Batches of a loader, so many or those of a single pass, and its state after them."""
-    with patch.object(sentence_batches, "SENTENCES_IN_POOL", pool):
+def read(data_path: str, keys: Config, epochs: int = 0, block: int = shards.BLOCK) -> dict[str, Any]:
+    """Batches of a loader, of so many epochs or of a single pass, and its state after them."""
+    with patch.object(shards, "BLOCK", block):
         loader = build_loader(data_path, **keys)
         if not loader.endless:
             return {"batches": list(loader)}
-        batches = list(islice((batch for _ in range(n_batches) for batch in loader), n_batches))
+        batches = [batch for _ in range(epochs) for batch in loader]
         return {"batches": batches, "state": loader.state_dict(), "length": len(loader)}
 
 

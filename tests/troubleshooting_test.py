@@ -133,7 +133,6 @@ MISTAKES: dict[str, Callable[[], object]] = {
     "expected at most 4,194,304 bytes, got more": lambda: train(**reader_with("a" * 2**23)),
     "expected a blank line after each sentence": lambda: train(**reader_with(f"{'a' * 1000}\tO\n" * 1100)),
     "matches no file": lambda: pretrain("nowhere-*.txt"),
-    "for one batch ('streams'": lambda: pretrain("text.txt"),
     "holds no biLM": lambda: elmo_plugin.load("englsh-tiny"),
     "log in with `hf auth login`": lambda: elmo_plugin.load("hf://user/none"),
     "it is an HTML page": lambda: exported("weights.hdf5", ".*", "<html>404</html>"),

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple, Optional, Union
 import torch
 from allennlp.common import Lazy
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.util import is_distributed
 from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
 from allennlp.modules import Seq2SeqEncoder
+from allennlp.nn.util import dist_reduce_sum
 from allennlp.training import GradientDescentTrainer
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from elmo_plugin.bilm import ElmoLstm, add_boundaries, check_padding, check_precision, dtype_on, warn_of_fallback
 from elmo_plugin.checkpoints import bilm_keys
@@ -163,9 +165,12 @@ class BidirectionalLanguageModel(Model):
             if self.word_order is not None:
                 self.word_order.add(forward.targets - 1, self.softmax.config["type"])
         output: dict[str, Tensor] = {}
-        # One of several processes may have an empty batch, which AllenNLP leaves out of the mean loss.
-        if forward.targets.numel():
-            output["loss"] = (losses[0].mean() + losses[1].mean()) / 2
+        n_tokens = losses[0].new_tensor(losses[0].numel())
+        if self.training and is_distributed():  # so that the mean gradient of the processes is that of all tokens
+            n_tokens = dist_reduce_sum(n_tokens) / distributed.get_world_size()
+        # One of several processes may have an empty batch, which AllenNLP leaves out of the mean loss in evaluation.
+        if n_tokens > 0:
+            output["loss"] = (losses[0].sum() + losses[1].sum()) / (2 * n_tokens)
         if tokens is not None and not self.training:
             mask = output["mask"] = forward.present  # (B, T + 1)
             for name, nats in zip(("forward_log_probs", "backward_log_probs"), losses, strict=True):

@@ -1,19 +1,15 @@
 """The data loader `sentence_batches`: batches of whole sentences of similar length, as a trained biLM reads them."""
 
 from collections.abc import Iterator
-from itertools import islice, zip_longest
-from random import Random
+from itertools import islice
 from typing import Any, Optional
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DataLoader, DatasetReader
 
-from elmo_plugin.pretraining.shards import Position, split_sentences
+from elmo_plugin.pretraining.shards import split_sentences
 from elmo_plugin.pretraining.shards_loader import ShardsLoader
-from elmo_plugin.text import length_batches
-
-SENTENCES_IN_POOL = 16384
-"""The number of sentences that are sorted by length together."""
+from elmo_plugin.text import length_batches, split_tokens
 
 
 @DataLoader.register("sentence_batches")
@@ -21,8 +17,7 @@ class SentenceBatches(ShardsLoader):
     """Makes batches of sentences of similar length. The biLM reads each from `<S>` to `</S>`, from a zero state.
 
     A batch has the key `tokens`: `characters` (B, T, C) and `words` (B, T), ids padded with 0, without `<S>` and
-    `</S>`. In distributed training the processes take batches in turn. Without `shuffle`, the last batch of a process
-    may be empty.
+    `</S>`. In distributed training the processes take batches in turn.
 
     Registered as a `DataLoader` with name `sentence_batches`.
 
@@ -57,38 +52,29 @@ class SentenceBatches(ShardsLoader):
                 f"'max_sentence_length': expected at least 1 and less than 'max_tokens' ({max_tokens}), "
                 f"got {max_sentence_length}"
             )
-        super().__init__(reader, data_path, max_tokens, shuffle, seed, batches_per_epoch)
         self.max_tokens = max_tokens
         self.max_sentence_length = max_sentence_length
-        self._position: dict[str, Any] = {}
+        super().__init__(reader, data_path, 1, shuffle, seed, batches_per_epoch)
 
-    def read_batches(self, position: Optional[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yield batches from a position on. The pool that contains the position is read again."""
-        batches = self._batches_of_all_processes(**(position or {}))
-        # At the end of a single pass some processes get an empty batch, because all must yield the same number.
-        for step in zip_longest(*[batches] * self.world_size, fillvalue=[]):
+    def items(self, lines: list[str]) -> list[list[list[str]]]:
+        """Divide sentences into batches of similar length."""
+        pieces = list(split_sentences(map(split_tokens, lines), self.max_sentence_length, self.data_path))
+        batches = length_batches(list(map(len, pieces)), self.max_tokens, boundaries=1)
+        return [[pieces[index] for index in batch] for batch in batches]
+
+    def steps_of(self, item: list[list[str]]) -> int:
+        """Return 1. How many batches a block has depends on the lengths in it, not on its order."""
+        return 1
+
+    def read_pass(self) -> Iterator[dict[str, Any]]:
+        """Yield the batches that this process takes."""
+        batches = self.read_items()
+        while step := list(islice(batches, self.world_size)):
+            while len(step) < self.world_size:  # at the end of a pass the processes divide what is left
+                most = step.pop(max(range(len(step)), key=lambda number: len(step[number])))
+                step += [most[: len(most) // 2], most[len(most) // 2 :]]
             yield {"tokens": self.word_ids.of_sentences(step[self.rank])}
 
-    def position(self) -> dict[str, Any]:
-        """Return the epoch, the start of the pool, and how many of its batches are done."""
-        return dict(self._position)
-
     def sizes(self) -> dict[str, Optional[int]]:
-        """Return the keys that decide how a pool is split into batches."""
+        """Return the keys that decide how a block is divided into batches."""
         return {"max_tokens": self.max_tokens, "max_sentence_length": self.max_sentence_length}
-
-    def _batches_of_all_processes(
-        self, epoch: int = 0, position: Position = (0, 0), done: int = 0
-    ) -> Iterator[list[list[str]]]:
-        """Yield the batches that the processes take in turn. A pool never spans two passes."""
-        for current, start, sentences in self.stream.passes(epoch, position):
-            while pool := list(islice(sentences, SENTENCES_IN_POOL)):
-                whole = (sentence for sentence, _ in pool)
-                pieces = list(split_sentences(whole, self.max_sentence_length, self.data_path))
-                batches = list(length_batches(list(map(len, pieces)), self.max_tokens, boundaries=1))
-                if self.endless:
-                    Random(f"{self.stream.seed} {current} {start}").shuffle(batches)
-                for number in range(done, len(batches)):
-                    self._position = {"epoch": current, "position": start, "done": number + 1}
-                    yield [pieces[index] for index in batches[number]]
-                start, done = pool[-1][1], 0

@@ -2,14 +2,11 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path
-from random import Random
-from typing import Optional, Union, final
+from typing import Optional, Union
 
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.tqdm import Tqdm
 from allennlp.data import DatasetReader, Instance, Token, TokenIndexer
 from allennlp.data.fields import TextField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
@@ -17,10 +14,10 @@ from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTok
 from elmo_plugin.common import at_least
 from elmo_plugin.text import WHITE_SPACE, TextFile, as_tokens, find_shards, split_tokens
 
-BLOCK = 65536
-"""The number of sentences that are shuffled together, and the most that a reader holds in memory."""
-Position = tuple[int, int]
-"""A position in a pass: the number of finished shards, and the number of sentences read from the current shard."""
+BLOCK = 2**15
+"""The number of sentences that are shuffled together, and the most that a loader holds in memory."""
+GROUP = 2**23
+"""Shards of fewer bytes are read together with the next ones, so that small files fill a block."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,76 +37,35 @@ def shard_lines(shard: Path) -> Iterator[str]:
 
 
 def split_sentences(sentences: Iterable[list[str]], length: Optional[int], source: str) -> Iterator[list[str]]:
-    """Yield sentences in pieces of at most `length` tokens (`None`: whole). The first one that is split is logged."""
-    is_logged = False
+    """Yield sentences in pieces of at most `length` tokens (`None`: whole), with a warning for the first one that is split."""
     for tokens in sentences:
         if length is None or len(tokens) <= length:
             yield tokens
             continue
-        if not is_logged:
-            message = "'%s': sentences of more than %d tokens (max_sentence_length), such as one of %d, are split"
-            logger.warning(message, source, length, len(tokens))
-            is_logged = True
+        where = f"'{source}': sentences of more than {length} tokens (max_sentence_length)".replace("%", "%%")
+        logger.warning_once(f"{where}, such as one of %d, are split", len(tokens))  # type: ignore[attr-defined]
         for start in range(0, len(tokens), length):
             yield tokens[start : start + length]
 
 
-@final
-class SentenceStream:
-    """Reads the sentences of a corpus in passes. The order of each pass is reproducible.
+def together(shards: list[Path]) -> list[list[Path]]:
+    """Return the shards in groups that are read one shard after the other: each shard alone, small ones together."""
+    groups: list[list[Path]] = [[]]
+    size = 0
+    for shard in shards:
+        groups[-1].append(shard)
+        size += shard.stat().st_size
+        if size >= GROUP:
+            groups.append([])
+            size = 0
+    return [group for group in groups if group]
 
-    With `shuffle`, each pass reads the shards in another order, and shuffles the sentences of a shard in blocks of
-    `BLOCK`. A reader therefore holds one block in memory, and rereads at most one shard to resume.
-    """
 
-    def __init__(self, shards: list[Path], shuffle: bool, seed: int = 0) -> None:
-        self.shards = shards
-        self.shuffle = shuffle
-        self.seed = seed
-
-    def passes(
-        self, epoch: int = 0, position: Position = (0, 0)
-    ) -> Iterator[tuple[int, Position, Iterator[tuple[list[str], Position]]]]:
-        """Yield the rest of a pass, and with `shuffle` endless later passes: epoch, start position and sentences."""
-        yield epoch, position, self.sentences(epoch, position)
-        if self.shuffle:
-            for later in count(epoch + 1):
-                yield later, (0, 0), self.sentences(later)
-
-    def sentences(self, epoch: int, start: Position = (0, 0)) -> Iterator[tuple[list[str], Position]]:
-        """Yield the tokens of each sentence of a pass from `start` on, with the position after the sentence."""
-        order = list(range(len(self.shards)))
-        if self.shuffle:
-            Random(f"{self.seed} {epoch}").shuffle(order)  # the hash of a string is the same in every process
-        finished, skipped = start
-        for index, shard in enumerate(order[finished:], finished):
-            for read, line in enumerate(self._lines(epoch, shard, skipped), skipped + 1):
-                yield split_tokens(line), (index, read)
-            skipped = 0
-
-    @cached_property
-    def tokens_per_pass(self) -> int:
-        """The number of tokens that one direction predicts in a pass: all words, and one boundary per sentence.
-
-        The first access reads the whole corpus.
-        """
-        lines = chain.from_iterable(map(shard_lines, self.shards))
-        return sum(len(split_tokens(line)) + 1 for line in Tqdm.tqdm(lines, desc="counting tokens", unit=" sentences"))
-
-    def _lines(self, epoch: int, shard: int, skipped: int) -> Iterator[str]:
-        lines = shard_lines(self.shards[shard])
-        if not self.shuffle:
-            yield from islice(lines, skipped, None)
-            return
-        first_block, skipped = divmod(skipped, BLOCK)
-        lines = islice(lines, first_block * BLOCK, None)
-        for number in count(first_block):
-            block = list(islice(lines, BLOCK))
-            if not block:
-                return
-            Random(f"{self.seed} {epoch} {shard} {number}").shuffle(block)
-            yield from islice(block, skipped, None)
-            skipped = 0
+def blocks_of(group: list[Path], first: int = 0) -> Iterator[list[str]]:
+    """Yield the lines of shards, `BLOCK` at a time, from the block of this number on."""
+    lines = islice(chain.from_iterable(map(shard_lines, group)), first * BLOCK, None)
+    while block := list(islice(lines, BLOCK)):
+        yield block
 
 
 @DatasetReader.register("text_shards")
@@ -169,7 +125,7 @@ class TextShardsReader(DatasetReader):
 
     def _read(self, file_path: str) -> Iterator[Instance]:
         logger.info("Reading text shards %s", file_path)
-        sentences = SentenceStream(find_shards(file_path), shuffle=False).sentences(epoch=0)
-        pieces = split_sentences((tokens for tokens, _ in sentences), self._max_sentence_length, file_path)
+        lines = chain.from_iterable(map(shard_lines, find_shards(file_path)))
+        pieces = split_sentences(map(split_tokens, lines), self._max_sentence_length, file_path)
         for piece in self.shard_iterable(pieces):
             yield self.text_to_instance(piece)

@@ -2,14 +2,15 @@
 
 from collections import deque
 from collections.abc import Iterator
+from math import ceil
 from typing import Any, Optional
 
-from allennlp.common.checks import ConfigurationError
 from allennlp.data import DataLoader, DatasetReader
 
 from elmo_plugin.checkpoints import BEGIN, END
 from elmo_plugin.common import at_least
 from elmo_plugin.pretraining.shards_loader import ShardsLoader
+from elmo_plugin.text import split_tokens
 
 Step = tuple[str, str, str, str]
 """One time step: input and target of the forward direction, then input and target of the backward direction."""
@@ -62,64 +63,74 @@ class UnrolledStreams(ShardsLoader):
         batches_per_epoch: Optional[int] = None,
     ) -> None:
         at_least(1, streams=streams, window=window)
-        super().__init__(reader, data_path, streams * window, shuffle, seed, batches_per_epoch)
         self.n_streams = streams
         self.window = window
-        # Every process keeps the streams of all, so that each stream gets the sentences that it gets in a single one.
-        self._streams: list[deque[Step]] = []
-        self._read_up_to: dict[str, Any] = {}
+        super().__init__(reader, data_path, streams * window, shuffle, seed, batches_per_epoch)
 
-    def __len__(self) -> int:
-        """As in `ShardsLoader`. Raises `ConfigurationError` for a text that is too short to fill one batch."""
-        if self.endless and self.batches_per_epoch is None and self.stream.tokens_per_pass < self.tokens_per_step:
-            processes = f" × {self.world_size} processes" * (self.world_size > 1)
-            raise ConfigurationError(
-                f"{self.data_path}: expected at least {self.tokens_per_step} tokens, with sentence ends, for one batch "
-                f"('streams' {self.n_streams} × 'window' {self.window}{processes}), got {self.stream.tokens_per_pass}; "
-                "use a longer text or a smaller batch, or set 'batches_per_epoch' to repeat the text in an epoch"
-            )
-        return super().__len__()
+    def items(self, lines: list[str]) -> list[str]:
+        """Return the lines, each of which is a sentence."""
+        return lines
 
-    def read_batches(self, position: Optional[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yield windows from a position on; without `shuffle`, until every stream has ended."""
-        first = position is None
-        position = position or {"read_up_to": {}, "streams": [()] * (self.n_streams * self.world_size)}
-        self._read_up_to = position["read_up_to"]
-        self._streams = [deque(rest) for rest in position["streams"]]
-        sentences = self._sentences()
+    def steps_of(self, item: str) -> int:
+        """Return the number of time steps in which a sentence is read."""
+        return len(split_tokens(item)) + 1
+
+    def read_pass(self) -> Iterator[dict[str, Any]]:
+        """Yield windows until every stream has ended.
+
+        In training, when there are no sentences left, what is left of each stream is divided evenly among as many
+        windows as all of it fills. So every pass has the same number of windows, and each of them nearly S · U words.
+        """
+        sentences = map(split_tokens, self.read_items())
         while True:
             for stream in self._streams:
                 while len(stream) < self.window and (sentence := next(sentences, None)) is not None:
                     stream.extend(steps(sentence))
-            if not any(self._streams):
+            lengths = list(map(len, self._streams))
+            if not any(lengths):
+                self._windows_left = 0
                 return
-            windows = [[stream.popleft() for _ in range(min(self.window, len(stream)))] for stream in self._streams]
+            if self.endless and not self._windows_left and min(lengths) < self.window:
+                self._windows_left = ceil(sum(lengths) / self.steps_per_batch)
+            if self._windows_left:
+                parts = [ceil(length / self._windows_left) for length in lengths]
+                self._windows_left -= 1
+            else:
+                parts = [min(self.window, length) for length in lengths]
+            windows = [
+                [stream.popleft() for _ in range(part)] for stream, part in zip(self._streams, parts, strict=True)
+            ]
             own = windows[self.rank * self.n_streams :][: self.n_streams]
+            first, self._is_first = self._is_first, False
             yield {"windows": {**self._to_ids(own), "first": first}}
-            first = False
 
-    def position(self) -> dict[str, Any]:
-        """Return how far the text has been read, and the steps that remain in each stream."""
-        return {"read_up_to": self._read_up_to, "streams": [list(stream) for stream in self._streams]}
+    def rewind(self, state: Optional[dict[str, Any]] = None) -> None:
+        """Go to the place of a state, with what it has left of each stream, or to the start of the text."""
+        super().rewind(state)
+        # Every process keeps the streams of all, so that each stream gets the sentences that it gets in a single one.
+        rest = state or {"streams": [()] * (self.n_streams * self.world_size), "windows_left": 0}
+        self._is_first = self._n_yielded == 0
+        self._streams: list[deque[Step]] = list(map(deque, rest["streams"]))
+        self._windows_left: int = rest["windows_left"]
+
+    def state_dict(self) -> dict[str, Any]:
+        """As in `ShardsLoader`, with what is left of each stream, and at the end of a pass of its windows."""
+        rest = {"streams": list(map(list, self._streams)), "windows_left": self._windows_left}
+        return {**super().state_dict(), **rest}
 
     def sizes(self) -> dict[str, Optional[int]]:
         """Return the number of streams of all processes, and U."""
         return {"streams": self.n_streams * self.world_size, "window": self.window}
 
-    def _sentences(self) -> Iterator[list[str]]:
-        for epoch, _, sentences in self.stream.passes(**self._read_up_to):
-            for sentence, position in sentences:
-                self._read_up_to = {"epoch": epoch, "position": position}
-                yield sentence
-
     def _to_ids(self, windows: list[list[Step]]) -> dict[str, Any]:
         batch: dict[str, Any] = {}
+        width = max(self.window, *map(len, windows))
         columns = [list(zip(*window, strict=True)) or [()] * 4 for window in windows]  # of each window
         for column, direction in ((0, "forward"), (2, "backward")):
             inputs, targets = ([each[place] for each in columns] for place in (column, column + 1))
             batch[direction] = {
-                "characters": self.word_ids.characters(inputs, self.window),  # (S, U, C)
-                "words": self.word_ids.words(inputs, self.window),  # (S, U)
-                "targets": self.word_ids.words(targets, self.window),  # (S, U)
+                "characters": self.word_ids.characters(inputs, width),  # (S, U, C)
+                "words": self.word_ids.words(inputs, width),  # (S, U)
+                "targets": self.word_ids.words(targets, width),  # (S, U)
             }
         return batch

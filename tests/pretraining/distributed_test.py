@@ -27,20 +27,21 @@ SOFTMAXES = {
 
 
 @pytest.mark.slow
-def test_two_processes_divide_shuffled_passes_and_resume_from_one_state(tmp_path: Path) -> None:
-    """Some pools have fewer batches than there are processes."""
-    path = write_shards(tmp_path)
-    ranks = in_two_processes(read, tmp_path / "run", path, BATCHES, 12, 1)
-    sentences = [
-        [word for word in row if word]
-        for pair in zip(*(each["batches"] for each in ranks), strict=True)
-        for batch in pair
-        for row in batch["tokens"]["words"]["tokens"].tolist()
-    ]
-    wanted = sorted([*map(id_of, sentence)] for sentence in SENTENCES)
-    assert sorted(sentences[: len(LINES)]) == sorted(sentences[len(LINES) : 2 * len(LINES)]) == wanted
+@pytest.mark.parametrize("keys", [BATCHES, HALF], ids=["sentence_batches", "unrolled_streams"])
+def test_two_processes_divide_each_pass_and_resume_from_one_state(tmp_path: Path, keys: Config) -> None:
+    """Some blocks have fewer batches than there are processes."""
+    ranks = in_two_processes(read, tmp_path / "run", write_shards(tmp_path), keys, 3, 1)
+    wanted = sorted(word for sentence in SENTENCES for word in map(id_of, sentence))
+    n_batches = ranks[0]["length"]
+    for epoch in range(3):
+        found = []
+        for rank in ranks:
+            for batch in rank["batches"][epoch * n_batches :][:n_batches]:
+                ids = batch["tokens"]["words"]["tokens"] if keys is BATCHES else batch["windows"]["forward"]["words"]
+                found += [word for word in ids.flatten().tolist() if word and word != 1]
+        assert sorted(found) == wanted
+    assert [len(rank["batches"]) for rank in ranks] == [3 * n_batches] * 2
     assert ranks[0]["state"] == ranks[1]["state"]
-    assert ranks[0]["length"] == max(1, sum(len(each) + 1 for each in SENTENCES) // (2 * 21))
 
 
 @pytest.mark.slow

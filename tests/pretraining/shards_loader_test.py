@@ -9,7 +9,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch.utils._pytree import tree_leaves
 
-from elmo_plugin.pretraining import sentence_batches, shards
+from elmo_plugin.pretraining import shards
 from tests.loader_oracles import LINES, assert_equal, build_loader, through_a_file, write_shards
 
 EPOCHS = 4
@@ -19,9 +19,9 @@ LOADERS = pytest.mark.parametrize("keys", [STREAMS, BATCHES], ids=["unrolled_str
 
 
 @pytest.fixture(autouse=True)
-def _small_pools_and_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sentence_batches, "SENTENCES_IN_POOL", 4)
-    monkeypatch.setattr(shards, "BLOCK", 2)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "BLOCK", 4)
+    monkeypatch.setattr(shards, "GROUP", 1)
 
 
 def epochs_of(loader: Any) -> list[Any]:
@@ -74,7 +74,7 @@ def test_a_state_of_another_text_is_rejected(tmp_path: Path) -> None:
     with open(tmp_path / "a.txt", "a") as file:
         file.write("on\n")
     n_bytes = sum(len(f"{line}\n".encode()) for line in LINES)
-    message = f"{path}' was made with other settings than this run ('bytes': expected {n_bytes + 3}, got {n_bytes})"
+    message = f"{path}' was made with other settings than this run ('bytes': expected {n_bytes + 3}, got {n_bytes};"
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         build_loader(path, **STREAMS).load_state_dict(state)
 

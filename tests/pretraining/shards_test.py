@@ -4,14 +4,15 @@ import gzip
 import lzma
 import re
 from collections.abc import Callable
+from itertools import groupby, permutations
 from pathlib import Path
 
 import pytest
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.pretraining import shards
-from elmo_plugin.pretraining.shards import SentenceStream
 from elmo_plugin.text import find_shards
+from tests.loader_oracles import build_loader
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 
@@ -26,13 +27,16 @@ def numbered(folder: Path, *sizes: int) -> list[Path]:
 
 def one_pass(paths: list[Path], shuffle: bool = False, seed: int = 0, epoch: int = 0) -> list[list[str]]:
     """Return the sentences of one pass."""
-    return [tokens for tokens, _ in SentenceStream(paths, shuffle, seed).sentences(epoch)]
+    loader = build_loader(str(paths[0].parent / "*"), type="unrolled_streams", shuffle=shuffle, seed=seed)
+    loader.rewind({"batches": 0, "place": (epoch, 0, 0, 0), "streams": [], "windows_left": 0})
+    return [line.split() for line in loader.read_items()]
 
 
 def test_a_shuffled_pass_has_each_sentence_once_a_shard_at_a_time_block_by_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards, "BLOCK", 20)
+    monkeypatch.setattr(shards, "GROUP", 1)
     paths = numbered(tmp_path, 50, 50, 50)
     found = [(int(shard), int(line)) for line, _, shard in one_pass(paths, shuffle=True)]
     for start in (0, 50, 100):
@@ -44,7 +48,18 @@ def test_a_shuffled_pass_has_each_sentence_once_a_shard_at_a_time_block_by_block
     assert {shard for shard, _ in found} == {0, 1, 2}
 
 
-def test_the_order_depends_only_on_the_seed_and_the_epoch(tmp_path: Path) -> None:
+def test_small_shards_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = numbered(tmp_path, 3, 1, 2, 9, 1)
+    monkeypatch.setattr(shards, "GROUP", paths[0].stat().st_size + 1)
+    assert shards.together(paths) == [paths[:2], paths[2:4], paths[4:]]
+    shuffled = [int(shard) for _, _, shard in one_pass(paths, shuffle=True)]
+    assert sorted(shuffled) == [0, 0, 0, 1, 2, 2, *[3] * 9, 4]
+    together = [{0: "a", 1: "a", 2: "b", 3: "b", 4: "c"}[shard] for shard in shuffled]
+    assert [group for group, _ in groupby(together)] in [list(order) for order in permutations("abc")]
+
+
+def test_the_order_depends_only_on_the_seed_and_the_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "GROUP", 1)
     paths = numbered(tmp_path, *[6] * 12)
     first = one_pass(paths, shuffle=True)
     assert one_pass(paths, shuffle=True) == first

@@ -1,16 +1,15 @@
 """Windows over streams, compared word by word with bilm-tf's reader."""
 
-from collections.abc import Iterator
-from itertools import chain, count, islice
+from itertools import chain
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from allennlp.common.checks import ConfigurationError
 from allennlp.modules.elmo import batch_to_ids
 from torch import Tensor
 
-from tests.loader_oracles import LINES, SENTENCES, Row, build_loader, id_of, plain_windows, write_shards
+from tests.loader_oracles import SENTENCES, Row, build_loader, id_of, plain_windows, write_shards
 
 N_TOKENS = sum(len(sentence) + 1 for sentence in SENTENCES)
 SIZES = [(1, 1), (2, 5), (4, 20), (30, 3), (5, 1000)]
@@ -44,32 +43,45 @@ def test_windows_are_those_that_bilm_tf_reads(tmp_path: Path, n_streams: int, wi
             assert_window(batch[direction], rows, window)
 
 
-def all_passes(loader: Any) -> Iterator[list[str]]:
-    """Yield the sentences of endless passes."""
-    for epoch in count():
-        yield from (sentence for sentence, _ in loader.stream.sentences(epoch))
+def words_of(batches: list[Any], direction: str) -> list[int]:
+    """Return the ids of all targets of a direction, sorted, with the sentence ends."""
+    targets = [batch["windows"][direction]["targets"] for batch in batches]
+    return sorted(word for each in targets for word in each.flatten().tolist() if word)
 
 
-@pytest.mark.parametrize(("n_streams", "window"), [(2, 5), (1, N_TOKENS)])
-def test_shuffled_passes_run_over_into_each_other(tmp_path: Path, n_streams: int, window: int) -> None:
+@pytest.mark.parametrize(("n_streams", "window"), [(2, 5), (1, N_TOKENS), (3, 1), (2, 30), (16, 8)])
+def test_each_epoch_has_every_sentence_once_in_as_few_windows_as_it_fills(
+    tmp_path: Path, n_streams: int, window: int
+) -> None:
     loader = streams(write_shards(tmp_path), n_streams, window, seed=3)
-    assert len(loader) == N_TOKENS // (n_streams * window)
-    passes = [list(islice(all_passes(loader), n * len(LINES), (n + 1) * len(LINES))) for n in range(3)]
-    assert all(sorted(each) == sorted(SENTENCES) for each in passes)
-    assert passes[0] != passes[1] != passes[2]
-    epochs = [list(loader) for _ in range(3)]
-    assert [len(epoch) for epoch in epochs] == [len(loader)] * 3
-    for direction in ("forward", "backward"):
-        wanted = plain_windows(all_passes(loader), n_streams, window, backward=direction == "backward")
-        for batch, rows in zip(chain(*epochs), wanted, strict=False):
-            assert_window(batch["windows"][direction], rows, window)
-    assert [batch["windows"]["first"] for batch in chain(*epochs)] == [True] + [False] * (3 * len(loader) - 1)
+    assert len(loader) == ceil(N_TOKENS / (n_streams * window))
+    epochs = [list(loader) for _ in range(4)]
+    for epoch in epochs:
+        assert len(epoch) == len(loader)
+        assert words_of(epoch, "forward") == sorted([*chain(*(map(id_of, each) for each in SENTENCES)), *[2] * 11])
+        assert words_of(epoch, "backward") == sorted([*chain(*(map(id_of, each) for each in SENTENCES)), *[1] * 11])
+        for batch in epoch:  # no window is longer than it has to be
+            forward = batch["windows"]["forward"]["targets"]
+            assert (forward > 0).sum() <= n_streams * (window + 1)
+    assert [batch["windows"]["first"] for batch in chain(*epochs)] == [True] + [False] * (4 * len(loader) - 1)
 
 
-def test_a_text_shorter_than_one_batch_is_rejected_for_training_unless_it_is_repeated(tmp_path: Path) -> None:
-    path = write_shards(tmp_path)
-    with pytest.raises(ConfigurationError, match=f"128 .*'streams' 16 × 'window' 8.* {N_TOKENS};"):
-        list(streams(path, 16, 8))
-    batches = list(streams(path, 16, 8, batches_per_epoch=3))
-    assert len(batches) == 3
-    assert all((batch["windows"]["forward"]["targets"] > 0).all() for batch in batches)
+def test_until_the_text_ends_windows_are_those_that_bilm_tf_reads(tmp_path: Path) -> None:
+    n_streams, window = 2, 5
+    loader = streams(write_shards(tmp_path), n_streams, window, seed=3)
+    for epoch in range(3):
+        loader.rewind({"batches": 0, "place": (epoch, 0, 0, 0), "streams": [()] * 2, "windows_left": 0})
+        sentences = [line.split() for line in loader.read_items()]
+        loader.rewind({"batches": 0, "place": (epoch, 0, 0, 0), "streams": [()] * 2, "windows_left": 0})
+        found = list(loader)
+        for direction in ("forward", "backward"):
+            wanted = list(plain_windows(sentences, n_streams, window, backward=direction == "backward"))
+            whole = [rows for rows in wanted if all(len(inputs) == window for inputs, _ in rows)]
+            assert len(whole) > 1
+            for batch, rows in zip(found, whole, strict=False):
+                assert_window(batch["windows"][direction], rows, window)
+
+
+def test_a_text_shorter_than_one_batch_is_one_window(tmp_path: Path) -> None:
+    (batch,) = streams(write_shards(tmp_path), 16, 8)
+    assert int((batch["windows"]["forward"]["targets"] > 0).sum()) == N_TOKENS
