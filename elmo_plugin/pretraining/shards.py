@@ -37,7 +37,7 @@ def shard_lines(shard: Path) -> Iterator[str]:
 
 
 def split_sentences(sentences: Iterable[list[str]], length: Optional[int], source: str) -> Iterator[list[str]]:
-    """Yield sentences in pieces of at most `length` tokens (`None`: whole), with a warning for the first one that is split."""
+    """Yield sentences in pieces of at most `length` tokens (`None`: whole). A warning names the first split."""
     for tokens in sentences:
         if length is None or len(tokens) <= length:
             yield tokens

@@ -52,6 +52,10 @@ class UnrolledStreams(ShardsLoader):
         U, the number of words that gradients flow through.
     """
 
+    _is_first: bool
+    _streams: list[deque[Step]]
+    _windows_left: int
+
     def __init__(
         self,
         reader: DatasetReader,
@@ -110,8 +114,8 @@ class UnrolledStreams(ShardsLoader):
         # Every process keeps the streams of all, so that each stream gets the sentences that it gets in a single one.
         rest = state or {"streams": [()] * (self.n_streams * self.world_size), "windows_left": 0}
         self._is_first = self._n_yielded == 0
-        self._streams: list[deque[Step]] = list(map(deque, rest["streams"]))
-        self._windows_left: int = rest["windows_left"]
+        self._streams = list(map(deque, rest["streams"]))
+        self._windows_left = rest["windows_left"]
 
     def state_dict(self) -> dict[str, Any]:
         """As in `ShardsLoader`, with what is left of each stream, and at the end of a pass of its windows."""
