@@ -1,6 +1,7 @@
 """How each command is added, the arguments that several commands share, and the types of their values."""
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -44,15 +45,32 @@ def add_command(
     return parser
 
 
+class WarningPrinter(logging.Handler):
+    """Prints the warnings of this package, each as one line that a progress bar does not run into."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a warning, and mark it, so that the handlers of AllenNLP's commands do not print it too."""
+        from tqdm import tqdm
+
+        from elmo_plugin.common import printable
+
+        tqdm.write(f"warning: {printable(record.getMessage())}", file=sys.stderr)
+        record.is_printed = True
+
+
 def _run(name: str, run: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> None:
     from allennlp.common.checks import ConfigurationError
 
+    logger, printer = logging.getLogger(__name__.partition(".")[0]), WarningPrinter(logging.WARNING)
+    logger.addHandler(printer)
     try:
         run(args)
     except (ConfigurationError, OSError) as error:
         if os.environ.get("ALLENNLP_DEBUG"):
             raise
         sys.exit(f"{name}: {error}")
+    finally:
+        logger.removeHandler(printer)
 
 
 def whole_number(expected: str = "a whole number", least: int = -MOST, most: int = MOST) -> Callable[[str], int]:

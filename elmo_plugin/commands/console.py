@@ -189,7 +189,7 @@ def adapt_console() -> None:
 
 def _is_shown(record: logging.LogRecord) -> bool:
     is_warning = record.levelno >= logging.WARNING and not NEEDLESS.match(record.getMessage())
-    return is_warning or record.name in LOGGED_RESULTS
+    return (is_warning or record.name in LOGGED_RESULTS) and not hasattr(record, "is_printed")
 
 
 def is_users_mistake(error: BaseException) -> bool:

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +32,8 @@ Arrays have the shape (L, T, D) for all layers, with the token layer first;
 with --pool they have no T. An empty line keeps its number: its T is 0, or with
 --pool its vectors are zeros. Several inputs are read as one text.
 
-Use ids instead of line numbers, from a table whose columns are separated by
-tabs, or by commas if its name ends in .csv. A column is a number from 1 on, or
-a name in the first row:
+Read a column of a CSV or TSV file, or a key of JSON lines, and use ids instead
+of line numbers. A column is a number from 1 on, or a name in the first row:
   elmo-plugin embed-corpus reviews.csv vectors.npz --bilm english-tiny --pool \\
       --split spacy --id-column id --text-column review
 
@@ -68,7 +68,7 @@ def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
     """Add the command and its arguments."""
     subparser = add_command(parsers, NAME, ABOUT, "INPUT [INPUT …] OUTPUT", EXAMPLE, MORE, run)
     add = subparser.add_argument
-    add("input", metavar="INPUT", type=Path, nargs="+", help="a text, plain, .gz or .xz; - is stdin")
+    add("input", metavar="INPUT", type=Path, nargs="+", help="a text, plain, .gz, .xz or .bz2; - is stdin")
     add("output", metavar="OUTPUT", type=Path, help="a path that does not exist yet")
     _add_bilm(subparser)
     _add_output(subparser.add_argument_group("output").add_argument)
@@ -117,8 +117,8 @@ def _add_work(add: Callable[..., Any]) -> None:
         default="space",
         help="split into tokens at white space (default), at tabs, or by spaCy's rules for the language; or CoNLL-U",
     )
-    add("--id-column", metavar="COLUMN", help="read a table, and use the ids in this column as keys")
-    add("--text-column", metavar="COLUMN", help="the column of the sentences")
+    add("--id-column", metavar="COLUMN", help="use the ids in this column as keys")
+    add("--text-column", metavar="COLUMN", help="the column of the sentences in a table, or their key in JSON lines")
     tokens = "the largest number of tokens in a batch, padding included (default: 4096)"
     add("--tokens-per-batch", metavar="N", type=count, default=4096, help=tokens)
     sentences = "the largest number of sentences in a batch (default: any)"
@@ -192,15 +192,19 @@ def _corpus(args: argparse.Namespace) -> "Corpus":
     from allennlp.data import Tokenizer
 
     from elmo_plugin.embedding import Corpus, TableReader, read_conll, read_lines
+    from elmo_plugin.text import RAW_TO_EMBED, TABS_TO_EMBED, TO_EMBED
 
     tokenizer = Tokenizer.by_name(SPLITS[args.split])()
-    if not args.id_column and not args.text_column:
-        return Corpus(args.input, tokenizer, read_conll if args.split == "conll" else read_lines)
-    if not args.id_column or not args.text_column:
-        raise ConfigurationError("expected both --id-column and --text-column, or neither")
-    if args.split in ("tab", "conll") or args.use_sentence_keys:
-        other = "--use-sentence-keys" if args.use_sentence_keys else f"--split {args.split}"
-        raise ConfigurationError(f"expected --id-column or {other}, got both")
+    if args.id_column and not args.text_column:
+        raise ConfigurationError("--text-column: expected the column of the sentences beside --id-column, got none")
+    if not args.text_column:
+        uses = {"space": TO_EMBED, "tab": TABS_TO_EMBED, "spacy": RAW_TO_EMBED}
+        read_rows = read_conll if args.split == "conll" else partial(read_lines, use=uses[args.split])
+        return Corpus(args.input, tokenizer, read_rows)
+    if args.split in ("tab", "conll"):
+        raise ConfigurationError(f"expected --text-column or --split {args.split}, got both")
+    if args.id_column and args.use_sentence_keys:
+        raise ConfigurationError("expected --id-column or --use-sentence-keys, got both")
     return Corpus(args.input, tokenizer, TableReader(args.id_column, args.text_column))
 
 

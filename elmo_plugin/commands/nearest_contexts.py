@@ -2,7 +2,6 @@
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
 from typing import Union
 
@@ -81,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     from elmo_plugin.commands.console import load_bilm, print_page, say_written
     from elmo_plugin.embedding import Corpus
     from elmo_plugin.models import ColumnTagsReader
-    from elmo_plugin.text import AsciiSpacesTokenizer, TextFile, find_shards, raw_text_form
+    from elmo_plugin.text import AsciiSpacesTokenizer, find_shards
 
     if len(args.query) != len(args.word):
         raise ConfigurationError(
@@ -105,8 +104,6 @@ def run(args: argparse.Namespace) -> None:
             for position, sense in enumerate(sentence.labels)
             if sense is not None
         }
-    elif str(paths[0]) != "-" and (form := raw_text_form(TextFile(paths[0]).lines())):
-        print(f"warning: {paths[0]} looks {form}; `prepare-text` makes tokenized sentences", file=sys.stderr)
     corpus = Corpus(text, AsciiSpacesTokenizer())
     if not queries:
         words = frequent_words(corpus, args.sentences, language=language_of(embedder.elmo))

@@ -1,6 +1,6 @@
 """CORPUS → VECTORS ON DISK: a text in windows, batches of similar length, and part files joined into the output."""
 
-from elmo_plugin.embedding.corpus import Corpus, TableReader, Window, read_conll, read_lines
+from elmo_plugin.embedding.corpus import Corpus, Window, read_conll, read_lines
 from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder, reject_existing
 from elmo_plugin.embedding.elmo_embedder import ElmoEmbedder
 from elmo_plugin.embedding.embedder import (
@@ -24,6 +24,7 @@ from elmo_plugin.embedding.vector_files import (
     VectorFile,
     sentence_key,
 )
+from elmo_plugin.text import TableReader
 
 __all__ = [
     "ALL",

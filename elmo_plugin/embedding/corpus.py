@@ -1,6 +1,5 @@
-"""A text as windows of sentences: plain lines, a table with ids, or CoNLL-U."""
+"""A text as windows of sentences: plain lines, a column of a table, or columns of words such as CoNLL-U."""
 
-import csv
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,13 +14,25 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
 from more_itertools import constrained_batches, divide, peekable
 
-from elmo_plugin.text import LONGEST_SENTENCE, WHITE_SPACE, JustTabsTokenizer, TextFile, read_ahead
+from elmo_plugin.text import (
+    CONLL_TO_EMBED,
+    DOCUMENT,
+    LONGEST_SENTENCE,
+    TOKENIZED,
+    WHITE_SPACE,
+    JustTabsTokenizer,
+    Row,
+    TextFile,
+    Use,
+    line_error,
+    look_at,
+    show_columns,
+    split_tokens,
+)
 
 CHARACTERS_IN_WINDOW = 2**17
 """The size of a window in characters: some 25,000 tokens, which are sorted by length together."""
 
-Row = tuple[Optional[str], str]
-"""The id of a sentence, if it has one, and its text."""
 ReadRows = Callable[[Iterable[str], str], Iterator[Row]]
 """A function from the lines of a file, and the name of the file for errors, to its sentences."""
 
@@ -61,94 +72,43 @@ class Window:
         return f"{self.start:012}-{digest.hexdigest()}"
 
 
-def read_lines(lines: Iterable[str], name: str) -> Iterator[Row]:
-    """Read one sentence per line. Raises `ConfigurationError` for the columns of CoNLL-U."""
-    head, lines = read_ahead(lines, 20)
-    content = [line for line in head if line.strip() and not line.startswith("#")][:2]
-    columns = {line.count("\t") for line in content}
-    if content and content[0].startswith(("1\t", "1-2\t")) and len(columns) == 1 and columns.pop() >= 3:
-        raise ConfigurationError(
-            f"{name}: expected one sentence per line, got numbered rows of columns; --split conll reads CoNLL-U, and "
-            "--id-column with --text-column reads a table"
-        )
-    for line in lines:
-        yield None, line.rstrip("\r\n")
+def read_lines(lines: Iterable[str], name: str, use: Use = TOKENIZED) -> Iterator[Row]:
+    """Read one sentence per line. Raises `ConfigurationError` for a kind of file that `use` does not take."""
+    for line in look_at(lines, name, use)[1]:
+        yield Row(None, line.rstrip("\r\n"))
 
 
 def read_conll(lines: Iterable[str], name: str) -> Iterator[Row]:
-    r"""Read CoNLL-U as ELMoForManyLangs reads its `conll` input: the tokens of a sentence, joined by tabs.
+    r"""Read the words of columns: the sentences, whose tokens are joined by tabs, end at empty lines.
 
-    Tokens are in the second column, sentences end at empty lines, and comments, ranges such as 1-2 and empty nodes such
-    as 1.1 are skipped.
+    CoNLL-U is read as ELMoForManyLangs reads its `conll` input: tokens are in the second column, and comments, ranges
+    such as 1-2 and empty nodes such as 1.1 are skipped. In other columns, tokens are in the first one.
 
-    >>> list(read_conll(["# text = It sank\n", "1\tIt\t_\n", "2\tsank\t_\n", "\n"], "file"))
-    [(None, 'It\tsank')]
+    >>> [row.text for row in read_conll(["# text = It sank\n", "1\tIt\t_\n", "2\tsank\t_\n", "\n"], "file")]
+    ['It\tsank']
     """
+    found, lines = look_at(lines, name, CONLL_TO_EMBED)
+    place = int(found.text_column or 1) - 1
     words: list[str] = []
     size = 0
     for number, line in enumerate(chain(lines, [""]), 1):
-        index, *fields = line.rstrip("\r\n").split("\t")
-        if not line.strip():
+        cells = line.rstrip("\r\n").split("\t") if "\t" in line else split_tokens(line)
+        if not any(cells) or cells[0] == DOCUMENT:
             if words:
-                yield None, "\t".join(words)
+                yield Row(None, "\t".join(words))
             words, size = [], 0
-        elif not line.startswith("#"):
-            if not fields:
-                raise ConfigurationError(
-                    f"{name}, line {number}: expected columns separated by tabs, got {line[:100]!r}"
-                )
-            words += [fields[0]] if index.isdecimal() else []
+        elif len(cells) == len(found.first_row):
+            words += [cells[place]] if place == 0 or cells[0].isdecimal() else []
             size += len(line)
             if size > LONGEST_SENTENCE:
-                raise ConfigurationError(
-                    f"{name}, line {number}: expected a blank line after each sentence, got none in {size:,} characters"
-                )
-
-
-@dataclass(frozen=True)
-class TableReader:
-    """Reads the sentences of a table: columns separated by tabs, or by commas if the name of the file ends in `.csv`.
-
-    # Parameters
-
-    id_column, text_column : `str`
-        The number of a column, counted from 1, or its name. If either is a name, the first row is a header.
-
-    >>> list(TableReader("1", "2")(["P1\\tM A L\\n", "P2\\tM K\\n"], "proteins.tsv"))
-    [('P1', 'M A L'), ('P2', 'M K')]
-    """
-
-    id_column: str
-    text_column: str
-
-    def __call__(self, lines: Iterable[str], name: str) -> Iterator[Row]:
-        """Yield the id and the text of each row. Empty rows are skipped."""
-        rows: Iterator[list[str]] = (line.rstrip("\r\n").split("\t") for line in lines)
-        if name.removesuffix(".gz").removesuffix(".xz").lower().endswith(".csv"):
-            rows = csv.reader(lines, strict=True, skipinitialspace=True)
-        columns = [self.id_column, self.text_column]
-        if "0" in columns:
-            raise ConfigurationError("expected the number of a column, counted from 1, or its name, got '0'")
-        if not all(column.isdecimal() for column in columns):
-            header = next(rows, [])
-            for column in columns:
-                if not column.isdecimal() and header.count(column) != 1:
-                    raise ConfigurationError(f"{name}: expected one column {column!r}, got the columns {header}")
-            columns = [column if column.isdecimal() else str(header.index(column) + 1) for column in columns]
-        id_index, text_index = (int(column) - 1 for column in columns)
-        row: list[str] = []
-        try:
-            for row in rows:
-                if any(row):
-                    yield row[id_index].strip(), row[text_index]
-        except (IndexError, csv.Error) as error:
-            expected = f"a row with the columns {' and '.join(columns)}"
-            raise ConfigurationError(f"{name}: expected {expected}, got {row} ({error})"[:500]) from error
+                raise line_error(name, number, "a blank line after each sentence", f"none in {size:,} characters")
+        elif not line.startswith("#"):
+            raise line_error(name, number, show_columns(found.first_row), show_columns(cells))
 
 
 def _size(row: Row) -> int:
     """Return the number of characters of a sentence and its line end."""
-    return len(row[1]) + 1
+    return len(row.text) + 1
 
 
 class Corpus:
@@ -234,15 +194,17 @@ class Corpus:
         seen: set[str] = set()
         sources = [(file.lines(), str(file.path)) for file in self._files] or [(iter(self._lines), "text")]
         for lines, name in sources:
-            for id, text in self._read_rows(lines, name):
-                if id is not None and (not id or id in seen):
-                    problem = f"{id!r} twice" if id else "an empty one"
-                    raise ConfigurationError(f"{name}: expected an id of its own for each sentence, got {problem}")
-                seen |= {id} if id is not None else set()
+            for row in self._read_rows(lines, name):
+                if row.id is not None:
+                    if not row.id or row.id in seen:
+                        got = f"{row.id!r} twice" if row.id else "an empty one"
+                        raise line_error(name, row.line, "an id of its own for each sentence", got)
+                    seen.add(row.id)
                 self._n_read += 1
                 # Where tabs separate tokens, a tab at either end of a line marks an empty token.
-                yield id, text if isinstance(self.tokenizer, JustTabsTokenizer) else text.strip(WHITE_SPACE)
+                is_tabbed = isinstance(self.tokenizer, JustTabsTokenizer)
+                yield row if is_tabbed else row._replace(text=row.text.strip(WHITE_SPACE))
 
     def _window(self, start: int, rows: Sequence[Row]) -> Window:
-        ids = [id for id, _ in rows if id is not None]
-        return Window(start, [text for _, text in rows], ids or None, self.tokenizer)
+        ids = [row.id for row in rows if row.id is not None]
+        return Window(start, [row.text for row in rows], ids or None, self.tokenizer)

@@ -12,7 +12,7 @@ from allennlp.data.fields import TextField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
 
 from elmo_plugin.common import at_least
-from elmo_plugin.text import WHITE_SPACE, TextFile, as_tokens, find_shards, split_tokens
+from elmo_plugin.text import TOKENIZED, WHITE_SPACE, TextFile, as_tokens, find_shards, look_at, split_tokens
 
 BLOCK = 2**15
 """The number of sentences that are shuffled together, and the most that a loader holds in memory."""
@@ -28,7 +28,7 @@ def shard_lines(shard: Path) -> Iterator[str]:
     Raises `ConfigurationError` if the shard cannot be read to its end, is not UTF-8, or contains no token.
     """
     is_empty = True
-    for line in TextFile(shard).lines():
+    for line in look_at(TextFile(shard).lines(), str(shard), TOKENIZED, quiet=True)[1]:
         if line.strip(WHITE_SPACE):
             is_empty = False
             yield line

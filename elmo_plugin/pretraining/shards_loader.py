@@ -1,6 +1,5 @@
 """The base class of the data loaders that read text shards: passes, epochs, resuming and distributed training."""
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
@@ -17,14 +16,12 @@ from allennlp.data import DataLoader, DatasetReader, Instance, TensorDict, Vocab
 from torch import distributed
 
 from elmo_plugin.common import check_made_with
-from elmo_plugin.pretraining.shards import blocks_of, shard_lines, together
+from elmo_plugin.pretraining.shards import blocks_of, together
 from elmo_plugin.pretraining.vocabulary import WordIds
-from elmo_plugin.text import find_shards, raw_text_form
+from elmo_plugin.text import TOKENIZED, TextFile, find_shards, look_at
 
 ORDER = 2
 """The version of the order in which text is read; a checkpoint of another order cannot be resumed."""
-
-logger = logging.getLogger(__name__)
 
 
 class ShardsLoader(DataLoader, ABC):
@@ -75,9 +72,9 @@ class ShardsLoader(DataLoader, ABC):
         self.rank = distributed.get_rank() if is_distributed() else 0
         self.world_size = distributed.get_world_size() if is_distributed() else 1
         self.steps_per_batch = steps_per_batch * self.world_size
-        if shuffle and self.rank == 0 and (form := raw_text_form(shard_lines(self.shards[0]))):
-            message = "%s looks %s: expected one tokenized sentence per line, as `elmo-plugin prepare-text` writes"
-            logger.warning(message, self.shards[0], form)
+        if shuffle and self.rank == 0:
+            first = self.shards[0]
+            look_at(TextFile(first).lines(), str(first), TOKENIZED)
         self.rewind()
 
     @abstractmethod

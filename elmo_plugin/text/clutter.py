@@ -11,7 +11,6 @@ PAGE_NUMBER = re.compile(r"[\[({<|–—-]? ?(?:page|seite|página|s\.|p\.|pg\.)
 FRAME_START = re.compile(r"\*{3} ?START OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
 FRAME_END = re.compile(r"\*{3} ?END OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
 MARKUP = re.compile(r"</?(?:a|b|br|div|em|h\d|i|img|li|p|span|strong|td|tr|ul)\b[^<>]*>|&(?:\w{2,8}|#\d+);")
-PAGE_OF_HTML = re.compile(r"\s*(?:<\?xml|<!doctype html|<html\b)", re.IGNORECASE)
 AT_THE_EDGE = re.compile(r"^\d{1,4}\b\W*|\W*\b\d{1,4}$")
 LONGEST_HEAD = 80
 FEWEST_HEADS = 3

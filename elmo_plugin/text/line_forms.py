@@ -23,6 +23,9 @@ PAGE_BREAK = "\f"
 WIDEST = 2000
 """Longer lines are counted as lines of this many characters."""
 
+WIDEST_WRAPPED = 300
+"""Wider lines are not wrapped: they are paragraphs, also where an encyclopedia's headings end without a mark."""
+
 WRAPPED, PARAGRAPHS, SENTENCES = FORMS = ("wrapped", "paragraphs", "sentences")
 MEANINGS = {WRAPPED: "wrapped", PARAGRAPHS: "one paragraph per line", SENTENCES: "one sentence per line"}
 
@@ -105,7 +108,7 @@ class LineForm:
             and self._n_open_within > 0.5 * self._n_within > 0.15 * self.n_lines
             and self._n_open_blocks + self._is_open < 0.5 * (self._n_blocks + 1)
         )
-        if (
+        if width <= WIDEST_WRAPPED and (
             ends_with_blocks
             or (continued > 0.09 and width >= 20)
             or (n_open > 0.35 * self.n_lines and (is_even or breaks_sentences))

@@ -5,12 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Optional
 
-from allennlp.common.checks import ConfigurationError
-
-from elmo_plugin.text.clutter import PAGE_OF_HTML, Clutter
+from elmo_plugin.text.clutter import Clutter
 from elmo_plugin.text.hyphens import Hyphens, KnownWords
 from elmo_plugin.text.languages import guess_language
 from elmo_plugin.text.line_forms import PARAGRAPHS, LineForm, join_lines
+from elmo_plugin.text.look import PROSE, look_at
 from elmo_plugin.text.spelling import Spelling
 from elmo_plugin.text.text_file import TextFile
 
@@ -40,12 +39,8 @@ class RawFile:
         self.n_characters = 0
         samples: list[str] = []
         step = 1
-        for number, block in enumerate(_blocks(map(Spelling().plain, file.lines()))):
-            if number == 0 and PAGE_OF_HTML.match("".join(block)[:2000]):
-                raise ConfigurationError(
-                    f"{file.name}: expected plain text, got a page of HTML; extract its text first, for example with "
-                    "`pip install trafilatura` and `trafilatura < page.html > page.txt`"
-                )
+        lines = look_at(file.lines(), file.name, PROSE)[1]
+        for number, block in enumerate(_blocks(map(Spelling().plain, lines))):
             self.layout.add(block)
             self.clutter.add(block)
             known.add(block)

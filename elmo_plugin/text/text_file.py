@@ -1,6 +1,8 @@
-"""Text files, plain or compressed with gzip or xz, read line by line in constant memory."""
+"""Text files, plain or compressed, read line by line in constant memory."""
 
+import bz2
 import gzip
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -58,40 +60,56 @@ class XzFile(RawIOBase):
 
 Unpacker = Callable[["BufferedReader[Any]"], AbstractContextManager[Any]]
 
-UNPACKERS: dict[str, Unpacker] = {".gz": gzip.open, ".xz": lambda packed: BufferedReader(XzFile(packed))}
-MAGIC: dict[bytes, Unpacker] = {b"\x1f\x8b": UNPACKERS[".gz"], b"\xfd7zXZ\x00": UNPACKERS[".xz"]}
-"""The first bytes of compressed files. No UTF-8 text begins with them."""
-
-UTF_16 = "UTF-16 text; convert it with iconv -f UTF-16 -t UTF-8"
+PACKED: dict[str, tuple[bytes, Unpacker]] = {
+    ".gz": (b"\x1f\x8b", gzip.open),
+    ".xz": (b"\xfd7zXZ\x00", lambda packed: BufferedReader(XzFile(packed))),
+    ".bz2": (b"BZh", bz2.open),
+}
+"""The usual ending of compressed files, the bytes that they begin with, and how they are read."""
+NO_UTF_8 = re.compile("[\udc80-\udcff]")
+"""What Python makes of a byte that is not UTF-8."""
+PLAIN = "save it as plain text in UTF-8"
 OTHER_FILES = {
-    b"\xff\xfe": UTF_16,
-    b"\xfe\xff": UTF_16,
-    b"PK\x03\x04": "a zip file; unpack it first",
-    b"BZh91AY&SY": "a bzip2 file; unpack it first",
+    b"\xff\xfe\0\0": "UTF-32 text; convert it with iconv -f UTF-32 -t UTF-8",
+    b"\0\0\xfe\xff": "UTF-32 text; convert it with iconv -f UTF-32 -t UTF-8",
+    b"\xff\xfe": "UTF-16 text; convert it with iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "UTF-16 text; convert it with iconv -f UTF-16 -t UTF-8",
+    b"\x28\xb5\x2f\xfd": "a Zstandard file; unpack it first with zstd -d",
+    b"\x04\x22\x4d\x18": "an LZ4 file; unpack it first with lz4 -d",
+    b"7z\xbc\xaf": "a 7-Zip file; unpack it first with 7z x",
+    b"%PDF-": "a PDF file; extract its text first, for example with pdftotext",
+    b"\xd0\xcf\x11\xe0": f"a file of Word or Excel before 2007; {PLAIN}, or a table as CSV",
+    b"PAR1": "a Parquet file; write its column of text as lines first",
+    b"\x89HDF": "an HDF5 file, which is no text",
 }
 """The first bytes of files that are given as texts, and what they are."""
+IN_ZIP = {
+    b"word/": f"a Word document; {PLAIN}, or convert it with pandoc -t plain",
+    b"xl/": "a spreadsheet of Excel; save its sheet as CSV in UTF-8",
+    b"opendocument.text": f"an OpenDocument text; {PLAIN}, or convert it with pandoc -t plain",
+    b"opendocument.spreadsheet": "an OpenDocument spreadsheet; save its sheet as CSV in UTF-8",
+    b"epub+zip": "an EPUB; convert it with pandoc -t plain",
+    b"": "a zip file; unpack it first",
+}
+"""What the beginning of a zip file holds, and what it is; the last one is any other."""
 
 
 class TextFile:
-    r"""Read a UTF-8 text file, plain or compressed.
+    r"""Read a UTF-8 text file, plain or compressed by gzip, xz or bzip2, which its first bytes say.
 
-        The first bytes of the file, or else the suffix of its name, determine the compression.
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "text.gz")
+    ...     _ = path.write_bytes(gzip.compress(b"A line.\nAnother line.\n"))
+    ...     list(TextFile(path).lines())
+    ['A line.\n', 'Another line.\n']
 
-        >>> from os.path import expanduser, isdir, isfile
-    from pathlib import Path
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder, "text.gz")
-        ...     _ = path.write_bytes(gzip.compress(b"A line.\nAnother line.\n"))
-        ...     list(TextFile(path).lines())
-        ['A line.\n', 'Another line.\n']
+    # Parameters
 
-        # Parameters
-
-        path : `Path`
-            The file; `-` is the standard input.
-        name : `Optional[str]`
-            The name of the file in errors, for example the URL that a local copy came from. The default is the path.
+    path : `Path`
+        The file; `-` is the standard input.
+    name : `Optional[str]`
+        The name of the file in errors, for example the URL that a local copy came from. The default is the path.
     """
 
     def __init__(self, path: Path, name: Optional[str] = None) -> None:
@@ -105,28 +123,25 @@ class TextFile:
 
         A line ends at `\n` only: `str.splitlines` would also split inside words such as "\u2028". A byte order mark at
         the beginning of a line, as in the output of `cat one two`, is dropped. Raises `ConfigurationError` for a file
-        that cannot be read, and for a line that is not UTF-8 text or longer than `LONGEST_LINE`.
+        that cannot be read, and for a line that is not UTF-8 text, has a `\r` inside, or is longer than `LONGEST_LINE`.
         """
         for number, encoded in enumerate(self._encoded_lines(), 1):
-            if number == 1:
-                for magic, kind in OTHER_FILES.items():
-                    if encoded.startswith(magic):
-                        raise ConfigurationError(f"{self.name}: expected UTF-8 text, got {kind}")
-            if len(encoded) > LONGEST_LINE:
-                raise ConfigurationError(
-                    f"{self.name}, line {number}: expected at most {LONGEST_LINE:,} bytes, got more"
-                )
-            try:
-                line = encoded.decode().removeprefix("\ufeff")
-            except UnicodeDecodeError as error:
+            line = encoded.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+            if "\r" in line.rstrip("\r\n"):
+                got = r"line ends of old Macs (\r); convert them with tr '\r' '\n' < FILE > NEW"
+            elif len(encoded) > LONGEST_LINE:
+                got = f"more than {LONGEST_LINE:,} bytes"
+            elif "\0" in line:
+                got = "a NUL character; if the text is in UTF-16, convert it with iconv -f UTF-16 -t UTF-8"
+            elif not line.isascii() and (other := NO_UTF_8.search(line)):
                 got = (
-                    f"byte 0x{error.object[error.start]:02x} ({error.reason}); if the text is in another encoding, "
-                    "convert it, for example with iconv -f WINDOWS-1252 -t UTF-8"
+                    f"byte 0x{ord(other[0]) - 0xDC00:02x}; if the text is in another encoding, convert it, for example "
+                    "with iconv -f WINDOWS-1252 -t UTF-8"
                 )
-                raise ConfigurationError(f"{self.name}, line {number}: expected UTF-8 text, got {got}") from error
-            if "\0" in line:
-                raise ConfigurationError(f"{self.name}, line {number}: expected UTF-8 text, got a NUL character")
-            yield line
+            else:
+                yield line
+                continue
+            raise ConfigurationError(f"{self.name}, line {number}: expected UTF-8 text, got {got}")
 
     def share_read(self) -> Optional[float]:
         """Return which fraction of the file on disk has been read, or `None` if its length is unknown."""
@@ -139,26 +154,49 @@ class TextFile:
         try:
             with _standard_input() if self._is_stdin else open(self.path, "rb") as self._raw:
                 head = self._raw.peek()
-                by_suffix = UNPACKERS.get(self.path.suffix, nullcontext)
-                unpack = next((unpack for magic, unpack in MAGIC.items() if head.startswith(magic)), by_suffix)
+                # An empty file that is named like a compressed one was cut off.
+                unpack = nullcontext if head else PACKED.get(self.path.suffix, (b"", nullcontext))[1]
+                unpack = next((read for magic, read in PACKED.values() if head.startswith(magic)), unpack)
                 with unpack(self._raw) as unpacked:
+                    if other := _other_file(unpacked.peek(1)):
+                        raise ConfigurationError(f"{self.name}: expected UTF-8 text, got {other}")
                     yield from iter(partial(unpacked.readline, LONGEST_LINE + 1), b"")
         except (OSError, EOFError, zlib.error, LZMAError) as error:
             raise ConfigurationError(f"{self.name}: cannot be read to its end ({error})") from error
 
 
+def _other_file(head: bytes) -> Optional[str]:
+    """Return what a file is whose first bytes are not those of a text, or `None`."""
+    if head.startswith(b"PK\x03\x04"):
+        return next(kind for part, kind in IN_ZIP.items() if part in head)
+    if head[257:262] == b"ustar":
+        return "a tar archive; unpack it first"
+    return next((kind for magic, kind in OTHER_FILES.items() if head.startswith(magic)), None)
+
+
 def read_ahead(lines: Iterable[str], count: int) -> tuple[list[str], Iterator[str]]:
     r"""Return the first lines, at most `count` and not many characters, and an iterator over all lines.
+
+    A line that cannot be read is an error only when the iterator comes to it.
 
     >>> head, lines = read_ahead(["One\n", "Two\n"], 1)
     >>> head, list(lines)
     (['One\n'], ['One\n', 'Two\n'])
     """
     rest, head, size = iter(lines), list[str](), 0
-    while len(head) < count and size < LONGEST_HEAD and (line := next(rest, None)) is not None:
-        head.append(line)
-        size += len(line)
+    try:
+        while len(head) < count and size < LONGEST_HEAD and (line := next(rest, None)) is not None:
+            head.append(line)
+            size += len(line)
+    except ConfigurationError as error:
+        rest = _raising(error)
     return head, chain(head, rest)
+
+
+def _raising(error: Exception) -> Iterator[str]:
+    """Raise an error when the first line is read."""
+    raise error
+    yield
 
 
 def find_shards(pattern: str) -> list[Path]:

@@ -188,8 +188,8 @@ def test_the_ending_chooses_the_format_unless_it_is_named(folder: Path) -> None:
         (["text", "out", "--mix", "english-tiny"], r"'english-tiny': expected the archive of a trained model"),
         (["text", "out.npz", *BILM, "--forget-sentences"], r"--forget-sentences: .*npz"),
         (["text", "out", "--bilm", "english-tiny", *BILM], r"'bilm': expected either"),
-        (["text", "out", *BILM, "--id-column", "1"], r"expected both --id-column and --text-column"),
-        (["text", "out", *TABLE, "--split", "tab"], r"expected --id-column or --split tab, got both"),
+        (["text", "out", *BILM, "--id-column", "1"], r"--text-column: expected the column"),
+        (["text", "out", *TABLE, "--split", "tab"], r"expected --text-column or --split tab, got both"),
     ],
 )
 def test_an_error_is_one_line(folder: Path, arguments: list[str], said: str) -> None:

@@ -13,23 +13,24 @@ from allennlp.data.fields import MetadataField, SequenceLabelField, TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 
 from elmo_plugin.common import at_least
-from elmo_plugin.models.readers.rows import (
+from elmo_plugin.models.readers.rows import lines_of, names_need_header
+from elmo_plugin.models.spans import OTHER_NAMES, SCHEMES, TARGETS, convert_tags, first_invalid_tag
+from elmo_plugin.text import (
+    DOCUMENT,
+    LONGEST_SENTENCE,
+    TAGGED_WORDS,
     Column,
     FilePath,
+    as_tokens,
     delimiter_hint,
     find_column,
     line_error,
-    lines_of,
-    names_need_header,
     show_columns,
+    split_tokens,
 )
-from elmo_plugin.models.spans import OTHER_NAMES, SCHEMES, TARGETS, convert_tags, first_invalid_tag
-from elmo_plugin.text import LONGEST_SENTENCE, as_tokens, split_tokens
 
 logger = logging.getLogger(__name__)
 
-DOCUMENT = "-DOCSTART-"
-"""The first token of the line that begins a document in CoNLL-2003. It stands after the index if there is one."""
 # CoNLL-U, "Words, Tokens and Empty Nodes": 1 is a word, 1-2 a multiword range, 8.1 an empty node.
 WORD_ID = re.compile(r"[0-9]+")
 OTHER_ID = re.compile(r"[0-9]+[-.][0-9]+")
@@ -224,10 +225,8 @@ class ColumnTagsReader(DatasetReader):
         """
         block: list[Line] = []
         size = 0
-        for number, line in enumerate(lines_of(file_path), 1):
+        for number, line in enumerate(lines_of(file_path, TAGGED_WORDS), 1):
             text = line.rstrip("\r\n")
-            if "\r" in text:
-                raise line_error(file_path, number, "a line that ends with \\n or \\r\\n", "\\r inside it")
             columns = self._split(file_path, number, text)
             # The line that begins a document has spaces between its columns, whatever the delimiter.
             if not any(map(str.strip, columns)) or (DOCUMENT in text and DOCUMENT in split_tokens(text)[:2]):

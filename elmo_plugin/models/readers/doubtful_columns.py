@@ -12,8 +12,8 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader
 
 from elmo_plugin.models.readers.column_tags import ColumnTagsReader, TaggedToken
-from elmo_plugin.models.readers.rows import show_columns
 from elmo_plugin.models.readers.text_classification_csv import LabelledText, TextClassificationCsvReader
+from elmo_plugin.text import show_columns
 
 READERS = ("column_tags", "text_classification_csv")
 ONLY_FOR_INSTANCES = ("token_indexers", "tokenizer", "max_instances")

@@ -12,18 +12,20 @@ from allennlp.data.fields import LabelField, MetadataField, TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 
 from elmo_plugin.common import at_least
-from elmo_plugin.models.readers.rows import (
+from elmo_plugin.models.readers.rows import lines_of, names_need_header
+from elmo_plugin.text import (
+    LABELLED_TEXTS,
     Column,
     FilePath,
+    SpacyBlankTokenizer,
+    as_tokens,
     delimiter_hint,
     find_column,
     line_error,
-    names_need_header,
     plain_rows,
     quoted_rows,
     show_columns,
 )
-from elmo_plugin.text import SpacyBlankTokenizer, as_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -165,34 +167,35 @@ class TextClassificationCsvReader(DatasetReader):
 
     def rows(self, file_path: FilePath) -> Iterator[LabelledText]:
         """Yield each text. Every worker reads them all, so every worker reports what is wrong with the file."""
+        lines, name = lines_of(file_path, LABELLED_TEXTS), fspath(file_path)
         if self._quote_char is None:
-            rows = plain_rows(file_path, self._delimiter, self._max_splits)
+            rows = plain_rows(lines, self._delimiter, self._max_splits)
         else:
-            rows = quoted_rows(file_path, self._delimiter, self._quote_char)
+            rows = quoted_rows(lines, name, self._delimiter, self._quote_char)
         layout = None
         is_empty = True
         for line, columns in rows:
             if self._label_column is not None and not any(map(str.strip, columns)):
                 continue
             if layout is None:
-                layout = self._layout(file_path, line, columns)
+                layout = self._layout(name, line, columns)
                 if self._has_header:
                     continue
             if len(columns) != layout.width:
                 got = show_columns(columns) + delimiter_hint(columns, self._delimiter)
-                raise line_error(file_path, line, f"{layout.width} columns, as in line {layout.line}", got)
+                raise line_error(name, line, f"{layout.width} columns, as in line {layout.line}", got)
             text = " ".join(columns[index] for index in layout.text)
-            label = None if layout.label is None else self._label(file_path, line, columns[layout.label])
+            label = None if layout.label is None else self._label(name, line, columns[layout.label])
             is_empty = False
             yield LabelledText(line, text, label)
         if is_empty:
-            raise ConfigurationError(f"{fspath(file_path)}: expected one text per row, got no rows")
+            raise ConfigurationError(f"{name}: expected one text per row, got no rows")
 
-    def _layout(self, file_path: FilePath, line: int, first_row: list[str]) -> TextColumns:
+    def _layout(self, name: str, line: int, first_row: list[str]) -> TextColumns:
         """Find the columns in the first row."""
 
         def position(key: str, column: Column) -> int:
-            return find_column(file_path, line, key, column, first_row, self._delimiter)
+            return find_column(name, line, key, column, first_row, self._delimiter)
 
         label = None if self._label_column is None else position("label_column", self._label_column)
         if self._text_columns is None:
@@ -202,22 +205,22 @@ class TextClassificationCsvReader(DatasetReader):
                     f"one column beside 'label_column' {self._label_column!r}, or 'text_columns' with those to read"
                 )
                 got = show_columns(first_row) + delimiter_hint(first_row, self._delimiter)
-                raise line_error(file_path, line, expected, got)
+                raise line_error(name, line, expected, got)
         else:
             text = [position("text_columns", column) for column in self._text_columns]
         if label in text:
             expected = f"'text_columns' {self._text_columns!r} without 'label_column' {self._label_column!r}"
-            raise line_error(file_path, line, expected, show_columns(first_row))
+            raise line_error(name, line, expected, show_columns(first_row))
         return TextColumns(line, len(first_row), text, label)
 
-    def _label(self, file_path: FilePath, line: int, column: str) -> str:
+    def _label(self, name: str, line: int, column: str) -> str:
         label = column.strip()
         if not label:
-            raise line_error(file_path, line, f"a label in 'label_column' {self._label_column!r}", repr(column))
+            raise line_error(name, line, f"a label in 'label_column' {self._label_column!r}", repr(column))
         if self._label_names is not None:
             if label not in self._label_names:
                 expected = f"a label of 'label_names' ({', '.join(self._label_names)})"
-                raise line_error(file_path, line, expected, repr(label))
+                raise line_error(name, line, expected, repr(label))
             label = self._label_names[label]
         return label
 

@@ -1,0 +1,177 @@
+"""Tables: rows of CSV and TSV files and of JSON lines, the columns that a user names, and errors that name a line."""
+
+import csv
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import NamedTuple, Optional, Union
+
+from allennlp.common.checks import ConfigurationError
+
+from elmo_plugin.common import parse_json
+from elmo_plugin.text.look import A_TABLE, DELIMITERS, JSON_LINES, look_at, show_columns
+from elmo_plugin.text.text_file import LONGEST_LINE, TextFile
+
+FilePath = Union[str, "PathLike[str]"]
+Rows = Iterator[tuple[int, list[str]]]
+"""Line numbers, from 1, with the cells of a row."""
+Column = Union[int, str]
+"""A column: its number from 0, or from the end with negative numbers, or its name in the header."""
+
+
+class Row(NamedTuple):
+    """A text, its id if it has one, and its line."""
+
+    id: Optional[str]
+    text: str
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """Reads a column of text, perhaps with ids, from a table or from JSON lines.
+
+    The first lines say which it is. Where they do not, commas separate the cells if the name of the file ends in
+    `.csv`, and tabs in any other file.
+
+    # Parameters
+
+    id_column : `Optional[str]`
+        The number of a column, counted from 1, or its name, or the key of a JSON object. If either column of a table
+        is a name, the first row is a header.
+    text_column : `str`
+
+    >>> [row[:2] for row in TableReader("1", "2")(["P1\\tM A L\\n", "P2\\tM K\\n"], "proteins.tsv")]
+    [('P1', 'M A L'), ('P2', 'M K')]
+    """
+
+    id_column: Optional[str]
+    text_column: str
+
+    def __call__(self, lines: Iterable[str], name: str) -> Iterator[Row]:
+        """Yield the id and the text of each row. Empty rows are skipped. Raises `ConfigurationError` for others."""
+        found, lines = look_at(lines, name, A_TABLE)
+        if found.kind == JSON_LINES:
+            yield from self._of_objects(lines, name)
+            return
+        is_csv = name.removesuffix(".gz").removesuffix(".xz").removesuffix(".bz2").lower().endswith(".csv")
+        delimiter = found.delimiter or ("," if is_csv else "\t")
+        if quote_char := found.quote_char or ('"' if delimiter == "," else None):
+            rows = quoted_rows(lines, name, delimiter, quote_char)
+        else:
+            rows = plain_rows(lines, delimiter)
+        keys = {"text_column": self.text_column, "id_column": self.id_column}
+        given = {key: column for key, column in keys.items() if column is not None}
+        places: dict[str, int] = {}
+        for number, cells in rows:
+            if not places:
+                for key, column in given.items():
+                    place = int(column) - 1 if column.isdecimal() else column
+                    if place == -1:
+                        raise ConfigurationError(f"'{key}': expected a column, counted from 1, or its name, got '0'")
+                    places[key] = find_column(name, number, key, place, cells, delimiter)
+                if not all(map(str.isdecimal, given.values())):
+                    continue
+            if not any(cells):
+                continue
+            if max(places.values()) >= len(cells):
+                expected = f"a row with the columns {' and '.join(given.values())}"
+                raise line_error(name, number, expected, show_columns(cells) + delimiter_hint(cells, delimiter))
+            id = cells[places["id_column"]].strip() if self.id_column else None
+            yield Row(id, cells[places["text_column"]], number)
+
+    def _of_objects(self, lines: Iterable[str], name: str) -> Iterator[Row]:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                value = parse_json(line)
+            except ValueError as error:
+                raise line_error(name, number, "a JSON object", f"{line.strip()[:100]!r} ({error})") from error
+            keys = value if isinstance(value, dict) else {}
+            id, text = keys.get(self.id_column), keys.get(self.text_column)
+            if not isinstance(text, str) or (self.id_column and not isinstance(id, str | int)):
+                got = show_columns([*keys]) if keys else repr(value)[:100]
+                names = f"'{self.text_column}'" + f" and an id '{self.id_column}'" * bool(self.id_column)
+                raise line_error(name, number, f"an object with the text {names}", got)
+            yield Row(None if self.id_column is None else str(id), text, number)
+
+
+class TextColumn(TextFile):
+    """A column of a table, or a key of JSON lines, as a text with a blank line after each cell."""
+
+    def __init__(self, file: TextFile, column: str) -> None:
+        super().__init__(file.path, file.name)
+        self._column = column
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of all cells."""
+        for row in TableReader(None, self._column)(super().lines(), self.name):
+            yield from (f"{line}\n" for line in [*row.text.split("\n"), ""])
+
+
+def quoted_rows(lines: Iterable[str], name: str, delimiter: str, quote_char: str) -> Rows:
+    """Yield each row of a CSV file (RFC 4180) that is not blank, with the number of its first line.
+
+    Blanks before a field are skipped: otherwise a quote after a blank would be text, and the delimiters in the quoted
+    field would separate columns.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))  # of the whole process; Python's own is 131,072
+    last = ""
+
+    def noted() -> Iterator[str]:
+        nonlocal last
+        for line in lines:
+            last = line
+            yield line
+
+    # `strict`, because otherwise a quote that is never closed swallows the rest of the file.
+    reader = csv.reader(
+        noted(), delimiter=delimiter, quotechar=quote_char, strict=True, skipinitialspace=delimiter != " "
+    )
+    number = 1
+    try:
+        for row in reader:
+            if row and not (len(row) == 1 and last.isspace()):
+                yield number, row
+            number = reader.line_num + 1
+    except csv.Error as error:
+        expected = f"fields that are quoted as a whole with {quote_char}, or 'quote_char' null if quotes are text"
+        raise line_error(name, number, expected, f"a row that is not CSV ({error})") from error
+
+
+def plain_rows(lines: Iterable[str], delimiter: str, max_splits: Optional[int] = None) -> Rows:
+    """Yield each line that is not blank, split at most `max_splits` times, with its number."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield number, line.rstrip("\r\n").split(delimiter, -1 if max_splits is None else max_splits)
+
+
+def find_column(
+    name: FilePath, line: int, key: str, column: Column, first_row: list[str], delimiter: Optional[str]
+) -> int:
+    """Return the index of a column in the first row, which has the names.
+
+    Raises `ConfigurationError` if there is no such column, or if two have the name.
+    """
+    names = [cell.strip() for cell in first_row]
+    if isinstance(column, int) and -len(names) <= column < len(names):
+        return column % len(names)
+    if isinstance(column, str) and names.count(column.strip()) == 1:
+        return names.index(column.strip())
+    got = show_columns(first_row) + delimiter_hint(first_row, delimiter)
+    raise line_error(name, line, f"one column '{key}' {column!r}", got)
+
+
+def line_error(name: FilePath, line: int, expected: str, got: str) -> ConfigurationError:
+    """Return an error that names the file and the line."""
+    return ConfigurationError(f"{fspath(name)}, line {line}: expected {expected}, got {got}")
+
+
+def delimiter_hint(columns: list[str], delimiter: Optional[str]) -> str:
+    """Return a hint, for the end of an error, to use another delimiter; an empty string if none is likely."""
+    candidates = [*DELIMITERS, " "] if len(columns) == 1 else ["\t"]
+    for candidate in candidates:
+        if candidate != delimiter and any(candidate in column for column in columns):
+            return f"; if {candidate!r} separates the columns, set 'delimiter' to it"
+    return ""
