@@ -1,69 +1,96 @@
-"""What editions and books add to a text: page numbers, running heads, the frame of Project Gutenberg, markup."""
+"""What editions and books add to a text: page numbers, running heads, the frames of Project Gutenberg, markup."""
 
 import re
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from elmo_plugin.text.line_forms import PAGE_BREAK, is_open, starts_lower
+from elmo_plugin.text.line_forms import FIRST_LETTER, PAGE_BREAK, is_open, starts_lower
 
-PAGE_NUMBER = re.compile(r"[\[({<|–—-]? ?(?:page|seite|página|s\.|p\.|pg\.)? ?\d{1,4} ?[\])}>|–—-]?$", re.IGNORECASE)
-FRAME_START = re.compile(r"\*{3} ?START OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
-FRAME_END = re.compile(r"\*{3} ?END OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
+PAGE_NUMBER = re.compile(r"[\[({<|–—-]? ?(?:page|seite|página|s\.|p\.|pg\.)? ?(\d{1,4}) ?[\])}>|–—-]?$", re.IGNORECASE)
+FRAME = re.compile(
+    r"(?P<start>\*\*\* ?START OF TH(?:E|IS) PROJECT GUTENBERG)"
+    r"|(?P<end>\*\*\* ?END OF TH(?:E|IS) PROJECT GUTENBERG|^End of (?:the |this )?Project Gutenberg)"
+    r"|(?P<small_print>\*END ?\*? ?THE SMALL PRINT)"  # of books before 2003: the end of a header, or of a licence
+    r"|(?P<licence>newsletter to hear about new e-?books)"
+    r"|(?P<name>project gutenberg)",
+    re.IGNORECASE,
+)
 MARKUP = re.compile(r"</?(?:a|b|br|div|em|h\d|i|img|li|p|span|strong|td|tr|ul)\b[^<>]*>|&(?:\w{2,8}|#\d+);")
 AT_THE_EDGE = re.compile(r"^\d{1,4}\b\W*|\W*\b\d{1,4}$")
 LONGEST_HEAD = 80
 FEWEST_HEADS = 3
 """How often a line interrupts a sentence or stands beside a page number before it is a running head."""
-MOST_LINES = 100_000
+LINES_OF_A_PAGE = 10
+"""The least distance between two heads that have no page number."""
+MOST_HEADS = 100_000
 """Different short lines of a file that are counted; the rare ones are forgotten."""
-PAGE_NUMBERS, HEADS, FRAME = "page numbers", "running heads", "lines of Project Gutenberg's header and licence"
+PAGE_NUMBERS, HEADS, FRAMES = "page numbers", "running heads", "lines of Project Gutenberg's header and licence"
+
+
+class Line(NamedTuple):
+    """A line that is not blank: its number, its text, and whether it comes after a blank line, and a page's end."""
+
+    number: int
+    text: str
+    after_blank: bool
+    after_page: bool
 
 
 class Clutter:
     """Find the lines of a file that are not its text, and leave them out.
 
-    A line that holds only a number is a page number. A running head is a short line without a final mark that returns,
-    with or without a number, and interrupts a sentence or stands beside a page number.
+    A page number or a running head stands alone: between blank lines, or at the end or the beginning of a page that a
+    form feed ends. A head is a short line without a final mark that returns, with another page number or at the
+    distance of a page, and that mostly interrupts a sentence or stands beside a page number.
+
+    A file may hold several books of Project Gutenberg. The header of the first begins with the file, that of a later
+    one with the name of the project, and a licence ends with its last words, or with the next book.
     """
 
     def __init__(self) -> None:
         self.n_markup = 0
         self.counts: Counter[str] = Counter()
         self.examples: dict[str, list[str]] = {}
-        self._heads: Counter[str] = Counter()
-        self._start = self._n_lines = 0
-        self._end: Optional[int] = None
-        self._former: list[str] = []
+        self._n_lines = self._n_short = 0  # the latter: lines that stand alone, and do not end a sentence
+        self._former = [Line(0, "", True, False)]
+        self._after_blank, self._after_page = True, False
+        self._page = 0
+        self._page_numbers: set[int] = set()
+        self._heads: dict[str, list[tuple[int, bool]]] = {}  # places, and whether a sentence is interrupted there
+        self._frame_edges: list[int] = []  # where a frame begins, where it ends, and so on
+        self._header: Optional[int] = 1  # where the header of the next book begins
+        self._is_named = self._in_book = False
 
     def add(self, lines: Iterable[str]) -> None:
         """Look at further lines of the file."""
-        for line in map(str.strip, lines):
+        for line in lines:
             self._n_lines += 1
-            if not line:
+            text = line.strip()
+            self._after_page |= PAGE_BREAK in line
+            if not text:
+                self._after_blank = True
                 continue
-            if "***" in line and FRAME_START.search(line) and not self._start:
-                self._start = self._n_lines
-            elif "***" in line and FRAME_END.search(line) and self._end is None:
-                self._end = self._n_lines
-            self.n_markup += MARKUP.search(line) is not None
-            self._former = [*self._former[-2:], line]
-            if len(self._former) == 3:
-                self._count_head(*self._former)
-        if len(self._heads) > MOST_LINES:
-            self._heads = Counter({head: count for head, count in self._heads.items() if count > 1})
+            self.n_markup += MARKUP.search(text) is not None
+            if found := FRAME.search(text):
+                self._add_frame(found.lastgroup)
+            self._add_line(Line(self._n_lines, text, self._after_blank, self._after_page))
+            self._after_blank = self._after_page = False
+        if len(self._heads) > MOST_HEADS:
+            self._heads = {head: places for head, places in self._heads.items() if len(places) > 1}
 
     def sort(self, lines: Iterable[str], drop: bool) -> Iterator[str]:
         """Yield the lines of the file, only those that are text if `drop`, and count the others."""
+        self._add_line(Line(self._n_lines + 1, "", True, False))  # the end of the file
+        kinds = dict.fromkeys(self._page_numbers, PAGE_NUMBERS)
+        # Of verses between blank lines, some return, too.
+        for places in self._heads.values() if self._n_short < self._n_lines / 4 else []:
+            if sum(interrupts for _, interrupts in places) >= max(FEWEST_HEADS, len(places) / 3):
+                kinds.update((number, HEADS) for number, _ in places)
         for number, line in enumerate(lines, 1):
             text = line.strip()
-            kind = None
-            if number <= self._start or (self._end is not None and number >= self._end):
-                kind = FRAME
-            elif PAGE_NUMBER.match(text):
-                kind = PAGE_NUMBERS
-            elif self._heads[_head(text)] >= FEWEST_HEADS and is_open(text):
-                kind = HEADS
+            kind = FRAMES if bisect(self._frame_edges, number) % 2 else kinds.get(number)
             if kind is None or not text:
                 yield line
                 continue
@@ -71,19 +98,52 @@ class Clutter:
             examples = self.examples.setdefault(kind, [])
             if len(examples) < 10 and text not in examples:
                 examples.append(text)
-            yield PAGE_BREAK if drop else line
+            if drop:
+                yield "" if kind == FRAMES else PAGE_BREAK
+            else:
+                yield line
 
-    def _count_head(self, former: str, line: str, following: str) -> None:
-        if len(line) > LONGEST_HEAD or not is_open(line) or PAGE_NUMBER.match(line):
+    def _add_frame(self, mark: Optional[str]) -> None:
+        number, edges = self._n_lines, self._frame_edges
+        in_frame = len(edges) % 2 == 1
+        if mark == "start" or (mark == "small_print" and not in_frame):
+            edges += [number + 1] if in_frame else [self._header or number, number + 1]
+            self._header, self._in_book = None, True
+        elif mark == "end" and not in_frame:
+            edges.append(number)
+            self._header, self._in_book = None, False
+        elif mark in ("small_print", "licence") and in_frame:
+            edges.append(number + 1)
+            self._is_named = False
+        elif not self._in_book and not in_frame and not self._is_named:
+            self._header, self._is_named = number, True
+
+    def _add_line(self, line: Line) -> None:
+        """Look at the line before `line`, now that both of its neighbours are known."""
+        self._former = [*self._former[-2:], line]
+        if len(self._former) < 3:
             return
-        words = _head(line)
-        has_number = len(words) < len(line) and AT_THE_EDGE.search(line)
-        interrupts = is_open(former) and not starts_lower(line) and (starts_lower(following) or has_number)
-        beside_number = PAGE_NUMBER.match(former) or PAGE_NUMBER.match(following)
+        before, head, after = self._former
+        is_alone = (head.after_blank and after.after_blank) or head.after_page or after.after_page
+        if not is_alone or len(head.text) > LONGEST_HEAD or not is_open(head.text):
+            return
+        if found := PAGE_NUMBER.match(head.text):
+            page = int(found[1])
+            if page < 1000 or 0 < page - self._page < 3:  # else it is a year
+                self._page = page
+                self._page_numbers.add(head.number)
+            return
+        self._n_short += 1
+        words = _without_number(head.text)
         # In a table of contents, such lines follow each other.
-        if words and (interrupts or beside_number) and words not in (_head(former), _head(following)):
-            self._heads[words] += 1
+        if any(map(str.isalpha, words)) and words not in (_without_number(before.text), _without_number(after.text)):
+            places = self._heads.setdefault(words, [])
+            is_far = len(words) < len(head.text) or not places or head.number - places[-1][0] >= LINES_OF_A_PAGE
+            letter = FIRST_LETTER.match(after.text)
+            interrupts = is_open(before.text) and not starts_lower(head.text) and not (letter and letter[1].isupper())
+            beside_number = PAGE_NUMBER.match(before.text) or PAGE_NUMBER.match(after.text)
+            places.append((head.number, is_far and bool(interrupts or beside_number)))
 
 
-def _head(line: str) -> str:
+def _without_number(line: str) -> str:
     return AT_THE_EDGE.sub("", line).casefold()

@@ -7,11 +7,13 @@ from typing import Optional
 
 from elmo_plugin.text.hyphens import Hyphens
 
-FINAL_MARKS = ".!?…。！？｡．؟۔।॥։።။༎"
+FINAL_MARKS = ".!?…。！？｡．؟۔।॥։።။។៕།༎"
 FINAL_MARK = re.compile(rf"[{re.escape(FINAL_MARKS)}][\W_]{{0,4}}$")
 """A mark that ends a sentence, and what may follow it: quotation marks, brackets."""
 ABBREVIATION = re.compile(r"(?:^|[^\w.])(?:[^\W\d_]|[A-Z][a-z]{1,2})\.$")
-ENDS_INSIDE = re.compile(r"[.!?…](?<=[^\W\d_]{2}.)[\"'”’»)]* +\W?[^\W\d_]|[。！？](?=\w)")
+ENDS_INSIDE = re.compile(
+    r"[.!?…](?<=[^\W\d_]{2}.)[\"'”’»)]* +\W?[^\W\d_]" rf"|[{re.sub('[.!?…]', '', FINAL_MARKS)}](?=\W{{0,4}}[^\W\d_])"
+)
 OPEN_AT_THE_END = tuple(",;‐-¬\u00ad、，；،؛")
 """Marks after which a sentence always goes on."""
 FIRST_LETTER = re.compile(r"[^\w\n]{0,3}([^\W\d_])")
@@ -149,7 +151,7 @@ def join_lines(lines: Iterable[str], form: str, layout: LineForm, hyphens: Hyphe
     lines : `Iterable[str]`
         The lines, with the white space that indents them.
     form : `str`
-        `wrapped`, `paragraphs` or `sentences`.
+        `wrapped` or `paragraphs`.
     layout : `LineForm`
         What was counted in these lines.
     hyphens : `Hyphens`
@@ -178,8 +180,6 @@ def join_lines(lines: Iterable[str], form: str, layout: LineForm, hyphens: Hyphe
 
 def _ends_paragraph(former: str, text: str, form: str, layout: LineForm, is_indented: bool, n_blank: int) -> bool:
     """Return whether a paragraph ends between two lines of text."""
-    if form == SENTENCES:
-        return True
     goes_on = is_open(former)
     if goes_on and text[0] not in BULLETS and (starts_lower(text) or text[0] in GOES_ON):
         return False

@@ -1,4 +1,4 @@
-"""Raw files → the parts of their paragraphs. Each file is read twice: to learn what it is, and to join its lines."""
+"""Raw files → sentences. Each file is read twice: to learn what it is, and to join and split its lines."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,8 +8,9 @@ from typing import Optional
 from elmo_plugin.text.clutter import Clutter
 from elmo_plugin.text.hyphens import Hyphens, KnownWords
 from elmo_plugin.text.languages import guess_language
-from elmo_plugin.text.line_forms import PARAGRAPHS, LineForm, join_lines
+from elmo_plugin.text.line_forms import PARAGRAPHS, SENTENCES, LineForm, join_lines
 from elmo_plugin.text.look import PROSE, look_at
+from elmo_plugin.text.sentence_splitter import SentenceSplitter
 from elmo_plugin.text.spelling import Spelling
 from elmo_plugin.text.text_file import TextFile
 
@@ -56,7 +57,7 @@ class RawFile:
 
 
 class RawText:
-    """Read raw files as the parts of their paragraphs.
+    """Read raw files as sentences.
 
     # Parameters
 
@@ -106,10 +107,17 @@ class RawText:
         sure = sum(file.certainty * file.n_characters for file in self.files if file.language == language)
         return language, sure / (size or 1)
 
-    def parts(self, file: RawFile) -> Iterator[str]:
-        """Yield the parts of the paragraphs of a file; the last part of a paragraph ends with a newline."""
+    def sentences(self, file: RawFile, splitter: SentenceSplitter) -> Iterator[list[str]]:
+        """Yield the tokens of each sentence of a file.
+
+        Where each line is a sentence, it stays one, whatever marks it contains; if the form was given, so does a blank
+        line, as a sentence without tokens, so that parallel texts stay parallel.
+        """
         lines = file.clutter.sort(map(self.spelling.plain, file.file.lines()), drop=self.clean)
-        return join_lines(lines, self.form(file), file.layout, self.hyphens)
+        if self.form(file) == SENTENCES:
+            sentences = map(splitter.words, lines)
+            return sentences if self._form else filter(None, sentences)
+        return splitter.sentences(join_lines(lines, self.form(file), file.layout, self.hyphens))
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -7,6 +7,7 @@ from typing import Optional
 
 import sentencex
 
+from elmo_plugin.text.line_forms import FINAL_MARKS
 from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
 
 PIECE = 20_000
@@ -16,12 +17,19 @@ LONGEST_SENTENCE = 100_000
 
 QUOTATION_MARKS = re.compile(r"[\"“”„«»‹›]|['’‘](?:(?<!\w.)|(?!\w))|‚(?<!\w.)")
 """What sentencex is not shown, because it never ends a sentence between two of these marks. An apostrophe stays."""
-OPENING = "([{¿¡\"“”„«»‹›'’‘‚"
+ENDS = re.escape(FINAL_MARKS)
+OPENING_BRACKETS = "([{（［｛【〔「『《〈"
+OPENING = OPENING_BRACKETS + "¿¡\"“”„«»‹›'’‘‚"
 DASHES = "-–—"
 HAS_WORD = re.compile(r"[^\W_]")
 FIRST_LETTER = re.compile(r"[\W_]*(\w)")
-IN_BRACKETS = re.compile(r"\((?:(?<=[.!?…] \()|(?<=^\())([^()]*[.!?…])\)")
-"""Whole sentences in brackets, which sentencex ends nowhere."""
+OPENERS, CLOSERS = r"(\[{（［｛【〔", r")\]}）］｝】〕"
+NO_BRACKET = f"[^{OPENERS}{CLOSERS}]"
+IN_BRACKETS = re.compile(
+    rf"(?:^|(?<=[{ENDS}{CLOSERS}]))(\s*)[{OPENERS}]"
+    rf"((?:{NO_BRACKET}|[{OPENERS}]{NO_BRACKET}*[{CLOSERS}])*[{ENDS}]\s*)[{CLOSERS}]"
+)
+"""Whole sentences in brackets, which sentencex ends nowhere. A pair of brackets may stand inside."""
 STOPS = str.maketrans("។།", "။။")
 """The full stops of Khmer and Tibetan, which sentencex does not know, as the Burmese one, which it knows."""
 GREEK = str.maketrans(";\u037e", "??")
@@ -69,7 +77,7 @@ class SentenceSplitter:
 
     def __init__(self, language: str = "en") -> None:
         self._language = language
-        self._tokenizer = SpacyBlankTokenizer(language)
+        self.words = SpacyBlankTokenizer(language).words
         self._not_ends = NOT_ENDS + NOT_ENDS_IN.get(language, [])
         self._ends = ENDS_IN.get(language, [])
 
@@ -79,7 +87,7 @@ class SentenceSplitter:
         A part that ends with a newline ends a paragraph, and thus a sentence; other parts are continued by the next.
         """
         for sentence in self._texts(parts):
-            if tokens := self._tokenizer.words(sentence):
+            if tokens := self.words(sentence):
                 yield tokens
 
     def split(self, text: str) -> list[str]:
@@ -91,7 +99,7 @@ class SentenceSplitter:
             masked = pattern.sub("!", masked)
         masked = MORE_MARKS.sub("x", masked)
         masked = QUOTATION_MARKS.sub(" ", masked)
-        masked = IN_BRACKETS.sub(r" \1 ", masked)
+        masked = IN_BRACKETS.sub(r"\1 \2 ", masked)
         found = accumulate(map(len, sentencex.segment(self._language, masked)))
         ends = [end if end == len(text) else _before_opening_marks(text, end) for end in found]
         starts_lower = [_starts_lower(text, start) for start in [0, *ends][:-1]]
@@ -153,7 +161,8 @@ def _before_opening_marks(text: str, end: int) -> int:
             continue
         touches_next = not text[mark + 1].isspace()
         touches_former = not text[mark - 1].isspace() and text[mark - 1] not in OPENING
-        if text[mark] not in OPENING or touches_former or not (touches_next or text[mark] in "«‹„"):
+        opens = text[mark] in OPENING and not touches_former and (touches_next or text[mark] in "«‹„")
+        if not opens and text[mark] not in OPENING_BRACKETS:
             break
         end = mark
     return end

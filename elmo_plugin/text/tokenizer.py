@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Union
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import Token, Tokenizer
 
-from elmo_plugin.text.languages import language_with_rules
+from elmo_plugin.text.languages import ANY, language_with_rules
 from elmo_plugin.text.predictor_input import without_lone_surrogates
 from elmo_plugin.text.white_space import split_tokens
 
@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 LONGEST_RUN, LONGEST_RUN_OF_MARKS = 96, 32
 """Longer runs of characters without white space, and of marks alone, are cut, whatever the language: spaCy takes one
 prefix or suffix after the other from the ends of a run, and each time searches the rest of it for the next."""
+IDEOGRAPH = r"(?:[\u2e80-\u303f\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]|(?!\w)[\uff00-\uffef])"
+IDEOGRAPHS = re.compile(f"({IDEOGRAPH})")
+"""In Chinese, each character is a token, and so is a mark of its width."""
 MARK = r"(?:[^\w\s]|_)"
 PARTS_OF_A_RUN = [
     re.compile(rf"\S{{{LONGEST_RUN}}}(?=\S)"),
@@ -37,6 +40,8 @@ def _pipeline(language: str) -> "Language":
     import spacy  # takes half as long as PyTorch
 
     pipeline = spacy.blank(language)
+    if language == "zh":  # spaCy's own tokenizer splits `Google` and `2024` into characters, too
+        pipeline.tokenizer = spacy.blank(ANY).tokenizer
     if isinstance(pipeline.tokenizer, spacy.tokenizer.Tokenizer):
         pipeline.tokenizer.max_cache_size = MOST_STRINGS
     return pipeline
@@ -98,23 +103,26 @@ class SpacyBlankTokenizer(Tokenizer):
     def _parts(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield where each part begins that spaCy gets at once, and the part."""
         if len(self._strings) > MOST_STRINGS:
-            if self._strings is _pipeline(self._language).vocab.strings:  # no other tokenizer has loaded them again
+            if self._split is _pipeline(self._language).tokenizer:  # no other tokenizer has loaded them again
                 _pipeline.cache_clear()
             self._load_rules()
-        text = without_lone_surrogates(text)
-        patterns = PARTS_OF_A_RUN if self._has_rules else []
-        cuts = sorted({found.end() for pattern in patterns for found in pattern.finditer(text)})
-        if cuts:
-            _say_that_runs_are_cut()
-        return ((start, text[start:end]) for start, end in pairwise([0, *cuts, len(text)]))
+        text = without_lone_surrogates(text).replace("\u200b", " ")  # which separates words, as in Khmer
+        start = 0
+        for piece in IDEOGRAPHS.split(text) if self._language == "zh" else [text]:
+            cuts = sorted({found.end() for pattern in self._cuts for found in pattern.finditer(piece)})
+            if cuts:
+                _say_that_runs_are_cut()
+            yield from ((start + begin, piece[begin:end]) for begin, end in pairwise([0, *cuts, len(piece)]))
+            start += len(piece)
 
     def _load_rules(self) -> None:
         import spacy
 
         # The pipeline itself rejects texts of more than a million characters, a limit meant for parsers.
         pipeline = _pipeline(self._language)
-        self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
-        self._has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Chinese, for example, has none
+        self._split, self._strings = pipeline.tokenizer, pipeline.tokenizer.vocab.strings
+        has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Japanese, for example, has none
+        self._cuts = PARTS_OF_A_RUN if has_rules else []
         self._stop_words = pipeline.Defaults.stop_words
 
 

@@ -6,15 +6,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from hashlib import blake2b
-from itertools import islice
+from itertools import chain, count, islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple, Optional, TextIO
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
-from more_itertools import unique_everseen
 
 from elmo_plugin.common import atomic_file
 from elmo_plugin.text.line_forms import MEANINGS
@@ -80,38 +78,60 @@ def prepare_text(
         if inputs == ["-"]:
             files = [stack.enter_context(standard_input())]
         else:
-            files = [TextFile(path) for pattern in inputs for path in find_shards(pattern)]
-        text = RawText(Tqdm.tqdm(files, desc="looking at the text"), lines, clean)
+            files = [ShownFile(path) for pattern in inputs for path in find_shards(pattern)]
+        with shown_bytes(files, "looking at the text"):
+            text = RawText(files, lines, clean)
         language = choose_language(language, text)
         say(f"lines: {forms(text)}")
-        report = Report(text, language)
         splitter = SentenceSplitter(language)
-        sentences = report.read(
-            tokens
-            for file in (text.files if output is None else Tqdm.tqdm(text.files, desc="writing"))
-            for tokens in splitter.sentences(text.parts(file))
-        )
-        written: Iterator[str] = (f"{' '.join(tokens)}\n" for tokens in sentences)
-        if drop_duplicates:
-            written = unique_everseen(written, key=lambda line: blake2b(line.encode(), digest_size=16).digest())
+        sentences = chain.from_iterable(text.sentences(file, splitter) for file in text.files)
+        if drop_duplicates or shards or heldout:  # else a text of a sentence per line stays parallel to others
+            sentences = filter(None, sentences)
+        report = Report(text)
+        written = report.read(sentences, drop_duplicates)
         if output is None:
             print(*islice(written, IN_A_PREVIEW), sep="", end="")
             return None
-        if shards is None and heldout is None:
-            n_training, n_heldout = write_file(written, output, report.check), 0
-        else:
-            n_training, n_heldout = write_shards(written, output, shards or 1, heldout or 0, report.check)
+        with shown_bytes(files, "writing"):
+            n_heldout = write(written, output, shards, heldout, report.check)
     report.print()
-    return Prepared(n_training, n_heldout, language)
+    return Prepared(report.n_sentences - n_heldout, n_heldout, language)
+
+
+class ShownFile(TextFile):
+    """A text file that moves a bar by the bytes that are read of it."""
+
+    bar: Any = None
+
+    def lines(self) -> Iterator[str]:
+        """Yield each line with its line end."""
+        size, shown = self.path.stat().st_size, 0
+        for number, line in enumerate(super().lines()):
+            yield line
+            if number % 100 == 0:
+                position = round(size * (self.share_read() or 0))
+                self.bar.update(position - shown)
+                shown = position
+        self.bar.update(size - shown)
 
 
 @contextmanager
-def standard_input() -> Iterator[TextFile]:
+def shown_bytes(files: Sequence[ShownFile], what: str) -> Iterator[None]:
+    """Show a bar of the bytes that are read of all files."""
+    size = sum(file.path.stat().st_size for file in files)
+    with Tqdm.tqdm(desc=what, total=size, unit="B", unit_scale=True) as bar:
+        for file in files:
+            file.bar = bar
+        yield
+
+
+@contextmanager
+def standard_input() -> Iterator[ShownFile]:
     """Yield the standard input as a file that can be read twice."""
     with TemporaryFile() as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()
-        yield TextFile(Path(f"/dev/fd/{copy.fileno()}"), "standard input")
+        yield ShownFile(Path(f"/dev/fd/{copy.fileno()}"), "standard input")
 
 
 def choose_language(given: Optional[str], text: RawText) -> str:
@@ -145,42 +165,39 @@ def forms(text: RawText) -> str:
     return ", ".join(parts) + "; --lines names another form"
 
 
-def write_file(lines: Iterable[str], target: Path, check: Callable[[], None]) -> int:
-    """Write the lines to a file, and return their number. `check` is called before the file gets its name."""
-    with atomic_file(target) as path:
-        with open_text(path, target.suffix) as file:
-            n_sentences = sum(file.write(line) > 0 for line in lines)
-        check()
-    return n_sentences
+def write(
+    lines: Iterable[str], output: Path, shards: Optional[int], heldout: Optional[int], check: Callable[[], None]
+) -> int:
+    """Write lines to a file, or in turn to the shards in a folder, with `heldout` percent in a file of their own.
 
-
-def write_shards(
-    lines: Iterable[str], folder: Path, shards: int, heldout: int, check: Callable[[], None]
-) -> tuple[int, int]:
-    """Write `heldout` percent of the blocks to one file and the others in turn to `shards` files.
-
-    Return the number of sentences to train on, and of those held out. `check` is called before the files get their
-    names.
+    Lines stay together in blocks, in smaller ones if the text would not fill all parts otherwise. Return the number of
+    lines that are held out. `check` is called before the files get their names.
     """
-    names = [f"train-{shard:05}-of-{shards:05}.txt.gz" for shard in range(shards)] + [HELDOUT] * bool(heldout)
-    n_training = n_heldout = 0
+    paths, percent, n_heldout = [output], heldout or 0, 0
+    if shards or heldout:
+        paths = [output / f"train-{shard:05}-of-{shards or 1:05}.txt.gz" for shard in range(shards or 1)]
+    n_parts = len(paths)
+    n_blocks = next(n for n in count(1) if n - n * percent // 100 >= n_parts and n * percent // 100 >= bool(percent))
+    lines = iter(lines)
+    first = list(islice(lines, n_blocks * BLOCK))
+    size = max(1, len(first) // n_blocks)
     with ExitStack() as stack:
-        stack.callback(_remove_if_empty, folder)
-        files = [
-            stack.enter_context(open_text(stack.enter_context(atomic_file(folder / name)), ".gz")) for name in names
-        ]
-        for number, line in enumerate(lines):
-            block = number // BLOCK
-            if (block + 1) * heldout // 100 > block * heldout // 100:
+        if shards or heldout:
+            stack.callback(_remove_if_empty, output)
+        if heldout:
+            paths.append(output / HELDOUT)
+        files = [stack.enter_context(open_text(stack.enter_context(atomic_file(path)), path.suffix)) for path in paths]
+        for number, line in enumerate(chain(first, lines)):
+            block = number // size
+            if (block + 1) * percent // 100 > block * percent // 100:
                 files[-1].write(line)
                 n_heldout += 1
             else:
-                files[n_training // BLOCK % shards].write(line)
-                n_training += 1
+                files[(number - n_heldout) // size % n_parts].write(line)
         check()
-        if not n_training or (heldout and not n_heldout):
-            raise ConfigurationError(f"expected text for every part, got {n_training + n_heldout:,} sentences")
-    return n_training, n_heldout
+        if len(first) < n_blocks:
+            raise ConfigurationError(f"expected text for every part, got {len(first):,} sentences")
+    return n_heldout
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -1,7 +1,9 @@
 """`elmo-plugin prepare-text`: raw text to tokenized sentences."""
 
 import gzip
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -196,3 +198,78 @@ def test_two_runs_at_once_write_what_one_writes(tmp_path: Path, monkeypatch: pyt
     run("prepare-text", tmp_path / "text.txt", tmp_path / "output.txt")
     assert (tmp_path / "output.txt").read_text(encoding="utf-8") == "It rained .\n" * 300
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_line_stays_a_line_where_each_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "raw.txt").write_text(
+        "One day it rained. Then it stopped.\n\n\u200b\n  (Why?) No.\nA title\n12\n", encoding="utf-8"
+    )
+    run("prepare-text", tmp_path / "raw.txt", tmp_path / "given.txt", "--lines", "sentences", "--language", "en")
+    assert (tmp_path / "given.txt").read_text(encoding="utf-8").split("\n") == [
+        "One day it rained . Then it stopped .",
+        "",
+        "",
+        "( Why ? ) No .",
+        "A title",
+        "12",
+        "",
+    ]
+    titles = "".join(f"Title {n}\n\n" for n in range(30)) + "He came. He saw\n"
+    (tmp_path / "titles.txt").write_text(titles, encoding="utf-8")
+    run("prepare-text", tmp_path / "titles.txt", tmp_path / "guessed.txt", "--language", "en")
+    assert (tmp_path / "guessed.txt").read_text(encoding="utf-8").splitlines()[-2:] == ["Title 29", "He came . He saw"]
+
+
+@pytest.mark.parametrize(("n_shards", "n_heldout"), [(1, 0), (7, 0), (20, 0), (20, 2), (100, 0), (3, 50)])
+@pytest.mark.parametrize("n_sentences", [159, 160, 161, 3000])
+def test_every_shard_has_text(tmp_path: Path, n_shards: int, n_heldout: int, n_sentences: int) -> None:
+    (tmp_path / "raw.txt").write_text("".join(f"It rained {n} days.\n" for n in range(n_sentences)), encoding="utf-8")
+    options = ["--shards", n_shards, *(["--heldout", n_heldout] if n_heldout else [])]
+    run("prepare-text", tmp_path / "raw.txt", tmp_path / "corpus", *options, "--language", "en")
+    parts = [list(TextFile(path).lines()) for path in sorted((tmp_path / "corpus").iterdir())]
+    assert len(parts) == n_shards + (n_heldout > 0) and all(parts)
+    assert len({line for part in parts for line in part}) == sum(map(len, parts)) == n_sentences
+
+
+def test_too_few_sentences_for_all_shards_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "raw.txt").write_text("It rained.\nIt stopped.\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="2 sentences"):
+        run("prepare-text", tmp_path / "raw.txt", tmp_path / "corpus", "--shards", 3)
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_the_report_is_of_what_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"It rained {n % 43} days and the \u0958लम came.\n" for n in range(160)]
+    (tmp_path / "raw.txt").write_text("".join(lines), encoding="utf-8")
+    run("prepare-text", tmp_path / "raw.txt", tmp_path / "text.txt", "--drop-duplicates", "--language", "en")
+    report = capsys.readouterr().err
+    assert "left out: 117 repeated sentences" in report
+    assert "43 sentences of 387 tokens" in report
+    samples = [line for line in report.splitlines() if line.startswith("  ")]
+    assert len(set(samples)) == len(samples) == 10
+    assert "characters replaced: 160 composed letters" in report
+
+
+def test_bars_count_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "It rained all day. We went home.\n" * 1000
+    (tmp_path / "raw.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "packed.txt.gz").write_bytes(gzip.compress(text.encode()))
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    seen = Counter[str]()
+
+    class Bar:
+        def __init__(self, **options: object) -> None:
+            self.options = options
+
+        def update(self, n: int) -> None:
+            seen[str(self.options["desc"])] += n
+
+    @contextmanager
+    def tqdm(**options: object) -> Iterator[Bar]:
+        assert options["total"] == size and options["unit"] == "B"
+        yield Bar(**options)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("allennlp.common.tqdm.Tqdm.tqdm", tqdm)
+        run("prepare-text", tmp_path / "raw.txt", tmp_path / "packed.txt.gz", tmp_path / "text.txt")
+    assert seen == {"looking at the text": size, "writing": size}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from elmo_plugin.text.hyphens import Hyphens, KnownWords
-from elmo_plugin.text.line_forms import FORMS, LineForm, join_lines
+from elmo_plugin.text.line_forms import PARAGRAPHS, WRAPPED, LineForm, join_lines
 
 WORDS = [
     "the",
@@ -119,12 +119,15 @@ def test_lines_of_chinese_are_joined_without_a_space() -> None:
     assert joined(["今日は", "雨。"], "wrapped") == ["今日は雨。"]
 
 
-def test_sentences_stay_as_they_are() -> None:
-    lines = ["a title", "", "another one", "and one more"]
-    assert joined(lines, "sentences") == ["a title", "another one", "and one more"]
+@pytest.mark.parametrize(
+    "paragraph",
+    ["यह है। वह था।", "Բարեւ։ Ինչպես ես։", "ሰላም። እንዴት ነህ።", "សួស្តី។ តើអ្នក។", "ང་ཡིན། ཁྱོད་རེད།", "من أنت؟ أنا هنا."],
+)
+def test_ends_inside_lines_are_seen_in_any_script(paragraph: str) -> None:
+    assert layout([paragraph] * 30).guess() == "paragraphs"
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [WRAPPED, PARAGRAPHS])
 @pytest.mark.parametrize("n_lines", [1, 2, 999, 1000, 1001, 1002, 5003])
 def test_no_line_is_lost(form: str, n_lines: int) -> None:
     lines = [f"word{number}{'.' * (number % 7 == 0)}\n" for number in range(n_lines)]

@@ -16,6 +16,10 @@ SENTENCES = [
         "en",
         ["She wrote to me.", "John said no.", "No.", "Anna loves art.", "So good!!", "I went.", "See No. 5, art. 3."],
     ),
+    ("en", ["“No.”", "(He left (in a car).)", "[He came!]", "“Oh?”", '("Why?")', "(See [2].)", "He met A. (he said.)"]),
+    ("en", ["It rained (he left.) then he went.", "(He left!) and went."]),
+    ("zh", ["他来了。", "（他走了。）", "【她走了！】", "然后。"]),
+    ("hi", ["वह आया।", "(वह गया।)", "फिर वह आई।"]),
     ("de", ["»Komm!« sagte er.", "„Nein.“", "Der 2. Band kam am 3. Mai, z. B. so.", "Im Jahr 1990.", "Dann ging er."]),
     pytest.param(
         "fr",

@@ -62,7 +62,7 @@ def test_whitespace_is_no_token(text: str) -> None:
 def test_offsets_lead_back_to_the_text(text: str) -> None:
     tokens = ENGLISH.tokenize(text)
     assert all(text[token.idx : token.idx_end] == token.text for token in tokens)
-    assert "".join(str(token.text) for token in tokens) == "".join(text.split())
+    assert "".join(str(token.text) for token in tokens) == "".join(text.replace("\u200b", " ").split())
 
 
 def test_long_runs_of_characters_and_of_marks_are_cut_before_spacy_sees_them() -> None:
@@ -94,6 +94,27 @@ def test_no_language_searches_a_long_run(language: str, affix: str, caplog: pyte
         assert "".join(texts(tokenizer, text)) == text
     assert max(map(len, seen)) == LONGEST_RUN
     assert [str(LONGEST_RUN) in record.getMessage() for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("我在Google工作了2024年。", "我 在 Google 工 作 了 2024 年 。"),
+        ("他说：“Hello，world！”3.5万（50%）", "他 说 ： “ Hello ， world ！ ” 3.5 万 （ 50 % ）"),
+        ("２０２４年ＧＯＯＧＬＥ", "２０２４ 年 ＧＯＯＧＬＥ"),
+        ("我" * 94 + "Google" + "我" * 200, "我 " * 94 + "Google" + " 我" * 200),
+        ("看http://example.com/a吧", "看 http://example.com/a 吧"),
+    ],
+)
+def test_chinese_characters_are_tokens_and_latin_words_and_numbers_stay_whole(text: str, tokens: str) -> None:
+    chinese = SpacyBlankTokenizer("zh")
+    assert chinese.words(text) == texts(chinese, text) == tokens.split()
+    assert all(text[token.idx : token.idx_end] == token.text for token in chinese.tokenize(text))
+
+
+def test_a_zero_width_space_separates_tokens() -> None:
+    assert texts(ENGLISH, "The\u200bship.") == ["The", "ship", "."]
+    assert texts(SpacyBlankTokenizer("km"), "ភាសា\u200bខ្មែរ") == ["ភាសា", "ខ្មែរ"]
 
 
 @pytest.mark.parametrize("language", ["qq", "en_core_web_sm"])
