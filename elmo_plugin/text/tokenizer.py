@@ -41,7 +41,8 @@ def _pipeline(language: str) -> "Language":
 
     pipeline = spacy.blank(language)
     if language == "zh":  # spaCy's own tokenizer splits `Google` and `2024` into characters, too
-        pipeline.tokenizer = spacy.blank(ANY).tokenizer
+        rules = spacy.blank(ANY)
+        pipeline.tokenizer, pipeline.vocab = rules.tokenizer, rules.vocab
     if isinstance(pipeline.tokenizer, spacy.tokenizer.Tokenizer):
         pipeline.tokenizer.max_cache_size = MOST_STRINGS
     return pipeline
@@ -120,7 +121,7 @@ class SpacyBlankTokenizer(Tokenizer):
 
         # The pipeline itself rejects texts of more than a million characters, a limit meant for parsers.
         pipeline = _pipeline(self._language)
-        self._split, self._strings = pipeline.tokenizer, pipeline.tokenizer.vocab.strings
+        self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
         has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Japanese, for example, has none
         self._cuts = PARTS_OF_A_RUN if has_rules else []
         self._stop_words = pipeline.Defaults.stop_words

@@ -84,7 +84,7 @@ def prepare_text(
         language = choose_language(language, text)
         say(f"lines: {forms(text)}")
         splitter = SentenceSplitter(language)
-        sentences = chain.from_iterable(text.sentences(file, splitter) for file in text.files)
+        sentences: Iterable[list[str]] = chain.from_iterable(text.sentences(file, splitter) for file in text.files)
         if drop_duplicates or shards or heldout:  # else a text of a sentence per line stays parallel to others
             sentences = filter(None, sentences)
         report = Report(text)
