@@ -125,7 +125,7 @@ def measure(args: argparse.Namespace, options: BiLMOptions, folder: Path) -> Tab
     times = interleave(calls, args.rounds, torch.device(args.device), warm_up=False)
     instances = list(ours.loader.iter_instances())
     tokens = sum(len(instance["tokens"]) for instance in instances)
-    megabytes = (folder / "cache" / "data.mdb").stat().st_size / 1e6
+    megabytes = (folder / "cache" / "layers.sqlite").stat().st_size / 1e6
     return Table(
         "A training epoch of `tag/ud_pos`, ELMo at the input",
         f"The first {len(instances)} sentences of its training data, {tokens:,} tokens; sentence cache of "

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, CarriedState, WarmState
 from elmo_plugin.elmo import AverageMix, Elmo, LastMix, LayerMix, SentenceCache, sentence_cache, trained_elmo
-from elmo_plugin.elmo.sentence_cache import SentenceStore, open_store
+from elmo_plugin.elmo.sentence_cache import SentenceStore
 from elmo_plugin.text import batch_to_ids
 from tests.elmo.small_elmo import IDS, RANDOM, own, sentences_run
 from tests.full_disk import disk_of
@@ -85,7 +85,7 @@ def test_float16_is_close_needs_half_the_space_and_gives_the_same_layers_each_ti
     assert torch.equal(first, second) and first.dtype == torch.float32
     torch.testing.assert_close(first, wanted, atol=1e-3, rtol=1e-3)
     assert not torch.equal(first, wanted)
-    sizes = [(tmp_path / name / "data.mdb").stat().st_size for name in ("whole", "half")]
+    sizes = [(tmp_path / name / "layers.sqlite").stat().st_size for name in ("whole", "half")]
     assert sizes[1] < 0.6 * sizes[0]
 
 
@@ -130,10 +130,10 @@ def test_the_cache_of_another_bilm_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_cache_of_a_newer_version_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sentence_cache, "VERSION", 2)
+    monkeypatch.setattr(sentence_cache, "VERSION", 3)
     cached(tmp_path)(IDS)
     monkeypatch.undo()
-    with pytest.raises(ConfigurationError, match="'version': expected 1, got 2") as caught:
+    with pytest.raises(ConfigurationError, match="'version': expected 2, got 3") as caught:
         cached(tmp_path)(IDS)
     assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
 
@@ -177,7 +177,7 @@ def test_a_config_has_a_path_or_keys(tmp_path: Path, monkeypatch: pytest.MonkeyP
     elmo = random_elmo(sentence_cache={"path": "other", "precision": "float16"})
     assert elmo.sentence_cache is not None and elmo.sentence_cache.precision == "float16"
     random_elmo(sentence_cache="~/cache")(IDS)
-    assert (tmp_path / "cache/data.mdb").exists()
+    assert (tmp_path / "cache/layers.sqlite").exists()
 
 
 def test_a_copy_and_a_pickle_open_the_folder_themselves(tmp_path: Path) -> None:
@@ -203,15 +203,9 @@ VALUES = {f"{i:016d}".encode(): bytes([i]) * 5000 for i in range(64)}  # ⅓ MB
 KEYS = list(VALUES)
 
 
-def store(path: Path) -> SentenceStore:
-    opened = open_store(path)
-    assert opened is not None
-    return opened
-
-
 def found(opened: SentenceStore) -> dict[bytes, bytes]:
     """Return those of `VALUES` that are stored, with the stored bytes."""
-    return {key: value for key, value in zip(KEYS, opened.read(KEYS), strict=True) if value is not None}
+    return opened.read(KEYS)
 
 
 def in_a_fork(work: Callable[[], object]) -> int:
@@ -245,23 +239,23 @@ class KillsItsReader(dict[bytes, bytes]):
 
 def test_a_kill_during_a_write_loses_only_that_write(tmp_path: Path) -> None:
     def write_and_die() -> None:
-        mine = store(tmp_path)
+        mine = SentenceStore(tmp_path)
         mine.write({key: VALUES[key] for key in KEYS[:40]})
         mine.write(KillsItsReader((key, VALUES[key]) for key in KEYS[40:]))
 
-    (tmp_path / "data.mdb").write_bytes(bytes(4096))  # a kill in the middle of the first write
+    (tmp_path / "layers.sqlite").touch()  # a kill before the first write
     assert in_a_fork(write_and_die) == -signal.SIGKILL
-    assert found(store(tmp_path)) == {key: VALUES[key] for key in KEYS[:40]}
-    store(tmp_path).write(VALUES)
-    assert found(store(tmp_path)) == VALUES
+    assert found(SentenceStore(tmp_path)) == {key: VALUES[key] for key in KEYS[:40]}
+    SentenceStore(tmp_path).write(VALUES)
+    assert found(SentenceStore(tmp_path)) == VALUES
 
 
 def test_a_file_that_was_cut_short_is_an_error_and_does_not_kill_the_process(tmp_path: Path) -> None:
-    store(tmp_path).write(VALUES)
-    os.truncate(tmp_path / "data.mdb", (tmp_path / "data.mdb").stat().st_size // 2)
+    SentenceStore(tmp_path).write(VALUES)
+    os.truncate(tmp_path / "layers.sqlite", (tmp_path / "layers.sqlite").stat().st_size // 2)
     for _ in range(2):
-        with pytest.raises(ConfigurationError, match=r"'.*data\.mdb' .* cut short, expected .* delete the folder"):
-            store(tmp_path)
+        with pytest.raises(ConfigurationError, match=r"'.*layers\.sqlite' .*malformed.* delete the folder"):
+            found(SentenceStore(tmp_path))
 
 
 @pytest.mark.slow
@@ -285,16 +279,16 @@ def test_processes_that_read_and_write_at_once_get_the_same_layers(tmp_path: Pat
     assert abs(model.layers(batch_to_ids(sentences))[0] - wanted).max() < 1e-6 and not runs
 
 
-def test_a_folder_has_one_store_by_any_path_until_it_is_created_again(tmp_path: Path) -> None:
-    first = store(tmp_path / "cache")
+def test_the_first_value_stays_by_any_path_until_the_folder_is_created_again(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "cache")
-    assert store(tmp_path / "link") is first
-    first.write(VALUES)
+    first = SentenceStore(tmp_path / "cache")
+    SentenceStore(tmp_path / "link").write(VALUES)
     first.write(dict.fromkeys(VALUES, b"other"))
     assert found(first) == VALUES  # the first value stays
     shutil.rmtree(tmp_path / "cache")
-    second = store(tmp_path / "cache")
-    assert second is not first and not found(second)
+    second = SentenceStore(tmp_path / "cache")
+    assert not found(second) and not found(first)
 
 
 def test_on_a_full_disk_stored_values_are_read_and_a_cache_still_returns_layers(
@@ -305,34 +299,35 @@ def test_on_a_full_disk_stored_values_are_read_and_a_cache_still_returns_layers(
 
     def write() -> None:
         with disk_of(2**15):
-            mine = store(tmp_path)
+            mine = SentenceStore(tmp_path)
             mine.write({KEYS[0]: VALUES[KEYS[0]]})
             for _ in range(2):
                 mine.write(VALUES)
             assert found(mine) == {KEYS[0]: VALUES[KEYS[0]]}
             said = [record.getMessage().split(" (")[0] for record in caplog.records]
-            assert said == [f"'{tmp_path}' cannot be written"]
+            assert said == [f"'{tmp_path / 'layers.sqlite'}' cannot be written"]
             elmo = cached(tmp_path / "layers")
             assert all(same_to_the_bit(elmo.layers(ids), wanted) for _ in range(2))
 
     assert in_a_fork(write) == 0
-    assert found(store(tmp_path)) == {KEYS[0]: VALUES[KEYS[0]]}
+    assert found(SentenceStore(tmp_path)) == {KEYS[0]: VALUES[KEYS[0]]}
 
 
 def test_a_read_only_folder_is_read_and_where_none_can_be_created_there_is_no_cache(tmp_path: Path) -> None:
     shelf = tmp_path / "shelf"
-    assert in_a_fork(lambda: store(shelf / "cache").write(VALUES)) == 0
+    assert in_a_fork(lambda: SentenceStore(shelf / "cache").write(VALUES)) == 0
 
     def read() -> None:
         if not os.getuid():
             for path in (shelf, *shelf.parents[:4]):
                 path.chmod(0o755)
             os.setuid(65534)
-        mine = store(shelf / "cache")
-        assert not mine.writable and found(mine) == VALUES
+        mine = SentenceStore(shelf / "cache")
+        assert found(mine) == VALUES
         mine.write({b"another": b"value"})
-        assert mine.claim(b"me") == b"me"
-        assert open_store(shelf / "other") is None
+        assert not mine.writable and mine.claim(b"me") == b"me"
+        nowhere = SentenceStore(shelf / "other")
+        assert nowhere.claim(b"me") == b"me" and not found(nowhere) and not nowhere.writable
         assert same_to_the_bit(cached(shelf / "other").layers(IDS), wanted)
 
     wanted = own().layers(IDS)
@@ -343,4 +338,4 @@ def test_a_read_only_folder_is_read_and_where_none_can_be_created_there_is_no_ca
     finally:
         (shelf / "cache").chmod(0o755)
         shelf.chmod(0o755)
-    assert store(shelf / "cache").read([b"another"]) == [None]
+    assert SentenceStore(shelf / "cache").read([b"another"]) == {}

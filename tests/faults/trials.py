@@ -2,18 +2,17 @@
 
 import io
 import json
-import mmap
 import os
 import re
 import shutil
+import sqlite3
 import sys
 import tarfile
-from contextlib import suppress
+from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import torch
 
 from tests.faults.jobs import Job, Step
@@ -22,8 +21,8 @@ from tests.pretraining_runs import differences
 
 State = dict[str, Any]
 """The content of each file, and `None` for each folder."""
-CACHE = "data.mdb"
-NOT_COMPARED = (".log", ".lock", "lock.mdb")
+CACHE = "layers.sqlite"
+NOT_COMPARED = (".log", ".lock", "-journal")
 CHANGING = re.compile(rf".*\.th|.*/metrics.*\.json|.*{CACHE}")
 """Files that hold another content in the course of a job; the others are complete once they have their name."""
 UNFINISHED = re.compile(r".*\.(part|partial)(/.*)?")
@@ -146,12 +145,12 @@ def content_of(path: Path) -> Any:
     """Return the content of a file, independent of times."""
     if path.is_dir() or path.name.endswith(NOT_COMPARED):
         return None
-    if path.name == CACHE and path.stat().st_size < 2 * mmap.PAGESIZE:
-        return {}  # LMDB has not made the file yet
+    if path.name == CACHE and not path.stat().st_size:
+        return {}  # SQLite has not made the file yet
     try:
         if path.name == CACHE:
-            with lmdb.open(str(path.parent), readonly=True, lock=False) as store, store.begin() as transaction:
-                return {key.hex(): value for key, value in transaction.cursor()}
+            with closing(sqlite3.connect(path)) as store:
+                return {key.hex(): value for key, value in store.execute("SELECT key, value FROM layers")}
         return content(path.name, path.read_bytes())
     except Exception as error:
         return error
