@@ -28,7 +28,7 @@ cat "$folder"/train-*.txt | mapped > "$out/train.forward"
 mapped < "$folder/heldout.txt" > "$out/heldout.forward"
 for text in train heldout; do backward < "$out/$text.forward" > "$out/$text.backward"; done
 for direction in forward backward; do
-    "$kenlm/lmplz" -o 5 -S 6G -T "$out" --text "$out/train.$direction" --arpa "$out/$direction.arpa" 2> "$out/$direction.log"
+    "$kenlm/lmplz" -o 5 -S 6G --discount_fallback -T "$out" --text "$out/train.$direction" --arpa "$out/$direction.arpa" 2> "$out/$direction.log"
     "$kenlm/build_binary" -T "$out/" probing "$out/$direction.arpa" "$out/$direction.bin" >> "$out/$direction.log" 2>&1
     echo "$direction"
     "$kenlm/query" -v summary "$out/$direction.bin" < "$out/heldout.$direction" 2>> "$out/$direction.log"

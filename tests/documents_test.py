@@ -14,7 +14,7 @@ from allennlp.common import Params
 
 from benchmarks import __main__ as benchmarks
 from benchmarks import epoch, serve
-from experiments import five_gram, grid, litbank, senseval, text_of, widen
+from experiments import five_gram, grid, how_much_text, litbank, senseval, text_of, widen
 from tests.task_oracles import allennlp_parser
 
 ROOT = Path(__file__).parent.parent
@@ -29,6 +29,7 @@ PARSERS = {
     "benchmarks.serve": serve.parse,
     "experiments.five_gram": five_gram.parse,
     "experiments.grid": grid.parse,
+    "experiments.how_much_text": how_much_text.parse,
     "experiments.litbank": litbank.parse,
     "experiments.senseval": senseval.parse,
     "experiments.text_of": text_of.parse,

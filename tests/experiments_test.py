@@ -17,7 +17,7 @@ from allennlp.models import Model
 
 from elmo_plugin.checkpoints import build_bilm, load_checkpoint
 from elmo_plugin.text import batch_to_ids
-from experiments import grid
+from experiments import grid, how_much_text
 from experiments import run as grid_run
 from experiments.grid import EXPERIMENTS, main
 from experiments.run import CONFIGS, TASKS, Run, config, read_task, write_sample
@@ -283,3 +283,65 @@ def test_a_bilm_with_more_cells_computes_the_same(files: Path) -> None:
     ids = batch_to_ids([["A", "few", "words"], ["One"]])
     for layer, expected in zip(*(build_bilm(checkpoint)(ids).layers for checkpoint in (wide, small)), strict=True):
         torch.testing.assert_close(layer, expected)
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    """Return the results of a language without the time that they took."""
+    rows = [json.loads(line) for line in (folder / "xx.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [{key: value for key, value in row.items() if key != "cpu_seconds"} for row in rows]
+
+
+@pytest.mark.slow
+def test_how_much_text_goes_from_raw_text_to_taggers_and_leaves_out_what_has_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec((ROOT / "examples/another-language/make_text.py").read_text(encoding="utf-8"), {})
+    config = json.dumps(str(CONFIGS / "pretrain/small_text.jsonnet"))
+    fields = "softmax:: 'full', epochs:: 1, batches_per_epoch:: 2, warmup_steps:: 1"
+    (tmp_path / "small.jsonnet").write_text(f"(import {config}) {{ {fields} }}", encoding="utf-8")
+    (tmp_path / "test.conllu").symlink_to("dev.conllu")
+    line = "xx --text raw/first.txt --treebank . --words 2000 --config small.jsonnet --results results --seeds 1"
+    some = "--tasks treebank_pos --fractions 0.5 --systems random elmo"
+    assert how_much_text.main(["runs", *line.split(), *some.split()]) == 0
+    bilm, *taggers = results(tmp_path / "results")
+    assert (bilm["trained"], bilm["bilm"], bilm["epochs"]) == ("bilm", "small", 1)
+    assert 2000 <= bilm["n_words"] < 2020
+    assert [(row["system"], row["words"]) for row in taggers] == [("random", None), ("elmo", "2000")]
+    assert all(row["score"] == row["test"] > 20 for row in taggers)  # the same sentences
+    # The second folder is empty, so that anything that is trained would need the text that is no longer there.
+    (tmp_path / "raw/first.txt").unlink()
+    assert how_much_text.main(["more_runs", *line.split(), *some.split()]) == 0
+    assert results(tmp_path / "results") == [bilm, *taggers]
+    assert f"| elmo | small | 2000 | {taggers[1]['score']:.1f} |" in capsys.readouterr().out
+
+
+def test_a_draw_has_so_many_words_and_a_larger_one_contains_it() -> None:
+    text = [f"w{number} , and more .\n" for number in range(50)]
+    small, large = how_much_text.draw(text, "10"), how_much_text.draw(text, "21")
+    assert (len(small), len(large)) == (4, 7)  # three words each, without the punctuation
+    assert set(small) < set(large) < set(text) and small != text[:4]
+    assert how_much_text.draw(text, "all") == text
+    with pytest.raises(ValueError, match=r"150.*200"):
+        how_much_text.draw(text, "200")
+
+
+def test_the_tables_have_a_row_for_each_system_and_the_mean_of_the_seeds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tagger = {"words": "all", "system": "elmo", "bilm": "small_text", "task": "treebank_pos", "fraction": 0.1}
+    rows = [
+        {"words": "all", "trained": "bilm", "bilm": "small_text", "forward_perplexity": 80.5, "epochs": 10},
+        {**tagger, "seed": 1, "score": 80.0},
+        {**tagger, "seed": 2, "score": 82.0},
+        {**tagger, "seed": 1, "score": 90.0, "system": "none", "words": None, "bilm": None, "fraction": 1.0},
+    ]
+    for row in rows:
+        how_much_text.Results(tmp_path / "ru.jsonl").add(row)
+    capsys.readouterr()
+    assert how_much_text.main(["--table", "--results", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "| bilm small_text | all | 80.5 |  |  |  | 10 |  |  |" in printed
+    assert "### ru, treebank_pos" in printed and "|  | biLM | words | 10 % | 100 % |" in printed
+    assert "| elmo | small_text | all | 81.0 ± 1.4 (2 seeds) |  |" in printed
+    assert "| none |  |  |  | 90.0 |" in printed

@@ -25,10 +25,10 @@ SOFTMAXES: dict[str, dict[str, Any]] = {"sampled": {"n_samples": 20}, "adaptive"
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a text of a dozen words in a sentence."""
+    """Write a text of a dozen words in a sentence, each word twice."""
     path = tmp_path_factory.mktemp("text") / "shard.txt"
     words = [f"w{number}" for number in range(N_WORDS)]
-    path.write_text("".join(" ".join(words[start : start + 12]) + "\n" for start in range(0, N_WORDS, 12)))
+    path.write_text(2 * "".join(" ".join(words[start : start + 12]) + "\n" for start in range(0, N_WORDS, 12)))
     return path
 
 

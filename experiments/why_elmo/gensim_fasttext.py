@@ -70,6 +70,11 @@ def train(training: Training) -> dict[str, float]:
     return {"passes": total, "words": len(model.wv)}
 
 
+def of_file(text: Path, passes: int) -> FastTextKeyedVectors:
+    """Return the vectors of so many passes over a text, one tokenized sentence per line."""
+    return FastText(corpus_file=str(text), epochs=passes, **SETTINGS).wv
+
+
 def embedder(training: Training) -> Embed:
     """Return a function that embeds words by their vectors; fastText has one for every word, by its parts."""
     vectors = FastTextKeyedVectors.load(str(training.folder / "vectors"))
