@@ -4,7 +4,7 @@ Start with `load_checkpoint`, which reads any format, and `resolve_bilm`, which 
 """
 
 from elmo_plugin.checkpoints.allennlp import (
-    THEIR_BILM,
+    ALLENNLP_BILM,
     AllenNlpArchive,
     SavedMix,
     allennlp_checkpoint,
@@ -13,37 +13,35 @@ from elmo_plugin.checkpoints.allennlp import (
     reject_override,
 )
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
-from elmo_plugin.checkpoints.build import (
+from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat, SavedSoftmax
+from elmo_plugin.checkpoints.confined import read_weights, unpacked
+from elmo_plugin.checkpoints.conversion import FORMATS, Conversion, convert, save_bilm
+from elmo_plugin.checkpoints.files import Location, bundled_folder, bundled_names, local_file, unfinished_run
+from elmo_plugin.checkpoints.loading import (
     PUBLISHED_OPTIONS,
     PUBLISHED_WEIGHTS,
     bilm_keys,
     bilm_sizes,
     build_bilm,
     find_checkpoint,
-    resolve_bilm,
-)
-from elmo_plugin.checkpoints.checkpoint_format import (
-    Checkpoint,
-    CheckpointFormat,
-    SavedSoftmax,
     load_checkpoint,
     load_sizes,
+    refuse_weights_as_models,
+    resolve_bilm,
+    trained_model,
 )
-from elmo_plugin.checkpoints.conversion import FORMATS, Conversion, convert, save_bilm
-from elmo_plugin.checkpoints.files import Location, bundled_folder, bundled_names, local_file, unfinished_run
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import Native
-from elmo_plugin.checkpoints.untrusted import read_weights, unpacked
 from elmo_plugin.checkpoints.vocabulary import BEGIN, END, MARKS, WordLookup, in_order_of, read_words
 
 __all__ = [
+    "ALLENNLP_BILM",
     "BEGIN",
     "END",
     "FORMATS",
     "MARKS",
     "PUBLISHED_OPTIONS",
     "PUBLISHED_WEIGHTS",
-    "THEIR_BILM",
     "AllenNlpArchive",
     "BilmTf",
     "Checkpoint",
@@ -74,6 +72,9 @@ __all__ = [
     "reject_override",
     "resolve_bilm",
     "save_bilm",
+    "trained_model",
     "unfinished_run",
     "unpacked",
 ]
+
+refuse_weights_as_models()

@@ -3,40 +3,41 @@
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Any
 
 import h5py
-import numpy as np
-import torch
 from allennlp.common.checks import ConfigurationError
-from torch import Tensor
 
 from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
+from elmo_plugin.checkpoints.confined import OPTIONS_FILE, confined
 from elmo_plugin.checkpoints.files import (
     FileKind,
     Location,
+    file_in,
     file_kind,
-    is_missing,
     local_file,
     names_in,
     plain_location,
-    reading_error,
 )
-from elmo_plugin.checkpoints.untrusted import check_numbers, printable_errors
-from elmo_plugin.checkpoints.vocabulary import VOCABULARIES, VOCABULARY, read_words, with_vocabulary, write_words
-from elmo_plugin.checkpoints.weight_map import bilm_tf_map, read_tensors, write_tensors
+from elmo_plugin.checkpoints.vocabulary import (
+    TABLE,
+    VOCABULARIES,
+    VOCABULARY,
+    read_words,
+    with_vocabulary,
+    write_words,
+)
+from elmo_plugin.checkpoints.weight_map import Row, bilm_tf_map, fitting_rows, read_tensors, write_tensors
 from elmo_plugin.common import atomic_folder, read_json
 
 SUFFIXES = (".hdf5", ".h5")
 OPTIONS = "*options*.json"
-MOST_LEVELS = 10
-"""The deepest path of a dataset. bilm-tf's have six parts."""
-MOST_OBJECTS = 10_000
-"""The most groups and datasets in a file. The original model has about a hundred."""
 TRAINING = re.compile(
     "softmax|Adagrad|Adam|Momentum|RMSProp|ExponentialMovingAverage|global_step|beta[12]_power|train_perplexity"
 )
@@ -58,40 +59,26 @@ class BilmTf(CheckpointFormat):
     looks_for = f"*.hdf5 with {OPTIONS}"
 
     def recognises(self, location: Location) -> bool:
-        """Return whether the name ends like an hdf5 file, or the folder holds one and its options."""
+        """Return whether the name ends like an hdf5 file, the file is one, or the folder holds one and its options."""
         names = names_in(location)
         has_pair = any(name.endswith(SUFFIXES) for name in names) and any(Path(name).match(OPTIONS) for name in names)
-        return fspath(location).endswith(SUFFIXES) or has_pair
+        return has_pair or fspath(location).endswith(SUFFIXES) or file_kind(Path(location)) is FileKind.HDF5
 
     def read(self, location: Location) -> Checkpoint:
         """Read the options and the weights, and the vocabulary if it lies beside them."""
-        return self.read_pair(*_pair(plain_location(location)))
+        return _read(*_pair(location))
 
     def read_sizes(self, location: Location) -> BiLMOptions:
         """Read only the options file."""
-        return read_options(local_file(_pair(plain_location(location))[0], "options_file"))
+        return read_options(_pair(location)[0])
 
     def read_with(self, location: Location, options_file: Location) -> Checkpoint:
-        """Read the weights at a location, or in a folder, with another options file."""
-        return self.read_pair(options_file, _pair(plain_location(location))[1])
-
-    @printable_errors()
-    def read_pair(self, options_file: Location, weight_file: Location) -> Checkpoint:
-        """Read an options file and a weight file, and the vocabulary if it lies beside the weights.
+        """Read the weights at a location, or in a folder, with another options file.
 
         Raises `ConfigurationError` if the options and the weights do not fit each other.
         """
-        options_path, path = local_file(options_file, "options_file"), local_file(weight_file, "weight_file")
-        options = read_options(options_path)
-        try:
-            with h5py.File(path, "r", locking=False) as file:
-                checkpoint = _read_weights(_datasets(file), options, path)
-        except ConfigurationError:
-            raise
-        except Exception as error:  # h5py raises errors of many types for a damaged file
-            reason = reading_error(path, FileKind.HDF5, error)
-            raise ConfigurationError(f"'weight_file' {path} is not a complete hdf5 file: {reason}") from error
-        return _with_vocabulary_beside(plain_location(weight_file), checkpoint)
+        is_folder = Path(plain_location(location)).is_dir()
+        return _read(local_file(options_file, "options_file"), _pair(location)[1] if is_folder else fspath(location))
 
     def write(self, checkpoint: Checkpoint, folder: "PathLike[str]") -> list[str]:
         """Write `options.json`, `weights.hdf5` and, if there is a vocabulary, `vocabulary.txt`; return their names.
@@ -143,93 +130,101 @@ def read_options(path: Path) -> BiLMOptions:
     except ConfigurationError as error:
         raise ConfigurationError(f"'options_file' {path}: {error}") from error
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"'options_file' {path}: {reading_error(path, FileKind.JSON, error)}") from error
+        kind = file_kind(path)
+        reason = error if kind in (FileKind.JSON, FileKind.OTHER) else f"it is {kind.value}"
+        raise ConfigurationError(f"'options_file' {path}: {reason}") from error
 
 
-def _pair(name: str) -> tuple[Location, Location]:
-    """Return the options file and the weight file of a folder or of a weight file."""
-    if name.endswith(SUFFIXES) or not Path(name).is_dir():
-        return _options_beside(name), name
-    folder = Path(name)
-    files = [folder / inner for inner in names_in(folder)]
-    options = [path for path in files if path.match(OPTIONS)]
-    weights = [path for path in files if path.suffix in SUFFIXES]
-    if len(weights) > 1:
-        weights = [path for path in weights if path.stem.endswith(("weights", "model"))]
-    if len(options) != 1 or len(weights) != 1:
-        got = ", ".join(path.name for path in files)
-        raise ConfigurationError(f"'{folder}': expected one {OPTIONS} and one {' or '.join(SUFFIXES)} file, got {got}")
-    return options[0], weights[0]
-
-
-def _options_beside(weights: str) -> str:
-    """Return the options beside a weight file or URL: `my_options.json` for `my_weights.hdf5`, else `options.json`."""
-    folder, slash, name = weights.rpartition("/")
-    stem = name.rpartition(".")[0] or name
-    names = dict.fromkeys([f"{stem.removesuffix('weights')}options.json", "options.json"])
-    for path in (f"{folder}{slash}{name}" for name in names):
-        if not is_missing(path):
-            return path
-    kind = file_kind(local_file(weights, "weight_file"))
-    if kind not in (FileKind.OTHER, FileKind.HDF5):
-        raise ConfigurationError(f"'{weights}': expected an hdf5 file with the weights of a biLM; it is {kind.value}")
+def _pair(location: Location) -> tuple[Path, str]:
+    """Return the options file and the location of the weights of a folder, or of a weight file by its path or URL."""
+    weights = plain_location(location)
+    folder = Path(weights)
+    if folder.is_dir():
+        names = names_in(folder)
+        options = [name for name in names if Path(name).match(OPTIONS)]
+        found = [name for name in names if name.endswith(SUFFIXES)]
+        if len(found) > 1:
+            found = [name for name in found if Path(name).stem.endswith(("weights", "model"))]
+        if len(options) != 1 or len(found) != 1:
+            raise ConfigurationError(
+                f"'{folder}': expected one {OPTIONS} and one {' or '.join(SUFFIXES)} file, got {', '.join(names)}"
+            )
+        return file_in(folder, options[0]), str(file_in(folder, found[0]))
+    path = local_file(weights, "weight_file")  # before its options are looked for
+    place, slash, name = weights.rpartition("/")
+    stem = (name.rpartition(".")[0] or name).removesuffix("weights")
+    guesses = dict.fromkeys([f"{stem}options.json", "options.json"])
+    for guess in guesses:
+        if "://" in weights:
+            with suppress(ConfigurationError):
+                return local_file(f"{place}{slash}{guess}", OPTIONS_FILE), weights
+        elif (folder.parent / guess).exists():
+            return file_in(folder.parent, guess), weights
+    _check_kind(path, weights)
     raise ConfigurationError(
-        f"'{weights}': expected the options of the same biLM beside its weights, in {' or '.join(names)}, got none"
+        f"'{weights}': expected the options of the same biLM beside its weights, in {' or '.join(guesses)}, got none"
     )
 
 
-def _with_vocabulary_beside(weights: str, checkpoint: Checkpoint) -> Checkpoint:
-    """Add the vocabulary in the folder of the weights, if there is one."""
-    names = [] if "://" in weights else VOCABULARIES
-    paths = [path for path in (Path(weights).parent / name for name in names) if path.exists()]
-    if not paths:
-        return checkpoint
-    if len(paths) > 1 and checkpoint.options.reads_words:
-        names = " and ".join(f"'{path}'" for path in paths)
-        raise ConfigurationError(f"expected one vocabulary, got {names}; keep the one that the biLM was trained with")
-    return with_vocabulary(checkpoint, read_words(paths[0], str(paths[0])), str(paths[0]))
+def _check_kind(path: Path, name: str) -> None:
+    """Raise `ConfigurationError`, which calls the file `name`, for a file that begins like one of another kind."""
+    kind = file_kind(path)
+    if kind not in (FileKind.OTHER, FileKind.HDF5):
+        raise ConfigurationError(
+            f"'weight_file' {name} is not a complete hdf5 file with the weights of a biLM: it is {kind.value}"
+        )
 
 
-def _datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
-    """Return the datasets of a file by path, without reading a number.
-
-    Raises `ValueError` for what leads to other files: links, and datasets with external or virtual storage.
-    """
-    found, groups, count = {}, [("", file)], 0
-    while groups:
-        prefix, group = groups.pop()
-        for key in group:
-            name, count = f"{prefix}{key}", count + 1
-            if count > MOST_OBJECTS or name.count("/") > MOST_LEVELS:
-                raise ValueError(f"expected at most {MOST_OBJECTS:,} objects, in {MOST_LEVELS} levels, got more")
-            link = group.get(key, getlink=True)
-            if not isinstance(link, h5py.HardLink):
-                target = f"{getattr(link, 'filename', '')} {link.path}".strip()
-                raise ValueError(f"expected no links, got '{name}', which leads to {target}")
-            part = group[key]
-            if isinstance(part, h5py.Group):
-                groups.append((f"{name}/", part))
-            elif part.is_virtual or part.external:
-                raise ValueError(f"the numbers of '{name}' are in another file")
-            else:
-                found[name] = part
-    return found
-
-
-def _read_weights(file: Mapping[str, h5py.Dataset], options: BiLMOptions, path: Path) -> Checkpoint:
+def _read(options_path: Path, weights: str) -> Checkpoint:
+    """Read an options file and a weight file, and the vocabulary if it lies beside the weights."""
+    options, path = read_options(options_path), local_file(weights, "weight_file")
+    _check_kind(path, weights)
     name = f"'weight_file' {path}"
-    if options.reads_words and options.n_tokens_vocab is None:
-        if "embedding" not in file or len(file["embedding"].shape) != 2:
-            raise ConfigurationError(f"{name}: expected a table 'embedding', because the options have no 'char_cnn'")
+    try:
+        tensors = confined(lambda: _needed(h5py.File(path, "r", locking=False), options, name), path)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{name} is not a complete hdf5 file: {error}") from error
+    checkpoint = Checkpoint(options, read_tensors(_rows(options, tensors), tensors, name))
+    if options.reads_words:
+        rows = len(checkpoint.state_dict[TABLE]) - 1  # the first one is the masked word's
+        checkpoint = checkpoint._replace(options=replace(options, n_tokens_vocab=rows))
+    folder = Path(plain_location(weights)).parent
+    beside = [] if "://" in weights else [each for each in VOCABULARIES if (folder / each).exists()]
+    if len(beside) > 1 and options.reads_words:
+        raise ConfigurationError(
+            f"'{folder}': expected one vocabulary, got {' and '.join(beside)}; keep the one that the biLM was trained "
+            "with"
+        )
+    if not beside:
+        return checkpoint
+    vocabulary = file_in(folder, beside[0])
+    return with_vocabulary(checkpoint, read_words(vocabulary, f"{vocabulary}"), f"{vocabulary}")
+
+
+def _rows(options: BiLMOptions, file: Mapping[str, Any]) -> list[Row]:
+    """Return the weight map of a file, which may leave the number of words and the names of a single layer open."""
+    if options.reads_words and options.n_tokens_vocab is None and len(file["embedding"].shape) == 2:
         options = replace(options, n_tokens_vocab=file["embedding"].shape[0])
-    check_numbers(options, path.stat().st_size, f"{path}")
     one_cell = options.lstm.n_layers == 1 and any(key.startswith("RNN_0/RNN/LSTMCell/") for key in file)
-    other_input = OTHER_INPUT[not options.reads_words]
-    needed = {key: value for key, value in file.items() if not (TRAINING.search(key) or key.startswith(other_input))}
+    return list(bilm_tf_map(options, one_cell))
 
-    def load(key: str, dataset: h5py.Dataset) -> Tensor:
-        if dataset.dtype.kind != "f" or dataset.dtype.itemsize > 8:
-            raise ConfigurationError(f"{name}, tensor '{key}': expected floats of 64 bits or less, got {dataset.dtype}")
-        return torch.from_numpy(dataset.astype(np.float32)[...])
 
-    return Checkpoint(options, read_tensors(bilm_tf_map(options, one_cell), needed, name, load))
+def _needed(file: h5py.File, options: BiLMOptions, name: str) -> dict[str, h5py.Dataset]:
+    """Return the datasets that the biLM needs, after comparing their names and shapes with the options.
+
+    Links are not followed. Raises `ValueError` for a dataset whose numbers are in another file.
+    """
+    found: dict[str, h5py.Dataset] = {}
+    unread = OTHER_INPUT[not options.reads_words]
+
+    def visit(key: str, part: Any) -> None:
+        if isinstance(part, h5py.Dataset) and not (TRAINING.search(key) or key.startswith(unread)):
+            if part.is_virtual or part.external:
+                raise ValueError(f"the numbers of '{key}' are in another file")
+            found[key] = part
+
+    file.visititems(visit)
+    if options.reads_words and "embedding" not in found:
+        raise ConfigurationError(f"{name}: expected a table 'embedding', because the options have no 'char_cnn'")
+    fitting_rows(_rows(options, found), found, name)
+    return found

@@ -13,10 +13,10 @@ from torch import Tensor
 from elmo_plugin.bilm import BiLM, CharacterLevelEncoder, warm_up
 from elmo_plugin.checkpoints.bilm_tf import SUFFIXES as HDF5_SUFFIXES
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
-from elmo_plugin.checkpoints.build import build_bilm, empty_bilm
-from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, load_checkpoint
+from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint
 from elmo_plugin.checkpoints.files import Location
 from elmo_plugin.checkpoints.hub import write_hub_folder
+from elmo_plugin.checkpoints.loading import build_bilm, empty_bilm, load_checkpoint
 from elmo_plugin.checkpoints.native import SUFFIX, Native, check_target
 from elmo_plugin.lstm import number_type
 from elmo_plugin.text import TextFile, split_tokens

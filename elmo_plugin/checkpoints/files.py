@@ -121,6 +121,23 @@ def names_in(location: Location) -> list[str]:
     return sorted(inner for inner in listdir(name) if not inner.startswith(".")) if is_folder else []
 
 
+def file_in(folder: Path, name: str) -> Path:
+    """Return the path of a file of a folder.
+
+    Raises `ConfigurationError` for a link that leads out of the folder: it could lead to any file of this machine. In
+    the cache of the Hugging Face Hub, the files in `snapshots` are links into the folder `blobs` beside it.
+    """
+    path = folder / name
+    real, inside = path.resolve(), [folder.resolve()]
+    inside += [parent.parent / "blobs" for parent in inside[0].parents if parent.name == "snapshots"]
+    if not any(real.is_relative_to(place) for place in inside):
+        raise ConfigurationError(
+            f"'{path}': expected a file of its folder, got a link that leads out of it, to '{real}'; put the file "
+            "itself there"
+        )
+    return path
+
+
 def bundled_names() -> list[str]:
     """Return the names of the biLMs that come with the package."""
     return sorted({path.parent.name for path in BUNDLED.glob("*/*.safetensors")})
@@ -152,9 +169,3 @@ def file_kind(path: Path) -> FileKind:
     if b"\0" in text or not text.startswith((b"<", b"{", b"[")):
         return FileKind.OTHER
     return FileKind.HTML if text.startswith(b"<") else FileKind.JSON
-
-
-def reading_error(path: Path, expected: FileKind, error: BaseException) -> str:
-    """Return why a file cannot be read: its actual kind if another kind was expected, or else the error itself."""
-    kind = file_kind(path)
-    return str(error) if kind in (expected, FileKind.OTHER) else f"it is {kind.value}"

@@ -9,11 +9,13 @@ from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from allennlp.common.checks import ConfigurationError
+from torch import Tensor
 
 from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
-from elmo_plugin.checkpoints.files import Location, local_file, names_in
-from elmo_plugin.checkpoints.untrusted import check_numbers, read_text, read_weights, split_lines
+from elmo_plugin.checkpoints.confined import read_weights
+from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in
+from elmo_plugin.checkpoints.vocabulary import read_text, split_lines
 from elmo_plugin.checkpoints.weight_map import many_langs_map, read_tensors
 from elmo_plugin.common import read_json
 
@@ -59,14 +61,13 @@ class ManyLangs(CheckpointFormat):
         """Read a folder. Pickles with anything but tensors are rejected."""
         folder = local_file(location, "pretrained")
         options = _read_options(folder)
-        tensors: dict[str, Any] = {}
-        pickles = {file: folder / f"{file}.pkl" for file in (EMBEDDER, ENCODER)}
-        for file, path in pickles.items():
-            tensors |= {f"{file}.{key}": value for key, value in read_weights(path, f"{path}").items()}
-        check_numbers(options, sum(path.stat().st_size for path in pickles.values()), f"{folder}")
         assert options.many_langs is not None
+        tensors: dict[str, Tensor] = {}
+        for part in (EMBEDDER, ENCODER):
+            path = file_in(folder, f"{part}.pkl")
+            tensors |= {f"{part}.{key}": value for key, value in read_weights(path, f"{path}").items()}
         rows = many_langs_map(options.many_langs, options.lstm)
-        return Checkpoint(options, read_tensors(rows, tensors, f"'{folder}'", lambda _, value: value))
+        return Checkpoint(options, read_tensors(rows, tensors, f"'{folder}'"))
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -80,7 +81,7 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def _read_options(folder: Path) -> BiLMOptions:
-    """Convert the sizes and the vocabularies to our options."""
+    """Return the sizes and the vocabularies as options of a biLM."""
     file, config = _read_sizes(folder)
     for block, kind in KINDS.items():
         content = config.get(block)
@@ -89,11 +90,11 @@ def _read_options(folder: Path) -> BiLMOptions:
     encoder, embedder = config[ENCODER], config[EMBEDDER]
     lexicon = {"max_characters_per_token": embedder.get("max_characters_per_token")}
     if embedder.get("word_dim"):
-        lexicon |= {"word_dim": embedder["word_dim"], "words": _read_entries(folder / "word.dic")}
+        lexicon |= {"word_dim": embedder["word_dim"], "words": _read_entries(file_in(folder, "word.dic"))}
     if embedder.get("char_dim"):
         sizes = {key: embedder[key] for key in ("activation", "filters", "n_highway") if key in embedder}
         char_cnn = {**sizes, "embedding": {"dim": embedder["char_dim"]}}
-        lexicon |= {"char_cnn": char_cnn, "characters": _read_entries(folder / "char.dic")}
+        lexicon |= {"char_cnn": char_cnn, "characters": _read_entries(file_in(folder, "char.dic"))}
     # The keys of the LSTM are bilm-tf's. ELMoForManyLangs always adds a layer's input from the second layer on.
     lstm = {**encoder, "use_skip_connections": True}
     try:
@@ -103,7 +104,7 @@ def _read_options(folder: Path) -> BiLMOptions:
     if not options.lstm.has_projection:
         raise ConfigurationError(
             f"'{file}': 'projection_dim': expected less than 'dim', got {options.lstm.projection_dim}: with equal "
-            "sizes our biLM has no projection, but ELMoForManyLangs always has one"
+            "sizes a biLM has no projection, but ELMoForManyLangs always has one"
         )
     return options
 
@@ -114,7 +115,7 @@ def _read_sizes(folder: Path) -> tuple[Path, dict[str, Any]]:
     `config_path` is a path relative to the folder. It was often written on another machine, so a file of the same name
     in the folder is tried next, and then the sizes that come with ELMoForManyLangs, which also reads files outside.
     """
-    config_path = _json(folder / "config.json").get("config_path")
+    config_path = _json(file_in(folder, "config.json")).get("config_path")
     path = config_path if isinstance(config_path, str) else ""
     name = PureWindowsPath(path).name
     if not name:
@@ -122,7 +123,7 @@ def _read_sizes(folder: Path) -> tuple[Path, dict[str, Any]]:
             f"'{folder / 'config.json'}': 'config_path': expected the file of the sizes, got {config_path!r}"
         )
     is_inside = not Path(path).is_absolute() and ".." not in Path(path).parts
-    file = folder / path if is_inside and isfile(folder / path) else folder / name
+    file = file_in(folder, path if is_inside and isfile(folder / path) else name)
     if name in PUBLISHED and not file.exists():
         return file, PUBLISHED_CONFIG
     return file, _json(file)

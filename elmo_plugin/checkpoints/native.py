@@ -1,4 +1,4 @@
-"""Our own format: one safetensors file with the biLM, and the softmax and the vocabulary that it was trained with."""
+"""The format of this package: one safetensors file with the biLM, its softmax and its vocabulary."""
 
 import json
 import zlib
@@ -16,9 +16,8 @@ from torch import Tensor
 
 from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat, SavedSoftmax
-from elmo_plugin.checkpoints.files import FileKind, Location, bundled_folder, local_file, names_in, reading_error
-from elmo_plugin.checkpoints.untrusted import split_lines
-from elmo_plugin.checkpoints.vocabulary import with_vocabulary
+from elmo_plugin.checkpoints.files import FileKind, Location, file_in, file_kind, local_file, names_in
+from elmo_plugin.checkpoints.vocabulary import split_lines, with_vocabulary
 from elmo_plugin.checkpoints.weight_map import check_finite, unread_error
 from elmo_plugin.common import atomic_file, parse_json
 
@@ -29,11 +28,13 @@ STORED_TYPES = ("F32", "F16", "BF16", "F64", "I64", "I32", "I16", "I8", "U8")
 """The types of numbers that a file may hold, by the names of safetensors."""
 TEXTS = {"options", "softmax", "vocabulary"}
 """The metadata keys that have check sums."""
+MOST_DIMENSIONS = 8
+"""The most dimensions of a tensor. PyTorch takes seconds for one of many thousand, even if it is empty."""
 
 
 @CheckpointFormat.register("native")
 class Native(CheckpointFormat):
-    """One file `NAME.safetensors`, given by its path, its URL, its folder or the name of a bundled biLM.
+    """One file `NAME.safetensors`, given by its path, its URL or its folder.
 
     The tensors are named `bilm.` or `softmax.` plus the name in the module. The metadata are:
 
@@ -48,26 +49,23 @@ class Native(CheckpointFormat):
     looks_for = f"*{SUFFIX}"
 
     def recognises(self, location: Location) -> bool:
-        """Return whether the name ends with `.safetensors`, the folder holds such a file, or the name is bundled."""
-        names = [fspath(location), *names_in(location)]
-        return any(name.endswith(SUFFIX) for name in names) or bundled_folder(location) is not None
+        """Return whether the name ends with `.safetensors`, or the folder holds such a file."""
+        return any(name.endswith(SUFFIX) for name in (fspath(location), *names_in(location)))
 
     def read(self, location: Location) -> Checkpoint:
         """Read a file. The numbers become float32, whatever type they have in the file."""
-        path = _file(location)
-        with _opened(path) as file:
-            metadata = file.metadata() or {}
-            checkpoint = _read_metadata(metadata, path)
-            sums = _json(metadata, "sums", path) or {}
+        with _opened(location) as (path, file):
+            checkpoint, sums = _read_metadata(file.metadata() or {}, path)
             for name in file.keys():  # noqa: SIM118, it is not a mapping
-                stored = file.get_slice(name).get_dtype()
-                if stored not in STORED_TYPES:
+                part = file.get_slice(name)
+                if part.get_dtype() not in STORED_TYPES or len(part.get_shape()) > MOST_DIMENSIONS:
                     raise ConfigurationError(
-                        f"'{path}', tensor '{name}': expected {', '.join(STORED_TYPES)}, got {stored}"
+                        f"'{path}', tensor '{name}': expected {', '.join(STORED_TYPES)} in at most {MOST_DIMENSIONS} "
+                        f"dimensions, got {part.get_dtype()} in {len(part.get_shape()):,}"
                     )
-                tensor = file.get_tensor(name)
-                _check_sum(name, _bytes(tensor), sums, path)
-                tensor = _converted(tensor, torch.float32)
+                stored = file.get_tensor(name)
+                _check_sum(name, _bytes(stored), sums, path)
+                tensor = _converted(stored, torch.float32)
                 check_finite(tensor, f"'{path}', tensor '{name}'")
                 if name.startswith(BILM):
                     checkpoint.state_dict[name.removeprefix(BILM)] = tensor
@@ -80,9 +78,8 @@ class Native(CheckpointFormat):
 
     def read_sizes(self, location: Location) -> BiLMOptions:
         """Read only the metadata."""
-        path = _file(location)
-        with _opened(path) as file:
-            return _read_metadata(file.metadata() or {}, path).options
+        with _opened(location) as (path, file):
+            return _read_metadata(file.metadata() or {}, path)[0].options
 
     def write(self, checkpoint: Checkpoint, path: "PathLike[str]", dtype: torch.dtype = torch.float32) -> None:
         """Write a checkpoint into one file `NAME.safetensors`. An existing file is replaced atomically.
@@ -139,32 +136,33 @@ def _with_sorted_metadata(content: bytes) -> list[Union[bytes, memoryview]]:
     return [len(text).to_bytes(8, "little"), text, memoryview(content)[end:]]
 
 
-def _file(location: Location) -> Path:
-    """Return the safetensors file at a location, downloaded if it is a URL."""
-    path = local_file(bundled_folder(location) or location, "pretrained")
-    if not path.is_dir():
-        return path
-    names = [name for name in names_in(path) if name.endswith(SUFFIX)]
-    if len(names) != 1:
-        raise ConfigurationError(f"'{path}': expected one *{SUFFIX} in the folder, got {', '.join(names) or 'none'}")
-    return local_file(path / names[0], "pretrained")
-
-
 @contextmanager
-def _opened(path: Path) -> Iterator[safe_open]:
-    """Open a safetensors file. Raises `ConfigurationError` if it cannot be read, also while it is open."""
+def _opened(location: Location) -> Iterator[tuple[Path, safe_open]]:
+    """Open the safetensors file at a location, or the only one in its folder, and give its local path too.
+
+    Raises `ConfigurationError` if it cannot be read, also while it is open.
+    """
+    path = local_file(location, "pretrained")
+    if path.is_dir():
+        names = [name for name in names_in(path) if name.endswith(SUFFIX)]
+        if len(names) != 1:
+            raise ConfigurationError(
+                f"'{path}': expected one *{SUFFIX} in the folder, got {', '.join(names) or 'none'}"
+            )
+        path = local_file(file_in(path, names[0]), "pretrained")
     try:
         with safe_open(path, framework="pt") as file:
-            yield file
+            yield path, file
     except ConfigurationError:
         raise
     except Exception as error:  # torch raises errors of many types for shapes that it cannot represent
-        reason = reading_error(path, FileKind.OTHER, error)
+        kind = file_kind(path)
+        reason = error if kind is FileKind.OTHER else f"it is {kind.value}"
         raise ConfigurationError(f"'{path}' is not a complete safetensors file: {reason}") from error
 
 
-def _read_metadata(metadata: dict[str, str], path: Path) -> Checkpoint:
-    """Return the checkpoint that the metadata describe, still without tensors."""
+def _read_metadata(metadata: dict[str, str], path: Path) -> tuple[Checkpoint, dict[str, int]]:
+    """Return the checkpoint that the metadata describe, still without tensors, and the check sums of the tensors."""
     if metadata.get("format") != FORMAT:
         got = metadata.get("format", "none")
         raise ConfigurationError(f"'{path}' holds another model: expected the format '{FORMAT}', got '{got}'")
@@ -185,7 +183,7 @@ def _read_metadata(metadata: dict[str, str], path: Path) -> Checkpoint:
         raise ConfigurationError(f"'{path}', metadata 'options': {error}") from error
     softmax = _json(metadata, "softmax", path)
     vocabulary = split_lines(metadata["vocabulary"], f"{path}") if "vocabulary" in metadata else None
-    return Checkpoint(options, {}, None if softmax is None else SavedSoftmax(softmax, {}), vocabulary)
+    return Checkpoint(options, {}, None if softmax is None else SavedSoftmax(softmax, {}), vocabulary), sums
 
 
 def _json(metadata: dict[str, str], key: str, path: Path) -> Optional[dict[str, Any]]:

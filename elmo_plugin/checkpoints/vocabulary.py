@@ -3,6 +3,8 @@
 The word in line i has the id i and row i of the biLM's table of word vectors. Row 0 belongs to the masked id.
 """
 
+import gzip
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,8 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
-from elmo_plugin.checkpoints.untrusted import read_text, split_lines
+from elmo_plugin.checkpoints.confined import ALLOWANCE, GROWTH
+from elmo_plugin.checkpoints.files import FileKind, file_kind
 from elmo_plugin.common import atomic_file
 
 VOCABULARY = "vocabulary.txt"
@@ -23,6 +26,41 @@ MARKS = ["<S>", "</S>", "<UNK>"]
 """The first lines of a vocabulary file: sentence begin, sentence end, unknown word (bilm-tf's README)."""
 BEGIN, END, UNKNOWN = MARKS
 TABLE = "token_encoder.embedding.weight"
+MOST_TEXT, MOST_LINES = 2**25, 2**21
+"""The bytes and the lines of the largest vocabulary. A million words take about ten megabytes."""
+
+
+def read_text(path: Path, name: str) -> str:
+    """Return the content of a text file, which may be compressed with gzip.
+
+    Errors call the file `name`. Raises `ConfigurationError` if it cannot be read, is too large, or is not UTF-8 text.
+    """
+    kind = file_kind(path)
+    if kind in (FileKind.FOLDER, FileKind.DEVICE, FileKind.XZ):
+        raise ConfigurationError(f"'{name}': expected a text file, got {kind.value}")
+    try:
+        is_gzip = kind is FileKind.GZIP
+        most = min(MOST_TEXT, GROWTH * path.stat().st_size + ALLOWANCE) if is_gzip else MOST_TEXT
+        with gzip.open(path) if is_gzip else path.open("rb") as file:
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise ConfigurationError(f"'{name}': expected at most {most:,} bytes of text, got more")
+        return content.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError(f"'{name}', line {line}: expected UTF-8 text, got {error}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigurationError(f"'{name}' cannot be read: {error}") from error
+
+
+def split_lines(text: str, name: str) -> list[str]:
+    """Return the lines of a vocabulary, whose last one may have a line end.
+
+    Raises `ConfigurationError`, which calls the file `name`, if there are too many.
+    """
+    if text.count("\n") > MOST_LINES:
+        raise ConfigurationError(f"'{name}': expected at most {MOST_LINES:,} lines, got more")
+    return text.removesuffix("\n").split("\n")
 
 
 def read_words(path: Path, name: str) -> list[str]:

@@ -54,6 +54,8 @@ REPLACED = {
     "allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._start_batch_workers": ALWAYS,
     "allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._start_instance_workers": ALWAYS,
     "allennlp.data.data_loaders.multiprocess_data_loader.mp": WHILE_STARTING,
+    # checkpoints/loading.py
+    "allennlp.models.archival.load_archive": ALWAYS,
     # elmo/in_allennlps_place.py
     "allennlp.modules.elmo.Elmo.from_params": ALWAYS,
     # pretraining: what needs the language model and the exact resume

@@ -19,7 +19,7 @@ from elmo_plugin.bilm import (
     warn_of_fallback,
 )
 from elmo_plugin.checkpoints import (
-    THEIR_BILM,
+    ALLENNLP_BILM,
     Conversion,
     allennlp_checkpoint,
     bilm_keys,
@@ -332,7 +332,7 @@ class Elmo(nn.Module, Registrable):
     ) -> None:
         """Also read the state dict of AllenNLP's `Elmo`, and the name `mixes.0` that `scalar_mix_0` had before."""
         rename(state_dict, f"{prefix}mixes.", f"{prefix}scalar_mix_")
-        theirs = f"{prefix}{THEIR_BILM}."
+        theirs = f"{prefix}{ALLENNLP_BILM}."
         names = [name for name in state_dict if name.startswith(theirs)]
         if names:
             try:

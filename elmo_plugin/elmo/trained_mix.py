@@ -7,7 +7,7 @@ from allennlp.modules.elmo import _ElmoBiLm
 from torch import nn
 
 from elmo_plugin.bilm import BiLM, BiLMOptions
-from elmo_plugin.checkpoints import THEIR_BILM, Checkpoint, SavedMix, build_bilm
+from elmo_plugin.checkpoints import ALLENNLP_BILM, Checkpoint, SavedMix, build_bilm
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.enhanced_encoder import ElmoEnhancedEncoder
 from elmo_plugin.elmo.mixes import ConcatenateMix, LayerMix, ScalarMix
@@ -23,7 +23,7 @@ def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
         if isinstance(module, Elmo):
             return module, _trained_mix(model, module)
     for module in model.modules():
-        if isinstance(module, AllenNlpElmo) and isinstance(getattr(module, THEIR_BILM), _ElmoBiLm):
+        if isinstance(module, AllenNlpElmo) and isinstance(getattr(module, ALLENNLP_BILM), _ElmoBiLm):
             elmo = _copy(module, type(model).__name__)
             return elmo, elmo.mixes[0]
     raise ConfigurationError(f"the archive's model: expected one with ELMo, got a {type(model).__name__}")
@@ -43,7 +43,7 @@ def elmo_of(checkpoint: Checkpoint, saved: SavedMix, source: str) -> Elmo:
 
 def _copy(theirs: AllenNlpElmo, name: str) -> Elmo:
     """Return a frozen `Elmo` without dropout that computes what AllenNLP's computes. Its source is `name`."""
-    bilm = BiLM(BiLMOptions.from_dict(getattr(theirs, THEIR_BILM)._token_embedder._options), source=name)
+    bilm = BiLM(BiLMOptions.from_dict(getattr(theirs, ALLENNLP_BILM)._token_embedder._options), source=name)
     sizes = bilm.options.num_layers, bilm.options.layer_dim
     mixes = [ScalarMix(*sizes, do_layer_norm=mix.do_layer_norm) for mix in theirs._scalar_mixes]
     elmo = Elmo.from_parts(bilm, mixes, dropout=0.0)

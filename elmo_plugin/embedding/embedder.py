@@ -2,20 +2,16 @@
 
 import json
 import os
-import tarfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from hashlib import blake2b
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any, Optional, Union
 
 import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import int_to_device
-from allennlp.models.archival import extracted_archive, load_archive
+from allennlp.models.archival import load_archive
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLMOptions, CharacterLevelEncoder, InitialState, identity
@@ -23,10 +19,11 @@ from elmo_plugin.checkpoints import (
     Location,
     WordLookup,
     allennlp_elmo,
+    bilm_keys,
     build_bilm,
-    bundled_folder,
     find_checkpoint,
-    local_file,
+    trained_model,
+    unpacked,
 )
 from elmo_plugin.elmo import ConcatenateMix, Elmo, LayerMix, elmo_of, trained_elmo
 from elmo_plugin.text import TOKENS_PER_BATCH, length_batches, token_lists
@@ -194,9 +191,8 @@ def load(
         raise ConfigurationError(f"'bilm': expected a path, a URL or the name of a bundled biLM, got {bilm!r}")
     if mix == TRAINED:
         return _load_trained(bilm, precision, find_device(cuda_device, device), initial_state, options_file)
-    keys = {"pretrained": fspath(bilm)}
-    if options_file is not None:
-        keys = {"options_file": fspath(options_file), "weight_file": fspath(bilm)}
+    name = fspath(bilm)
+    keys = bilm_keys(name) if options_file is None else bilm_keys(None, fspath(options_file), name)
     return load_by_keys(keys, mix, precision, cuda_device, initial_state, device)
 
 
@@ -251,38 +247,34 @@ def _load_trained(
     options_file: Optional[Location],
 ) -> Embedder:
     """Load the biLM and the first mix of the first ELMo in a model, ours or AllenNLP's own."""
-    state = _initial_state(initial_state)
-    if bundled_folder(archive) is not None:
-        raise _no_archive(archive, "a biLM that comes with the package")
-    path = local_file(archive, "bilm")
-    try:
-        with nullcontext(path) if path.is_dir() else extracted_archive(path) as folder:
-            elmo, mix, word_id = _trained(Path(folder), fspath(archive), options_file)
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise _no_archive(archive, str(error)) from error
-    state = state or elmo.initial_state
+    state, name = _initial_state(initial_state), fspath(archive)
+    path = trained_model(archive, "bilm")
+    if path is None:
+        raise _no_archive(name, "weights, which have none; the archive of a model is called NAME.tar.gz")
+    # AllenNLP's own ELMo is read from the weights alone. AllenNLP would need its original weight file to build it.
+    if path.is_dir():
+        own = allennlp_elmo(path, name, options_file)
+    else:
+        with unpacked(path, name) as folder:
+            own = allennlp_elmo(folder, name, options_file)
+    word_id: Optional[WordId] = None
+    if own is not None:
+        elmo = elmo_of(*own, source=name)
+        mix = elmo.mixes[0]
+    else:
+        model = load_archive(path).model
+        try:
+            (elmo, mix), word_id = trained_elmo(model), model.vocab.get_token_index
+        except ConfigurationError as error:
+            raise _no_archive(name, f"a {type(model).__name__} without ELMo") from error
     elmo.bilm.requires_grad_(False).set_precision(precision)
-    chosen = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=state)
+    chosen = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=state or elmo.initial_state)
     return Embedder(chosen.to(device), word_id)
 
 
-def _trained(folder: Path, name: str, options_file: Optional[Location]) -> tuple[Elmo, LayerMix, Optional[WordId]]:
-    """Return the ELMo of a model, its mix, and the function from words to ids."""
-    # AllenNLP's own ELMo is read from the archive alone. AllenNLP would need its original weight file to load it.
-    theirs = allennlp_elmo(folder, name, options_file)
-    if theirs is not None:
-        elmo = elmo_of(*theirs, source=name)
-        return elmo, elmo.mixes[0], None
-    model = load_archive(folder).model
-    try:
-        return *trained_elmo(model), model.vocab.get_token_index
-    except ConfigurationError as error:
-        raise _no_archive(name, f"a {type(model).__name__} without ELMo") from error
-
-
-def _no_archive(location: Location, found: str) -> ConfigurationError:
+def _no_archive(name: str, found: str) -> ConfigurationError:
     return ConfigurationError(
-        f"'{fspath(location)}': expected the archive of a trained model with ELMo, for its mix, got {found}; "
+        f"'{name}': expected the archive of a trained model with ELMo, for its mix, got {found}; "
         f"a biLM itself has the mixes {', '.join([ALL, *LayerMix.list_available()])}"
     )
 

@@ -1,7 +1,6 @@
 """The models of a server: how they are loaded, their tasks, and the one thread that computes them."""
 
 import asyncio
-import tarfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from allennlp.models import Archive, Model, load_archive
 from allennlp.predictors import Predictor
 
 from elmo_plugin.bilm import language_of
-from elmo_plugin.checkpoints import bundled_folder, local_file
+from elmo_plugin.checkpoints import trained_model
 from elmo_plugin.elmo import Elmo, trained_elmo
 from elmo_plugin.embedding import Embedder, find_device, load
 from elmo_plugin.models import ElmoClassifierPredictor, ElmoTaggerPredictor
@@ -104,7 +103,8 @@ def load_served(
 
     # Parameters
 
-    model : the archive of a tagger or classifier, or a biLM in any format
+    model : a trained tagger or classifier, the folder of its run or its NAME.tar.gz, which is a program that the config
+        in it describes; or a biLM in any format, which is data
     language_model : a biLM with its softmax, which scores words; by default the served biLM, if it has a softmax
     predictor : `elmo_tagger` or `elmo_classifier`; the default is the one of the model
     language : the language whose rules split raw text, as in `SpacyBlankTokenizer`; the default is that of the biLM
@@ -112,15 +112,16 @@ def load_served(
 
     Raises `ConfigurationError` for files that cannot be read and for models of another kind.
     """
-    path = Path(model)
-    in_run = path.name == "model.tar.gz"  # `elmo-plugin train` gives each archive this name, in a folder of its own
-    name = path.parent.name if in_run and path.parent.name else path.name
+    named = Path(model)
+    in_run = named.name == "model.tar.gz"  # `elmo-plugin train` gives each archive this name, in a folder of its own
+    name = named.parent.name if in_run and named.parent.name else named.name
     device = find_device(cuda_device)
     tokenizer: Optional[Tokenizer] = None
     labels: Optional[Predictor] = None
     scorer: Optional[BidirectionalLanguageModel] = None
     embedders: dict[str, Embedder] = {}
-    archive = _archive(model, cuda_device)
+    path = trained_model(model, "model")
+    archive = None if path is None else load_archive(path, cuda_device)
     if archive is None:
         scorer = _language_model(model)
         embedders["all"] = (
@@ -143,16 +144,6 @@ def load_served(
         tokenizer = SpacyBlankTokenizer(language or model_language or "en")
     words = None if scorer is None else BiLMPredictor(scorer, TextShardsReader())
     return ServedModel(name, tokenizer, embedders, labels, words)
-
-
-def _archive(model: str, cuda_device: int) -> Optional[Archive]:
-    """Return the archive or the run of a trained model, or `None` for a biLM in a file of its own."""
-    if bundled_folder(model) is not None:
-        return None
-    path = local_file(model, "model")
-    in_folder = any((path / name).exists() for name in ("weights.th", "best.th"))
-    is_archive = in_folder if path.is_dir() else tarfile.is_tarfile(path)
-    return load_archive(path, cuda_device) if is_archive else None
 
 
 def _language_model(bilm: str) -> Optional[BidirectionalLanguageModel]:

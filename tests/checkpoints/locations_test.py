@@ -135,14 +135,14 @@ def test_a_download_that_fails_in_any_way_is_named(monkeypatch: pytest.MonkeyPat
         raise EndpointConnectionError(endpoint_url=url)
 
     monkeypatch.setattr("elmo_plugin.checkpoints.files.cached_path", unreachable)
-    assert_rejected("s3://bucket/weights.hdf5", "'options_file' is 's3://bucket/options.json'", "Could not connect")
+    assert_rejected("s3://bucket/weights.hdf5", "'weight_file' is 's3://bucket/weights.hdf5'", "Could not connect")
 
 
 def test_an_unknown_location_says_what_it_holds_and_which_formats_exist(tmp_path: Path) -> None:
     assert_rejected(tmp_path, "nothing in it", "allennlp", "bilm-tf", "many-langs", "native")
     assert_rejected(tmp_path / "nowhere", f"'{tmp_path / 'nowhere'}' holds no biLM", "no such file or folder")
     (tmp_path / "weights").write_bytes(b"\x89HDF\r\n\x1a\n")
-    assert_rejected(tmp_path / "weights", ".hdf5")
+    assert_rejected(tmp_path / "weights", f"'{tmp_path / 'weights'}'", "options.json")
 
 
 def test_a_file_of_vectors_beside_a_bilm_does_no_harm(tmp_path: Path) -> None:

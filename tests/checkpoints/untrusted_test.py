@@ -1,9 +1,16 @@
 """Weights that are not finite, of an old format, or damaged, in every format; `tests.fuzz` has the attacks."""
 
+import faulthandler
+import gzip
+import os
+import signal
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import h5py
@@ -18,6 +25,8 @@ from allennlp.modules.token_embedders import ElmoTokenEmbedder
 from elmo_plugin import Elmo, load, save
 from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import BilmTf, Native, build_bilm, load_checkpoint, read_weights
+from elmo_plugin.checkpoints.confined import NUMBERS, confined
+from elmo_plugin.common import at_least
 from tests.checkpoint_oracles import assert_rejected, language_model_weights, pretrained
 from tests.checkpoints.allennlp_test import assert_same_layers, pack_elmo
 from tests.oracles import lively, options, write_files
@@ -160,10 +169,91 @@ def test_no_string_of_a_file_reaches_an_encoder_that_could_read_another_file(con
         BiLM(BiLMOptions.from_dict({**options().to_dict(), "contextualizer": config}))
 
 
-def test_a_tensor_under_two_names_is_rejected_before_it_is_read(tmp_path: Path) -> None:
-    weights = torch.zeros(3)
-    torch.save({"a": weights, "b": weights}, tmp_path / "best.th")
-    with pytest.raises(ConfigurationError, match=r"'name' .*expected each value of a state dict once"):
-        read_weights(tmp_path / "best.th", "name")
-    torch.save({"a": weights, "b": weights.detach()}, tmp_path / "best.th")  # as `state_dict` returns tied weights
-    assert read_weights(tmp_path / "best.th", "name").keys() == {"a", "b"}
+def test_a_tensor_under_two_names_is_read_under_both(tmp_path: Path) -> None:
+    weights = torch.arange(3.0)
+    torch.save({"a": weights, "b": weights, "c": weights[1:]}, tmp_path / "best.th")
+    found = read_weights(tmp_path / "best.th", "name")
+    assert {name: value.tolist() for name, value in found.items()} == {"a": [0, 1, 2], "b": [0, 1, 2], "c": [1, 2]}
+
+
+def test_tensors_of_every_kind_survive_the_way_out_of_the_process_that_reads_them(tmp_path: Path) -> None:
+    weights = {
+        **{f"{dtype}": torch.tensor([[1, 0], [2, 3], [4, 5]], dtype=dtype).t() for dtype in NUMBERS.values()},
+        "empty": torch.ones(3, 0),
+        "one": torch.tensor(7),
+        "nan": torch.tensor([float("nan"), float("inf")]),
+        "wide": torch.ones(2, 3, 4, 5, 6, 7),
+        "\ud800": torch.ones(1),
+    }
+    torch.save({**weights, "no tensor": {"a": [1]}, "none": None}, tmp_path / "best.th")
+    found = read_weights(tmp_path / "best.th", "name")
+    assert list(found) == list(weights)
+    for name, value in weights.items():
+        assert found[name].dtype == value.dtype
+        torch.testing.assert_close(found[name], value, rtol=0, atol=0, equal_nan=True)
+    found["one"] += 1  # it is memory like any other
+    assert found["one"] == 8
+
+
+def test_what_ends_the_reader_is_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"0")
+
+    def crash() -> None:
+        signal.raise_signal(signal.SIGSEGV)
+
+    def loop() -> None:
+        while True:
+            pass
+
+    def fill() -> None:
+        torch.zeros(2**28)
+
+    def write() -> None:
+        (tmp_path / "written").write_bytes(b"0")
+
+    def open_many() -> None:
+        for _ in range(100):
+            os.open(path, os.O_RDONLY)
+
+    for harm, fact in ((crash, "signal 11"), (loop, "processor"), (fill, "allocate"), (write, ""), (open_many, "open")):
+        with faulthandler_off(), pytest.raises(ValueError, match=fact):
+            confined(harm, path)
+    with pytest.raises(ConfigurationError, match="'key'"):
+        confined(lambda: at_least(1, key=0), path)
+    assert confined(lambda: {"a": [1, "é", None], "b": torch.ones(2)}, path)["a"] == [1, "é", None]
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@contextmanager
+def faulthandler_off() -> Iterator[None]:
+    """Keep pytest from printing where a child crashes."""
+    was_enabled = faulthandler.is_enabled()
+    faulthandler.disable()
+    yield
+    if was_enabled:
+        faulthandler.enable()
+
+
+def test_files_are_read_while_other_threads_compute(tmp_path: Path) -> None:
+    """The reader is forked, and other threads do not survive a fork."""
+    write_files(tmp_path, lively(BiLM(options())))
+    stop = Event()
+
+    def compute() -> None:
+        while not stop.is_set():
+            torch.randn(200, 200) @ torch.randn(200, 200)
+            gzip.decompress(gzip.compress(bytes(10_000)))
+
+    threads = [Thread(target=compute) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(load_checkpoint, [tmp_path] * 20))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert all(each.options == found[0].options for each in found)

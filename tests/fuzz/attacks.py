@@ -170,7 +170,7 @@ def expanded_tensors_of_allennlps_elmo(folder: Path) -> Path:
     sizes = large()
     assert sizes.char_cnn is not None
     rows = allennlp_map(sizes.char_cnn, sizes.lstm, "_elmo_lstm.")
-    torch.save({name: _spread(shape) for row in rows for name, shape in row.theirs.items()}, folder / "best.th")
+    torch.save({name: _spread(shape) for row in rows for name, shape in row.stored.items()}, folder / "best.th")
     options_file = write_json(folder / "sizes.json", sizes.to_dict())
     write_json(folder / "config.json", {"model": {"options_file": str(options_file)}})
     return folder
@@ -181,7 +181,7 @@ def expanded_tensors_of_many_langs(folder: Path) -> Path:
     many_langs = load_checkpoint(write_folder(folder, config())).options.many_langs
     assert many_langs is not None
     write_json(folder / "sizes.json", {**config(), "encoder": {"name": "elmo", **large().lstm.to_dict()}})
-    shapes = {name: shape for row in many_langs_map(many_langs, large().lstm) for name, shape in row.theirs.items()}
+    shapes = {name: shape for row in many_langs_map(many_langs, large().lstm) for name, shape in row.stored.items()}
     for file in ("encoder", "token_embedder"):
         own = {name.removeprefix(f"{file}."): _spread(shape) for name, shape in shapes.items() if name.startswith(file)}
         torch.save(own, folder / f"{file}.pkl")
@@ -505,7 +505,7 @@ def hdf5_of_empty_datasets(folder: Path) -> Path:
     write_json(folder / "options.json", large().to_dict())
     with h5py.File(folder / "weights.hdf5", "w") as file:
         for row in bilm_tf_map(large()):
-            for name, shape in row.theirs.items():
+            for name, shape in row.stored.items():
                 file.create_dataset(name, shape, "float32")
     return folder
 

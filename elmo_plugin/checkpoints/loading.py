@@ -1,0 +1,397 @@
+"""From a name, a path, a URL or an archive to a biLM: every command and every class that takes one comes through here.
+
+What a config or an option calls a biLM or weights is data: `load_checkpoint` reads it, and runs nothing in it. A
+trained model is a program, because its config can name any Python class: AllenNLP builds it, and only if
+`trained_model` says that the location is called one and holds one.
+"""
+
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike, fspath
+from pathlib import Path, PurePosixPath
+from typing import Any, Optional, Union
+from urllib.parse import urlsplit
+
+from allennlp.common.checks import ConfigurationError
+from allennlp.data import Vocabulary
+from allennlp.models import archival
+
+from elmo_plugin.bilm import BiLM, BiLMOptions
+from elmo_plugin.checkpoints.allennlp import (
+    ARCHIVED_WEIGHTS,
+    CONFIG,
+    TRAINING_WEIGHTS,
+    AllenNlpArchive,
+    archived_checkpoint,
+    reject_override,
+)
+from elmo_plugin.checkpoints.bilm_tf import BilmTf
+from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat
+from elmo_plugin.checkpoints.confined import confined, unpacked
+from elmo_plugin.checkpoints.files import (
+    FileKind,
+    Location,
+    bundled_folder,
+    bundled_names,
+    file_kind,
+    is_missing,
+    local_file,
+    names_in,
+    plain_location,
+    unfinished_run,
+)
+from elmo_plugin.checkpoints.vocabulary import with_task_vocabulary
+from elmo_plugin.checkpoints.weight_map import unread_error
+from elmo_plugin.common import check_value, printable, with_memory, without_memory
+from elmo_plugin.compat import Function, replace_once
+
+_PUBLISHED = (
+    "https://allennlp.s3.amazonaws.com/models/elmo/2x4096_512_2048cnn_2xhighway/elmo_2x4096_512_2048cnn_2xhighway"
+)
+PUBLISHED_OPTIONS = f"{_PUBLISHED}_options.json"
+PUBLISHED_WEIGHTS = f"{_PUBLISHED}_weights.hdf5"
+FORMS = ({"options_file", "weight_file"}, {"weight_file"}, {"pretrained"}, {"options", "seed"}, {"options"})
+PATHS = ("pretrained", "options_file", "weight_file")
+MOST_NAMES = 10
+"""The largest number of file names that an error lists."""
+STATE_DICTS = (".th", ".pth", ".pt", ".bin", ".ckpt", ".pkl")
+"""The endings of the names that people give to files of `torch.save`."""
+OF_WEIGHTS = (*STATE_DICTS, ".safetensors", ".hdf5", ".h5", ".zip", ".json", ".txt", ".npz")
+"""The endings of names that no trained model has."""
+OF_MODELS = (".tar.gz", ".tgz")
+"""The endings of names that trained models have."""
+ADVICE = {
+    FileKind.JSON: "a JSON text; name the weights that belong to it, or their folder",
+    FileKind.TORCH: (
+        "a PyTorch file, which holds weights without their sizes; name the folder that `train` wrote it in, or its "
+        "model.tar.gz. A state dict of AllenNLP's `Elmo` is loaded into an `elmo_plugin.Elmo` that is built with the "
+        "options file, and saved by `elmo_plugin.save`"
+    ),
+}
+
+BilmBlock = Union[str, dict[str, Any]]
+"""The value of `bilm` in a config: a location, or an object."""
+
+
+def bilm_keys(
+    bilm: Optional[BilmBlock], options_file: Optional[str] = None, weight_file: Optional[str] = None
+) -> dict[str, Any]:
+    """Bring the keys of a config that name a biLM into one of the forms that `resolve_bilm` takes, and check them.
+
+    >>> bilm_keys("english-tiny")
+    {'pretrained': 'english-tiny'}
+
+    `bilm` is the block; a string is short for `pretrained`. `options_file` and `weight_file` are a pair of bilm-tf's
+    files instead. Without `options_file`, the options beside the weights are used; without all three, the published
+    pair. Raises `ConfigurationError` for keys that contradict each other or name no biLM.
+    """
+    if bilm is not None:
+        if options_file is not None or weight_file is not None:
+            raise ConfigurationError("'bilm': expected either 'bilm' or 'options_file' and 'weight_file', got both")
+        if not isinstance(bilm, (str, PathLike, Mapping)):
+            raise ConfigurationError(
+                f"'bilm': expected a location, or an object with 'pretrained' or 'options', got {bilm!r}"
+            )
+        keys = dict(bilm) if isinstance(bilm, Mapping) else {"pretrained": fspath(bilm)}
+    elif weight_file is not None:
+        keys = {"weight_file": weight_file} | ({} if options_file is None else {"options_file": options_file})
+    elif options_file is None:
+        keys = {"options_file": PUBLISHED_OPTIONS, "weight_file": PUBLISHED_WEIGHTS}
+    else:
+        raise ConfigurationError(
+            f"'weight_file': expected the weights that belong to 'options_file' {options_file}, got none"
+        )
+    if set(keys) not in FORMS:
+        raise ConfigurationError(f"'bilm': expected the key 'pretrained', or 'options' and 'seed', got {sorted(keys)}")
+    for key in keys.keys() & PATHS:
+        if not (keys[key] and isinstance(keys[key], (str, PathLike))):
+            raise ConfigurationError(
+                f"'{key}': expected a path, a URL or the name of a bundled biLM, got {keys[key]!r}"
+            )
+    return keys
+
+
+def resolve_bilm(
+    keys: dict[str, Any],
+    kernel: str,
+    serialization_dir: Optional[str],
+    vocab: Optional[Vocabulary] = None,
+) -> BiLM:
+    """Build the biLM that a config describes.
+
+    >>> resolve_bilm({"pretrained": "english-tiny"}, kernel="auto", serialization_dir=None).source
+    'english-tiny'
+
+    # Parameters
+
+    keys : `dict[str, Any]`
+        The keys, as `bilm_keys` returns them.
+    kernel : `str`
+        The name of the LSTM kernel, or `auto`.
+    serialization_dir : `Optional[str]`
+        The folder that AllenNLP trains in or has unpacked an archive into; an archive's own biLM takes precedence.
+    vocab : `Optional[Vocabulary]`
+        The vocabulary of the task. It must give the words of a word-input biLM the ids that the biLM expects.
+
+    Raises `ConfigurationError` for files that cannot be read.
+    """
+    if "options" in keys:
+        seed = keys.get("seed", 0)
+        check_value("bilm.seed", seed, int)
+        if "seed" in keys:
+            reject_override(serialization_dir, "seed", seed)
+        return BiLM.random(_options(keys), seed, kernel)
+    checkpoint = _archived(keys, serialization_dir)  # in which `<S>` and `</S>` keep the ids that they had in training
+    if checkpoint is None:
+        checkpoint = find_checkpoint(keys, None)
+        checkpoint = checkpoint if vocab is None else with_task_vocabulary(checkpoint, vocab)
+    return build_bilm(checkpoint, kernel, _source(keys))
+
+
+def find_checkpoint(keys: dict[str, Any], serialization_dir: Optional[str]) -> Checkpoint:
+    """Read the biLM that `keys` name, from the archive in `serialization_dir` if it holds one.
+
+    See `resolve_bilm` for the arguments.
+    """
+    archived = _archived(keys, serialization_dir)
+    return load_checkpoint(_source(keys), keys.get("options_file")) if archived is None else archived
+
+
+def bilm_sizes(bilm: BilmBlock, serialization_dir: Optional[str]) -> BiLMOptions:
+    """Return the sizes of the biLM that a config's `bilm` block names, without reading its weights if possible.
+
+    As in `resolve_bilm`, an archive's own biLM takes precedence. Raises `ConfigurationError` for other keys and for
+    files that cannot be read.
+    """
+    keys = bilm_keys(bilm)
+    if "options" in keys:
+        return _options(keys)
+    archived = _archived(keys, serialization_dir)
+    return load_sizes(_source(keys)) if archived is None else archived.options
+
+
+def load_checkpoint(location: Location, options_file: Optional[Location] = None) -> Checkpoint:
+    """Read a biLM in any format: a file, a folder, a zip file or `.tar.gz` of either, or the name of a bundled biLM.
+
+    `options_file` has the sizes for weights without them: those of AllenNLP's own ELMo in an archive, and bilm-tf's.
+    Raises `ConfigurationError` if no format recognizes the location.
+    """
+    with _opened(location, options_file is not None) as (form, place):
+        return form.read(place) if options_file is None else form.read_with(place, options_file)
+
+
+def load_sizes(location: Location) -> BiLMOptions:
+    """Read the sizes of a biLM in any format; see `load_checkpoint`.
+
+    Raises `ConfigurationError` if no format recognizes the location.
+    """
+    with _opened(location) as (form, place):
+        return form.read_sizes(place)
+
+
+def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = "") -> BiLM:
+    """Build a biLM with the sizes and a copy of the weights of a checkpoint.
+
+    >>> from elmo_plugin.checkpoints import load_checkpoint
+    >>> build_bilm(load_checkpoint("english-tiny")).options.num_layers
+    3
+
+    Raises `ConfigurationError`, which calls the file `source`, if the weights do not fit the sizes.
+    """
+    bilm = empty_bilm(checkpoint, kernel, source)
+    if checkpoint.options.contextualizer is None and checkpoint.options.token_encoder is None:
+        with_memory(bilm)
+    else:  # it may hold more than its state dict, so it is built again with memory, which the shapes have bounded
+        has_warm_state, bilm = bilm.warm_state is not None, BiLM(checkpoint.options, kernel, fspath(source))
+        if has_warm_state:
+            bilm.warm_state = bilm.zero_state(1, next(bilm.parameters()))
+    bilm.load_state_dict(checkpoint.state_dict, strict=False)  # the names have been compared
+    return bilm
+
+
+def empty_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = "") -> BiLM:
+    """Return the biLM of a checkpoint without memory for its weights, after comparing their names and shapes with it.
+
+    Raises `ConfigurationError`, which calls the file `source`, for the first that differs.
+    """
+    name = printable(fspath(source))
+    shapes = {key: tuple(tensor.shape) for key, tensor in checkpoint.state_dict.items() if key != EXTRA_STATE}
+    with without_memory():
+        try:
+            bilm = BiLM(checkpoint.options, kernel, fspath(source))
+        except ConfigurationError as error:
+            raise ConfigurationError(printable(f"'{name}': {error}")) from error
+        if "warm_hidden" in shapes or "warm_cell" in shapes:
+            bilm.warm_state = bilm.zero_state(1, next(bilm.parameters()))
+    expected = {key: tuple(tensor.shape) for key, tensor in bilm.state_dict().items() if key != EXTRA_STATE}
+    for key, shape in expected.items():
+        if shapes.get(key) != shape:
+            got = shapes.get(key, "no such tensor")
+            raise ConfigurationError(f"'{name}', tensor '{key}': expected shape {shape}, got {got}")
+    for key in shapes:
+        if key not in expected:
+            raise unread_error(printable(key), f"'{name}'")
+    return bilm
+
+
+def trained_model(location: Location, key: str) -> Optional[Path]:
+    """Return the local path of a trained model that AllenNLP builds, which is a program; `None` for weights.
+
+    It is the folder of a run that holds no biLM of another format, or a file that is called `NAME.tar.gz` and holds a
+    config and weights. Raises `ConfigurationError` that names `key` if the location cannot be read.
+    """
+    name = plain_location(location)
+    if bundled_folder(name) is not None:
+        return None
+    path = local_file(name, key)
+    if path.is_dir():
+        is_model = isinstance(_format_of(path, name), AllenNlpArchive) and CONFIG in names_in(path)
+    else:
+        is_model = urlsplit(name).path.endswith(OF_MODELS) and file_kind(path) is FileKind.GZIP and _holds_model(path)
+    return path if is_model else None
+
+
+def _holds_model(path: Path) -> bool:
+    """Return whether a `.tar.gz` holds a config and weights, as AllenNLP packs them."""
+
+    def look() -> bool:
+        missing = {CONFIG, ARCHIVED_WEIGHTS}
+        with tarfile.open(path, "r:gz") as archive:
+            while missing and (member := archive.next()):
+                missing.discard(PurePosixPath(member.name).as_posix())
+        return not missing
+
+    try:
+        return bool(confined(look, path))
+    except ValueError as error:
+        raise ConfigurationError(f"'{path}' cannot be unpacked: {error}") from error
+
+
+def refuse_weights_as_models() -> None:
+    """Let AllenNLP build no model from what is called weights, or from a folder that holds a biLM of another format.
+
+    Symptom: `predict`, `evaluate` and `Predictor.from_path` run the config in a file called `bilm.safetensors` that is
+    a `.tar.gz`. Cause: AllenNLP opens any `.tar.gz`, whatever its name. Guard: all other names and folders are opened.
+    """
+
+    def load_archive(original: Function, archive_file: Location, *args: Any, **options: Any) -> archival.Archive:
+        name = plain_location(archive_file)
+        is_folder = Path(name).is_dir()
+        if urlsplit(name).path.endswith(OF_WEIGHTS) or bundled_folder(name) is not None:
+            raise ConfigurationError(
+                f"'{name}': expected a trained model, NAME.tar.gz, got a file that is called weights"
+            )
+        if is_folder and not isinstance(_format_of(name, name), AllenNlpArchive | None):
+            raise ConfigurationError(f"'{name}': expected the folder of a trained model, got one with a biLM alone")
+        return original(archive_file, *args, **options)
+
+    replace_once(archival, "load_archive", load_archive)
+
+
+@contextmanager
+def _opened(location: Location, has_options: bool = False) -> Iterator[tuple[CheckpointFormat, Location]]:
+    """Give the format of a location and the path to read. An archive is unpacked until the context ends.
+
+    A file of no format is taken for weights of bilm-tf if there are options for it.
+    """
+    name = plain_location(location)
+    try:
+        if is_missing(name):
+            bundled = (
+                f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}" if Path(name).name == name else ""
+            )
+            why = unfinished_run(name) or f"there is no such file or folder{bundled}"
+            raise ConfigurationError(f"'{name}' holds no biLM: {why}")
+        place: Location = bundled_folder(name) or name
+        form = _format_of(place, name)
+        if form is not None:
+            yield form, place
+            return
+        path = local_file(name, "pretrained")
+        kind = file_kind(path)
+        if kind is FileKind.GZIP or (kind is FileKind.ZIP and not name.endswith(STATE_DICTS)):
+            with unpacked(path, name) as folder:
+                yield _format_in(folder, name)
+        else:
+            yield (BilmTf(), name) if has_options and kind is not FileKind.FOLDER else _format_in(path, name)
+    except ConfigurationError as error:
+        error.message = printable(str(error.message))  # it may quote the file
+        raise
+
+
+def _format_of(location: Location, name: str) -> Optional[CheckpointFormat]:
+    """Return the format that recognizes a location; `None` if none does.
+
+    Raises `ConfigurationError`, which calls the location `name`, if several do.
+    """
+    available = CheckpointFormat.list_available()
+    found = {key: form for key in available if (form := CheckpointFormat.by_name(key)()).recognises(location)}
+    if len(found) > 1:
+        wanted = ", ".join(f"{found[key].looks_for} ({key})" for key in sorted(found))
+        raise ConfigurationError(
+            f"'{name}': expected one biLM, got several: {wanted}; name one of the files, or move the others"
+        )
+    return next(iter(found.values()), None)
+
+
+def _format_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
+    """Return the format of a folder, or of the only folder inside it that holds a biLM, and the folder itself.
+
+    Errors call the path `name`. Raises `ConfigurationError` that lists what was expected and what is there.
+    """
+    form = _format_of(path, name)
+    if form is not None:
+        return form, path
+    content = [path / inner for inner in names_in(path)]
+    folders = [place for place in content if place.is_dir() and not place.is_symlink()]
+    found = [(form, place) for place in folders if (form := _format_of(place, f"{name}/{place.name}")) is not None]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        inside = ", ".join(place.name for _, place in found[:MOST_NAMES])
+        raise ConfigurationError(f"'{name}': expected one folder with a biLM, got {inside}; name one of them")
+    formats = {form: CheckpointFormat.resolve_class_name(form)[0] for form in sorted(CheckpointFormat.list_available())}
+    looked_for = ", ".join(f"{cls.looks_for} ({form})" for form, cls in formats.items())
+    names = [f"{file.name}/" if file.is_dir() else file.name for file in content]
+    kind = FileKind.TORCH if name.endswith(STATE_DICTS) else file_kind(path)
+    if {"saved_model.pb", "tfhub_module.pb"} & set(names):
+        got = "a module of TensorFlow Hub, which cannot be read; use the same biLM in bilm-tf's format"
+    elif any(".ckpt" in inner or inner == "checkpoint" for inner in names):
+        got = (
+            "a checkpoint of TensorFlow, which cannot be read; bilm-tf's `bin/dump_weights.py` writes its weights.hdf5"
+        )
+    elif "model.tar.gz" in names:
+        got = f"a folder that holds it; name '{name}/model.tar.gz'"
+    elif kind is FileKind.FOLDER:
+        more = " …" if len(names) > MOST_NAMES else ""
+        got = f"a folder with {', '.join(names[:MOST_NAMES]) or 'nothing in it'}{more}"
+    else:
+        got = ADVICE.get(kind, kind.value)
+    why = unfinished_run(name) or f"expected {looked_for}; got {got}"
+    raise ConfigurationError(f"'{name}' holds no biLM: {why}")
+
+
+def _options(keys: dict[str, Any]) -> BiLMOptions:
+    try:
+        options = BiLMOptions.from_dict(keys["options"])
+    except ConfigurationError as error:
+        raise ConfigurationError(f"'bilm.options': {error}") from error
+    for key, block in BiLMOptions.blocks().items():  # keys beside these blocks may be bilm-tf's training options
+        block.reject_unknown(keys["options"].get(key) or {}, f"bilm.options.{key}")
+    return options
+
+
+def _source(keys: dict[str, Any]) -> str:
+    """Return the location of the weights as the config has it: the name of the biLM in an archive."""
+    return fspath(keys["pretrained"] if "pretrained" in keys else keys["weight_file"])
+
+
+def _archived(keys: dict[str, Any], serialization_dir: Optional[str]) -> Optional[Checkpoint]:
+    """Read the biLM from an archive, or from a run if its original files no longer exist; `None` otherwise."""
+    source = _source(keys)
+    reject_override(serialization_dir, "bilm", source)
+    archived = archived_checkpoint(serialization_dir, source, ARCHIVED_WEIGHTS)
+    if archived is None and is_missing(source):
+        archived = archived_checkpoint(serialization_dir, source, TRAINING_WEIGHTS)
+    return archived
