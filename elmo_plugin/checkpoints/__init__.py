@@ -26,13 +26,15 @@ from elmo_plugin.checkpoints.loading import (
     find_checkpoint,
     load_checkpoint,
     load_sizes,
-    refuse_weights_as_models,
     resolve_bilm,
     trained_model,
 )
 from elmo_plugin.checkpoints.many_langs import ManyLangs
 from elmo_plugin.checkpoints.native import Native
 from elmo_plugin.checkpoints.vocabulary import BEGIN, END, MARKS, WordLookup, in_order_of, read_words
+
+THEIR_BILM = ALLENNLP_BILM
+"""Its name before."""
 
 __all__ = [
     "ALLENNLP_BILM",
@@ -42,6 +44,7 @@ __all__ = [
     "MARKS",
     "PUBLISHED_OPTIONS",
     "PUBLISHED_WEIGHTS",
+    "THEIR_BILM",
     "AllenNlpArchive",
     "BilmTf",
     "Checkpoint",
@@ -76,5 +79,3 @@ __all__ = [
     "unfinished_run",
     "unpacked",
 ]
-
-refuse_weights_as_models()

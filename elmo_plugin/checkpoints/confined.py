@@ -107,7 +107,7 @@ def _answer(read: Callable[[], Any], shared: mmap.mmap, sending: int, size: int,
         end = start + tensor.numel() * tensor.element_size()
         if end > len(shared):
             raise ValueError(f"expected at most {len(shared):,} bytes of numbers in a file of {size:,}, got more")
-        place = [str(tensor.dtype), list(tensor.shape), start]
+        place: Any = [str(tensor.dtype), list(tensor.shape), start]
         _tensor_at(shared, *place).copy_(tensor)
         return {TENSOR: place}
 

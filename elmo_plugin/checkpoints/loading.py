@@ -44,7 +44,7 @@ from elmo_plugin.checkpoints.files import (
 from elmo_plugin.checkpoints.vocabulary import with_task_vocabulary
 from elmo_plugin.checkpoints.weight_map import unread_error
 from elmo_plugin.common import check_value, printable, with_memory, without_memory
-from elmo_plugin.compat import Function, replace_once
+from elmo_plugin.compat import Function, replaces
 
 _PUBLISHED = (
     "https://allennlp.s3.amazonaws.com/models/elmo/2x4096_512_2048cnn_2xhighway/elmo_2x4096_512_2048cnn_2xhighway"
@@ -268,25 +268,19 @@ def _holds_model(path: Path) -> bool:
         raise ConfigurationError(f"'{path}' cannot be unpacked: {error}") from error
 
 
-def refuse_weights_as_models() -> None:
+@replaces(archival, "load_archive")
+def _load_archive(original: Function, archive_file: Location, *args: Any, **options: Any) -> archival.Archive:
     """Let AllenNLP build no model from what is called weights, or from a folder that holds a biLM of another format.
 
     Symptom: `predict`, `evaluate` and `Predictor.from_path` run the config in a file called `bilm.safetensors` that is
     a `.tar.gz`. Cause: AllenNLP opens any `.tar.gz`, whatever its name. Guard: all other names and folders are opened.
     """
-
-    def load_archive(original: Function, archive_file: Location, *args: Any, **options: Any) -> archival.Archive:
-        name = plain_location(archive_file)
-        is_folder = Path(name).is_dir()
-        if urlsplit(name).path.endswith(OF_WEIGHTS) or bundled_folder(name) is not None:
-            raise ConfigurationError(
-                f"'{name}': expected a trained model, NAME.tar.gz, got a file that is called weights"
-            )
-        if is_folder and not isinstance(_format_of(name, name), AllenNlpArchive | None):
-            raise ConfigurationError(f"'{name}': expected the folder of a trained model, got one with a biLM alone")
-        return original(archive_file, *args, **options)
-
-    replace_once(archival, "load_archive", load_archive)
+    name = plain_location(archive_file)
+    if urlsplit(name).path.endswith(OF_WEIGHTS) or bundled_folder(name) is not None:
+        raise ConfigurationError(f"'{name}': expected a trained model, NAME.tar.gz, got a file that is called weights")
+    if Path(name).is_dir() and not isinstance(_format_of(name, name), AllenNlpArchive | None):
+        raise ConfigurationError(f"'{name}': expected the folder of a trained model, got one with a biLM alone")
+    return original(archive_file, *args, **options)
 
 
 @contextmanager

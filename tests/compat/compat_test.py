@@ -301,9 +301,9 @@ def evil_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_archive_writes_nothing_outside_its_folder(evil_archive: Path) -> None:
     with pytest.raises(tarfile.FilterError, match="outside the destination"), archival.extracted_archive(evil_archive):
         raise AssertionError("it was unpacked")
-    assert not evil_archive.with_name("outside").exists()
-    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz.*outside"):
+    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz"):
         load(evil_archive, "trained")
+    assert not evil_archive.with_name("outside").exists()
 
 
 def test_an_archive_is_packed_at_the_fastest_level(tmp_path: Path) -> None:
