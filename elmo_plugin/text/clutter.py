@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional
 
 from elmo_plugin.text.line_forms import FIRST_LETTER, PAGE_BREAK, is_open, starts_lower
 
-PAGE_NUMBER = re.compile(r"[\[({<|–—-]? ?(?:page|seite|página|s\.|p\.|pg\.)? ?(\d{1,4}) ?[\])}>|–—-]?$", re.IGNORECASE)
+PAGE_NUMBER = re.compile(r"[\[({<|–—-]? ?(?:page|seite|página|s\.|p\.|pg\.)? ?\d{1,3} ?[\])}>|–—-]?$", re.IGNORECASE)
 FRAME = re.compile(
     r"(?P<start>\*\*\* ?START OF TH(?:E|IS) PROJECT GUTENBERG)"
     r"|(?P<end>\*\*\* ?END OF TH(?:E|IS) PROJECT GUTENBERG|^End of (?:the |this )?Project Gutenberg)"
@@ -51,13 +51,10 @@ class Clutter:
 
     def __init__(self) -> None:
         self.n_markup = 0
-        self.counts: Counter[str] = Counter()
-        self.examples: dict[str, list[str]] = {}
         self._n_lines = self._n_short = 0  # the latter: lines that stand alone, and do not end a sentence
         self._former = [Line(0, "", True, False)]
         self._after_blank, self._after_page = True, False
-        self._page = 0
-        self._page_numbers: set[int] = set()
+        self._kinds: dict[int, str] = {}  # of the lines that are no text
         self._heads: dict[str, list[tuple[int, bool]]] = {}  # places, and whether a sentence is interrupted there
         self._frame_edges: list[int] = []  # where a frame begins, where it ends, and so on
         self._header: Optional[int] = 1  # where the header of the next book begins
@@ -80,28 +77,20 @@ class Clutter:
         if len(self._heads) > MOST_HEADS:
             self._heads = {head: places for head, places in self._heads.items() if len(places) > 1}
 
-    def sort(self, lines: Iterable[str], drop: bool) -> Iterator[str]:
-        """Yield the lines of the file, only those that are text if `drop`, and count the others."""
+    def sort(self, lines: Iterable[str], drop: bool, found: dict[str, Counter[str]]) -> Iterator[str]:
+        """Yield the lines of the file, only those that are text if `drop`, and count the others by their kinds."""
         self._add_line(Line(self._n_lines + 1, "", True, False))  # the end of the file
-        kinds = dict.fromkeys(self._page_numbers, PAGE_NUMBERS)
         # Of verses between blank lines, some return, too.
         for places in self._heads.values() if self._n_short < self._n_lines / 4 else []:
             if sum(interrupts for _, interrupts in places) >= max(FEWEST_HEADS, len(places) / 3):
-                kinds.update((number, HEADS) for number, _ in places)
+                self._kinds.update((number, HEADS) for number, _ in places)
         for number, line in enumerate(lines, 1):
-            text = line.strip()
-            kind = FRAMES if bisect(self._frame_edges, number) % 2 else kinds.get(number)
-            if kind is None or not text:
-                yield line
-                continue
-            self.counts[kind] += 1
-            examples = self.examples.setdefault(kind, [])
-            if len(examples) < 10 and text not in examples:
-                examples.append(text)
-            if drop:
-                yield "" if kind == FRAMES else PAGE_BREAK
-            else:
-                yield line
+            kind = FRAMES if bisect(self._frame_edges, number) % 2 else self._kinds.get(number)
+            if kind and (text := line.strip()):
+                found[kind][text] += 1
+                if drop:
+                    line = "" if kind == FRAMES else PAGE_BREAK
+            yield line
 
     def _add_frame(self, mark: Optional[str]) -> None:
         number, edges = self._n_lines, self._frame_edges
@@ -127,11 +116,8 @@ class Clutter:
         is_alone = (head.after_blank and after.after_blank) or head.after_page or after.after_page
         if not is_alone or len(head.text) > LONGEST_HEAD or not is_open(head.text):
             return
-        if found := PAGE_NUMBER.match(head.text):
-            page = int(found[1])
-            if page < 1000 or 0 < page - self._page < 3:  # else it is a year
-                self._page = page
-                self._page_numbers.add(head.number)
+        if PAGE_NUMBER.match(head.text):
+            self._kinds[head.number] = PAGE_NUMBERS
             return
         self._n_short += 1
         words = _without_number(head.text)

@@ -1,9 +1,10 @@
 """Raw files → sentences. Each file is read twice: to learn what it is, and to join and split its lines."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Optional
+
+from more_itertools import map_reduce
 
 from elmo_plugin.text.clutter import Clutter
 from elmo_plugin.text.hyphens import Hyphens, KnownWords
@@ -74,6 +75,7 @@ class RawText:
         self.spelling = Spelling()
         known = KnownWords()
         self.hyphens = Hyphens(known)
+        self.clutter = defaultdict[str, Counter[str]](Counter)  # the lines that are not text, by their kinds
         self.files: Sequence[RawFile] = [RawFile(file, known) for file in files]
 
     def form(self, file: RawFile) -> str:
@@ -82,21 +84,8 @@ class RawText:
 
     def forms(self) -> dict[str, list[RawFile]]:
         """Return the files of each form, the most frequent form first."""
-        groups: dict[str, list[RawFile]] = {}
-        for file in self.files:
-            groups.setdefault(self.form(file), []).append(file)
+        groups = map_reduce(self.files, self.form)
         return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
-
-    def clutter(self) -> dict[str, tuple[int, list[str]]]:
-        """Return how many lines that are not text were found of each kind in what was read, and up to ten of them."""
-        kinds = sorted({kind for file in self.files for kind in file.clutter.counts})
-        return {
-            kind: (
-                sum(file.clutter.counts[kind] for file in self.files),
-                list(islice((line for file in self.files for line in file.clutter.examples.get(kind, [])), 10)),
-            )
-            for kind in kinds
-        }
 
     def language(self) -> tuple[str, float]:
         """Return the language that most of the text is guessed to be in, and how sure that is, up to 1."""
@@ -113,7 +102,7 @@ class RawText:
         Where each line is a sentence, it stays one, whatever marks it contains; if the form was given, so does a blank
         line, as a sentence without tokens, so that parallel texts stay parallel.
         """
-        lines = file.clutter.sort(map(self.spelling.plain, file.file.lines()), drop=self.clean)
+        lines = file.clutter.sort(map(self.spelling.plain, file.file.lines()), self.clean, self.clutter)
         if self.form(file) == SENTENCES:
             sentences = map(splitter.words, lines)
             return sentences if self._form else filter(None, sentences)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Optional
 
 import sentencex
@@ -11,7 +11,7 @@ from elmo_plugin.text.line_forms import FINAL_MARKS
 from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
 
 PIECE = 20_000
-"""Characters of a paragraph that are split at once. The last sentence of a piece is split again, with what follows."""
+"""A longer part of a paragraph is split before its end is known; its last sentence is split again with what follows."""
 LONGEST_SENTENCE = 100_000
 """A sentence with more characters is cut at white space, which bounds the memory."""
 
@@ -78,32 +78,30 @@ class SentenceSplitter:
     def __init__(self, language: str = "en") -> None:
         self._language = language
         self.words = SpacyBlankTokenizer(language).words
-        self._not_ends = NOT_ENDS + NOT_ENDS_IN.get(language, [])
-        self._ends = ENDS_IN.get(language, [])
+        self._masks = [
+            *((pattern, "_") for pattern in NOT_ENDS + NOT_ENDS_IN.get(language, [])),
+            *((pattern, "!") for pattern in ENDS_IN.get(language, [])),
+            (MORE_MARKS, "x"),
+            (QUOTATION_MARKS, " "),
+            (IN_BRACKETS, r"\1 \2 "),
+        ]
 
     def sentences(self, parts: Iterable[str]) -> Iterator[list[str]]:
         r"""Yield the tokens of each sentence of a text that comes in parts. A token never contains white space.
 
         A part that ends with a newline ends a paragraph, and thus a sentence; other parts are continued by the next.
         """
-        for sentence in self._texts(parts):
-            if tokens := self.words(sentence):
-                yield tokens
+        return filter(None, map(self.words, self._texts(parts)))
 
     def split(self, text: str) -> list[str]:
         """Return the sentences of a paragraph, which together are the paragraph."""
         masked = text.translate(GREEK if self._language in ("el", "grc") else STOPS)
-        for pattern in self._not_ends:
-            masked = pattern.sub("_", masked)
-        for pattern in self._ends:
-            masked = pattern.sub("!", masked)
-        masked = MORE_MARKS.sub("x", masked)
-        masked = QUOTATION_MARKS.sub(" ", masked)
-        masked = IN_BRACKETS.sub(r"\1 \2 ", masked)
+        for pattern, mask in self._masks:  # each as long as what it masks
+            masked = pattern.sub(mask, masked)
         found = accumulate(map(len, sentencex.segment(self._language, masked)))
         ends = [end if end == len(text) else _before_opening_marks(text, end) for end in found]
         starts_lower = [_starts_lower(text, start) for start in [0, *ends][:-1]]
-        after = [text[:end][-8:].rstrip()[-1:] for end in ends]
+        after = [text[max(end - 8, 0) : end].rstrip()[-1:] for end in ends]
         first_letters = [lower for lower, mark in zip(starts_lower, [".", *after], strict=False) if mark == "."]
         # A text whose sentences begin with small letters shows its ends by marks alone.
         is_lower = first_letters.count(True) > first_letters.count(False)
@@ -113,39 +111,33 @@ class SentenceSplitter:
             if not continues or (is_lower and not QUOTATION_MARKS.match(mark))
         ]
         sentences: list[str] = []
-        dashes = ""
         for start, end in pairwise([0, *kept]):
-            sentence, dashes = dashes + text[start:end], ""
-            if HAS_WORD.search(sentence) or not sentences:
-                sentences.append(sentence)
-            elif sentence[0] in DASHES and end < len(text):
-                dashes = sentence  # of the sentence that follows
-            else:
+            sentence = text[start:end]
+            follows_dash = sentences and sentences[-1][0] in DASHES and not HAS_WORD.search(sentences[-1])
+            is_mark = not HAS_WORD.search(sentence) and (sentence[0] not in DASHES or end == len(text))
+            if sentences and (follows_dash or is_mark):
                 sentences[-1] += sentence
+            else:
+                sentences.append(sentence)
         return sentences
 
     def _texts(self, parts: Iterable[str]) -> Iterator[str]:
         """Yield the sentences of parts that are joined."""
         rest, limit = "", PIECE
-        for part in chain.from_iterable(_pieces(part) for part in parts):
-            rest += part
-            is_end = part.endswith("\n")
-            rest = rest.rstrip("\n")
-            if not is_end and len(rest) < limit:
-                continue
-            sentences = self.split(rest)
-            rest = "" if is_end else sentences.pop()
-            yield from sentences
-            if len(rest) > LONGEST_SENTENCE:
-                cut = max(rest.rfind(" ", 0, LONGEST_SENTENCE) + 1, 0) or LONGEST_SENTENCE
-                yield rest[:cut]
-                rest = rest[cut:]
-            limit = max(PIECE, 2 * len(rest))
+        for part in parts:
+            rest += part.rstrip("\n")
+            if part.endswith("\n"):
+                yield from self.split(rest)
+                rest = ""
+            elif len(rest) > limit:
+                *sentences, rest = self.split(rest)
+                yield from sentences
+                if len(rest) > LONGEST_SENTENCE:
+                    cut = rest.rfind(" ", 0, LONGEST_SENTENCE) + 1 or LONGEST_SENTENCE
+                    yield rest[:cut]
+                    rest = rest[cut:]
+                limit = len(rest) + PIECE
         yield from self.split(rest)
-
-
-def _pieces(text: str) -> Iterator[str]:
-    return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
 
 
 def _starts_lower(text: str, start: int) -> Optional[bool]:

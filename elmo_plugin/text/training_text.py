@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from hashlib import blake2b
 from itertools import chain, count, islice
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple, Optional, TextIO
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
+from more_itertools import countable, unique_everseen
 
 from elmo_plugin.common import atomic_file
 from elmo_plugin.text.line_forms import MEANINGS
@@ -87,15 +89,23 @@ def prepare_text(
         sentences: Iterable[list[str]] = chain.from_iterable(text.sentences(file, splitter) for file in text.files)
         if drop_duplicates or shards or heldout:  # else a text of a sentence per line stays parallel to others
             sentences = filter(None, sentences)
+        if drop_duplicates:
+            all_sentences = countable(sentences)
+            sentences = unique_everseen(
+                all_sentences, key=lambda tokens: blake2b(" ".join(tokens).encode(), digest_size=16).digest()
+            )
         report = Report(text)
-        written = report.read(sentences, drop_duplicates)
+        written = report.read(sentences)
         if output is None:
             print(*islice(written, IN_A_PREVIEW), sep="", end="")
             return None
         with shown_bytes(files, "writing"):
             n_heldout = write(written, output, shards, heldout, report.check)
+    n_sentences = report.counts["sentences"]
+    if drop_duplicates:
+        report.counts["repeated"] = all_sentences.items_seen - n_sentences
     report.print()
-    return Prepared(report.n_sentences - n_heldout, n_heldout, language)
+    return Prepared(n_sentences - n_heldout, n_heldout, language)
 
 
 class ShownFile(TextFile):
@@ -105,14 +115,12 @@ class ShownFile(TextFile):
 
     def lines(self) -> Iterator[str]:
         """Yield each line with its line end."""
-        size, shown = self.path.stat().st_size, 0
+        size, before = self.path.stat().st_size, self.bar.n
         for number, line in enumerate(super().lines()):
             yield line
             if number % 100 == 0:
-                position = round(size * (self.share_read() or 0))
-                self.bar.update(position - shown)
-                shown = position
-        self.bar.update(size - shown)
+                self.bar.update(before + round(size * (self.share_read() or 0)) - self.bar.n)
+        self.bar.update(before + size - self.bar.n)
 
 
 @contextmanager

@@ -259,9 +259,10 @@ def test_bars_count_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
     class Bar:
         def __init__(self, **options: object) -> None:
-            self.options = options
+            self.options, self.n = options, 0
 
         def update(self, n: int) -> None:
+            self.n += n
             seen[str(self.options["desc"])] += n
 
     @contextmanager

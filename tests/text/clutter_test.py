@@ -1,5 +1,6 @@
 """Page numbers, running heads and the frames of Project Gutenberg."""
 
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import pytest
@@ -32,28 +33,28 @@ Licence""".splitlines()
 
 
 def test_what_is_no_text_is_found_counted_and_left_out() -> None:
-    clutter = Clutter()
+    clutter, found = Clutter(), defaultdict[str, Counter[str]](Counter)
     clutter.add(BOOK)
-    text = " ".join(" ".join(clutter.sort(BOOK, drop=True)).split())
+    text = " ".join(" ".join(clutter.sort(BOOK, True, found)).split())
     assert text == (
         "Chapter 1 Chapter 2 Chapter 3 It rained, and the men of the village went home. It rained all day, and the "
         "women went too. Nobody of them ever came back. It was in 1984"
     )
-    assert clutter.counts == {FRAMES: 4, PAGE_NUMBERS: 1, HEADS: 3}
-    assert clutter.examples[HEADS] == ["THE SHIP 13", "THE SHIP 15", "THE SHIP 17"]
+    assert {kind: lines.total() for kind, lines in found.items()} == {FRAMES: 4, PAGE_NUMBERS: 1, HEADS: 3}
+    assert list(found[HEADS]) == ["THE SHIP 13", "THE SHIP 15", "THE SHIP 17"]
 
 
 def test_without_cleaning_all_lines_stay() -> None:
-    clutter = Clutter()
+    clutter, found = Clutter(), defaultdict[str, Counter[str]](Counter)
     clutter.add(BOOK)
-    assert list(clutter.sort(BOOK, drop=False)) == BOOK
-    assert clutter.counts[HEADS] == 3
+    assert list(clutter.sort(BOOK, False, found)) == BOOK
+    assert found[HEADS].total() == 3
 
 
 def left_out(lines: list[str]) -> list[str]:
     clutter = Clutter()
     clutter.add(lines)
-    kept = list(clutter.sort(lines, drop=True))
+    kept = list(clutter.sort(lines, True, defaultdict(Counter)))
     return [line.strip() for line, text in zip(lines, kept, strict=True) if line != text]
 
 
