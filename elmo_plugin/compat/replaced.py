@@ -60,6 +60,7 @@ REPLACED = {
     "allennlp.modules.elmo.Elmo.from_params": ALWAYS,
     # pretraining: what needs the language model and the exact resume
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._train_epoch": ALWAYS,
+    "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._validation_loss": ALWAYS,
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer.batch_outputs": ALWAYS,
     # commands: what needs our commands
     "allennlp.commands.evaluate.evaluate_from_archive": ALWAYS,
