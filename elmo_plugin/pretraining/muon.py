@@ -81,7 +81,9 @@ class Muon(Optimizer):
             )
         self.parts = {
             "muon": OrthogonalMomentum(orthogonal, lr, momentum, weight_decay),
-            "adamw": torch.optim.AdamW(others, lr=adamw_lr, betas=(betas[0], betas[1]), weight_decay=adamw_weight_decay),
+            "adamw": torch.optim.AdamW(
+                others, lr=adamw_lr, betas=(betas[0], betas[1]), weight_decay=adamw_weight_decay
+            ),
         }
         super().__init__([{"params": orthogonal}, {"params": others}], {"lr": lr})
         self._share_groups()
