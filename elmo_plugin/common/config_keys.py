@@ -20,6 +20,9 @@ PACKAGE = __name__.partition(".")[0]
 MOST = 2**63 - 1
 """The largest integer that torch accepts."""
 
+NAMING = ("type", "dataset_reader", "validation_dataset_reader", "tokenizer", "checkpointer", "callbacks")
+"""The keys of a config under which a string is the name of a component."""
+
 Kind = tuple[str, Callable[[Any], bool]]
 """A type of config values: its name in errors, and a test whether a value has it."""
 
@@ -76,7 +79,8 @@ def check_keys(cls: type, constructor: Callable[..., Any], params: Params) -> No
             choices = component.list_available()
             if value not in choices:
                 expected = f"expected an object or one of {', '.join(choices)}, got {value!r}"
-                raise ConfigurationError(f"'{params.history}{key}': {expected}{did_you_mean(value, choices)}")
+                advice = getattr(component, "instead_of_a_name", did_you_mean(value, choices))
+                raise ConfigurationError(f"'{params.history}{key}': {expected}{advice}")
 
 
 def check_value(key: str, value: Any, annotation: Any, hint: str = "") -> None:
@@ -117,43 +121,21 @@ def kind_of(annotation: Any) -> Kind:
     return "an object", lambda value: isinstance(value, Mapping)
 
 
-def names_our_components(config: Any) -> bool:
+def names_our_components(config: Any, key: str = "") -> bool:
     """Return whether a config of `train` names a component of this package where AllenNLP has one of its own kinds.
 
-    The value of a `type` is a name, and so is a string where AllenNLP's constructors take a component, such as
-    `dataset_reader: 'column_tags'`. Any other string means something else, such as the project of a callback.
+    The value of a `type` is a name, and so is a string under the keys of `NAMING`, such as `dataset_reader:
+    'column_tags'`. Any other string means something else, such as the project of a callback.
     """
-    from allennlp.commands.train import (
-        TrainModel,
-    )  # not at the top: `compat` imports this package before AllenNLP works
-
-    kinds = {kind: names for kind, names in Registrable._registry.items() if not is_ours(kind)}
-    ours = {name for names in kinds.values() for name, (component, _) in names.items() if is_ours(component)}
-
-    def is_named(value: Any, annotation: Any) -> bool:
-        arguments = [each for each in get_args(annotation) if each is not type(None)]
-        if isinstance(value, list):
-            return any(is_named(each, arguments[0] if arguments else Any) for each in value)
-        component = _component(annotation)
-        if component is None and get_origin(annotation) is Union:
-            return any(is_named(value, each) for each in arguments)
-        registry = kinds.get(component, {}) if component is not None else {}
-        if isinstance(value, str):
-            return component is not None and (value in ours & registry.keys() or value.startswith(f"{PACKAGE}."))
-        if not isinstance(value, Mapping):
-            return False
-        if component is None:  # the values of a dictionary, or keys that no signature describes
-            inside = arguments[1] if get_origin(annotation) in (dict, Mapping) else Any
-            return value.get("type") in ours or any(is_named(each, inside) for each in value.values())
-        name = value.get("type", getattr(component, "default_implementation", None))
-        cls, constructor = registry.get(name, (component, None))
-        if is_named(name, annotation) or is_ours(cls):
-            return True
-        parameters = infer_params(cls, getattr(cls, constructor or "__init__"))
-        annotations = {key: parameter.annotation for key, parameter in parameters.items()}
-        return any(is_named(each, annotations.get(key, Any)) for key, each in value.items())
-
-    return is_named(config, TrainModel)
+    if isinstance(config, Mapping):
+        return any(names_our_components(value, name) for name, value in config.items())
+    if isinstance(config, list):
+        return any(names_our_components(value, key) for value in config)
+    if key not in NAMING or not isinstance(config, str):
+        return False
+    kinds = [kind for kind in Registrable._registry if not is_ours(kind)]
+    named = [Registrable._registry[kind][config][0] for kind in kinds if config in Registrable._registry[kind]]
+    return config.startswith(f"{PACKAGE}.") or any(map(is_ours, named))
 
 
 def at_least(least: float, **values: Optional[float]) -> None:

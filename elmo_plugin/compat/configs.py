@@ -1,6 +1,8 @@
 """Repairs of how AllenNLP reads configs and archives."""
 
+import gzip
 import tarfile
+import zlib
 from typing import Any
 
 from allennlp.common import Lazy, Params, from_params
@@ -57,6 +59,8 @@ class ArchiveFile(tarfile.TarFile):
     level 9, which is slow for numbers that were stored in half precision. Level 1 takes a tenth of the time, and the
     archive grows by 8 %.
     Symptom: `predict` with its two files in the wrong order says `not a gzip file`. Now it says which.
+    Symptom: an archive that is cut short is an `EOFError`, and a damaged one lacks files. Cause: `tarfile` does not
+    read it to its end, where gzip has the check sum.
     Guard: an archive whose members and links stay inside is unpacked as before, whatever its level.
     """
 
@@ -69,6 +73,17 @@ class ArchiveFile(tarfile.TarFile):
             return super().gzopen(name, mode, fileobj, compresslevel, **options)
         except tarfile.ReadError as error:
             raise tarfile.ReadError(f"{name}: {error}") from None
+
+    def extractall(self, path: Any = ".", *args: Any, **options: Any) -> None:
+        """Unpack an archive, and read it to its end."""
+        try:
+            super().extractall(path, *args, **options)
+            while self.fileobj is not None and self.fileobj.read(2**20):
+                pass
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise tarfile.ReadError(
+                f"{self.name}: the archive is cut short or damaged, copy it again: {error}"
+            ) from None
 
 
 replace_name(archival, "tarfile", ArchiveFile)
