@@ -82,7 +82,7 @@ class ArchiveFile(tarfile.TarFile):
                 pass
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise tarfile.ReadError(
-                f"{self.name}: the archive is cut short or damaged, copy it again: {error}"
+                f"{self.name!s}: the archive is cut short or damaged, copy it again: {error}"
             ) from None
 
 
