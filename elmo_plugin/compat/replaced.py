@@ -14,8 +14,12 @@ WHILE_STARTING = "while a data loader starts its workers"
 
 REPLACED = {
     # compat/configs.py
+    "allennlp.common.from_params.FromParams.from_params": ALWAYS,
     "allennlp.common.from_params.create_kwargs": ALWAYS,
     "allennlp.common.from_params.pop_and_construct_arg": ALWAYS,
+    "allennlp.common.params.Params.from_file": ALWAYS,
+    "allennlp.common.params.Params.pop_choice": ALWAYS,
+    "allennlp.common.params.with_overrides": ALWAYS,
     "allennlp.models.archival.tarfile": ALWAYS,
     # compat/models.py
     "allennlp.modules.encoder_base._EncoderBase.sort_and_run_forward": ALWAYS,

@@ -184,7 +184,7 @@ def test_bfloat16_and_auto_are_bfloat16_where_it_is_native_and_float32_where_it_
         ({"bilm": {"options": {**CHARACTERS, "n_tokens_vocab": 7}}}, rf"n_tokens_vocab'.* {len(WORDS)}\D.* 7"),
         ({"contextualizer": {**LSTM, "input_size": 7}}, "'contextualizer'.* 8 .* 7 "),
         ({"contextualizer": {**LSTM, "hidden_size": 6}}, "'contextualizer'.* 16, .* 12"),
-        ({"softmax": {**SAMPLED, "n_samples": 999}}, "'n_samples'.* 999"),
+        ({"softmax": {**SAMPLED, "n_samples": 999}}, "n_samples'.* 999"),
     ],
 )
 def test_an_invalid_config_is_rejected(keys: Config, message: str) -> None:
