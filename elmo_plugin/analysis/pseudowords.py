@@ -11,7 +11,7 @@ from allennlp.common.checks import ConfigurationError
 from more_itertools import grouper, unique_everseen
 
 from elmo_plugin.analysis.probing import LabelledSentence, ProbingTask, nearest_sense
-from elmo_plugin.text import TextFile, split_tokens
+from elmo_plugin.text import TOKENIZED, TextFile, look_at, split_tokens
 
 MIN_COUNT, MAX_COUNT = 50, 500
 """The allowed counts of a word in the text: enough to average over, and not so many that the word dominates."""
@@ -33,7 +33,8 @@ def pseudoword_task(text: Path, pairs: int, seed: int, sentences: Optional[int] 
 
     Raises `ConfigurationError` if the text cannot be read or has too few words to pair.
     """
-    tokenized = [split_tokens(line) for line in islice(TextFile(text).lines(), sentences)]
+    lines = look_at(TextFile(text).lines(), str(text), TOKENIZED)[1]
+    tokenized = [split_tokens(line) for line in islice(lines, sentences)]
     drawn = draw_pairs(Counter(chain.from_iterable(tokenized)), pairs, seed)
     if len(drawn) < pairs:
         raise ConfigurationError(

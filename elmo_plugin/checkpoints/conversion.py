@@ -19,7 +19,7 @@ from elmo_plugin.checkpoints.hub import write_hub_folder
 from elmo_plugin.checkpoints.loading import build_bilm, empty_bilm, load_checkpoint
 from elmo_plugin.checkpoints.native import SUFFIX, Native, check_target
 from elmo_plugin.lstm import number_type
-from elmo_plugin.text import TextFile, split_tokens
+from elmo_plugin.text import TOKENIZED, TextFile, look_at, split_tokens
 
 SENTENCES_PER_BATCH = 64
 FORMATS = ("native", "bilm-tf", "hub")
@@ -157,7 +157,7 @@ def _with_warm_state(checkpoint: Checkpoint, text: Path) -> Checkpoint:
     encoder = bilm.token_encoder
     if not isinstance(encoder, CharacterLevelEncoder):
         raise ConfigurationError("'warm_on': expected a biLM that reads characters, got one that reads words")
-    sentences = (split_tokens(line) for line in TextFile(text).lines())
+    sentences = (split_tokens(line) for line in look_at(TextFile(text).lines(), str(text), TOKENIZED)[1])
 
     def batches() -> Iterator[Tensor]:
         while batch := list(islice(sentences, SENTENCES_PER_BATCH)):

@@ -1,6 +1,7 @@
 """The format of this package: one safetensors file with the biLM, its softmax and its vocabulary."""
 
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from elmo_plugin.checkpoints.vocabulary import split_lines, with_vocabulary
 from elmo_plugin.checkpoints.weight_map import check_finite, unread_error
 from elmo_plugin.common import atomic_file, parse_json
 
+LANGUAGE = re.compile(r"\A---\n(?:.+\n)*?language: ([a-z]{2,3})\n")
+"""The language in the metadata of a model card."""
 SUFFIX = ".safetensors"
 FORMAT, VERSION = "elmo_plugin", "1"
 BILM, SOFTMAX = "bilm.", "softmax."
@@ -178,12 +181,21 @@ def _read_metadata(metadata: dict[str, str], path: Path) -> tuple[Checkpoint, di
     for key in TEXTS & metadata.keys():
         _check_sum(key, metadata[key].encode(), sums, path)
     try:
-        options = BiLMOptions.from_dict(_json(metadata, "options", path) or {})
+        options = BiLMOptions.from_dict(
+            {"language": _language_on_card(path), **(_json(metadata, "options", path) or {})}
+        )
     except ConfigurationError as error:
         raise ConfigurationError(f"'{path}', metadata 'options': {error}") from error
     softmax = _json(metadata, "softmax", path)
     vocabulary = split_lines(metadata["vocabulary"], f"{path}") if "vocabulary" in metadata else None
     return Checkpoint(options, {}, None if softmax is None else SavedSoftmax(softmax, {}), vocabulary), sums
+
+
+def _language_on_card(path: Path) -> Optional[str]:
+    """Return the language that the model card beside a file names, as on the Hugging Face Hub, or `None`."""
+    card = path.with_name("README.md")
+    found = LANGUAGE.search(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else None
+    return found and found[1]
 
 
 def _json(metadata: dict[str, str], key: str, path: Path) -> Optional[dict[str, Any]]:

@@ -116,6 +116,13 @@ def add_initial_state(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def output(text: str) -> Path:
+    """Return the path of an output. Only commands whose results are lines of text write to standard output."""
+    if word(text) == "-":
+        raise argparse.ArgumentTypeError("expected the name of a file or folder, got -")
+    return Path(text)
+
+
 def word(text: str) -> str:
     """Return the text unless it is empty."""
     if not text:

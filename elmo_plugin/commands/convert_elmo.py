@@ -4,7 +4,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from elmo_plugin.commands.arguments import Parsers, add_command
+from elmo_plugin.commands.arguments import Parsers, add_command, output
 
 NAME = "convert-elmo"
 ABOUT = "Convert a biLM from one format to another."
@@ -51,7 +51,7 @@ def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
         help="a folder, weight file, zip file or model.tar.gz, by path, URL or bundled name",
     )
     add("--options-file", metavar="FILE", help="bilm-tf's options.json, if that of FROM is elsewhere today")
-    add("target", metavar="TO", type=Path, help="NAME.safetensors, or a folder to write into")
+    add("target", metavar="TO", type=output, help="NAME.safetensors, or a folder to write into")
     add(
         "--to",
         metavar="FORMAT",

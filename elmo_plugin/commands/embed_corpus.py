@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmo_plugin.commands.arguments import Parsers, add_command, add_initial_state, count, device, word
+from elmo_plugin.commands.arguments import Parsers, add_command, add_initial_state, count, device, output, word
 
 if TYPE_CHECKING:
     from elmo_plugin.embedding import Corpus, Embedder, VectorFile
@@ -69,7 +69,7 @@ def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
     subparser = add_command(parsers, NAME, ABOUT, "INPUT [INPUT …] OUTPUT", EXAMPLE, MORE, run)
     add = subparser.add_argument
     add("input", metavar="INPUT", type=Path, nargs="+", help="a text, plain, .gz, .xz or .bz2; - is stdin")
-    add("output", metavar="OUTPUT", type=Path, help="a path that does not exist yet")
+    add("output", metavar="OUTPUT", type=output, help="a path that does not exist yet")
     _add_bilm(subparser)
     _add_output(subparser.add_argument_group("output").add_argument)
     _add_work(subparser.add_argument_group("computation").add_argument)

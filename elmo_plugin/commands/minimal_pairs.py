@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from elmo_plugin.commands.arguments import Parsers, add_command, add_device
+from elmo_plugin.commands.arguments import Parsers, add_command, add_device, output
 
 NAME = "minimal-pairs"
 ABOUT = "Test a biLM's grammar on pairs of sentences."
@@ -41,7 +41,7 @@ def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
     add("--by", metavar="KEY", default="linguistics_term", help="the key with the phenomenon")
     split = "split into tokens by spaCy's rules for the biLM's language, or at white space"
     add("--split", choices=SPLITS, default="spacy", help=split)
-    add("--scores", metavar="FILE", type=Path, help="also write the log probabilities of each pair")
+    add("--scores", metavar="FILE", type=output, help="also write the log probabilities of each pair")
     add_device(subparser)
     return subparser
 
@@ -53,11 +53,12 @@ def run(args: argparse.Namespace) -> None:
     from elmo_plugin.commands.console import print_page
     from elmo_plugin.embedding import find_device
     from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
-    from elmo_plugin.text import AsciiSpacesTokenizer, SpacyBlankTokenizer
+    from elmo_plugin.text import AsciiSpacesTokenizer, LanguageCheck, SpacyBlankTokenizer
 
     model = load_language_model(args.bilm).to(find_device(args.cuda_device))
     tokenizer = AsciiSpacesTokenizer() if args.split == "space" else SpacyBlankTokenizer(language_of(model) or "en")
     pairs = read_pairs(args.pairs, tokenizer, args.by)
+    LanguageCheck(language_of(model)).read(" ".join(pair.good) for pair in pairs)
     scores = score_pairs(partial(sentence_log_probabilities, model), pairs)
     by_phenomenon, overall = pair_accuracies(pairs, scores)
     print_page(minimal_pairs_page(f"{args.bilm} on {args.pairs}", by_phenomenon, overall), "pairs.md")

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Union
 
-from elmo_plugin.commands.arguments import Parsers, add_bilm, add_command, count
+from elmo_plugin.commands.arguments import Parsers, add_bilm, add_command, count, output
 
 NAME = "nearest-contexts"
 ABOUT = "Find the tokens of a text whose contextual vectors are nearest to a word's."
@@ -55,7 +55,7 @@ def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
     add("--layer", type=int, metavar="N", help="the layer to compare, from 0, the token layer (default: the top)")
     add("--k", type=count, default=10, help="the number of neighbours per query")
     add("--same-word", action="store_true", help="find only tokens with the query's word form")
-    add("--draw", metavar="FOLDER", type=Path, help="also draw the uses of each word in two dimensions")
+    add("--draw", metavar="FOLDER", type=output, help="also draw the uses of each word in two dimensions")
     add("--group", action="store_true", help="compare the texts: as many uses of each, in colours by text")
     add("--senses", action="store_true", help="TEXT has a token and its sense, or O, per line")
     return subparser
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> None:
     queries = list(map(find_query, args.query, args.word))
     if args.draw and args.draw.exists():
         raise ConfigurationError(f"{args.draw} exists already: expected the name of a new folder")
-    paths = [path for name in args.text for path in ([Path(name)] if name == "-" else find_shards(name))]
+    paths = [Path("-")] if args.text == ["-"] else find_shards(*args.text)
     if args.senses and (len(paths) > 1 or args.group):
         raise ConfigurationError(f"--senses: expected one text, got {len(paths)} or --group")
     embedder = load_bilm(args)

@@ -14,6 +14,10 @@ What the lines of each file are, and the language, are guessed and printed;
 --lines and --language override that. Look at the result first:
   elmo-plugin prepare-text 'novels/*.txt' --preview
 
+Read a column of a CSV or TSV file, or a key of JSON lines, and print the
+sentences:
+  elmo-plugin prepare-text reviews.csv - --text-column review
+
 Shards to pretrain on, and a held-out part to measure perplexity on:
   elmo-plugin prepare-text 'novels/*.txt' corpus --shards 10 --heldout 2
   export LM_TRAIN='corpus/train-*' LM_HELDOUT=corpus/heldout.txt.gz
@@ -31,12 +35,13 @@ def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
     """Add the command and its arguments."""
     subparser = add_command(parsers, NAME, ABOUT, "INPUT… OUTPUT", EXAMPLE, MORE, run)
     add = subparser.add_argument
-    names = "raw text: paths, patterns or -; then a new file or folder"
+    names = "raw text: paths, patterns or -; then a new file or folder, or -"
     add("names", metavar="INPUT… OUTPUT", nargs="+", help=names)
     add("--preview", action="store_true", help="print twenty sentences, and write nothing")
     forms = ["wrapped", "paragraphs", "sentences"]
     add("--lines", choices=forms, help="what the lines are: parts of a paragraph, paragraphs, or sentences")
     add("--language", metavar="CODE", help="the language, such as de; xx for any")
+    add("--text-column", metavar="COLUMN", help="the column of the texts in a table, or their key in JSON lines")
     add("--clean", action="store_true", help="leave out page numbers, running heads and the like")
     add("--shards", metavar="N", type=count, help="write N files of training text to a folder")
     add("--heldout", metavar="PERCENT", type=percent, help="set this part of the sentences aside, in blocks of 20")
@@ -66,8 +71,9 @@ def run(args: argparse.Namespace) -> None:
         args.shards,
         args.heldout,
         args.drop_duplicates,
+        args.text_column,
     )
-    if prepared is None:
+    if prepared is None or output == "-":
         return
     if args.shards is None and args.heldout is None:
         written = f"{prepared.n_training:,} sentences"
@@ -76,5 +82,5 @@ def run(args: argparse.Namespace) -> None:
     else:
         written = f"{prepared.n_training:,} sentences to train on, {prepared.n_heldout:,} held out"
         then = f"export LM_TRAIN='{target}/train-*'" + f" LM_HELDOUT={target / HELDOUT}" * bool(args.heldout)
-        then += "; elmo-plugin train bilm_tiny -s runs/bilm    # or bilm_small, bilm_medium, bilm_original"
+        then += "; elmo-plugin train CONFIG -s runs/bilm    # a config of training_configs/pretrain"
     say_written(target, written, then)

@@ -28,8 +28,14 @@ def atomic_file(target: Path, temporary: Optional[Path] = None) -> Iterator[Path
     The temporary file is a new one beside `target`, or else `temporary`, which no other process may write. It is
     removed after an error. Missing folders are created. Raises `ConfigurationError` that names `target` if the file
     cannot be written, for example because the disk is full.
+
+    A link stays, and the file that it names gets the content. A pipe or a device is written to as it is.
     """
     with _named_errors(target):
+        if target.exists() and not target.is_file() and not target.is_dir():
+            yield target
+            return
+        target = target.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
         with nullcontext(temporary) if temporary else _temporary(target.parent, target.name) as partial:
             try:

@@ -164,6 +164,8 @@ class CorpusEmbedder:
             tasks = missing()
             first = list(islice(tasks, most))  # so that no process is started that would have nothing to do
             tasks = chain(first, tasks)
+            for _, window in first:  # here, so that only one process says what language the text is in
+                self._embedder.language_check.read(window.texts)
             if len(first) > 1:
                 results = unordered(partial(self._write_part, file), tasks, len(first))
             else:

@@ -26,7 +26,7 @@ from elmo_plugin.checkpoints import (
     unpacked,
 )
 from elmo_plugin.elmo import ConcatenateMix, Elmo, LayerMix, elmo_of, trained_elmo
-from elmo_plugin.text import TOKENS_PER_BATCH, length_batches, token_lists
+from elmo_plugin.text import TOKENS_PER_BATCH, LanguageCheck, length_batches, token_lists
 
 Sentences = Sequence[Sequence[str]]
 WordId = Callable[[str], int]
@@ -67,6 +67,7 @@ class Embedder:
             raise ConfigurationError(f"'{elmo.bilm.source}': expected a vocabulary, because it reads words, got none")
         self.elmo = elmo.eval()
         self.word_id = word_id
+        self.language_check = LanguageCheck(elmo.bilm.options.language)
 
     def with_mix(self, mix: Union[str, LayerMix]) -> "Embedder":
         """Return an embedder with the same biLM and another mix: a name as in `load`, or a `LayerMix`."""
@@ -130,6 +131,7 @@ class Embedder:
         With `half`, the arrays are float16.
         """
         sentences = token_lists(sentences)
+        self.language_check.read(map(" ".join, sentences))
         lengths = [len(sentence) for sentence in sentences]
         for indices in length_batches(lengths, tokens_per_batch, batch_size):
             vectors = self._vectors([sentences[index] for index in indices], half)

@@ -15,7 +15,6 @@ from allennlp.models import Model
 from allennlp.predictors import Predictor
 
 from elmo_plugin.bilm import language_of
-from elmo_plugin.common import installed
 from elmo_plugin.elmo import trained_elmo
 from elmo_plugin.models.spans import TAGS_TO_SPANS, Spans
 from elmo_plugin.text import (
@@ -37,7 +36,7 @@ class TextPredictor(Predictor, ABC):
     def __init__(self, model: Model, dataset_reader: DatasetReader, language: Optional[str] = None) -> None:
         super().__init__(model, dataset_reader)
         self.tokenizer = SpacyBlankTokenizer(language or language_of(model) or "en")
-        self._lines = LineReader()
+        self._lines = LineReader(language or language_of(model))
 
     def load_line(self, line: str) -> JsonDict:
         """Parse a line of JSON. Raises `ConfigurationError` with the number of the line if it is not JSON."""
@@ -88,9 +87,7 @@ def explained(part: object, expected: str) -> Iterator[None]:
             raise
         got = f"{type(error).__name__}: {error}".removesuffix(": ")
         name = type(part).__name__
-        raise ConfigurationError(
-            f"{name}: expected {expected}, got {got}; see {installed('docs/extend.md')}"
-        ) from error
+        raise ConfigurationError(f"{name}: expected {expected}, got {got}; see docs/extend.md") from error
 
 
 @Predictor.register("elmo_tagger")
@@ -148,7 +145,7 @@ class ElmoTaggerPredictor(TextPredictor):
         if words and "tags" not in output:
             raise ConfigurationError(
                 "'elmo_tagger': expected a tagger, which returns 'tags', got "
-                f"{type(self._model).__name__}, which returns {[*output]}; see {installed('docs/extend.md')}"
+                f"{type(self._model).__name__}, which returns {[*output]}; see docs/extend.md"
             )
         tags = output.get("tags", [])[: len(words)]  # AllenNLP's taggers also tag the padding of a batch
         answer: JsonDict = {"tokens": words, "tags": tags}
@@ -215,7 +212,7 @@ class ElmoClassifierPredictor(TextPredictor):
         if "label" not in output:
             raise ConfigurationError(
                 "'elmo_classifier': expected a classifier, which returns 'label' and 'probs', got "
-                f"{type(self._model).__name__}, which returns {[*output]}; see {installed('docs/extend.md')}"
+                f"{type(self._model).__name__}, which returns {[*output]}; see docs/extend.md"
             )
         namespaces = (getattr(self._model, name, None) for name in ("label_namespace", "_label_namespace"))
         names = self._model.vocab.get_index_to_token_vocabulary(next(filter(None, namespaces), "labels"))

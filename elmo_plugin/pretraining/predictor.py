@@ -16,6 +16,7 @@ from allennlp.nn.util import move_to_device
 from allennlp.predictors import Predictor
 from allennlp.training.util import evaluate
 
+from elmo_plugin.bilm import language_of
 from elmo_plugin.checkpoints import load_checkpoint
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.perplexity import perplexity_of
@@ -51,7 +52,7 @@ class BiLMPredictor(Predictor):
         if not isinstance(model, BidirectionalLanguageModel):
             raise ConfigurationError(f"the archive: expected a model of type 'bilm', got {type(model).__name__}")
         self.word_ids = WordIds(model.vocab)
-        self._lines = LineReader()
+        self._lines = LineReader(language_of(model))
 
     def load_line(self, line: str) -> JsonDict:
         """Parse a line of JSON. Raises `ConfigurationError` with the number of the line if it is not JSON."""
@@ -133,5 +134,5 @@ def evaluate_language_model(bilm: str, text: str, device: torch.device) -> dict[
     loader = SentenceBatches(TextShardsReader(), text, max_sentence_length=None, shuffle=False)
     loader.index_with(model.vocab)
     loader.set_target_device(device)
-    metrics: dict[str, Any] = evaluate(model, loader, batch_weight_key="n_tokens")
+    metrics: dict[str, Any] = evaluate(model, loader)
     return metrics

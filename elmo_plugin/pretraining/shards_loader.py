@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from math import ceil
 from random import Random
 from typing import Any, Optional
@@ -16,9 +16,9 @@ from allennlp.data import DataLoader, DatasetReader, Instance, TensorDict, Vocab
 from torch import distributed
 
 from elmo_plugin.common import check_made_with
-from elmo_plugin.pretraining.shards import blocks_of, together
-from elmo_plugin.pretraining.vocabulary import WordIds
-from elmo_plugin.text import TOKENIZED, TextFile, find_shards, look_at
+from elmo_plugin.pretraining.shards import blocks_of, shard_lines, together
+from elmo_plugin.pretraining.vocabulary import LINES_OF_A_LANGUAGE, WordIds, language_in
+from elmo_plugin.text import TOKENIZED, LanguageCheck, TextFile, find_shards, look_at
 
 ORDER = 2
 """The version of the order in which text is read; a checkpoint of another order cannot be resumed."""
@@ -173,6 +173,7 @@ class ShardsLoader(DataLoader, ABC):
     def index_with(self, vocab: Vocabulary) -> None:
         """Look words up in the namespace `tokens` of a vocabulary."""
         self.word_ids = WordIds(vocab)
+        LanguageCheck(language_in(vocab)).read(islice(shard_lines(self.shards[0]), LINES_OF_A_LANGUAGE))
 
     def set_target_device(self, device: torch.device) -> None:
         """Do nothing: the language model looks words up on the CPU, and moves to its device what it needs there."""

@@ -20,7 +20,7 @@ from elmo_plugin.text.code_points import (
     word_ids,
     word_to_code_points,
 )
-from elmo_plugin.text.languages import check_language, guess_language
+from elmo_plugin.text.languages import LanguageCheck, check_language, guess_language
 from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
 from elmo_plugin.text.line_forms import FORMS, MEANINGS, SENTENCES, is_open
 from elmo_plugin.text.look import (
@@ -88,6 +88,7 @@ __all__ = [
     "Column",
     "FilePath",
     "JustTabsTokenizer",
+    "LanguageCheck",
     "LineReader",
     "Look",
     "ManyLangsIndexer",

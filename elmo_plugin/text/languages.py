@@ -2,10 +2,11 @@
 
 import logging
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
 import langcodes
 from allennlp.common.checks import ConfigurationError
@@ -19,6 +20,16 @@ logger = logging.getLogger(__name__)
 
 ANY = "xx"
 """spaCy's code of any language."""
+PIECE, LONGEST_PIECE = 60, 200
+"""The characters from which a language is guessed. Of 50 characters of English, French, Russian, Basque and Latin, no
+guess that is `SURE` was wrong."""
+SURE = 0.95
+NOTABLE = 0.1
+"""The share of a text from which on its language is said."""
+ENOUGH = 2000
+"""The characters of a text whose language is compared with that of a biLM."""
+SAME = 20
+"""Languages that are nearer, such as Bokmål and Danish, are not told apart; German and Dutch are at 24."""
 
 
 def guess_language(text: str) -> tuple[str, float]:
@@ -29,6 +40,76 @@ def guess_language(text: str) -> tuple[str, float]:
     """
     language, probability = _identifier().classify(text)
     return language, float(probability)
+
+
+def pieces(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the text of lines in pieces that are long enough to guess their language."""
+    piece = ""
+    for line in lines:
+        piece += f" {line.strip()}"
+        if len(piece) >= PIECE:
+            yield from (piece[start : start + LONGEST_PIECE] for start in range(0, len(piece), LONGEST_PIECE))
+            piece = ""
+    if piece:
+        yield piece
+
+
+def language_shares(pieces: Iterable[str], least: float = 0.0) -> dict[str, float]:
+    """Return how much of a text is in which language, up to 1, the most first.
+
+    A piece counts as much as it has characters and as its guess is sure, and not at all if that is less than `least`.
+    """
+    shares: dict[str, float] = {}
+    size = 0
+    for piece in pieces:
+        language, certainty = guess_language(piece)
+        if certainty >= least:
+            shares[language] = shares.get(language, 0.0) + len(piece) * certainty
+        size += len(piece)
+    return {language: shares[language] / size for language in sorted(shares, key=shares.__getitem__, reverse=True)}
+
+
+def say_shares(shares: Mapping[str, float]) -> str:
+    """Return the languages of a text in words."""
+    return " and ".join(f"{language} ({share:.0%})" for language, share in shares.items() if share >= NOTABLE)
+
+
+class LanguageCheck:
+    """Compares the language of the first texts that a biLM reads with its own, and logs a warning if it is another.
+
+    # Parameters
+
+    language : `Optional[str]`
+        The language of the biLM; nothing is compared if it does not say.
+    """
+
+    def __init__(self, language: Optional[str]) -> None:
+        self._language = None if language == ANY else language
+        self._lines: list[str] = []
+
+    def read(self, texts: Iterable[str]) -> None:
+        """Read some more texts. The first `ENOUGH` characters count."""
+        for text in texts:
+            if self._language is None:
+                return
+            self._lines.append(text)
+            if sum(map(len, self._lines)) > ENOUGH:
+                break
+        size = sum(map(len, self._lines))
+        if self._language is None or size < PIECE:
+            return
+        shares = language_shares(pieces(self._lines), SURE)
+        others = {code for code in shares if langcodes.tag_distance(self._language, code) > SAME}
+        is_other = sum(shares[code] for code in others) > 2 * NOTABLE
+        if is_other:
+            logger.warning(
+                "the text looks like %s, and the biLM reads %s: vectors of another language mean nothing; choose a "
+                "biLM that reads the text",
+                say_shares(shares),
+                self._language,
+            )
+        if is_other or size > ENOUGH:
+            self._language = None
 
 
 def check_language(language: str) -> None:

@@ -131,7 +131,6 @@ SPAN_TAG = re.compile(r"O|[BIESLUM]-.+")
 TAG = re.compile(r"[A-Z][A-Z0-9]*\$?([-_|:+=]\S*)?|_|-[A-Z]+-|``|''|[^\w\s]")
 NUMBER = re.compile(r"[-+]?[0-9]+([.,][0-9]+)*")
 LABEL = re.compile(r"__label__\S+|[0-9]")
-QUOTED = re.compile(r'"(?:[^"]|"")+"')
 NAME = re.compile(r"[^\W\d][\w.# -]{0,30}")
 DOCUMENT = "-DOCSTART-"
 """The first token of the line that begins a document in CoNLL-2003. It stands after the index if there is one."""
@@ -254,16 +253,20 @@ def _table(lines: Sequence[str]) -> Optional[Look]:
 
 
 def _cells(lines: Sequence[str], delimiter: str) -> tuple[list[list[str]], Optional[str]]:
-    """Return the first rows of a file as if it were a table, and the quote around its cells, if they have one."""
-    plain = [line.rstrip("\r\n").split(delimiter) for line in lines if line.strip()]
-    if any(QUOTED.fullmatch(cell.strip()) for row in plain for cell in row):
+    """Return the first rows of a file as if it were a table, and the quote around its cells, if they have one.
+
+    Quotes around a cell are no text if there are some inside, or a delimiter or a line end, or if every row has them.
+    """
+    edge = re.escape(delimiter)
+    quoted = re.findall(rf'(?:^|{edge})"((?:[^"]|"")*)"(?={edge}|\s*$)', "".join(lines), re.MULTILINE)
+    if len(quoted) >= len(lines) or any('""' in cell or (delimiter in cell) != ("\n" in cell) for cell in quoted):
         rows: list[list[str]] = []
         reader = csv.reader(lines, delimiter=delimiter, strict=True)
         with suppress(csv.Error):
             rows.extend(reader)
         if reader.line_num == len(lines):  # without an error, or with one in the cell that these lines cut off
             return list(filter(any, rows)), '"'
-    return plain, None
+    return [line.rstrip("\r\n").split(delimiter) for line in lines if line.strip()], None
 
 
 def _is_edge(former: str, cell: str) -> bool:

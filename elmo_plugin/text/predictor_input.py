@@ -1,32 +1,39 @@
 """The input of a predictor: raw text or tokens, as a JSON object or as an instance of a dataset reader."""
 
 import json
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Instance
 from allennlp.data.fields import TextField
 
-from elmo_plugin.common import installed, parse_json
+from elmo_plugin.common import parse_json
+from elmo_plugin.text.languages import LanguageCheck
 
 
 class LineReader:
-    """Read the lines of a predictor's input one after the other, and count them for errors."""
+    """Read the lines of a predictor's input one after the other, count them for errors, and check their language.
 
-    def __init__(self) -> None:
+    `language` is that of the biLM; see `LanguageCheck`.
+    """
+
+    def __init__(self, language: Optional[str] = None) -> None:
         self._count = 0
+        self._check = LanguageCheck(language)
 
     def read(self, line: str) -> Any:
         """Return the JSON value on the next line. Raises `ConfigurationError` for any other line."""
         self._count += 1
         try:
-            return parse_json(line.removeprefix("\ufeff"))  # the byte order mark of a file
+            value = parse_json(line.removeprefix("\ufeff"))  # the byte order mark of a file
         except ValueError as error:
             example = json.dumps({"sentence": line.strip()[:60]}, ensure_ascii=False)
             expected = f"expected one JSON object per line, such as {example}"
             # `elmo-plugin predict` skips blank lines
             where = f"input line {self._count} (not counting blank lines)"
             raise ConfigurationError(f"{where}: {expected}, got {line[:200]!r}: {error}") from error
+        self._check.read([str(each) for each in value.values()] if isinstance(value, dict) else [])
+        return value
 
 
 def read_question(question: Any) -> Union[str, list[str]]:
@@ -54,7 +61,7 @@ def instance_words(instance: Instance) -> list[str]:
     if not isinstance(field, TextField):
         found = [*instance.fields]
         raise ConfigurationError(
-            f"expected an instance with a text in its field 'tokens', got {found}; see {installed('docs/extend.md')}"
+            f"expected an instance with a text in its field 'tokens', got {found}; see docs/extend.md"
         )
     return [token.text or "" for token in field.tokens]
 

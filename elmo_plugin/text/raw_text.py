@@ -4,11 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional
 
-from more_itertools import constrained_batches, map_reduce
+from more_itertools import map_reduce
 
 from elmo_plugin.text.clutter import Clutter
 from elmo_plugin.text.hyphens import Hyphens, KnownWords
-from elmo_plugin.text.languages import guess_language
+from elmo_plugin.text.languages import language_shares, pieces
 from elmo_plugin.text.line_forms import PARAGRAPHS, SENTENCES, LineForm, join_lines
 from elmo_plugin.text.look import PROSE, look_at
 from elmo_plugin.text.sentence_splitter import SentenceSplitter
@@ -17,10 +17,8 @@ from elmo_plugin.text.text_file import TextFile
 
 BLOCK = 100_000
 """Characters of lines that are looked at together."""
-SAMPLE = 500
-"""Characters of a block from which the language is guessed."""
-MOST_SAMPLES = 20
-"""Samples of a file; a longer file gives fewer of its blocks."""
+IN_A_BLOCK, MOST_SAMPLES = 20, 100
+"""The pieces of a block, and of a file, of which the language is guessed; a longer file gives fewer of its blocks."""
 
 
 class RawFile:
@@ -42,21 +40,19 @@ class RawFile:
         samples: list[str] = []
         step = 1
         lines = look_at(file.lines(), file.name, PROSE)[1]
-        plain = map(Spelling().plain, lines)
-        blocks = constrained_batches(plain, BLOCK, get_len=lambda line: len(line) + 1, strict=False)
-        for number, block in enumerate(blocks):
+        for number, block in enumerate(_blocks(map(Spelling().plain, lines))):
             self.layout.add(block)
             self.clutter.add(block)
             known.add(block)
             self.n_characters += sum(map(len, block))
             if number % step == 0:
-                text = " ".join(map(str.strip, block))
-                samples.append(text[len(text) // 2 :][:SAMPLE] if len(text) > SAMPLE else text)
+                found = list(pieces(block))
+                samples += found[:: 1 + len(found) // IN_A_BLOCK]
             if len(samples) > MOST_SAMPLES:
                 samples, step = samples[::2], 2 * step
         self.form = self.layout.guess()
-        self.sample = "\n".join(samples)
-        self.language, self.certainty = guess_language(self.sample)
+        self.languages = language_shares(samples)
+        self.language = next(iter(self.languages), "en")
 
 
 class RawText:
@@ -89,14 +85,13 @@ class RawText:
         groups = map_reduce(self.files, self.form)
         return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
 
-    def language(self) -> tuple[str, float]:
-        """Return the language that most of the text is guessed to be in, and how sure that is, up to 1."""
+    def languages(self) -> dict[str, float]:
+        """Return how much of the text is in which language, up to 1, the most first."""
         sizes: Counter[str] = Counter()
         for file in self.files:
-            sizes[file.language] += file.n_characters
-        language, size = sizes.most_common(1)[0]
-        sure = sum(file.certainty * file.n_characters for file in self.files if file.language == language)
-        return language, sure / (size or 1)
+            sizes.update({language: share * file.n_characters for language, share in file.languages.items()})
+        total = sum(file.n_characters for file in self.files)
+        return {language: size / total for language, size in sizes.most_common() if size}
 
     def sentences(self, file: RawFile, splitter: SentenceSplitter) -> Iterator[list[str]]:
         """Yield the tokens of each sentence of a file.
@@ -109,3 +104,16 @@ class RawText:
             sentences = map(splitter.words, lines)
             return sentences if self._form else filter(None, sentences)
         return splitter.sentences(join_lines(lines, self.form(file), file.layout, self.hyphens))
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yield lines, about `BLOCK` characters at a time."""
+    block, size = [], 0
+    for line in lines:
+        block.append(line)
+        size += len(line)
+        if size >= BLOCK:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block

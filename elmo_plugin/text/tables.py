@@ -98,16 +98,16 @@ class TableReader:
 
 
 class TextColumn(TextFile):
-    """A column of a table, or a key of JSON lines, as a text with a blank line after each cell."""
+    """A column of a table, or a key of JSON lines, as a text with a line for each line of a cell."""
 
     def __init__(self, file: TextFile, column: str) -> None:
         super().__init__(file.path, file.name)
-        self._column = column
+        self._file, self._column = file, column
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of all cells."""
-        for row in TableReader(None, self._column)(super().lines(), self.name):
-            yield from (f"{line}\n" for line in [*row.text.split("\n"), ""])
+        for row in TableReader(None, self._column)(self._file.lines(), self.name):
+            yield from (f"{line}\n" for line in row.text.split("\n"))
 
 
 def quoted_rows(lines: Iterable[str], name: str, delimiter: str, quote_char: str) -> Rows:

@@ -12,11 +12,12 @@ from glob import glob
 from io import BufferedReader, RawIOBase
 from itertools import chain
 from lzma import FORMAT_XZ, LZMADecompressor, LZMAError
-from os.path import expanduser, isdir, isfile
+from os.path import expanduser, isdir, isfile, realpath
 from pathlib import Path
 from typing import Any, Optional, cast
 
 from allennlp.common.checks import ConfigurationError
+from more_itertools import unique_everseen
 
 LONGEST_LINE = 2**22
 """The largest line in bytes. A compressed file of a kilobyte can hold a line that fills the memory."""
@@ -199,11 +200,16 @@ def _raising(error: Exception) -> Iterator[str]:
     yield
 
 
-def find_shards(pattern: str) -> list[Path]:
-    """Return the files that a path or a pattern (`*`, `?`, `[…]`, `**` for any depth) matches, sorted.
+def find_shards(*patterns: str) -> list[Path]:
+    """Return the files that paths or patterns (`*`, `?`, `[…]`, `**` for any depth) match, each once.
 
-    Raises `ConfigurationError` if no file matches. The error lists what is in the deepest folder that exists.
+    The files of a pattern are sorted. Raises `ConfigurationError` if no file matches. The error lists what is in the
+    deepest folder that exists.
     """
+    return list(unique_everseen(chain.from_iterable(map(_matches, patterns)), key=realpath))
+
+
+def _matches(pattern: str) -> list[Path]:
     pattern = expanduser(pattern)
     if isfile(pattern):  # a file name may contain a bracket
         return [Path(pattern)]

@@ -1,5 +1,6 @@
 """Raw text → training text: sentences of tokens, one per line, in one file or in shards with a held-out part."""
 
+import bz2
 import gzip
 import lzma
 import shutil
@@ -17,17 +18,29 @@ from allennlp.common.tqdm import Tqdm
 from more_itertools import countable, unique_everseen
 
 from elmo_plugin.common import atomic_file
-from elmo_plugin.text.line_forms import MEANINGS
+from elmo_plugin.text.languages import ANY, NOTABLE, say_shares
+from elmo_plugin.text.line_forms import CELLS, MEANINGS
 from elmo_plugin.text.raw_text import RawText
 from elmo_plugin.text.sentence_splitter import SentenceSplitter
+from elmo_plugin.text.tables import TextColumn
 from elmo_plugin.text.text_file import TextFile, find_shards
 from elmo_plugin.text.text_report import Report, say, shortened, warn
+from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
 
-OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+OTHER_PACKERS = {
+    ".zst": "zstd",
+    ".lz4": "lz4",
+    ".br": "brotli",
+    ".lzma": "xz --format=lzma",
+    ".zip": "zip",
+    ".Z": "compress",
+}
+"""Endings of compressed files that are not written, and the programs that write them."""
 HELDOUT = "heldout.txt.gz"
 IN_A_PREVIEW = 20
-SURE = 0.5
-"""A language that is guessed with less certainty than this is taken to be English."""
+SURE, VERY_SURE = 0.5, 0.7
+"""A language that is guessed with less certainty is taken to be English, or to be the one that is given."""
 WITHOUT_SPACES = frozenset(["bo", "dz", "ja", "km", "lo", "my", "th", "zh"])
 BLOCK = 20
 """Sentences that stay together: each block goes to one shard, or to the held-out text, whole."""
@@ -50,6 +63,7 @@ def prepare_text(
     shards: Optional[int] = None,
     heldout: Optional[int] = None,
     drop_duplicates: bool = False,
+    text_column: Optional[str] = None,
 ) -> Optional[Prepared]:
     """Split raw text into sentences and tokens, write it, and report to standard error what was done.
 
@@ -58,7 +72,8 @@ def prepare_text(
     inputs : `Sequence[str]`
         Paths and patterns of text files, plain or compressed, or only `-` for standard input.
     output : `Optional[Path]`
-        A new file, or with `shards` or `heldout` a new folder. Without it, the first sentences are printed.
+        A new file, `-` for standard output, or with `shards` or `heldout` a new folder. Without it, the first
+        sentences are printed.
     lines : `Optional[str]`
         What the lines of all files are: `wrapped`, `paragraphs` or `sentences`; by default it is guessed for each file.
     language : `Optional[str]`
@@ -69,20 +84,31 @@ def prepare_text(
         The number of files to train on, and the percentage of the sentences that are held out.
     drop_duplicates : `bool`
         Whether only the first of equal sentences is kept.
+    text_column : `Optional[str]`
+        The column of the texts in a CSV or TSV file, or their key in JSON lines.
 
     Raises `ConfigurationError` if the output exists, and if what comes out cannot be text; then nothing is written.
     """
-    if output is not None and output.exists():
+    is_folder, is_printed = shards is not None or heldout is not None, str(output) == "-"
+    if output is not None and not is_printed and output.exists():
         raise ConfigurationError(f"{output} exists already: expected the name of a new file or folder")
+    if is_folder and is_printed:
+        raise ConfigurationError("expected the name of a new folder for shards, got - for standard output")
+    if output is not None and output.suffix in OTHER_PACKERS and not is_folder:
+        ways = f"{', '.join(OPENERS)}, or - with a pipe: prepare-text … - | {OTHER_PACKERS[output.suffix]} > {output}"
+        raise ConfigurationError(f"{output}: expected a plain name, or one that ends in {ways}")
     if language is not None:
         SentenceSplitter(language)  # raises before all of the text is read
     with ExitStack() as stack:
         if inputs == ["-"]:
             files = [stack.enter_context(standard_input())]
         else:
-            files = [ShownFile(path) for pattern in inputs for path in find_shards(pattern)]
+            files = [ShownFile(path) for path in find_shards(*inputs)]
+        texts: Sequence[TextFile] = files
+        if text_column is not None:
+            texts, lines = [TextColumn(file, text_column) for file in files], lines or CELLS
         with shown_bytes(files, "looking at the text"):
-            text = RawText(files, lines, clean)
+            text = RawText(texts, lines, clean)
         language = choose_language(language, text)
         say(f"lines: {forms(text)}")
         splitter = SentenceSplitter(language)
@@ -100,7 +126,12 @@ def prepare_text(
             print(*islice(written, IN_A_PREVIEW), sep="", end="")
             return None
         with shown_bytes(files, "writing"):
-            n_heldout = write(written, output, shards, heldout, report.check)
+            n_heldout = 0
+            if is_printed:
+                sys.stdout.writelines(written)
+                report.check()
+            else:
+                n_heldout = write(written, output, shards, heldout, report.check)
     n_sentences = report.counts["sentences"]
     if drop_duplicates:
         report.counts["repeated"] = all_sentences.items_seen - n_sentences
@@ -144,22 +175,28 @@ def standard_input() -> Iterator[ShownFile]:
 
 def choose_language(given: Optional[str], text: RawText) -> str:
     """Return the language of the text, given or guessed, and say which one it is and what does not fit it."""
-    guessed, certainty = text.language()
-    if given is None and certainty < SURE:
-        warn(f"the language is hard to guess ({guessed}, {certainty:.2f} sure): en is taken; --language names another")
-        guessed = "en"
-    elif given is None:
-        say(f"language: {guessed} ({certainty:.2f} sure; --language CODE names another)")
-    elif given == "xx" and guessed in WITHOUT_SPACES:
-        warn(f"the text looks like {guessed}, which has no spaces: its words are not split; try --language {guessed}")
-    elif given != guessed and certainty > 0.9 and given != "xx":
-        warn(f"the text looks like {guessed} ({certainty:.2f} sure), not like {given}")
+    shares = {language: share for language, share in text.languages().items() if share >= NOTABLE}
+    guessed, sure = next(iter(shares), "en"), sum(shares.values())
     language = given or guessed
-    if certainty < SURE:
-        return language
+    if given is None and sure < SURE:
+        warn(f"the language is hard to guess ({guessed}, {sure:.2f} sure): en is taken; --language names another")
+        return "en"
+    if given is None:
+        say(f"language: {guessed} ({shares[guessed]:.2f} sure; --language CODE names another)")
+        try:
+            SpacyBlankTokenizer(guessed)
+        except ConfigurationError as error:
+            warn(f"{error}: the rules for any language (xx) are taken")
+            language = ANY
+    elif given == ANY and guessed in WITHOUT_SPACES:
+        warn(f"the text looks like {guessed}, which has no spaces: its words are not split; try --language {guessed}")
+    elif given not in (*shares, ANY) and sure > VERY_SURE:
+        warn(f"the text looks like {say_shares(shares)}, not like {given}")
     others = [f"{file.file.name} ({file.language})" for file in text.files if file.language != guessed]
-    if others:
+    if others and sure > SURE:
         warn(f"{len(others):,} of {len(text.files):,} files look like another language: {shortened(others)}")
+    elif len(shares) > 1 and given != ANY:
+        warn(f"the text looks like {say_shares(shares)}: all of it is split by the rules for {language}")
     return language
 
 

@@ -45,8 +45,9 @@ def test_senses_by_columns(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_pseudowords(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit, match=r"^probe-layers: senses: expected 100 pairs"):
-        run("probe-layers", "weights.hdf5", "--pseudowords", "senses")
+    Path("short").write_text("The ship sank .\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"^probe-layers: short: expected 100 pairs"):
+        run("probe-layers", "weights.hdf5", "--pseudowords", "short")
     monkeypatch.setattr(pseudowords, "MIN_COUNT", 5)
     lines = [f"the {n} {word} {'left' * (n % 3)} ." for n in range(12) for word in ("boat", "ship", "sea", "lake")]
     (folder / "text").write_text("\n".join(lines), encoding="utf-8")
